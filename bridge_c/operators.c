@@ -1,0 +1,30 @@
+/* operators.c - the table of operators as ONNX sees them, one row each.  Nothing is computed here. */
+#include "operators.h"
+
+#define INT(name_, default_) {.name = name_, .type = ATTRIBUTE_INT, .initial.i = default_}
+#define FLOAT(name_, default_) {.name = name_, .type = ATTRIBUTE_FLOAT, .initial.f = default_}
+#define REQUIRED_INT(name_) {.name = name_, .type = ATTRIBUTE_INT, .required = 1}
+#define REQUIRED_FLOAT(name_) {.name = name_, .type = ATTRIBUTE_FLOAT, .required = 1}
+
+const OperatorRow operator_rows[] = {{.kernel = "corner_pool",
+                                      .type = "MMCVCornerPool",
+                                      .domains = {"mmcv"},
+                                      .inputs = {{"input", "[N, C, H, W]", MMK_FLOAT32}},
+                                      .outputs = {{"output", "[N, C, H, W]", MMK_FLOAT32}},
+                                      .attributes = {REQUIRED_INT("mode")}},
+
+                                     {.kernel = "cummax",
+                                      .type = "cummax",
+                                      .domains = {"mmcv"},
+                                      .inputs = {{"input", "[...]", MMK_FLOAT32}},
+                                      .outputs = {{"output", "[...]", MMK_FLOAT32}, {"indices", "[...]", MMK_INT64}},
+                                      .attributes = {REQUIRED_INT("dim")}},
+
+                                     {.kernel = "cummin",
+                                      .type = "cummin",
+                                      .domains = {"mmcv"},
+                                      .inputs = {{"input", "[...]", MMK_FLOAT32}},
+                                      .outputs = {{"output", "[...]", MMK_FLOAT32}, {"indices", "[...]", MMK_INT64}},
+                                      .attributes = {REQUIRED_INT("dim")}},
+
+                                     {.type = NULL}};

@@ -1,0 +1,38 @@
+/* operators.h - what the bridge knows of an operator: one row of the table in operators.c. */
+#ifndef MMORT_OPERATORS_H
+#define MMORT_OPERATORS_H
+#include "mmk.h"
+
+/* Shapes are written as the kernels' checks write them, "[K, C, output_height, output_width]".  In an output a name is
+ * the dimension of that name in an input, or the value of that attribute; "?" is known only after the run; "..." is
+ * all dimensions of the first input. */
+typedef struct {
+    const char *name;
+    const char *shape;
+    int type;     /* MMK_... */
+    int optional; /* may be left out */
+} Formal;
+
+typedef enum { ATTRIBUTE_INT, ATTRIBUTE_FLOAT, ATTRIBUTE_STRING } AttributeType;
+
+typedef struct {
+    const char *name;
+    AttributeType type;
+    int required;           /* there is no default */
+    mmk_attribute initial;  /* the default */
+    const char *former;     /* a name that old files use; NULL: none */
+    const char *choices[4]; /* of a STRING; the kernel gets the position */
+} Attribute;
+
+typedef struct {
+    const char *kernel;     /* in mmk.h */
+    const char *type;       /* ONNX operator type */
+    const char *domains[3]; /* ONNX domains that have it, closed by NULL */
+    /* Each closed by a NULL name; attributes in the kernel's order. */
+    Formal inputs[MMK_MAX_INPUTS + 1];
+    Formal outputs[MMK_MAX_OUTPUTS + 1];
+    Attribute attributes[MMK_MAX_ATTRIBUTES + 1];
+} OperatorRow;
+
+extern const OperatorRow operator_rows[]; /* closed by a NULL type */
+#endif

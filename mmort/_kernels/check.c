@@ -1,0 +1,100 @@
+/* check.c - what every kernel's `prepare` uses: shape rules, their error messages, output sizes.  See mmk.h. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mmk.h"
+
+#define MMK_ROW(name) {#name, mmk_##name##_prepare, mmk_##name##_run},
+const mmk_operator mmk_operators[] = {MMK_OPERATORS(MMK_ROW){NULL, NULL, NULL}};
+
+const char *mmk_simd_level(void) {
+#if MMK_HAS_CLONES
+    if (__builtin_cpu_supports("avx2")) return "avx2";
+#endif
+    return "baseline";
+}
+
+int mmk_fail(mmk_call *call, const char *format, ...) {
+    int used = snprintf(call->message, MMK_MESSAGE, "%s: ", call->name);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(call->message + used, MMK_MESSAGE - (size_t)used, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+/* "[3, 4]" */
+static void write_shape(char *text, size_t size, int rank, const int64_t *shape) {
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int d = 0; d < rank && used < size; d++)
+        used += (size_t)snprintf(text + used, size - used, d ? ", %lld" : "%lld", (long long)shape[d]);
+    if (used < size) snprintf(text + used, size - used, "]");
+}
+
+static const int64_t *find_dimension(const mmk_call *call, const char *name, size_t length) {
+    for (int d = 0; d < call->dimension_count; d++) {
+        const mmk_dimension *known = &call->dimensions[d];
+        if (known->length == length && !memcmp(known->name, name, length)) return &known->size;
+    }
+    return NULL;
+}
+
+int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *required) {
+    const mmk_tensor *tensor = &call->inputs[i];
+    const char *cursor = required + 1; /* behind "[" */
+    int d = 0, fits = 1, open_ended = 0;
+    char bound[96] = "", came[160];
+    while (*cursor && *cursor != ']') {
+        size_t length = strcspn(cursor, ",]");
+        if (*cursor == '.') {
+            open_ended = 1;
+        } else if (d >= tensor->rank) {
+            fits = 0;
+            d++;
+        } else if (*cursor >= '0' && *cursor <= '9') {
+            fits &= tensor->shape[d++] == *cursor - '0';
+        } else {
+            const int64_t *known = find_dimension(call, cursor, length);
+            if (!known && call->dimension_count < MMK_MAX_DIMENSIONS) {
+                call->dimensions[call->dimension_count++] = (mmk_dimension){cursor, length, tensor->shape[d]};
+            } else if (known && *known != tensor->shape[d]) {
+                fits = 0;
+                size_t used = strlen(bound);
+                snprintf(bound + used, sizeof bound - used, "%s%.*s = %lld", used ? ", " : " with ", (int)length,
+                         cursor, (long long)*known);
+            }
+            d++;
+        }
+        cursor += length;
+        cursor += strspn(cursor, ", ");
+    }
+    if (fits && (d == tensor->rank || (open_ended && d < tensor->rank))) return 0;
+    write_shape(came, sizeof came, tensor->rank, tensor->shape);
+    return mmk_fail(call, "%s must be %s%s, got %s", argument, required, d == tensor->rank ? bound : "", came);
+}
+
+int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape) {
+    mmk_tensor *output = &call->outputs[i];
+    const int64_t most = INT64_MAX / 16; /* elements have at most 8 bytes */
+    int64_t size = 1;
+    output->type = type;
+    output->rank = rank;
+    for (int d = 0; d < rank; d++) {
+        output->shape[d] = shape[d];
+        if (shape[d] < 0 || (shape[d] > 1 && size > most / shape[d])) {
+            char text[160];
+            write_shape(text, sizeof text, rank, shape);
+            return mmk_fail(call, "an output of shape %s is too large", text);
+        }
+        size *= shape[d];
+    }
+    output->size = size;
+    return 0;
+}
+
+void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) {
+    double grain = 20000.0 / (nanoseconds > 0.02 ? nanoseconds : 0.02);
+    call->work[call->phases] = work;
+    call->grain[call->phases++] = grain < 1 ? 1 : (int64_t)grain;
+}

@@ -1,0 +1,124 @@
+"""corner_pool: running maximum along one axis of a feature map (CornerNet, Law and Deng 2018).
+
+NaN propagates, as in torch.cummax; MMCV's kernel skipped it.
+"""
+from libc.stdint cimport (int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
+
+from mmort._kernels.mmk cimport *
+
+ctypedef fused number:
+    float
+    double
+    int8_t
+    int16_t
+    int32_t
+    int64_t
+    uint8_t
+    uint16_t
+    uint32_t
+    uint64_t
+
+cdef enum:
+    MODE  # attribute 0
+
+cdef enum:
+    TOP
+    BOTTOM
+    LEFT
+    RIGHT
+
+cdef enum:
+    LINES = 8  # rows walked side by side, so that one row's latency hides behind the others'
+
+
+cdef simd_void _along_columns(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride, ptrdiff_t first,
+                              ptrdiff_t last) noexcept nogil:
+    """Columns [first, last) of a plane; successive rows are `stride` (negative: upwards) apart."""
+    cdef ptrdiff_t k, i
+    cdef number previous, value
+    for i in range(first, last):
+        y[i] = x[i]
+    for k in range(1, steps):
+        x += stride
+        y += stride
+        for i in range(first, last):
+            previous = y[i - stride]
+            value = x[i]
+            y[i] = value if (previous < value) | (value != value) else previous
+
+
+cdef simd_void _along_rows(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride,
+                           ptrdiff_t lines) noexcept nogil:
+    """`lines` <= LINES rows of `steps` elements; `stride` is 1 or -1 and x, y point at the first element walked."""
+    cdef number[LINES] largest
+    cdef number value
+    cdef ptrdiff_t k, j
+    for j in range(lines):
+        largest[j] = x[j * steps]
+    for k in range(steps):
+        for j in range(lines):
+            value = x[j * steps + k * stride]
+            largest[j] = value if (largest[j] < value) | (value != value) else largest[j]
+            y[j * steps + k * stride] = largest[j]
+
+
+cdef void _lines(mmk_call *call, const number *x, number *y, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+    cdef ptrdiff_t height = call.inputs[0].shape[2], width = call.inputs[0].shape[3]
+    cdef int64_t mode = call.attributes[MODE].i
+    cdef ptrdiff_t line = begin, last, plane, start
+    if mode == TOP or mode == BOTTOM:  # a line is a column of a plane
+        while line < end:
+            last = min(end, (line // width + 1) * width)
+            plane = line // width * width * height
+            start = plane + (width * (height - 1) if mode == TOP else 0)
+            _along_columns(x + start, y + start, height, -width if mode == TOP else width,
+                           line % width, line % width + last - line)
+            line = last
+    else:  # a line is a row
+        while line < end:
+            last = min(end, line + LINES)
+            start = line * width + (width - 1 if mode == LEFT else 0)
+            _along_rows(x + start, y + start, width, -1 if mode == LEFT else 1, last - line)
+            line = last
+
+
+cdef public int mmk_corner_pool_prepare(mmk_call *call) noexcept nogil:
+    cdef mmk_tensor *x = &call.inputs[0]
+    cdef int64_t mode = call.attributes[MODE].i
+    cdef bint vertical = mode == TOP or mode == BOTTOM
+    if mmk_check_shape(call, 0, "input", "[N, C, H, W]"):
+        return -1
+    if mode < TOP or mode > RIGHT:
+        return mmk_fail(call, "mode must be 0 (top), 1 (bottom), 2 (left) or 3 (right), got %lld", <long long>mode)
+    if mmk_set_output(call, 0, x.type, 4, x.shape):
+        return -1
+    if x.size:
+        mmk_add_phase(call, x.size // x.shape[2 if vertical else 3], 0.7 * x.shape[2 if vertical else 3])
+    return 0
+
+
+cdef public int mmk_corner_pool_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+    cdef const void *x = call.inputs[0].data
+    cdef void *y = call.outputs[0].data
+    cdef int type = call.inputs[0].type
+    if type == MMK_FLOAT32:
+        _lines(call, <const float *>x, <float *>y, begin, end)
+    elif type == MMK_FLOAT64:
+        _lines(call, <const double *>x, <double *>y, begin, end)
+    elif type == MMK_INT8:
+        _lines(call, <const int8_t *>x, <int8_t *>y, begin, end)
+    elif type == MMK_INT16:
+        _lines(call, <const int16_t *>x, <int16_t *>y, begin, end)
+    elif type == MMK_INT32:
+        _lines(call, <const int32_t *>x, <int32_t *>y, begin, end)
+    elif type == MMK_INT64:
+        _lines(call, <const int64_t *>x, <int64_t *>y, begin, end)
+    elif type == MMK_UINT8 or type == MMK_BOOL:
+        _lines(call, <const uint8_t *>x, <uint8_t *>y, begin, end)
+    elif type == MMK_UINT16:
+        _lines(call, <const uint16_t *>x, <uint16_t *>y, begin, end)
+    elif type == MMK_UINT32:
+        _lines(call, <const uint32_t *>x, <uint32_t *>y, begin, end)
+    else:
+        _lines(call, <const uint64_t *>x, <uint64_t *>y, begin, end)
+    return 0

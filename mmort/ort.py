@@ -1,0 +1,169 @@
+"""The ONNX Runtime door: where the custom-operator library is, what it holds, and sessions that have it.
+
+The library needs no Python.  In another language, hand the path that `library_path` gives to ONNX Runtime's own call for
+custom-operator libraries (``RegisterCustomOpsLibrary_V2`` in C).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+_NAME = "libmmort_ort" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+
+
+def library_path() -> str:
+    """Return the path of the custom-operator library.
+
+    Returns
+    -------
+    str
+        An absolute path; the file exists.
+
+    Raises
+    ------
+    FileNotFoundError
+        If mmort was built without the library; the text names the command that builds it.
+
+    Examples
+    --------
+    >>> import mmort.ort
+    >>> mmort.ort.library_path()
+    '...libmmort_ort.so'
+    """
+    path = Path(__file__).resolve().parent / _NAME
+    if not path.exists():
+        raise FileNotFoundError(
+            f"mmort was built without its ONNX Runtime library ({_NAME}); build it with: WITH_ORT=1 pip install --force-reinstall "
+            "--no-deps . (in mmort's source folder), or WITH_ORT=1 pip install --force-reinstall --no-deps --no-binary mmort mmort"
+        )
+    return str(path)
+
+
+def describe() -> dict[str, Any]:
+    """Return what the library says of itself.
+
+    Returns
+    -------
+    dict
+        ``version`` (of mmort), ``abi`` (of this description), ``simd`` (the machine version of the hot loops that is in
+        use) and ``operators``, as `operators` returns them.
+
+    Raises
+    ------
+    FileNotFoundError
+        If mmort was built without the library.
+
+    Examples
+    --------
+    >>> import mmort, mmort.ort
+    >>> mmort.ort.describe()["version"] == mmort.__version__
+    True
+    """
+    function = ctypes.CDLL(library_path()).mmort_describe
+    function.restype, function.argtypes = ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]
+    text = ctypes.create_string_buffer(function(None, 0) + 1)
+    function(text, len(text))
+    description: dict[str, Any] = json.loads(text.value)
+    return description
+
+
+def operators() -> list[dict[str, Any]]:
+    """List the operators in the library.
+
+    Returns
+    -------
+    list of dict
+        One for each domain and operator type: ``domain``, ``type``, ``kernel`` (the name of the numpy function),
+        ``inputs`` and ``outputs`` (each with ``name``, ``type``, ``shape``, ``optional``) and ``attributes`` (each with
+        ``name``, ``type``, ``default``, None if it is required, and where there are such ``choices``, ``former_name``).
+
+    Raises
+    ------
+    FileNotFoundError
+        If mmort was built without the library.
+
+    Examples
+    --------
+    >>> import mmort.ort
+    >>> [(row["domain"], row["kernel"]) for row in mmort.ort.operators() if row["type"] == "MMCVCornerPool"]
+    [('mmcv', 'corner_pool')]
+    """
+    rows: list[dict[str, Any]] = describe()["operators"]
+    return rows
+
+
+def register(session_options: onnxruntime.SessionOptions) -> None:
+    """Make the operators known to sessions that are created with these options.
+
+    Parameters
+    ----------
+    session_options : onnxruntime.SessionOptions
+        Register once: ONNX Runtime takes each domain once, so neither a second call nor MMCV's or MMDeploy's own
+        library goes with it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If mmort was built without the library.
+
+    Examples
+    --------
+    >>> import onnxruntime
+    >>> import mmort.ort
+    >>> options = onnxruntime.SessionOptions()
+    >>> mmort.ort.register(options)
+    """
+    session_options.register_custom_ops_library(library_path())
+
+
+def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime.InferenceSession:
+    """Create a session that knows the operators.
+
+    Parameters
+    ----------
+    model : path or bytes
+        The ONNX model, or the path of its file.
+    **kwargs
+        Passed on to ``onnxruntime.InferenceSession``; ``sess_options``, if given, gets the operators registered, and
+        ``providers`` defaults to the CPU.
+
+    Returns
+    -------
+    onnxruntime.InferenceSession
+
+    Raises
+    ------
+    FileNotFoundError
+        If mmort was built without the library.
+    ImportError
+        If onnxruntime is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np, onnx, onnx.helper as oh
+    >>> import mmort.ort
+    >>> node = oh.make_node("MMCVCornerPool", ["x"], ["y"], domain="mmcv", mode=3)
+    >>> x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 1, 1, 3]) for name in "xy")
+    >>> model = oh.make_model(oh.make_graph([node], "example", [x], [y]), opset_imports=[oh.make_opsetid("mmcv", 1)],
+    ...                       ir_version=8)
+    >>> session = mmort.ort.session(model.SerializeToString())
+    >>> session.run(None, {"x": np.array([[[[1, 0, 2]]]], np.float32)})
+    [array([[[[1., 1., 2.]]]], dtype=float32)]
+    """
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        raise ImportError("mmort.ort.session needs ONNX Runtime: pip install onnxruntime") from None
+    options = kwargs.pop("sess_options", None) or onnxruntime.SessionOptions()
+    register(options)
+    kwargs.setdefault("providers", ["CPUExecutionProvider"])
+    source = model if isinstance(model, bytes) else os.fspath(model)
+    return onnxruntime.InferenceSession(source, options, **kwargs)
