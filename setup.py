@@ -55,6 +55,7 @@ kernels = {
     "sources": sorted(glob("mmort/_kernels/*.c")) + [source for module in modules.values() for source in module.sources],
     "include_dirs": ["mmort/_kernels", sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
     "cflags": cflags,
+    "obj_deps": {"": HEADERS},
 }
 bridge = Extension(
     BRIDGE,

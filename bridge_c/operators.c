@@ -27,4 +27,19 @@ const OperatorRow operator_rows[] = {{.kernel = "corner_pool",
                                       .outputs = {{"output", "[...]", MMK_FLOAT32}, {"indices", "[...]", MMK_INT64}},
                                       .attributes = {REQUIRED_INT("dim")}},
 
-                                     {.type = NULL}};
+                                     {.kernel = "nms",
+     .type = "NonMaxSuppression",
+     .domains = {"mmcv"},
+     .inputs = {{"boxes", "[N, 4]", MMK_FLOAT32}, {"scores", "[N]", MMK_FLOAT32}},
+     .outputs = {{"indices", "[?]", MMK_INT64}},
+     .attributes = {REQUIRED_FLOAT("iou_threshold"), INT("offset", 0), FLOAT("score_threshold", 0), INT("max_num", -1)}},
+
+    {.kernel = "soft_nms",
+     .type = "SoftNonMaxSuppression",
+     .domains = {"mmcv"},
+     .inputs = {{"boxes", "[N, 4]", MMK_FLOAT32}, {"scores", "[N]", MMK_FLOAT32}},
+     .outputs = {{"dets", "[?, 5]", MMK_FLOAT32}, {"indices", "[?]", MMK_INT64}},
+     .attributes = {FLOAT("iou_threshold", 0.3), FLOAT("sigma", 0.5), FLOAT("min_score", 1e-3), INT("method", 1),
+                    INT("offset", 0)}},
+
+    {.type = NULL}};

@@ -17,9 +17,13 @@
 
 /* One line an operator. */
 #define MMK_OPERATORS(X)                                                                                             \
+    X(box_iou)                                                                                                       \
     X(corner_pool)                                                                                                   \
     X(cummax)                                                                                                        \
-    X(cummin)
+    X(cummin)                                                                                                        \
+    X(nms)                                                                                                           \
+    X(nms_match)                                                                                                     \
+    X(soft_nms)
 
 enum {
     MMK_MAX_RANK = 16,
@@ -76,7 +80,7 @@ typedef struct {
     int32_t phases;
     int32_t late_outputs;           /* the sizes of the outputs are known only after the last phase, which leaves their
                                        shapes and their data (in scratch memory) in `outputs` for the door to copy */
-    int64_t work[MMK_MAX_PHASES];   /* each phase is the range [0, work) */
+    int64_t work[MMK_MAX_PHASES];   /* each phase is the range [0, work); a phase may set that of later ones */
     int64_t grain[MMK_MAX_PHASES];  /* pieces of work that take about 20 microseconds */
     size_t scratch_size;            /* bytes */
 
@@ -140,4 +144,17 @@ int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *sha
 
 /* One phase of `work` pieces, each of about `nanoseconds`. */
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds);
+
+/* order.pyx: stable sorting.  `items` and `spare` have `count` places each; the one that holds the result is returned. */
+
+typedef struct {
+    uint64_t key;
+    int64_t index;
+} mmk_item;
+
+/* By ascending key. */
+mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count);
+
+/* By descending score (float32 or float64); NaN comes last.  Fills in the items; `index` is the place among the scores. */
+mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count);
 #endif

@@ -1,5 +1,5 @@
 """mmk.h for Cython: nothing but declarations, so that cimporting it needs no module at run time."""
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 cdef extern from "mmk.h" nogil:
     enum:
@@ -58,3 +58,10 @@ cdef extern from "mmk.h" nogil:
     int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *required) noexcept
     int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape) noexcept
     void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) noexcept
+
+    ctypedef struct mmk_item:
+        uint64_t key
+        int64_t index
+
+    mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count) noexcept
+    mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count) noexcept

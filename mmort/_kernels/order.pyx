@@ -1,0 +1,105 @@
+"""Stable sorting by 32- or 64-bit keys: the order in which the NMS family looks at boxes.
+
+A radix sort needs time proportional to the number of items and keeps equal keys in order by itself.
+"""
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from mmort._kernels.mmk cimport MMK_FLOAT32, mmk_item
+
+cdef enum:
+    DIGIT_BITS = 11
+    BUCKETS = 2048  # 2 ** DIGIT_BITS
+    MOST_DIGITS = 6  # of 64 bits
+    FEW = 96  # items for which insertion is faster than clearing the buckets
+
+ctypedef union _Single:
+    float value
+    uint32_t bits
+
+ctypedef union _Double:
+    double value
+    uint64_t bits
+
+
+
+cdef inline uint64_t _key_of_float(float value) noexcept nogil:
+    """A key that ascends as the value descends; equal for 0.0 and -0.0, and the largest for NaN."""
+    cdef _Single number
+    if value != value:
+        return 0xFFFFFFFFu
+    number.value = value + <float>0  # -0.0 becomes 0.0
+    return number.bits if number.bits >> 31 else 0x7FFFFFFFu - number.bits
+
+
+cdef inline uint64_t _key_of_double(double value) noexcept nogil:
+    cdef _Double number
+    if value != value:
+        return 0xFFFFFFFFFFFFFFFFu
+    number.value = value + <double>0
+    return number.bits if number.bits >> 63 else 0x7FFFFFFFFFFFFFFFu - number.bits
+
+
+cdef void _insertion_sort(mmk_item *items, int64_t count) noexcept nogil:
+    cdef int64_t i, j
+    cdef mmk_item item
+    for i in range(1, count):
+        item = items[i]
+        j = i
+        while j > 0 and items[j - 1].key > item.key:
+            items[j] = items[j - 1]
+            j -= 1
+        items[j] = item
+
+
+cdef public mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count) noexcept nogil:
+    cdef uint32_t[MOST_DIGITS * BUCKETS] places
+    cdef uint32_t *place
+    cdef uint32_t before, here
+    cdef uint64_t key, widest = 0
+    cdef mmk_item *other
+    cdef int64_t i
+    cdef int digit, digits = 0
+    if count <= FEW:
+        _insertion_sort(items, count)
+        return items
+    for i in range(count):
+        widest |= items[i].key
+    while digits < MOST_DIGITS and widest >> (digits * DIGIT_BITS):
+        digits += 1
+    memset(places, 0, digits * BUCKETS * sizeof(uint32_t))
+    for i in range(count):
+        key = items[i].key
+        for digit in range(digits):
+            places[digit * BUCKETS + ((key >> (digit * DIGIT_BITS)) & (BUCKETS - 1))] += 1
+    for digit in range(digits):
+        place = places + digit * BUCKETS
+        if place[(items[0].key >> (digit * DIGIT_BITS)) & (BUCKETS - 1)] == <uint32_t>count:
+            continue  # all items agree in this digit
+        before = 0
+        for i in range(BUCKETS):
+            here = place[i]
+            place[i] = before
+            before += here
+        for i in range(count):
+            key = (items[i].key >> (digit * DIGIT_BITS)) & (BUCKETS - 1)
+            spare[place[key]] = items[i]
+            place[key] += 1
+        other = items
+        items = spare
+        spare = other
+    return items
+
+
+cdef public mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare,
+                                int64_t count) noexcept nogil:
+    cdef int64_t i
+    for i in range(count):
+        items[i].index = i
+    if type == MMK_FLOAT32:
+        for i in range(count):
+            items[i].key = _key_of_float((<const float *>scores)[i])
+    else:
+        for i in range(count):
+            items[i].key = _key_of_double((<const double *>scores)[i])
+    return mmk_sort(items, spare, count)

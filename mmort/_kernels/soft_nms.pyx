@@ -1,0 +1,197 @@
+"""soft_nms: suppression that lowers the scores of overlapping boxes (Bodla et al. 2017), in MMCV's order of events.
+
+Of the boxes left the one with the highest score is emitted, all others decay by their overlap with it, and those that
+fall below `min_score` leave.  Boxes change places as in MMCV's kernel (the emitted box swaps with the first one left,
+the last one fills the place of one that leaves), which decides among equal scores.
+"""
+from libc.math cimport exp
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
+
+from mmort._kernels.boxes cimport box_area, intersection, iou, iou_of, real
+from mmort._kernels.mmk cimport *
+from mmort._kernels.workspace cimport take
+
+cdef enum:
+    IOU_THRESHOLD  # attributes
+    SIGMA
+    MIN_SCORE
+    METHOD
+    OFFSET
+
+cdef enum:
+    NAIVE  # methods
+    LINEAR
+    GAUSSIAN
+
+cdef enum:
+    LANES = 8  # independent running maxima
+    PLANES = 6  # x1, y1, x2, y2, area, score
+
+
+cdef struct _Workspace:
+    void *planes
+    int64_t *indices  # of the boxes, in the planes' order; the first result
+    void *detections  # the second
+    size_t size
+
+
+cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
+    cdef _Workspace w
+    cdef size_t address = <size_t>call.scratch, n = call.inputs[0].shape[0]
+    cdef size_t width = sizeof(float) if call.inputs[0].type == MMK_FLOAT32 else sizeof(double)
+    w.planes = take(&address, PLANES * n * width)
+    w.indices = <int64_t *>take(&address, n * sizeof(int64_t))
+    w.detections = take(&address, 5 * n * width)
+    w.size = address - <size_t>call.scratch
+    return w
+
+
+cdef simd_void _decay(real *planes, ptrdiff_t stride, ptrdiff_t one, ptrdiff_t count, real threshold, real offset,
+                      bint linear) noexcept nogil:
+    """Lower the scores behind `one`: naive or linear."""
+    cdef const real *x1 = planes
+    cdef const real *y1 = planes + stride
+    cdef const real *x2 = planes + 2 * stride
+    cdef const real *y2 = planes + 3 * stride
+    cdef const real *area = planes + 4 * stride
+    cdef real *score = planes + 5 * stride
+    cdef real ax1 = x1[one], ay1 = y1[one], ax2 = x2[one], ay2 = y2[one], area_a = area[one], overlap
+    cdef ptrdiff_t i
+    for i in range(one + 1, count):
+        overlap = iou(ax1, ay1, ax2, ay2, area_a, x1[i], y1[i], x2[i], y2[i], area[i], offset)
+        score[i] *= (1 - overlap if linear else <real>0) if overlap >= threshold else <real>1
+
+
+cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t one, ptrdiff_t count, real sigma,
+                          real offset) noexcept nogil:
+    cdef const real *x1 = planes
+    cdef const real *y1 = planes + stride
+    cdef const real *x2 = planes + 2 * stride
+    cdef const real *y2 = planes + 3 * stride
+    cdef const real *area = planes + 4 * stride
+    cdef real *score = planes + 5 * stride
+    cdef real common, overlap
+    cdef ptrdiff_t i
+    for i in range(one + 1, count):
+        common = intersection(x1[one], y1[one], x2[one], y2[one], x1[i], y1[i], x2[i], y2[i], offset)
+        overlap = iou_of(common, area[one], area[i])
+        if overlap == 0 and sigma != 0:
+            continue  # most boxes: the weight is exp(-0) = 1
+        # in double, then rounded: the same bits with every C library
+        score[i] *= <real>exp(<double>(-(overlap * overlap) / sigma))
+
+
+cdef simd_void _find_largest(const real *score, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t *place) noexcept nogil:
+    """The first of the largest scores of [begin, end); NaN only if it comes first."""
+    cdef real[LANES] largest
+    cdef ptrdiff_t[LANES] where
+    cdef ptrdiff_t i = begin, k
+    cdef real value
+    place[0] = begin
+    if score[begin] != score[begin]:
+        return
+    for k in range(LANES):
+        largest[k] = score[begin]
+        where[k] = begin
+    while i + LANES <= end:
+        for k in range(LANES):
+            value = score[i + k]
+            where[k] = i + k if largest[k] < value else where[k]
+            largest[k] = value if largest[k] < value else largest[k]
+        i += LANES
+    while i < end:
+        if largest[0] < score[i]:
+            largest[0] = score[i]
+            where[0] = i
+        i += 1
+    for k in range(1, LANES):
+        if largest[0] < largest[k] or (largest[0] == largest[k] and where[k] < where[0]):
+            largest[0] = largest[k]
+            where[0] = where[k]
+    place[0] = where[0]
+
+
+cdef inline void _move(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t source,
+                       ptrdiff_t target) noexcept nogil:
+    cdef ptrdiff_t k
+    for k in range(PLANES):
+        planes[k * stride + target] = planes[k * stride + source]
+    indices[target] = indices[source]
+
+
+cdef inline void _swap(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t a, ptrdiff_t b) noexcept nogil:
+    cdef ptrdiff_t k
+    cdef real number
+    cdef int64_t index = indices[a]
+    for k in range(PLANES):
+        number = planes[k * stride + a]
+        planes[k * stride + a] = planes[k * stride + b]
+        planes[k * stride + b] = number
+    indices[a] = indices[b]
+    indices[b] = index
+
+
+cdef void _suppress(mmk_call *call, const real *boxes, const real *scores) noexcept nogil:
+    cdef _Workspace w = _workspace(call)
+    cdef real threshold = <real>call.attributes[IOU_THRESHOLD].f, sigma = <real>call.attributes[SIGMA].f
+    cdef real least = <real>call.attributes[MIN_SCORE].f, offset = <real>call.attributes[OFFSET].i
+    cdef int64_t method = call.attributes[METHOD].i
+    cdef ptrdiff_t stride = call.inputs[0].shape[0], count = stride, i = 0, j, k, place = 0
+    cdef real *planes = <real *>w.planes
+    cdef real *score = planes + 5 * stride
+    cdef real *detections = <real *>w.detections
+    cdef int64_t[2] shape
+    for j in range(count):
+        for k in range(4):
+            planes[k * stride + j] = boxes[4 * j + k]
+        planes[4 * stride + j] = box_area(boxes + 4 * j, offset)
+        score[j] = scores[j]
+        w.indices[j] = j
+    while i < count:
+        _find_largest(score, i, count, &place)
+        if place != i:
+            _swap(planes, w.indices, stride, i, place)
+        for k in range(4):
+            detections[5 * i + k] = planes[k * stride + i]
+        detections[5 * i + 4] = score[i]
+        if method == GAUSSIAN:
+            _decay_gaussian(planes, stride, i, count, sigma, offset)
+        else:
+            _decay(planes, stride, i, count, threshold, offset, method == LINEAR)
+        i += 1
+        j = i
+        while j < count:
+            if score[j] < least:
+                count -= 1
+                _move(planes, w.indices, stride, count, j)
+            else:
+                j += 1
+    shape[0] = count
+    shape[1] = 5
+    mmk_set_output(call, 0, call.inputs[0].type, 2, shape)
+    mmk_set_output(call, 1, MMK_INT64, 1, shape)
+    call.outputs[0].data = detections
+    call.outputs[1].data = w.indices
+
+
+cdef public int mmk_soft_nms_prepare(mmk_call *call) noexcept nogil:
+    cdef int64_t method = call.attributes[METHOD].i, count
+    if mmk_check_shape(call, 0, "boxes", "[N, 4]") or mmk_check_shape(call, 1, "scores", "[N]"):
+        return -1
+    if method < NAIVE or method > GAUSSIAN:
+        return mmk_fail(call, "method must be 0 (naive), 1 (linear) or 2 (gaussian), got %lld", <long long>method)
+    count = call.inputs[0].shape[0]
+    if count > INT32_MAX // 4:
+        return mmk_fail(call, "there may be up to %d boxes, got %lld", INT32_MAX // 4, <long long>count)
+    call.late_outputs = True
+    call.scratch_size = _workspace(call).size
+    mmk_add_phase(call, 1, 1.0 * count * count)
+    return 0
+
+
+cdef public int mmk_soft_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+    if call.inputs[0].type == MMK_FLOAT32:
+        _suppress(call, <const float *>call.inputs[0].data, <const float *>call.inputs[1].data)
+    else:
+        _suppress(call, <const double *>call.inputs[0].data, <const double *>call.inputs[1].data)
+    return 0
