@@ -252,9 +252,9 @@ def _class_soft_nms(
         dets, places = soft_nms(boxes[members], scores[members], min_score=min_score, **settings)
         parts.append((dets, members[places]))
     dets, keep = (np.concatenate(part) for part in zip(*parts, strict=True))
-    order = np.argsort(-dets[:, 4], kind="stable")
+    order = np.lexsort((keep, -dets[:, 4]))
     # the best box of each class came whatever its score; only the best of all is to
-    order = order[(dets[order, 4] >= min_score) | (np.arange(len(order)) == 0)]
+    order = order[~(dets[order, 4] < min_score) | (np.arange(len(order)) == 0)]
     if max_num > 0:
         order = order[:max_num]
     return dets[order], keep[order]
