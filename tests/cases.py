@@ -218,11 +218,17 @@ for n in (0, 1, 2, 17, 300):
             ("capped", {"type": "nms", "iou_threshold": 0.3, "max_num": 5, "score_threshold": 0.2}),
             ("offset", {"type": "nms", "iou_threshold": 0.5, "offset": 1}),
             ("linear", {"type": "soft_nms", "iou_threshold": 0.3, "min_score": 0.05}),
+            ("naive_capped", {"type": "soft_nms", "method": "naive", "max_num": 7}),
+            ("high", {"type": "soft_nms", "min_score": 0.95}),
         ):
             attributes = {"nms_cfg": config, "class_agnostic": class_agnostic}
             add("batched_nms", f"{name}_n{n}_agnostic{class_agnostic}", classed(n, "clustered", 8), **attributes)
 add("batched_nms", "far_classes", lambda rng: (make_boxes(rng, 60), make_scores(rng, 60), rng.integers(-(2**62), 2**62, 60)),
     nms_cfg={"iou_threshold": 0.2})  # fmt: skip
+for name, scores in STRANGE_SCORES.items():
+    for kind in ("nms", "soft_nms"):
+        build = partial(lambda rng, scores: (*strange_scores(scores)(rng), np.array([0, 1, 0, 1, 0, 1])), scores=scores)
+        add("batched_nms", f"scores_{name}_{kind}", build, nms_cfg={"type": kind, "iou_threshold": 0.5})
 
 # ---- RoIAlign --------------------------------------------------------------------------------------------------
 

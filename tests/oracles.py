@@ -31,7 +31,7 @@ def area(boxes, offset):
 
 
 def overlap(chosen, others, offset):
-    """Intersection of boxes, their areas known or not: no guard, so that 0/0 is the caller's to divide."""
+    """Area that boxes have in common."""
     zero = others.dtype.type(0)
     width = larger(zero, smaller(chosen[..., 2], others[..., 2]) - larger(chosen[..., 0], others[..., 0]) + offset)
     height = larger(zero, smaller(chosen[..., 3], others[..., 3]) - larger(chosen[..., 1], others[..., 1]) + offset)
@@ -102,28 +102,24 @@ def _exp(x):
 
 
 def batched_nms(boxes, scores, idxs, nms_cfg, class_agnostic=False):
-    """One NMS for each class; the results of all by descending score."""
-    if nms_cfg is None:
-        indices = np.array(descending(scores), np.int64)
-        return np.concatenate([boxes[indices], scores[indices, None]], axis=1), indices
-    options = dict(nms_cfg)
-    class_agnostic = options.pop("class_agnostic", class_agnostic)
-    options.pop("split_thr", None)
+    """One suppression for each class; the results of all by descending score."""
+    options = {"type": "nms", "iou_threshold": np.inf} if nms_cfg is None else dict(nms_cfg)
     suppress = {"nms": nms, "soft_nms": soft_nms}[options.pop("type", "nms")]
-    if class_agnostic or not len(boxes):
-        return suppress(boxes, scores, **options)
-    most = options.pop("max_num", -1)
-    dets, kept = [], []
-    for one in np.unique(idxs):
-        members = np.flatnonzero(idxs == one)
-        its_dets, its_kept = suppress(boxes[members], scores[members], **options)
-        dets.append(its_dets)
-        kept.append(members[its_kept])
-    dets, kept = np.concatenate(dets), np.concatenate(kept)
-    by_index = np.argsort(kept, kind="stable")  # so that equal scores come by index
-    order = by_index[descending(dets[by_index, 4])]
-    if most > 0:
-        order = order[:most]
+    max_num = options.pop("max_num", -1)
+    classes = np.zeros_like(idxs) if class_agnostic else idxs
+    decayed = {}  # index: row of dets
+    for one in sorted(set(classes.tolist())):
+        members = np.flatnonzero(classes == one)
+        dets, kept = suppress(boxes[members], scores[members], **options)
+        decayed |= dict(zip(members[kept].tolist(), dets, strict=True))
+    kept = np.array(sorted(decayed), np.int64)
+    dets = np.array([decayed[i] for i in kept.tolist()], boxes.dtype).reshape(-1, 5)
+    order = descending(dets[:, 4])
+    if suppress is soft_nms:  # which always returns its best box; here only the best of all classes is
+        least = options.get("min_score", 1e-3)
+        order = order[:1] + [i for i in order[1:] if not dets[i, 4] < boxes.dtype.type(least)]
+    if max_num > 0:
+        order = order[:max_num]
     return dets[order], kept[order]
 
 
