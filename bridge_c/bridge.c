@@ -65,11 +65,12 @@ static const char *type_found(const OrtApi *api, const OrtKernelInfo *info, cons
     if (succeeded(api, api->AttributeFloat(info, name, &f))) return "FLOAT";
     if (succeeded(api, api->AttributeInt(info, name, &i))) return "INT";
     if (succeeded(api, api->AttributeString(info, name, NULL, &size))) return "STRING";
+    /* Of an attribute of any other type than the list asked for ONNX Runtime gives an empty list. */
     size = 0;
-    if (succeeded(api, api->AttributeFloats(info, name, NULL, &size))) return "FLOATS";
-    size = 0;
-    if (succeeded(api, api->AttributeInts(info, name, NULL, &size))) return "INTS";
-    return NULL;
+    if (!succeeded(api, api->AttributeFloats(info, name, NULL, &size))) return NULL;
+    if (size) return "FLOATS";
+    if (succeeded(api, api->AttributeInts(info, name, NULL, &size)) && size) return "INTS";
+    return "another type";
 }
 
 static OrtStatus *attribute_error(const Op *op, const OrtKernelInfo *info, const char *text) {
