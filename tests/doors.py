@@ -26,6 +26,14 @@ NAMES = {("grid_sample", "mode"): "interpolation_mode", ("roi_align", "pool_mode
 OUTPUTS = {"nms": slice(1, 2)}
 
 TYPES = {"float32": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64}
+
+# Numpy raises ValueError; these are what a refusal becomes in ONNX Runtime's Python API.
+ORT_ERRORS = (
+    onnxruntime.capi.onnxruntime_pybind11_state.Fail,
+    onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument,
+    onnxruntime.capi.onnxruntime_pybind11_state.InvalidGraph,
+    onnxruntime.capi.onnxruntime_pybind11_state.RuntimeException,  # while a session is created
+)
 CONVERT = {"INT": int, "FLOAT": float, "STRING": str}
 
 
@@ -47,17 +55,24 @@ def onnx_attributes(operator, attributes):
     return {name: CONVERT[types[name]](value) for name, value in converted.items()}
 
 
+def argument_of(operator, onnx_name):
+    """The name of the numpy function's argument for an attribute of the node."""
+    if onnx_name in ("output_height", "output_width"):
+        return "output_size"
+    return next((name for (of, name), other in NAMES.items() if (of, other) == (operator, onnx_name)), onnx_name)
+
+
 def numpy_attributes(operator, attributes):
-    """The node's attributes as the numpy function's arguments."""
-    attributes = dict(attributes)
+    """The node's attributes as the numpy function's arguments; others than the operator's are ignored, as in ONNX."""
+    known = {one["name"] for one in row_of(operator)["attributes"]}
+    attributes = {name: value for name, value in attributes.items() if name in known}
     converted = {}
     if "output_height" in attributes:
         converted["output_size"] = attributes.pop("output_height"), attributes.pop("output_width")
-    names = {onnx_name: name for (of, name), onnx_name in NAMES.items() if of == operator}
     for onnx_name, value in attributes.items():
-        name = names.get(onnx_name, onnx_name)
+        name = argument_of(operator, onnx_name)
         words = WORDS.get((operator, name))
-        converted[name] = words[value] if words else value
+        converted[name] = words[value] if words and 0 <= value < len(words) else value
     return converted
 
 
