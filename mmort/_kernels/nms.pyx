@@ -1,11 +1,11 @@
 """nms: greedy non-maximum suppression of corner boxes, class by class if classes are given.
 
-Boxes are sorted once, then taken class by class.  A short class compares each kept box with all later boxes, in vectors.
-In a long one each box looks only at the kept boxes that could reach the threshold: IoU > t bounds, on either axis by
-itself, the ratio of the sides (within [t, 1 / t]) and the distance of the centres (below (1 - t) / (1 + t) times the mean
-side).  Kept boxes lie in a hash table keyed by the magnitude of both sides and by a cell of the plane as large as those
-sides call for, so that a box finds its few candidates in a few cells and the time is nearly linear.  Both ways decide by
-the same arithmetic, so they give the same answer.
+Boxes are sorted once, then taken class by class.  The first kept boxes of a class, which suppress most, are compared with
+all later boxes, in vectors.  Once that no longer pays, each box left looks only at the kept boxes that could reach the
+threshold: IoU > t bounds, on either axis by itself, the ratio of the sides (within [t, 1 / t]) and the distance of the
+centres (below (1 - t) / (1 + t) times the mean side).  Kept boxes lie in a hash table keyed by the magnitude of both sides
+and by a cell of the plane as large as those sides call for, so that a box finds its few candidates in a few cells and the
+time is nearly linear.  Both ways decide by the same arithmetic, so they give the same answer.
 """
 from libc.math cimport floor, isfinite
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -32,7 +32,9 @@ cdef enum:
     COLLECT
 
 cdef enum:
-    FEW = 256  # boxes for which comparing all pairs is faster than a grid
+    FEW = 1024  # boxes for which comparing all pairs is faster than a grid
+    TRIES = 8  # boxes compared with all others before judging whether that pays
+    YIELD = 800  # it pays if each suppresses one in so many of the boxes left: looking up one takes as long
     ROW = 5  # x1, y1, x2, y2, area
 
 
@@ -45,7 +47,8 @@ cdef struct _Workspace:
     int32_t *starts     # places where the classes begin, and the end of the last
     int32_t *flags      # 1: suppressed, by place; as wide as the numbers compared, for the vectors' sake
     uint8_t *kept       # by rank
-    void *numbers       # ROW numbers a place: in planes for a short class, in rows for a long one
+    void *planes        # ROW numbers a place, plane after plane in each class
+    void *rows          # the same row after row
     uint32_t *heads     # the grid: the first of a chain of kept places + 1; 0 ends a chain
     uint32_t *nexts
     int64_t *indices    # the result
@@ -64,7 +67,8 @@ cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
     w.starts = <int32_t *>take(&address, (n + 1) * sizeof(int32_t))
     w.flags = <int32_t *>take(&address, n * sizeof(int32_t))
     w.kept = <uint8_t *>take(&address, n)
-    w.numbers = take(&address, n * ROW * width)
+    w.planes = take(&address, n * ROW * width)
+    w.rows = take(&address, n * ROW * width)
     w.heads = <uint32_t *>take(&address, 4 * n * sizeof(uint32_t))
     w.nexts = <uint32_t *>take(&address, n * sizeof(uint32_t))
     w.indices = <int64_t *>take(&address, n * sizeof(int64_t))
@@ -76,29 +80,37 @@ cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
 # ---- comparing all pairs --------------------------------------------------------------------------------------------
 
 cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t one, real threshold, real offset,
-                        int32_t *flags) noexcept nogil:
-    """Flag all boxes behind `one` that it suppresses."""
+                        int32_t *flags, ptrdiff_t *suppressed) noexcept nogil:
+    """Flag all boxes behind `one` that it suppresses, and count those flagged now."""
     cdef const real *x1 = planes
     cdef const real *y1 = planes + count
     cdef const real *x2 = planes + 2 * count
     cdef const real *y2 = planes + 3 * count
     cdef const real *area = planes + 4 * count
     cdef real ax1 = x1[one], ay1 = y1[one], ax2 = x2[one], ay2 = y2[one], area_a = area[one]
+    cdef int32_t total = 0
     cdef ptrdiff_t i
     for i in range(one + 1, count):
         flags[i] |= iou(ax1, ay1, ax2, ay2, area_a, x1[i], y1[i], x2[i], y2[i], area[i], offset) > threshold
+        total += flags[i]
+    suppressed[0] = total
 
 
-cdef void _suppress_by_pairs(const real *planes, ptrdiff_t count, real threshold, real offset, ptrdiff_t most,
-                          int32_t *flags) noexcept nogil:
-    cdef ptrdiff_t i, kept = 0
-    memset(flags, 0, count * sizeof(int32_t))
-    for i in range(count):
-        if kept == most:
+cdef ptrdiff_t _suppress_by_pairs(const real *planes, ptrdiff_t begin, ptrdiff_t count, real threshold, real offset,
+                                  ptrdiff_t most, bint to_the_end, int32_t *flags) noexcept nogil:
+    """Go on from place `begin`; returns the place where it stopped paying, or `count`."""
+    cdef ptrdiff_t i, kept = 0, suppressed = 0
+    for i in range(begin):
+        kept += not flags[i]
+    for i in range(begin, count):
+        if kept >= most:
             flags[i] = 1
         elif not flags[i]:
+            if not to_the_end and kept >= TRIES and suppressed * YIELD < kept * (count - i):
+                return i
             kept += 1
-            _compare(planes, count, i, threshold, offset, flags)
+            _compare(planes, count, i, threshold, offset, flags, &suppressed)
+    return count
 
 
 # ---- the grid ---------------------------------------------------------------------------------------------------------
@@ -147,7 +159,7 @@ cdef inline bint _participates(const real *row, real offset) noexcept nogil:
     return ((row[2] - row[0]) + offset > 0 and (row[3] - row[1]) + offset > 0 and row[4] > 0 and isfinite(row[4]))
 
 
-cdef bint _fits_grid(const real *rows, ptrdiff_t count, real threshold, real offset) noexcept nogil:
+cdef bint _fits_grid(const real *rows, ptrdiff_t begin, ptrdiff_t count, real threshold, real offset) noexcept nogil:
     """Whether the bounds hold for these boxes in spite of rounding; false only for very odd input."""
     cdef ptrdiff_t i
     cdef int k
@@ -155,7 +167,7 @@ cdef bint _fits_grid(const real *rows, ptrdiff_t count, real threshold, real off
     cdef const real *row
     if not threshold >= <real>0.05:
         return False
-    for i in range(count):
+    for i in range(begin, count):
         row = rows + ROW * i
         if _participates(row, offset):
             smallest = min(smallest, <double>min((row[2] - row[0]) + offset, (row[3] - row[1]) + offset))
@@ -219,8 +231,9 @@ cdef inline void _insert(const _Grid *grid, const real *row, ptrdiff_t place, re
     grid.heads[bucket] = <uint32_t>(place + 1)
 
 
-cdef void _suppress_by_grid(const real *rows, ptrdiff_t count, real threshold, real offset, ptrdiff_t most,
-                         uint32_t *heads, uint32_t *nexts, int32_t *flags) noexcept nogil:
+cdef void _suppress_by_grid(const real *rows, ptrdiff_t begin, ptrdiff_t count, real threshold, real offset,
+                            ptrdiff_t most, uint32_t *heads, uint32_t *nexts, int32_t *flags) noexcept nogil:
+    """Go on from place `begin`: no box from there on is suppressed by one before."""
     cdef _Grid grid
     cdef ptrdiff_t i, kept = 0
     cdef double span
@@ -238,8 +251,10 @@ cdef void _suppress_by_grid(const real *rows, ptrdiff_t count, real threshold, r
     while <int64_t>1 << (65 - grid.shift) <= 4 * count:
         grid.shift -= 1
     memset(heads, 0, (<size_t>1 << (64 - grid.shift)) * sizeof(uint32_t))
-    for i in range(count):
-        flags[i] = kept == most
+    for i in range(begin):
+        kept += not flags[i]
+    for i in range(begin, count):
+        flags[i] |= kept >= most
         if flags[i]:
             continue
         if _participates(rows + ROW * i, offset):
@@ -291,49 +306,48 @@ cdef int64_t _sort(mmk_call *call, const _Workspace *w) noexcept nogil:
     return groups
 
 
-cdef void _load(const _Workspace *w, const real *boxes, ptrdiff_t begin, ptrdiff_t count, real offset, bint planes,
-                real *numbers) noexcept nogil:
-    """Bring the boxes of a class together, in planes or in rows."""
-    cdef ptrdiff_t across = 1 if planes else ROW, down = count if planes else 1, i, k
-    cdef const real *box
-    for i in range(count):
-        box = boxes + 4 * <ptrdiff_t>w.sources[w.ranks[begin + i]]
-        for k in range(4):
-            numbers[i * across + k * down] = box[k]
-        numbers[i * across + 4 * down] = box_area(box, offset)
-
-
-cdef void _suppress(const mmk_call *call, const _Workspace *w, const real *boxes, ptrdiff_t begin,
-                    ptrdiff_t end) noexcept nogil:
-    """Decide which of the boxes at places [begin, end), all those of a class, are kept."""
+cdef void _suppress(const mmk_call *call, const _Workspace *w, const real *boxes, ptrdiff_t first,
+                    ptrdiff_t count) noexcept nogil:
+    """Decide which of the boxes at places [first, first + count), all those of a class, are kept."""
     cdef real threshold = <real>call.attributes[IOU_THRESHOLD].f, offset = <real>call.attributes[OFFSET].i
-    cdef ptrdiff_t count = end - begin, i
     cdef int64_t most = call.attributes[MAX_NUM].i
-    cdef real *numbers = <real *>w.numbers + ROW * begin
-    cdef int32_t *flags = w.flags + begin
-    cdef bint gridded = count > FEW
+    cdef real *planes = <real *>w.planes + ROW * first
+    cdef real *rows = <real *>w.rows + ROW * first
+    cdef int32_t *flags = w.flags + first
+    cdef const real *box
+    cdef ptrdiff_t begin, i, k
     if most <= 0:
         most = count
-    _load(w, boxes, begin, count, offset, not gridded, numbers)
-    if gridded and not _fits_grid(numbers, count, threshold, offset):
-        gridded = False
-        _load(w, boxes, begin, count, offset, True, numbers)
-    if gridded:
-        _suppress_by_grid(numbers, count, threshold, offset, most, w.heads + 4 * begin, w.nexts + begin, flags)
-    else:
-        _suppress_by_pairs(numbers, count, threshold, offset, most, flags)
     for i in range(count):
-        w.kept[w.ranks[begin + i]] = not flags[i]
+        box = boxes + 4 * <ptrdiff_t>w.sources[w.ranks[first + i]]
+        for k in range(4):
+            planes[k * count + i] = box[k]
+        planes[4 * count + i] = box_area(box, offset)
+    memset(flags, 0, count * sizeof(int32_t))
+    begin = _suppress_by_pairs(planes, 0, count, threshold, offset, most, count <= FEW, flags)
+    if begin < count:
+        for i in range(begin, count):
+            for k in range(ROW):
+                rows[i * ROW + k] = planes[k * count + i]
+        if _fits_grid(rows, begin, count, threshold, offset):
+            _suppress_by_grid(rows, begin, count, threshold, offset, most, w.heads + 4 * first, w.nexts + first, flags)
+        else:
+            _suppress_by_pairs(planes, begin, count, threshold, offset, most, True, flags)
+    for i in range(count):
+        w.kept[w.ranks[first + i]] = not flags[i]
 
 
 cdef void _suppress_classes(const mmk_call *call, const _Workspace *w, int64_t begin, int64_t end) noexcept nogil:
     cdef const void *boxes = call.inputs[BOXES].data
     cdef int64_t group
+    cdef ptrdiff_t first, count
     for group in range(begin, end):
+        first = w.starts[group]
+        count = w.starts[group + 1] - first
         if call.inputs[BOXES].type == MMK_FLOAT32:
-            _suppress(call, w, <const float *>boxes, w.starts[group], w.starts[group + 1])
+            _suppress(call, w, <const float *>boxes, first, count)
         else:
-            _suppress(call, w, <const double *>boxes, w.starts[group], w.starts[group + 1])
+            _suppress(call, w, <const double *>boxes, first, count)
 
 
 cdef void _collect(mmk_call *call, const _Workspace *w, const real *boxes, const real *scores,
