@@ -49,20 +49,22 @@ modules = {
     )
 }
 door = modules.pop(DOOR)
-door.include_dirs, door.extra_compile_args, door.depends = ["mmort/_kernels"], cflags, HEADERS
+door.include_dirs, door.extra_compile_args = ["mmort/_kernels"], cflags
 door.extra_link_args = SANITIZE if MSVC or MAC else ["-Wl,--gc-sections", *SANITIZE]
 kernels = {
     "sources": sorted(glob("mmort/_kernels/*.c")) + [source for module in modules.values() for source in module.sources],
     "include_dirs": ["mmort/_kernels", sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
     "cflags": cflags,
+    "obj_deps": {"": HEADERS},
 }
+door.depends = [*HEADERS, *kernels["sources"]]
 bridge = Extension(
     BRIDGE,
     sorted(glob("bridge_c/*.c")),
     include_dirs=["bridge_c", "mmort/_kernels"],
     extra_compile_args=cflags,
     extra_link_args=link_bridge + SANITIZE,
-    depends=[*HEADERS, "bridge_c/exports.map"],
+    depends=[*door.depends, "bridge_c/exports.map"],
     export_symbols=["RegisterCustomOps", "mmort_describe"],
     optional=WITH_ORT != "1",
 )

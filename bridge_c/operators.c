@@ -27,4 +27,13 @@ const OperatorRow operator_rows[] = {{.kernel = "corner_pool",
                                       .outputs = {{"output", "[...]", MMK_FLOAT32}, {"indices", "[...]", MMK_INT64}},
                                       .attributes = {REQUIRED_INT("dim")}},
 
+                                     {.kernel = "grid_sample",
+                                      .type = "grid_sampler",
+                                      .domains = {"mmcv", "mmdeploy"},
+                                      .inputs = {{"input", "[N, C, H, W]", MMK_FLOAT32},
+                                                 {"grid", "[N, OH, OW, XY]", MMK_FLOAT32}},
+                                      .outputs = {{"output", "[N, C, OH, OW]", MMK_FLOAT32}},
+                                      .attributes = {INT("interpolation_mode", 0), INT("padding_mode", 0),
+                                                     INT("align_corners", 0)}},
+
                                      {.type = NULL}};
