@@ -42,4 +42,13 @@ const OperatorRow operator_rows[] = {{.kernel = "corner_pool",
      .attributes = {FLOAT("iou_threshold", 0.3), FLOAT("sigma", 0.5), FLOAT("min_score", 1e-3), INT("method", 1),
                     INT("offset", 0)}},
 
-    {.type = NULL}};
+                                     {.kernel = "grid_sample",
+                                      .type = "grid_sampler",
+                                      .domains = {"mmcv", "mmdeploy"},
+                                      .inputs = {{"input", "[N, C, H, W]", MMK_FLOAT32},
+                                                 {"grid", "[N, OH, OW, XY]", MMK_FLOAT32}},
+                                      .outputs = {{"output", "[N, C, OH, OW]", MMK_FLOAT32}},
+                                      .attributes = {INT("interpolation_mode", 0), INT("padding_mode", 0),
+                                                     INT("align_corners", 0)}},
+
+                                     {.type = NULL}};
