@@ -305,6 +305,18 @@ def on_the_pixels(rng):
     return rng.standard_normal((1, 2, 9, 8)).astype(np.float32), grid
 
 
+def with_holes(build, share=0.1):
+    """The same with NaN and infinities in the map, which must not leak to places that do not read them."""
+
+    def holed(rng):
+        pixels, *others = build(rng)
+        for value in (NAN, INF, -INF):
+            pixels[rng.random(pixels.shape) < share / 3] = value
+        return pixels, *others
+
+    return holed
+
+
 def not_finite(rng):
     places = np.array([NAN, INF, -INF, 1e10, -1e10, 3e38, -3e38, 1e-40, 0.3], np.float32)
     grid = np.stack(np.meshgrid(places, places), axis=-1)[None].astype(np.float32)
@@ -320,13 +332,19 @@ for mode in ("bilinear", "nearest", "bicubic"):
             add("grid_sample", f"far_{ending}", map_and_grid(reach=20), "close", **attributes)
             add("grid_sample", f"pixels_{ending}", on_the_pixels, "close", **attributes)
             add("grid_sample", f"not_finite_{ending}", not_finite, "close", **attributes)
+            add("grid_sample", f"holes_{ending}", with_holes(on_the_pixels), "close", **attributes)
+            for images, channels in ((4, 9), (1, 33)):
+                build = map_and_grid((images, channels, 5, 6), (7, 19))
+                add("grid_sample", f"{images}x{channels}_{ending}", build, "close", **attributes)
+                add("grid_sample", f"{images}x{channels}_holes_{ending}", with_holes(build), "close", **attributes)
             for side in (1, 2, 3):
                 build = map_and_grid((1, 2, side, 4 - side), (3, 17), reach=3)
                 add("grid_sample", f"{side}x{4 - side}_{ending}", build, "close", **attributes)
     for n in SIZES:
         add("grid_sample", f"w{n}_{mode}", map_and_grid(points=(2, n)), "close", mode=mode)
         add("grid_sample", f"c{n}_{mode}", map_and_grid((1, n, 5, 4)), "close", mode=mode, padding_mode="border")
-    add("grid_sample", f"many_{mode}", map_and_grid((2, 8, 40, 40), (50, 60)), "close", mode=mode)
+    for channels in (1, 3, 33):
+        add("grid_sample", f"many{channels}_{mode}", map_and_grid((2, channels, 40, 40), (50, 60)), "close", mode=mode)
 add("grid_sample", "no_rows", map_and_grid(points=(0, 6)), "close")
 add("grid_sample", "no_images", map_and_grid((0, 3, 7, 9)), "close")
 add("grid_sample", "no_pixels_no_points", map_and_grid((1, 3, 0, 0), points=(0, 6)), "close")

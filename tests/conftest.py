@@ -4,6 +4,11 @@ import cases
 import mmort
 import numpy as np
 import pytest
+from hypothesis import settings
+
+# The same examples every time, unless another seed is asked for.
+settings.register_profile("mmort", deadline=None, derandomize=cases.SEED == 0)
+settings.load_profile("mmort")
 
 
 def pytest_report_header():

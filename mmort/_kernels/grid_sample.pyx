@@ -76,12 +76,12 @@ cdef inline real _reflect(real u, real low, real span) noexcept nogil:
 
 cdef inline real _near_coefficient(real z) noexcept nogil:
     """The cubic convolution kernel for distances up to 1, with a = -0.75."""
-    return (<real>1.25 * z - <real>2.25) * z * z + 1
+    return (<real>1.25 * z - <real>2.25) * z * z + <real>1
 
 
 cdef inline real _far_coefficient(real z) noexcept nogil:
     """The same for distances from 1 to 2."""
-    return ((<real>-0.75 * z + <real>3.75) * z - 6) * z + 3
+    return ((<real>-0.75 * z + <real>3.75) * z - <real>6) * z + <real>3
 
 
 # ---- a tile of coordinates ----------------------------------------------------------------------------------------
@@ -93,16 +93,16 @@ cdef inline void _read_coordinates(const real *grid, ptrdiff_t columns, ptrdiff_
     cdef real n = size, half = <real>0.5
     if columns == 2:  # a stride known to the compiler
         for p in range(count):
-            u[p] = grid[2 * p] + 1
+            u[p] = grid[2 * p] + <real>1
     else:
         for p in range(count):
-            u[p] = grid[columns * p] + 1
+            u[p] = grid[columns * p] + <real>1
     if align_corners:
         for p in range(count):
-            u[p] = u[p] * half * (n - 1)
+            u[p] = u[p] * half * (n - <real>1)
     else:
         for p in range(count):
-            u[p] = (u[p] * n - 1) * half
+            u[p] = (u[p] * n - <real>1) * half
 
 
 cdef inline void _pad(real *u, ptrdiff_t size, int64_t padding_mode, bint align_corners,
@@ -186,10 +186,10 @@ cdef inline void _cubic_axis(real *u, ptrdiff_t size, int64_t padding_mode, bint
         weights[4 * p] = _far_coefficient(part + 1)
         weights[4 * p + 1] = _near_coefficient(part)
         weights[4 * p + 2] = _near_coefficient(1 - part)
-        weights[4 * p + 3] = _far_coefficient((1 - part) + 1)
+        weights[4 * p + 3] = _far_coefficient((<real>1 - part) + <real>1)
     for tap in range(4):
         for p in range(count):
-            v[p] = u[p] - 1 + tap
+            v[p] = u[p] - <real>1 + <real>tap
         _pad(v, size, padding_mode, align_corners, count)
         for p in range(count):
             pixel = <int32_t>(v[p] if (v[p] >= 0) & (v[p] < n) else n)
