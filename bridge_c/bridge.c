@@ -451,13 +451,13 @@ static Op make_op(const OperatorRow *row, const OrtApi *api, int runtime) {
 static const char *const DOMAINS[] = {"mmcv", "mmdeploy"};
 enum { DOMAIN_COUNT = sizeof DOMAINS / sizeof *DOMAINS };
 
-/* ONNX Runtime keeps raw pointers to all of this, so it lives as long as the library: one for each runtime in the
- * process (there is hardly ever more than one). */
+/* ONNX Runtime keeps raw pointers to all of this, so it lives as long as the library.  One for each runtime in the
+ * process; there is hardly ever more than one, and the first takes no heap, for hosts that load and unload. */
 typedef struct Registry {
     struct Registry *next;
     const OrtApi *api;
     OrtCustomOpDomain *domains[DOMAIN_COUNT];
-    Op ops[];
+    Op ops[MOST_OPERATORS];
 } Registry;
 
 static int row_in_domain(const OperatorRow *row, const char *domain) {
@@ -466,15 +466,15 @@ static int row_in_domain(const OperatorRow *row, const char *domain) {
     return 0;
 }
 
-static OrtStatus *fill_registry(Registry *registry, size_t rows, int runtime) {
-    const OrtApi *api = registry->api;
-    for (size_t r = 0; r < rows; r++) {
+static OrtStatus *fill_registry(Registry *registry, const OrtApi *api, int runtime) {
+    registry->api = api;
+    for (int r = 0; operator_rows[r].type; r++) {
         registry->ops[r] = make_op(&operator_rows[r], api, runtime);
         if (!registry->ops[r].kernel) return api->CreateStatus(ORT_FAIL, "mmort: a row of the table has no kernel");
     }
     for (int d = 0; d < DOMAIN_COUNT; d++) {
         TRY(api->CreateCustomOpDomain(DOMAINS[d], &registry->domains[d]));
-        for (size_t r = 0; r < rows; r++)
+        for (int r = 0; operator_rows[r].type; r++)
             if (row_in_domain(&operator_rows[r], DOMAINS[d]))
                 TRY(api->CustomOpDomain_Add(registry->domains[d], &registry->ops[r].ort));
     }
@@ -482,20 +482,21 @@ static OrtStatus *fill_registry(Registry *registry, size_t rows, int runtime) {
 }
 
 static OrtStatus *make_registry(const OrtApi *api, int runtime, Registry **out) {
-    size_t rows = 0;
-    while (operator_rows[rows].type) rows++;
-    Registry *registry = calloc(1, sizeof *registry + rows * sizeof(Op));
+    static Registry first;
+    Registry *registry = first.api ? calloc(1, sizeof *registry) : &first;
     if (!registry) return api->CreateStatus(ORT_FAIL, "mmort: out of memory");
-    registry->api = api;
-    OrtStatus *status = fill_registry(registry, rows, runtime);
-    if (status) {
-        for (int d = 0; d < DOMAIN_COUNT; d++)
-            if (registry->domains[d]) api->ReleaseCustomOpDomain(registry->domains[d]);
-        free(registry);
-        return status;
+    OrtStatus *status = fill_registry(registry, api, runtime);
+    if (!status) {
+        *out = registry;
+        return NULL;
     }
-    *out = registry;
-    return NULL;
+    for (int d = 0; d < DOMAIN_COUNT; d++)
+        if (registry->domains[d]) api->ReleaseCustomOpDomain(registry->domains[d]);
+    if (registry == &first)
+        memset(registry, 0, sizeof *registry);
+    else
+        free(registry);
+    return status;
 }
 
 EXPORT OrtStatus *ORT_CALL RegisterCustomOps(OrtSessionOptions *options, const OrtApiBase *base) {

@@ -28,19 +28,20 @@ const OperatorRow operator_rows[] = {{.kernel = "corner_pool",
                                       .attributes = {REQUIRED_INT("dim")}},
 
                                      {.kernel = "nms",
-     .type = "NonMaxSuppression",
-     .domains = {"mmcv"},
-     .inputs = {{"boxes", "[N, 4]", MMK_FLOAT32}, {"scores", "[N]", MMK_FLOAT32}},
-     .outputs = {{"indices", "[?]", MMK_INT64}},
-     .attributes = {REQUIRED_FLOAT("iou_threshold"), INT("offset", 0), FLOAT("score_threshold", 0), INT("max_num", -1)}},
+                                      .type = "NonMaxSuppression",
+                                      .domains = {"mmcv"},
+                                      .inputs = {{"boxes", "[N, 4]", MMK_FLOAT32}, {"scores", "[N]", MMK_FLOAT32}},
+                                      .outputs = {{"indices", "[?]", MMK_INT64}},
+                                      .attributes = {REQUIRED_FLOAT("iou_threshold"), INT("offset", 0),
+                                                     FLOAT("score_threshold", 0), INT("max_num", -1)}},
 
-    {.kernel = "soft_nms",
-     .type = "SoftNonMaxSuppression",
-     .domains = {"mmcv"},
-     .inputs = {{"boxes", "[N, 4]", MMK_FLOAT32}, {"scores", "[N]", MMK_FLOAT32}},
-     .outputs = {{"dets", "[?, 5]", MMK_FLOAT32}, {"indices", "[?]", MMK_INT64}},
-     .attributes = {FLOAT("iou_threshold", 0.3), FLOAT("sigma", 0.5), FLOAT("min_score", 1e-3), INT("method", 1),
-                    INT("offset", 0)}},
+                                     {.kernel = "soft_nms",
+                                      .type = "SoftNonMaxSuppression",
+                                      .domains = {"mmcv"},
+                                      .inputs = {{"boxes", "[N, 4]", MMK_FLOAT32}, {"scores", "[N]", MMK_FLOAT32}},
+                                      .outputs = {{"dets", "[?, 5]", MMK_FLOAT32}, {"indices", "[?]", MMK_INT64}},
+                                      .attributes = {FLOAT("iou_threshold", 0.3), FLOAT("sigma", 0.5),
+                                                     FLOAT("min_score", 1e-3), INT("method", 1), INT("offset", 0)}},
 
                                      {.kernel = "grid_sample",
                                       .type = "grid_sampler",
@@ -52,3 +53,5 @@ const OperatorRow operator_rows[] = {{.kernel = "corner_pool",
                                                      INT("align_corners", 0)}},
 
                                      {.type = NULL}};
+
+_Static_assert(sizeof operator_rows / sizeof *operator_rows <= MOST_OPERATORS, "MOST_OPERATORS is too small");

@@ -34,5 +34,7 @@ typedef struct {
     Attribute attributes[MMK_MAX_ATTRIBUTES + 1];
 } OperatorRow;
 
+enum { MOST_OPERATORS = 64 };
+
 extern const OperatorRow operator_rows[]; /* closed by a NULL type */
 #endif

@@ -145,6 +145,10 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
         If mmort was built without the library.
     ImportError
         If onnxruntime is not installed.
+    ValueError
+        If ``sess_options`` has these operators already.
+    onnxruntime's exceptions
+        If the model cannot be loaded.
 
     Examples
     --------
@@ -166,4 +170,12 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
     register(options)
     kwargs.setdefault("providers", ["CPUExecutionProvider"])
     source = model if isinstance(model, bytes) else os.fspath(model)
-    return onnxruntime.InferenceSession(source, options, **kwargs)
+    try:
+        return onnxruntime.InferenceSession(source, options, **kwargs)
+    except Exception as error:
+        if "Domain already set in registry" not in str(error):
+            raise
+        raise ValueError(
+            "mmort.ort.session: sess_options must not have a custom-operator library for the domains mmcv or mmdeploy yet "
+            "(MMCV's, MMDeploy's or mmort's own, which this function registers), got ONNX Runtime's error: " + str(error)
+        ) from error

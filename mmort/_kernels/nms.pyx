@@ -7,7 +7,7 @@ centres (below (1 - t) / (1 + t) times the mean side).  Kept boxes lie in a hash
 and by a cell of the plane as large as those sides call for, so that a box finds its few candidates in a few cells and the
 time is nearly linear.  Both ways decide by the same arithmetic, so they give the same answer.
 """
-from libc.math cimport floor, isfinite
+from libc.math cimport isfinite
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -123,6 +123,12 @@ cdef enum:
     BIAS = 1023  # of a double's exponent
 
 
+cdef inline int64_t _floor(double value) noexcept nogil:
+    # libm's floor is a call where the baseline has no instruction for it
+    cdef int64_t towards_zero = <int64_t>value
+    return towards_zero - (value < towards_zero)
+
+
 cdef inline int64_t _level(double side, int64_t octaves) noexcept nogil:
     """The magnitude of a side: levels are `octaves` powers of two wide."""
     cdef _Bits number
@@ -150,8 +156,8 @@ cdef struct _Grid:
     int shift           # of the hash, to fit the table
     int64_t octaves     # a level spans
     double threshold    # what the bounds are made for: a little below the real one, which covers all rounding
-    double reach        # how far two centres may be apart, in units of the mean side
-    double cell         # edge of a cell, in units of the largest side of its level
+    double reach        # how far two centres may be apart, in units of the mean side; a cell's edge, in units of the
+                        # largest side of its level
 
 
 cdef inline bint _participates(const real *row, real offset) noexcept nogil:
@@ -192,17 +198,17 @@ cdef bint _is_suppressed(const _Grid *grid, const real *rows, const real *row, r
     while level_x <= last_x:
         largest = _largest_side(level_x, octaves)
         reach_x = grid.reach * (width + min(largest, width / grid.threshold)) / 2
-        per_x = 1 / (grid.cell * largest)
-        last_column = <int64_t>floor((x + reach_x) * per_x)
+        per_x = 1 / (grid.reach * largest)
+        last_column = _floor((x + reach_x) * per_x)
         level_y = first_y
         while level_y <= last_y:
             largest = _largest_side(level_y, octaves)
             reach_y = grid.reach * (height + min(largest, height / grid.threshold)) / 2
-            per_y = 1 / (grid.cell * largest)
-            last_line = <int64_t>floor((y + reach_y) * per_y)
-            column = <int64_t>floor((x - reach_x) * per_x)
+            per_y = 1 / (grid.reach * largest)
+            last_line = _floor((y + reach_y) * per_y)
+            column = _floor((x - reach_x) * per_x)
             while column <= last_column:
-                line = <int64_t>floor((y - reach_y) * per_y)
+                line = _floor((y - reach_y) * per_y)
                 while line <= last_line:
                     place = grid.heads[_bucket(level_x, level_y, column, line, grid.shift)]
                     while place:
@@ -222,10 +228,10 @@ cdef bint _is_suppressed(const _Grid *grid, const real *rows, const real *row, r
 cdef inline void _insert(const _Grid *grid, const real *row, ptrdiff_t place, real offset) noexcept nogil:
     cdef int64_t level_x = _level((row[2] - row[0]) + offset, grid.octaves)
     cdef int64_t level_y = _level((row[3] - row[1]) + offset, grid.octaves)
-    cdef double per_x = 1 / (grid.cell * _largest_side(level_x, grid.octaves))
-    cdef double per_y = 1 / (grid.cell * _largest_side(level_y, grid.octaves))
-    cdef int64_t column = <int64_t>floor((<double>row[0] + <double>row[2]) / 2 * per_x)
-    cdef int64_t line = <int64_t>floor((<double>row[1] + <double>row[3]) / 2 * per_y)
+    cdef double per_x = 1 / (grid.reach * _largest_side(level_x, grid.octaves))
+    cdef double per_y = 1 / (grid.reach * _largest_side(level_y, grid.octaves))
+    cdef int64_t column = _floor((<double>row[0] + <double>row[2]) / 2 * per_x)
+    cdef int64_t line = _floor((<double>row[1] + <double>row[3]) / 2 * per_y)
     cdef uint64_t bucket = _bucket(level_x, level_y, column, line, grid.shift)
     grid.nexts[place] = grid.heads[bucket]
     grid.heads[bucket] = <uint32_t>(place + 1)
@@ -241,7 +247,6 @@ cdef void _suppress_by_grid(const real *rows, ptrdiff_t begin, ptrdiff_t count, 
     grid.nexts = nexts
     grid.threshold = min(<double>threshold, 1.0) * 0.999
     grid.reach = (1 - grid.threshold) / (1 + grid.threshold)
-    grid.cell = grid.reach
     grid.octaves = 1
     span = grid.threshold * grid.threshold * 2.8  # two levels, seldom three, hold all sides between t and 1 / t
     while span < 1 and grid.octaves < 16:
