@@ -50,24 +50,30 @@ cdef inline real _clamp(real u, real low, real high) noexcept nogil:
 
 cdef inline real _clamp_to_border(real u, real last) noexcept nogil:
     """NaN becomes `last`."""
-    u = 0 if u < 0 else u
+    u = <real>0 if u < <real>0 else u
     return u if u < last else last
 
 
 cdef inline real _floor(real u) noexcept nogil:
-    cdef real inside, whole
+    cdef real inside
+    cdef int32_t whole
     if real is float:  # floorf is a function call before SSE4.1; beyond 2**30 a float32 is an integer
         inside = _clamp(u, <real>-MOST_PIXELS, <real>MOST_PIXELS)
-        whole = <real><int32_t>inside
-        whole -= whole > inside
-        return whole if inside == u else u
+        whole = <int32_t>inside
+        whole -= <real>whole > inside
+        return <real>whole if inside == u else u
     else:
         return floor(u)
 
 
+cdef inline real _distance(real u, real low) noexcept nogil:
+    cdef real distance = u - low
+    return distance if distance > <real>0 else -distance
+
+
 cdef inline real _reflect(real u, real low, real span) noexcept nogil:
     """Any coordinate whatever, reflected at low and low + span until it lies between them; NaN if it is not finite."""
-    cdef real distance = u - low if u > low else low - u
+    cdef real distance = _distance(u, low)
     cdef real rest = fmod(distance, span), turns = floor(distance / span)
     # MMCV counts turns in 32 bits and takes what does not fit for even
     cdef bint odd = turns < 2147483648.0 and <int64_t>turns & 1
@@ -76,12 +82,12 @@ cdef inline real _reflect(real u, real low, real span) noexcept nogil:
 
 cdef inline real _near_coefficient(real z) noexcept nogil:
     """The cubic convolution kernel for distances up to 1, with a = -0.75."""
-    return (<real>1.25 * z - <real>2.25) * z * z + 1
+    return (<real>1.25 * z - <real>2.25) * z * z + <real>1
 
 
 cdef inline real _far_coefficient(real z) noexcept nogil:
     """The same for distances from 1 to 2."""
-    return ((<real>-0.75 * z + <real>3.75) * z - 6) * z + 3
+    return ((<real>-0.75 * z + <real>3.75) * z - <real>6) * z + <real>3
 
 
 # ---- a tile of coordinates ----------------------------------------------------------------------------------------
@@ -90,19 +96,19 @@ cdef inline void _read_coordinates(const real *grid, ptrdiff_t columns, ptrdiff_
                                    ptrdiff_t count, real *u) noexcept nogil:
     """From [-1, 1] to pixels: 0 is the centre of the first one."""
     cdef ptrdiff_t p
-    cdef real n = size, half = <real>0.5
+    cdef real n = size, one = 1, half = <real>0.5
     if columns == 2:  # a stride known to the compiler
         for p in range(count):
-            u[p] = grid[2 * p] + 1
+            u[p] = grid[2 * p] + one
     else:
         for p in range(count):
-            u[p] = grid[columns * p] + 1
+            u[p] = grid[columns * p] + one
     if align_corners:
         for p in range(count):
-            u[p] = u[p] * half * (n - 1)
+            u[p] = u[p] * half * (n - one)
     else:
         for p in range(count):
-            u[p] = (u[p] * n - 1) * half
+            u[p] = (u[p] * n - one) * half
 
 
 cdef inline void _pad(real *u, ptrdiff_t size, int64_t padding_mode, bint align_corners,
@@ -110,12 +116,11 @@ cdef inline void _pad(real *u, ptrdiff_t size, int64_t padding_mode, bint align_
     """Bring coordinates to [0, size - 1], or with zeros padding to [-2, size + 1]: no pixel is beyond -1 and size."""
     cdef ptrdiff_t p
     cdef real last = size - 1, low = 0 if align_corners else <real>-0.5, span = size - 1 if align_corners else size
-    cdef real distance, rest
-    cdef int32_t turns
-    cdef bint far = False
+    cdef real distance, rest, more, mirrored
+    cdef int32_t turns, far = False
     if padding_mode == ZEROS:
         for p in range(count):
-            u[p] = _clamp(u[p], -2, last + 2)
+            u[p] = _clamp(u[p], <real>-2, last + <real>2)
         return
     if padding_mode == REFLECTION:
         if span == 0:
@@ -123,18 +128,19 @@ cdef inline void _pad(real *u, ptrdiff_t size, int64_t padding_mode, bint align_
                 u[p] = 0
             return
         for p in range(count):
-            distance = u[p] - low if u[p] > low else low - u[p]
-            far |= not distance < NEAR
+            far |= not _distance(u[p], low) < <real>NEAR
         if far:
             for p in range(count):
                 u[p] = _reflect(u[p], low, span)
         else:  # the same numbers: all products and differences here are exact
             for p in range(count):
-                distance = u[p] - low if u[p] > low else low - u[p]
+                distance = _distance(u[p], low)
                 turns = <int32_t>(distance / span)
                 rest = distance - <real>turns * span
-                rest = rest + span if rest < 0 else rest  # the quotient was rounded up
-                u[p] = (span - rest if turns & 1 else rest) + low
+                more = rest + span
+                rest = more if rest < <real>0 else rest  # the quotient was rounded up
+                mirrored = span - rest
+                u[p] = (mirrored if turns & 1 else rest) + low
     for p in range(count):
         u[p] = _clamp_to_border(u[p], last)
 
@@ -147,7 +153,7 @@ cdef inline bint _all_outside(const real *x, const real *y, ptrdiff_t width, ptr
     cdef int32_t live = 0
     for p in range(count):
         live |= (((x[p] > -reach) & (x[p] < right) & (y[p] > -reach) & (y[p] < bottom))
-                 | (x[p] - x[p] != 0) | (y[p] - y[p] != 0))
+                 | (x[p] - x[p] != <real>0) | (y[p] - y[p] != <real>0))
     return not live
 
 
@@ -165,11 +171,17 @@ cdef inline void _linear_axis(const real *u, ptrdiff_t size, ptrdiff_t count, in
         start = 0 if pixel < 0 else pixel
         start = start if start < last else last
         first[p] = start
-        left[p] = before if start == pixel else (after if start == pixel + 1 else -1)
-        right[p] = after if start == pixel else (before if start + 1 == pixel else -1)
+        left[p] = before if start == pixel else (after if start == pixel + 1 else <real>-1)
+        right[p] = after if start == pixel else (before if start + 1 == pixel else <real>-1)
     if size == 1:
         for p in range(count):
             right[p] = -1
+
+
+cdef inline real _product(real a, real b) noexcept nogil:
+    """Of two weights; -1: not to be read."""
+    cdef real product = a * b
+    return <real>-1 if (a < <real>0) | (b < <real>0) else product
 
 
 cdef inline void _cubic_axis(real *u, ptrdiff_t size, int64_t padding_mode, bint align_corners, int32_t stride,
@@ -177,22 +189,22 @@ cdef inline void _cubic_axis(real *u, ptrdiff_t size, int64_t padding_mode, bint
     """Four pixels a place, times `stride`; one that is not to be read has number `size`."""
     cdef real[TILE] v
     cdef ptrdiff_t p, tap
-    cdef real part, n = size
+    cdef real part, one = 1, n = size
     cdef int32_t pixel
     for p in range(count):
         part = u[p]
         u[p] = _floor(u[p])
         part -= u[p]
-        weights[4 * p] = _far_coefficient(part + 1)
+        weights[4 * p] = _far_coefficient(part + one)
         weights[4 * p + 1] = _near_coefficient(part)
-        weights[4 * p + 2] = _near_coefficient(1 - part)
-        weights[4 * p + 3] = _far_coefficient((1 - part) + 1)
+        weights[4 * p + 2] = _near_coefficient(one - part)
+        weights[4 * p + 3] = _far_coefficient((one - part) + one)
     for tap in range(4):
         for p in range(count):
-            v[p] = u[p] - 1 + tap
+            v[p] = u[p] + <real>(tap - 1)
         _pad(v, size, padding_mode, align_corners, count)
         for p in range(count):
-            pixel = <int32_t>(v[p] if (v[p] >= 0) & (v[p] < n) else n)
+            pixel = <int32_t>(v[p] if (v[p] >= <real>0) & (v[p] < n) else n)
             pixels[4 * p + tap] = pixel * stride
 
 
@@ -259,10 +271,10 @@ cdef simd_void _locate_bilinear(const Geometry *g, const real *grid, ptrdiff_t c
     _linear_axis(y, g.height, count, row, upper, lower)
     for p in range(count):
         pixels[p] = row[p] * stride + column[p]
-        weights[p] = -1 if (left[p] < 0) | (upper[p] < 0) else left[p] * upper[p]
-        weights[TILE + p] = -1 if (right[p] < 0) | (upper[p] < 0) else right[p] * upper[p]
-        weights[2 * TILE + p] = -1 if (left[p] < 0) | (lower[p] < 0) else left[p] * lower[p]
-        weights[3 * TILE + p] = -1 if (right[p] < 0) | (lower[p] < 0) else right[p] * lower[p]
+        weights[p] = _product(left[p], upper[p])
+        weights[TILE + p] = _product(right[p], upper[p])
+        weights[2 * TILE + p] = _product(left[p], lower[p])
+        weights[3 * TILE + p] = _product(right[p], lower[p])
 
 
 cdef simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdiff_t count, int32_t *columns, int32_t *rows,
@@ -283,32 +295,44 @@ cdef simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdiff_t co
 
 cdef simd_void _nearest_from_plane(const real *plane, const int32_t *pixels, ptrdiff_t count,
                                    real *y) noexcept nogil:
+    cdef real[TILE] line  # known to overlap nothing
     cdef ptrdiff_t p
     cdef real value
     for p in range(count):
         value = plane[pixels[p] if pixels[p] >= 0 else 0]
-        y[p] = value if pixels[p] >= 0 else 0
+        line[p] = value if pixels[p] >= 0 else <real>0
+    memcpy(y, line, count * sizeof(real))
 
 
 cdef simd_void _bilinear_from_plane(const real *plane, ptrdiff_t right, ptrdiff_t below, const int32_t *pixels,
                                     const real *weights, ptrdiff_t count, real *y) noexcept nogil:
+    cdef real[TILE] line
     cdef ptrdiff_t p
-    cdef real a, b, c, d
+    cdef real a, b, c, d, zero = 0
     for p in range(count):
         a = plane[pixels[p]]
         b = plane[pixels[p] + right]
         c = plane[pixels[p] + below]
         d = plane[pixels[p] + right + below]
         # what is not to be read must not spoil the sum, be it NaN or infinite
-        a = a if weights[p] >= 0 else 0
-        b = b if weights[TILE + p] >= 0 else 0
-        c = c if weights[2 * TILE + p] >= 0 else 0
-        d = d if weights[3 * TILE + p] >= 0 else 0
-        y[p] = (((0 + a * weights[p]) + b * weights[TILE + p]) + c * weights[2 * TILE + p]) + d * weights[3 * TILE + p]
+        a = a if weights[p] >= zero else zero
+        b = b if weights[TILE + p] >= zero else zero
+        c = c if weights[2 * TILE + p] >= zero else zero
+        d = d if weights[3 * TILE + p] >= zero else zero
+        line[p] = (((zero + a * weights[p]) + b * weights[TILE + p]) + c * weights[2 * TILE + p]) + d * weights[3 * TILE + p]
+    memcpy(y, line, count * sizeof(real))
 
 
 cdef inline real _value(const real *plane, ptrdiff_t row, ptrdiff_t column, ptrdiff_t end, ptrdiff_t width) noexcept nogil:
-    return plane[row + column] if row < end and column < width else 0
+    return plane[row + column] if row < end and column < width else <real>0
+
+
+cdef inline void _column_sums(const real *source, ptrdiff_t width, const real *y_weights, real *sums) noexcept nogil:
+    """Of sixteen pixels in their natural order."""
+    cdef ptrdiff_t tap
+    for tap in range(4):
+        sums[tap] = (((source[tap] * y_weights[0] + source[width + tap] * y_weights[1])
+                      + source[2 * width + tap] * y_weights[2]) + source[3 * width + tap] * y_weights[3])
 
 
 cdef simd_void _bicubic_from_plane(const real *plane, ptrdiff_t height, ptrdiff_t width, const int32_t *columns,
@@ -316,14 +340,10 @@ cdef simd_void _bicubic_from_plane(const real *plane, ptrdiff_t height, ptrdiff_
                                    real *y) noexcept nogil:
     cdef real[4] sums
     cdef ptrdiff_t p, tap, end = height * width
-    cdef const real *source
     for p in range(count):
         if (columns[3] - columns[0] == 3 and columns[3] < width
-                and rows[3] - rows[0] == 3 * width and rows[3] < end):  # sixteen pixels in their natural order
-            source = plane + rows[0] + columns[0]
-            for tap in range(4):
-                sums[tap] = (((source[tap] * y_weights[0] + source[width + tap] * y_weights[1])
-                              + source[2 * width + tap] * y_weights[2]) + source[3 * width + tap] * y_weights[3])
+                and rows[3] - rows[0] == 3 * width and rows[3] < end):
+            _column_sums(plane + rows[0] + columns[0], width, y_weights, sums)
         else:
             for tap in range(4):
                 sums[tap] = (((_value(plane, rows[0], columns[tap], end, width) * y_weights[0]
@@ -383,39 +403,47 @@ cdef inline void _unpack(const real *sums, ptrdiff_t count, real *lines) noexcep
         lines[7 * TILE + p] = sums[LANES * p + 7]
 
 
-cdef simd_void _nearest_from_copy(const real *copy, ptrdiff_t nothing, const int32_t *pixels, ptrdiff_t count,
+cdef simd_void _nearest_from_copy(const real *copy, ptrdiff_t width, ptrdiff_t nothing, const int32_t *pixels, ptrdiff_t count,
                                   real *lines) noexcept nogil:
     cdef real[LANES * TILE] sums
     cdef ptrdiff_t p, lane
     cdef const real *source
     for p in range(count):
         source = copy + LANES * <ptrdiff_t>(pixels[p] if pixels[p] >= 0 else nothing)
-        for lane in range(LANES):
+        for lane in range(LANES * width):
             sums[LANES * p + lane] = source[lane]
     _unpack(sums, count, lines)
 
 
-cdef simd_void _bilinear_from_copy(const real *copy, ptrdiff_t nothing, ptrdiff_t right, ptrdiff_t below,
+cdef simd_void _bilinear_from_copy(const real *copy, ptrdiff_t width, ptrdiff_t nothing, ptrdiff_t right, ptrdiff_t below,
                                    const int32_t *pixels, const real *weights, ptrdiff_t count,
                                    real *lines) noexcept nogil:
     cdef real[LANES * TILE] sums
+    cdef int32_t[4 * TILE] sources
+    cdef real zero = 0
+    cdef int32_t zeros = <int32_t>nothing, step = <int32_t>right, row = <int32_t>below
     cdef ptrdiff_t p, lane
     cdef const real *a
     cdef const real *b
     cdef const real *c
     cdef const real *d
     for p in range(count):
-        a = copy + LANES * (pixels[p] if weights[p] >= 0 else nothing)
-        b = copy + LANES * (pixels[p] + right if weights[TILE + p] >= 0 else nothing)
-        c = copy + LANES * (pixels[p] + below if weights[2 * TILE + p] >= 0 else nothing)
-        d = copy + LANES * (pixels[p] + right + below if weights[3 * TILE + p] >= 0 else nothing)
-        for lane in range(LANES):
-            sums[LANES * p + lane] = ((((0 + a[lane] * weights[p]) + b[lane] * weights[TILE + p])
+        sources[p] = pixels[p] if weights[p] >= zero else zeros
+        sources[TILE + p] = pixels[p] + step if weights[TILE + p] >= zero else zeros
+        sources[2 * TILE + p] = pixels[p] + row if weights[2 * TILE + p] >= zero else zeros
+        sources[3 * TILE + p] = pixels[p] + step + row if weights[3 * TILE + p] >= zero else zeros
+    for p in range(count):
+        a = copy + LANES * <ptrdiff_t>sources[p]
+        b = copy + LANES * <ptrdiff_t>sources[TILE + p]
+        c = copy + LANES * <ptrdiff_t>sources[2 * TILE + p]
+        d = copy + LANES * <ptrdiff_t>sources[3 * TILE + p]
+        for lane in range(LANES * width):
+            sums[LANES * p + lane] = ((((zero + a[lane] * weights[p]) + b[lane] * weights[TILE + p])
                                        + c[lane] * weights[2 * TILE + p]) + d[lane] * weights[3 * TILE + p])
     _unpack(sums, count, lines)
 
 
-cdef simd_void _bicubic_from_copy(const real *copy, const int32_t *columns, const int32_t *rows,
+cdef simd_void _bicubic_from_copy(const real *copy, ptrdiff_t width, const int32_t *columns, const int32_t *rows,
                                   const real *x_weights, const real *y_weights, ptrdiff_t count,
                                   real *lines) noexcept nogil:
     cdef real[LANES * TILE] sums
@@ -424,17 +452,21 @@ cdef simd_void _bicubic_from_copy(const real *copy, const int32_t *columns, cons
     cdef const real *b
     cdef const real *c
     cdef const real *d
-    cdef real value
+    cdef real w0, w1, w2, w3, weight
+    memset(sums, 0, sizeof(sums))
     for p in range(count):
+        w0 = y_weights[0]
+        w1 = y_weights[1]
+        w2 = y_weights[2]
+        w3 = y_weights[3]
         for tap in range(4):
+            weight = x_weights[tap]
             a = copy + LANES * <ptrdiff_t>(rows[0] + columns[tap])
             b = copy + LANES * <ptrdiff_t>(rows[1] + columns[tap])
             c = copy + LANES * <ptrdiff_t>(rows[2] + columns[tap])
             d = copy + LANES * <ptrdiff_t>(rows[3] + columns[tap])
-            for lane in range(LANES):
-                value = (((a[lane] * y_weights[0] + b[lane] * y_weights[1]) + c[lane] * y_weights[2])
-                         + d[lane] * y_weights[3]) * x_weights[tap]
-                sums[LANES * p + lane] = value if tap == 0 else sums[LANES * p + lane] + value
+            for lane in range(LANES * width):
+                sums[LANES * p + lane] += (((a[lane] * w0 + b[lane] * w1) + c[lane] * w2) + d[lane] * w3) * weight
         columns += 4
         rows += 4
         x_weights += 4
@@ -529,15 +561,15 @@ cdef int _copies(mmk_call *call, const real *x, const real *grid, real *y, ptrdi
             if mode == NEAREST:
                 _locate_nearest(&g, locations, count, first, &live)
                 if live:
-                    _nearest_from_copy(copy, nothing, first, count, lines)
+                    _nearest_from_copy(copy, 1, nothing, first, count, lines)
             elif mode == BILINEAR:
                 _locate_bilinear(&g, locations, count, first, weights, &live)
                 if live:
-                    _bilinear_from_copy(copy, nothing, right, below, first, weights, count, lines)
+                    _bilinear_from_copy(copy, 1, nothing, right, below, first, weights, count, lines)
             else:
                 _locate_bicubic(&g, locations, count, first, second, weights, y_weights, &live)
                 if live:
-                    _bicubic_from_copy(copy, first, second, weights, y_weights, count, lines)
+                    _bicubic_from_copy(copy, 1, first, second, weights, y_weights, count, lines)
             if not live:
                 memset(lines, 0, sizeof(lines))
             for lane in range(lanes):
@@ -547,10 +579,10 @@ cdef int _copies(mmk_call *call, const real *x, const real *grid, real *y, ptrdi
 
 
 cdef bint _worth_copying(const mmk_call *call) noexcept nogil:
-    cdef const int64_t *shape = call.inputs[0].shape
-    cdef int64_t groups = (shape[1] + LANES - 1) // LANES
-    return (shape[1] >= LANES and shape[0] * groups >= 4
-            and 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] >= shape[2] * shape[3])
+    cdef const mmk_tensor *x = &call.inputs[0]
+    cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES
+    return (x.shape[1] >= LANES and x.shape[0] * groups >= 4
+            and 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] >= x.shape[2] * x.shape[3])
 
 
 cdef public int mmk_grid_sample_prepare(mmk_call *call) noexcept nogil:
