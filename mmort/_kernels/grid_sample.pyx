@@ -7,7 +7,7 @@ channels lie side by side, so that one vector load does the work of LANES scalar
 Coordinates that are not finite: what lies nowhere reads as zeros with zeros padding and as the last row or column with
 the other two; bicubic gives NaN.
 """
-from libc.math cimport floor, fmod
+from libc.math cimport INFINITY, floor, fmod
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -92,69 +92,78 @@ cdef inline real _far_coefficient(real z) noexcept nogil:
 
 # ---- a tile of coordinates ----------------------------------------------------------------------------------------
 
-cdef inline void _read_coordinates(const real *grid, ptrdiff_t columns, ptrdiff_t size, bint align_corners,
-                                   ptrdiff_t count, real *u) noexcept nogil:
-    """From [-1, 1] to pixels: 0 is the centre of the first one."""
+cdef inline bint _read_axis(const real *grid, ptrdiff_t columns, ptrdiff_t size, int64_t padding_mode,
+                            bint align_corners, real reach, ptrdiff_t count, real *u) noexcept nogil:
+    """From [-1, 1] to pixels (0 is the centre of the first one), clamped to [-reach - 1, size + reach] with zeros padding
+    and to [0, size - 1] with border padding; whether one is nearer than `reach` to a pixel.
+
+    NaN becomes the upper bound, which is infinite for what is not clamped.
+    """
     cdef ptrdiff_t p
-    cdef real n = size, one = 1, half = <real>0.5
-    if columns == 2:  # a stride known to the compiler
+    cdef real one = 1, n = size, far = n - one + reach
+    cdef real factor = <real>0.5 if align_corners else n, shift = 0 if align_corners else 1
+    cdef real scale = n - one if align_corners else <real>0.5
+    cdef real low = 0, high = n - one, value
+    cdef int32_t live = False
+    if padding_mode == ZEROS:
+        low = -reach - one
+        high = n + reach
+    elif padding_mode == REFLECTION:
+        low = -<real>INFINITY
+        high = <real>INFINITY
+    if columns == 2:  # a stride that the compiler knows
         for p in range(count):
-            u[p] = grid[2 * p] + one
+            value = ((grid[2 * p] + one) * factor - shift) * scale
+            value = low if value < low else value
+            value = value if value < high else high
+            live |= (value > -reach) & (value < far)
+            u[p] = value
     else:
         for p in range(count):
-            u[p] = grid[columns * p] + one
-    if align_corners:
-        for p in range(count):
-            u[p] = u[p] * half * (n - one)
-    else:
-        for p in range(count):
-            u[p] = (u[p] * n - one) * half
+            value = ((grid[columns * p] + one) * factor - shift) * scale
+            value = low if value < low else value
+            value = value if value < high else high
+            live |= (value > -reach) & (value < far)
+            u[p] = value
+    return live or padding_mode != ZEROS
 
 
-cdef inline void _pad(real *u, ptrdiff_t size, int64_t padding_mode, bint align_corners,
-                      ptrdiff_t count) noexcept nogil:
-    """Bring coordinates to [0, size - 1], or with zeros padding to [-2, size + 1]: no pixel is beyond -1 and size."""
+cdef inline bint _all_beyond(const real *u, ptrdiff_t size, ptrdiff_t count) noexcept nogil:
+    """Whether all coordinates are finite and two pixels or more outside."""
+    cdef ptrdiff_t p
+    cdef real end = size + 1
+    cdef int32_t live = False
+    for p in range(count):
+        live |= ((u[p] > <real>-2) & (u[p] < end)) | (u[p] - u[p] != <real>0)
+    return not live
+
+
+cdef inline void _fold(real *u, ptrdiff_t size, bint align_corners, ptrdiff_t count) noexcept nogil:
+    """Reflect at the borders."""
     cdef ptrdiff_t p
     cdef real last = size - 1, low = 0 if align_corners else <real>-0.5, span = size - 1 if align_corners else size
     cdef real distance, rest, more, mirrored
     cdef int32_t turns, far = False
-    if padding_mode == ZEROS:
+    if span == 0:
         for p in range(count):
-            u[p] = _clamp(u[p], <real>-2, last + <real>2)
+            u[p] = 0
         return
-    if padding_mode == REFLECTION:
-        if span == 0:
-            for p in range(count):
-                u[p] = 0
-            return
+    for p in range(count):
+        far |= not _distance(u[p], low) < <real>NEAR
+    if far:
         for p in range(count):
-            far |= not _distance(u[p], low) < <real>NEAR
-        if far:
-            for p in range(count):
-                u[p] = _reflect(u[p], low, span)
-        else:  # the same numbers: all products and differences here are exact
-            for p in range(count):
-                distance = _distance(u[p], low)
-                turns = <int32_t>(distance / span)
-                rest = distance - <real>turns * span
-                more = rest + span
-                rest = more if rest < <real>0 else rest  # the quotient was rounded up
-                mirrored = span - rest
-                u[p] = (mirrored if turns & 1 else rest) + low
+            u[p] = _reflect(u[p], low, span)
+    else:  # the same numbers: all products and differences here are exact
+        for p in range(count):
+            distance = _distance(u[p], low)
+            turns = <int32_t>(distance / span)
+            rest = distance - <real>turns * span
+            more = rest + span
+            rest = more if rest < <real>0 else rest  # the quotient was rounded up
+            mirrored = span - rest
+            u[p] = (mirrored if turns & 1 else rest) + low
     for p in range(count):
         u[p] = _clamp_to_border(u[p], last)
-
-
-cdef inline bint _all_outside(const real *x, const real *y, ptrdiff_t width, ptrdiff_t height, real reach,
-                              ptrdiff_t count) noexcept nogil:
-    """Whether every place is finite and at least `reach` beyond the first and last pixels."""
-    cdef ptrdiff_t p
-    cdef real right = <real>(width - 1) + reach, bottom = <real>(height - 1) + reach
-    cdef int32_t live = 0
-    for p in range(count):
-        live |= (((x[p] > -reach) & (x[p] < right) & (y[p] > -reach) & (y[p] < bottom))
-                 | (x[p] - x[p] != <real>0) | (y[p] - y[p] != <real>0))
-    return not live
 
 
 cdef inline void _linear_axis(const real *u, ptrdiff_t size, ptrdiff_t count, int32_t *first, real *left,
@@ -186,26 +195,37 @@ cdef inline real _product(real a, real b) noexcept nogil:
 
 cdef inline void _cubic_axis(real *u, ptrdiff_t size, int64_t padding_mode, bint align_corners, int32_t stride,
                              ptrdiff_t count, int32_t *pixels, real *weights) noexcept nogil:
-    """Four pixels a place, times `stride`; one that is not to be read has number `size`."""
-    cdef real[TILE] v
+    """Four pixels a place, times `stride`, and their weights; a pixel that is not to be read has number `size`."""
+    cdef real[4 * TILE] v  # four lines, interleaved afterwards
+    cdef int32_t[4 * TILE] numbers
     cdef ptrdiff_t p, tap
-    cdef real part, one = 1, n = size
+    cdef real part, whole, one = 1, n = size
     cdef int32_t pixel
     for p in range(count):
-        part = u[p]
-        u[p] = _floor(u[p])
-        part -= u[p]
-        weights[4 * p] = _far_coefficient(part + one)
-        weights[4 * p + 1] = _near_coefficient(part)
-        weights[4 * p + 2] = _near_coefficient(one - part)
-        weights[4 * p + 3] = _far_coefficient((one - part) + one)
+        whole = _floor(u[p])
+        part = u[p] - whole
+        u[p] = whole
+        v[p] = _far_coefficient(part + one)
+        v[TILE + p] = _near_coefficient(part)
+        v[2 * TILE + p] = _near_coefficient(one - part)
+        v[3 * TILE + p] = _far_coefficient((one - part) + one)
+    for p in range(count):
+        for tap in range(4):
+            weights[4 * p + tap] = v[tap * TILE + p]
     for tap in range(4):
         for p in range(count):
             v[p] = u[p] + <real>(tap - 1)
-        _pad(v, size, padding_mode, align_corners, count)
+        if padding_mode == BORDER:
+            for p in range(count):
+                v[p] = _clamp_to_border(v[p], n - one)
+        elif padding_mode == REFLECTION:
+            _fold(v, size, align_corners, count)
         for p in range(count):
             pixel = <int32_t>(v[p] if (v[p] >= <real>0) & (v[p] < n) else n)
-            pixels[4 * p + tap] = pixel * stride
+            numbers[tap * TILE + p] = pixel * stride
+    for p in range(count):
+        for tap in range(4):
+            pixels[4 * p + tap] = numbers[tap * TILE + p]
 
 
 # ---- a tile of places: pixel numbers and weights; False if no place reads a pixel ---------------------------------
@@ -227,13 +247,13 @@ cdef simd_void _locate_nearest(const Geometry *g, const real *grid, ptrdiff_t co
     cdef ptrdiff_t p
     cdef int32_t column, row, width = <int32_t>g.width, height = <int32_t>g.height, stride = <int32_t>g.stride
     cdef real part, half = <real>0.5
-    _read_coordinates(grid, g.columns, g.width, g.align_corners, count, x)
-    _read_coordinates(grid + 1, g.columns, g.height, g.align_corners, count, y)
-    _pad(x, g.width, g.padding_mode, g.align_corners, count)
-    _pad(y, g.height, g.padding_mode, g.align_corners, count)
-    live[0] = not _all_outside(x, y, g.width, g.height, 1, count)
+    live[0] = (_read_axis(grid, g.columns, g.width, g.padding_mode, g.align_corners, 1, count, x)
+               and _read_axis(grid + 1, g.columns, g.height, g.padding_mode, g.align_corners, 1, count, y))
     if not live[0]:
         return
+    if g.padding_mode == REFLECTION:
+        _fold(x, g.width, g.align_corners, count)
+        _fold(y, g.height, g.align_corners, count)
     for p in range(count):
         column = <int32_t>x[p]
         column -= <real>column > x[p]
@@ -260,13 +280,13 @@ cdef simd_void _locate_bilinear(const Geometry *g, const real *grid, ptrdiff_t c
     cdef int32_t[TILE] row
     cdef ptrdiff_t p
     cdef int32_t stride = <int32_t>g.stride
-    _read_coordinates(grid, g.columns, g.width, g.align_corners, count, x)
-    _read_coordinates(grid + 1, g.columns, g.height, g.align_corners, count, y)
-    _pad(x, g.width, g.padding_mode, g.align_corners, count)
-    _pad(y, g.height, g.padding_mode, g.align_corners, count)
-    live[0] = not _all_outside(x, y, g.width, g.height, 1, count)
+    live[0] = (_read_axis(grid, g.columns, g.width, g.padding_mode, g.align_corners, 1, count, x)
+               and _read_axis(grid + 1, g.columns, g.height, g.padding_mode, g.align_corners, 1, count, y))
     if not live[0]:
         return
+    if g.padding_mode == REFLECTION:
+        _fold(x, g.width, g.align_corners, count)
+        _fold(y, g.height, g.align_corners, count)
     _linear_axis(x, g.width, count, column, left, right)
     _linear_axis(y, g.height, count, row, upper, lower)
     for p in range(count):
@@ -282,9 +302,10 @@ cdef simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdiff_t co
     """Four columns and four rows (times stride) a place, with their weights; width or height: not to be read."""
     cdef real[TILE] x
     cdef real[TILE] y
-    _read_coordinates(grid, g.columns, g.width, g.align_corners, count, x)
-    _read_coordinates(grid + 1, g.columns, g.height, g.align_corners, count, y)
-    live[0] = g.padding_mode != ZEROS or not _all_outside(x, y, g.width, g.height, 2, count)
+    # the reach is infinite: what is not finite is to give NaN, wherever it lies
+    _read_axis(grid, g.columns, g.width, REFLECTION, g.align_corners, 2, count, x)
+    _read_axis(grid + 1, g.columns, g.height, REFLECTION, g.align_corners, 2, count, y)
+    live[0] = g.padding_mode != ZEROS or not (_all_beyond(x, g.width, count) or _all_beyond(y, g.height, count))
     if not live[0]:
         return
     _cubic_axis(x, g.width, g.padding_mode, g.align_corners, 1, count, columns, x_weights)
@@ -327,35 +348,44 @@ cdef inline real _value(const real *plane, ptrdiff_t row, ptrdiff_t column, ptrd
     return plane[row + column] if row < end and column < width else <real>0
 
 
-cdef inline void _column_sums(const real *source, ptrdiff_t width, const real *y_weights, real *sums) noexcept nogil:
-    """Of sixteen pixels in their natural order."""
-    cdef ptrdiff_t tap
-    for tap in range(4):
-        sums[tap] = (((source[tap] * y_weights[0] + source[width + tap] * y_weights[1])
-                      + source[2 * width + tap] * y_weights[2]) + source[3 * width + tap] * y_weights[3])
-
-
 cdef simd_void _bicubic_from_plane(const real *plane, ptrdiff_t height, ptrdiff_t width, const int32_t *columns,
                                    const int32_t *rows, const real *x_weights, const real *y_weights, ptrdiff_t count,
                                    real *y) noexcept nogil:
-    cdef real[4] sums
+    cdef real[4 * TILE] sums  # of the columns
+    cdef real[TILE] line
     cdef ptrdiff_t p, tap, end = height * width
+    cdef const real *a
+    cdef const real *b
+    cdef const real *c
+    cdef const real *d
+    cdef const int32_t *i
+    cdef const int32_t *j
+    cdef real w0, w1, w2, w3
     for p in range(count):
-        if (columns[3] - columns[0] == 3 and columns[3] < width
-                and rows[3] - rows[0] == 3 * width and rows[3] < end):
-            _column_sums(plane + rows[0] + columns[0], width, y_weights, sums)
+        i = rows + 4 * p
+        j = columns + 4 * p
+        w0 = y_weights[4 * p]
+        w1 = y_weights[4 * p + 1]
+        w2 = y_weights[4 * p + 2]
+        w3 = y_weights[4 * p + 3]
+        if j[3] - j[0] == 3 and j[3] < width and i[3] - i[0] == 3 * width and i[3] < end:  # in their natural order
+            a = plane + i[0] + j[0]
+            b = a + width
+            c = b + width
+            d = c + width
+            for tap in range(4):
+                sums[4 * p + tap] = ((a[tap] * w0 + b[tap] * w1) + c[tap] * w2) + d[tap] * w3
         else:
             for tap in range(4):
-                sums[tap] = (((_value(plane, rows[0], columns[tap], end, width) * y_weights[0]
-                               + _value(plane, rows[1], columns[tap], end, width) * y_weights[1])
-                              + _value(plane, rows[2], columns[tap], end, width) * y_weights[2])
-                             + _value(plane, rows[3], columns[tap], end, width) * y_weights[3])
-        y[p] = (((sums[0] * x_weights[0] + sums[1] * x_weights[1]) + sums[2] * x_weights[2])
-                + sums[3] * x_weights[3])
-        columns += 4
-        rows += 4
-        x_weights += 4
-        y_weights += 4
+                sums[4 * p + tap] = (((_value(plane, i[0], j[tap], end, width) * w0
+                                       + _value(plane, i[1], j[tap], end, width) * w1)
+                                      + _value(plane, i[2], j[tap], end, width) * w2)
+                                     + _value(plane, i[3], j[tap], end, width) * w3)
+    for p in range(4 * count):
+        sums[p] = sums[p] * x_weights[p]
+    for p in range(count):
+        line[p] = ((sums[4 * p] + sums[4 * p + 1]) + sums[4 * p + 2]) + sums[4 * p + 3]
+    memcpy(y, line, count * sizeof(real))
 
 
 # ---- reading from the copy: LANES channels side by side, and zeros in a further column and row ---------------------
@@ -403,15 +433,14 @@ cdef inline void _unpack(const real *sums, ptrdiff_t count, real *lines) noexcep
         lines[7 * TILE + p] = sums[LANES * p + 7]
 
 
-cdef simd_void _nearest_from_copy(const real *copy, ptrdiff_t width, ptrdiff_t nothing, const int32_t *pixels, ptrdiff_t count,
+cdef simd_void _nearest_from_copy(const real *copy, ptrdiff_t nothing, const int32_t *pixels, ptrdiff_t count,
                                   real *lines) noexcept nogil:
     cdef real[LANES * TILE] sums
-    cdef ptrdiff_t p, lane
+    cdef ptrdiff_t p
     cdef const real *source
     for p in range(count):
         source = copy + LANES * <ptrdiff_t>(pixels[p] if pixels[p] >= 0 else nothing)
-        for lane in range(LANES * width):
-            sums[LANES * p + lane] = source[lane]
+        memcpy(sums + LANES * p, source, LANES * sizeof(real))
     _unpack(sums, count, lines)
 
 
@@ -561,7 +590,7 @@ cdef int _copies(mmk_call *call, const real *x, const real *grid, real *y, ptrdi
             if mode == NEAREST:
                 _locate_nearest(&g, locations, count, first, &live)
                 if live:
-                    _nearest_from_copy(copy, 1, nothing, first, count, lines)
+                    _nearest_from_copy(copy, nothing, first, count, lines)
             elif mode == BILINEAR:
                 _locate_bilinear(&g, locations, count, first, weights, &live)
                 if live:
