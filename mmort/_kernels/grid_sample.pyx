@@ -7,7 +7,7 @@ channels lie side by side, so that one vector load does the work of LANES scalar
 Coordinates that are not finite: what lies nowhere reads as zeros with zeros padding and as the last row or column with
 the other two; bicubic gives NaN.
 """
-from libc.math cimport INFINITY, floor, fmod
+from libc.math cimport INFINITY, floor, floorf, fmod, rint, rintf
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -42,12 +42,6 @@ cdef enum:
 
 # ---- one coordinate -----------------------------------------------------------------------------------------------
 
-cdef inline real _clamp(real u, real low, real high) noexcept nogil:
-    """NaN becomes `low`."""
-    u = u if u > low else low
-    return u if u < high else high
-
-
 cdef inline real _clamp_to_border(real u, real last) noexcept nogil:
     """NaN becomes `last`."""
     u = <real>0 if u < <real>0 else u
@@ -55,15 +49,12 @@ cdef inline real _clamp_to_border(real u, real last) noexcept nogil:
 
 
 cdef inline real _floor(real u) noexcept nogil:
-    cdef real inside
-    cdef int32_t whole
-    if real is float:  # floorf is a function call before SSE4.1; beyond 2**30 a float32 is an integer
-        inside = _clamp(u, <real>-MOST_PIXELS, <real>MOST_PIXELS)
-        whole = <int32_t>inside
-        whole -= <real>whole > inside
-        return <real>whole if inside == u else u
-    else:
-        return floor(u)
+    return floorf(u) if real is float else floor(u)
+
+
+cdef inline real _round(real u) noexcept nogil:
+    """A half goes to the even number."""
+    return rintf(u) if real is float else rint(u)
 
 
 cdef inline real _distance(real u, real low) noexcept nogil:
@@ -171,12 +162,12 @@ cdef inline void _linear_axis(const real *u, ptrdiff_t size, ptrdiff_t count, in
     """Two neighbouring pixels of the axis, first and first + 1, and their weights; -1: the pixel is not to be read."""
     cdef ptrdiff_t p
     cdef int32_t pixel, start, last = <int32_t>max(size - 2, 0)
-    cdef real before, after
+    cdef real whole, before, after, one = 1
     for p in range(count):
-        pixel = <int32_t>u[p]
-        pixel -= <real>pixel > u[p]
-        before = <real>(pixel + 1) - u[p]
-        after = u[p] - <real>pixel
+        whole = _floor(u[p])
+        before = (whole + one) - u[p]
+        after = u[p] - whole
+        pixel = <int32_t>whole
         start = 0 if pixel < 0 else pixel
         start = start if start < last else last
         first[p] = start
@@ -246,7 +237,6 @@ cdef simd_void _locate_nearest(const Geometry *g, const real *grid, ptrdiff_t co
     cdef real[TILE] y
     cdef ptrdiff_t p
     cdef int32_t column, row, width = <int32_t>g.width, height = <int32_t>g.height, stride = <int32_t>g.stride
-    cdef real part, half = <real>0.5
     live[0] = (_read_axis(grid, g.columns, g.width, g.padding_mode, g.align_corners, 1, count, x)
                and _read_axis(grid + 1, g.columns, g.height, g.padding_mode, g.align_corners, 1, count, y))
     if not live[0]:
@@ -255,14 +245,8 @@ cdef simd_void _locate_nearest(const Geometry *g, const real *grid, ptrdiff_t co
         _fold(x, g.width, g.align_corners, count)
         _fold(y, g.height, g.align_corners, count)
     for p in range(count):
-        column = <int32_t>x[p]
-        column -= <real>column > x[p]
-        part = x[p] - <real>column
-        column += (part > half) | ((part == half) & column)  # a half goes to the even number
-        row = <int32_t>y[p]
-        row -= <real>row > y[p]
-        part = y[p] - <real>row
-        row += (part > half) | ((part == half) & row)
+        column = <int32_t>_round(x[p])
+        row = <int32_t>_round(y[p])
         pixels[p] = row * stride + column if (
             (column >= 0) & (column < width) & (row >= 0) & (row < height)) else -1
 
