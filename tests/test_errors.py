@@ -257,14 +257,15 @@ NUMBERS = {"iou_threshold", "sigma", "min_score", "score_threshold", "spatial_sc
 INTEGERS = {"offset", "max_num", "sampling_ratio", "dim", "output_size"}
 
 
-def numeric_arguments():
-    for case in FUNCTIONS:
-        for name in doors.signature(case.operator):
-            if name in NUMBERS | INTEGERS:
-                yield pytest.param(case, name, id=f"{case.operator}-{name}")
+NUMERIC = [
+    pytest.param(case, name, id=f"{case.operator}-{name}")
+    for case in FUNCTIONS
+    for name in doors.signature(case.operator)
+    if name in NUMBERS | INTEGERS
+]
 
 
-@pytest.mark.parametrize(("case", "name"), numeric_arguments())
+@pytest.mark.parametrize(("case", "name"), NUMERIC)
 def test_arguments_that_are_no_numbers(case, name):
     kind = "a number" if name in NUMBERS else "an integer"
     for wrong in ("text", None, 1j, object()) + (() if name in NUMBERS else (0.5, 1.0)):
@@ -272,7 +273,7 @@ def test_arguments_that_are_no_numbers(case, name):
             doors.run_numpy(case.operator, case.arrays, case.attributes | {name: wrong})
 
 
-@pytest.mark.parametrize(("case", "name"), numeric_arguments())
+@pytest.mark.parametrize(("case", "name"), NUMERIC)
 def test_numbers_of_numpy_are_numbers(case, name):
     value = (case.attributes | {name: case.attributes.get(name, doors.signature(case.operator)[name].default)})[name]
     wanted = doors.run_numpy(case.operator, case.arrays, case.attributes)
@@ -282,16 +283,21 @@ def test_numbers_of_numpy_are_numbers(case, name):
         np.testing.assert_array_equal(got, one)
 
 
-@pytest.mark.parametrize(("case", "name"), [one for one in numeric_arguments() if one.values[1] in INTEGERS])
+@pytest.mark.parametrize(("case", "name"), [one for one in NUMERIC if one.values[1] in INTEGERS])
 def test_integers_beyond_64_bits(case, name):
     with pytest.raises(ValueError, match=f"^{case.operator}: {name} must fit in 64 bits, got {2**63}"):
         doors.run_numpy(case.operator, case.arrays, case.attributes | {name: 2**63})
 
 
-WORDS = [(case, name) for case in FUNCTIONS for name in doors.signature(case.operator) if name in ("mode", "method", "pool_mode", "padding_mode")]
+WORDS = [
+    pytest.param(case, name, id=f"{case.operator}-{name}")
+    for case in FUNCTIONS
+    for name in doors.signature(case.operator)
+    if name in ("mode", "method", "pool_mode", "padding_mode")
+]
 
 
-@pytest.mark.parametrize(("case", "name"), WORDS, ids=str)
+@pytest.mark.parametrize(("case", "name"), WORDS)
 @pytest.mark.parametrize("word", ["", "other", "TOP", None, 0])
 def test_other_words(case, name, word):
     with pytest.raises(ValueError, match=f"^{case.operator}: {name} must be '.*' or '.*', got {word!r}"):
