@@ -36,6 +36,7 @@ cdef enum:
 cdef enum:
     TILE = 128   # places handled together: their pixel numbers and weights stay in the first-level cache
     LANES = 8    # channels that lie side by side in the copy
+    BUNDLE_PIXELS = 1 << 15   # of the copies that are in use at a time
     NEAR = 1 << 23            # coordinates up to here are reflected without fmod
     MOST_PIXELS = 1 << 30     # of a plane, so that pixel numbers fit in 32 bits
 
@@ -184,8 +185,8 @@ cdef inline real _product(real a, real b) noexcept nogil:
     return <real>-1 if (a < <real>0) | (b < <real>0) else product
 
 
-cdef inline void _cubic_axis(real *u, ptrdiff_t size, int64_t padding_mode, bint align_corners, int32_t stride,
-                             ptrdiff_t count, int32_t *pixels, real *weights) noexcept nogil:
+cdef simd_void _cubic_axis(real *u, ptrdiff_t size, int64_t padding_mode, bint align_corners, int32_t stride,
+                           ptrdiff_t count, int32_t *pixels, real *weights) noexcept nogil:
     """Four pixels a place, times `stride`, and their weights; a pixel that is not to be read has number `size`."""
     cdef real[4 * TILE] v  # four lines, interleaved afterwards
     cdef int32_t[4 * TILE] numbers
@@ -543,58 +544,73 @@ cdef void _planes(mmk_call *call, const real *x, const real *grid, real *y, ptrd
 
 cdef int _copies(mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin,
                  ptrdiff_t end) noexcept nogil:
-    """Groups of LANES channels [begin, end) of all images, at all places."""
+    """Bundles of channel groups [begin, end) of all images, at all places."""
     cdef Geometry g = _geometry(call, True)
     cdef ptrdiff_t channels = call.inputs[0].shape[1], pixels = g.height * g.width
     cdef ptrdiff_t places = call.outputs[0].shape[2] * call.outputs[0].shape[3]
-    cdef ptrdiff_t groups = (channels + LANES - 1) // LANES
+    cdef ptrdiff_t most = LANES * _groups_in_bundle(call), bundles = (channels + most - 1) // most
     cdef ptrdiff_t right = g.width > 1, below = g.stride if g.height > 1 else 0, nothing = g.height * g.stride
+    cdef ptrdiff_t copy_size = (g.height + 1) * g.stride * LANES
     cdef int64_t mode = call.attributes[INTERPOLATION_MODE].i
     cdef int32_t[4 * TILE] first
     cdef int32_t[4 * TILE] second
     cdef real[4 * TILE] weights
     cdef real[4 * TILE] y_weights
     cdef real[LANES * TILE] lines
-    cdef ptrdiff_t group, image, channel, lanes, tile, start, count, lane
+    cdef ptrdiff_t bundle, image, channel, last, group, groups, tile, start, count, lane
     cdef const real *locations
+    cdef const real *copy
     cdef bint live = False
-    cdef real *copy = <real *>malloc((g.height + 1) * g.stride * LANES * sizeof(real))
-    if copy == NULL:
+    cdef real *copies = <real *>malloc(copy_size * (most // LANES) * sizeof(real))
+    if copies == NULL:
         return -1
-    for group in range(begin, end):
-        image = group // groups
-        channel = group % groups * LANES
-        lanes = min(LANES, channels - channel)
-        channel += image * channels
-        _pack(x + channel * pixels, lanes, &g, copy)
+    for bundle in range(begin, end):
+        image = bundle // bundles
+        channel = image * channels + bundle % bundles * most
+        last = min(channel + most, (image + 1) * channels)
+        groups = (last - channel + LANES - 1) // LANES
+        for group in range(groups):
+            _pack(x + (channel + group * LANES) * pixels, min(LANES, last - channel - group * LANES), &g,
+                  copies + group * copy_size)
         for tile in range((places + TILE - 1) // TILE):
             start = tile * TILE
             count = min(TILE, places - start)
             locations = grid + (image * places + start) * g.columns
             if mode == NEAREST:
                 _locate_nearest(&g, locations, count, first, &live)
-                if live:
-                    _nearest_from_copy(copy, nothing, first, count, lines)
             elif mode == BILINEAR:
                 _locate_bilinear(&g, locations, count, first, weights, &live)
-                if live:
-                    _bilinear_from_copy(copy, 1, nothing, right, below, first, weights, count, lines)
             else:
                 _locate_bicubic(&g, locations, count, first, second, weights, y_weights, &live)
-                if live:
+            for group in range(groups):
+                copy = copies + group * copy_size
+                if not live:
+                    memset(lines, 0, sizeof(lines))
+                elif mode == NEAREST:
+                    _nearest_from_copy(copy, nothing, first, count, lines)
+                elif mode == BILINEAR:
+                    _bilinear_from_copy(copy, 1, nothing, right, below, first, weights, count, lines)
+                else:
                     _bicubic_from_copy(copy, 1, first, second, weights, y_weights, count, lines)
-            if not live:
-                memset(lines, 0, sizeof(lines))
-            for lane in range(lanes):
-                memcpy(y + (channel + lane) * places + start, lines + lane * TILE, count * sizeof(real))
-    free(copy)
+                for lane in range(min(LANES, last - channel - group * LANES)):
+                    memcpy(y + (channel + group * LANES + lane) * places + start, lines + lane * TILE,
+                           count * sizeof(real))
+    free(copies)
     return 0
+
+
+cdef ptrdiff_t _groups_in_bundle(const mmk_call *call) noexcept nogil:
+    """How many groups of LANES channels share the work of locating: few enough for the cache and for the threads."""
+    cdef const mmk_tensor *x = &call.inputs[0]
+    cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES
+    cdef int64_t in_cache = BUNDLE_PIXELS // (x.shape[2] * x.shape[3])
+    return max(1, min(4, min(in_cache, x.shape[0] * groups // 8)))
 
 
 cdef bint _worth_copying(const mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *x = &call.inputs[0]
     cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES
-    return (x.shape[1] >= LANES and x.shape[0] * groups >= 4
+    return (x.shape[1] >= LANES and x.shape[0] * groups >= 2
             and 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] >= x.shape[2] * x.shape[3])
 
 
@@ -603,7 +619,7 @@ cdef public int mmk_grid_sample_prepare(mmk_call *call) noexcept nogil:
     cdef mmk_tensor *grid = &call.inputs[1]
     cdef int64_t mode = call.attributes[INTERPOLATION_MODE].i, padding_mode = call.attributes[PADDING_MODE].i
     cdef int64_t[4] shape
-    cdef int64_t places, groups
+    cdef int64_t places, channels
     cdef double locate, read
     if mmk_check_shape(call, 0, "input", "[N, C, H, W]") or mmk_check_shape(call, 1, "grid", "[N, OH, OW, XY]"):
         return -1
@@ -635,8 +651,9 @@ cdef public int mmk_grid_sample_prepare(mmk_call *call) noexcept nogil:
     locate = 6 if mode == BICUBIC else 1.5
     read = 2 if mode == BICUBIC else 0.9
     if _worth_copying(call):
-        groups = (shape[1] + LANES - 1) // LANES
-        mmk_add_phase(call, shape[0] * groups, places * (locate + LANES * read / 2) + x.shape[2] * x.shape[3] * 4.0)
+        channels = LANES * _groups_in_bundle(call)
+        mmk_add_phase(call, shape[0] * ((shape[1] + channels - 1) // channels),
+                      places * (locate + channels * read / 2) + x.shape[2] * x.shape[3] * channels * 0.3)
     else:
         mmk_add_phase(call, shape[0] * ((places + TILE - 1) // TILE), min(places, TILE) * (locate + shape[1] * read))
     return 0
