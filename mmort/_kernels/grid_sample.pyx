@@ -382,8 +382,8 @@ cdef simd_void _bicubic_from_plane(const real *plane, ptrdiff_t height, ptrdiff_
 
 
 # ---- reading from the copy: LANES channels side by side, and zeros in a further column and row ---------------------
-# The argument `one` is 1, but the compiler is not to know: it would unroll the loop over the lanes and vectorise the one
-# over the places, which is three times slower.
+# The argument `one` is 1, but the compiler is not to know: it would unroll the loop over the lanes and vectorise the
+# one over the places instead, which takes twice the time.
 
 cdef simd_void _pack_row(const real *x, ptrdiff_t step, ptrdiff_t lanes, ptrdiff_t width, real *row) noexcept nogil:
     """One row of `lanes` planes that are `step` apart; the lanes that are left repeat the last one."""
