@@ -34,7 +34,7 @@ cdef enum:
     REFLECTION
 
 cdef enum:
-    TILE = 128   # places handled together: their pixel numbers and weights stay in the first-level cache
+    TILE = 256   # places handled together: their pixel numbers and weights stay in the first-level cache
     LANES = 8    # channels that lie side by side in the copy
     BUNDLE_PIXELS = 1 << 15   # of the copies that are in use at a time
     NEAR = 1 << 23            # coordinates up to here are reflected without fmod
