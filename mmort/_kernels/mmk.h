@@ -19,7 +19,8 @@
 #define MMK_OPERATORS(X)                                                                                             \
     X(corner_pool)                                                                                                   \
     X(cummax)                                                                                                        \
-    X(cummin)
+    X(cummin)                                                                                                        \
+    X(roi_align)
 
 enum {
     MMK_MAX_RANK = 16,
