@@ -52,6 +52,28 @@ const OperatorRow operator_rows[] = {{.kernel = "corner_pool",
                                       .attributes = {INT("interpolation_mode", 0), INT("padding_mode", 0),
                                                      INT("align_corners", 0)}},
 
+                                     {.kernel = "roi_align",
+                                      .type = "MMCVRoiAlign",
+                                      .domains = {"mmcv", "mmdeploy"},
+                                      .inputs = {{"input", "[N, C, H, W]", MMK_FLOAT32},
+                                                 {"rois", "[K, 5]", MMK_FLOAT32}},
+                                      .outputs = {{"output", "[K, C, output_height, output_width]", MMK_FLOAT32}},
+                                      .attributes = {{.name = "output_height",
+                                                      .type = ATTRIBUTE_INT,
+                                                      .required = 1,
+                                                      .former = "aligned_height"},
+                                                     {.name = "output_width",
+                                                      .type = ATTRIBUTE_INT,
+                                                      .required = 1,
+                                                      .former = "aligned_width"},
+                                                     FLOAT("spatial_scale", 1),
+                                                     INT("sampling_ratio", 0),
+                                                     {.name = "mode",
+                                                      .type = ATTRIBUTE_STRING,
+                                                      .former = "pool_mode",
+                                                      .choices = {"avg", "max"}},
+                                                     INT("aligned", 1)}},
+
                                      {.type = NULL}};
 
 _Static_assert(sizeof operator_rows / sizeof *operator_rows <= MOST_OPERATORS, "MOST_OPERATORS is too small");
