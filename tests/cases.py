@@ -134,6 +134,9 @@ for kind in ("scattered", "clustered", "elongated", "scales", "grid"):
             add("nms", f"{kind}300_t{threshold}_o{offset}", scored(300, kind), iou_threshold=threshold, offset=offset)
     for threshold in (0.05, 0.5, 0.95):
         add("nms", f"{kind}3000_t{threshold}", scored(3000, kind), iou_threshold=threshold)
+    for threshold in (0.04, 0.3, 0.7, 1):
+        add("nms", f"{kind}1200_t{threshold}_o1", scored(1200, kind, 50), iou_threshold=threshold, offset=1)
+    add("nms", f"{kind}1200_most300", scored(1200, kind, 50), iou_threshold=0.6, max_num=300, score_threshold=0.03)
 for levels in (1, 4):
     for n in (17, 33, 300):
         add("nms", f"levels{levels}_n{n}", scored(n, "clustered", levels), iou_threshold=0.5)
@@ -223,6 +226,8 @@ for n in (0, 1, 2, 17, 300):
         ):
             attributes = {"nms_cfg": config, "class_agnostic": class_agnostic}
             add("batched_nms", f"{name}_n{n}_agnostic{class_agnostic}", classed(n, "clustered", 8), **attributes)
+for threshold in (0.3, 0.7):
+    add("batched_nms", f"many_t{threshold}", classed(5000, "scattered", 900), nms_cfg={"iou_threshold": threshold})
 add("batched_nms", "far_classes", lambda rng: (make_boxes(rng, 60), make_scores(rng, 60), rng.integers(-(2**62), 2**62, 60)),
     nms_cfg={"iou_threshold": 0.2})  # fmt: skip
 for name, scores in STRANGE_SCORES.items():

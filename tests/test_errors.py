@@ -1,6 +1,8 @@
 """What cannot be computed is refused by both doors in the same words, and nothing breaks by it."""
 
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +19,7 @@ def zeros(*shape):
     return np.zeros(shape, np.float32)
 
 
-def filled(value, *shape):
-    return np.full(shape, value, np.float32)
+NAN, INF = np.nan, np.inf
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,46 @@ for operator in ("cummax", "cummin"):
     refuse(operator, "dim must be in [-1, 0] for an input of 1 dimensions, got 1", zeros(0), dim=1)
     refuse(operator, "arrays may have up to 16 dimensions, got 17", zeros(*(1,) * 17), dim=0)
 
-ROIS = np.array([[0, 0, 0, 3, 3]], np.float32)
+POINTS = zeros(2, 4, 5, 2)
+refuse("grid_sample", "input must be [N, C, H, W], got [2, 3, 4]", zeros(2, 3, 4), POINTS)
+refuse("grid_sample", "input must be [N, C, H, W], got [2, 1, 3, 4, 5]", zeros(2, 1, 3, 4, 5), POINTS)
+refuse("grid_sample", "grid must be [N, OH, OW, XY], got [2, 5, 2]", zeros(2, 3, 4, 5), zeros(2, 5, 2))
+refuse("grid_sample", "grid must be [N, OH, OW, XY], got [2, 3, 4, 5, 3]", zeros(2, 3, 4, 5), zeros(2, 3, 4, 5, 3))
+refuse("grid_sample", "grid must be [N, OH, OW, XY] with N = 2, got [1, 4, 5, 2]", zeros(2, 3, 4, 5), zeros(1, 4, 5, 2))
+refuse("grid_sample", "grid must be [N, OH, OW, XY] with N = 0, got [2, 4, 5, 2]", zeros(0, 3, 4, 5), POINTS)
+refuse("grid_sample", "grid must have x and y in its last dimension, got [2, 4, 5, 1]", zeros(2, 3, 4, 5), zeros(2, 4, 5, 1))
+for height, width in ((0, 5), (4, 0), (0, 0)):
+    text = f"input must have pixels to read, got [2, 3, {height}, {width}]"
+    refuse("grid_sample", text, zeros(2, 3, height, width), POINTS)
 
 
 def roi(**changed):
-    """One RoI with some of its numbers changed."""
-    row = dict(zip(("batch", "x1", "y1", "x2", "y2"), ROIS[0], strict=True)) | changed
-    return np.array([list(row.values())], np.float32)
+    """One region with some of its numbers changed."""
+    ordinary = {"image": 0, "x1": 1, "y1": 1, "x2": 3, "y2": 2}
+    return np.array([list((ordinary | changed).values())], np.float32)
 
+
+MAP = zeros(2, 3, 4, 5)
+SIZE = {"output_size": (2, 3)}
+refuse("roi_align", "input must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), roi(), **SIZE)
+refuse("roi_align", "rois must be [K, 5], got [3, 4]", MAP, zeros(3, 4), **SIZE)
+refuse("roi_align", "rois must be [K, 5], got [5]", MAP, zeros(5), **SIZE)
+refuse("roi_align", "rois must be [K, 5], got [0, 4]", MAP, zeros(0, 4), **SIZE)
+for image in (2, -1, 1e9, -1e9, 3e38, NAN, INF, -INF):
+    refuse("roi_align", f"rois[0] has batch index {image:g}, input has 2 images", MAP, roi(image=image), **SIZE)
+refuse("roi_align", "rois[0] has batch index 0, input has 0 images", zeros(0, 3, 4, 5), roi(), **SIZE)
+for corner in ("x1", "y1", "x2", "y2"):
+    for value in (NAN, INF, -INF):
+        for sampling_ratio in (0, 2):
+            text = f"rois[0] must be finite, got {value:g}"
+            refuse("roi_align", text, MAP, roi(**{corner: value}), sampling_ratio=sampling_ratio, **SIZE)
+refuse("roi_align", "rois[1] must be finite, got nan", MAP, np.concatenate([roi(), roi(x2=NAN)]), **SIZE)
+for height, width in ((0, 2), (2, 0), (-1, 2), (2, -(2**40))):
+    text = f"output_height and output_width must be at least 1, got {height} and {width}"
+    refuse("roi_align", text, MAP, roi(), output_size=(height, width))
+    refuse("roi_align", text, MAP, zeros(0, 5), output_size=(height, width))
+for value in (NAN, INF, -INF):
+    refuse("roi_align", f"spatial_scale must be finite, got {value:g}", MAP, roi(), spatial_scale=value, **SIZE)
 
 EXISTING = [refusal for refusal in REFUSALS if hasattr(mmort, refusal.operator)]
 IN_ORT = [refusal for refusal in EXISTING if doors.row_of(refusal.operator)]
@@ -103,7 +136,7 @@ def test_ort_refuses_in_the_same_words_and_goes_on(refusal):
     for _ in range(2):
         with pytest.raises(doors.ORT_ERRORS, match=f"{re.escape(whole(refusal))}$"):
             doors.run_session(session, refusal.arrays)
-    if refusal.text.split()[0] in refusal.attributes:
+    if refusal.text.split()[0] in doors.onnx_attributes(refusal.operator, refusal.attributes):
         return  # this session's attribute is what is wrong, so it refuses everything
     wanted = getattr(oracles, refusal.operator)(*good.arrays, **refusal.attributes)
     assert_close(doors.run_session(session, good.arrays), doors.node_outputs(refusal.operator, wanted))
@@ -213,6 +246,22 @@ def test_another_word(row, attribute, value):
         run_row(row, node_attributes(row, **{attribute["name"]: value}))
 
 
+PLACES = [
+    ("corner_pool", "mode", "mode must be 0 (top), 1 (bottom), 2 (left) or 3 (right)"),
+    ("soft_nms", "method", "method must be 0 (naive), 1 (linear) or 2 (gaussian)"),
+    ("grid_sample", "interpolation_mode", "interpolation_mode must be 0 (bilinear), 1 (nearest) or 2 (bicubic)"),
+    ("grid_sample", "padding_mode", "padding_mode must be 0 (zeros), 1 (border) or 2 (reflection)"),
+]
+
+
+@pytest.mark.parametrize(("operator", "name", "text"), PLACES)
+@pytest.mark.parametrize("value", [-1, 4, 2**32, -(2**63)])
+def test_number_that_stands_for_no_word(operator, name, text, value):
+    row = doors.row_of(operator)
+    with pytest.raises(doors.ORT_ERRORS, match=f"{operator}: {re.escape(text)}, got {value}$"):
+        run_row(row, node_attributes(row, **{name: value}))
+
+
 @pytest.mark.parametrize("row", doors.ROWS, ids=attribute_ids)
 @pytest.mark.parametrize("change", [-1, +1])
 def test_number_of_inputs(row, change):
@@ -257,14 +306,15 @@ NUMBERS = {"iou_threshold", "sigma", "min_score", "score_threshold", "spatial_sc
 INTEGERS = {"offset", "max_num", "sampling_ratio", "dim", "output_size"}
 
 
-def numeric_arguments():
-    for case in FUNCTIONS:
-        for name in doors.signature(case.operator):
-            if name in NUMBERS | INTEGERS:
-                yield pytest.param(case, name, id=f"{case.operator}-{name}")
+NUMERIC = [
+    pytest.param(case, name, id=f"{case.operator}-{name}")
+    for case in FUNCTIONS
+    for name in doors.signature(case.operator)
+    if name in NUMBERS | INTEGERS
+]
 
 
-@pytest.mark.parametrize(("case", "name"), numeric_arguments())
+@pytest.mark.parametrize(("case", "name"), NUMERIC)
 def test_arguments_that_are_no_numbers(case, name):
     kind = "a number" if name in NUMBERS else "an integer"
     for wrong in ("text", None, 1j, object()) + (() if name in NUMBERS else (0.5, 1.0)):
@@ -272,7 +322,7 @@ def test_arguments_that_are_no_numbers(case, name):
             doors.run_numpy(case.operator, case.arrays, case.attributes | {name: wrong})
 
 
-@pytest.mark.parametrize(("case", "name"), numeric_arguments())
+@pytest.mark.parametrize(("case", "name"), NUMERIC)
 def test_numbers_of_numpy_are_numbers(case, name):
     value = (case.attributes | {name: case.attributes.get(name, doors.signature(case.operator)[name].default)})[name]
     wanted = doors.run_numpy(case.operator, case.arrays, case.attributes)
@@ -282,20 +332,57 @@ def test_numbers_of_numpy_are_numbers(case, name):
         np.testing.assert_array_equal(got, one)
 
 
-@pytest.mark.parametrize(("case", "name"), [one for one in numeric_arguments() if one.values[1] in INTEGERS])
+@pytest.mark.parametrize(("case", "name"), [one for one in NUMERIC if one.values[1] in INTEGERS])
 def test_integers_beyond_64_bits(case, name):
     with pytest.raises(ValueError, match=f"^{case.operator}: {name} must fit in 64 bits, got {2**63}"):
         doors.run_numpy(case.operator, case.arrays, case.attributes | {name: 2**63})
 
 
-WORDS = [(case, name) for case in FUNCTIONS for name in doors.signature(case.operator) if name in ("mode", "method", "pool_mode", "padding_mode")]
+WORDS = [
+    pytest.param(case, name, id=f"{case.operator}-{name}")
+    for case in FUNCTIONS
+    for name in doors.signature(case.operator)
+    if name in ("mode", "method", "pool_mode", "padding_mode")
+]
 
 
-@pytest.mark.parametrize(("case", "name"), WORDS, ids=str)
+@pytest.mark.parametrize(("case", "name"), WORDS)
 @pytest.mark.parametrize("word", ["", "other", "TOP", None, 0])
 def test_other_words(case, name, word):
     with pytest.raises(ValueError, match=f"^{case.operator}: {name} must be '.*' or '.*', got {word!r}"):
         doors.run_numpy(case.operator, case.arrays, case.attributes | {name: word})
+
+
+ENORMOUS = """
+import numpy as np
+
+import mmort
+
+for reach in (1e6, 1e9, 1e20, 1e38):
+    for sampling_ratio in (0, 2, 10**6, 2**62):
+        for pool_mode in ("avg", "max"):
+            rois = np.array([[0, -reach, -reach, reach, reach]], np.float32)
+            try:
+                result = mmort.roi_align(np.ones((1, 1, 4, 4), np.float32), rois, (1, 2), 1.0, sampling_ratio, pool_mode)
+                assert ((result >= 0) & (result <= 1)).all(), result
+            except ValueError as error:
+                assert str(error).startswith("roi_align: "), error
+"""
+
+
+def test_enormous_regions_end():
+    """With a result or an error, and neither by counting samples one by one nor by keeping them all."""
+    subprocess.run([sys.executable, "-c", ENORMOUS], check=True, timeout=20)
+
+
+@pytest.mark.parametrize("size", [(2,), (1, 2, 3), [], np.zeros(3, int)])
+def test_output_size_of_another_length(size):
+    with pytest.raises(ValueError, match="^roi_align: output_size must be one integer or two, got "):
+        mmort.roi_align(MAP, roi(), size)
+
+
+def test_output_size_as_one_integer():
+    np.testing.assert_array_equal(mmort.roi_align(MAP + 1, roi(), 2), mmort.roi_align(MAP + 1, roi(), (2, 2)))
 
 
 @pytest.mark.parametrize("word", ["nms_rotated", "", None])
