@@ -23,7 +23,8 @@
     X(cummin)                                                                                                        \
     X(nms)                                                                                                           \
     X(nms_match)                                                                                                     \
-    X(soft_nms)
+    X(soft_nms)                                                                                                      \
+    X(grid_sample)
 
 enum {
     MMK_MAX_RANK = 16,
