@@ -24,7 +24,8 @@
     X(nms)                                                                                                           \
     X(nms_match)                                                                                                     \
     X(soft_nms)                                                                                                      \
-    X(grid_sample)
+    X(grid_sample)                                                                                                   \
+    X(roi_align)
 
 enum {
     MMK_MAX_RANK = 16,

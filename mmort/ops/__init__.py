@@ -4,6 +4,7 @@ from mmort.ops.boxes import box_iou
 from mmort.ops.corner import corner_pool
 from mmort.ops.grid import grid_sample, point_sample
 from mmort.ops.nms import batched_nms, nms, nms_match, soft_nms
+from mmort.ops.roi import roi_align
 from mmort.ops.scan import cummax, cummin
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "nms",
     "nms_match",
     "point_sample",
+    "roi_align",
     "soft_nms",
 ]
