@@ -9,20 +9,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-def floating(operator: str, **arrays: ArrayLike | None) -> tuple[list[NDArray[Any] | None], np.dtype[Any]]:
+def floating(operator: str, **arrays: ArrayLike) -> tuple[list[NDArray[Any]], np.dtype[Any]]:
     """Bring arrays to one floating dtype, C-contiguous; also return the dtype that floating results are to have.
 
-    float16 is computed in float32, integers (and Python numbers) in float64.  None stays None.
+    float16 is computed in float32, integers (and Python numbers) in float64.
     """
-    converted = {name: None if array is None else np.asarray(array) for name, array in arrays.items()}
+    converted = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in converted.items():
-        if array is not None and (array.dtype.kind not in "fiu" or array.dtype.itemsize > 8):
+        if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
             raise TypeError(f"{operator}: {name} must be float16, float32, float64 or integers, got {array.dtype}")
-    wanted = np.result_type(*(array.dtype for array in converted.values() if array is not None))
+    wanted = np.result_type(*(array.dtype for array in converted.values()))
     if wanted.kind != "f":
         wanted = np.dtype(np.float64)
     computed = np.dtype(np.float32) if wanted == np.float16 else wanted
-    return [None if array is None else _dense(array, computed) for array in converted.values()], wanted
+    return [_dense(array, computed) for array in converted.values()], wanted
 
 
 def real(operator: str, name: str, array: ArrayLike) -> tuple[NDArray[Any], np.dtype[Any]]:
