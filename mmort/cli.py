@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         arguments.command(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # of a reader who has seen enough, such as head; what is left must not be flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (ImportError, OSError) as error:
         print(f"mmort: error: {error}", file=sys.stderr)
         return 1

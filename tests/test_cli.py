@@ -3,17 +3,19 @@
 import contextlib
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 
-import mmort
-import mmort.cli
-import mmort.ort
 import numpy as np
 import pytest
 from PIL import Image
+
+import mmort
+import mmort.cli
+import mmort.ort
 
 pytest.importorskip("onnxruntime")
 
@@ -132,6 +134,16 @@ def test_module_runs_and_extras_load_late():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "--json" in result.stdout
     assert result.stdout.endswith("set()\n")
+
+
+def test_a_reader_may_stop_reading():
+    command = [sys.executable, "-m", "mmort", "info"]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=buffered) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -317,10 +329,9 @@ def test_read_image_puts_transparency_on_white(tmp_path):
     image = gradient()
     colours = np.asarray(image).astype(int)
     for alpha in (0, 128, 255):
-        expected = 255 + (colours - 255) * alpha / 255
-        assert abs(read_back(tmp_path, Image.merge("RGBA", (*image.split(), Image.new("L", image.size, alpha)))) - expected).max() <= 1
-    palette = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
-    palette = palette.convert("P")
+        read = read_back(tmp_path, Image.merge("RGBA", (*image.split(), Image.new("L", image.size, alpha))))
+        np.testing.assert_allclose(read, 255 + (colours - 255) * alpha / 255, rtol=0, atol=1)
+    palette = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16)).convert("P")
     palette.putpalette([0, 0, 0] * 256)
     read = read_back(tmp_path, palette, transparency=7)
     assert (read == 255).all(axis=2).sum() == 1
@@ -337,6 +348,7 @@ def test_read_image_turns_it_upright(tmp_path):
 def test_preprocess_is_the_test_pipeline():
     for size, network_size, padded in (
         ((192, 112), (208, 121), (224, 128)),
+        ((192, 128), (208, 139), (224, 160)),
         ((128, 160), (160, 200), (160, 224)),
         ((208, 160), (208, 160), (224, 160)),
         ((4160, 20), (208, 1), (224, 32)),
@@ -382,3 +394,28 @@ def test_postprocess_mask_covers_every_pixel_the_box_touches():
 def test_postprocess_nothing_found():
     empty = np.zeros((0, 5), np.float32), np.zeros(0, np.int64), np.zeros((0, 32, 32), np.float32)
     assert detector.postprocess(*empty, (32, 32), (32, 32), 0.5) == []
+
+
+def test_annotate_draws_mask_box_and_tag():
+    mask = np.zeros((50, 60), bool)
+    mask[:, :30] = True
+    one = detector.Detection("3", 0.75, (20.0, 40.0, 80.0, 90.0), mask)
+    panel = np.asarray(drawing.annotate(Image.new("RGB", (100, 100), "black"), [one])).astype(int)
+    scale = drawing.PANEL_HEIGHT / 100
+    assert panel.shape == (drawing.PANEL_HEIGHT, drawing.PANEL_HEIGHT, 3)
+    colour = np.array([int(drawing.COLOURS["3"][i : i + 2], 16) for i in (1, 3, 5)])
+    row, middle = round(65 * scale), round(50 * scale)
+    np.testing.assert_allclose(panel[row, round(35 * scale)], colour * drawing.MASK_OPACITY, atol=2)
+    assert (panel[row, middle - 4 : middle + 4].max(axis=0) > 0.7 * colour).all()  # the mask's outline
+    assert not panel[row, round(65 * scale)].any()
+    assert (panel[row, [round(20 * scale), round(80 * scale)]] == colour).all()
+    assert (panel[: round(40 * scale)] == colour).all(axis=2).sum() > 500  # the tag, above the box
+
+
+def test_annotate_tags_keep_apart():
+    mask = np.ones((20, 30), bool)
+    boxes = [detector.Detection(label, 0.9, (40.0, 40.0, 70.0, 60.0), mask) for label in "0123"]
+    panel = np.asarray(drawing.annotate(Image.new("RGB", (100, 100), "black"), boxes))
+    for label in "0123":
+        colour = [int(drawing.COLOURS[label][i : i + 2], 16) for i in (1, 3, 5)]
+        assert (panel == colour).all(axis=2).sum() > 500, label
