@@ -1,4 +1,4 @@
-"""The only place that turns what a user passes into what the kernels take; shapes and values are checked by the kernels."""
+"""The only place that turns what a user passes into what the kernels take; they check shapes and values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def real(operator: str, name: str, array: ArrayLike) -> tuple[NDArray[Any], np.d
     """Bring one array of any real dtype, bool included, to C order; also return the dtype that results are to have."""
     converted = np.asarray(array)
     if converted.dtype.kind not in "fiub" or converted.dtype.itemsize > 8:
-        raise TypeError(f"{operator}: {name} must be bool, integers, float16, float32 or float64, got {converted.dtype}")
+        raise TypeError(
+            f"{operator}: {name} must be bool, integers, float16, float32 or float64, got {converted.dtype}"
+        )
     wanted = converted.dtype.newbyteorder("=")
     return _dense(converted, np.dtype(np.float32) if wanted == np.float16 else wanted), wanted
 
@@ -71,7 +73,7 @@ def choice(operator: str, name: str, value: object, choices: tuple[str, ...]) ->
     if value not in choices:
         allowed = ", ".join(repr(one) for one in choices[:-1]) + f" or {choices[-1]!r}"
         raise ValueError(f"{operator}: {name} must be {allowed}, got {value!r}")
-    return choices.index(value)  # type: ignore[arg-type]
+    return choices.index(value)
 
 
 def pair(operator: str, name: str, value: Any) -> tuple[int, int]:

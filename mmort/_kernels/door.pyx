@@ -68,7 +68,8 @@ cdef class _Job:
             return 0
         view = self.hold(array, 0)
         if view.ndim > MMK_MAX_RANK:
-            raise ValueError(f"{self.c.name.decode()}: arrays may have up to {MMK_MAX_RANK} dimensions, got {view.ndim}")
+            name = self.c.name.decode()
+            raise ValueError(f"{name}: arrays may have up to {MMK_MAX_RANK} dimensions, got {view.ndim}")
         tensor.type = _TYPES[view.format.decode()]
         tensor.rank = view.ndim
         tensor.data = view.buf

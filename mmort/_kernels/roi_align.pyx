@@ -2,9 +2,9 @@
 
 The samples of a region form a grid, and each axis decides on its own whether they lie outside and how they clamp.  So
 bilinear sampling is separable: first rows of the feature map are blended into one for each row of bins, then columns of
-that blend into bins.  Samples that share a pixel are merged beforehand, so an adaptive grid costs little more than a fixed
-one.  The first step runs along the map's rows as they lie in memory; its result is turned to have channels last, and the
-second runs along channels.  Neither touches a pixel that no sample of the bin needs, and so lets no NaN leak.
+that blend into bins.  Samples that share a pixel are merged beforehand, so an adaptive grid costs little more than a
+fixed one.  The first step runs along the map's rows as they lie in memory; its result is turned to have channels last,
+and the second runs along channels.  Neither touches a pixel that no sample of the bin needs, and so lets no NaN leak.
 """
 from libc.math cimport INFINITY, ceil, fabs, isfinite
 from libc.stdint cimport int64_t
@@ -349,7 +349,7 @@ cdef int _align_block(const mmk_call *call, const number *roi, const number *pla
 
 cdef int _pieces(const mmk_call *call, const number *input, const number *rois, number *output, int64_t begin,
                  int64_t end) noexcept nogil:
-    """A piece is a region in a block of channels; all regions of one block are neighbours, so its planes stay in cache."""
+    """A piece is a region in a block of channels; a block's regions are neighbours, so its planes stay in cache."""
     cdef ptrdiff_t regions = call.inputs[1].shape[0], channels = call.inputs[0].shape[1]
     cdef ptrdiff_t plane_size = call.inputs[0].shape[2] * call.inputs[0].shape[3]
     cdef ptrdiff_t size = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
