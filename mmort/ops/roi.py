@@ -58,8 +58,8 @@ def roi_align(
     Notes
     -----
     A sample up to one pixel outside the centres at the border takes the border's value; one further away is 0, and
-    counts.  NaN propagates into the bins that sample it.  A bin without samples (`aligned`, `sampling_ratio` 0, a region
-    of no or negative size) is 0 with "avg" and -10000 with "max".
+    counts.  NaN propagates into the bins that sample it.  A bin without samples (`aligned`, `sampling_ratio` 0, and a
+    region of no or negative size) is 0 with "avg" and -10000 with "max".
 
     "max" is the true maximum; MMCV's kernel never went below -10000.  MMCV's kernel also multiplied the first pixel of
     the map by 0 for samples outside, and so let a NaN there spread.
