@@ -1,4 +1,4 @@
-"""The same library on old and new ONNX Runtimes: records every case as a model with results, replays all on each version.
+"""The same library on old and new ONNX Runtimes: all cases are recorded as models with results and replayed on each.
 
 python tests/run_on_runtimes.py: makes a virtual environment for each version, prints a table, exits with 1 if anything
 differs.  The recorded results are those of the numpy door, which the tests compare with the oracles.
@@ -13,11 +13,12 @@ import subprocess
 import sys
 import tempfile
 
+import numpy as np
+import onnx
+
 import cases
 import doors
 import mmort
-import numpy as np
-import onnx
 import test_errors
 import test_smoke
 

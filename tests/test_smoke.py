@@ -5,11 +5,12 @@ import pathlib
 import subprocess
 import sys
 
-import doors
-import mmort
 import onnx
 import onnxruntime
 import pytest
+
+import doors
+import mmort
 
 SOURCE = pathlib.Path(__file__).with_name("smoke.c")
 
