@@ -3,6 +3,7 @@
 
 #define INT(name_, default_) {.name = name_, .type = ATTRIBUTE_INT, .initial.i = default_}
 #define FLOAT(name_, default_) {.name = name_, .type = ATTRIBUTE_FLOAT, .initial.f = default_}
+#define PAIR(name_, default_) {.name = name_, .type = ATTRIBUTE_PAIR, .initial.i = default_}
 #define REQUIRED_INT(name_) {.name = name_, .type = ATTRIBUTE_INT, .required = 1}
 #define REQUIRED_FLOAT(name_) {.name = name_, .type = ATTRIBUTE_FLOAT, .required = 1}
 
