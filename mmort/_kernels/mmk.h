@@ -157,4 +157,11 @@ mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count);
 
 /* By descending score (float32 or float64); NaN comes last.  Fills in the items; `index` is the place among the scores. */
 mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count);
+
+/* nms.pyx: suppression among boxes of one class.  `places` are the boxes' positions in `boxes`, by descending score; a
+ * flag is set for each that a better one suppresses, or that is not among the `most` best kept (0: all).  Scratch memory:
+ * mmk_suppress_size bytes a box, aligned for a double. */
+size_t mmk_suppress_size(int type);
+void mmk_suppress(int type, const void *boxes, const int64_t *places, int64_t count, double threshold, double offset,
+                  int64_t most, int32_t *flags, void *scratch);
 #endif

@@ -65,3 +65,7 @@ cdef extern from "mmk.h" nogil:
 
     mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count) noexcept
     mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count) noexcept
+
+    size_t mmk_suppress_size(int type) noexcept
+    void mmk_suppress(int type, const void *boxes, const int64_t *places, int64_t count, double threshold,
+                      double offset, int64_t most, int32_t *flags, void *scratch) noexcept
