@@ -312,6 +312,7 @@ static OrtStatus *learn_dimensions(const OrtApi *api, const OrtTensorInfo *info,
     return NULL;
 }
 
+/* The size that an attribute gives a dimension; -1: none. */
 static int64_t attribute_value(const Op *op, const OrtShapeInferContext *context, const char *name, size_t length) {
     for (const Attribute *a = op->row->attributes; a->name; a++) {
         if (strlen(a->name) != length || memcmp(a->name, name, length) != 0) continue;
@@ -322,8 +323,9 @@ static int64_t attribute_value(const Op *op, const OrtShapeInferContext *context
             size_t size = 0;
             if (succeeded(op->api, op->api->InferAttribute(context, names[n], &attribute)) && attribute &&
                 succeeded(op->api, op->api->ReadOpAttr(attribute, ORT_ATTRIBUTE_INT, &value, sizeof value, &size)))
-                return value < 0 ? -1 : value;
+                return value > 0 ? value : -1;
         }
+        return !a->required && a->initial.i > 0 ? a->initial.i : -1;
     }
     return -1;
 }

@@ -23,7 +23,7 @@ typedef struct {
     int required;           /* there is no default */
     mmk_attribute initial;  /* the default */
     const char *former;     /* a name that old files use; NULL: none */
-    const char *choices[4]; /* of a STRING; the kernel gets the position */
+    const char *choices[5]; /* of a STRING; the kernel gets the position */
 } Attribute;
 
 typedef struct {

@@ -21,8 +21,11 @@
     X(corner_pool)                                                                                                   \
     X(cummax)                                                                                                        \
     X(cummin)                                                                                                        \
+    X(multi_scale_deformable_attention)                                                                              \
+    X(multiclass_nms)                                                                                                \
     X(nms)                                                                                                           \
     X(nms_match)                                                                                                     \
+    X(nms_match_pairs)                                                                                               \
     X(soft_nms)
 
 enum {
@@ -164,4 +167,10 @@ mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spa
 size_t mmk_suppress_size(int type);
 void mmk_suppress(int type, const void *boxes, const int64_t *places, int64_t count, double threshold, double offset,
                   int64_t most, int32_t *flags, void *scratch);
+
+/* soft_nms.pyx: the same for Soft-NMS.  `planes` holds x1, y1, x2, y2, area and score of all boxes, plane after plane; on
+ * return the boxes left come first, by descending score, and their number is returned.  `method`: 0 naive, 1 linear,
+ * 2 gaussian.  `indices` follow the boxes. */
+int64_t mmk_soft_suppress(int type, void *planes, int64_t *indices, int64_t count, double threshold, double sigma,
+                          double least, int64_t method, double offset);
 #endif

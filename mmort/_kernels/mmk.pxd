@@ -69,3 +69,5 @@ cdef extern from "mmk.h" nogil:
     size_t mmk_suppress_size(int type) noexcept
     void mmk_suppress(int type, const void *boxes, const int64_t *places, int64_t count, double threshold,
                       double offset, int64_t most, int32_t *flags, void *scratch) noexcept
+    int64_t mmk_soft_suppress(int type, void *planes, int64_t *indices, int64_t count, double threshold, double sigma,
+                              double least, int64_t method, double offset) noexcept

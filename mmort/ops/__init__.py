@@ -1,8 +1,21 @@
 """The numpy door: one module per family of operators, everything public re-exported by `mmort`."""
 
+from mmort.ops.attention import multi_scale_deformable_attention
 from mmort.ops.boxes import box_iou
 from mmort.ops.corner import corner_pool
-from mmort.ops.nms import batched_nms, nms, nms_match, soft_nms
+from mmort.ops.nms import batched_nms, multiclass_nms, nms, nms_match, nms_match_pairs, soft_nms
 from mmort.ops.scan import cummax, cummin
 
-__all__ = ["batched_nms", "box_iou", "corner_pool", "cummax", "cummin", "nms", "nms_match", "soft_nms"]
+__all__ = [
+    "batched_nms",
+    "box_iou",
+    "corner_pool",
+    "cummax",
+    "cummin",
+    "multi_scale_deformable_attention",
+    "multiclass_nms",
+    "nms",
+    "nms_match",
+    "nms_match_pairs",
+    "soft_nms",
+]
