@@ -21,11 +21,13 @@
     X(corner_pool)                                                                                                   \
     X(cummax)                                                                                                        \
     X(cummin)                                                                                                        \
+    X(grid_sample)                                                                                                   \
     X(multi_scale_deformable_attention)                                                                              \
     X(multiclass_nms)                                                                                                \
     X(nms)                                                                                                           \
     X(nms_match)                                                                                                     \
     X(nms_match_pairs)                                                                                               \
+    X(roi_align)                                                                                                     \
     X(soft_nms)
 
 enum {

@@ -3,7 +3,9 @@
 from mmort.ops.attention import multi_scale_deformable_attention
 from mmort.ops.boxes import box_iou
 from mmort.ops.corner import corner_pool
+from mmort.ops.grid import grid_sample, point_sample
 from mmort.ops.nms import batched_nms, multiclass_nms, nms, nms_match, nms_match_pairs, soft_nms
+from mmort.ops.roi import roi_align
 from mmort.ops.scan import cummax, cummin
 
 __all__ = [
@@ -12,10 +14,13 @@ __all__ = [
     "corner_pool",
     "cummax",
     "cummin",
+    "grid_sample",
     "multi_scale_deformable_attention",
     "multiclass_nms",
     "nms",
     "nms_match",
     "nms_match_pairs",
+    "point_sample",
+    "roi_align",
     "soft_nms",
 ]
