@@ -235,6 +235,115 @@ for name, scores in STRANGE_SCORES.items():
         build = partial(lambda rng, scores: (*strange_scores(scores)(rng), np.array([0, 1, 0, 1, 0, 1])), scores=scores)
         add("batched_nms", f"scores_{name}_{kind}", build, nms_cfg={"type": kind, "iou_threshold": 0.5})
 
+
+
+def batch(images, n, classes, levels=0, each=False, kind="clustered"):
+    """Boxes [B, N, 4], or with `each` [B, N, C, 4], and scores [B, N, C]."""
+
+    def build(rng):
+        many = images * n * (classes if each else 1)
+        boxes = make_boxes(rng, many, kind).reshape((images, n, classes, 4) if each else (images, n, 4))
+        return boxes, make_scores(rng, images * n * classes, levels).reshape(images, n, classes)
+
+    return build
+
+
+METHODS = ("nms", "soft_nms_naive", "soft_nms_linear", "soft_nms_gaussian")
+
+for n in SIZES:
+    for method in METHODS:
+        add("multiclass_nms", f"n{n}_{method}", batch(2, n, 3), method=method, iou_threshold=0.3)
+    add("multiclass_nms", f"classes{n}", batch(1, 9, n, levels=6), max_per_image=20)
+    add("multiclass_nms", f"each{n}", batch(2, n, 17, each=True), score_threshold=0.5)
+for method in METHODS:
+    for agnostic in (False, True):
+        for pre in (-1, 7):
+            for most in (-1, 5, 400):
+                add("multiclass_nms", f"{method}_agnostic{agnostic:d}_pre{pre}_most{most}", batch(2, 33, 18, levels=9),
+                    method=method, class_agnostic=agnostic, nms_pre=pre, max_per_image=most, iou_threshold=0.4,
+                    sigma=0.3, min_score=0.05)  # fmt: skip
+add("multiclass_nms", "no_images", batch(0, 4, 3))
+add("multiclass_nms", "no_images_no_limit", batch(0, 4, 3), max_per_image=-1)
+add("multiclass_nms", "no_classes", batch(2, 4, 0), class_agnostic=True)
+add("multiclass_nms", "nothing_above", batch(2, 9, 3), score_threshold=1.0, max_per_image=-1)
+add("multiclass_nms", "offset", batch(1, 33, 3, kind="grid"), offset=1, iou_threshold=0.2)
+add("multiclass_nms", "many", batch(2, 1500, 3, kind="scattered"), score_threshold=0.3, max_per_image=300)
+add("multiclass_nms", "many_agnostic", batch(1, 700, 20, kind="scattered"), class_agnostic=True, nms_pre=100)
+for name, boxes in STRANGE_BOXES.items():
+    n = len(boxes)
+    build = partial(lambda rng, boxes, n: (np.array([boxes], np.float32), batch(1, n, 2)(rng)[1]), boxes=boxes, n=n)
+    for method in METHODS:
+        add("multiclass_nms", f"boxes_{name}_{method}", build, method=method)
+
+
+def pairs(images, n, classes, iou_threshold, score_threshold, levels=0, kind="clustered"):
+    thresholds = np.array([iou_threshold], np.float32), np.array([score_threshold, 9], np.float32)
+    return lambda rng: (
+        make_boxes(rng, images * n, kind).reshape(images, n, 4),
+        make_scores(rng, images * n * classes, levels).reshape(images, classes, n),
+        *(array.copy() for array in thresholds),
+    )
+
+
+for n in SIZES:
+    add("nms_match_pairs", f"n{n}", pairs(2, n, 3, 0.3, 0.2))
+    add("nms_match_pairs", f"grid{n}", pairs(1, n, 2, 0.5, 0.0, kind="grid"))
+for iou_threshold in (-1, 0, 0.5, 1):
+    for score_threshold in (-INF, 0, 0.5):
+        add("nms_match_pairs", f"iou{iou_threshold}_score{score_threshold}",
+            pairs(2, 33, 4, iou_threshold, score_threshold, levels=5))  # fmt: skip
+add("nms_match_pairs", "no_images", pairs(0, 4, 3, 0.5, 0))
+add("nms_match_pairs", "no_classes", pairs(2, 4, 0, 0.5, 0))
+add("nms_match_pairs", "many", pairs(2, 400, 5, 0.5, 0.1))
+for name, boxes in STRANGE_BOXES.items():
+    n = len(boxes)
+    build = partial(lambda rng, boxes, n: (np.array([boxes], np.float32), *pairs(1, n, 2, 0.5, 0)(rng)[1:]), boxes=boxes, n=n)
+    add("nms_match_pairs", f"boxes_{name}", build)
+
+# ---- attention -------------------------------------------------------------------------------------------------
+
+
+def maps(images=2, queries=5, heads=2, channels=3, points=4, sizes=((3, 4), (2, 2), (1, 3)), low=-0.3, high=1.3, gap=0):
+    """Values of maps of these sizes, with `gap` unused pixels before each, and points in [low, high)."""
+
+    def build(rng):
+        areas = np.array([height * width + gap for height, width in sizes], np.int64)
+        starts = np.concatenate([[0], np.cumsum(areas)[:-1]]).astype(np.int64)[: len(sizes)] + gap
+        shape = images, queries, heads, len(sizes), points
+        return (
+            rng.standard_normal((images, int(areas.sum()), heads, channels)).astype(np.float32),
+            np.array(sizes, np.int64).reshape(-1, 2),
+            starts,
+            rng.uniform(low, high, (*shape, 2)).astype(np.float32),
+            rng.uniform(0, 1, shape).astype(np.float32),
+        )
+
+    return build
+
+
+def strange_points(rng):
+    value, shapes, starts, locations, weights = maps()(rng)
+    locations.reshape(-1)[::7] = np.resize([NAN, INF, -INF, 1e30, -1e30, 0, 1], locations.reshape(-1)[::7].shape)
+    return value, shapes, starts, locations, weights
+
+
+for n in SIZES:
+    add("multi_scale_deformable_attention", f"channels{n}", maps(channels=n), "close")
+    add("multi_scale_deformable_attention", f"queries{n}", maps(queries=n), "close")
+    add("multi_scale_deformable_attention", f"points{n}", maps(points=n, queries=2), "close")
+for name, options in {
+    "no_images": {"images": 0},
+    "no_heads": {"heads": 0},
+    "no_levels": {"sizes": ()},
+    "a_map_without_pixels": {"sizes": ((0, 3), (2, 2))},
+    "gaps": {"gap": 3},
+    "one_pixel": {"sizes": ((1, 1),)},
+    "wide_blocks": {"channels": 65},
+    "many": {"queries": 300, "heads": 8, "channels": 32, "sizes": ((20, 30), (10, 15))},
+}.items():
+    add("multi_scale_deformable_attention", name, maps(**options), "close")
+add("multi_scale_deformable_attention", "strange_points", strange_points, "close")
+
 # ---- RoIAlign --------------------------------------------------------------------------------------------------
 
 

@@ -135,6 +135,85 @@ def nms_match(dets, iou_threshold):
     return tuple(groups)
 
 
+def nms_match_pairs(boxes, scores, iou_threshold, score_threshold):
+    number = boxes.dtype.type
+    rows = []
+    for image, one in np.ndindex(scores.shape[:2]):
+        values = scores[image, one]
+        left = np.array(descending(values), np.int64)
+        while len(left):
+            best, left = left[0], left[1:]
+            chosen, others = boxes[image, best], boxes[image, left]
+            with np.errstate(all="ignore"):
+                shared = overlap(chosen, others, number(0))
+                union = area(chosen, number(0)) + area(others, number(0)) - shared
+                ious = (shared.astype(np.float64) / (union.astype(np.float64) + 1e-10)).astype(boxes.dtype)
+            suppressed = ious >= iou_threshold.flat[0]
+            if values[best] > score_threshold.flat[0]:
+                rows += [(image, one, best, other) for other in left[suppressed]]
+            left = left[~suppressed]
+    return (np.array(rows, np.int64).reshape(-1, 4),)
+
+
+def multiclass_nms(
+    boxes, scores, score_threshold=0.05, iou_threshold=0.5, max_per_image=100, nms_pre=-1, class_agnostic=False,
+    method="nms", sigma=0.5, min_score=1e-3, offset=0,
+):  # fmt: skip
+    number = boxes.dtype.type
+    images, _, classes = scores.shape
+    found = []
+    for image in range(images):
+        pools = []
+        for one in range(classes):
+            values = scores[image, :, one]
+            members = np.flatnonzero(values > number(score_threshold))
+            if 0 < nms_pre < len(members):
+                members = np.sort(members[descending(values[members])[:nms_pre]])
+            pools.append([(int(box), one) for box in members])
+        if class_agnostic:
+            pools = [sorted(sum(pools, []))]
+        rows = []  # (score, box, class, row)
+        for pool in pools:
+            of = [boxes[image, n] if boxes.ndim == 3 else boxes[image, n, one] for n, one in pool]
+            of = np.array(of, boxes.dtype).reshape(-1, 4)
+            values = np.array([scores[image, n, one] for n, one in pool], boxes.dtype)
+            if method == "nms":
+                dets, kept = nms(of, values, iou_threshold, offset)
+            else:
+                dets, kept = soft_nms(of, values, iou_threshold, sigma, min_score, method[len("soft_nms_"):], offset)
+                left = dets[:, 4] >= number(min_score)
+                dets, kept = dets[left], kept[left]
+            rows += [(float(det[4]), *pool[i], det) for det, i in zip(dets, kept, strict=True)]
+        rows.sort(key=lambda row: (-row[0], row[1], row[2]))
+        found.append(rows[:max_per_image] if max_per_image > 0 else rows)
+    length = max_per_image if max_per_image > 0 else max(map(len, found), default=0)
+    dets = np.zeros((images, length, 5), boxes.dtype)
+    labels, indices = np.full((2, images, length), -1, np.int64)
+    for image, rows in enumerate(found):
+        for i, (_, box, one, det) in enumerate(rows):
+            dets[image, i], labels[image, i], indices[image, i] = det, one, box
+    return dets, labels, indices
+
+
+def multi_scale_deformable_attention(value, spatial_shapes, level_start_index, sampling_locations, attention_weights):
+    number = value.dtype.type
+    images, queries, heads, levels, points, _ = sampling_locations.shape
+    output = np.zeros((images, queries, heads, value.shape[3]), value.dtype)
+    for b, q, m, level, p in np.ndindex(images, queries, heads, levels, points):
+        height, width = spatial_shapes[level]
+        pixels = value[b, level_start_index[level] :][: height * width, m].reshape(height, width, value.shape[3])
+        x, y = sampling_locations[b, q, m, level, p]
+        x, y = x * number(width) - number(0.5), y * number(height) - number(0.5)
+        if not (-1 < x < width and -1 < y < height):
+            continue
+        left, top = math.floor(x), math.floor(y)
+        for row, column in np.ndindex(2, 2):
+            weight = (1 - abs(number(top + row) - y)) * (1 - abs(number(left + column) - x))
+            if 0 <= top + row < height and 0 <= left + column < width:
+                output[b, q, m] += attention_weights[b, q, m, level, p] * weight * pixels[top + row, left + column]
+    return (output.reshape(images, queries, heads * value.shape[3]),)
+
+
 def box_iou(boxes1, boxes2, mode="iou", aligned=False, offset=0):
     with np.errstate(all="ignore"):
         offset = boxes1.dtype.type(offset)

@@ -13,7 +13,7 @@ from compare import assert_close, assert_same
 
 FILE = np.load(pathlib.Path(__file__).with_name("data") / "golden.npz")
 GOLDEN = {case["file"]: case for case in json.loads(str(FILE["cases"]))}
-EXACT = {"NonMaxSuppression", "MMCVCornerPool", "cummax", "cummin"}
+EXACT = {"NonMaxSuppression", "NMSMatch", "MMCVCornerPool", "cummax", "cummin"}
 
 TIES = "equal scores: mmort takes the lower index first; the original's order is that of an unstable sort"
 NAN = "NaN propagates, as in torch; the original skipped every NaN but a line's first element"
@@ -24,6 +24,7 @@ OTHER_RESULTS = {
     "mmcv__NonMaxSuppression__023_ties_n100_4levels": TIES,
     "mmcv__NonMaxSuppression__024_ties_n100_4levels_t03": TIES,
     "mmcv__NonMaxSuppression__026_ties_n1000_sorted_asc": TIES,
+    "mmdeploy__NMSMatch__025_ties_k40": TIES,
     "mmcv__MMCVCornerPool__019_nan_m3": NAN,
     "mmcv__cummin__024_nan_middle": NAN,
 }

@@ -198,7 +198,7 @@ def unnamed(shape):
 @pytest.mark.parametrize("row", doors.ROWS, ids=row_ids)
 def test_symbolic_dimensions_come_through(row):
     """Outputs have the inputs' names, the attributes' numbers, and nothing where only the run knows."""
-    attributes = attributes_of(row)
+    attributes = {one["name"]: one["default"] for one in row["attributes"]} | attributes_of(row)
     shapes = [[int(one) if one.isdigit() else one for one in dimensions(formal["shape"])] for formal in row["inputs"]]
     shapes = [["P", "Q", "R", 7] if shape == ["..."] else shape for shape in shapes]
     expected = []
@@ -210,7 +210,7 @@ def test_symbolic_dimensions_come_through(row):
         for one in dimensions(formal["shape"]):
             named = attributes.get(one, None if one == "?" else one)
             expected[-1].append(int(one) if one.isdigit() else named)
-    assert [unnamed(shape) for shape in inferred(row, shapes, attributes)] == expected
+    assert [unnamed(shape) for shape in inferred(row, shapes, attributes_of(row))] == expected
 
 
 @pytest.mark.parametrize("row", doors.ROWS, ids=row_ids)

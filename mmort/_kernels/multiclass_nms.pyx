@@ -5,7 +5,7 @@ classes.  Classes are looked at a block at a time, so that each cache line of th
 """
 from libc.stdint cimport INT32_MAX, int32_t, int64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from mmort._kernels.boxes cimport box_area, real
 from mmort._kernels.mmk cimport *
@@ -150,8 +150,23 @@ cdef inline int64_t _place(const mmk_call *call, int64_t classes, int64_t candid
     return candidate if call.inputs[BOXES].rank == 4 else candidate // classes
 
 
+cdef void _sort_pool(const _Pool *pool, int64_t count, real *scores) noexcept nogil:
+    """Bring the pool's candidates into the order of their boxes and classes, which decides among equal scores."""
+    cdef real *sorted_scores = <real *>pool.suppression
+    cdef mmk_item *items
+    cdef int64_t i
+    for i in range(count):
+        pool.items[i].key = pool.candidates[i]
+        pool.items[i].index = i
+    items = mmk_sort(pool.items, pool.spare, count)
+    for i in range(count):
+        pool.candidates[i] = items[i].key
+        sorted_scores[i] = scores[items[i].index]
+    memcpy(scores, sorted_scores, count * sizeof(real))
+
+
 cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
-                    int64_t group, int64_t count, const real *boxes, const real *scores) noexcept nogil:
+                    int64_t group, int64_t count, const real *boxes, real *scores) noexcept nogil:
     """Suppress among the pool's first `count` candidates, and store those kept as a list of the image."""
     cdef int type = call.inputs[SCORES].type
     cdef int64_t at = image * s.groups + group, kept = 0, i, k, left
@@ -161,6 +176,8 @@ cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, 
     cdef real offset = <real>call.attributes[OFFSET].i
     cdef const real *box
     cdef mmk_item *items
+    if call.attributes[CLASS_AGNOSTIC].i or call.attributes[NMS_PRE].i > 0:
+        _sort_pool(pool, count, scores)
     if call.attributes[METHOD].i == GREEDY:
         items = mmk_order(scores, type, pool.items, pool.spare, count)
         for i in range(count):
@@ -184,11 +201,17 @@ cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, 
         left = mmk_soft_suppress(type, planes, pool.ordered, count, call.attributes[IOU_THRESHOLD].f,
                                  call.attributes[SIGMA].f, call.attributes[MIN_SCORE].f,
                                  call.attributes[METHOD].i - NAIVE, call.attributes[OFFSET].i)
-        for i in range(min(left, s.most)):
+        for i in range(left):
             if planes[5 * count + i] >= <real>call.attributes[MIN_SCORE].f:  # the best one comes whatever its score
-                kept_candidates[kept] = pool.ordered[i]
-                kept_scores[kept] = planes[5 * count + i]
+                pool.candidates[kept] = pool.ordered[i]
+                scores[kept] = planes[5 * count + i]
                 kept += 1
+        _sort_pool(pool, kept, scores)
+        items = mmk_order(scores, type, pool.items, pool.spare, kept)
+        kept = min(kept, s.most)
+        for i in range(kept):
+            kept_candidates[i] = pool.candidates[items[i].index]
+            kept_scores[i] = scores[items[i].index]
     w.counts[at] = kept
 
 

@@ -15,6 +15,7 @@ import numpy as np
 OPERATORS = (
     "NonMaxSuppression",
     "SoftNonMaxSuppression",
+    "NMSMatch",
     "MMCVRoiAlign",
     "grid_sampler",
     "MMCVCornerPool",
