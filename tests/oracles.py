@@ -230,10 +230,8 @@ def box_iou(boxes1, boxes2, mode="iou", aligned=False, offset=0):
 def roi_align(input, rois, output_size, spatial_scale=1.0, sampling_ratio=0, pool_mode="avg", aligned=True):
     number = input.dtype.type
     pooled_height, pooled_width = output_size
-    channels, height, width = input.shape[1:]
+    channels = input.shape[1]
     output = np.zeros((len(rois), channels, pooled_height, pooled_width), input.dtype)
-    if not output.size or not height * width:
-        return (output,)
     for k, roi in enumerate(rois):
         image = input[int(roi[0])]
         x1, y1, x2, y2 = (corner * number(spatial_scale) - number(0.5 if aligned else 0) for corner in roi[1:])
@@ -261,7 +259,7 @@ def roi_align(input, rois, output_size, spatial_scale=1.0, sampling_ratio=0, poo
 def _clamped_sample(image, y, x):
     """Bilinear sample of every channel; up to one pixel outside the border's value is taken, beyond that it is 0."""
     number, (channels, height, width) = image.dtype.type, image.shape
-    if y < -1 or y > height or x < -1 or x > width:
+    if not height * width or y < -1 or y > height or x < -1 or x > width:
         return np.zeros(channels, image.dtype)
     y, x = max(y, number(0)), max(x, number(0))
     top, left = int(y), int(x)

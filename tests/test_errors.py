@@ -77,11 +77,11 @@ for operator in ("cummax", "cummin"):
 POINTS = zeros(2, 4, 5, 2)
 refuse("grid_sample", "input must be [N, C, H, W], got [2, 3, 4]", zeros(2, 3, 4), POINTS)
 refuse("grid_sample", "input must be [N, C, H, W], got [2, 1, 3, 4, 5]", zeros(2, 1, 3, 4, 5), POINTS)
-refuse("grid_sample", "grid must be [N, OH, OW, XY], got [2, 5, 2]", zeros(2, 3, 4, 5), zeros(2, 5, 2))
-refuse("grid_sample", "grid must be [N, OH, OW, XY], got [2, 3, 4, 5, 3]", zeros(2, 3, 4, 5), zeros(2, 3, 4, 5, 3))
-refuse("grid_sample", "grid must be [N, OH, OW, XY] with N = 2, got [1, 4, 5, 2]", zeros(2, 3, 4, 5), zeros(1, 4, 5, 2))
-refuse("grid_sample", "grid must be [N, OH, OW, XY] with N = 0, got [2, 4, 5, 2]", zeros(0, 3, 4, 5), POINTS)
-refuse("grid_sample", "grid must have x and y in its last dimension, got [2, 4, 5, 1]", zeros(2, 3, 4, 5), zeros(2, 4, 5, 1))
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 5, 2]", zeros(2, 3, 4, 5), zeros(2, 5, 2))
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 3, 4, 5, 3]", zeros(2, 3, 4, 5), zeros(2, 3, 4, 5, 3))
+refuse("grid_sample", "grid must be [N, OH, OW, 2] with N = 2, got [1, 4, 5, 2]", zeros(2, 3, 4, 5), zeros(1, 4, 5, 2))
+refuse("grid_sample", "grid must be [N, OH, OW, 2] with N = 0, got [2, 4, 5, 2]", zeros(0, 3, 4, 5), POINTS)
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 4, 5, 1]", zeros(2, 3, 4, 5), zeros(2, 4, 5, 1))
 for height, width in ((0, 5), (4, 0), (0, 0)):
     text = f"input must have pixels to read, got [2, 3, {height}, {width}]"
     refuse("grid_sample", text, zeros(2, 3, height, width), POINTS)
@@ -100,14 +100,17 @@ refuse("roi_align", "rois must be [K, 5], got [3, 4]", MAP, zeros(3, 4), **SIZE)
 refuse("roi_align", "rois must be [K, 5], got [5]", MAP, zeros(5), **SIZE)
 refuse("roi_align", "rois must be [K, 5], got [0, 4]", MAP, zeros(0, 4), **SIZE)
 for image in (2, -1, 1e9, -1e9, 3e38, NAN, INF, -INF):
-    refuse("roi_align", f"rois[0] has batch index {image:g}, input has 2 images", MAP, roi(image=image), **SIZE)
-refuse("roi_align", "rois[0] has batch index 0, input has 0 images", zeros(0, 3, 4, 5), roi(), **SIZE)
+    text = f"the batch index of rois[0] must be in [0, 2), got {image:g}"
+    refuse("roi_align", text, MAP, roi(image=image), **SIZE)
+refuse("roi_align", "the batch index of rois[0] must be in [0, 0), got 0", zeros(0, 3, 4, 5), roi(), **SIZE)
 for corner in ("x1", "y1", "x2", "y2"):
     for value in (NAN, INF, -INF):
         for sampling_ratio in (0, 2):
-            text = f"rois[0] must be finite, got {value:g}"
+            text = f"the coordinates of rois[0] must be finite, got {value:g}"
             refuse("roi_align", text, MAP, roi(**{corner: value}), sampling_ratio=sampling_ratio, **SIZE)
-refuse("roi_align", "rois[1] must be finite, got nan", MAP, np.concatenate([roi(), roi(x2=NAN)]), **SIZE)
+refuse("roi_align", "the coordinates of rois[1] must be finite, got nan", MAP, np.concatenate([roi(), roi(x2=NAN)]), **SIZE)
+for ratio in (1025, 2**40):
+    refuse("roi_align", f"sampling_ratio must be at most 1024, got {ratio}", MAP, roi(), sampling_ratio=ratio, **SIZE)
 for height, width in ((0, 2), (2, 0), (-1, 2), (2, -(2**40))):
     text = f"output_height and output_width must be at least 1, got {height} and {width}"
     refuse("roi_align", text, MAP, roi(), output_size=(height, width))
