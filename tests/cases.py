@@ -298,8 +298,8 @@ for pool_mode in ("avg", "max"):
             attributes = {"output_size": (3, 2), "spatial_scale": 0.25, "sampling_ratio": sampling_ratio}
             attributes |= {"pool_mode": pool_mode, "aligned": aligned}
             ending = f"{pool_mode}_a{aligned:d}_s{sampling_ratio}"
-            add("roi_align", f"ordinary_{ending}", pyramid(9), "close", **attributes)
-            add("roi_align", f"tiny_{ending}", pyramid(5, kind="tiny"), "close", **attributes)
+            add("roi_align", f"ordinary_{ending}", pyramid(9), "exact", **attributes)
+            add("roi_align", f"tiny_{ending}", pyramid(5, kind="tiny"), "exact", **attributes)
             rois = [
                 [0, 1, 1, 1, 1],
                 [0, 1, 1, 4, 1],
@@ -314,13 +314,13 @@ for pool_mode in ("avg", "max"):
                 [0, 3, 1, 1, 3],
             ]
             edges = {**attributes, "spatial_scale": 1.0, "output_size": (2, 2)}
-            add("roi_align", f"edges_{ending}", map_and_rois(rois), "close", **edges)
+            add("roi_align", f"edges_{ending}", map_and_rois(rois), "exact", **edges)
 for k in SIZES:
     add(
         "roi_align",
         f"k{k}",
         pyramid(k, (2, 2, 9, 8)),
-        "close",
+        "exact",
         output_size=(2, 3),
         spatial_scale=0.25,
         sampling_ratio=2,
@@ -330,32 +330,32 @@ for c in SIZES:
         "roi_align",
         f"c{c}",
         pyramid(3, (1, c, 9, 8)),
-        "close",
+        "exact",
         output_size=(2, 3),
         spatial_scale=0.25,
         sampling_ratio=2,
     )
 for width in SIZES:
-    add("roi_align", f"w{width}", pyramid(3, (1, 2, 4, width)), "close", output_size=(2, 2), spatial_scale=0.25)
+    add("roi_align", f"w{width}", pyramid(3, (1, 2, 4, width)), "exact", output_size=(2, 2), spatial_scale=0.25)
     attributes = {"output_size": (2, 2), "spatial_scale": 0.25, "pool_mode": "max"}
-    add("roi_align", f"h{width}_max", pyramid(3, (1, 2, width, 4)), "close", **attributes)
+    add("roi_align", f"h{width}_max", pyramid(3, (1, 2, width, 4)), "exact", **attributes)
 for size in ((1, 1), (7, 7), (1, 9), (14, 2)):
-    add("roi_align", f"out{size[0]}x{size[1]}", pyramid(4), "close", output_size=size, spatial_scale=0.25)
+    add("roi_align", f"out{size[0]}x{size[1]}", pyramid(4), "exact", output_size=size, spatial_scale=0.25)
 add(
-    "roi_align", "many", pyramid(40, (2, 33, 40, 40)), "close", output_size=(7, 7), spatial_scale=0.25, sampling_ratio=2
+    "roi_align", "many", pyramid(40, (2, 33, 40, 40)), "exact", output_size=(7, 7), spatial_scale=0.25, sampling_ratio=2
 )
 add(
     "roi_align",
     "no_images",
     lambda rng: (np.zeros((0, 2, 4, 4), np.float32), np.zeros((0, 5), np.float32)),
-    "close",
+    "exact",
     output_size=(2, 2),
 )
 add(
     "roi_align",
     "far_below_zero",  # MMCV's maximum starts at -10000
     lambda rng: (np.full((1, 1, 4, 4), -1e6, np.float32), np.array([[0, 1, 1, 2, 2]], np.float32)),
-    "close",
+    "exact",
     output_size=(2, 2),
     sampling_ratio=2,
     pool_mode="max",
@@ -364,7 +364,7 @@ for pool_mode in ("avg", "max"):
     attributes = {"output_size": (5, 5), "sampling_ratio": 2, "spatial_scale": 0.25, "pool_mode": pool_mode}
     # inside, as at the border MMCV multiplies infinities by 0, which mmort does not
     build = with_holes(pyramid(9, (2, 33, 9, 11), kind="inside"))
-    add("roi_align", f"holes_{pool_mode}", build, "close", **attributes)
+    add("roi_align", f"holes_{pool_mode}", build, "exact", **attributes)
 
 # ---- grid sampling ---------------------------------------------------------------------------------------------
 
