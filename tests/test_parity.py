@@ -82,15 +82,9 @@ def dimensions(shape):
     return [part for part in re.split(r"[\[\], ]+", shape) if part]
 
 
-SIZES = {"XY": 2}
-"""Of named dimensions that are not free."""
-
-
 def fitting(formal):
     """An array of the shape that the row asks for."""
-    sizes = [
-        int(part) if part.isdigit() else SIZES.get(part, 1) for part in dimensions(formal["shape"]) if part != "..."
-    ]
+    sizes = [int(part) if part.isdigit() else 1 for part in dimensions(formal["shape"]) if part != "..."]
     return np.zeros(sizes or [1], np.float32)
 
 

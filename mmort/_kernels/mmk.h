@@ -16,15 +16,15 @@
 #include <stdint.h>
 
 /* One line an operator. */
-#define MMK_OPERATORS(X)                                                                                             \
-    X(box_iou)                                                                                                       \
-    X(corner_pool)                                                                                                   \
-    X(cummax)                                                                                                        \
-    X(cummin)                                                                                                        \
-    X(nms)                                                                                                           \
-    X(nms_match)                                                                                                     \
-    X(soft_nms)                                                                                                      \
-    X(grid_sample)                                                                                                   \
+#define MMK_OPERATORS(X) \
+    X(box_iou)           \
+    X(corner_pool)       \
+    X(cummax)            \
+    X(cummin)            \
+    X(nms)               \
+    X(nms_match)         \
+    X(soft_nms)          \
+    X(grid_sample)       \
     X(roi_align)
 
 enum {
@@ -80,11 +80,11 @@ typedef struct {
 
     /* Set by prepare. */
     int32_t phases;
-    int32_t late_outputs;           /* the sizes of the outputs are known only after the last phase, which leaves their
-                                       shapes and their data (in scratch memory) in `outputs` for the door to copy */
-    int64_t work[MMK_MAX_PHASES];   /* each phase is the range [0, work); a phase may set that of later ones */
-    int64_t grain[MMK_MAX_PHASES];  /* pieces of work that take about 20 microseconds */
-    size_t scratch_size;            /* bytes */
+    int32_t late_outputs;          /* the sizes of the outputs are known only after the last phase, which leaves their
+                                      shapes and their data (in scratch memory) in `outputs` for the door to copy */
+    int64_t work[MMK_MAX_PHASES];  /* each phase is the range [0, work); a phase may set that of later ones */
+    int64_t grain[MMK_MAX_PHASES]; /* pieces of work that take about 20 microseconds */
+    size_t scratch_size;           /* bytes */
 
     void *scratch; /* allocated by the door, aligned to 64 bytes */
     int32_t dimension_count;
@@ -101,7 +101,7 @@ typedef struct {
 /* One source, two machine versions of a hot loop, picked by the loader: `cdef simd_void f(...)` in Cython.  "avx2" and
  * not an arch=: every gcc knows it, AMD gets it, and it brings no fused multiply-add, so both versions give the same
  * bits.  AVX-512 bought nothing. */
-#if !defined(MMK_NO_CLONES) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) &&                      \
+#if !defined(MMK_NO_CLONES) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && \
     ((defined(__GNUC__) && !defined(__clang__)) || (defined(__clang__) && __clang_major__ >= 14))
 #define MMK_SIMD __attribute__((target_clones("default", "avx2")))
 #define MMK_HAS_CLONES 1
@@ -115,8 +115,8 @@ typedef struct {
 #pragma GCC optimize("no-loop-unroll-and-jam")
 #endif
 
-#define MMK_DECLARE(name)                                                                                             \
-    int mmk_##name##_prepare(mmk_call *);                                                                             \
+#define MMK_DECLARE(name)                 \
+    int mmk_##name##_prepare(mmk_call *); \
     int mmk_##name##_run(mmk_call *, int phase, int64_t begin, int64_t end);
 MMK_OPERATORS(MMK_DECLARE)
 #undef MMK_DECLARE
@@ -147,7 +147,7 @@ int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *sha
 /* One phase of `work` pieces, each of about `nanoseconds`. */
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds);
 
-/* order.pyx: stable sorting.  `items` and `spare` have `count` places each; the one that holds the result is returned. */
+/* order.pyx: stable sorting.  `items` and `spare` have `count` places each; returns the one that holds the result. */
 
 typedef struct {
     uint64_t key;
@@ -157,6 +157,6 @@ typedef struct {
 /* By ascending key. */
 mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count);
 
-/* By descending score (float32 or float64); NaN comes last.  Fills in the items; `index` is the place among the scores. */
+/* By descending score (float32 or float64); NaN comes last.  Fills in the items; `index` is the place in `scores`. */
 mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count);
 #endif

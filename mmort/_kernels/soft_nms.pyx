@@ -5,7 +5,7 @@ fall below `min_score` leave.  Boxes change places as in MMCV's kernel (the emit
 the last one fills the place of one that leaves), which decides among equal scores.
 """
 from libc.math cimport exp
-from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.stdint cimport INT32_MAX, int64_t
 
 from mmort._kernels.boxes cimport box_area, intersection, iou, iou_of, real
 from mmort._kernels.mmk cimport *
