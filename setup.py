@@ -1,10 +1,12 @@
 """The build: Cython kernels -> one archive, linked into the extension module and into the ONNX Runtime library.
 
 Flags, from the environment:
-  WITH_ORT     1: build the ONNX Runtime library, and fail if that fails.  0: leave it out.  Unset: build it where possible.
-  MMORT_DEBUG  1: no optimisation, debug information, Cython's bounds checks, address and undefined-behaviour sanitizers.
+  WITH_ORT     1: build the ONNX Runtime library or fail; 0: leave it out; unset: build it where possible.
+  MMORT_DEBUG  1: little optimisation, debug information, Cython's bounds checks, address and undefined-behaviour
+               sanitizers.
 """
 
+import contextlib
 import os
 import sys
 import sysconfig
@@ -39,13 +41,16 @@ else:
         defs = [] if DEBUG else ["-Wl,-z,defs"]  # the sanitizers' own symbols come with the process
         link_bridge = ["-Wl,--gc-sections", *defs, "-Wl,--version-script=bridge_c/exports.map", "-lm"]
 
+BUILD = "build/debug" if DEBUG else "build"  # objects do not tell by which flags they were made
 HEADERS = glob("mmort/_kernels/*.h") + glob("bridge_c/*.h")
-directives = {"language_level": 3, "cdivision": True, "boundscheck": DEBUG, "wraparound": False, "initializedcheck": DEBUG}
+directives = {"language_level": 3, "cdivision": True, "wraparound": False}
+directives |= dict.fromkeys(("boundscheck", "initializedcheck"), DEBUG)
+sources = {f"mmort._kernels.{os.path.basename(path)[:-4]}": path for path in sorted(glob("mmort/_kernels/*.pyx"))}
 modules = {
     module.name: module
     for module in cythonize(
-        [Extension(f"mmort._kernels.{os.path.basename(path)[:-4]}", [path]) for path in sorted(glob("mmort/_kernels/*.pyx"))],
-        build_dir="build/cython",
+        [Extension(name, [path]) for name, path in sources.items()],
+        build_dir=f"{BUILD}/cython",
         compiler_directives=directives,
     )
 }
@@ -53,7 +58,7 @@ door = modules.pop(DOOR)
 door.include_dirs, door.extra_compile_args = ["mmort/_kernels"], cflags
 door.extra_link_args = SANITIZE if MSVC or MAC else ["-Wl,--gc-sections", *SANITIZE]
 kernels = {
-    "sources": sorted(glob("mmort/_kernels/*.c")) + [source for module in modules.values() for source in module.sources],
+    "sources": [*sorted(glob("mmort/_kernels/*.c")), *(module.sources[0] for module in modules.values())],
     "include_dirs": ["mmort/_kernels", sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
     "cflags": cflags,
     "obj_deps": {"": HEADERS},
@@ -78,14 +83,15 @@ class BuildExt(build_ext):
         self.run_command("build_clib")
         version = self.distribution.get_version()
         bridge.define_macros = [("MMORT_VERSION", f'"{version}"')]
-        for folder in (self.build_lib, "."):  # of an earlier build here
-            stale = os.path.join(folder, self.get_ext_filename(BRIDGE))
-            if WITH_ORT == "0" and os.path.exists(stale):
-                os.remove(stale)
+        # What an earlier build left, with other flags perhaps, must not be taken for what this one makes.
+        for folder in [self.build_lib, *(["."] if self.inplace else [])]:
+            for name in (DOOR, BRIDGE):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(os.path.join(folder, self.get_ext_filename(name)))
         super().run()
 
     def get_ext_filename(self, fullname):
-        if fullname.split(".")[-1] != BRIDGE.split(".")[-1]:
+        if fullname.rpartition(".")[2] != BRIDGE.rpartition(".")[2]:
             return super().get_ext_filename(fullname)
         suffix = ".dll" if MSVC else ".dylib" if MAC else ".so"
         return os.path.join(*fullname.split(".")) + suffix
@@ -97,5 +103,6 @@ class BuildExt(build_ext):
 setup(
     ext_modules=[door] + ([bridge] if WITH_ORT != "0" else []),
     libraries=[("mmort_kernels", kernels)],
+    options={"build": {"build_base": BUILD}},
     cmdclass={"build_ext": BuildExt, "build_clib": build_clib},
 )

@@ -39,50 +39,50 @@ typedef struct OrtApiBase {
 struct OrtApi {
     OrtStatus *(ORT_CALL *CreateStatus)(int code, const char *message); /* 0 */
     void *_slot_1_25[25];
-    OrtStatus *(ORT_CALL *CreateCustomOpDomain)(const char *domain, OrtCustomOpDomain **);  /* 26 */
-    OrtStatus *(ORT_CALL *CustomOpDomain_Add)(OrtCustomOpDomain *, const OrtCustomOp *);    /* 27 */
-    OrtStatus *(ORT_CALL *AddCustomOpDomain)(OrtSessionOptions *, OrtCustomOpDomain *);     /* 28 */
+    OrtStatus *(ORT_CALL *CreateCustomOpDomain)(const char *domain, OrtCustomOpDomain **); /* 26 */
+    OrtStatus *(ORT_CALL *CustomOpDomain_Add)(OrtCustomOpDomain *, const OrtCustomOp *);   /* 27 */
+    OrtStatus *(ORT_CALL *AddCustomOpDomain)(OrtSessionOptions *, OrtCustomOpDomain *);    /* 28 */
     void *_slot_29_50[22];
-    OrtStatus *(ORT_CALL *GetTensorMutableData)(OrtValue *, void **);                       /* 51 */
+    OrtStatus *(ORT_CALL *GetTensorMutableData)(OrtValue *, void **); /* 51 */
     void *_slot_52_56[5];
-    OrtStatus *(ORT_CALL *CreateTensorInfo)(OrtTensorInfo **);                              /* 57 */
-    OrtStatus *(ORT_CALL *SetTensorElementType)(OrtTensorInfo *, int type);                 /* 58 */
-    OrtStatus *(ORT_CALL *SetDimensions)(OrtTensorInfo *, const int64_t *, size_t);         /* 59 */
-    OrtStatus *(ORT_CALL *GetTensorElementType)(const OrtTensorInfo *, int *);              /* 60 */
-    OrtStatus *(ORT_CALL *GetDimensionsCount)(const OrtTensorInfo *, size_t *);             /* 61 */
-    OrtStatus *(ORT_CALL *GetDimensions)(const OrtTensorInfo *, int64_t *, size_t);         /* 62 */
+    OrtStatus *(ORT_CALL *CreateTensorInfo)(OrtTensorInfo **);                                  /* 57 */
+    OrtStatus *(ORT_CALL *SetTensorElementType)(OrtTensorInfo *, int type);                     /* 58 */
+    OrtStatus *(ORT_CALL *SetDimensions)(OrtTensorInfo *, const int64_t *, size_t);             /* 59 */
+    OrtStatus *(ORT_CALL *GetTensorElementType)(const OrtTensorInfo *, int *);                  /* 60 */
+    OrtStatus *(ORT_CALL *GetDimensionsCount)(const OrtTensorInfo *, size_t *);                 /* 61 */
+    OrtStatus *(ORT_CALL *GetDimensions)(const OrtTensorInfo *, int64_t *, size_t);             /* 62 */
     OrtStatus *(ORT_CALL *GetSymbolicDimensions)(const OrtTensorInfo *, const char **, size_t); /* 63 */
     void *_slot_64[1];
-    OrtStatus *(ORT_CALL *GetTensorInfo)(const OrtValue *, OrtTensorInfo **);               /* 65 */
+    OrtStatus *(ORT_CALL *GetTensorInfo)(const OrtValue *, OrtTensorInfo **); /* 65 */
     void *_slot_66_84[19];
-    OrtStatus *(ORT_CALL *AttributeFloat)(const OrtKernelInfo *, const char *name, float *);   /* 85 */
-    OrtStatus *(ORT_CALL *AttributeInt)(const OrtKernelInfo *, const char *name, int64_t *);   /* 86 */
+    OrtStatus *(ORT_CALL *AttributeFloat)(const OrtKernelInfo *, const char *name, float *);           /* 85 */
+    OrtStatus *(ORT_CALL *AttributeInt)(const OrtKernelInfo *, const char *name, int64_t *);           /* 86 */
     OrtStatus *(ORT_CALL *AttributeString)(const OrtKernelInfo *, const char *name, char *, size_t *); /* 87 */
     void *_slot_88_89[2];
-    OrtStatus *(ORT_CALL *GetInput)(const OrtKernelContext *, size_t i, const OrtValue **); /* 90 */
+    OrtStatus *(ORT_CALL *GetInput)(const OrtKernelContext *, size_t i, const OrtValue **);               /* 90 */
     OrtStatus *(ORT_CALL *GetOutput)(OrtKernelContext *, size_t i, const int64_t *, size_t, OrtValue **); /* 91 */
     void *_slot_92[1];
-    void(ORT_CALL *ReleaseStatus)(OrtStatus *);                                             /* 93 */
+    void(ORT_CALL *ReleaseStatus)(OrtStatus *); /* 93 */
     void *_slot_94_98[5];
-    void(ORT_CALL *ReleaseTensorInfo)(OrtTensorInfo *);                                     /* 99 */
+    void(ORT_CALL *ReleaseTensorInfo)(OrtTensorInfo *); /* 99 */
     void *_slot_100[1];
-    void(ORT_CALL *ReleaseCustomOpDomain)(OrtCustomOpDomain *);                             /* 101 */
+    void(ORT_CALL *ReleaseCustomOpDomain)(OrtCustomOpDomain *); /* 101 */
     void *_slot_102_161[60];
-    OrtStatus *(ORT_CALL *AttributeFloats)(const OrtKernelInfo *, const char *name, float *, size_t *);  /* 162 */
-    OrtStatus *(ORT_CALL *AttributeInts)(const OrtKernelInfo *, const char *name, int64_t *, size_t *);  /* 163 */
+    OrtStatus *(ORT_CALL *AttributeFloats)(const OrtKernelInfo *, const char *name, float *, size_t *); /* 162 */
+    OrtStatus *(ORT_CALL *AttributeInts)(const OrtKernelInfo *, const char *name, int64_t *, size_t *); /* 163 */
     void *_slot_164_229[66];
-    OrtStatus *(ORT_CALL *InfoInputCount)(const OrtKernelInfo *, size_t *);                 /* 230 */
+    OrtStatus *(ORT_CALL *InfoInputCount)(const OrtKernelInfo *, size_t *); /* 230 */
     void *_slot_231_243[13];
-    OrtStatus *(ORT_CALL *InfoNodeName)(const OrtKernelInfo *, char *, size_t *);           /* 244 */
+    OrtStatus *(ORT_CALL *InfoNodeName)(const OrtKernelInfo *, char *, size_t *); /* 244 */
     void *_slot_245_267[23];
-    OrtStatus *(ORT_CALL *InferInputInfo)(const OrtShapeInferContext *, size_t i, OrtTensorInfo **);        /* 268 */
+    OrtStatus *(ORT_CALL *InferInputInfo)(const OrtShapeInferContext *, size_t i, OrtTensorInfo **);           /* 268 */
     OrtStatus *(ORT_CALL *InferAttribute)(const OrtShapeInferContext *, const char *name, const OrtOpAttr **); /* 269 */
-    OrtStatus *(ORT_CALL *InferSetOutput)(const OrtShapeInferContext *, size_t i, const OrtTensorInfo *);   /* 270 */
-    OrtStatus *(ORT_CALL *SetSymbolicDimensions)(OrtTensorInfo *, const char **, size_t);   /* 271 */
-    OrtStatus *(ORT_CALL *ReadOpAttr)(const OrtOpAttr *, int type, void *, size_t, size_t *); /* 272 */
+    OrtStatus *(ORT_CALL *InferSetOutput)(const OrtShapeInferContext *, size_t i, const OrtTensorInfo *);      /* 270 */
+    OrtStatus *(ORT_CALL *SetSymbolicDimensions)(OrtTensorInfo *, const char **, size_t);                      /* 271 */
+    OrtStatus *(ORT_CALL *ReadOpAttr)(const OrtOpAttr *, int type, void *, size_t, size_t *);                  /* 272 */
     void *_slot_273[1];
     OrtStatus *(ORT_CALL *ParallelFor)(const OrtKernelContext *, void (*)(void *, size_t), size_t total, size_t batches,
-                                       void *);                                             /* 274 */
+                                       void *); /* 274 */
 };
 
 /* `version` tells ONNX Runtime how much of this struct exists: fields up to the one marked 16 are read when

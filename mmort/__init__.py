@@ -1,4 +1,4 @@
-"""Detection operators for numpy and ONNX Runtime: NMS in all its kinds, RoIAlign, grid sampling, corner pooling and more.
+"""Detection operators for numpy and ONNX Runtime: NMS of all kinds, RoIAlign, grid sampling, corner pooling and more.
 
 The functions here take and return numpy arrays.  `mmort.ort` runs models that hold these operators in ONNX Runtime.
 Importing mmort imports numpy, and neither torch nor onnxruntime.

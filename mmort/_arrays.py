@@ -1,4 +1,4 @@
-"""The only place that turns what a user passes into what the kernels take; shapes and values are checked by the kernels."""
+"""The only place that turns what a user passes into what the kernels take; they check shapes and values."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-def floating(operator: str, **arrays: ArrayLike | None) -> tuple[list[NDArray[Any] | None], np.dtype[Any]]:
+def floating(operator: str, **arrays: ArrayLike) -> tuple[list[NDArray[Any]], np.dtype[Any]]:
     """Bring arrays to one floating dtype, C-contiguous; also return the dtype that floating results are to have.
 
-    float16 is computed in float32, integers (and Python numbers) in float64.  None stays None.
+    float16 is computed in float32, integers (and Python numbers) in float64.
     """
-    converted = {name: None if array is None else np.asarray(array) for name, array in arrays.items()}
+    converted = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in converted.items():
-        if array is not None and (array.dtype.kind not in "fiu" or array.dtype.itemsize > 8):
+        if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
             raise TypeError(f"{operator}: {name} must be float16, float32, float64 or integers, got {array.dtype}")
-    wanted = np.result_type(*(array.dtype for array in converted.values() if array is not None))
+    wanted = np.result_type(*(array.dtype for array in converted.values()))
     if wanted.kind != "f":
         wanted = np.dtype(np.float64)
     computed = np.dtype(np.float32) if wanted == np.float16 else wanted
-    return [None if array is None else _dense(array, computed) for array in converted.values()], wanted
+    return [_dense(array, computed) for array in converted.values()], wanted
 
 
 def real(operator: str, name: str, array: ArrayLike) -> tuple[NDArray[Any], np.dtype[Any]]:
     """Bring one array of any real dtype, bool included, to C order; also return the dtype that results are to have."""
     converted = np.asarray(array)
     if converted.dtype.kind not in "fiub" or converted.dtype.itemsize > 8:
-        raise TypeError(f"{operator}: {name} must be bool, integers, float16, float32 or float64, got {converted.dtype}")
+        raise TypeError(
+            f"{operator}: {name} must be bool, integers, float16, float32 or float64, got {converted.dtype}"
+        )
     wanted = converted.dtype.newbyteorder("=")
     return _dense(converted, np.dtype(np.float32) if wanted == np.float16 else wanted), wanted
 
@@ -71,7 +73,7 @@ def choice(operator: str, name: str, value: object, choices: tuple[str, ...]) ->
     if value not in choices:
         allowed = ", ".join(repr(one) for one in choices[:-1]) + f" or {choices[-1]!r}"
         raise ValueError(f"{operator}: {name} must be {allowed}, got {value!r}")
-    return choices.index(value)  # type: ignore[arg-type]
+    return choices.index(value)
 
 
 def pair(operator: str, name: str, value: Any) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """The ONNX Runtime door: where the custom-operator library is, what it holds, and sessions that have it.
 
-The library needs no Python.  In another language, hand the path that `library_path` gives to ONNX Runtime's own call for
-custom-operator libraries (``RegisterCustomOpsLibrary_V2`` in C).
+The library needs no Python.  In another language, hand the path that `library_path` gives to ONNX Runtime's own call
+for custom-operator libraries (``RegisterCustomOpsLibrary_V2`` in C).
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def library_path() -> str:
     path = Path(__file__).resolve().parent / _NAME
     if not path.exists():
         raise FileNotFoundError(
-            f"mmort was built without its ONNX Runtime library ({_NAME}); build it with: WITH_ORT=1 pip install --force-reinstall "
-            "--no-deps . (in mmort's source folder), or WITH_ORT=1 pip install --force-reinstall --no-deps --no-binary mmort mmort"
+            f"mmort was built without its ONNX Runtime library ({_NAME}); build it with: "
+            "WITH_ORT=1 pip install --force-reinstall --no-deps . (in mmort's source folder), or "
+            "WITH_ORT=1 pip install --force-reinstall --no-deps --no-binary mmort mmort"
         )
     return str(path)
 
@@ -176,6 +177,7 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
         if "Domain already set in registry" not in str(error):
             raise
         raise ValueError(
-            "mmort.ort.session: sess_options must not have a custom-operator library for the domains mmcv or mmdeploy yet "
-            "(MMCV's, MMDeploy's or mmort's own, which this function registers), got ONNX Runtime's error: " + str(error)
+            "mmort.ort.session: sess_options must not have a custom-operator library for the domains mmcv or mmdeploy "
+            "yet (MMCV's, MMDeploy's or mmort's own, which this function registers), got ONNX Runtime's error: "
+            f"{error}"
         ) from error

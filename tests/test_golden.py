@@ -1,14 +1,15 @@
-"""MMCV's and MMDeploy's own results, recorded once from the original libraries: mmort gives the same, or says why not."""
+"""MMCV's and MMDeploy's own results, recorded once from their libraries: mmort gives the same, or says why not."""
 
 import json
 import pathlib
 import re
 
+import numpy as np
+import pytest
+
 import doors
 import mmort
-import numpy as np
 import oracles
-import pytest
 from compare import assert_close, assert_same
 
 FILE = np.load(pathlib.Path(__file__).with_name("data") / "golden.npz")

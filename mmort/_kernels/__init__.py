@@ -1,7 +1,8 @@
 """The kernels, compiled from Cython: the mathematics of every operator and nothing else.
 
-Each `.pyx` beside this file but `door.pyx` is free of Python: its functions work on pointers, without the GIL, and are linked
-twice, into the extension module `door` for numpy and into the library for ONNX Runtime.  `mmk.h` is the contract.
+Each `.pyx` beside this file but `door.pyx` is free of Python: its functions work on pointers, without the GIL, and are
+linked twice, into the extension module `door` for numpy and into the library for ONNX Runtime.  `mmk.h` is the
+contract.
 """
 
 try:
@@ -10,8 +11,8 @@ except ModuleNotFoundError as error:
     if error.name != "mmort._kernels.door":
         raise
     raise ImportError(
-        "mmort's compiled kernels are not here (is this the source folder?): run 'pip install -e .' in the source folder, "
-        "or leave it to use an installed mmort"
+        "mmort's compiled kernels are not here (is this the source folder?): run 'pip install -e .' in the source "
+        "folder, or leave it to use an installed mmort"
     ) from None
 
 __all__ = ["call", "operators", "simd_level"]

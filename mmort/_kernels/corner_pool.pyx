@@ -34,11 +34,11 @@ cdef enum:
 cdef simd_void _along_columns(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride, ptrdiff_t first,
                               ptrdiff_t last) noexcept nogil:
     """Columns [first, last) of a plane; successive rows are `stride` (negative: upwards) apart."""
-    cdef ptrdiff_t k, i
+    cdef ptrdiff_t _k, i
     cdef number previous, value
     for i in range(first, last):
         y[i] = x[i]
-    for k in range(1, steps):
+    for _k in range(1, steps):
         x += stride
         y += stride
         for i in range(first, last):

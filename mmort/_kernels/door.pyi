@@ -1,10 +1,9 @@
-from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 def operators() -> tuple[str, ...]: ...
 def simd_level() -> str: ...
 def call(
-    operator: str, inputs: tuple[NDArray[np.generic] | None, ...], attributes: tuple[int | float, ...]
-) -> tuple[NDArray[np.generic], ...]: ...
+    operator: str, inputs: tuple[NDArray[Any] | None, ...], attributes: tuple[int | float, ...]
+) -> tuple[NDArray[Any], ...]: ...

@@ -5,7 +5,7 @@ The other modules of this package hold no Python at all; this one holds no mathe
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from mmort._kernels.mmk cimport *
 
@@ -68,7 +68,8 @@ cdef class _Job:
             return 0
         view = self.hold(array, 0)
         if view.ndim > MMK_MAX_RANK:
-            raise ValueError(f"{self.c.name.decode()}: arrays may have up to {MMK_MAX_RANK} dimensions, got {view.ndim}")
+            name = self.c.name.decode()
+            raise ValueError(f"{name}: arrays may have up to {MMK_MAX_RANK} dimensions, got {view.ndim}")
         tensor.type = _TYPES[view.format.decode()]
         tensor.rank = view.ndim
         tensor.data = view.buf
@@ -83,10 +84,10 @@ cdef class _Job:
         cdef int d
         array = numpy.empty(tuple([tensor.shape[d] for d in range(tensor.rank)]), _DTYPES[tensor.type])
         cdef Py_buffer *view = self.hold(array, PyBUF_WRITABLE)
-        if self.c.late_outputs:
-            memcpy(view.buf, tensor.data, view.len)
-        else:
+        if not self.c.late_outputs:
             tensor.data = view.buf
+        elif view.len:  # an output of nothing may lie nowhere, which memcpy does not take
+            memcpy(view.buf, tensor.data, view.len)
         return array
 
     cpdef int piece(self, int phase, int64_t begin, int64_t end) except -1:

@@ -16,18 +16,18 @@
 #include <stdint.h>
 
 /* One line an operator. */
-#define MMK_OPERATORS(X)                                                                                             \
-    X(box_iou)                                                                                                       \
-    X(corner_pool)                                                                                                   \
-    X(cummax)                                                                                                        \
-    X(cummin)                                                                                                        \
-    X(grid_sample)                                                                                                   \
-    X(multi_scale_deformable_attention)                                                                              \
-    X(multiclass_nms)                                                                                                \
-    X(nms)                                                                                                           \
-    X(nms_match)                                                                                                     \
-    X(nms_match_pairs)                                                                                               \
-    X(roi_align)                                                                                                     \
+#define MMK_OPERATORS(X)                \
+    X(box_iou)                          \
+    X(corner_pool)                      \
+    X(cummax)                           \
+    X(cummin)                           \
+    X(grid_sample)                      \
+    X(multi_scale_deformable_attention) \
+    X(multiclass_nms)                   \
+    X(nms)                              \
+    X(nms_match)                        \
+    X(nms_match_pairs)                  \
+    X(roi_align)                        \
     X(soft_nms)
 
 enum {
@@ -83,11 +83,11 @@ typedef struct {
 
     /* Set by prepare. */
     int32_t phases;
-    int32_t late_outputs;           /* the sizes of the outputs are known only after the last phase, which leaves their
-                                       shapes and their data (in scratch memory) in `outputs` for the door to copy */
-    int64_t work[MMK_MAX_PHASES];   /* each phase is the range [0, work); a phase may set that of later ones */
-    int64_t grain[MMK_MAX_PHASES];  /* pieces of work that take about 20 microseconds */
-    size_t scratch_size;            /* bytes */
+    int32_t late_outputs;          /* the sizes of the outputs are known only after the last phase, which leaves their
+                                      shapes and their data (in scratch memory) in `outputs` for the door to copy */
+    int64_t work[MMK_MAX_PHASES];  /* each phase is the range [0, work); a phase may set that of later ones */
+    int64_t grain[MMK_MAX_PHASES]; /* pieces of work that take about 20 microseconds */
+    size_t scratch_size;           /* bytes */
 
     void *scratch; /* allocated by the door, aligned to 64 bytes */
     int32_t dimension_count;
@@ -104,7 +104,7 @@ typedef struct {
 /* One source, two machine versions of a hot loop, picked by the loader: `cdef simd_void f(...)` in Cython.  "avx2" and
  * not an arch=: every gcc knows it, AMD gets it, and it brings no fused multiply-add, so both versions give the same
  * bits.  AVX-512 bought nothing. */
-#if !defined(MMK_NO_CLONES) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) &&                      \
+#if !defined(MMK_NO_CLONES) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && \
     ((defined(__GNUC__) && !defined(__clang__)) || (defined(__clang__) && __clang_major__ >= 14))
 #define MMK_SIMD __attribute__((target_clones("default", "avx2")))
 #define MMK_HAS_CLONES 1
@@ -118,8 +118,8 @@ typedef struct {
 #pragma GCC optimize("no-loop-unroll-and-jam")
 #endif
 
-#define MMK_DECLARE(name)                                                                                             \
-    int mmk_##name##_prepare(mmk_call *);                                                                             \
+#define MMK_DECLARE(name)                 \
+    int mmk_##name##_prepare(mmk_call *); \
     int mmk_##name##_run(mmk_call *, int phase, int64_t begin, int64_t end);
 MMK_OPERATORS(MMK_DECLARE)
 #undef MMK_DECLARE
@@ -150,7 +150,7 @@ int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *sha
 /* One phase of `work` pieces, each of about `nanoseconds`. */
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds);
 
-/* order.pyx: stable sorting.  `items` and `spare` have `count` places each; the one that holds the result is returned. */
+/* order.pyx: stable sorting.  `items` and `spare` have `count` places each; returns the one that holds the result. */
 
 typedef struct {
     uint64_t key;
@@ -160,18 +160,18 @@ typedef struct {
 /* By ascending key. */
 mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count);
 
-/* By descending score (float32 or float64); NaN comes last.  Fills in the items; `index` is the place among the scores. */
+/* By descending score (float32 or float64); NaN comes last.  Fills in the items; `index` is the place in `scores`. */
 mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count);
 
 /* nms.pyx: suppression among boxes of one class.  `places` are the boxes' positions in `boxes`, by descending score; a
- * flag is set for each that a better one suppresses, or that is not among the `most` best kept (0: all).  Scratch memory:
- * mmk_suppress_size bytes a box, aligned for a double. */
+ * flag is set for each that a better one suppresses, or that is not among the `most` best kept (0: all).  Scratch
+ * memory: mmk_suppress_size bytes a box, aligned for a double. */
 size_t mmk_suppress_size(int type);
 void mmk_suppress(int type, const void *boxes, const int64_t *places, int64_t count, double threshold, double offset,
                   int64_t most, int32_t *flags, void *scratch);
 
-/* soft_nms.pyx: the same for Soft-NMS.  `planes` holds x1, y1, x2, y2, area and score of all boxes, plane after plane; on
- * return the boxes left come first, by descending score, and their number is returned.  `method`: 0 naive, 1 linear,
+/* soft_nms.pyx: the same for Soft-NMS.  `planes` holds x1, y1, x2, y2, area and score of all boxes, plane after plane;
+ * on return the boxes left come first, by descending score, and their number is returned.  `method`: 0 naive, 1 linear,
  * 2 gaussian.  `indices` follow the boxes. */
 int64_t mmk_soft_suppress(int type, void *planes, int64_t *indices, int64_t count, double threshold, double sigma,
                           double least, int64_t method, double offset);

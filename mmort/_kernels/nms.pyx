@@ -1,11 +1,11 @@
 """nms: greedy non-maximum suppression of corner boxes, class by class if classes are given.
 
-Boxes are sorted once, then taken class by class.  The first kept boxes of a class, which suppress most, are compared with
-all later boxes, in vectors.  Once that no longer pays, each box left looks only at the kept boxes that could reach the
-threshold: IoU > t bounds, on either axis by itself, the ratio of the sides (within [t, 1 / t]) and the distance of the
-centres (below (1 - t) / (1 + t) times the mean side).  Kept boxes lie in a hash table keyed by the magnitude of both sides
-and by a cell of the plane as large as those sides call for, so that a box finds its few candidates in a few cells and the
-time is nearly linear.  Both ways decide by the same arithmetic, so they give the same answer.
+Boxes are sorted once, then taken class by class.  The first kept boxes of a class, which suppress most, are compared
+with all later boxes, in vectors.  Once that no longer pays, each box left looks only at the kept boxes that could reach
+the threshold: IoU > t bounds, on either axis by itself, the ratio of the sides (within [t, 1 / t]) and the distance of
+the centres (below (1 - t) / (1 + t) times the mean side).  Kept boxes lie in a hash table keyed by the magnitude of
+both sides and by a cell of the plane as large as those sides call for, so that a box finds its few candidates in a few
+cells and the time is nearly linear.  Both ways decide by the same arithmetic, so they give the same answer.
 """
 from libc.math cimport isfinite
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -113,7 +113,7 @@ cdef ptrdiff_t _suppress_by_pairs(const real *planes, ptrdiff_t begin, ptrdiff_t
     return count
 
 
-# ---- the grid ---------------------------------------------------------------------------------------------------------
+# ---- the grid --------------------------------------------------------------------------------------------------------
 
 ctypedef union _Bits:
     double value
@@ -156,8 +156,7 @@ cdef struct _Grid:
     int shift           # of the hash, to fit the table
     int64_t octaves     # a level spans
     double threshold    # what the bounds are made for: a little below the real one, which covers all rounding
-    double reach        # how far two centres may be apart, in units of the mean side; a cell's edge, in units of the
-                        # largest side of its level
+    double reach        # in mean sides: how far two centres may be apart; in a level's largest side: a cell's edge
 
 
 cdef inline bint _participates(const real *row, real offset) noexcept nogil:
@@ -270,7 +269,7 @@ cdef void _suppress_by_grid(const real *rows, ptrdiff_t begin, ptrdiff_t count, 
         kept += 1
 
 
-# ---- one class --------------------------------------------------------------------------------------------------------
+# ---- one class -------------------------------------------------------------------------------------------------------
 
 cdef void _suppress(const real *boxes, const int64_t *places, ptrdiff_t count, real threshold, real offset, int64_t most,
                     int32_t *flags, void *scratch) noexcept nogil:
@@ -312,7 +311,7 @@ cdef public void mmk_suppress(int type, const void *boxes, const int64_t *places
         _suppress(<const double *>boxes, places, count, threshold, offset, most, flags, scratch)
 
 
-# ---- phases -----------------------------------------------------------------------------------------------------------
+# ---- phases ----------------------------------------------------------------------------------------------------------
 
 cdef int64_t _sort(mmk_call *call, const _Workspace *w) noexcept nogil:
     """Order the boxes by score and then by class; returns the number of classes."""

@@ -22,7 +22,6 @@ ctypedef union _Double:
     uint64_t bits
 
 
-
 cdef inline uint64_t _key_of_float(float value) noexcept nogil:
     """A key that ascends as the value descends; equal for 0.0 and -0.0, and the largest for NaN."""
     cdef _Single number

@@ -56,9 +56,9 @@ def nms(
 
     Notes
     -----
-    Among equal scores the lower index comes first; NaN scores come last.  Boxes without area and boxes with NaN are kept
-    and drop nothing.  All is computed in the arrays' own dtype (float16 in float32) in MMCV's order of operations, so that
-    float32 results equal MMCV's bit for bit.  No boxes give no detections.
+    Among equal scores the lower index comes first; NaN scores come last.  Boxes without area and boxes with NaN are
+    kept and drop nothing.  All is computed in the arrays' own dtype (float16 in float32) in MMCV's order of operations,
+    so that float32 results equal MMCV's bit for bit.  No boxes give no detections.
 
     Source: ``mmcv.ops.nms``; in ONNX Runtime ``mmcv::NonMaxSuppression``.
 
@@ -127,7 +127,8 @@ def soft_nms(
     Returns
     -------
     dets : ndarray, [M, 5]
-        The boxes with their lowered scores in the last column, by descending score; of the inputs' common floating dtype.
+        The boxes with their lowered scores in the last column, by descending score; of the inputs' common floating
+        dtype.
     indices : ndarray of int64, [M]
         Their places in `boxes`.
 
@@ -141,8 +142,8 @@ def soft_nms(
     Notes
     -----
     As in MMCV the box with the highest score is always returned, even if that is below `min_score`, and the order among
-    equal scores is the one that MMCV's exchanges of places lead to.  The exponential is evaluated in double precision and
-    rounded, so that results do not depend on the C library.
+    equal scores is the one that MMCV's exchanges of places lead to.  The exponential is evaluated in double precision
+    and rounded, so that results do not depend on the C library.
 
     Source: N. Bodla et al., "Soft-NMS: Improving Object Detection With One Line of Code", ICCV 2017;
     ``mmcv.ops.soft_nms``; in ONNX Runtime ``mmcv::SoftNonMaxSuppression``.
@@ -170,7 +171,11 @@ def soft_nms(
 
 
 def batched_nms(
-    boxes: ArrayLike, scores: ArrayLike, idxs: ArrayLike, nms_cfg: Mapping[str, Any] | None, class_agnostic: bool = False
+    boxes: ArrayLike,
+    scores: ArrayLike,
+    idxs: ArrayLike,
+    nms_cfg: Mapping[str, Any] | None,
+    class_agnostic: bool = False,
 ) -> Suppressed:
     """Suppress boxes within each class only.
 
@@ -183,8 +188,8 @@ def batched_nms(
         The class of each box; any integers.
     nms_cfg : mapping or None
         ``type``: "nms" (the default) or "soft_nms"; the rest are that function's arguments, and ``max_num`` counts over
-        all classes.  ``class_agnostic`` here is the same as the argument; ``split_thr`` is accepted and not needed.  None
-        suppresses nothing and only sorts.
+        all classes.  ``class_agnostic`` here is the same as the argument; ``split_thr`` is accepted and not needed.
+        None suppresses nothing and only sorts.
     class_agnostic : bool, default False
         Let boxes of different classes suppress each other.
 
@@ -205,8 +210,8 @@ def batched_nms(
     Notes
     -----
     Classes are compared as integers; boxes are never shifted, so neither large coordinates nor float16 nor many classes
-    cost precision.  Ties and NaN as in `nms`.  With "soft_nms" a box below ``min_score`` is returned only if it is the best
-    of all.
+    cost precision.  Ties and NaN as in `nms`.  With "soft_nms" a box below ``min_score`` is returned only if it is the
+    best of all.
 
     Source: ``mmcv.ops.batched_nms``.
 

@@ -1,0 +1,95 @@
+"""Replays what run_on_runtimes.py recorded; needs nothing but numpy and the onnxruntime under test.
+
+python replay.py LIBRARY FOLDER: prints "replayed N" at the end, and stops with an error at the first difference.
+"""
+
+import contextlib
+import gc
+import json
+import pathlib
+import sys
+
+import numpy as np
+import onnxruntime
+
+LIBRARY, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
+MINOR = int(onnxruntime.__version__.split(".")[1])
+
+
+def make_session(model, threads):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # the errors provoked here are raised anyway
+    options.intra_op_num_threads = threads
+    options.register_custom_ops_library(LIBRARY)
+    return onnxruntime.InferenceSession(str(FOLDER / model["file"]), options, providers=["CPUExecutionProvider"])
+
+
+@contextlib.contextmanager
+def expect_error(text):
+    try:
+        yield
+    except Exception as error:  # onnxruntime's exceptions have only Exception in common
+        if text not in str(error):
+            raise
+    else:
+        raise AssertionError(f"no error, instead of {text!r}")
+
+
+def expect_bits(got, wanted):
+    for i, (one, other) in enumerate(zip(got, wanted)):  # noqa: B905 (the lengths are compared by the caller)
+        assert (one.dtype, one.shape) == (other.dtype, other.shape), f"output {i}: {one.dtype}{one.shape}"
+        assert one.tobytes() == other.tobytes(), f"output {i}: got\n{one}\ninstead of\n{other}"
+
+
+def replay_case(session, case, arrays):
+    names = [one.name for one in session.get_inputs()]
+    inputs = {name: arrays[f"{case['key']}_in{i}"] for i, name in enumerate(names)}
+    if case["error"]:
+        with expect_error(case["error"]):
+            session.run(None, inputs)
+        return
+    got = session.run(None, inputs)
+    assert len(got) == case["outputs"]
+    expect_bits(got, [arrays[f"{case['key']}_out{i}"] for i in range(case["outputs"])])
+
+
+def replay_model(model, threads, arrays):
+    """Return how many things were checked."""
+    if model["error"]:
+        with expect_error(model["error"]):
+            make_session(model, threads)
+        return 1
+    session = make_session(model, threads)
+    if model["infers_from"] <= MINOR:
+        # Names of unknown dimensions are ONNX Runtime's own.
+        got = [[n if isinstance(n, int) else None for n in one.shape] for one in session.get_outputs()]
+        assert got == model["output_shapes"], f"inferred {got} instead of {model['output_shapes']}"
+    for case in model["cases"]:
+        try:
+            replay_case(session, case, arrays)
+        except Exception:
+            print(f"in {case['name']}, {threads} threads")
+            raise
+    return len(model["cases"])
+
+
+def main():
+    models = json.loads((FOLDER / "models.json").read_text())
+    arrays = dict(np.load(FOLDER / "arrays.npz"))
+    count = 0
+    for threads in (1, 2):
+        for model in models:
+            try:
+                count += replay_model(model, threads, arrays)
+            except Exception:
+                print(f"in {model['file']}: {model['name']}")
+                raise
+        # The last session took the library along; the second round loads it again.
+        gc.collect()
+        maps = pathlib.Path("/proc/self/maps")
+        assert not maps.exists() or LIBRARY not in maps.read_text(), "the library is still loaded"
+    print(f"replayed {count}")
+
+
+if __name__ == "__main__":
+    main()
