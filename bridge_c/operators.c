@@ -44,6 +44,30 @@ const OperatorRow operator_rows[] = {{.kernel = "corner_pool",
                                       .attributes = {FLOAT("iou_threshold", 0.3), FLOAT("sigma", 0.5),
                                                      FLOAT("min_score", 1e-3), INT("method", 1), INT("offset", 0)}},
 
+                                     {.kernel = "nms_rotated_indices",
+                                      .type = "NMSRotated",
+                                      .domains = {"mmdeploy"},
+                                      .inputs = {{"boxes", "[B, K, 5]", MMK_FLOAT32}, {"scores", "[B, C, K]", MMK_FLOAT32}},
+                                      .outputs = {{"indices", "[?, 3]", MMK_INT64}},
+                                      .attributes = {REQUIRED_FLOAT("iou_threshold"), REQUIRED_FLOAT("score_threshold")}},
+
+                                     {.kernel = "roi_align_rotated",
+                                      .type = "MMCVRoIAlignRotated",
+                                      .domains = {"mmcv", "mmdeploy"},
+                                      .inputs = {{"input", "[N, C, H, W]", MMK_FLOAT32}, {"rois", "[K, 6]", MMK_FLOAT32}},
+                                      .outputs = {{"output", "[K, C, output_height, output_width]", MMK_FLOAT32}},
+                                      .attributes = {REQUIRED_INT("output_height"), REQUIRED_INT("output_width"),
+                                                     FLOAT("spatial_scale", 1), INT("sampling_ratio", 0),
+                                                     INT("aligned", 1), INT("clockwise", 0)}},
+
+                                     {.kernel = "rotated_feature_align",
+                                      .type = "MMCVRotatedFeatureAlign",
+                                      .domains = {"mmcv"},
+                                      .inputs = {{"features", "[N, C, H, W]", MMK_FLOAT32},
+                                                 {"best_rbboxes", "[N, H, W, 5]", MMK_FLOAT32}},
+                                      .outputs = {{"output", "[N, C, H, W]", MMK_FLOAT32}},
+                                      .attributes = {FLOAT("spatial_scale", 0.125), INT("points", 1)}},
+
                                      {.type = NULL}};
 
 _Static_assert(sizeof operator_rows / sizeof *operator_rows <= MOST_OPERATORS, "MOST_OPERATORS is too small");

@@ -18,11 +18,16 @@
 /* One line an operator. */
 #define MMK_OPERATORS(X)                                                                                             \
     X(box_iou)                                                                                                       \
+    X(box_iou_rotated)                                                                                               \
     X(corner_pool)                                                                                                   \
     X(cummax)                                                                                                        \
     X(cummin)                                                                                                        \
     X(nms)                                                                                                           \
     X(nms_match)                                                                                                     \
+    X(nms_rotated)                                                                                                   \
+    X(nms_rotated_indices)                                                                                           \
+    X(roi_align_rotated)                                                                                             \
+    X(rotated_feature_align)                                                                                         \
     X(soft_nms)
 
 enum {

@@ -3,6 +3,29 @@
 from mmort.ops.boxes import box_iou
 from mmort.ops.corner import corner_pool
 from mmort.ops.nms import batched_nms, nms, nms_match, soft_nms
+from mmort.ops.rotated import (
+    box_iou_rotated,
+    multiclass_nms_rotated,
+    nms_rotated,
+    nms_rotated_indices,
+    roi_align_rotated,
+    rotated_feature_align,
+)
 from mmort.ops.scan import cummax, cummin
 
-__all__ = ["batched_nms", "box_iou", "corner_pool", "cummax", "cummin", "nms", "nms_match", "soft_nms"]
+__all__ = [
+    "batched_nms",
+    "box_iou",
+    "box_iou_rotated",
+    "corner_pool",
+    "cummax",
+    "cummin",
+    "multiclass_nms_rotated",
+    "nms",
+    "nms_match",
+    "nms_rotated",
+    "nms_rotated_indices",
+    "roi_align_rotated",
+    "rotated_feature_align",
+    "soft_nms",
+]
