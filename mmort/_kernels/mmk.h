@@ -22,10 +22,12 @@
     X(corner_pool)                                                                                                   \
     X(cummax)                                                                                                        \
     X(cummin)                                                                                                        \
+    X(grid_sample)                                                                                                   \
     X(nms)                                                                                                           \
     X(nms_match)                                                                                                     \
     X(nms_rotated)                                                                                                   \
     X(nms_rotated_indices)                                                                                           \
+    X(roi_align)                                                                                                     \
     X(roi_align_rotated)                                                                                             \
     X(rotated_feature_align)                                                                                         \
     X(soft_nms)
@@ -149,6 +151,9 @@ int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *sha
 
 /* One phase of `work` pieces, each of about `nanoseconds`. */
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds);
+
+/* For several MB of fresh memory that are about to be filled: with large pages that takes a fraction of the time. */
+void mmk_ask_for_large_pages(void *memory, size_t size);
 
 /* order.pyx: stable sorting.  `items` and `spare` have `count` places each; the one that holds the result is returned. */
 

@@ -1,8 +1,8 @@
 """roi_align_rotated: features of rotated regions, averaged over samples on a grid that is turned with each region.
 
 Unlike those of an upright region, the samples of a rotated one lie in no common rows and columns, so each has four taps of
-its own.  They are found once for each region and used for all channels: of a copy with channels last if the regions have
-more samples than the map has pixels, else straight from the planes.
+its own.  They are found once for each bin and used for all channels: of a copy with channels last, or straight from the
+planes if there are too few samples to pay for it.
 """
 from libc.math cimport ceil, cos, isfinite, sin
 from libc.stdint cimport int64_t
@@ -24,6 +24,7 @@ cdef enum:
     ROI = 6  # batch index, centre x, centre y, width, height, angle
     TAPS = 512  # collected before they are used
     LARGEST_SAMPLING_RATIO = 1024
+    SAMPLE_IN_PIXELS = 6  # reading a sample from the planes takes about as long as copying so many pixels
     MOST_SAMPLES = 1 << 26  # in a region: an ordinary one has about one for each pixel it covers
 
 cdef enum:
@@ -140,18 +141,20 @@ cdef int _check_rois(mmk_call *call, const real *rois, double *samples) noexcept
     for k in range(call.inputs[1].shape[0]):
         roi = rois + ROI * k
         if not (roi[0] > -1 and roi[0] < <real>call.inputs[0].shape[0]):
-            return mmk_fail(call, "rois[%lld] has batch index %g, input has %lld images", <long long>k, <double>roi[0],
-                            <long long>call.inputs[0].shape[0])
+            return mmk_fail(call, "the batch index of rois[%lld] must be in [0, %lld), got %g", <long long>k,
+                            <long long>call.inputs[0].shape[0], <double>roi[0])
         for i in range(1, ROI):
             if not isfinite(roi[i]):
-                return mmk_fail(call, "rois[%lld] must be finite, got %g", <long long>k, <double>roi[i])
+                return mmk_fail(call, "the coordinates of rois[%lld] must be finite, got %g", <long long>k,
+                                <double>roi[i])
         _place(call, roi, &region)
         here = bins * max(region.grid[0], 0.0) * max(region.grid[1], 0.0)
         for axis in range(2):
             if not isfinite(region.centre[axis]) or not isfinite(region.start[axis]):
                 here = MOST_SAMPLES + 1.0
         if not here <= MOST_SAMPLES:
-            return mmk_fail(call, "rois[%lld] is too large", <long long>k)
+            return mmk_fail(call, "rois[%lld] must not take more than %d samples, or overflow", <long long>k,
+                            <int>MOST_SAMPLES)
         samples[0] += here
     return 0
 
@@ -189,7 +192,7 @@ cdef public int mmk_roi_align_rotated_prepare(mmk_call *call) noexcept nogil:
         return -1
     if call.outputs[0].size == 0:
         return 0
-    if samples > <double>(images * pixels) and pixels and channels >= FEWEST:
+    if samples * SAMPLE_IN_PIXELS > <double>(images * pixels) and pixels and channels >= FEWEST:
         call.scratch_size = <size_t>(images * pixels * padded(channels)) * element
         mmk_add_phase(call, images * pixels, 1.0 * channels)
         mmk_add_phase(call, rois.shape[0], samples / <double>rois.shape[0] * (5 + 0.2 * channels))
@@ -204,6 +207,7 @@ cdef public int mmk_roi_align_rotated_run(mmk_call *call, int phase, int64_t beg
     cdef void *output = call.outputs[0].data
     cdef ptrdiff_t channels = call.inputs[0].shape[1], plane_size = call.inputs[0].shape[2] * call.inputs[0].shape[3]
     if phase == COPY and call.scratch_size:
+        mmk_ask_for_large_pages(call.scratch, call.scratch_size)
         if call.inputs[0].type == MMK_FLOAT32:
             _copy(<const float *>input, plane_size, channels, begin, end, <float *>call.scratch)
         else:

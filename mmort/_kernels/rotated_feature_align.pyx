@@ -150,6 +150,7 @@ cdef public int mmk_rotated_feature_align_run(mmk_call *call, int phase, int64_t
     cdef void *output = call.outputs[0].data
     cdef ptrdiff_t channels = call.inputs[0].shape[1], plane_size = call.inputs[0].shape[2] * call.inputs[0].shape[3]
     if phase == COPY and call.scratch_size:
+        mmk_ask_for_large_pages(call.scratch, call.scratch_size)
         if call.inputs[0].type == MMK_FLOAT32:
             _copy(<const float *>features, plane_size, channels, begin, end, <float *>call.scratch)
         else:

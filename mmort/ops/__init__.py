@@ -2,7 +2,9 @@
 
 from mmort.ops.boxes import box_iou
 from mmort.ops.corner import corner_pool
+from mmort.ops.grid import grid_sample, point_sample
 from mmort.ops.nms import batched_nms, nms, nms_match, soft_nms
+from mmort.ops.roi import roi_align
 from mmort.ops.rotated import (
     box_iou_rotated,
     multiclass_nms_rotated,
@@ -20,11 +22,14 @@ __all__ = [
     "corner_pool",
     "cummax",
     "cummin",
+    "grid_sample",
     "multiclass_nms_rotated",
     "nms",
     "nms_match",
     "nms_rotated",
     "nms_rotated_indices",
+    "point_sample",
+    "roi_align",
     "roi_align_rotated",
     "rotated_feature_align",
     "soft_nms",
