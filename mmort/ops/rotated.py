@@ -236,6 +236,13 @@ def multiclass_nms_rotated(
     images, count = rows.shape[:2]
     if values.ndim != 3 or values.shape[:2] != (images, count):
         raise ValueError(f"{name}: scores must be [B, K, C] with B = {images}, K = {count}, got {list(values.shape)}")
+    thresholds = (
+        _arrays.number(name, "iou_threshold", iou_threshold),
+        _arrays.number(name, "score_threshold", score_threshold),
+    )
+    for argument, threshold in zip(("iou_threshold", "score_threshold"), thresholds, strict=True):
+        if np.isnan(threshold):
+            raise ValueError(f"{name}: {argument} must be a number, got nan")
     most_each = _arrays.integer(name, "max_output_boxes_per_class", max_output_boxes_per_class)
     most_before = _arrays.integer(name, "pre_top_k", pre_top_k)
     most = _arrays.integer(name, "keep_top_k", keep_top_k)
@@ -243,11 +250,7 @@ def multiclass_nms_rotated(
         best = np.fmax.reduce(values, axis=2, initial=-np.inf)
         chosen = np.sort(np.argsort(-best, axis=1, kind="stable")[:, :most_before], axis=1)[:, :, None]
         rows, values = np.take_along_axis(rows, chosen, axis=1), np.take_along_axis(values, chosen, axis=1)
-    attributes = (
-        _arrays.number(name, "iou_threshold", iou_threshold),
-        _arrays.number(name, "score_threshold", score_threshold),
-    )
-    (indices,) = call("nms_rotated_indices", (rows, np.ascontiguousarray(values.transpose(0, 2, 1))), attributes)
+    (indices,) = call("nms_rotated_indices", (rows, np.ascontiguousarray(values.transpose(0, 2, 1))), thresholds)
     if most_each > 0:
         indices = indices[_places(indices[:, 0] * values.shape[2] + indices[:, 1]) < most_each]
     found = values[indices[:, 0], indices[:, 2], indices[:, 1]]
