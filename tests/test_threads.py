@@ -4,10 +4,11 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 import cases
 import doors
 import mmort
-import pytest
 from compare import assert_same
 
 LARGEST = {
@@ -100,13 +101,19 @@ sys.exit(not all(answers))
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="no fork here")
 def test_fork_after_use():
     """Threads do not survive a fork; a child that waited for them would hang."""
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK]  # Python itself warns of fork with threads
+    command = [
+        sys.executable,
+        "-W",
+        "ignore::DeprecationWarning",
+        "-c",
+        FORK,
+    ]  # Python itself warns of fork with threads
     subprocess.run(command, check=True, timeout=100)
 
 
 @pytest.mark.parametrize("number", [1.0, "2", None, True])
 def test_number_of_threads_of_another_type(number):
-    with pytest.raises(TypeError, match="^set_num_threads: num_threads must be an integer, got "):
+    with pytest.raises(TypeError, match=r"^set_num_threads: num_threads must be an integer, got "):
         mmort.set_num_threads(number)
 
 
