@@ -170,7 +170,9 @@ class _Rotated:
             angle = angle if clockwise else -angle
             c, s = Fraction(math.cos(angle)) / 2, Fraction(math.sin(angle)) / 2
             x, y, w, h = (Fraction(number) for number in (x, y, abs(w), abs(h)))
-            self.corners = [(x + i * c * w - j * s * h, y + i * s * w + j * c * h) for i, j in ((1, 1), (-1, 1), (-1, -1), (1, -1))]
+            self.corners = [
+                (x + i * c * w - j * s * h, y + i * s * w + j * c * h) for i, j in ((1, 1), (-1, 1), (-1, -1), (1, -1))
+            ]
 
 
 def _rotated_overlap(a, b, mode):
@@ -230,7 +232,11 @@ def nms_rotated(dets, scores, iou_threshold, labels=None, clockwise=True):
     kept = []
     for one in set(labels.tolist()):
         members = np.flatnonzero(labels == one)
-        kept += members[_suppress_rotated(dets[members], scores[members], lambda iou: iou >= dets.dtype.type(iou_threshold), clockwise)].tolist()
+        kept += members[
+            _suppress_rotated(
+                dets[members], scores[members], lambda iou: iou >= dets.dtype.type(iou_threshold), clockwise
+            )
+        ].tolist()
     keep = np.array([i for i in descending(scores) if i in kept], np.int64)
     return np.concatenate([dets[keep], scores[keep, None]], axis=1), keep
 
@@ -256,7 +262,9 @@ def multiclass_nms_rotated(
         rows = []
         for one in range(classes):
             found = scores[image, list(chosen), one]
-            (indices,) = nms_rotated_indices(boxes[[image]][:, list(chosen)], found[None, None], iou_threshold, score_threshold)
+            (indices,) = nms_rotated_indices(
+                boxes[[image]][:, list(chosen)], found[None, None], iou_threshold, score_threshold
+            )
             kept = [chosen[i] for i in indices[:, 2]]
             if max_output_boxes_per_class > 0:
                 kept = kept[:max_output_boxes_per_class]
@@ -326,10 +334,18 @@ def roi_align_rotated(input, rois, output_size, spatial_scale=1.0, sampling_rati
             for pw in range(pooled_width):
                 values = []
                 for iy in range(down):
-                    y = (-roi_height / number(2) + number(ph) * bin_height) + (number(iy + 0.5) * bin_height) / number(down)
+                    y = (-roi_height / number(2) + number(ph) * bin_height) + (number(iy + 0.5) * bin_height) / number(
+                        down
+                    )
                     for ix in range(across):
-                        x = (-roi_width / number(2) + number(pw) * bin_width) + (number(ix + 0.5) * bin_width) / number(across)
-                        values.append(_clamped_sample(image, (y * cosine - x * sine) + centre_y, (y * sine + x * cosine) + centre_x))
+                        x = (-roi_width / number(2) + number(pw) * bin_width) + (number(ix + 0.5) * bin_width) / number(
+                            across
+                        )
+                        values.append(
+                            _clamped_sample(
+                                image, (y * cosine - x * sine) + centre_y, (y * sine + x * cosine) + centre_x
+                            )
+                        )
                 output[k, :, ph, pw] = np.add.reduce(values) / number(len(values)) if values else 0
     return (output,)
 
@@ -341,7 +357,12 @@ def rotated_feature_align(features, best_rbboxes, spatial_scale=1 / 8, points=1)
         with np.errstate(all="ignore"):
             y, x, width, height = box[:4] * number(spatial_scale)
             c, s = (number(f(float(box[4]))) if np.isfinite(box[4]) else number(np.nan) for f in (math.cos, math.sin))
-            ax, ay, bx, by = c * (width / number(2)), s * (width / number(2)), -s * (height / number(2)), c * (height / number(2))
+            ax, ay, bx, by = (
+                c * (width / number(2)),
+                s * (width / number(2)),
+                -s * (height / number(2)),
+                c * (height / number(2)),
+            )
             corners = [((y + ay) + by, (x + ax) + bx), ((y - ay) + by, (x - ax) + bx)]
             corners += [((y - ay) - by, (x - ax) - bx), ((y + ay) - by, (x + ax) - bx)]
         for place in [(y, x), *corners][:points]:

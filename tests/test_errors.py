@@ -138,8 +138,12 @@ refuse("box_iou_rotated", "bboxes2 must be [N, 5] with N = 3, got [2, 5]", BOXES
 THRESHOLDS = {"iou_threshold": 0.5, "score_threshold": 0.0}
 refuse("nms_rotated_indices", "boxes must be [B, K, 5], got [3, 5]", BOXES_5, zeros(1, 1, 3), **THRESHOLDS)
 refuse("nms_rotated_indices", "boxes must be [B, K, 5], got [2, 3, 4]", zeros(2, 3, 4), zeros(2, 1, 3), **THRESHOLDS)
-refuse("nms_rotated_indices", "scores must be [B, C, K] with K = 3, got [2, 1, 4]", BOXES_K, zeros(2, 1, 4), **THRESHOLDS)
-refuse("nms_rotated_indices", "scores must be [B, C, K] with B = 2, got [1, 1, 3]", BOXES_K, zeros(1, 1, 3), **THRESHOLDS)
+refuse(
+    "nms_rotated_indices", "scores must be [B, C, K] with K = 3, got [2, 1, 4]", BOXES_K, zeros(2, 1, 4), **THRESHOLDS
+)
+refuse(
+    "nms_rotated_indices", "scores must be [B, C, K] with B = 2, got [1, 1, 3]", BOXES_K, zeros(1, 1, 3), **THRESHOLDS
+)
 refuse("nms_rotated_indices", "scores must be [B, C, K], got [2, 3]", BOXES_K, zeros(2, 3), **THRESHOLDS)
 for name in THRESHOLDS:
     text = f"{name} must be a number, got nan"
@@ -152,7 +156,12 @@ FEATURES, BEST = zeros(2, 3, 4, 5), zeros(2, 4, 5, 5)
 refuse("rotated_feature_align", "features must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), BEST)
 refuse("rotated_feature_align", "best_rbboxes must be [N, H, W, 5], got [40, 5]", FEATURES, zeros(40, 5))
 for wrong, text in (((1, 4, 5, 5), "N = 2"), ((2, 3, 5, 5), "H = 4"), ((2, 4, 6, 5), "W = 5")):
-    refuse("rotated_feature_align", f"best_rbboxes must be [N, H, W, 5] with {text}, got {list(wrong)}", FEATURES, zeros(*wrong))
+    refuse(
+        "rotated_feature_align",
+        f"best_rbboxes must be [N, H, W, 5] with {text}, got {list(wrong)}",
+        FEATURES,
+        zeros(*wrong),
+    )
 refuse("rotated_feature_align", "best_rbboxes must be [N, H, W, 5], got [2, 4, 5, 6]", FEATURES, zeros(2, 4, 5, 6))
 for points in (0, -2, 6, 2**40):
     refuse("rotated_feature_align", f"points must be from 1 to 5, got {points}", FEATURES, BEST, points=points)
@@ -160,7 +169,13 @@ for points in (1, 5):
     for column in (0, 1) if points == 1 else range(5):
         with_nan = BEST.copy()
         with_nan[1, 2, 3, column] = NAN
-        refuse("rotated_feature_align", "best_rbboxes must not hold NaN, got it in box [1, 2, 3]", FEATURES, with_nan, points=points)
+        refuse(
+            "rotated_feature_align",
+            "best_rbboxes must not hold NaN, got it in box [1, 2, 3]",
+            FEATURES,
+            with_nan,
+            points=points,
+        )
 
 
 def rotated_roi(**changed):
@@ -184,8 +199,22 @@ for height, width in ((0, 2), (2, 0), (-1, 2), (2, -(2**40))):
     refuse("roi_align_rotated", text, MAP, rotated_roi(), output_size=(height, width))
     refuse("roi_align_rotated", text, MAP, zeros(0, 6), output_size=(height, width))
 for value in (NAN, INF, -INF):
-    refuse("roi_align_rotated", f"spatial_scale must be finite, got {value:g}", MAP, rotated_roi(), spatial_scale=value, **SIZE)
-refuse("roi_align_rotated", "sampling_ratio must be at most 1024, got 1025", MAP, rotated_roi(), sampling_ratio=1025, **SIZE)
+    refuse(
+        "roi_align_rotated",
+        f"spatial_scale must be finite, got {value:g}",
+        MAP,
+        rotated_roi(),
+        spatial_scale=value,
+        **SIZE,
+    )
+refuse(
+    "roi_align_rotated",
+    "sampling_ratio must be at most 1024, got 1025",
+    MAP,
+    rotated_roi(),
+    sampling_ratio=1025,
+    **SIZE,
+)
 for changed in ({"w": 1e9, "h": 1e9}, {"w": 3e38}):
     text = "rois[1] must not take more than 67108864 samples, or overflow"
     refuse("roi_align_rotated", text, MAP, np.concatenate([rotated_roi(), rotated_roi(**changed)]), **SIZE)
@@ -397,7 +426,7 @@ INTEGERS |= {"max_output_boxes_per_class", "pre_top_k", "keep_top_k"}
 NUMERIC = [
     pytest.param(case, name, id=f"{case.operator}-{name}")
     for case in FUNCTIONS
-    for name in doors.signature(case.operator)
+    for name in list(doors.signature(case.operator))[len(case.arrays) :]
     if name in NUMBERS | INTEGERS
 ]
 

@@ -161,7 +161,9 @@ ROTATED = st.tuples(PLACES, PLACES, SIDES_OF_BOXES, SIDES_OF_BOXES, ANGLES)
 
 
 def iou(first, second, **options):
-    return float(mmort.box_iou_rotated(np.array([first], np.float64), np.array([second], np.float64), aligned=True, **options)[0])
+    return float(
+        mmort.box_iou_rotated(np.array([first], np.float64), np.array([second], np.float64), aligned=True, **options)[0]
+    )
 
 
 @given(ROTATED, ROTATED, st.sampled_from(["iou", "iof"]), st.booleans())
@@ -251,7 +253,10 @@ def test_nms_rotated_indices_is_nms_of_each_class(boxes, iou_threshold, score_th
             if not above[kept, i].any():
                 kept.append(i)
         rows += [[0, one, i] for i in kept if scores[one, i] > np.float32(score_threshold)]
-    arrays, attributes = (boxes[None], scores[None]), {"iou_threshold": iou_threshold, "score_threshold": score_threshold}
+    arrays, attributes = (
+        (boxes[None], scores[None]),
+        {"iou_threshold": iou_threshold, "score_threshold": score_threshold},
+    )
     got = mmort.nms_rotated_indices(*arrays, **attributes)
     assert got.tolist() == rows
     session = doors.make_session(doors.make_model(doors.row_of("nms_rotated_indices"), attributes))
@@ -338,7 +343,9 @@ def test_roi_align_is_what_the_oracle_says(shape, size, spatial_scale, sampling_
     st.booleans(),
     st.data(),
 )
-def test_roi_align_rotated_is_what_the_oracle_says(shape, size, spatial_scale, sampling_ratio, aligned, clockwise, data):
+def test_roi_align_rotated_is_what_the_oracle_says(
+    shape, size, spatial_scale, sampling_ratio, aligned, clockwise, data
+):
     input = np.random.default_rng(data.draw(st.integers(0, 2**32))).standard_normal(shape)
     k = data.draw(st.integers(0, 4))
     places = data.draw(hnp.arrays(np.float64, (k, 4), elements=st.floats(-20, 40)))
@@ -347,7 +354,9 @@ def test_roi_align_rotated_is_what_the_oracle_says(shape, size, spatial_scale, s
     rois = np.concatenate([images, places, angles], axis=1)
     attributes = {"output_size": size, "spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio}
     attributes |= {"aligned": aligned, "clockwise": clockwise}
-    assert_close([mmort.roi_align_rotated(input, rois, **attributes)], oracles.roi_align_rotated(input, rois, **attributes))
+    assert_close(
+        [mmort.roi_align_rotated(input, rois, **attributes)], oracles.roi_align_rotated(input, rois, **attributes)
+    )
 
 
 @given(st.tuples(st.integers(1, 2), st.integers(1, 40), SIDES, SIDES), st.integers(1, 5), st.data())
@@ -357,4 +366,6 @@ def test_rotated_feature_align_is_what_the_oracle_says(shape, points, data):
     boxes = data.draw(hnp.arrays(np.float32, (shape[0], *shape[2:], 5), elements=places))
     arrays = rng.standard_normal(shape).astype(np.float32), boxes
     attributes = {"spatial_scale": 0.5, "points": points}
-    assert_close([mmort.rotated_feature_align(*arrays, **attributes)], oracles.rotated_feature_align(*arrays, **attributes))
+    assert_close(
+        [mmort.rotated_feature_align(*arrays, **attributes)], oracles.rotated_feature_align(*arrays, **attributes)
+    )

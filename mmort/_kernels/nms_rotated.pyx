@@ -3,8 +3,8 @@
 Boxes are taken by descending score, and each is held against the boxes kept so far: first the upright rectangles around
 them, in vectors, and the exact overlap only of those that meet.
 
-nms_rotated is MMCV's: the boxes of one image, where an overlap equal to the threshold suppresses.  nms_rotated_indices is
-MMDeploy's: images and classes, where only one above it does.
+nms_rotated is MMCV's: the boxes of one image, where an overlap equal to the threshold suppresses.
+nms_rotated_indices is MMDeploy's: images and classes, where only one above it does.
 """
 from libc.math cimport fabs
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
@@ -28,7 +28,7 @@ cdef enum:
     BLOCK = 64  # kept boxes looked at together
 
 
-# ---- one class --------------------------------------------------------------------------------------------------------
+# ---- one class -------------------------------------------------------------------------------------------------------
 
 cdef struct _Kept:
     double *x
@@ -87,8 +87,9 @@ cdef bint _is_suppressed(const Rectangle *rectangles, const Rectangle *box, cons
         _find_near(kept, begin, size, box, near, &any_near)
         if any_near or not threshold > 0:  # else boxes that do not meet are below it
             for i in range(size):
-                if (near[i] or not threshold > 0) and _reaches(rectangles + kept.boxes[begin + i], box, threshold, equal):
-                    return True
+                if near[i] or not threshold > 0:
+                    if _reaches(rectangles + kept.boxes[begin + i], box, threshold, equal):
+                        return True
         begin += BLOCK
     return False
 
@@ -125,7 +126,7 @@ cdef int _check(mmk_call *call, int64_t count) noexcept nogil:
     return 0
 
 
-# ---- nms_rotated ------------------------------------------------------------------------------------------------------
+# ---- nms_rotated -----------------------------------------------------------------------------------------------------
 
 cdef enum:  # phases
     MEASURE
@@ -282,7 +283,7 @@ cdef public int mmk_nms_rotated_run(mmk_call *call, int phase, int64_t begin, in
     return 0
 
 
-# ---- nms_rotated_indices ----------------------------------------------------------------------------------------------
+# ---- nms_rotated_indices ---------------------------------------------------------------------------------------------
 
 cdef enum:  # phases
     MEASURE_ALL

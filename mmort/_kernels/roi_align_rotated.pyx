@@ -1,8 +1,8 @@
 """roi_align_rotated: features of rotated regions, averaged over samples on a grid that is turned with each region.
 
-Unlike those of an upright region, the samples of a rotated one lie in no common rows and columns, so each has four taps of
-its own.  They are found once for each bin and used for all channels: of a copy with channels last, or straight from the
-planes if there are too few samples to pay for it.
+Unlike those of an upright region, the samples of a rotated one lie in no common rows and columns, so each has four
+taps of its own.  They are found once for each bin and used for all channels: of a copy with channels last, or straight
+from the planes if there are too few samples to pay for it.
 """
 from libc.math cimport ceil, cos, isfinite, sin
 from libc.stdint cimport int64_t

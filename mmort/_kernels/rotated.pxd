@@ -1,9 +1,9 @@
 """Rotated boxes (centre x, centre y, width, height, angle): the area that two of them share.
 
-MMCV takes the hull of the crossings of all pairs of edges, with absolute tolerances: it loses points where edges nearly
-coincide, and whole boxes where they are tiny.  Here one box is clipped by the sides of the other, in whose own frame these are
-upright: a corner is on one side or the other by a plain comparison, so nearly equal boxes are like any others.
-All is computed in double precision.
+MMCV takes the hull of the crossings of all pairs of edges, with absolute tolerances: it loses points where edges
+nearly coincide, and whole boxes where they are tiny.  Here one box is clipped by the sides of the other, in whose own
+frame these are upright: a corner is on one side or the other by a plain comparison, so nearly equal boxes are like any
+others.  All is computed in double precision.
 """
 from libc.math cimport NAN, cos, fabs, isfinite, sin
 
@@ -87,7 +87,6 @@ cdef inline int _clip(const double *along, const double *across, int corners, do
 
 cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double least) noexcept nogil:
     """The area that two rectangles with areas above 0 share, if that can be `least` or more; else 0."""
-    cdef double[4] x, y, cx
     cdef double[8] px, py, qx, qy
     cdef const Rectangle *other
     cdef double dx, dy, cosine, sine, wx, wy, hx, hy, span_x, span_y, width, height, area = 0

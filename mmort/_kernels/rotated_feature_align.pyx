@@ -1,4 +1,4 @@
-"""rotated_feature_align: each location's features, plus those at the centre and corners of its best box (R3Det, Yang 2021).
+"""rotated_feature_align: each location's features, plus those at the points of its best box (R3Det, Yang 2021).
 
 The taps of a location are found once and used for all channels, of a copy with channels last.
 """

@@ -1,8 +1,8 @@
 """Bilinear sampling at arbitrary places, for the operators whose regions are rotated.
 
-A sample is a weighted sum of pixels; a pixel with its weight is called a tap.  Taps are found once and then used for all
-channels, which lie side by side in a copy of the map (`copy_channels_last`), so that one vector load does the work of
-several scattered ones.  Where a copy does not pay, taps are read from the planes.
+A sample is a weighted sum of pixels; a pixel with its weight is called a tap.  Taps are found once and then used for
+all channels, which lie side by side in a copy of the map (`copy_channels_last`), so that one vector load does the work
+of several scattered ones.  Where a copy does not pay, taps are read from the planes.
 """
 from libc.string cimport memset
 

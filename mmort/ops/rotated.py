@@ -1,7 +1,7 @@
 """Rotated boxes: their overlap, suppression, and the features under them.
 
-A box is (centre x, centre y, width, height, angle).  With x to the right and y downwards, a positive angle in radians turns it
-clockwise on screen, unless a function is told otherwise.
+A box is (centre x, centre y, width, height, angle).  With x to the right and y downwards, a positive angle in radians
+turns it clockwise on screen, unless a function is told otherwise.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def box_iou_rotated(
     Returns
     -------
     ndarray, [N, M], or [N] with `aligned`
-        Of the common floating dtype of the inputs, within [0, 1].  0 where a box has no area, NaN where one is not finite.
+        Of the common floating dtype of the inputs, within [0, 1].  0 where a box has no area, NaN where one is not
+        finite.
 
     Raises
     ------
@@ -52,9 +53,9 @@ def box_iou_rotated(
 
     Notes
     -----
-    Computed in float64 whatever the dtype, and exchanging `bboxes1` and `bboxes2` gives the same bits.  Boxes that nearly
-    coincide and tiny ones are as exact as any, where MMCV's tolerances are absolute; MMCV lets boxes of an area below 1e-14
-    overlap nothing, mmort only those of none.
+    Computed in float64 whatever the dtype, and exchanging `bboxes1` and `bboxes2` gives the same bits.  Boxes that
+    nearly coincide and tiny ones are as exact as any, where MMCV's tolerances are absolute; MMCV lets boxes of an area
+    below 1e-14 overlap nothing, mmort only those of none.
 
     Source: ``mmcv.ops.box_iou_rotated``.
 
@@ -117,10 +118,10 @@ def nms_rotated(
     >>> keep
     array([1, 2])
     """
-    (boxes, scores), dtype = _arrays.floating("nms_rotated", dets=dets, scores=scores)
+    (boxes, values), dtype = _arrays.floating("nms_rotated", dets=dets, scores=scores)
     classes = None if labels is None else _arrays.integers("nms_rotated", "labels", labels)
     attributes = (_arrays.number("nms_rotated", "iou_threshold", iou_threshold), int(bool(clockwise)))
-    keep, kept = call("nms_rotated", (boxes, scores, classes), attributes)
+    keep, kept = call("nms_rotated", (boxes, values, classes), attributes)
     return kept.astype(dtype, copy=False), keep
 
 
@@ -132,8 +133,8 @@ def nms_rotated_indices(
     Parameters
     ----------
     boxes : array_like, [B, K, 5]
-        Of each image, shared by all classes: centre, width, height, angle (x, y, w, h, a), clockwise with y downwards, in
-        radians; float16, float32 or float64 (integers are taken as float64).
+        Of each image, shared by all classes: centre, width, height, angle (x, y, w, h, a), clockwise with y downwards,
+        in radians; float16, float32 or float64 (integers are taken as float64).
     scores : array_like, [B, C, K]
     iou_threshold : float
         A box is dropped if its intersection over union with a kept box of higher score is above this (not: equal).
@@ -185,13 +186,14 @@ def multiclass_nms_rotated(
     Parameters
     ----------
     boxes : array_like, [B, K, 5]
-        Of each image, shared by all classes: centre, width, height, angle (x, y, w, h, a), clockwise with y downwards, in
-        radians; float16, float32 or float64 (integers are taken as float64).
+        Of each image, shared by all classes: centre, width, height, angle (x, y, w, h, a), clockwise with y downwards,
+        in radians; float16, float32 or float64 (integers are taken as float64).
     scores : array_like, [B, K, C]
     max_output_boxes_per_class : int, default 1000
         If above 0, at most so many of one class are kept in an image.
     iou_threshold : float, default 0.1
-        A box is dropped if its intersection over union with a kept box of the same class and higher score is above this.
+        A box is dropped if its intersection over union with a kept box of the same class and higher score is above
+        this.
     score_threshold : float, default 0.05
         Only scores above this count.
     pre_top_k : int, default -1
@@ -202,8 +204,8 @@ def multiclass_nms_rotated(
     Returns
     -------
     dets : ndarray, [B, n, 6]
-        Boxes with their scores in the last column, by descending score; n is the largest number of detections in an image,
-        and images with fewer are filled up with zeros.
+        Boxes with their scores in the last column, by descending score; n is the largest number of detections in an
+        image, and images with fewer are filled up with zeros.
     labels : ndarray of int64, [B, n]
         The classes; -1 where filled up.
 
@@ -230,7 +232,6 @@ def multiclass_nms_rotated(
     """
     name = "multiclass_nms_rotated"
     (rows, values), dtype = _arrays.floating(name, boxes=boxes, scores=scores)
-    assert rows is not None and values is not None
     if rows.ndim != 3 or rows.shape[2] != 5:
         raise ValueError(f"{name}: boxes must be [B, K, 5], got {list(rows.shape)}")
     images, count = rows.shape[:2]
@@ -268,7 +269,7 @@ def multiclass_nms_rotated(
 
 
 def _places(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number the members of each group from 0; `groups` are in ascending order."""
+    """Return the place of each member within its group; `groups` are in ascending order."""
     return np.arange(len(groups)) - np.searchsorted(groups, groups)
 
 
@@ -288,8 +289,8 @@ def roi_align_rotated(
     input : array_like, [N, C, H, W]
         float16, float32 or float64 (integers are taken as float64).
     rois : array_like, [K, 6]
-        Image index, centre, width, height, angle (i, x, y, w, h, a), in units of the image that the map was made of, and
-        radians.
+        Image index, centre, width, height, angle (i, x, y, w, h, a), in units of the image that the map was made of,
+        and radians.
     output_size : int or pair of int
         Bins along a region's height and width.
     spatial_scale : float, default 1.0
@@ -297,8 +298,8 @@ def roi_align_rotated(
     sampling_ratio : int, default 0
         Samples along either axis of a bin, up to 1024; 0 or less: as many as the bin is pixels long, rounded up.
     aligned : bool, default True
-        Shift coordinates by half a pixel, as those of an image count from the corner of its first pixel.  If False, do not,
-        and take regions to be at least one pixel wide and high.
+        Shift coordinates by half a pixel, as those of an image count from the corner of its first pixel.  If False, do
+        not, and take regions to be at least one pixel wide and high.
     clockwise : bool, default False
         Whether a positive angle turns a region clockwise on screen (y downwards).
 
@@ -310,7 +311,8 @@ def roi_align_rotated(
     Raises
     ------
     ValueError
-        If a shape is another, an image index is not one of `input`, a region is not finite, or has more than 2**26 samples.
+        If a shape is another, an image index is not one of `input`, a region is not finite, or has more than 2**26
+        samples.
     TypeError
         If an array does not hold real numbers, or a number is none.
 
@@ -325,7 +327,8 @@ def roi_align_rotated(
     --------
     >>> import numpy as np
     >>> import mmort
-    >>> mmort.roi_align_rotated([[[[1.0, 2.0], [3.0, 4.0]]]], [[0, 1, 1, 2, 2, np.pi / 2]], 2, sampling_ratio=1).round(6)
+    >>> image = [[[[1.0, 2.0], [3.0, 4.0]]]]
+    >>> mmort.roi_align_rotated(image, [[0, 1, 1, 2, 2, np.pi / 2]], 2, sampling_ratio=1).round(6)
     array([[[[3., 1.],
              [4., 2.]]]])
     """
@@ -353,9 +356,9 @@ def rotated_feature_align(
     features : array_like, [N, C, H, W]
         float16, float32 or float64 (integers are taken as float64).
     best_rbboxes : array_like, [N, H, W, 5]
-        A box for each location, in units of the image: **row** and column of the centre, width, height, angle in radians.
-        MMCV reads a box's first number as the row, although its callers put x there; mmort keeps that, as models have been
-        trained with it.
+        A box for each location, in units of the image: **row** and column of the centre, width, height, angle in
+        radians. MMCV reads a box's first number as the row, although its callers put x there; mmort keeps that, as
+        models have been trained with it.
     spatial_scale : float, default 1 / 8
         The map's size over the image's.
     points : int, default 1
@@ -377,8 +380,8 @@ def rotated_feature_align(
     -----
     Points up to one pixel outside the map take the border's value; those further out, and infinite ones, add nothing.
 
-    Source: X. Yang et al., "R3Det: Refined Single-Stage Detector with Feature Refinement for Rotating Object", AAAI 2021;
-    ``mmcv.ops.rotated_feature_align``.
+    Source: X. Yang et al., "R3Det: Refined Single-Stage Detector with Feature Refinement for Rotating Object", AAAI
+    2021; ``mmcv.ops.rotated_feature_align``.
 
     Examples
     --------
