@@ -256,7 +256,6 @@ for name, scores in STRANGE_SCORES.items():
         add("batched_nms", f"scores_{name}_{kind}", build, nms_cfg={"type": kind, "iou_threshold": 0.5})
 
 
-
 def batch(images, n, classes, levels=0, each=False, kind="clustered"):
     """Boxes [B, N, 4], or with `each` [B, N, C, 4], and scores [B, N, C]."""
 
@@ -364,6 +363,284 @@ for name, options in {
     add("multi_scale_deformable_attention", name, maps(**options), "close")
 add("multi_scale_deformable_attention", "strange_points", strange_points, "close")
 
+# ---- rotated boxes ---------------------------------------------------------------------------------------------
+
+
+def make_rotated(rng, n, kind="clustered"):
+    """[n, 5]; "upright" boxes have integer sides and angles of 0, "near" ones all but coincide."""
+    if kind == "upright":
+        return np.column_stack([rng.integers(0, 12, (n, 2)), 2 * rng.integers(1, 5, (n, 2)), np.zeros(n)]).astype(
+            np.float32
+        )
+    centre = {"clustered": 10 * rng.integers(0, 3, (n, 2)) + rng.normal(0, 1, (n, 2))}.get(
+        kind, rng.uniform(0, 100, (n, 2))
+    )
+    size = {
+        "clustered": rng.uniform(4, 9, (n, 2)),
+        "scattered": rng.uniform(5, 40, (n, 2)),
+        "elongated": np.where(rng.random((n, 1)) < 0.5, [[90, 1]], [[1, 90]]) * rng.uniform(0.3, 3, (n, 2)),
+        "scales": 10 ** rng.uniform(-3, 3, (n, 1)) * rng.uniform(0.8, 1.2, (n, 2)),
+        "near": np.full((n, 2), [7, 3]),
+    }[kind]
+    angle = rng.uniform(-4, 4, n)
+    if kind == "near":
+        centre, angle = np.full((n, 2), 50) + rng.normal(0, 1e-5, (n, 2)), 0.3 + rng.normal(0, 1e-6, n)
+    return np.column_stack([centre, size, angle]).astype(np.float32)
+
+
+def scored_rotated(n, kind="clustered", levels=0):
+    return lambda rng: (make_rotated(rng, n, kind), make_scores(rng, n, levels))
+
+
+STRANGE_ROTATED = {
+    "zero_area": [[5, 5, 0, 0, 0], [5, 5, 0, 0, 1], [5, 5, 10, 10, 0], [5, 5, 0, 4, 0.5], [5, 5, 4, 0, 0.5]],
+    "negative": [[5, 5, -4, 4, 0], [5, 5, 4, -4, 0], [5, 5, -4, -4, 0], [5, 5, 4, 4, 0], [5, 5, 4, 5, 0]],
+    "nan": [
+        [5, 5, 4, 4, 0],
+        [NAN, 5, 4, 4, 0],
+        [5, NAN, 4, 4, 0],
+        [5, 5, NAN, 4, 0],
+        [5, 5, 4, 4, NAN],
+        [5, 5, 4, 4, 0.1],
+    ],
+    "inf": [
+        [5, 5, 4, 4, 0],
+        [INF, 5, 4, 4, 0],
+        [5, -INF, 4, 4, 0],
+        [5, 5, INF, 4, 0],
+        [5, 5, 4, 4, INF],
+        [5, 5, 4, 4, 0.1],
+    ],
+    "huge": [
+        [0, 0, 3e38, 3e38, 0],
+        [0, 0, 3e38, 3e38, 1],
+        [1e38, 0, 3e38, 3e38, 1],
+        [0, 0, 1, 1, 0],
+        [-3e38, 3e38, 1, 1, 0],
+    ],
+    "tiny": [[0, 0, 1e-20, 1e-20, 0], [0, 0, 1e-20, 1e-20, 1], [0, 0, 1e-25, 1e-25, 0], [0, 0, 1e-4, 1e-4, 0.5]],
+    "identical": [[5.5, 1.5, 2.1, 1.4, 0.1]] * 5,
+    "turned": [[5, 5, 8, 2, angle] for angle in (0, np.pi / 2, np.pi, -np.pi / 2, 2 * np.pi, 1000, -1e6)],
+    "touching": [[0, 0, 2, 2, 0], [2, 0, 2, 2, 0], [0, 2, 2, 2, 0], [2, 2, 2, 2, 0], [1, 1, 2, 2, 0]],
+}
+
+for clockwise in (True, False):
+    for mode in ("iou", "iof"):
+        ending = f"{mode}_c{clockwise:d}"
+        attributes = {"mode": mode, "clockwise": clockwise}
+        for n, m in ((0, 0), (0, 3), (3, 0), (1, 1), (7, 16)):
+            build = partial(lambda rng, n, m: (make_rotated(rng, n), make_rotated(rng, m, "scattered")), n=n, m=m)
+            add("box_iou_rotated", f"{n}x{m}_{ending}", build, "close", **attributes)
+        for kind in ("clustered", "elongated", "scales", "near", "upright"):
+            build = partial(lambda rng, kind: (make_rotated(rng, 9, kind), make_rotated(rng, 9, kind)), kind=kind)
+            add("box_iou_rotated", f"{kind}_{ending}", build, "close", **attributes)
+            add("box_iou_rotated", f"{kind}_aligned_{ending}", build, "close", aligned=True, **attributes)
+        for name, boxes in STRANGE_ROTATED.items():
+            add("box_iou_rotated", f"{name}_{ending}", given(boxes, boxes), "close", **attributes)
+add("box_iou_rotated", "aligned0", lambda rng: (make_rotated(rng, 0), make_rotated(rng, 0)), "close", aligned=True)
+add(
+    "box_iou_rotated",
+    "many",
+    lambda rng: (make_rotated(rng, 90, "scales"), make_rotated(rng, 90, "scattered")),
+    "close",
+)
+
+for n in SIZES:
+    add("nms_rotated", f"n{n}", scored_rotated(n), iou_threshold=0.4)
+for kind in ("clustered", "scattered", "elongated", "scales", "upright", "near"):
+    for threshold in (-1, 0, 0.05, 0.3, 0.7, 1):
+        add(
+            "nms_rotated",
+            f"{kind}_t{threshold}",
+            scored_rotated(20 if kind == "near" else 60, kind),
+            iou_threshold=threshold,
+        )
+    add("nms_rotated", f"{kind}_counter", scored_rotated(20, kind), iou_threshold=0.3, clockwise=False)
+    labels = np.random.default_rng(SEED).integers(-2, 2, 40)
+    add("nms_rotated", f"{kind}_labels", scored_rotated(40, kind, 8), iou_threshold=0.2, labels=labels)
+for name, boxes in STRANGE_ROTATED.items():
+    for threshold in (-1, 0, 0.5, 1):
+        add(
+            "nms_rotated",
+            f"{name}_t{threshold}",
+            given(boxes, np.linspace(0.9, 0.1, len(boxes))),
+            iou_threshold=threshold,
+        )
+        build = given([boxes], [[np.linspace(0.9, 0.1, len(boxes))]])
+        add("nms_rotated_indices", f"{name}_t{threshold}", build, iou_threshold=threshold, score_threshold=0.2)
+for name, scores in STRANGE_SCORES.items():
+    boxes = [[5, 5, 9, 4, 0.5], [5, 5, 9, 4, 0.6], [50, 50, 9, 4, 0]]
+    add("nms_rotated", f"scores_{name}", given(boxes + boxes[::-1], scores + scores), iou_threshold=0.5)
+    for score_threshold in (-INF, 0, 0.5):
+        build = given([boxes + boxes[::-1]], [[scores + scores]])
+        add(
+            "nms_rotated_indices",
+            f"scores_{name}_above{score_threshold}",
+            build,
+            iou_threshold=0.5,
+            score_threshold=score_threshold,
+        )
+add("nms_rotated", "labels0", scored_rotated(0), iou_threshold=0.5, labels=np.zeros(0, np.int64))
+add("nms_rotated", "far_labels", scored_rotated(9), iou_threshold=0.2, labels=np.array([-(2**62), 2**62, 0] * 3))
+many = np.random.default_rng(SEED).integers(0, 4, 300)
+add("nms_rotated", "many", scored_rotated(300, "scattered"), iou_threshold=0.2, labels=many)
+
+
+def classes_of_boxes(b, c, k, kind="clustered", levels=0):
+    def build(rng):
+        boxes = np.stack([make_rotated(rng, k, kind) for _ in range(b)]) if b else np.zeros((0, k, 5), np.float32)
+        return boxes, make_scores(rng, b * c * k, levels).reshape(b, c, k)
+
+    return build
+
+
+def transposed(build):
+    def classes_last(rng):
+        boxes, scores = build(rng)
+        return boxes, np.ascontiguousarray(scores.transpose(0, 2, 1))
+
+    return classes_last
+
+
+for b, c, k in ((0, 2, 3), (2, 0, 3), (2, 3, 0), (1, 1, 1), (2, 3, 7), (1, 4, 33), (3, 2, 17)):
+    for iou_threshold in (0, 0.3):
+        attributes = {"iou_threshold": iou_threshold, "score_threshold": 0.25}
+        add("nms_rotated_indices", f"{b}x{c}x{k}_t{iou_threshold}", classes_of_boxes(b, c, k, levels=5), **attributes)
+    for options in (
+        {}, {"iou_threshold": 0.5, "score_threshold": 0.5}, {"pre_top_k": 5}, {"keep_top_k": 3},
+        {"max_output_boxes_per_class": 2},
+        {"pre_top_k": 6, "keep_top_k": 5, "max_output_boxes_per_class": 3, "score_threshold": -1.0},
+    ):  # fmt: skip
+        build = transposed(classes_of_boxes(b, c, k, levels=5))
+        add("multiclass_nms_rotated", f"{b}x{c}x{k}_{'_'.join(options) or 'default'}", build, **options)
+add("nms_rotated_indices", "many", classes_of_boxes(2, 3, 100, "scattered"), iou_threshold=0.1, score_threshold=0.05)
+with_nan = transposed(
+    lambda rng: (
+        make_rotated(rng, 6)[None],
+        np.float32([[[NAN, 0.5, 0.6, NAN, 0.5, 0.7], [0.5, NAN, 0.2, NAN, 0.6, 0.7]]]),
+    )
+)
+for pre_top_k in (-1, 3, 5):
+    add("multiclass_nms_rotated", f"nan_{pre_top_k}", with_nan, pre_top_k=pre_top_k)
+
+# ---- rotated regions -------------------------------------------------------------------------------------------
+
+
+def rotated_pyramid(k, shape=(2, 3, 13, 17), scale=4.0, largest=0.8):
+    """A feature map [N, C, H, W] and k rotated RoIs in units `scale` times finer; some reach over the border."""
+
+    def build(rng):
+        extent = np.array([shape[3], shape[2]]) * scale
+        images = rng.integers(0, max(shape[0], 1), k)
+        parts = (
+            images,
+            rng.uniform(-0.2, 1.2, (k, 2)) * extent,
+            rng.uniform(0, largest, (k, 2)) * extent,
+            rng.uniform(-4, 4, k),
+        )
+        return rng.standard_normal(shape).astype(np.float32), np.column_stack(parts).astype(np.float32)
+
+    return build
+
+
+def map_and_rotated_rois(rois):
+    return lambda rng: (rng.standard_normal((1, 2, 6, 5)).astype(np.float32), np.array(rois, np.float32))
+
+
+def outside_of_nan(rng):
+    pixels = np.ones((1, 1, 4, 4), np.float32)
+    pixels[0, 0, 0, 0] = NAN
+    return pixels, np.array([[0, 20, 20, 2, 2, 0]], np.float32)
+
+
+for aligned in (True, False):
+    for clockwise in (True, False):
+        for sampling_ratio in (-1, 0, 1, 3):
+            attributes = {
+                "output_size": (3, 2),
+                "sampling_ratio": sampling_ratio,
+                "aligned": aligned,
+                "clockwise": clockwise,
+            }
+            ending = f"a{aligned:d}_c{clockwise:d}_s{sampling_ratio}"
+            add(
+                "roi_align_rotated", f"ordinary_{ending}", rotated_pyramid(5), "close", spatial_scale=0.25, **attributes
+            )
+            add(
+                "roi_align_rotated",
+                f"tiny_{ending}",
+                rotated_pyramid(5, largest=0.02),
+                "close",
+                spatial_scale=0.25,
+                **attributes,
+            )
+            rois = [
+                [0, 2, 3, 0, 0, 0], [0, 2, 3, 4, 0, 1], [0, 2, 3, -3, -2, 1], [0, 40, 3, 5, 5, 0],
+                [0, -1, -1, 0.5, 0.5, 0], [0.9, 2, 2, 3, 3, 7], [-0.5, 2, 2, 3, 3, 1e4], [0, 2.5, 3, 5, 6, 0],
+                [0, 2, 3, 1e3, 1e-3, 0.5], [0, 2, 3, -3, 2, 0],
+            ]  # fmt: skip
+            add("roi_align_rotated", f"edges_{ending}", map_and_rotated_rois(rois), "close", **attributes)
+for k in SIZES:
+    add(
+        "roi_align_rotated",
+        f"k{k}",
+        rotated_pyramid(k, (2, 2, 9, 8)),
+        "close",
+        output_size=(2, 3),
+        spatial_scale=0.25,
+        sampling_ratio=2,
+    )
+for c in SIZES:
+    for k in (1, 4):
+        build = rotated_pyramid(k, (1, c, 9, 8))
+        add("roi_align_rotated", f"c{c}_k{k}", build, "close", output_size=(2, 3), spatial_scale=0.25, sampling_ratio=2)
+    add("roi_align_rotated", f"w{c}", rotated_pyramid(3, (1, 5, 4, c)), "close", output_size=(2, 2), spatial_scale=0.25)
+    add("roi_align_rotated", f"h{c}", rotated_pyramid(3, (1, 5, c, 4)), "close", output_size=(2, 2), spatial_scale=0.25)
+for kind, largest in (("many", 0.8), ("many_small", 0.05)):
+    build = rotated_pyramid(40, (2, 33, 40, 40), largest=largest)
+    add("roi_align_rotated", kind, build, "close", output_size=(3, 3), spatial_scale=0.25, sampling_ratio=2)
+add(
+    "roi_align_rotated",
+    "long_bins",
+    rotated_pyramid(2, (1, 5, 40, 40)),
+    "close",
+    output_size=(1, 1),
+    spatial_scale=0.25,
+)
+add("roi_align_rotated", "no_images", rotated_pyramid(0, (0, 2, 4, 4)), "close", output_size=(2, 2))
+add("roi_align_rotated", "outside_of_nan", outside_of_nan, "close", output_size=(2, 2), sampling_ratio=2)
+
+
+def map_and_best_boxes(shape=(2, 3, 5, 6), scale=8.0):
+    def build(rng):
+        extent = np.array([shape[2], shape[3]]) * scale
+        boxes = np.concatenate([
+            rng.uniform(-0.3, 1.3, (shape[0], *shape[2:], 2)) * extent, rng.uniform(-5, 60, (shape[0], *shape[2:], 2)),
+            rng.uniform(-4, 4, (shape[0], *shape[2:], 1)),
+        ], axis=-1)  # fmt: skip
+        return rng.standard_normal(shape).astype(np.float32), boxes.astype(np.float32)
+
+    return build
+
+
+def infinite_boxes(rng):
+    boxes = rng.uniform(0, 5, (1, 3, 5, 5)).astype(np.float32)
+    for i, value in enumerate((INF, -INF, 3e38)):
+        boxes[0, i, np.arange(5), np.arange(5)] = value
+    return rng.standard_normal((1, 9, 3, 5)).astype(np.float32), boxes
+
+
+for points in range(1, 6):
+    add("rotated_feature_align", f"ordinary_p{points}", map_and_best_boxes(), "close", points=points)
+    add("rotated_feature_align", f"s1_p{points}", map_and_best_boxes(scale=1), "close", points=points, spatial_scale=1)
+    add("rotated_feature_align", f"infinite_p{points}", infinite_boxes, "close", points=points, spatial_scale=1.0)
+for n in SIZES:
+    add("rotated_feature_align", f"c{n}", map_and_best_boxes((1, n, 4, 5)), "close", points=5)
+    add("rotated_feature_align", f"w{n}", map_and_best_boxes((2, 5, 2, n)), "close", points=5)
+    add("rotated_feature_align", f"h{n}", map_and_best_boxes((1, 2, n, 3)), "close", points=5)
+add("rotated_feature_align", "many", map_and_best_boxes((2, 33, 20, 23)), "close", points=5)
+add("rotated_feature_align", "no_images", map_and_best_boxes((0, 3, 4, 5)), "close")
+
 # ---- RoIAlign --------------------------------------------------------------------------------------------------
 
 
@@ -407,8 +684,8 @@ for pool_mode in ("avg", "max"):
             attributes = {"output_size": (3, 2), "spatial_scale": 0.25, "sampling_ratio": sampling_ratio}
             attributes |= {"pool_mode": pool_mode, "aligned": aligned}
             ending = f"{pool_mode}_a{aligned:d}_s{sampling_ratio}"
-            add("roi_align", f"ordinary_{ending}", pyramid(9), "exact", **attributes)
-            add("roi_align", f"tiny_{ending}", pyramid(5, kind="tiny"), "exact", **attributes)
+            add("roi_align", f"ordinary_{ending}", pyramid(9), "close", **attributes)
+            add("roi_align", f"tiny_{ending}", pyramid(5, kind="tiny"), "close", **attributes)
             rois = [
                 [0, 1, 1, 1, 1],
                 [0, 1, 1, 4, 1],
@@ -423,13 +700,13 @@ for pool_mode in ("avg", "max"):
                 [0, 3, 1, 1, 3],
             ]
             edges = {**attributes, "spatial_scale": 1.0, "output_size": (2, 2)}
-            add("roi_align", f"edges_{ending}", map_and_rois(rois), "exact", **edges)
+            add("roi_align", f"edges_{ending}", map_and_rois(rois), "close", **edges)
 for k in SIZES:
     add(
         "roi_align",
         f"k{k}",
         pyramid(k, (2, 2, 9, 8)),
-        "exact",
+        "close",
         output_size=(2, 3),
         spatial_scale=0.25,
         sampling_ratio=2,
@@ -439,32 +716,32 @@ for c in SIZES:
         "roi_align",
         f"c{c}",
         pyramid(3, (1, c, 9, 8)),
-        "exact",
+        "close",
         output_size=(2, 3),
         spatial_scale=0.25,
         sampling_ratio=2,
     )
 for width in SIZES:
-    add("roi_align", f"w{width}", pyramid(3, (1, 2, 4, width)), "exact", output_size=(2, 2), spatial_scale=0.25)
+    add("roi_align", f"w{width}", pyramid(3, (1, 2, 4, width)), "close", output_size=(2, 2), spatial_scale=0.25)
     attributes = {"output_size": (2, 2), "spatial_scale": 0.25, "pool_mode": "max"}
-    add("roi_align", f"h{width}_max", pyramid(3, (1, 2, width, 4)), "exact", **attributes)
+    add("roi_align", f"h{width}_max", pyramid(3, (1, 2, width, 4)), "close", **attributes)
 for size in ((1, 1), (7, 7), (1, 9), (14, 2)):
-    add("roi_align", f"out{size[0]}x{size[1]}", pyramid(4), "exact", output_size=size, spatial_scale=0.25)
+    add("roi_align", f"out{size[0]}x{size[1]}", pyramid(4), "close", output_size=size, spatial_scale=0.25)
 add(
-    "roi_align", "many", pyramid(40, (2, 33, 40, 40)), "exact", output_size=(7, 7), spatial_scale=0.25, sampling_ratio=2
+    "roi_align", "many", pyramid(40, (2, 33, 40, 40)), "close", output_size=(7, 7), spatial_scale=0.25, sampling_ratio=2
 )
 add(
     "roi_align",
     "no_images",
     lambda rng: (np.zeros((0, 2, 4, 4), np.float32), np.zeros((0, 5), np.float32)),
-    "exact",
+    "close",
     output_size=(2, 2),
 )
 add(
     "roi_align",
     "far_below_zero",  # MMCV's maximum starts at -10000
     lambda rng: (np.full((1, 1, 4, 4), -1e6, np.float32), np.array([[0, 1, 1, 2, 2]], np.float32)),
-    "exact",
+    "close",
     output_size=(2, 2),
     sampling_ratio=2,
     pool_mode="max",
@@ -473,7 +750,7 @@ for pool_mode in ("avg", "max"):
     attributes = {"output_size": (5, 5), "sampling_ratio": 2, "spatial_scale": 0.25, "pool_mode": pool_mode}
     # inside, as at the border MMCV multiplies infinities by 0, which mmort does not
     build = with_holes(pyramid(9, (2, 33, 9, 11), kind="inside"))
-    add("roi_align", f"holes_{pool_mode}", build, "exact", **attributes)
+    add("roi_align", f"holes_{pool_mode}", build, "close", **attributes)
 
 # ---- grid sampling ---------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ or float64) and returns a tuple of arrays, as the public function of the same na
 """
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -224,6 +225,139 @@ def box_iou(boxes1, boxes2, mode="iou", aligned=False, offset=0):
         return (shared / whole,)
 
 
+# ---- rotated boxes ---------------------------------------------------------------------------------------------
+
+
+def box_iou_rotated(bboxes1, bboxes2, mode="iou", aligned=False, clockwise=True):
+    first, second = ([_Rotated(box, clockwise) for box in boxes] for boxes in (bboxes1, bboxes2))
+    if aligned:
+        rows = [_rotated_overlap(*pair, mode) for pair in zip(first, second, strict=True)]
+        return (np.array(rows, bboxes1.dtype).reshape(len(first)),)
+    rows = [[_rotated_overlap(a, b, mode) for b in second] for a in first]
+    return (np.array(rows, bboxes1.dtype).reshape(len(first), len(second)),)
+
+
+class _Rotated:
+    """A box in exact arithmetic, but for the sine and cosine of its angle."""
+
+    def __init__(self, box, clockwise):
+        x, y, w, h, angle = (float(number) for number in box)
+        self.finite = bool(np.isfinite([float(number) for number in box]).all())
+        if self.finite:
+            self.x, self.y, self.reach = x, y, math.hypot(w, h) / 2
+            self.area = max(Fraction(w) * Fraction(h), 0)
+            angle = angle if clockwise else -angle
+            c, s = Fraction(math.cos(angle)) / 2, Fraction(math.sin(angle)) / 2
+            x, y, w, h = (Fraction(number) for number in (x, y, abs(w), abs(h)))
+            self.corners = [
+                (x + i * c * w - j * s * h, y + i * s * w + j * c * h) for i, j in ((1, 1), (-1, 1), (-1, -1), (1, -1))
+            ]
+
+
+def _rotated_overlap(a, b, mode):
+    if not (a.finite and b.finite):
+        return math.nan
+    if not (a.area and b.area) or math.hypot(a.x - b.x, a.y - b.y) > 1.001 * (a.reach + b.reach):
+        return 0
+    shared = _area_of_hull(_common_points(a.corners, b.corners))
+    return float(shared / (a.area + b.area - shared if mode == "iou" else a.area))
+
+
+def _cross(o, a, b):
+    return (a[0] - o[0]) * (b[1] - o[1]) - (a[1] - o[1]) * (b[0] - o[0])
+
+
+def _common_points(p, q):
+    """The corners of either quadrilateral that lie in the other, and the places where their edges cross."""
+    points = []
+    for one, other in ((p, q), (q, p)):
+        points += [point for point in one if all(_cross(other[i - 1], other[i], point) >= 0 for i in range(4))]
+    for i in range(4):
+        for j in range(4):
+            a, b, c, d = p[i - 1], p[i], q[j - 1], q[j]
+            at_a, at_b, at_c, at_d = _cross(c, d, a), _cross(c, d, b), _cross(a, b, c), _cross(a, b, d)
+            if at_a != at_b and at_a * at_b <= 0 and at_c * at_d <= 0:
+                part = at_a / (at_a - at_b)
+                points.append((a[0] + part * (b[0] - a[0]), a[1] + part * (b[1] - a[1])))
+    return points
+
+
+def _area_of_hull(points):
+    points = sorted(set(points))
+    halves = []
+    for line in (points, points[::-1]):
+        half = []
+        for point in line:
+            while len(half) > 1 and _cross(half[-2], half[-1], point) <= 0:
+                half.pop()
+            half.append(point)
+        halves += half[:-1]
+    return sum(_cross(halves[0], halves[i], halves[i + 1]) for i in range(1, len(halves) - 1)) / Fraction(2)
+
+
+def _suppress_rotated(boxes, scores, drops, clockwise=True):
+    """Indices of the kept boxes; `drops` says whether an overlap does."""
+    number = boxes.dtype.type
+    rotated = [_Rotated(box, clockwise) for box in boxes]
+    kept = []
+    for i in descending(scores):
+        if not any(drops(number(_rotated_overlap(rotated[k], rotated[i], "iou"))) for k in kept):
+            kept.append(i)
+    return kept
+
+
+def nms_rotated(dets, scores, iou_threshold, labels=None, clockwise=True):
+    labels = np.zeros(len(dets), np.int64) if labels is None else np.array(labels)
+    kept = []
+    for one in set(labels.tolist()):
+        members = np.flatnonzero(labels == one)
+        kept += members[
+            _suppress_rotated(
+                dets[members], scores[members], lambda iou: iou >= dets.dtype.type(iou_threshold), clockwise
+            )
+        ].tolist()
+    keep = np.array([i for i in descending(scores) if i in kept], np.int64)
+    return np.concatenate([dets[keep], scores[keep, None]], axis=1), keep
+
+
+def nms_rotated_indices(boxes, scores, iou_threshold, score_threshold):
+    number = boxes.dtype.type
+    rows = []
+    for image in range(len(scores)):
+        for one in range(scores.shape[1]):
+            kept = _suppress_rotated(boxes[image], scores[image, one], lambda iou: iou > number(iou_threshold))
+            rows += [(image, one, i) for i in kept if scores[image, one, i] > number(score_threshold)]
+    return (np.array(rows, np.int64).reshape(-1, 3),)
+
+
+def multiclass_nms_rotated(
+    boxes, scores, max_output_boxes_per_class=1000, iou_threshold=0.1, score_threshold=0.05, pre_top_k=-1, keep_top_k=-1
+):
+    images, count, classes = scores.shape
+    detections = []
+    for image in range(images):
+        best = np.array([max((s for s in row if s == s), default=-np.inf) for row in scores[image]], scores.dtype)
+        chosen = sorted(descending(best)[:pre_top_k]) if pre_top_k > 0 else range(count)
+        rows = []
+        for one in range(classes):
+            found = scores[image, list(chosen), one]
+            (indices,) = nms_rotated_indices(
+                boxes[[image]][:, list(chosen)], found[None, None], iou_threshold, score_threshold
+            )
+            kept = [chosen[i] for i in indices[:, 2]]
+            if max_output_boxes_per_class > 0:
+                kept = kept[:max_output_boxes_per_class]
+            rows += [([*boxes[image, i], scores[image, i, one]], one) for i in kept]
+        rows.sort(key=lambda row: -row[0][5])
+        detections.append(rows[:keep_top_k] if keep_top_k > 0 else rows)
+    longest = max(map(len, detections), default=0)
+    dets, labels = np.zeros((images, longest, 6), boxes.dtype), np.full((images, longest), -1, np.int64)
+    for image, rows in enumerate(detections):
+        for place, (row, one) in enumerate(rows):
+            dets[image, place], labels[image, place] = row, one
+    return dets, labels
+
+
 # ---- sampling --------------------------------------------------------------------------------------------------
 
 
@@ -257,10 +391,68 @@ def roi_align(input, rois, output_size, spatial_scale=1.0, sampling_ratio=0, poo
     return (output,)
 
 
+def roi_align_rotated(input, rois, output_size, spatial_scale=1.0, sampling_ratio=0, aligned=True, clockwise=False):
+    number = input.dtype.type
+    pooled_height, pooled_width = output_size
+    channels, height, width = input.shape[1:]
+    output = np.zeros((len(rois), channels, pooled_height, pooled_width), input.dtype)
+    if not output.size or not height * width:
+        return (output,)
+    for k, roi in enumerate(rois):
+        image = input[int(roi[0])]
+        centre_x, centre_y = (centre * number(spatial_scale) - number(0.5 if aligned else 0) for centre in roi[1:3])
+        roi_width, roi_height = roi[3:5] * number(spatial_scale)
+        angle = -float(roi[5]) if clockwise else float(roi[5])
+        cosine, sine = number(math.cos(angle)), number(math.sin(angle))
+        if not aligned:
+            roi_width, roi_height = larger(roi_width, number(1)), larger(roi_height, number(1))
+        bin_width, bin_height = number(roi_width / number(pooled_width)), number(roi_height / number(pooled_height))
+        across = sampling_ratio if sampling_ratio > 0 else math.ceil(bin_width)
+        down = sampling_ratio if sampling_ratio > 0 else math.ceil(bin_height)
+        for ph in range(pooled_height):
+            for pw in range(pooled_width):
+                values = []
+                for iy in range(down):
+                    y = (-roi_height / number(2) + number(ph) * bin_height) + (number(iy + 0.5) * bin_height) / number(
+                        down
+                    )
+                    for ix in range(across):
+                        x = (-roi_width / number(2) + number(pw) * bin_width) + (number(ix + 0.5) * bin_width) / number(
+                            across
+                        )
+                        values.append(
+                            _clamped_sample(
+                                image, (y * cosine - x * sine) + centre_y, (y * sine + x * cosine) + centre_x
+                            )
+                        )
+                output[k, :, ph, pw] = np.add.reduce(values) / number(len(values)) if values else 0
+    return (output,)
+
+
+def rotated_feature_align(features, best_rbboxes, spatial_scale=1 / 8, points=1):
+    number, output = features.dtype.type, features.copy()
+    for n, h, w in np.ndindex(best_rbboxes.shape[:3]):
+        box = best_rbboxes[n, h, w]
+        with np.errstate(all="ignore"):
+            y, x, width, height = box[:4] * number(spatial_scale)
+            c, s = (number(f(float(box[4]))) if np.isfinite(box[4]) else number(np.nan) for f in (math.cos, math.sin))
+            ax, ay, bx, by = (
+                c * (width / number(2)),
+                s * (width / number(2)),
+                -s * (height / number(2)),
+                c * (height / number(2)),
+            )
+            corners = [((y + ay) + by, (x + ax) + bx), ((y - ay) + by, (x - ax) + bx)]
+            corners += [((y - ay) - by, (x - ax) - bx), ((y + ay) - by, (x + ax) - bx)]
+        for place in [(y, x), *corners][:points]:
+            output[n, :, h, w] += _clamped_sample(features[n], *place)
+    return (output,)
+
+
 def _clamped_sample(image, y, x):
     """Bilinear sample of every channel; up to one pixel outside the border's value is taken, beyond that it is 0."""
     number, (channels, height, width) = image.dtype.type, image.shape
-    if not height * width or y < -1 or y > height or x < -1 or x > width:
+    if not height * width or not (-1 <= y <= height and -1 <= x <= width):
         return np.zeros(channels, image.dtype)
     y, x = max(y, number(0)), max(x, number(0))
     top, left = int(y), int(x)

@@ -121,6 +121,106 @@ for height, width in ((0, 2), (2, 0), (-1, 2), (2, -(2**40))):
 for value in (NAN, INF, -INF):
     refuse("roi_align", f"spatial_scale must be finite, got {value:g}", MAP, roi(), spatial_scale=value, **SIZE)
 
+BOXES_5, BOXES_K = zeros(3, 5), zeros(2, 3, 5)
+refuse("nms_rotated", "dets must be [N, 5], got [3, 4]", zeros(3, 4), zeros(3), iou_threshold=0.5)
+refuse("nms_rotated", "dets must be [N, 5], got [0, 6]", zeros(0, 6), zeros(0), iou_threshold=0.5)
+refuse("nms_rotated", "scores must be [N] with N = 3, got [2]", BOXES_5, zeros(2), iou_threshold=0.5)
+refuse("nms_rotated", "scores must be [N], got [3, 1]", BOXES_5, zeros(3, 1), iou_threshold=0.5)
+for labels in ([0, 1], [0, 1, 2, 3], []):
+    text = f"labels must be [N] with N = 3, got [{len(labels)}]"
+    refuse("nms_rotated", text, BOXES_5, zeros(3), iou_threshold=0.5, labels=labels)
+refuse("nms_rotated", "labels must be [N], got [3, 1]", BOXES_5, zeros(3), iou_threshold=0.5, labels=[[0], [1], [2]])
+refuse("nms_rotated", "iou_threshold must be a number, got nan", BOXES_5, zeros(3), iou_threshold=NAN)
+refuse("nms_rotated", "iou_threshold must be a number, got nan", zeros(0, 5), zeros(0), iou_threshold=NAN)
+refuse("box_iou_rotated", "bboxes1 must be [N, 5], got [3, 4]", zeros(3, 4), BOXES_5)
+refuse("box_iou_rotated", "bboxes2 must be [M, 5], got [5]", BOXES_5, zeros(5))
+refuse("box_iou_rotated", "bboxes2 must be [N, 5] with N = 3, got [2, 5]", BOXES_5, zeros(2, 5), aligned=True)
+THRESHOLDS = {"iou_threshold": 0.5, "score_threshold": 0.0}
+refuse("nms_rotated_indices", "boxes must be [B, K, 5], got [3, 5]", BOXES_5, zeros(1, 1, 3), **THRESHOLDS)
+refuse("nms_rotated_indices", "boxes must be [B, K, 5], got [2, 3, 4]", zeros(2, 3, 4), zeros(2, 1, 3), **THRESHOLDS)
+refuse(
+    "nms_rotated_indices", "scores must be [B, C, K] with K = 3, got [2, 1, 4]", BOXES_K, zeros(2, 1, 4), **THRESHOLDS
+)
+refuse(
+    "nms_rotated_indices", "scores must be [B, C, K] with B = 2, got [1, 1, 3]", BOXES_K, zeros(1, 1, 3), **THRESHOLDS
+)
+refuse("nms_rotated_indices", "scores must be [B, C, K], got [2, 3]", BOXES_K, zeros(2, 3), **THRESHOLDS)
+for name in THRESHOLDS:
+    text = f"{name} must be a number, got nan"
+    refuse("nms_rotated_indices", text, BOXES_K, zeros(2, 1, 3), **THRESHOLDS | {name: NAN})
+    refuse("multiclass_nms_rotated", text, BOXES_K, zeros(2, 3, 1), **{name: NAN})
+refuse("multiclass_nms_rotated", "boxes must be [B, K, 5], got [3, 5]", BOXES_5, zeros(1, 3, 1))
+refuse("multiclass_nms_rotated", "scores must be [B, K, C] with B = 2, K = 3, got [2, 1, 3]", BOXES_K, zeros(2, 1, 3))
+
+FEATURES, BEST = zeros(2, 3, 4, 5), zeros(2, 4, 5, 5)
+refuse("rotated_feature_align", "features must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), BEST)
+refuse("rotated_feature_align", "best_rbboxes must be [N, H, W, 5], got [40, 5]", FEATURES, zeros(40, 5))
+for wrong, text in (((1, 4, 5, 5), "N = 2"), ((2, 3, 5, 5), "H = 4"), ((2, 4, 6, 5), "W = 5")):
+    refuse(
+        "rotated_feature_align",
+        f"best_rbboxes must be [N, H, W, 5] with {text}, got {list(wrong)}",
+        FEATURES,
+        zeros(*wrong),
+    )
+refuse("rotated_feature_align", "best_rbboxes must be [N, H, W, 5], got [2, 4, 5, 6]", FEATURES, zeros(2, 4, 5, 6))
+for points in (0, -2, 6, 2**40):
+    refuse("rotated_feature_align", f"points must be from 1 to 5, got {points}", FEATURES, BEST, points=points)
+for points in (1, 5):
+    for column in (0, 1) if points == 1 else range(5):
+        with_nan = BEST.copy()
+        with_nan[1, 2, 3, column] = NAN
+        refuse(
+            "rotated_feature_align",
+            "best_rbboxes must not hold NaN, got it in box [1, 2, 3]",
+            FEATURES,
+            with_nan,
+            points=points,
+        )
+
+
+def rotated_roi(**changed):
+    ordinary = {"image": 0, "x": 2, "y": 2, "w": 3, "h": 2, "angle": 1}
+    return np.array([list((ordinary | changed).values())], np.float32)
+
+
+refuse("roi_align_rotated", "input must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), rotated_roi(), **SIZE)
+refuse("roi_align_rotated", "rois must be [K, 6], got [3, 5]", MAP, zeros(3, 5), **SIZE)
+refuse("roi_align_rotated", "rois must be [K, 6], got [0, 5]", MAP, zeros(0, 5), **SIZE)
+for image in (2, -1, 1e9, 3e38, NAN, INF, -INF):
+    text = f"the batch index of rois[0] must be in [0, 2), got {image:g}"
+    refuse("roi_align_rotated", text, MAP, rotated_roi(image=image), **SIZE)
+for one in ("x", "y", "w", "h", "angle"):
+    for value in (NAN, INF, -INF):
+        for sampling_ratio in (0, 2):
+            text = f"the coordinates of rois[0] must be finite, got {value:g}"
+            refuse("roi_align_rotated", text, MAP, rotated_roi(**{one: value}), sampling_ratio=sampling_ratio, **SIZE)
+for height, width in ((0, 2), (2, 0), (-1, 2), (2, -(2**40))):
+    text = f"output_height and output_width must be at least 1, got {height} and {width}"
+    refuse("roi_align_rotated", text, MAP, rotated_roi(), output_size=(height, width))
+    refuse("roi_align_rotated", text, MAP, zeros(0, 6), output_size=(height, width))
+for value in (NAN, INF, -INF):
+    refuse(
+        "roi_align_rotated",
+        f"spatial_scale must be finite, got {value:g}",
+        MAP,
+        rotated_roi(),
+        spatial_scale=value,
+        **SIZE,
+    )
+refuse(
+    "roi_align_rotated",
+    "sampling_ratio must be at most 1024, got 1025",
+    MAP,
+    rotated_roi(),
+    sampling_ratio=1025,
+    **SIZE,
+)
+for changed in ({"w": 1e9, "h": 1e9}, {"w": 3e38}):
+    text = "rois[1] must not take more than 67108864 samples, or overflow"
+    refuse("roi_align_rotated", text, MAP, np.concatenate([rotated_roi(), rotated_roi(**changed)]), **SIZE)
+refuse("roi_align_rotated", "rois[0] must not take more than 67108864 samples, or overflow", MAP, rotated_roi(x=3e38),
+       spatial_scale=10.0, **SIZE)  # fmt: skip
+
 EXISTING = [refusal for refusal in REFUSALS if hasattr(mmort, refusal.operator)]
 IN_ORT = [refusal for refusal in EXISTING if doors.row_of(refusal.operator)]
 
@@ -319,7 +419,8 @@ def test_bools_are_no_coordinates(case):
 
 
 NUMBERS = {"iou_threshold", "sigma", "min_score", "score_threshold", "spatial_scale"}
-INTEGERS = {"max_per_image", "nms_pre", "offset", "max_num", "sampling_ratio", "dim", "output_size"}
+INTEGERS = {"max_per_image", "nms_pre", "offset", "max_num", "sampling_ratio", "dim", "output_size", "points"}
+INTEGERS |= {"max_output_boxes_per_class", "pre_top_k", "keep_top_k"}
 
 
 NUMERIC = [

@@ -14,10 +14,13 @@ from compare import assert_close, assert_same
 
 FILE = np.load(pathlib.Path(__file__).with_name("data") / "golden.npz")
 GOLDEN = {case["file"]: case for case in json.loads(str(FILE["cases"]))}
-EXACT = {"NonMaxSuppression", "NMSMatch", "MMCVCornerPool", "cummax", "cummin"}
+EXACT = {"NonMaxSuppression", "NMSMatch", "NMSRotated", "MMCVCornerPool", "cummax", "cummin"}
 
 TIES = "equal scores: mmort takes the lower index first; the original's order is that of an unstable sort"
 NAN = "NaN propagates, as in torch; the original skipped every NaN but a line's first element"
+LEAK = "a sample outside touches no memory; the original multiplied the first pixel by 0"
+TINY = "exact overlaps; the original's absolute tolerances lose tiny boxes"
+EXACTLY_ONE = "identical boxes overlap by 1, not more; the original's area came out a last bit too large"
 
 OTHER_RESULTS = {
     "mmcv__NonMaxSuppression__021_ties_n17": TIES,
@@ -26,6 +29,13 @@ OTHER_RESULTS = {
     "mmcv__NonMaxSuppression__024_ties_n100_4levels_t03": TIES,
     "mmcv__NonMaxSuppression__026_ties_n1000_sorted_asc": TIES,
     "mmdeploy__NMSMatch__025_ties_k40": TIES,
+    "mmcv__MMCVRoIAlignRotated__031_nan_pixel00_roi_outside": LEAK,
+    "mmdeploy__MMCVRoIAlignRotated__031_nan_pixel00_roi_outside": LEAK,
+    "mmdeploy__NMSRotated__020_identical_thr1": EXACTLY_ONE,
+    "mmdeploy__NMSRotated__033_tiny_overlap_0p0001": TINY,
+    "mmdeploy__NMSRotated__034_tiny_overlap_5em05": TINY,
+    "mmdeploy__NMSRotated__035_tiny_overlap_2em05": TINY,
+    "mmdeploy__NMSRotated__040_ties_k40": TIES,
     "mmcv__MMCVCornerPool__019_nan_m3": NAN,
     "mmcv__cummin__024_nan_middle": NAN,
 }
@@ -35,6 +45,7 @@ REFUSED = {
     "mmcv__NonMaxSuppression__041_scores_2d": "scores must be [N], got [4, 1]",
     "mmcv__MMCVRoiAlign__040_mode_MAX": "mode must be 'avg' or 'max', got 'MAX'",
     "mmcv__MMCVRoiAlign__041_mode_xyz": "mode must be 'avg' or 'max', got 'xyz'",
+    "mmcv__MMCVRotatedFeatureAlign__015_points_neg": "points must be from 1 to 5, got -2",
     "mmcv__MMCVCornerPool__023_mode4": "mode must be 0 (top), 1 (bottom), 2 (left) or 3 (right), got 4",
 }
 """Cases that the original let pass and mmort refuses, and a part of what it says."""
@@ -80,7 +91,7 @@ def test_same_as_the_original(name, run):
 @pytest.mark.parametrize("run", [run_ort, run_numpy])
 @pytest.mark.parametrize("name", OTHER_RESULTS)
 def test_other_than_the_original(name, run):
-    assert not {"ok", "edge"} & set(GOLDEN[name]["tags"])
+    assert not {"ok", "edge"} & set(GOLDEN[name]["tags"]) or OTHER_RESULTS[name] is EXACTLY_ONE
     got = run(name)
     compare(name)(got, run_numpy(name, oracles))
     with pytest.raises(AssertionError):

@@ -16,10 +16,10 @@ import oracles
 import test_golden
 from mmort import _kernels, ops
 
-COMPOSED = {"batched_nms", "point_sample"}
+COMPOSED = {"batched_nms", "multiclass_nms_rotated", "point_sample"}
 """Functions that call another function's kernel."""
 
-NUMPY_ONLY = {"nms_match", "box_iou"}
+NUMPY_ONLY = {"box_iou", "box_iou_rotated", "nms_match", "nms_rotated"}
 """Kernels that are no ONNX operator."""
 
 DOCUMENT = pathlib.Path(__file__).parents[1] / "docs" / "operators.md"

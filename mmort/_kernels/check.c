@@ -1,4 +1,7 @@
 /* check.c - what every kernel's `prepare` uses: shape rules, their error messages, output sizes.  See mmk.h. */
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -97,4 +100,16 @@ void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) {
     double grain = 20000.0 / (nanoseconds > 0.02 ? nanoseconds : 0.02);
     call->work[call->phases] = work;
     call->grain[call->phases++] = grain < 1 ? 1 : (int64_t)grain;
+}
+
+void mmk_ask_for_large_pages(void *memory, size_t size) {
+#ifdef MADV_HUGEPAGE
+    const uintptr_t page = (uintptr_t)2 << 20;
+    uintptr_t begin = ((uintptr_t)memory + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)memory + size) & ~(page - 1);
+    if (begin < end) madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a hint: whether it is taken is all one */
+#else
+    (void)memory;
+    (void)size;
+#endif
 }

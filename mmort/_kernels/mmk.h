@@ -18,6 +18,7 @@
 /* One line an operator. */
 #define MMK_OPERATORS(X)                \
     X(box_iou)                          \
+    X(box_iou_rotated)                  \
     X(corner_pool)                      \
     X(cummax)                           \
     X(cummin)                           \
@@ -27,7 +28,11 @@
     X(nms)                              \
     X(nms_match)                        \
     X(nms_match_pairs)                  \
+    X(nms_rotated)                      \
+    X(nms_rotated_indices)              \
     X(roi_align)                        \
+    X(roi_align_rotated)                \
+    X(rotated_feature_align)            \
     X(soft_nms)
 
 enum {
@@ -149,6 +154,9 @@ int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *sha
 
 /* One phase of `work` pieces, each of about `nanoseconds`. */
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds);
+
+/* For several MB of fresh memory that are about to be filled: with large pages that takes a fraction of the time. */
+void mmk_ask_for_large_pages(void *memory, size_t size);
 
 /* order.pyx: stable sorting.  `items` and `spare` have `count` places each; returns the one that holds the result. */
 

@@ -59,6 +59,8 @@ cdef extern from "mmk.h" nogil:
     int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape) noexcept
     void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) noexcept
 
+    void mmk_ask_for_large_pages(void *memory, size_t size) noexcept
+
     ctypedef struct mmk_item:
         uint64_t key
         int64_t index
