@@ -316,7 +316,9 @@ add("nms_match_pairs", "no_classes", pairs(2, 4, 0, 0.5, 0))
 add("nms_match_pairs", "many", pairs(2, 400, 5, 0.5, 0.1))
 for name, boxes in STRANGE_BOXES.items():
     n = len(boxes)
-    build = partial(lambda rng, boxes, n: (np.array([boxes], np.float32), *pairs(1, n, 2, 0.5, 0)(rng)[1:]), boxes=boxes, n=n)
+    build = partial(
+        lambda rng, boxes, n: (np.array([boxes], np.float32), *pairs(1, n, 2, 0.5, 0)(rng)[1:]), boxes=boxes, n=n
+    )
     add("nms_match_pairs", f"boxes_{name}", build)
 
 # ---- attention -------------------------------------------------------------------------------------------------

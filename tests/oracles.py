@@ -172,7 +172,7 @@ def multiclass_nms(
                 members = np.sort(members[descending(values[members])[:nms_pre]])
             pools.append([(int(box), one) for box in members])
         if class_agnostic:
-            pools = [sorted(sum(pools, []))]
+            pools = [sorted(candidate for pool in pools for candidate in pool)]
         rows = []  # (score, box, class, row)
         for pool in pools:
             of = [boxes[image, n] if boxes.ndim == 3 else boxes[image, n, one] for n, one in pool]
@@ -181,7 +181,7 @@ def multiclass_nms(
             if method == "nms":
                 dets, kept = nms(of, values, iou_threshold, offset)
             else:
-                dets, kept = soft_nms(of, values, iou_threshold, sigma, min_score, method[len("soft_nms_"):], offset)
+                dets, kept = soft_nms(of, values, iou_threshold, sigma, min_score, method[len("soft_nms_") :], offset)
                 left = dets[:, 4] >= number(min_score)
                 dets, kept = dets[left], kept[left]
             rows += [(float(det[4]), *pool[i], det) for det, i in zip(dets, kept, strict=True)]

@@ -101,11 +101,16 @@ def test_other_byte_order(operator):
 def test_lists_and_integers(operator):
     """Integers are computed in float64, but the scans keep every real dtype."""
     case = next(case for case in cases.of(operator) if all(array.size for array in case.arrays))
-    integers = tuple((np.round(4 * array) if array.dtype.kind == "f" else array).astype(np.int32) for array in case.arrays)
+    was_floating = [array.dtype.kind == "f" for array in case.arrays]
+    integers = tuple(
+        (np.round(4 * array) if was else array).astype(np.int32)
+        for array, was in zip(case.arrays, was_floating, strict=True)
+    )
     if operator in ("roi_align", "roi_align_rotated"):
         integers[1][:, 0] = 0
-    was_floating = [array.dtype.kind == "f" for array in case.arrays]
-    floats = tuple(array.astype(np.float64 if was else np.int64) for array, was in zip(integers, was_floating, strict=True))
+    floats = tuple(
+        array.astype(np.float64 if was else np.int64) for array, was in zip(integers, was_floating, strict=True)
+    )
     scan = operator in ("corner_pool", "cummax", "cummin")
     wanted = expected(case, integers if scan else floats)
     COMPARE[case.tolerance](run(case, integers), wanted)

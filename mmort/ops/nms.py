@@ -325,8 +325,8 @@ def nms_match_pairs(
     Returns
     -------
     ndarray of int64, [S, 4]
-        Rows (image, class, kept box, suppressed box), by image, class, descending score of the kept box, descending score
-        of the suppressed one.
+        Rows (image, class, kept box, suppressed box), by image, class, descending score of the kept box, descending
+        score of the suppressed one.
 
     Raises
     ------
@@ -351,7 +351,7 @@ def nms_match_pairs(
     (boxes, scores), _ = _arrays.floating(operator, boxes=boxes, scores=scores)
     # thresholds follow the boxes' dtype and do not widen it
     thresholds = [
-        np.asarray(value, boxes.dtype)  # type: ignore[union-attr]
+        np.asarray(value, boxes.dtype)
         for value in _arrays.floating(operator, iou_threshold=iou_threshold, score_threshold=score_threshold)[0]
     ]
     (pairs,) = call(operator, (boxes, scores, *thresholds), ())
@@ -371,7 +371,7 @@ def multiclass_nms(
     min_score: float = 1e-3,
     offset: int = 0,
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-    """Turn the boxes and class scores of a batch into detections: threshold, suppression within classes, the best of all.
+    """Turn the boxes and class scores of a batch into detections: threshold, suppression in classes, the best of all.
 
     Parameters
     ----------
@@ -399,8 +399,8 @@ def multiclass_nms(
     Returns
     -------
     dets : ndarray, [B, K, 5]
-        Boxes with their (lowered) scores, by descending score, rows of zeros behind them; of the inputs' common floating
-        dtype.
+        Boxes with their (lowered) scores, by descending score, rows of zeros behind them; of the inputs' common
+        floating dtype.
     labels : ndarray of int64, [B, K]
         Classes; -1 in rows that are not used.
     indices : ndarray of int64, [B, K]
@@ -415,9 +415,10 @@ def multiclass_nms(
 
     Notes
     -----
-    Among equal scores the lower box comes first, then the lower class; within a class ties are as in `nms` or `soft_nms`.
-    NaN scores never take part.  Images and classes run in parallel.  Source: MMDetection's ``multiclass_nms``; in ONNX
-    Runtime ``mmort::MultiClassNMS``.
+    Among equal scores the lower box comes first, then the lower class; within a class ties are as in `nms` or
+    `soft_nms`.  NaN scores never take part.  Images and classes run in parallel.
+
+    Source: MMDetection's ``multiclass_nms``; in ONNX Runtime ``mmort::MultiClassNMS``.
 
     Examples
     --------
