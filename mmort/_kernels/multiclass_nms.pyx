@@ -5,7 +5,7 @@ classes.  Classes are looked at a block at a time, so that each cache line of th
 """
 from libc.stdint cimport INT32_MAX, int32_t, int64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from mmort._kernels.boxes cimport box_area, real
 from mmort._kernels.mmk cimport *
@@ -319,10 +319,11 @@ cdef void _collect(mmk_call *call, const _Sizes *s, const _Workspace *w, const r
     if not rows:
         for image in range(s.images):
             rows = max(rows, w.totals[image])
-    memset(detections, 0, s.images * rows * 5 * sizeof(real))
     for image in range(s.images):
         for i in range(rows):
             at = image * rows + i
+            for k in range(5):
+                detections[5 * at + k] = 0
             w.labels[at] = -1
             w.indices[at] = -1
             if i < w.totals[image]:
