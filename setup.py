@@ -30,6 +30,7 @@ if MSVC:
 else:
     # Fused multiply-add would give other last bits on machines that have it.
     cflags = ["-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections"]
+    cflags += ["-fno-trapping-math"]  # else gcc keeps branches, for floating-point flags that nobody reads
     cflags += ["-Wno-tautological-compare"]  # x != x asks for NaN, also where a number of that type has none
     cflags += ["-O1", "-g", "-fno-omit-frame-pointer", "-DMMK_NO_CLONES", *SANITIZE] if DEBUG else ["-O3", "-g0"]
     # Of the kernels' objects the bridge keeps the functions it calls: none of them knows Python, and `defs` proves it.

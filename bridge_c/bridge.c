@@ -65,11 +65,12 @@ static const char *type_found(const OrtApi *api, const OrtKernelInfo *info, cons
     if (succeeded(api, api->AttributeFloat(info, name, &f))) return "FLOAT";
     if (succeeded(api, api->AttributeInt(info, name, &i))) return "INT";
     if (succeeded(api, api->AttributeString(info, name, NULL, &size))) return "STRING";
+    /* Of an attribute of any other type than the list asked for ONNX Runtime gives an empty list. */
     size = 0;
-    if (succeeded(api, api->AttributeFloats(info, name, NULL, &size))) return "FLOATS";
-    size = 0;
-    if (succeeded(api, api->AttributeInts(info, name, NULL, &size))) return "INTS";
-    return NULL;
+    if (!succeeded(api, api->AttributeFloats(info, name, NULL, &size))) return NULL;
+    if (size) return "FLOATS";
+    if (succeeded(api, api->AttributeInts(info, name, NULL, &size)) && size) return "INTS";
+    return "another type";
 }
 
 static OrtStatus *attribute_error(const Op *op, const OrtKernelInfo *info, const char *text) {
@@ -328,14 +329,34 @@ static int64_t attribute_value(const Op *op, const OrtShapeInferContext *context
     return -1;
 }
 
-static OrtStatus *infer_output(const Op *op, OrtShapeInferContext *context, int i, const Dimensions *dimensions) {
-    const Formal *formal = &op->row->outputs[i];
+/* A dimension of which neither size nor name is known gets a name of its own: ONNX Runtime takes the size -1 for a size
+ * like any other, and lets two tensors "of the same shape" share their memory. */
+static OrtStatus *set_inferred(const Op *op, OrtShapeInferContext *context, int i, const int64_t *sizes,
+                               const char **symbols, size_t rank) {
+    static atomic_uint names_given;
     const OrtApi *api = op->api;
+    char names[MMK_MAX_RANK][24];
+    OrtTensorInfo *info = NULL;
+    for (size_t d = 0; d < rank; d++)
+        if (sizes[d] < 0 && !(symbols[d] && *symbols[d])) {
+            snprintf(names[d], sizeof names[d], "mmort_%u", atomic_fetch_add(&names_given, 1));
+            symbols[d] = names[d];
+        }
+    TRY(api->CreateTensorInfo(&info));
+    OrtStatus *status = api->SetTensorElementType(info, op->row->outputs[i].type);
+    if (!status) status = api->SetDimensions(info, sizes, rank);
+    if (!status) status = api->SetSymbolicDimensions(info, symbols, rank);
+    if (!status) status = api->InferSetOutput(context, (size_t)i, info);
+    api->ReleaseTensorInfo(info);
+    return status;
+}
+
+static OrtStatus *infer_output(const Op *op, OrtShapeInferContext *context, int i, const Dimensions *dimensions) {
     int64_t sizes[MMK_MAX_RANK];
     const char *symbols[MMK_MAX_RANK];
     size_t rank = 0, length;
-    OrtTensorInfo *info = NULL;
-    for (const char *cursor = formal->shape; (length = next_token(&cursor)) && rank < MMK_MAX_RANK; cursor += length) {
+    for (const char *cursor = op->row->outputs[i].shape; (length = next_token(&cursor)) && rank < MMK_MAX_RANK;
+         cursor += length) {
         const Dimension *known = find_dimension(dimensions, cursor, length);
         symbols[rank] = known && known->symbol ? known->symbol : "";
         if (known)
@@ -345,19 +366,13 @@ static OrtStatus *infer_output(const Op *op, OrtShapeInferContext *context, int 
         else
             sizes[rank++] = attribute_value(op, context, cursor, length);
     }
-    TRY(api->CreateTensorInfo(&info));
-    OrtStatus *status = api->SetTensorElementType(info, formal->type);
-    if (!status) status = api->SetDimensions(info, sizes, rank);
-    if (!status) status = api->SetSymbolicDimensions(info, symbols, rank);
-    if (!status) status = api->InferSetOutput(context, (size_t)i, info);
-    api->ReleaseTensorInfo(info);
-    return status;
+    return set_inferred(op, context, i, sizes, symbols, rank);
 }
 
 /* The output has all dimensions of the first input, and perhaps another type. */
 static OrtStatus *infer_same(const Op *op, OrtShapeInferContext *context, int i) {
     const OrtApi *api = op->api;
-    OrtTensorInfo *input = NULL, *info = NULL; /* `input` belongs to the context */
+    OrtTensorInfo *input = NULL; /* belongs to the context */
     int64_t sizes[MMK_MAX_RANK];
     const char *symbols[MMK_MAX_RANK] = {NULL};
     size_t rank = 0;
@@ -366,13 +381,7 @@ static OrtStatus *infer_same(const Op *op, OrtShapeInferContext *context, int i)
     if (rank == 0 || rank > MMK_MAX_RANK) return NULL;
     TRY(api->GetDimensions(input, sizes, rank));
     TRY(api->GetSymbolicDimensions(input, symbols, rank));
-    TRY(api->CreateTensorInfo(&info));
-    OrtStatus *status = api->SetTensorElementType(info, op->row->outputs[i].type);
-    if (!status) status = api->SetDimensions(info, sizes, rank);
-    if (!status) status = api->SetSymbolicDimensions(info, symbols, rank);
-    if (!status) status = api->InferSetOutput(context, (size_t)i, info);
-    api->ReleaseTensorInfo(info);
-    return status;
+    return set_inferred(op, context, i, sizes, symbols, rank);
 }
 
 static OrtStatus *infer_outputs(const Op *op, OrtShapeInferContext *context) {

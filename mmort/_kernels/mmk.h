@@ -23,7 +23,9 @@
     X(cummin)                                                                                                        \
     X(nms)                                                                                                           \
     X(nms_match)                                                                                                     \
-    X(soft_nms)
+    X(soft_nms)                                                                                                      \
+    X(grid_sample)                                                                                                   \
+    X(roi_align)
 
 enum {
     MMK_MAX_RANK = 16,

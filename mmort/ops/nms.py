@@ -220,6 +220,11 @@ def batched_nms(
     """
     (boxes, scores), dtype = _arrays.floating("batched_nms", boxes=boxes, scores=scores)
     classes = _arrays.integers("batched_nms", "idxs", idxs)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:  # the parts could fit where the whole does not
+        raise ValueError(f"batched_nms: boxes must be [N, 4], got {list(boxes.shape)}")
+    for name, array in (("scores", scores), ("idxs", classes)):
+        if array.shape != boxes.shape[:1]:
+            raise ValueError(f"batched_nms: {name} must be [N] with N = {len(boxes)}, got {list(array.shape)}")
     settings = dict(nms_cfg) if nms_cfg is not None else {"type": "nms", "iou_threshold": float("inf")}
     settings.pop("split_thr", None)
     kind = settings.pop("type", "nms")
@@ -244,17 +249,15 @@ def _class_soft_nms(
     max_num: int = -1,
     **settings: Any,
 ) -> Suppressed:
-    if classes.shape != scores.shape:
-        raise ValueError(f"batched_nms: idxs must be [N] with N = {len(scores)}, got {list(classes.shape)}")
     parts = [(np.empty((0, 5), boxes.dtype), np.empty(0, np.int64))]
     for one in np.unique(classes):
         members = np.flatnonzero(classes == one)
         dets, places = soft_nms(boxes[members], scores[members], min_score=min_score, **settings)
         parts.append((dets, members[places]))
     dets, keep = (np.concatenate(part) for part in zip(*parts, strict=True))
-    order = np.argsort(-dets[:, 4], kind="stable")
+    order = np.lexsort((keep, -dets[:, 4]))
     # the best box of each class came whatever its score; only the best of all is to
-    order = order[(dets[order, 4] >= min_score) | (np.arange(len(order)) == 0)]
+    order = order[~(dets[order, 4] < min_score) | (np.arange(len(order)) == 0)]
     if max_num > 0:
         order = order[:max_num]
     return dets[order], keep[order]

@@ -1,0 +1,414 @@
+"""The cases: one list, which every operator's oracle and every door is run on.
+
+A case is a builder of arrays and the public function's other arguments.  A new row reaches all doors.
+"""
+
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, Literal
+
+import numpy as np
+
+SEED = int(os.environ.get("TEST_SEED", "0"))
+SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 33)
+"""Around the widths of vectors and the lengths of unrolled loops."""
+
+Builder = Callable[[np.random.Generator], tuple[np.ndarray, ...]]
+
+
+@dataclass(frozen=True)
+class Case:
+    operator: str
+    name: str
+    build: Builder
+    attributes: dict[str, Any] = field(default_factory=dict)
+    tolerance: Literal["exact", "close"] = "exact"
+
+    def __str__(self):
+        return f"{self.operator}-{self.name}"
+
+    @property
+    def arrays(self):
+        return _arrays(str(self), self.build)
+
+
+@cache
+def _arrays(name, build):
+    arrays = build(np.random.default_rng([SEED, zlib.crc32(name.encode())]))
+    for array in arrays:
+        array.flags.writeable = False  # they are shared by all tests
+    return arrays
+
+
+CASES: list[Case] = []
+
+
+def add(operator, name, build, tolerance="exact", **attributes):
+    CASES.append(Case(operator, name, build, attributes, tolerance))
+
+
+def of(operator):
+    return [case for case in CASES if case.operator == operator]
+
+
+def given(*arrays, dtype=np.float32):
+    """A builder of these very values."""
+    made = tuple(np.array(array, dtype) for array in arrays)
+    return lambda rng: tuple(array.copy() for array in made)
+
+
+# ---- boxes -----------------------------------------------------------------------------------------------------
+
+
+def make_boxes(rng, n, kind="scattered"):
+    """[n, 4]; "scales" holds sizes from 1e-2 to 1e4, "grid" integers (whose IoUs are often just a threshold)."""
+    if kind == "grid":
+        corner = rng.integers(0, 12, (n, 2))
+        return np.concatenate([corner, corner + rng.integers(1, 9, (n, 2))], axis=1).astype(np.float32)
+    centre = {"clustered": 10 * rng.integers(0, 4, (n, 2)) + rng.normal(0, 0.6, (n, 2))}.get(kind, rng.uniform(0, 100, (n, 2)))
+    size = {
+        "scattered": rng.uniform(5, 40, (n, 2)),
+        "clustered": rng.uniform(6, 9, (n, 2)),
+        "elongated": np.where(rng.random((n, 1)) < 0.5, [[300, 0.3]], [[0.3, 300]]) * rng.uniform(0.3, 3, (n, 2)),
+        "scales": 10 ** rng.uniform(-2, 4, (n, 1)) * rng.uniform(0.8, 1.2, (n, 2)),
+    }[kind]
+    return np.concatenate([centre - size / 2, centre + size / 2], axis=1).astype(np.float32)
+
+
+def make_scores(rng, n, levels=0):
+    """[n]; distinct, or of a few `levels` so that many tie."""
+    if levels:
+        return (rng.integers(0, levels, n) / levels).astype(np.float32)
+    return (rng.permutation(n) / max(n, 1)).astype(np.float32)
+
+
+def scored(n, kind="scattered", levels=0):
+    return lambda rng: (make_boxes(rng, n, kind), make_scores(rng, n, levels))
+
+
+def at_threshold(rng):
+    """Pairs of boxes far from one another; the IoU of the first pair is the threshold of the cases (see below)."""
+    boxes = np.tile(np.array([[0, 0, 10, 10]], np.float32), (34, 1))
+    boxes[1::2, 3] = 5
+    boxes += np.repeat(np.arange(17), 2)[:, None].astype(np.float32) * 32
+    return boxes, make_scores(rng, 34)
+
+
+HALF, ULP_LESS, ULP_MORE = 0.5, float(np.nextafter(np.float32(0.5), 0)), float(np.nextafter(np.float32(0.5), 1))
+
+TRIO = [[0, 0, 10, 10], [1, 0, 11, 10], [50, 50, 60, 60]]
+NAN, INF = np.nan, np.inf
+STRANGE_BOXES = {
+    "zero_area": [[5, 5, 5, 5], [5, 5, 5, 5], [0, 0, 10, 10], [5, 5, 5, 9], [5, 0, 5, 10]],
+    "inverted": [[10, 10, 0, 0], [0, 0, 10, 10], [10, 10, 0, 0], [10, 0, 0, 10], [0, 10, 10, 0]],
+    "nan": [[0, 0, 10, 10], [NAN, 0, 10, 10], [0, NAN, 10, 10], [0, 0, NAN, 10], [0, 0, 10, NAN], [NAN] * 4, [0, 0, 10, 10]],
+    "inf": [[0, 0, 10, 10], [-INF, 0, 10, 10], [0, -INF, INF, INF], [-INF] * 4, [INF] * 4, [-INF, -INF, INF, INF]],
+    "huge": [[-1e19, -1e19, 1e19, 1e19], [0, 0, 3e38, 3e38], [-3e38, -3e38, 3e38, 3e38], [0, 0, 1e19, 1e19], [0, 0, 1, 1]],
+    "tiny": [[0, 0, 1e-20, 1e-20], [0, 0, 1e-20, 1e-20], [0, 0, 1e-25, 1e-25], [1, 1, 1.0000001, 1.0000001]],
+    "far": [[1e7, 1e7, 1e7 + 1, 1e7 + 1], [1e7, 1e7, 1e7 + 2, 1e7 + 2], [-1e7, 1e7, -1e7 + 2, 1e7 + 2], [1e7, 1e7, 1e7, 1e7]],
+    "identical": [[1, 2, 3, 4]] * 9,
+    "touching": [[0, 0, 10, 10], [10, 0, 20, 10], [0, 10, 10, 20], [10, 10, 20, 20], [20, 20, 30, 30]],
+}
+STRANGE_SCORES = {
+    "equal": [0.5, 0.5, 0.5],
+    "zeros": [0.0, -0.0, 0.0],
+    "nan": [NAN, 0.9, NAN],
+    "inf": [-INF, INF, -INF],
+    "negative": [-3, -1, -2],
+}
+
+
+def strange_scores(scores):
+    """Three boxes for each three scores, in two orders."""
+    return given(TRIO + TRIO[::-1], scores + scores)
+
+
+for n in SIZES:
+    add("nms", f"n{n}", scored(n, "clustered"), iou_threshold=0.4)
+for kind in ("scattered", "clustered", "elongated", "scales", "grid"):
+    for threshold in (-1, 0, 0.05, 0.3, 0.5, 0.7, 0.95, 1):
+        for offset in (0, 1):
+            add("nms", f"{kind}300_t{threshold}_o{offset}", scored(300, kind), iou_threshold=threshold, offset=offset)
+    for threshold in (0.05, 0.5, 0.95):
+        add("nms", f"{kind}3000_t{threshold}", scored(3000, kind), iou_threshold=threshold)
+    for threshold in (0.04, 0.3, 0.7, 1):
+        add("nms", f"{kind}1200_t{threshold}_o1", scored(1200, kind, 50), iou_threshold=threshold, offset=1)
+    add("nms", f"{kind}1200_most300", scored(1200, kind, 50), iou_threshold=0.6, max_num=300, score_threshold=0.03)
+for levels in (1, 4):
+    for n in (17, 33, 300):
+        add("nms", f"levels{levels}_n{n}", scored(n, "clustered", levels), iou_threshold=0.5)
+for name, boxes in STRANGE_BOXES.items():
+    for threshold in (-1, 0, 0.5, 1):
+        for offset in (0, 1):
+            build = given(boxes, np.linspace(0.9, 0.1, len(boxes)))
+            add("nms", f"{name}_t{threshold}_o{offset}", build, iou_threshold=threshold, offset=offset)
+for name, scores in STRANGE_SCORES.items():
+    add("nms", f"scores_{name}", strange_scores(scores), iou_threshold=0.5)
+    add("nms", f"scores_{name}_above0.3", strange_scores(scores), iou_threshold=0.5, score_threshold=0.3)
+for name, threshold in (("at", HALF), ("below", ULP_LESS), ("above", ULP_MORE)):
+    add("nms", f"threshold_{name}", at_threshold, iou_threshold=threshold)
+    add("nms_match", f"threshold_{name}", lambda rng: (np.column_stack(at_threshold(rng)),), iou_threshold=threshold)
+    for method in ("naive", "linear"):
+        add("soft_nms", f"threshold_{name}_{method}", at_threshold, iou_threshold=threshold, method=method)
+for threshold in (2, INF, -INF):
+    add("nms", f"t{threshold}", scored(33, "clustered"), iou_threshold=threshold)
+for score_threshold in (-1, 0, 0.3, 0.5, 1):
+    for max_num in (-1, 0, 1, 7, 1000):
+        attributes = {"iou_threshold": 0.5, "score_threshold": score_threshold, "max_num": max_num}
+        add("nms", f"above{score_threshold}_most{max_num}", scored(60, "clustered", 4), **attributes)
+
+for n in SIZES:
+    for method in ("naive", "linear", "gaussian"):
+        tolerance = "close" if method == "gaussian" else "exact"
+        add("soft_nms", f"n{n}_{method}", scored(n, "clustered"), tolerance, method=method)
+for method in ("naive", "linear", "gaussian"):
+    tolerance = "close" if method == "gaussian" else "exact"
+    for kind in ("scattered", "clustered", "elongated", "grid"):
+        add("soft_nms", f"{kind}300_{method}", scored(300, kind), tolerance, method=method)
+        add("soft_nms", f"{kind}100_{method}_o1", scored(100, kind), tolerance, method=method, offset=1, min_score=0.2)
+    for name, boxes in STRANGE_BOXES.items():
+        build = given(boxes, np.linspace(0.9, 0.1, len(boxes)))
+        for offset in (0, 1):
+            add("soft_nms", f"{name}_{method}_o{offset}", build, tolerance, method=method, offset=offset)
+    for name, scores in STRANGE_SCORES.items():
+        add("soft_nms", f"scores_{name}_{method}", strange_scores(scores), tolerance, method=method)
+    add("soft_nms", f"ties_{method}", scored(100, "clustered", 4), tolerance, method=method)
+    add("soft_nms", f"all_below_{method}", scored(20, "clustered"), tolerance, method=method, min_score=2.0)
+    add("soft_nms", f"none_below_{method}", scored(40, "clustered"), tolerance, method=method, min_score=-1.0)
+for sigma in (0.0, -0.5, 1e-3, 1e3):
+    add("soft_nms", f"sigma{sigma}", scored(20, "clustered"), "close", method="gaussian", sigma=sigma)
+
+for n in SIZES:
+    add("nms_match", f"n{n}", lambda rng, n=n: (np.column_stack(scored(n, "clustered")(rng)),), iou_threshold=0.4)
+for kind in ("scattered", "clustered", "elongated", "grid"):
+    for threshold in (-1, 0, 0.3, 0.5, 0.95, 1):
+        build = partial(lambda rng, kind: (np.column_stack(scored(300, kind, 20)(rng)),), kind=kind)
+        add("nms_match", f"{kind}300_t{threshold}", build, iou_threshold=threshold)
+for name, boxes in STRANGE_BOXES.items():
+    for threshold in (0, 0.5, 1):
+        build = given(np.column_stack([boxes, np.linspace(0.9, 0.1, len(boxes))]))
+        add("nms_match", f"{name}_t{threshold}", build, iou_threshold=threshold)
+for name, scores in STRANGE_SCORES.items():
+    add("nms_match", f"scores_{name}", given(np.column_stack([TRIO + TRIO[::-1], scores + scores])), iou_threshold=0.5)
+
+for mode in ("iou", "iof"):
+    for offset in (0, 1):
+        for n, m in ((0, 0), (0, 3), (3, 0), (1, 1), (7, 33), (33, 8), (17, 16)):
+            build = partial(lambda rng, n, m: (make_boxes(rng, n), make_boxes(rng, m, "scales")), n=n, m=m)
+            add("box_iou", f"{n}x{m}_{mode}_o{offset}", build, mode=mode, offset=offset)
+        for n in SIZES:
+            build = partial(lambda rng, n: (make_boxes(rng, n, "grid"), make_boxes(rng, n, "grid")), n=n)
+            add("box_iou", f"aligned{n}_{mode}_o{offset}", build, mode=mode, offset=offset, aligned=True)
+        for name, boxes in STRANGE_BOXES.items():
+            add("box_iou", f"{name}_{mode}_o{offset}", given(boxes, boxes), mode=mode, offset=offset)
+
+
+def classed(n, kind, levels=0, classes=3):
+    def build(rng):
+        return make_boxes(rng, n, kind), make_scores(rng, n, levels), rng.integers(0, classes, n)
+
+    return build
+
+
+for n in (0, 1, 2, 17, 300):
+    for class_agnostic in (False, True):
+        for name, config in (
+            ("none", None),
+            ("nms", {"iou_threshold": 0.5}),
+            ("capped", {"type": "nms", "iou_threshold": 0.3, "max_num": 5, "score_threshold": 0.2}),
+            ("offset", {"type": "nms", "iou_threshold": 0.5, "offset": 1}),
+            ("linear", {"type": "soft_nms", "iou_threshold": 0.3, "min_score": 0.05}),
+            ("naive_capped", {"type": "soft_nms", "method": "naive", "max_num": 7}),
+            ("high", {"type": "soft_nms", "min_score": 0.95}),
+        ):
+            attributes = {"nms_cfg": config, "class_agnostic": class_agnostic}
+            add("batched_nms", f"{name}_n{n}_agnostic{class_agnostic}", classed(n, "clustered", 8), **attributes)
+for threshold in (0.3, 0.7):
+    add("batched_nms", f"many_t{threshold}", classed(5000, "scattered", 900), nms_cfg={"iou_threshold": threshold})
+add("batched_nms", "far_classes", lambda rng: (make_boxes(rng, 60), make_scores(rng, 60), rng.integers(-(2**62), 2**62, 60)),
+    nms_cfg={"iou_threshold": 0.2})  # fmt: skip
+for name, scores in STRANGE_SCORES.items():
+    for kind in ("nms", "soft_nms"):
+        build = partial(lambda rng, scores: (*strange_scores(scores)(rng), np.array([0, 1, 0, 1, 0, 1])), scores=scores)
+        add("batched_nms", f"scores_{name}_{kind}", build, nms_cfg={"type": kind, "iou_threshold": 0.5})
+
+# ---- RoIAlign --------------------------------------------------------------------------------------------------
+
+
+def pyramid(k, shape=(2, 3, 13, 17), scale=4.0, kind="ordinary"):
+    """A feature map [N, C, H, W] and k RoIs in units `scale` times finer; some reach over the border."""
+
+    def build(rng):
+        batches, _, height, width = shape
+        rois = np.zeros((k, 5), np.float32)
+        if batches:
+            rois[:, 0] = rng.integers(0, batches, k)
+        extent = np.array([width, height]) * scale
+        centre = rng.uniform(-0.2, 1.2, (k, 2)) * extent
+        size = {"ordinary": rng.uniform(0.02, 0.8, (k, 2)), "tiny": rng.uniform(0, 0.02, (k, 2))}[kind] * extent
+        rois[:, 1:] = np.concatenate([centre - size / 2, centre + size / 2], axis=1)
+        return rng.standard_normal(shape).astype(np.float32), rois
+
+    return build
+
+
+def map_and_rois(rois, shape=(1, 2, 6, 5)):
+    return lambda rng: (rng.standard_normal(shape).astype(np.float32), np.array(rois, np.float32).reshape(-1, 5))
+
+
+for pool_mode in ("avg", "max"):
+    for aligned in (True, False):
+        for sampling_ratio in (0, 1, 2, 3):
+            attributes = {"output_size": (3, 2), "spatial_scale": 0.25, "sampling_ratio": sampling_ratio}
+            attributes |= {"pool_mode": pool_mode, "aligned": aligned}
+            ending = f"{pool_mode}_a{aligned:d}_s{sampling_ratio}"
+            add("roi_align", f"ordinary_{ending}", pyramid(9), "close", **attributes)
+            add("roi_align", f"tiny_{ending}", pyramid(5, kind="tiny"), "close", **attributes)
+            rois = [
+                [0, 1, 1, 1, 1], [0, 1, 1, 4, 1], [0, 3, 3, 1, 1], [0, 3, 1, 1, 3], [0, -1, -1, 5, 6], [0, -9, -9, -5, -5],
+                [0, 4, 5, 9, 9], [0, -0.5, -0.5, 4.5, 5.5], [0.9, 0, 0, 3, 3], [-0.5, 0, 0, 3, 3], [0, -1, -1, -1, -1],
+            ]  # fmt: skip
+            edges = {**attributes, "spatial_scale": 1.0, "output_size": (2, 2)}
+            if sampling_ratio or not aligned:
+                add("roi_align", f"edges_{ending}", map_and_rois(rois), "close", **edges)
+            else:  # of a box with one negative size the number of samples would be negative
+                add("roi_align", f"edges_{ending}", map_and_rois(rois[:3] + rois[4:]), "close", **edges)
+for k in SIZES:
+    add("roi_align", f"k{k}", pyramid(k, (2, 2, 9, 8)), "close", output_size=(2, 3), spatial_scale=0.25, sampling_ratio=2)
+for c in SIZES:
+    add("roi_align", f"c{c}", pyramid(3, (1, c, 9, 8)), "close", output_size=(2, 3), spatial_scale=0.25, sampling_ratio=2)
+for width in SIZES:
+    add("roi_align", f"w{width}", pyramid(3, (1, 2, 4, width)), "close", output_size=(2, 2), spatial_scale=0.25)
+    add("roi_align", f"h{width}_max", pyramid(3, (1, 2, width, 4)), "close", output_size=(2, 2), spatial_scale=0.25,
+        pool_mode="max")  # fmt: skip
+for size in ((1, 1), (7, 7), (1, 9), (14, 2)):
+    add("roi_align", f"out{size[0]}x{size[1]}", pyramid(4), "close", output_size=size, spatial_scale=0.25)
+add("roi_align", "many", pyramid(40, (2, 33, 40, 40)), "close", output_size=(7, 7), spatial_scale=0.25, sampling_ratio=2)
+add("roi_align", "no_images", lambda rng: (np.zeros((0, 2, 4, 4), np.float32), np.zeros((0, 5), np.float32)), "close",
+    output_size=(2, 2))  # fmt: skip
+add("roi_align", "far_below_zero", lambda rng: (np.full((1, 1, 4, 4), -1e6, np.float32), np.float32([[0, 1, 1, 2, 2]])), "close",
+    output_size=(2, 2), sampling_ratio=2, pool_mode="max")  # fmt: skip
+
+# ---- grid sampling ---------------------------------------------------------------------------------------------
+
+
+def map_and_grid(shape=(2, 3, 7, 9), points=(5, 6), reach=1.5):
+    def build(rng):
+        grid = rng.uniform(-reach, reach, (shape[0], *points, 2)).astype(np.float32)
+        return rng.standard_normal(shape).astype(np.float32), grid
+
+    return build
+
+
+def on_the_pixels(rng):
+    """Coordinates at and right between pixel centres and at the border, for both values of align_corners."""
+    places = np.concatenate([np.linspace(-1, 1, 17), np.linspace(-0.875, 0.875, 8), np.linspace(-1.125, 1.125, 10)])
+    grid = np.stack(np.meshgrid(places, places), axis=-1)[None].astype(np.float32)
+    return rng.standard_normal((1, 2, 9, 8)).astype(np.float32), grid
+
+
+def with_holes(build, share=0.1):
+    """The same with NaN and infinities in the map, which must not leak to places that do not read them."""
+
+    def holed(rng):
+        pixels, *others = build(rng)
+        for value in (NAN, INF, -INF):
+            pixels[rng.random(pixels.shape) < share / 3] = value
+        return pixels, *others
+
+    return holed
+
+
+def not_finite(rng):
+    places = np.array([NAN, INF, -INF, 1e10, -1e10, 3e38, -3e38, 1e-40, 0.3], np.float32)
+    grid = np.stack(np.meshgrid(places, places), axis=-1)[None].astype(np.float32)
+    return rng.standard_normal((1, 2, 4, 5)).astype(np.float32), grid
+
+
+for mode in ("bilinear", "nearest", "bicubic"):
+    for padding_mode in ("zeros", "border", "reflection"):
+        for align_corners in (False, True):
+            attributes = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
+            ending = f"{mode}_{padding_mode}_a{align_corners:d}"
+            add("grid_sample", f"ordinary_{ending}", map_and_grid(), "close", **attributes)
+            add("grid_sample", f"far_{ending}", map_and_grid(reach=20), "close", **attributes)
+            add("grid_sample", f"pixels_{ending}", on_the_pixels, "close", **attributes)
+            add("grid_sample", f"not_finite_{ending}", not_finite, "close", **attributes)
+            add("grid_sample", f"holes_{ending}", with_holes(on_the_pixels), "close", **attributes)
+            for images, channels in ((4, 9), (1, 33)):
+                build = map_and_grid((images, channels, 5, 6), (7, 19))
+                add("grid_sample", f"{images}x{channels}_{ending}", build, "close", **attributes)
+                add("grid_sample", f"{images}x{channels}_holes_{ending}", with_holes(build), "close", **attributes)
+            for side in (1, 2, 3):
+                build = map_and_grid((1, 2, side, 4 - side), (3, 17), reach=3)
+                add("grid_sample", f"{side}x{4 - side}_{ending}", build, "close", **attributes)
+    for n in SIZES:
+        add("grid_sample", f"w{n}_{mode}", map_and_grid(points=(2, n)), "close", mode=mode)
+        add("grid_sample", f"c{n}_{mode}", map_and_grid((1, n, 5, 4)), "close", mode=mode, padding_mode="border")
+    for channels in (1, 3, 33):
+        add("grid_sample", f"many{channels}_{mode}", map_and_grid((2, channels, 40, 40), (50, 60)), "close", mode=mode)
+add("grid_sample", "no_rows", map_and_grid(points=(0, 6)), "close")
+add("grid_sample", "no_images", map_and_grid((0, 3, 7, 9)), "close")
+add("grid_sample", "no_pixels_no_points", map_and_grid((1, 3, 0, 0), points=(0, 6)), "close")
+
+for shape in ((2, 5, 2), (2, 3, 4, 2), (2, 0, 2), (2, 33, 2)):
+    build = partial(lambda rng, shape: (map_and_grid()(rng)[0], rng.uniform(-0.2, 1.2, shape).astype(np.float32)), shape=shape)
+    for options in ({}, {"align_corners": True}, {"mode": "nearest", "padding_mode": "border"}):
+        add("point_sample", f"{'x'.join(map(str, shape))}_{'_'.join(options) or 'default'}", build, "close", **options)
+
+# ---- scans -----------------------------------------------------------------------------------------------------
+
+
+def tensor(*shape, levels=0):
+    """Of a few `levels`, if any, so that many elements tie; zeros of both signs among them."""
+
+    def build(rng):
+        if levels:
+            return (np.where(rng.random(shape) < 0.5, -0.0, rng.integers(0, levels, shape)).astype(np.float32),)
+        return (rng.standard_normal(shape).astype(np.float32),)
+
+    return build
+
+
+def holes(*shape):
+    """Some NaN, infinities."""
+
+    def build(rng):
+        array = rng.standard_normal(shape).astype(np.float32)
+        for value in (NAN, INF, -INF):
+            array[rng.random(shape) < 0.12] = value
+        return (array,)
+
+    return build
+
+
+for mode in ("top", "bottom", "left", "right"):
+    for n in SIZES:
+        add("corner_pool", f"w{n}_{mode}", tensor(1, 2, 3, n), mode=mode)
+        add("corner_pool", f"h{n}_{mode}", tensor(2, 1, n, 3), mode=mode)
+        add("corner_pool", f"c{n}_{mode}", tensor(1, n, 4, 5), mode=mode)
+    add("corner_pool", f"no_images_{mode}", tensor(0, 2, 3, 4), mode=mode)
+    add("corner_pool", f"ties_{mode}", tensor(2, 3, 9, 11, levels=2), mode=mode)
+    add("corner_pool", f"holes_{mode}", holes(2, 3, 9, 17), mode=mode)
+    add("corner_pool", f"many_{mode}", tensor(2, 33, 64, 65), mode=mode)
+
+for operator in ("cummax", "cummin"):
+    for n in SIZES:
+        add(operator, f"vector{n}", tensor(n), dim=0)
+        add(operator, f"last{n}", tensor(9, n), dim=-1)
+        add(operator, f"first{n}", tensor(n, 9), dim=0)
+        add(operator, f"middle{n}", tensor(3, n, 5), dim=1)
+        add(operator, f"across{n}", tensor(3, 4, n), dim=1)
+    for dim in range(-5, 5):
+        add(operator, f"dim{dim}", tensor(2, 3, 4, 1, 5, levels=3), dim=dim)
+        add(operator, f"holes{dim}", holes(3, 2, 5, 4, 9), dim=dim)
+    add(operator, "no_elements", tensor(2, 0, 1), dim=0)
+    add(operator, "no_elements_along", tensor(2, 0, 1), dim=1)
+    add(operator, "most_dimensions", tensor(*(1,) * 14, 2, 3), dim=15)
+    for dim in (0, 1, 2):
+        add(operator, f"many{dim}", tensor(64, 65, 66), dim=dim)
+
+OPERATORS = sorted({case.operator for case in CASES})

@@ -1,0 +1,28 @@
+"""What all tests share: the seed, and the number of threads put back after a test that changed it."""
+
+import cases
+import mmort
+import numpy as np
+import pytest
+from hypothesis import settings
+
+# The same examples every time, unless another seed is asked for.
+settings.register_profile("mmort", deadline=None, derandomize=cases.SEED == 0)
+settings.load_profile("mmort")
+
+
+def pytest_report_header():
+    return f"TEST_SEED={cases.SEED}"
+
+
+@pytest.fixture
+def rng(request):
+    """Random numbers, the same for a test of the same name and seed."""
+    return np.random.default_rng([cases.SEED, *request.node.name.encode()])
+
+
+@pytest.fixture(autouse=True)
+def _same_threads():
+    before = mmort.get_num_threads()
+    yield
+    mmort.set_num_threads(before)

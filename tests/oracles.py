@@ -1,0 +1,315 @@
+"""Naive numpy versions of the operators: the definitions, in the written order of rounding, and no concern for speed.
+
+They are written from the operators' contracts, never from a kernel.  Each computes in the dtype of its arrays (float32 or
+float64) and returns a tuple of arrays, as the public function of the same name does.
+"""
+
+import math
+
+import numpy as np
+
+
+def larger(a, b):
+    """C++'s std::max: the first argument also on ties and NaN."""
+    return np.where(a < b, b, a)
+
+
+def smaller(a, b):
+    return np.where(b < a, b, a)
+
+
+# ---- boxes -----------------------------------------------------------------------------------------------------
+
+
+def descending(scores):
+    """Indices by descending score; equal scores in input order, NaN last."""
+    return sorted(range(len(scores)), key=lambda i: (1, 0) if np.isnan(scores[i]) else (0, -float(scores[i])))
+
+
+def area(boxes, offset):
+    return (boxes[..., 2] - boxes[..., 0] + offset) * (boxes[..., 3] - boxes[..., 1] + offset)
+
+
+def overlap(chosen, others, offset):
+    """Area that boxes have in common."""
+    zero = others.dtype.type(0)
+    width = larger(zero, smaller(chosen[..., 2], others[..., 2]) - larger(chosen[..., 0], others[..., 0]) + offset)
+    height = larger(zero, smaller(chosen[..., 3], others[..., 3]) - larger(chosen[..., 1], others[..., 1]) + offset)
+    return width * height
+
+
+def iou(chosen, others, offset):
+    """IoU of one box with others; NaN for 0/0."""
+    with np.errstate(all="ignore"):
+        offset = others.dtype.type(offset)
+        shared = overlap(chosen, others, offset)
+        return shared / (area(chosen, offset) + area(others, offset) - shared)
+
+
+def nms(boxes, scores, iou_threshold, offset=0, score_threshold=0, max_num=-1):
+    number = boxes.dtype.type
+    left = np.array(descending(scores), np.int64)
+    if score_threshold > 0:
+        left = left[scores[left] > number(score_threshold)]
+    kept = []
+    while len(left):
+        best, left = left[0], left[1:]
+        kept.append(best)
+        left = left[~(iou(boxes[best], boxes[left], offset) > number(iou_threshold))]
+    if max_num > 0:
+        kept = kept[:max_num]
+    indices = np.array(kept, np.int64)
+    return np.concatenate([boxes[indices], scores[indices, None]], axis=1), indices
+
+
+def soft_nms(boxes, scores, iou_threshold=0.3, sigma=0.5, min_score=1e-3, method="linear", offset=0):
+    number = boxes.dtype.type
+    scores, records = scores.copy(), list(range(len(boxes)))
+    dets = []
+    i = 0
+    while i < len(records):
+        best = i
+        for j in range(i + 1, len(records)):
+            if scores[records[best]] < scores[records[j]]:
+                best = j
+        records[i], records[best] = records[best], records[i]
+        chosen = records[i]
+        dets.append([*boxes[chosen], scores[chosen]])
+        overlaps = dict(zip(records[i + 1 :], iou(boxes[chosen], boxes[records[i + 1 :]], offset), strict=True))
+        q = i + 1
+        while q < len(records):
+            weight, v = number(1), overlaps[records[q]]
+            with np.errstate(all="ignore"):
+                if method == "gaussian":
+                    weight = number(_exp(-(v * v) / number(sigma)))
+                elif v >= number(iou_threshold):
+                    weight = number(0) if method == "naive" else number(1) - v
+                scores[records[q]] *= weight
+            if scores[records[q]] < number(min_score):
+                records[q] = records[-1]
+                records.pop()
+            else:
+                q += 1
+        i += 1
+    return np.array(dets, boxes.dtype).reshape(-1, 5), np.array(records, np.int64)
+
+
+def _exp(x):
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+def batched_nms(boxes, scores, idxs, nms_cfg, class_agnostic=False):
+    """One suppression for each class; the results of all by descending score."""
+    options = {"type": "nms", "iou_threshold": np.inf} if nms_cfg is None else dict(nms_cfg)
+    suppress = {"nms": nms, "soft_nms": soft_nms}[options.pop("type", "nms")]
+    max_num = options.pop("max_num", -1)
+    classes = np.zeros_like(idxs) if class_agnostic else idxs
+    decayed = {}  # index: row of dets
+    for one in sorted(set(classes.tolist())):
+        members = np.flatnonzero(classes == one)
+        dets, kept = suppress(boxes[members], scores[members], **options)
+        decayed |= dict(zip(members[kept].tolist(), dets, strict=True))
+    kept = np.array(sorted(decayed), np.int64)
+    dets = np.array([decayed[i] for i in kept.tolist()], boxes.dtype).reshape(-1, 5)
+    order = descending(dets[:, 4])
+    if suppress is soft_nms:  # which always returns its best box; here only the best of all classes is
+        least = options.get("min_score", 1e-3)
+        order = order[:1] + [i for i in order[1:] if not dets[i, 4] < boxes.dtype.type(least)]
+    if max_num > 0:
+        order = order[:max_num]
+    return dets[order], kept[order]
+
+
+def nms_match(dets, iou_threshold):
+    number = dets.dtype.type
+    left = np.array(descending(dets[:, 4]), np.int64)
+    groups = []
+    while len(left):
+        best, left = left[0], left[1:]
+        suppressed = iou(dets[best], dets[left], 0) >= number(iou_threshold)
+        groups.append(np.concatenate([[best], left[suppressed]]))
+        left = left[~suppressed]
+    return tuple(groups)
+
+
+def box_iou(boxes1, boxes2, mode="iou", aligned=False, offset=0):
+    with np.errstate(all="ignore"):
+        offset = boxes1.dtype.type(offset)
+        if not aligned:
+            boxes1, boxes2 = boxes1[:, None], boxes2[None]
+        shared = overlap(boxes1, boxes2, offset)
+        whole = area(boxes1, offset) + area(boxes2, offset) - shared if mode == "iou" else area(boxes1, offset)
+        return (shared / whole,)
+
+
+# ---- sampling --------------------------------------------------------------------------------------------------
+
+
+def roi_align(input, rois, output_size, spatial_scale=1.0, sampling_ratio=0, pool_mode="avg", aligned=True):
+    number = input.dtype.type
+    pooled_height, pooled_width = output_size
+    channels, height, width = input.shape[1:]
+    output = np.zeros((len(rois), channels, pooled_height, pooled_width), input.dtype)
+    if not output.size or not height * width:
+        return (output,)
+    for k, roi in enumerate(rois):
+        image = input[int(roi[0])]
+        x1, y1, x2, y2 = (corner * number(spatial_scale) - number(0.5 if aligned else 0) for corner in roi[1:])
+        roi_width, roi_height = x2 - x1, y2 - y1
+        if not aligned:
+            roi_width, roi_height = larger(roi_width, number(1)), larger(roi_height, number(1))
+        bin_width, bin_height = number(roi_width / number(pooled_width)), number(roi_height / number(pooled_height))
+        across = sampling_ratio if sampling_ratio > 0 else math.ceil(bin_width)
+        down = sampling_ratio if sampling_ratio > 0 else math.ceil(bin_height)
+        for ph in range(pooled_height):
+            for pw in range(pooled_width):
+                values = []
+                for iy in range(down):
+                    y = (y1 + number(ph) * bin_height) + (number(iy + 0.5) * bin_height) / number(down)
+                    for ix in range(across):
+                        x = (x1 + number(pw) * bin_width) + (number(ix + 0.5) * bin_width) / number(across)
+                        values.append(_clamped_sample(image, y, x))
+                if pool_mode == "max":
+                    output[k, :, ph, pw] = np.max(values, axis=0) if values else -10000
+                else:
+                    output[k, :, ph, pw] = np.add.reduce(values) / number(len(values)) if values else 0
+    return (output,)
+
+
+def _clamped_sample(image, y, x):
+    """Bilinear sample of every channel; up to one pixel outside the border's value is taken, beyond that it is 0."""
+    number, (channels, height, width) = image.dtype.type, image.shape
+    if y < -1 or y > height or x < -1 or x > width:
+        return np.zeros(channels, image.dtype)
+    y, x = max(y, number(0)), max(x, number(0))
+    top, left = int(y), int(x)
+    if top >= height - 1:
+        top, y = height - 1, number(height - 1)
+    if left >= width - 1:
+        left, x = width - 1, number(width - 1)
+    bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
+    ly, lx = y - number(top), x - number(left)
+    hy, hx = number(1) - ly, number(1) - lx
+    return (
+        (hy * hx) * image[:, top, left]
+        + (hy * lx) * image[:, top, right]
+        + (ly * hx) * image[:, bottom, left]
+        + (ly * lx) * image[:, bottom, right]
+    )
+
+
+def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=False):
+    number = input.dtype.type
+    batches, channels, height, width = input.shape
+    shape = (batches, channels, *grid.shape[1:3])
+    if 0 in shape:
+        return (np.zeros(shape, input.dtype),)
+
+    def unnormalise(v, n):
+        return (v + number(1)) / number(2) * number(n - 1) if align_corners else ((v + number(1)) * number(n) - number(1)) / number(2)
+
+    def reflect(u, n):
+        low, high = (number(0), number(n - 1)) if align_corners else (number(-0.5), number(n - 0.5))
+        if low == high:
+            return np.zeros_like(u)
+        span, distance = high - low, np.abs(u - low)
+        rest, turns = np.fmod(distance, span), np.floor(distance / span)
+        turns = np.where(turns < 2**31, turns, 0)  # beyond, and for NaN, the conversion to an integer gives an even one
+        return np.where(turns % 2 == 0, rest + low, span - rest + low)
+
+    def pad(u, n):
+        if padding_mode == "reflection":
+            u = reflect(u, n)
+        return u if padding_mode == "zeros" else smaller(number(n - 1), larger(u, number(0)))
+
+    def pixel(y, x):
+        """[N, OH, OW, C], 0 outside."""
+        inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+        rows, columns = (np.where(inside, v, 0).astype(np.int64) for v in (y, x))
+        found = input[np.arange(batches)[:, None, None], :, rows, columns]
+        return np.where(inside[..., None], found, number(0)), inside[..., None]
+
+    with np.errstate(all="ignore"):
+        x, y = unnormalise(grid[..., 0], width), unnormalise(grid[..., 1], height)
+        if mode == "nearest":
+            values, _ = pixel(np.rint(pad(y, height)), np.rint(pad(x, width)))
+        elif mode == "bilinear":
+            x, y = pad(x, width), pad(y, height)
+            west, north = np.floor(x), np.floor(y)
+            east, south = west + number(1), north + number(1)
+            values = number(0)
+            for row, column, weight in (
+                (north, west, (east - x) * (south - y)),
+                (north, east, (x - west) * (south - y)),
+                (south, west, (east - x) * (y - north)),
+                (south, east, (x - west) * (y - north)),
+            ):
+                found, inside = pixel(row, column)
+                values = values + np.where(inside, found * weight[..., None], number(0))
+        else:
+            west, north = np.floor(x), np.floor(y)
+            across, down = _cubic(x - west), _cubic(y - north)
+            values = number(0)
+            for i in range(4):
+                row = number(0)
+                for j in range(4):
+                    found, _ = pixel(np.trunc(pad(north + number(i - 1), height)), np.trunc(pad(west + number(j - 1), width)))
+                    row = row + found * across[j][..., None]
+                values = values + row * down[i][..., None]
+    return (np.ascontiguousarray(np.moveaxis(values, 3, 1)),)
+
+
+def _cubic(t):
+    """Weights of the four pixels around a place t behind the second of them (cubic convolution, A = -0.75)."""
+    number = t.dtype.type
+    a, one = number(-0.75), number(1)
+
+    def near(z):
+        return ((a + number(2)) * z - (a + number(3))) * z * z + one
+
+    def far(z):
+        return ((a * z - number(5) * a) * z + number(8) * a) * z - number(4) * a
+
+    return far(t + one), near(t), near(one - t), far((one - t) + one)
+
+
+def point_sample(input, points, align_corners=False, **options):
+    grid = points if points.ndim == 4 else points[:, :, None]
+    (output,) = grid_sample(input, grid * 2 - grid.dtype.type(1), align_corners=align_corners, **options)
+    return (output if points.ndim == 4 else output[..., 0],)
+
+
+# ---- scans -----------------------------------------------------------------------------------------------------
+
+
+def corner_pool(input, mode):
+    output = input.copy()
+    lines = np.moveaxis(output, {"top": 2, "bottom": 2, "left": 3, "right": 3}[mode], 0)
+    if mode in ("top", "left"):
+        lines = lines[::-1]
+    for i in range(1, len(lines)):
+        before, here = lines[i - 1], lines[i]
+        lines[i] = np.where((before < here) | (here != here), here, before)
+    return (output,)
+
+
+def cummax(input, dim):
+    return _scan(input, dim, np.greater_equal)
+
+
+def cummin(input, dim):
+    return _scan(input, dim, np.less_equal)
+
+
+def _scan(input, dim, replaces):
+    values, indices = input.copy(), np.zeros(input.shape, np.int64)
+    lines, places = np.moveaxis(values, dim, 0), np.moveaxis(indices, dim, 0)
+    for i in range(1, len(lines)):
+        best, here = lines[i - 1], lines[i]
+        new = replaces(here, best) | (here != here)  # a NaN best compares false, so it stays until the next NaN
+        lines[i] = np.where(new, here, best)
+        places[i] = np.where(new, i, places[i - 1])
+    return values, indices

@@ -1,0 +1,92 @@
+"""MMCV's and MMDeploy's own results, recorded once from the original libraries: mmort gives the same, or says why not."""
+
+import json
+import pathlib
+import re
+
+import doors
+import mmort
+import numpy as np
+import oracles
+import pytest
+from compare import assert_close, assert_same
+
+FILE = np.load(pathlib.Path(__file__).with_name("data") / "golden.npz")
+GOLDEN = {case["file"]: case for case in json.loads(str(FILE["cases"]))}
+EXACT = {"NonMaxSuppression", "MMCVCornerPool", "cummax", "cummin"}
+
+TIES = "equal scores: mmort takes the lower index first; the original's order is that of an unstable sort"
+NAN = "NaN propagates, as in torch; the original skipped every NaN but a line's first element"
+
+OTHER_RESULTS = {
+    "mmcv__NonMaxSuppression__021_ties_n17": TIES,
+    "mmcv__NonMaxSuppression__022_ties_n40": TIES,
+    "mmcv__NonMaxSuppression__023_ties_n100_4levels": TIES,
+    "mmcv__NonMaxSuppression__024_ties_n100_4levels_t03": TIES,
+    "mmcv__NonMaxSuppression__026_ties_n1000_sorted_asc": TIES,
+    "mmcv__MMCVCornerPool__019_nan_m3": NAN,
+    "mmcv__cummin__024_nan_middle": NAN,
+}
+"""Cases where mmort gives something else than the original, and why."""
+
+REFUSED = {
+    "mmcv__NonMaxSuppression__041_scores_2d": "scores must be [N], got [4, 1]",
+    "mmcv__MMCVCornerPool__023_mode4": "mode must be",
+}
+"""Cases that the original let pass and mmort refuses, and a part of what it says."""
+
+ORDINARY = sorted(GOLDEN.keys() - OTHER_RESULTS.keys() - REFUSED.keys())
+
+
+def row_of(name):
+    case = GOLDEN[name]
+    return next(row for row in doors.ROWS if (row["domain"], row["type"]) == (case["domain"], case["op"]))
+
+
+def arrays(name, kind):
+    return tuple(FILE[key] for key in sorted(key for key in FILE.files if key.startswith(f"{name}/{kind}_")))
+
+
+def run_ort(name):
+    model = doors.make_model(row_of(name), GOLDEN[name]["attrs"])
+    return doors.run_session(doors.make_session(model), arrays(name, "in"))
+
+
+def run_numpy(name, module=mmort):
+    operator = row_of(name)["kernel"]
+    attributes = doors.numpy_attributes(operator, GOLDEN[name]["attrs"])
+    results = doors.flat(getattr(module, operator)(*arrays(name, "in"), **attributes))
+    return doors.node_outputs(operator, results)
+
+
+def compare(name):
+    return assert_close if GOLDEN[name]["op"] not in EXACT else assert_same
+
+
+def test_names():
+    assert (OTHER_RESULTS | REFUSED).keys() <= GOLDEN.keys()
+
+
+@pytest.mark.parametrize("run", [run_ort, run_numpy])
+@pytest.mark.parametrize("name", ORDINARY)
+def test_same_as_the_original(name, run):
+    compare(name)(run(name), arrays(name, "out"), GOLDEN[name]["note"])
+
+
+@pytest.mark.parametrize("run", [run_ort, run_numpy])
+@pytest.mark.parametrize("name", OTHER_RESULTS)
+def test_other_than_the_original(name, run):
+    assert not {"ok", "edge"} & set(GOLDEN[name]["tags"])
+    got = run(name)
+    compare(name)(got, run_numpy(name, oracles))
+    with pytest.raises(AssertionError):
+        compare(name)(got, arrays(name, "out"))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_though_the_original_was_silent(name):
+    assert not {"ok", "edge"} & set(GOLDEN[name]["tags"])
+    with pytest.raises(doors.ORT_ERRORS, match=re.escape(REFUSED[name])):
+        run_ort(name)
+    with pytest.raises(ValueError, match="must be"):
+        run_numpy(name)

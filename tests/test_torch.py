@@ -1,0 +1,105 @@
+"""torch as a second oracle, for the operators that are torch's own."""
+
+import cases
+import mmort
+import numpy as np
+import oracles
+import pytest
+import torch
+from compare import assert_close, assert_same
+
+MODES = ("bilinear", "nearest", "bicubic")
+PADDING_MODES = ("zeros", "border", "reflection")
+
+
+def torch_grid_sample(input, grid, **attributes):
+    attributes = {"align_corners": False} | attributes
+    arrays = (torch.tensor(np.array(array)) for array in (input, grid))
+    return torch.nn.functional.grid_sample(*arrays, **attributes).numpy()
+
+
+SAMPLED = [
+    case
+    for case in cases.of("grid_sample")
+    # with points that are not finite torch differs by mode and machine; halfway between pixels a last bit decides "nearest"
+    if "not_finite" not in case.name and "holes" not in case.name and "no_" not in case.name
+    and not ("pixels" in case.name and case.attributes["mode"] == "nearest")
+    and all(array.size for array in case.arrays)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAMPLED, ids=str)
+def test_grid_sample(case):
+    for dtype in (np.float32, np.float64):
+        arrays = [array.astype(dtype) for array in case.arrays]
+        wanted = torch_grid_sample(*arrays, **case.attributes)
+        tolerance = {np.float32: 1e-4, np.float64: 1e-12}[dtype]  # torch multiplies and adds in one rounding
+        assert_close([mmort.grid_sample(*arrays, **case.attributes)], [wanted], str(case), tolerance)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("padding_mode", PADDING_MODES)
+def test_grid_sample_halfway(padding_mode, align_corners):
+    """Halfway between two pixels "nearest" takes the even one, in torch too."""
+    input = np.arange(9.0, dtype=np.float64).reshape(1, 1, 1, 9)
+    pixels = np.arange(-1.5, 10, 0.5)
+    x = pixels / 4 - 1 if align_corners else (2 * pixels + 1) / 9 - 1
+    exact = ((x + 1) / 2 * 8 if align_corners else ((x + 1) * 9 - 1) / 2) == pixels
+    assert exact.sum() >= 10
+    grid = np.stack([x, np.zeros_like(x)], axis=-1)[None, None, exact]
+    attributes = {"mode": "nearest", "padding_mode": padding_mode, "align_corners": align_corners}
+    assert_same([mmort.grid_sample(input, grid, **attributes)], [torch_grid_sample(input, grid, **attributes)])
+
+
+def torch_scan(operator, array, dim):
+    return tuple(result.numpy() for result in getattr(torch, operator)(torch.tensor(np.array(array)), dim))
+
+
+DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+
+
+@pytest.mark.parametrize("operator", ["cummax", "cummin"])
+@pytest.mark.parametrize("case", cases.of("cummax"), ids=str)
+def test_scans(operator, case):
+    assert_same(getattr(mmort, operator)(*case.arrays, **case.attributes), torch_scan(operator, *case.arrays, **case.attributes))
+
+
+@pytest.mark.parametrize("operator", ["cummax", "cummin"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_scans_of_every_dtype(operator, dtype, rng):
+    for shape in ((5, 6, 7), (40,), (3, 33)):
+        array = rng.integers(0, 100, shape).astype(dtype)
+        if dtype.startswith("float"):
+            array[rng.random(shape) < 0.1] = np.nan
+        for dim in range(-len(shape), len(shape)):
+            assert_same(getattr(mmort, operator)(array, dim), torch_scan(operator, array, dim))
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_scans_of_dtypes_that_torch_lacks(dtype, rng):
+    array = rng.integers(0, np.iinfo(dtype).max, (9, 17), dtype=dtype, endpoint=True)
+    for operator in ("cummax", "cummin"):
+        for dim in (0, 1):
+            assert_same(getattr(mmort, operator)(array, dim), getattr(oracles, operator)(array, dim))
+    for mode in ("top", "bottom", "left", "right"):
+        assert_same([mmort.corner_pool(array[None, None], mode)], oracles.corner_pool(array[None, None], mode))
+
+
+def torch_corner_pool(array, mode):
+    dim = {"top": 2, "bottom": 2, "left": 3, "right": 3}[mode]
+    tensor = torch.tensor(np.array(array))
+    if mode in ("bottom", "right"):
+        return torch.cummax(tensor, dim).values.numpy()
+    return torch.cummax(tensor.flip(dim), dim).values.flip(dim).numpy()
+
+
+@pytest.mark.parametrize("case", cases.of("corner_pool"), ids=str)
+def test_corner_pool(case):
+    np.testing.assert_array_equal(mmort.corner_pool(*case.arrays, **case.attributes), torch_corner_pool(*case.arrays, **case.attributes))
+
+
+@pytest.mark.parametrize("mode", ["top", "bottom", "left", "right"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_corner_pool_of_every_dtype(mode, dtype, rng):
+    array = rng.integers(0, 100, (2, 3, 11, 9)).astype(dtype)
+    assert_same([mmort.corner_pool(array, mode)], [torch_corner_pool(array, mode)])
