@@ -75,6 +75,28 @@ const OperatorRow operator_rows[] = {{.kernel = "corner_pool",
                                                       .choices = {"avg", "max"}},
                                                      INT("aligned", 1)}},
 
+                                     {.kernel = "deform_conv2d",
+                                      .type = "MMCVDeformConv2d",
+                                      .domains = {"mmcv", "mmdeploy"},
+                                      .inputs = {{"input", "[N, C, H, W]", MMK_FLOAT32},
+                                                 {"offset", "[N, D, OH, OW]", MMK_FLOAT32},
+                                                 {"weight", "[O, I, KH, KW]", MMK_FLOAT32}},
+                                      .outputs = {{"output", "[N, O, OH, OW]", MMK_FLOAT32}},
+                                      .attributes = {PAIR("stride", 1), PAIR("padding", 0), PAIR("dilation", 1), INT("groups", 1),
+                                                     INT("deform_groups", 1)}},
+
+                                     {.kernel = "modulated_deform_conv2d",
+                                      .type = "MMCVModulatedDeformConv2d",
+                                      .domains = {"mmcv", "mmdeploy"},
+                                      .inputs = {{"input", "[N, C, H, W]", MMK_FLOAT32},
+                                                 {"offset", "[N, D, OH, OW]", MMK_FLOAT32},
+                                                 {"mask", "[N, M, OH, OW]", MMK_FLOAT32},
+                                                 {"weight", "[O, I, KH, KW]", MMK_FLOAT32},
+                                                 {"bias", "[O]", MMK_FLOAT32, .optional = 1}},
+                                      .outputs = {{"output", "[N, O, OH, OW]", MMK_FLOAT32}},
+                                      .attributes = {PAIR("stride", 1), PAIR("padding", 0), PAIR("dilation", 1), INT("groups", 1),
+                                                     INT("deform_groups", 1)}},
+
                                      {.type = NULL}};
 
 _Static_assert(sizeof operator_rows / sizeof *operator_rows <= MOST_OPERATORS, "MOST_OPERATORS is too small");

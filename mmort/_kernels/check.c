@@ -1,6 +1,7 @@
 /* check.c - what every kernel's `prepare` uses: shape rules, their error messages, output sizes.  See mmk.h. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mmk.h"
@@ -53,7 +54,7 @@ int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *req
             fits = 0;
             d++;
         } else if (*cursor >= '0' && *cursor <= '9') {
-            fits &= tensor->shape[d++] == *cursor - '0';
+            fits &= tensor->shape[d++] == strtoll(cursor, NULL, 10);
         } else {
             const int64_t *known = find_dimension(call, cursor, length);
             if (!known && call->dimension_count < MMK_MAX_DIMENSIONS) {

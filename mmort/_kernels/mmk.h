@@ -21,6 +21,8 @@
     X(corner_pool)                                                                                                   \
     X(cummax)                                                                                                        \
     X(cummin)                                                                                                        \
+    X(deform_conv2d)                                                                                                 \
+    X(modulated_deform_conv2d)\
     X(nms)                                                                                                           \
     X(nms_match)                                                                                                     \
     X(soft_nms)                                                                                                      \

@@ -1,0 +1,506 @@
+"""deform_conv2d, modulated_deform_conv2d: convolution whose taps read at learned places (Dai et al. 2017, Zhu et al. 2019).
+
+A tile of output places at a time: where its taps read is worked out once for all channels; the samples of a block of
+channels become columns that stay in the cache; the product of weights and columns is added to the output.  The matrix of
+all columns never exists.  Every sum is made in MMCV's order, tap after tap in channel after channel (for kernels of more
+than TAPS taps, TAPS at a time), so the bits are MMCV's too.
+
+A pixel outside of the map is 0, and must not be read: the few samples that touch one are made again, with care.
+"""
+from libc.stdint cimport int32_t, int64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from mmort._kernels.mmk cimport *
+from mmort._kernels.workspace cimport take
+
+ctypedef fused real:
+    float
+    double
+
+cdef enum:  # attributes
+    STRIDE_H
+    STRIDE_W
+    PADDING_H
+    PADDING_W
+    DILATION_H
+    DILATION_W
+    GROUPS
+    DEFORM_GROUPS
+
+cdef enum:  # inputs of both, and places of the others where there is a mask
+    INPUT
+    OFFSET
+    MASK
+    WEIGHT
+    BIAS
+
+cdef enum:
+    TILE = 64    # places handled together
+    TAPS = 64    # whose places are kept at a time
+    DEPTH = 256  # rows of columns, each a tap in a channel, that are multiplied at a time
+    ROWS = 4     # channels of the output whose sums are kept in registers
+    LINE = 64    # bytes: the columns lie in panels as wide as a line of the cache
+    MOST = 1 << 30         # of strides, paddings, dilations and padded sizes, so that coordinates fit in 32 bits
+    MOST_PIXELS = 1 << 29  # of a plane, so that pixel numbers do
+
+cdef enum:  # lines of TILE numbers for each tap
+    TOP_LEFT    # weights of the four pixels
+    TOP_RIGHT
+    BOTTOM_LEFT
+    BOTTOM_RIGHT
+    MODULATION
+    LINES
+
+
+cdef struct _Sizes:
+    ptrdiff_t channels
+    ptrdiff_t height
+    ptrdiff_t width
+    ptrdiff_t outputs        # channels of the output
+    ptrdiff_t output_width
+    ptrdiff_t places         # of an output channel
+    ptrdiff_t kernel_width
+    ptrdiff_t taps
+    ptrdiff_t groups
+    ptrdiff_t deform_groups
+    ptrdiff_t tile           # places handled together
+
+
+cdef struct _Correction:
+    int32_t place
+    int32_t pixel   # number of the top left one, which may lie outside
+    int32_t inside  # which of the four are inside, a bit each
+
+
+cdef struct _Workspace:
+    int32_t *pixels            # [TAPS, TILE] number of a sample's top left pixel, moved so that all four are inside
+    void *factors              # [TAPS, LINES, TILE]
+    _Correction *corrections   # [TAPS * TILE] samples that touch a pixel outside, tap after tap
+    int32_t *first_correction  # [TAPS + 1] of a tap
+    void *columns              # [panels, depth, LINE bytes]
+    size_t size
+
+
+cdef _Workspace _workspace(void *memory, ptrdiff_t itemsize) noexcept nogil:
+    cdef _Workspace w
+    cdef size_t address = <size_t>memory
+    w.pixels = <int32_t *>take(&address, TAPS * TILE * sizeof(int32_t))
+    w.factors = take(&address, TAPS * LINES * TILE * itemsize)
+    w.corrections = <_Correction *>take(&address, TAPS * TILE * sizeof(_Correction))
+    w.first_correction = <int32_t *>take(&address, (TAPS + 1) * sizeof(int32_t))
+    w.columns = take(&address, DEPTH * TILE * itemsize)
+    w.size = address - <size_t>memory
+    return w
+
+
+cdef inline ptrdiff_t _output_size(ptrdiff_t size, ptrdiff_t kernel, ptrdiff_t stride, ptrdiff_t padding,
+                                   ptrdiff_t dilation) noexcept nogil:
+    """0 if the kernel does not fit into the padded map."""
+    cdef ptrdiff_t last = size + 2 * padding - 1
+    if last < 0 or kernel - 1 > last // dilation:
+        return 0
+    return (last - dilation * (kernel - 1)) // stride + 1
+
+
+cdef inline int64_t _product(int64_t a, int64_t b) noexcept nogil:
+    """Of two sizes; what is too large for 64 bits is larger than any array."""
+    return a * b if b == 0 or a <= (<int64_t>1 << 62) // b else <int64_t>1 << 62
+
+
+# ---- where a tap reads --------------------------------------------------------------------------------------------
+
+cdef inline int32_t _clamp(int32_t value, int32_t high) noexcept nogil:
+    value = value if value < high else high
+    return 0 if value < 0 else value
+
+
+cdef simd_void _locate(const int32_t *rows, const int32_t *columns, int32_t row, int32_t column, const real *offset_y,
+                       const real *offset_x, ptrdiff_t height, ptrdiff_t width, ptrdiff_t count, real *factors,
+                       int32_t *pixels, int32_t *corners, int32_t *inside) noexcept nogil:
+    """Weights and pixel numbers of a tap: the moved ones, and the true ones with what is inside of the map.
+
+    A place a pixel or more outside reads nothing; one that is NaN gives NaN, unless the other coordinate is outside.
+    """
+    cdef ptrdiff_t p
+    cdef int32_t last_row = <int32_t>height - 1, last_column = <int32_t>width - 1, stride = <int32_t>width
+    cdef int32_t i, j, near, top, bottom, left, right
+    cdef real y, x, ly, lx, hy, hx, limited_y, limited_x
+    cdef real low = -1, zero = 0, one = 1, y_end = height, x_end = width
+    for p in range(count):
+        y = <real>(rows[p] + row) + offset_y[p]
+        x = <real>(columns[p] + column) + offset_x[p]
+        near = not ((y <= low) | (y >= y_end) | (x <= low) | (x >= x_end))
+        limited_y = y if y > low else low
+        limited_x = x if x > low else low
+        limited_y = limited_y if limited_y < y_end else y_end
+        limited_x = limited_x if limited_x < x_end else x_end
+        i = <int32_t>limited_y
+        j = <int32_t>limited_x
+        i -= limited_y < <real>i
+        j -= limited_x < <real>j
+        ly = y - <real>i
+        lx = x - <real>j
+        hy = one - ly
+        hx = one - lx
+        factors[TOP_LEFT * TILE + p] = hy * hx if near else zero
+        factors[TOP_RIGHT * TILE + p] = hy * lx if near else zero
+        factors[BOTTOM_LEFT * TILE + p] = ly * hx if near else zero
+        factors[BOTTOM_RIGHT * TILE + p] = ly * lx if near else zero
+        pixels[p] = _clamp(i, last_row - 1) * stride + _clamp(j, last_column - 1)
+        corners[p] = i * stride + j
+        top = near & (i >= 0)
+        bottom = near & (i < last_row)
+        left = j >= 0
+        right = j < last_column
+        inside[p] = (top & left) + (top & right) * 2 + (bottom & left) * 4 + (bottom & right) * 8
+
+
+cdef void _locate_taps(const _Sizes *s, const mmk_call *call, const real *offset, const real *mask, ptrdiff_t start,
+                       ptrdiff_t count, ptrdiff_t first_tap, ptrdiff_t taps, const _Workspace *w) noexcept nogil:
+    """Taps [first_tap, first_tap + taps) at the places [start, start + count); offset and mask are the tap 0's."""
+    cdef const mmk_attribute *a = call.attributes
+    cdef int32_t[TILE] rows
+    cdef int32_t[TILE] columns
+    cdef int32_t[TILE] corners
+    cdef int32_t[TILE] inside
+    cdef int32_t *pixels = w.pixels
+    cdef real *factors = <real *>w.factors
+    cdef ptrdiff_t p, tap
+    cdef int32_t corrections = 0
+    for p in range(count):
+        rows[p] = <int32_t>((start + p) // s.output_width * a[STRIDE_H].i - a[PADDING_H].i)
+        columns[p] = <int32_t>((start + p) % s.output_width * a[STRIDE_W].i - a[PADDING_W].i)
+    memset(pixels, 0, TAPS * TILE * sizeof(int32_t))
+    memset(factors, 0, TAPS * LINES * TILE * sizeof(real))
+    for tap in range(first_tap, first_tap + taps):
+        _locate(rows, columns, <int32_t>(tap // s.kernel_width * a[DILATION_H].i),
+                <int32_t>(tap % s.kernel_width * a[DILATION_W].i), offset + 2 * tap * s.places + start,
+                offset + (2 * tap + 1) * s.places + start, s.height, s.width, count, factors, pixels, corners, inside)
+        for p in range(count):
+            factors[MODULATION * TILE + p] = <real>1 if mask == NULL else mask[tap * s.places + start + p]
+        w.first_correction[tap - first_tap] = corrections
+        for p in range(count):
+            if inside[p] != 15:
+                w.corrections[corrections].place = <int32_t>p
+                w.corrections[corrections].pixel = corners[p]
+                w.corrections[corrections].inside = inside[p]
+                corrections += 1
+        pixels += TILE
+        factors += LINES * TILE
+    w.first_correction[taps] = corrections
+
+
+# ---- samples ------------------------------------------------------------------------------------------------------
+
+cdef simd_void _sample(const real *plane, ptrdiff_t right, ptrdiff_t below, const int32_t *pixels, const real *factors,
+                       ptrdiff_t taps, ptrdiff_t panels, ptrdiff_t panel_size, real *columns) noexcept nogil:
+    """All taps of a channel, one row of the columns each."""
+    cdef ptrdiff_t tap, panel, lane, p, lanes = LINE // <ptrdiff_t>sizeof(real)
+    cdef const real *pixel
+    for tap in range(taps):
+        for panel in range(panels):
+            for lane in range(lanes):
+                p = panel * lanes + lane
+                pixel = plane + pixels[p]
+                columns[panel * panel_size + lane] = factors[MODULATION * TILE + p] * (
+                    factors[TOP_LEFT * TILE + p] * pixel[0] + factors[TOP_RIGHT * TILE + p] * pixel[right]
+                    + factors[BOTTOM_LEFT * TILE + p] * pixel[below]
+                    + factors[BOTTOM_RIGHT * TILE + p] * pixel[below + right])
+        pixels += TILE
+        factors += LINES * TILE
+        columns += lanes
+
+
+cdef inline real _pixel_or_zero(const real *plane, ptrdiff_t pixel, int32_t inside) noexcept nogil:
+    return plane[pixel] if inside else <real>0
+
+
+cdef void _correct(const real *plane, ptrdiff_t width, const _Workspace *w, ptrdiff_t taps, ptrdiff_t panel_size,
+                   real *columns) noexcept nogil:
+    """The samples of a channel that touch a pixel outside, once more."""
+    cdef ptrdiff_t tap, i, lanes = LINE // <ptrdiff_t>sizeof(real)
+    cdef const _Correction *c
+    cdef const real *factors
+    for tap in range(taps):
+        for i in range(w.first_correction[tap], w.first_correction[tap + 1]):
+            c = &w.corrections[i]
+            factors = <const real *>w.factors + tap * LINES * TILE + c.place
+            columns[c.place // lanes * panel_size + c.place % lanes] = factors[MODULATION * TILE] * (
+                factors[TOP_LEFT * TILE] * _pixel_or_zero(plane, c.pixel, c.inside & 1)
+                + factors[TOP_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + 1, c.inside & 2)
+                + factors[BOTTOM_LEFT * TILE] * _pixel_or_zero(plane, c.pixel + width, c.inside & 4)
+                + factors[BOTTOM_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + width + 1, c.inside & 8))
+        columns += lanes
+
+
+# ---- the product --------------------------------------------------------------------------------------------------
+
+cdef simd_void _multiply_rows(const real *panel, const real *weights, ptrdiff_t weight_step, ptrdiff_t depth, real *sums,
+                              ptrdiff_t step) noexcept nogil:
+    """Add the products of ROWS rows of weights and a panel of columns."""
+    cdef ptrdiff_t k, lane, lanes = LINE // <ptrdiff_t>sizeof(real)
+    cdef real[16] a
+    cdef real[16] b
+    cdef real[16] c
+    cdef real[16] d
+    cdef real wa, wb, wc, wd, value
+    for lane in range(lanes):
+        a[lane] = sums[lane]
+        b[lane] = sums[step + lane]
+        c[lane] = sums[2 * step + lane]
+        d[lane] = sums[3 * step + lane]
+    for k in range(depth):
+        wa = weights[k]
+        wb = weights[weight_step + k]
+        wc = weights[2 * weight_step + k]
+        wd = weights[3 * weight_step + k]
+        for lane in range(lanes):
+            value = panel[k * lanes + lane]
+            a[lane] += wa * value
+            b[lane] += wb * value
+            c[lane] += wc * value
+            d[lane] += wd * value
+    for lane in range(lanes):
+        sums[lane] = a[lane]
+        sums[step + lane] = b[lane]
+        sums[2 * step + lane] = c[lane]
+        sums[3 * step + lane] = d[lane]
+
+
+cdef simd_void _multiply_row(const real *panel, const real *weights, ptrdiff_t depth, real *sums) noexcept nogil:
+    cdef ptrdiff_t k, lane, lanes = LINE // <ptrdiff_t>sizeof(real)
+    cdef real[16] a
+    for lane in range(lanes):
+        a[lane] = sums[lane]
+    for k in range(depth):
+        for lane in range(lanes):
+            a[lane] += weights[k] * panel[k * lanes + lane]
+    for lane in range(lanes):
+        sums[lane] = a[lane]
+
+
+cdef void _multiply(const real *columns, ptrdiff_t depth, const real *weights, ptrdiff_t weight_step, ptrdiff_t rows,
+                    real *y, ptrdiff_t step, ptrdiff_t count) noexcept nogil:
+    """Add the products of `rows` rows of weights and all columns to as many rows of `count` sums."""
+    cdef ptrdiff_t start = 0, row, lanes = LINE // <ptrdiff_t>sizeof(real), at_once, used, r
+    cdef real[ROWS * 16] narrow  # a panel that the rows do not fill
+    while start < count:
+        used = min(lanes, count - start)
+        row = 0
+        while row < rows:
+            at_once = ROWS if row + ROWS <= rows else 1
+            if used == lanes:
+                _multiply_some(columns, depth, weights + row * weight_step, weight_step, at_once,
+                               y + row * step + start, step)
+            else:
+                for r in range(at_once):
+                    memcpy(narrow + r * lanes, y + (row + r) * step + start, used * sizeof(real))
+                _multiply_some(columns, depth, weights + row * weight_step, weight_step, at_once, <real *>narrow, lanes)
+                for r in range(at_once):
+                    memcpy(y + (row + r) * step + start, narrow + r * lanes, used * sizeof(real))
+            row += at_once
+        columns += depth * lanes
+        start += lanes
+
+
+cdef inline void _multiply_some(const real *panel, ptrdiff_t depth, const real *weights, ptrdiff_t weight_step,
+                                ptrdiff_t rows, real *sums, ptrdiff_t step) noexcept nogil:
+    if rows == ROWS:
+        _multiply_rows(panel, weights, weight_step, depth, sums, step)
+    else:
+        _multiply_row(panel, weights, depth, sums)
+
+
+# ---- tiles --------------------------------------------------------------------------------------------------------
+
+cdef void _convolve(const _Sizes *s, const mmk_call *call, const real *x, const real *offset, const real *mask,
+                    const real *weights, const real *bias, real *y, ptrdiff_t start, ptrdiff_t count,
+                    const _Workspace *w) noexcept nogil:
+    """The places [start, start + count) of one image."""
+    cdef ptrdiff_t right = s.width > 1, below = s.width if s.height > 1 else 0, pixels = s.height * s.width
+    cdef ptrdiff_t lanes = LINE // <ptrdiff_t>sizeof(real), panels = (count + lanes - 1) // lanes
+    cdef ptrdiff_t channels = s.channels // s.groups, outputs = s.outputs // s.groups
+    cdef ptrdiff_t deform_channels = s.channels // s.deform_groups
+    cdef ptrdiff_t first_tap, taps, most, depth, channel, last, group, deform_group, located, i, p
+    cdef real *columns = <real *>w.columns
+    cdef real value
+    for i in range(s.outputs):
+        memset(y + i * s.places + start, 0, count * sizeof(real))
+    first_tap = 0
+    while first_tap < s.taps:
+        taps = min(TAPS, s.taps - first_tap)
+        most = max(1, DEPTH // taps) if taps == s.taps else 1  # else the weights of a block would not be in one piece
+        located = -1
+        channel = 0
+        while channel < s.channels:
+            group = channel // channels
+            deform_group = channel // deform_channels
+            if located != deform_group:
+                _locate_taps(s, call, offset + 2 * deform_group * s.taps * s.places,
+                             NULL if mask == NULL else mask + deform_group * s.taps * s.places, start, count, first_tap,
+                             taps, w)
+                located = deform_group
+            last = min(channel + most, min((group + 1) * channels, (deform_group + 1) * deform_channels))
+            depth = (last - channel) * taps
+            for i in range(last - channel):
+                _sample(x + (channel + i) * pixels, right, below, w.pixels, <const real *>w.factors, taps, panels,
+                        depth * lanes, columns + i * taps * lanes)
+                _correct(x + (channel + i) * pixels, s.width, w, taps, depth * lanes, columns + i * taps * lanes)
+            _multiply(columns, depth,
+                      weights + (group * outputs * channels + channel - group * channels) * s.taps + first_tap,
+                      channels * s.taps, outputs, y + group * outputs * s.places + start, s.places, count)
+            channel = last
+        first_tap += taps
+    if bias != NULL:
+        for i in range(s.outputs):
+            value = bias[i]
+            for p in range(count):
+                y[i * s.places + start + p] += value
+
+
+cdef int _tiles(const mmk_call *call, const real *x, const real *offset, const real *mask, const real *weights,
+                const real *bias, real *y, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+    cdef _Sizes s = _sizes(call)
+    cdef ptrdiff_t tiles = (s.places + s.tile - 1) // s.tile, tile, image, start
+    cdef ptrdiff_t pixels = s.height * s.width
+    cdef void *memory = malloc(_workspace(NULL, sizeof(real)).size + LINE)
+    cdef _Workspace w
+    if memory == NULL:
+        return -1
+    w = _workspace(<void *>((<size_t>memory + LINE - 1) & ~<size_t>(LINE - 1)), sizeof(real))
+    for tile in range(begin, end):
+        image = tile // tiles
+        start = tile % tiles * s.tile
+        _convolve(&s, call, x + image * s.channels * pixels,
+                  offset + image * 2 * s.deform_groups * s.taps * s.places,
+                  NULL if mask == NULL else mask + image * s.deform_groups * s.taps * s.places, weights, bias,
+                  y + image * s.outputs * s.places, start, min(s.tile, s.places - start), &w)
+    free(memory)
+    return 0
+
+
+# ---- the two operators --------------------------------------------------------------------------------------------
+
+cdef bint _is_modulated(const mmk_call *call) noexcept nogil:
+    return call.inputs[WEIGHT].type != MMK_ABSENT  # else the weight comes in place of the mask
+
+
+cdef _Sizes _sizes(const mmk_call *call) noexcept nogil:
+    cdef _Sizes s
+    cdef const mmk_tensor *x = &call.inputs[INPUT]
+    cdef const mmk_tensor *weight = &call.inputs[WEIGHT if _is_modulated(call) else MASK]
+    cdef const mmk_attribute *a = call.attributes
+    cdef ptrdiff_t lanes = LINE // (8 if x.type == MMK_FLOAT64 else 4)
+    s.channels = x.shape[1]
+    s.height = x.shape[2]
+    s.width = x.shape[3]
+    s.outputs = weight.shape[0]
+    s.output_width = _output_size(s.width, weight.shape[3], a[STRIDE_W].i, a[PADDING_W].i, a[DILATION_W].i)
+    s.places = s.output_width * _output_size(s.height, weight.shape[2], a[STRIDE_H].i, a[PADDING_H].i,
+                                             a[DILATION_H].i)
+    s.kernel_width = weight.shape[3]
+    s.taps = weight.shape[2] * weight.shape[3] if x.size else 0  # without pixels there is nothing to add
+    s.groups = a[GROUPS].i
+    s.deform_groups = a[DEFORM_GROUPS].i
+    # small maps are cut smaller, so that there is work for all threads; the results do not depend on it
+    s.tile = min(TILE, max(1, x.shape[0] * s.places // (32 * lanes)) * lanes)
+    return s
+
+
+cdef int _check_attributes(mmk_call *call) noexcept nogil:
+    cdef const mmk_attribute *a = call.attributes
+    cdef int i
+    for i in range(STRIDE_H, GROUPS):
+        if a[i].i < (0 if i == PADDING_H or i == PADDING_W else 1) or a[i].i > MOST:
+            return mmk_fail(call, "%s must be between %d and 2**30, got [%lld, %lld]",
+                            b"stride" if i < PADDING_H else b"padding" if i < DILATION_H else b"dilation",
+                            <int>(0 if i == PADDING_H or i == PADDING_W else 1), <long long>a[i & ~1].i, <long long>a[i | 1].i)
+    for i in range(GROUPS, DEFORM_GROUPS + 1):
+        if a[i].i < 1:
+            return mmk_fail(call, "%s must be at least 1, got %lld", b"groups" if i == GROUPS else b"deform_groups",
+                            <long long>a[i].i)
+    return 0
+
+
+cdef int _check_map(mmk_call *call, int i, const char *argument, const int64_t *shape) noexcept nogil:
+    """An input that has a value, or some, for each place."""
+    cdef char[96] required
+    snprintf(required, sizeof(required), "[%lld, %lld, %lld, %lld]", <long long>shape[0], <long long>shape[1],
+             <long long>shape[2], <long long>shape[3])
+    return mmk_check_shape(call, i, argument, required)
+
+
+cdef int _prepare(mmk_call *call, bint modulated) noexcept nogil:
+    cdef const mmk_tensor *x = &call.inputs[INPUT]
+    cdef int weight_at = WEIGHT if modulated else MASK
+    cdef const mmk_tensor *weight = &call.inputs[weight_at]
+    cdef const mmk_attribute *a = call.attributes
+    cdef int64_t groups = a[GROUPS].i, deform_groups = a[DEFORM_GROUPS].i, taps
+    cdef int64_t[4] shape
+    cdef _Sizes s
+    if (_check_attributes(call) or mmk_check_shape(call, INPUT, "input", "[N, C, H, W]")
+            or mmk_check_shape(call, weight_at, "weight", "[O, C/groups, KH, KW]")):
+        return -1
+    if x.shape[1] % groups or x.shape[1] % deform_groups:
+        return mmk_fail(call, "groups and deform_groups must divide the %lld channels of input, got %lld and %lld",
+                        <long long>x.shape[1], <long long>groups, <long long>deform_groups)
+    if weight.shape[0] % groups or weight.shape[1] != x.shape[1] // groups or weight.shape[2] < 1 or weight.shape[3] < 1:
+        return mmk_fail(call, "weight must be [O, %lld, KH, KW] with O divisible by groups = %lld and KH, KW at least 1, "
+                        "got [%lld, %lld, %lld, %lld]", <long long>(x.shape[1] // groups), <long long>groups,
+                        <long long>weight.shape[0], <long long>weight.shape[1], <long long>weight.shape[2],
+                        <long long>weight.shape[3])
+    if modulated and call.inputs[BIAS].type != MMK_ABSENT and mmk_check_shape(call, BIAS, "bias", "[O]"):
+        return -1
+    if x.shape[2] > MOST // 2 or x.shape[3] > MOST // 2 or _product(x.shape[2], x.shape[3]) > MOST_PIXELS:
+        return mmk_fail(call, "input may have up to 2**29 pixels, got [%lld, %lld]", <long long>x.shape[2],
+                        <long long>x.shape[3])
+    taps = _product(weight.shape[2], weight.shape[3])
+    shape[0] = x.shape[0]
+    shape[1] = _product(_product(2, deform_groups), taps)
+    shape[2] = _output_size(x.shape[2], weight.shape[2], a[STRIDE_H].i, a[PADDING_H].i, a[DILATION_H].i)
+    shape[3] = _output_size(x.shape[3], weight.shape[3], a[STRIDE_W].i, a[PADDING_W].i, a[DILATION_W].i)
+    if _check_map(call, OFFSET, "offset", shape):
+        return -1
+    shape[1] = _product(deform_groups, taps)
+    if modulated and _check_map(call, MASK, "mask", shape):
+        return -1
+    shape[1] = weight.shape[0]
+    if mmk_set_output(call, 0, x.type, 4, shape):
+        return -1
+    if call.outputs[0].size:
+        s = _sizes(call)
+        mmk_add_phase(call, x.shape[0] * ((s.places + s.tile - 1) // s.tile),
+                      s.tile * (weight.size * 0.018 + x.shape[1] * taps * 1.0))
+    return 0
+
+
+cdef int _run(mmk_call *call, bint modulated, int64_t begin, int64_t end) noexcept nogil:
+    cdef const void *x = call.inputs[INPUT].data
+    cdef const void *offset = call.inputs[OFFSET].data
+    cdef const void *mask = call.inputs[MASK].data if modulated else NULL
+    cdef const void *weight = call.inputs[WEIGHT if modulated else MASK].data
+    cdef const void *bias = call.inputs[BIAS].data if modulated else NULL
+    cdef void *y = call.outputs[0].data
+    if call.inputs[INPUT].type == MMK_FLOAT64:
+        return _tiles(call, <const double *>x, <const double *>offset, <const double *>mask, <const double *>weight,
+                      <const double *>bias, <double *>y, begin, end)
+    return _tiles(call, <const float *>x, <const float *>offset, <const float *>mask, <const float *>weight,
+                  <const float *>bias, <float *>y, begin, end)
+
+
+cdef public int mmk_deform_conv2d_prepare(mmk_call *call) noexcept nogil:
+    return _prepare(call, False)
+
+
+cdef public int mmk_deform_conv2d_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+    return _run(call, False, begin, end)
+
+
+cdef public int mmk_modulated_deform_conv2d_prepare(mmk_call *call) noexcept nogil:
+    return _prepare(call, True)
+
+
+cdef public int mmk_modulated_deform_conv2d_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+    return _run(call, True, begin, end)
