@@ -39,11 +39,11 @@ cdef enum:  # inputs of both, and places of the others where there is a mask
 cdef enum:
     TILE = 64    # places handled together
     TAPS = 64    # whose places are kept at a time
+    PIECES = 16  # of a small map
     DEPTH = 256  # rows of columns, each a tap in a channel, that are multiplied at a time
-    ROWS = 4     # channels of the output whose sums are kept in registers
+    ROWS = 4     # channels of the input that are sampled, and of the output that are summed, side by side
     LINE = 64    # bytes: the columns lie in panels as wide as a line of the cache
-    MOST = 1 << 30         # of strides, paddings, dilations and padded sizes, so that coordinates fit in 32 bits
-    MOST_PIXELS = 1 << 29  # of a plane, so that pixel numbers do
+    MOST = 1 << 29  # strides, paddings, dilations, and pixels of a plane, so that all coordinates fit in 32 bits
 
 cdef enum:  # lines of TILE numbers for each tap
     TOP_LEFT    # weights of the four pixels
@@ -59,10 +59,17 @@ cdef struct _Sizes:
     ptrdiff_t height
     ptrdiff_t width
     ptrdiff_t outputs        # channels of the output
+    ptrdiff_t output_height
     ptrdiff_t output_width
     ptrdiff_t places         # of an output channel
     ptrdiff_t kernel_width
     ptrdiff_t taps
+    ptrdiff_t stride_h
+    ptrdiff_t stride_w
+    ptrdiff_t padding_h
+    ptrdiff_t padding_w
+    ptrdiff_t dilation_h
+    ptrdiff_t dilation_w
     ptrdiff_t groups
     ptrdiff_t deform_groups
     ptrdiff_t tile           # places handled together
@@ -157,29 +164,30 @@ cdef simd_void _locate(const int32_t *rows, const int32_t *columns, int32_t row,
         inside[p] = (top & left) + (top & right) * 2 + (bottom & left) * 4 + (bottom & right) * 8
 
 
-cdef void _locate_taps(const _Sizes *s, const mmk_call *call, const real *offset, const real *mask, ptrdiff_t start,
+cdef void _locate_taps(const _Sizes *s, const real *offset, const real *mask, ptrdiff_t row, ptrdiff_t start,
                        ptrdiff_t count, ptrdiff_t first_tap, ptrdiff_t taps, const _Workspace *w) noexcept nogil:
-    """Taps [first_tap, first_tap + taps) at the places [start, start + count); offset and mask are the tap 0's."""
-    cdef const mmk_attribute *a = call.attributes
+    """Taps [first_tap, first_tap + taps) at the places [start, start + count); `row` is the mask's for tap 0."""
     cdef int32_t[TILE] rows
     cdef int32_t[TILE] columns
     cdef int32_t[TILE] corners
     cdef int32_t[TILE] inside
     cdef int32_t *pixels = w.pixels
     cdef real *factors = <real *>w.factors
-    cdef ptrdiff_t p, tap
+    cdef ptrdiff_t p, tap, shift, shift_y
     cdef int32_t corrections = 0
     for p in range(count):
-        rows[p] = <int32_t>((start + p) // s.output_width * a[STRIDE_H].i - a[PADDING_H].i)
-        columns[p] = <int32_t>((start + p) % s.output_width * a[STRIDE_W].i - a[PADDING_W].i)
+        rows[p] = <int32_t>((start + p) // s.output_width * s.stride_h - s.padding_h)
+        columns[p] = <int32_t>((start + p) % s.output_width * s.stride_w - s.padding_w)
     memset(pixels, 0, TAPS * TILE * sizeof(int32_t))
     memset(factors, 0, TAPS * LINES * TILE * sizeof(real))
     for tap in range(first_tap, first_tap + taps):
-        _locate(rows, columns, <int32_t>(tap // s.kernel_width * a[DILATION_H].i),
-                <int32_t>(tap % s.kernel_width * a[DILATION_W].i), offset + 2 * tap * s.places + start,
-                offset + (2 * tap + 1) * s.places + start, s.height, s.width, count, factors, pixels, corners, inside)
+        shift = (row + tap) * s.places + start
+        shift_y = 2 * (row + tap) * s.places + start
+        _locate(rows, columns, <int32_t>(tap // s.kernel_width * s.dilation_h),
+                <int32_t>(tap % s.kernel_width * s.dilation_w), offset + shift_y, offset + shift_y + s.places, s.height,
+                s.width, count, factors, pixels, corners, inside)
         for p in range(count):
-            factors[MODULATION * TILE + p] = <real>1 if mask == NULL else mask[tap * s.places + start + p]
+            factors[MODULATION * TILE + p] = <real>1 if mask == NULL else mask[shift + p]
         w.first_correction[tap - first_tap] = corrections
         for p in range(count):
             if inside[p] != 15:
@@ -194,23 +202,49 @@ cdef void _locate_taps(const _Sizes *s, const mmk_call *call, const real *offset
 
 # ---- samples ------------------------------------------------------------------------------------------------------
 
-cdef simd_void _sample(const real *plane, ptrdiff_t right, ptrdiff_t below, const int32_t *pixels, const real *factors,
-                       ptrdiff_t taps, ptrdiff_t panels, ptrdiff_t panel_size, real *columns) noexcept nogil:
-    """All taps of a channel, one row of the columns each."""
-    cdef ptrdiff_t tap, panel, lane, p, lanes = LINE // <ptrdiff_t>sizeof(real)
+cdef inline void _sample_some(const real *plane, ptrdiff_t pixels, ptrdiff_t right, ptrdiff_t below,
+                              const int32_t *top_left, const real *factors, ptrdiff_t channels, ptrdiff_t taps,
+                              ptrdiff_t panels, ptrdiff_t panel_size, real *columns) noexcept nogil:
+    cdef ptrdiff_t tap, panel, lane, p, channel, lanes = LINE // <ptrdiff_t>sizeof(real)
     cdef const real *pixel
+    cdef real *column
+    cdef real a, b, c, d, modulation
     for tap in range(taps):
         for panel in range(panels):
             for lane in range(lanes):
                 p = panel * lanes + lane
-                pixel = plane + pixels[p]
-                columns[panel * panel_size + lane] = factors[MODULATION * TILE + p] * (
-                    factors[TOP_LEFT * TILE + p] * pixel[0] + factors[TOP_RIGHT * TILE + p] * pixel[right]
-                    + factors[BOTTOM_LEFT * TILE + p] * pixel[below]
-                    + factors[BOTTOM_RIGHT * TILE + p] * pixel[below + right])
-        pixels += TILE
+                a = factors[TOP_LEFT * TILE + p]
+                b = factors[TOP_RIGHT * TILE + p]
+                c = factors[BOTTOM_LEFT * TILE + p]
+                d = factors[BOTTOM_RIGHT * TILE + p]
+                modulation = factors[MODULATION * TILE + p]
+                pixel = plane + top_left[p]
+                column = columns + panel * panel_size + lane
+                for channel in range(channels):
+                    column[0] = modulation * (a * pixel[0] + b * pixel[right] + c * pixel[below]
+                                              + d * pixel[below + right])
+                    pixel += pixels
+                    column += taps * lanes
+        top_left += TILE
         factors += LINES * TILE
         columns += lanes
+
+
+cdef simd_void _sample(const real *plane, ptrdiff_t pixels, ptrdiff_t right, ptrdiff_t below, const int32_t *top_left,
+                       const real *factors, ptrdiff_t channels, ptrdiff_t taps, ptrdiff_t panels, ptrdiff_t panel_size,
+                       real *columns) noexcept nogil:
+    """All taps of some channels, a row of the columns each."""
+    cdef ptrdiff_t lanes = LINE // <ptrdiff_t>sizeof(real)
+    while channels >= ROWS:  # the compiler is to see how many, so that it keeps the factors in registers
+        _sample_some(plane, pixels, right, below, top_left, factors, ROWS, taps, panels, panel_size, columns)
+        plane += ROWS * pixels
+        columns += ROWS * taps * lanes
+        channels -= ROWS
+    while channels > 0:
+        _sample_some(plane, pixels, right, below, top_left, factors, 1, taps, panels, panel_size, columns)
+        plane += pixels
+        columns += taps * lanes
+        channels -= 1
 
 
 cdef inline real _pixel_or_zero(const real *plane, ptrdiff_t pixel, int32_t inside) noexcept nogil:
@@ -315,68 +349,61 @@ cdef inline void _multiply_some(const real *panel, ptrdiff_t depth, const real *
 
 # ---- tiles --------------------------------------------------------------------------------------------------------
 
-cdef void _convolve(const _Sizes *s, const mmk_call *call, const real *x, const real *offset, const real *mask,
-                    const real *weights, const real *bias, real *y, ptrdiff_t start, ptrdiff_t count,
+cdef void _convolve(const _Sizes *s, const real *x, const real *offset, const real *mask, const real *weights,
+                    const real *bias, real *y, ptrdiff_t image, ptrdiff_t start, ptrdiff_t count,
                     const _Workspace *w) noexcept nogil:
     """The places [start, start + count) of one image."""
     cdef ptrdiff_t right = s.width > 1, below = s.width if s.height > 1 else 0, pixels = s.height * s.width
     cdef ptrdiff_t lanes = LINE // <ptrdiff_t>sizeof(real), panels = (count + lanes - 1) // lanes
     cdef ptrdiff_t channels = s.channels // s.groups, outputs = s.outputs // s.groups
     cdef ptrdiff_t deform_channels = s.channels // s.deform_groups
-    cdef ptrdiff_t first_tap, taps, most, depth, channel, last, group, deform_group, located, i, p
+    cdef ptrdiff_t first_tap = 0, taps, most, depth, channel, last, group, deform_group, located, i, p
     cdef real *columns = <real *>w.columns
-    cdef real value
+    x += image * s.channels * pixels
+    y += image * s.outputs * s.places + start
     for i in range(s.outputs):
-        memset(y + i * s.places + start, 0, count * sizeof(real))
-    first_tap = 0
+        memset(y + i * s.places, 0, count * sizeof(real))
     while first_tap < s.taps:
         taps = min(TAPS, s.taps - first_tap)
-        most = max(1, DEPTH // taps) if taps == s.taps else 1  # else the weights of a block would not be in one piece
+        most = DEPTH // taps if taps == s.taps else 1  # the weights of a block are to lie in one piece
         located = -1
         channel = 0
         while channel < s.channels:
             group = channel // channels
             deform_group = channel // deform_channels
             if located != deform_group:
-                _locate_taps(s, call, offset + 2 * deform_group * s.taps * s.places,
-                             NULL if mask == NULL else mask + deform_group * s.taps * s.places, start, count, first_tap,
+                _locate_taps(s, offset, mask, (image * s.deform_groups + deform_group) * s.taps, start, count, first_tap,
                              taps, w)
                 located = deform_group
             last = min(channel + most, min((group + 1) * channels, (deform_group + 1) * deform_channels))
             depth = (last - channel) * taps
+            _sample(x + channel * pixels, pixels, right, below, w.pixels, <const real *>w.factors, last - channel, taps,
+                    panels, depth * lanes, columns)
             for i in range(last - channel):
-                _sample(x + (channel + i) * pixels, right, below, w.pixels, <const real *>w.factors, taps, panels,
-                        depth * lanes, columns + i * taps * lanes)
                 _correct(x + (channel + i) * pixels, s.width, w, taps, depth * lanes, columns + i * taps * lanes)
             _multiply(columns, depth,
                       weights + (group * outputs * channels + channel - group * channels) * s.taps + first_tap,
-                      channels * s.taps, outputs, y + group * outputs * s.places + start, s.places, count)
+                      channels * s.taps, outputs, y + group * outputs * s.places, s.places, count)
             channel = last
         first_tap += taps
     if bias != NULL:
         for i in range(s.outputs):
-            value = bias[i]
             for p in range(count):
-                y[i * s.places + start + p] += value
+                y[i * s.places + p] += bias[i]
 
 
 cdef int _tiles(const mmk_call *call, const real *x, const real *offset, const real *mask, const real *weights,
                 const real *bias, real *y, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
     cdef _Sizes s = _sizes(call)
-    cdef ptrdiff_t tiles = (s.places + s.tile - 1) // s.tile, tile, image, start
-    cdef ptrdiff_t pixels = s.height * s.width
+    cdef ptrdiff_t tiles = (s.places + s.tile - 1) // s.tile, tile, start
     cdef void *memory = malloc(_workspace(NULL, sizeof(real)).size + LINE)
     cdef _Workspace w
     if memory == NULL:
         return -1
     w = _workspace(<void *>((<size_t>memory + LINE - 1) & ~<size_t>(LINE - 1)), sizeof(real))
     for tile in range(begin, end):
-        image = tile // tiles
         start = tile % tiles * s.tile
-        _convolve(&s, call, x + image * s.channels * pixels,
-                  offset + image * 2 * s.deform_groups * s.taps * s.places,
-                  NULL if mask == NULL else mask + image * s.deform_groups * s.taps * s.places, weights, bias,
-                  y + image * s.outputs * s.places, start, min(s.tile, s.places - start), &w)
+        _convolve(&s, x, offset, mask, weights, bias, y, tile // tiles, start, min(s.tile, s.places - start), &w)
     free(memory)
     return 0
 
@@ -391,21 +418,26 @@ cdef _Sizes _sizes(const mmk_call *call) noexcept nogil:
     cdef _Sizes s
     cdef const mmk_tensor *x = &call.inputs[INPUT]
     cdef const mmk_tensor *weight = &call.inputs[WEIGHT if _is_modulated(call) else MASK]
-    cdef const mmk_attribute *a = call.attributes
     cdef ptrdiff_t lanes = LINE // (8 if x.type == MMK_FLOAT64 else 4)
     s.channels = x.shape[1]
     s.height = x.shape[2]
     s.width = x.shape[3]
     s.outputs = weight.shape[0]
-    s.output_width = _output_size(s.width, weight.shape[3], a[STRIDE_W].i, a[PADDING_W].i, a[DILATION_W].i)
-    s.places = s.output_width * _output_size(s.height, weight.shape[2], a[STRIDE_H].i, a[PADDING_H].i,
-                                             a[DILATION_H].i)
     s.kernel_width = weight.shape[3]
-    s.taps = weight.shape[2] * weight.shape[3] if x.size else 0  # without pixels there is nothing to add
-    s.groups = a[GROUPS].i
-    s.deform_groups = a[DEFORM_GROUPS].i
+    s.stride_h = call.attributes[STRIDE_H].i
+    s.stride_w = call.attributes[STRIDE_W].i
+    s.padding_h = call.attributes[PADDING_H].i
+    s.padding_w = call.attributes[PADDING_W].i
+    s.dilation_h = call.attributes[DILATION_H].i
+    s.dilation_w = call.attributes[DILATION_W].i
+    s.groups = call.attributes[GROUPS].i
+    s.deform_groups = call.attributes[DEFORM_GROUPS].i
+    s.output_height = _output_size(s.height, weight.shape[2], s.stride_h, s.padding_h, s.dilation_h)
+    s.output_width = _output_size(s.width, weight.shape[3], s.stride_w, s.padding_w, s.dilation_w)
+    s.places = s.output_height * s.output_width
+    s.taps = _product(weight.shape[2], weight.shape[3]) if x.size else 0  # without pixels there is nothing to add
     # small maps are cut smaller, so that there is work for all threads; the results do not depend on it
-    s.tile = min(TILE, max(1, x.shape[0] * s.places // (32 * lanes)) * lanes)
+    s.tile = min(TILE, max(1, _product(x.shape[0], s.places) // (PIECES * lanes)) * lanes)
     return s
 
 
@@ -436,43 +468,43 @@ cdef int _prepare(mmk_call *call, bint modulated) noexcept nogil:
     cdef const mmk_tensor *x = &call.inputs[INPUT]
     cdef int weight_at = WEIGHT if modulated else MASK
     cdef const mmk_tensor *weight = &call.inputs[weight_at]
-    cdef const mmk_attribute *a = call.attributes
-    cdef int64_t groups = a[GROUPS].i, deform_groups = a[DEFORM_GROUPS].i, taps
+    cdef int64_t taps
     cdef int64_t[4] shape
     cdef _Sizes s
     if (_check_attributes(call) or mmk_check_shape(call, INPUT, "input", "[N, C, H, W]")
             or mmk_check_shape(call, weight_at, "weight", "[O, C/groups, KH, KW]")):
         return -1
-    if x.shape[1] % groups or x.shape[1] % deform_groups:
+    if max(x.shape[2], 1) > MOST // max(x.shape[3], 1):
+        return mmk_fail(call, "input may have up to 2**29 pixels, got [%lld, %lld]", <long long>x.shape[2],
+                        <long long>x.shape[3])
+    s = _sizes(call)
+    if s.channels % s.groups or s.channels % s.deform_groups:
         return mmk_fail(call, "groups and deform_groups must divide the %lld channels of input, got %lld and %lld",
-                        <long long>x.shape[1], <long long>groups, <long long>deform_groups)
-    if weight.shape[0] % groups or weight.shape[1] != x.shape[1] // groups or weight.shape[2] < 1 or weight.shape[3] < 1:
-        return mmk_fail(call, "weight must be [O, %lld, KH, KW] with O divisible by groups = %lld and KH, KW at least 1, "
-                        "got [%lld, %lld, %lld, %lld]", <long long>(x.shape[1] // groups), <long long>groups,
+                        <long long>s.channels, <long long>s.groups, <long long>s.deform_groups)
+    if (s.outputs % s.groups or weight.shape[1] != s.channels // s.groups or weight.shape[2] < 1
+            or weight.shape[3] < 1):
+        return mmk_fail(call, "weight must be [O, %lld, KH, KW] with O divisible by groups = %lld, and KH and KW at least "
+                        "1, got [%lld, %lld, %lld, %lld]", <long long>(s.channels // s.groups), <long long>s.groups,
                         <long long>weight.shape[0], <long long>weight.shape[1], <long long>weight.shape[2],
                         <long long>weight.shape[3])
     if modulated and call.inputs[BIAS].type != MMK_ABSENT and mmk_check_shape(call, BIAS, "bias", "[O]"):
         return -1
-    if x.shape[2] > MOST // 2 or x.shape[3] > MOST // 2 or _product(x.shape[2], x.shape[3]) > MOST_PIXELS:
-        return mmk_fail(call, "input may have up to 2**29 pixels, got [%lld, %lld]", <long long>x.shape[2],
-                        <long long>x.shape[3])
     taps = _product(weight.shape[2], weight.shape[3])
     shape[0] = x.shape[0]
-    shape[1] = _product(_product(2, deform_groups), taps)
-    shape[2] = _output_size(x.shape[2], weight.shape[2], a[STRIDE_H].i, a[PADDING_H].i, a[DILATION_H].i)
-    shape[3] = _output_size(x.shape[3], weight.shape[3], a[STRIDE_W].i, a[PADDING_W].i, a[DILATION_W].i)
+    shape[1] = _product(_product(2, s.deform_groups), taps)
+    shape[2] = s.output_height
+    shape[3] = s.output_width
     if _check_map(call, OFFSET, "offset", shape):
         return -1
-    shape[1] = _product(deform_groups, taps)
+    shape[1] = _product(s.deform_groups, taps)
     if modulated and _check_map(call, MASK, "mask", shape):
         return -1
-    shape[1] = weight.shape[0]
+    shape[1] = s.outputs
     if mmk_set_output(call, 0, x.type, 4, shape):
         return -1
     if call.outputs[0].size:
-        s = _sizes(call)
         mmk_add_phase(call, x.shape[0] * ((s.places + s.tile - 1) // s.tile),
-                      s.tile * (weight.size * 0.018 + x.shape[1] * taps * 1.0))
+                      s.tile * (weight.size * 0.018 + s.channels * s.taps * 0.5))
     return 0
 
 
