@@ -42,7 +42,7 @@ cdef enum:
     PIECES = 16  # of a small map
     DEPTH = 256  # rows of columns, each a tap in a channel, that are multiplied at a time
     ROWS = 4     # channels of the input that are sampled, and of the output that are summed, side by side
-    LINE = 64    # bytes: the columns lie in panels as wide as a line of the cache
+    LANES = 16   # places whose columns lie side by side, in a panel
     MOST = 1 << 29  # strides, paddings, dilations, and pixels of a plane, so that all coordinates fit in 32 bits
 
 cdef enum:  # lines of TILE numbers for each tap
@@ -86,7 +86,7 @@ cdef struct _Workspace:
     void *factors              # [TAPS, LINES, TILE]
     _Correction *corrections   # [TAPS * TILE] samples that touch a pixel outside, tap after tap
     int32_t *first_correction  # [TAPS + 1] of a tap
-    void *columns              # [panels, depth, LINE bytes]
+    void *columns              # [panels, depth, LANES]
     size_t size
 
 
@@ -123,9 +123,9 @@ cdef inline int32_t _clamp(int32_t value, int32_t high) noexcept nogil:
     return 0 if value < 0 else value
 
 
-cdef simd_void _locate(const int32_t *rows, const int32_t *columns, int32_t row, int32_t column, const real *offset_y,
-                       const real *offset_x, ptrdiff_t height, ptrdiff_t width, ptrdiff_t count, real *factors,
-                       int32_t *pixels, int32_t *corners, int32_t *inside) noexcept nogil:
+cdef simd_void _locate(const int32_t *origins, int32_t row, int32_t column, const real *offset_y, const real *offset_x,
+                       ptrdiff_t height, ptrdiff_t width, ptrdiff_t count, real *factors, int32_t *pixels,
+                       int32_t *corners, int32_t *inside) noexcept nogil:
     """Weights and pixel numbers of a tap: the moved ones, and the true ones with what is inside of the map.
 
     A place a pixel or more outside reads nothing; one that is NaN gives NaN, unless the other coordinate is outside.
@@ -136,8 +136,8 @@ cdef simd_void _locate(const int32_t *rows, const int32_t *columns, int32_t row,
     cdef real y, x, ly, lx, hy, hx, limited_y, limited_x
     cdef real low = -1, zero = 0, one = 1, y_end = height, x_end = width
     for p in range(count):
-        y = <real>(rows[p] + row) + offset_y[p]
-        x = <real>(columns[p] + column) + offset_x[p]
+        y = <real>(origins[p] + row) + offset_y[p]
+        x = <real>(origins[TILE + p] + column) + offset_x[p]
         near = not ((y <= low) | (y >= y_end) | (x <= low) | (x >= x_end))
         limited_y = y if y > low else low
         limited_x = x if x > low else low
@@ -167,8 +167,7 @@ cdef simd_void _locate(const int32_t *rows, const int32_t *columns, int32_t row,
 cdef void _locate_taps(const _Sizes *s, const real *offset, const real *mask, ptrdiff_t row, ptrdiff_t start,
                        ptrdiff_t count, ptrdiff_t first_tap, ptrdiff_t taps, const _Workspace *w) noexcept nogil:
     """Taps [first_tap, first_tap + taps) at the places [start, start + count); `row` is the mask's for tap 0."""
-    cdef int32_t[TILE] rows
-    cdef int32_t[TILE] columns
+    cdef int32_t[2 * TILE] origins  # rows and columns that tap 0 would read without an offset
     cdef int32_t[TILE] corners
     cdef int32_t[TILE] inside
     cdef int32_t *pixels = w.pixels
@@ -176,14 +175,14 @@ cdef void _locate_taps(const _Sizes *s, const real *offset, const real *mask, pt
     cdef ptrdiff_t p, tap, shift, shift_y
     cdef int32_t corrections = 0
     for p in range(count):
-        rows[p] = <int32_t>((start + p) // s.output_width * s.stride_h - s.padding_h)
-        columns[p] = <int32_t>((start + p) % s.output_width * s.stride_w - s.padding_w)
+        origins[p] = <int32_t>((start + p) // s.output_width * s.stride_h - s.padding_h)
+        origins[TILE + p] = <int32_t>((start + p) % s.output_width * s.stride_w - s.padding_w)
     memset(pixels, 0, TAPS * TILE * sizeof(int32_t))
     memset(factors, 0, TAPS * LINES * TILE * sizeof(real))
     for tap in range(first_tap, first_tap + taps):
         shift = (row + tap) * s.places + start
         shift_y = 2 * (row + tap) * s.places + start
-        _locate(rows, columns, <int32_t>(tap // s.kernel_width * s.dilation_h),
+        _locate(origins, <int32_t>(tap // s.kernel_width * s.dilation_h),
                 <int32_t>(tap % s.kernel_width * s.dilation_w), offset + shift_y, offset + shift_y + s.places, s.height,
                 s.width, count, factors, pixels, corners, inside)
         for p in range(count):
@@ -205,14 +204,14 @@ cdef void _locate_taps(const _Sizes *s, const real *offset, const real *mask, pt
 cdef inline void _sample_some(const real *plane, ptrdiff_t pixels, ptrdiff_t right, ptrdiff_t below,
                               const int32_t *top_left, const real *factors, ptrdiff_t channels, ptrdiff_t taps,
                               ptrdiff_t panels, ptrdiff_t panel_size, real *columns) noexcept nogil:
-    cdef ptrdiff_t tap, panel, lane, p, channel, lanes = LINE // <ptrdiff_t>sizeof(real)
+    cdef ptrdiff_t tap, panel, lane, p, channel
     cdef const real *pixel
     cdef real *column
     cdef real a, b, c, d, modulation
     for tap in range(taps):
         for panel in range(panels):
-            for lane in range(lanes):
-                p = panel * lanes + lane
+            for lane in range(LANES):
+                p = panel * LANES + lane
                 a = factors[TOP_LEFT * TILE + p]
                 b = factors[TOP_RIGHT * TILE + p]
                 c = factors[BOTTOM_LEFT * TILE + p]
@@ -224,26 +223,25 @@ cdef inline void _sample_some(const real *plane, ptrdiff_t pixels, ptrdiff_t rig
                     column[0] = modulation * (a * pixel[0] + b * pixel[right] + c * pixel[below]
                                               + d * pixel[below + right])
                     pixel += pixels
-                    column += taps * lanes
+                    column += taps * LANES
         top_left += TILE
         factors += LINES * TILE
-        columns += lanes
+        columns += LANES
 
 
 cdef simd_void _sample(const real *plane, ptrdiff_t pixels, ptrdiff_t right, ptrdiff_t below, const int32_t *top_left,
                        const real *factors, ptrdiff_t channels, ptrdiff_t taps, ptrdiff_t panels, ptrdiff_t panel_size,
                        real *columns) noexcept nogil:
     """All taps of some channels, a row of the columns each."""
-    cdef ptrdiff_t lanes = LINE // <ptrdiff_t>sizeof(real)
     while channels >= ROWS:  # the compiler is to see how many, so that it keeps the factors in registers
         _sample_some(plane, pixels, right, below, top_left, factors, ROWS, taps, panels, panel_size, columns)
         plane += ROWS * pixels
-        columns += ROWS * taps * lanes
+        columns += ROWS * taps * LANES
         channels -= ROWS
     while channels > 0:
         _sample_some(plane, pixels, right, below, top_left, factors, 1, taps, panels, panel_size, columns)
         plane += pixels
-        columns += taps * lanes
+        columns += taps * LANES
         channels -= 1
 
 
@@ -254,97 +252,87 @@ cdef inline real _pixel_or_zero(const real *plane, ptrdiff_t pixel, int32_t insi
 cdef void _correct(const real *plane, ptrdiff_t width, const _Workspace *w, ptrdiff_t taps, ptrdiff_t panel_size,
                    real *columns) noexcept nogil:
     """The samples of a channel that touch a pixel outside, once more."""
-    cdef ptrdiff_t tap, i, lanes = LINE // <ptrdiff_t>sizeof(real)
+    cdef ptrdiff_t tap, i
     cdef const _Correction *c
     cdef const real *factors
     for tap in range(taps):
         for i in range(w.first_correction[tap], w.first_correction[tap + 1]):
             c = &w.corrections[i]
             factors = <const real *>w.factors + tap * LINES * TILE + c.place
-            columns[c.place // lanes * panel_size + c.place % lanes] = factors[MODULATION * TILE] * (
+            columns[c.place // LANES * panel_size + c.place % LANES] = factors[MODULATION * TILE] * (
                 factors[TOP_LEFT * TILE] * _pixel_or_zero(plane, c.pixel, c.inside & 1)
                 + factors[TOP_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + 1, c.inside & 2)
                 + factors[BOTTOM_LEFT * TILE] * _pixel_or_zero(plane, c.pixel + width, c.inside & 4)
                 + factors[BOTTOM_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + width + 1, c.inside & 8))
-        columns += lanes
+        columns += LANES
 
 
 # ---- the product --------------------------------------------------------------------------------------------------
 
-cdef simd_void _multiply_rows(const real *panel, const real *weights, ptrdiff_t weight_step, ptrdiff_t depth, real *sums,
-                              ptrdiff_t step) noexcept nogil:
-    """Add the products of ROWS rows of weights and a panel of columns."""
-    cdef ptrdiff_t k, lane, lanes = LINE // <ptrdiff_t>sizeof(real)
-    cdef real[16] a
-    cdef real[16] b
-    cdef real[16] c
-    cdef real[16] d
+cdef simd_void _multiply_rows(const real *panel, const real *weights_a, const real *weights_b, const real *weights_c,
+                              const real *weights_d, ptrdiff_t depth, real *sums, ptrdiff_t step) noexcept nogil:
+    """Add the products of ROWS rows of weights and a panel of columns to sums whose rows are `step` apart."""
+    cdef ptrdiff_t k, lane
+    cdef real[LANES] a
+    cdef real[LANES] b
+    cdef real[LANES] c
+    cdef real[LANES] d
     cdef real wa, wb, wc, wd, value
-    for lane in range(lanes):
+    for lane in range(LANES):
         a[lane] = sums[lane]
         b[lane] = sums[step + lane]
         c[lane] = sums[2 * step + lane]
         d[lane] = sums[3 * step + lane]
     for k in range(depth):
-        wa = weights[k]
-        wb = weights[weight_step + k]
-        wc = weights[2 * weight_step + k]
-        wd = weights[3 * weight_step + k]
-        for lane in range(lanes):
-            value = panel[k * lanes + lane]
+        wa = weights_a[k]
+        wb = weights_b[k]
+        wc = weights_c[k]
+        wd = weights_d[k]
+        for lane in range(LANES):
+            value = panel[k * LANES + lane]
             a[lane] += wa * value
             b[lane] += wb * value
             c[lane] += wc * value
             d[lane] += wd * value
-    for lane in range(lanes):
+    for lane in range(LANES):
         sums[lane] = a[lane]
         sums[step + lane] = b[lane]
         sums[2 * step + lane] = c[lane]
         sums[3 * step + lane] = d[lane]
 
 
-cdef simd_void _multiply_row(const real *panel, const real *weights, ptrdiff_t depth, real *sums) noexcept nogil:
-    cdef ptrdiff_t k, lane, lanes = LINE // <ptrdiff_t>sizeof(real)
-    cdef real[16] a
-    for lane in range(lanes):
-        a[lane] = sums[lane]
-    for k in range(depth):
-        for lane in range(lanes):
-            a[lane] += weights[k] * panel[k * lanes + lane]
-    for lane in range(lanes):
-        sums[lane] = a[lane]
-
-
 cdef void _multiply(const real *columns, ptrdiff_t depth, const real *weights, ptrdiff_t weight_step, ptrdiff_t rows,
                     real *y, ptrdiff_t step, ptrdiff_t count) noexcept nogil:
     """Add the products of `rows` rows of weights and all columns to as many rows of `count` sums."""
-    cdef ptrdiff_t start = 0, row, lanes = LINE // <ptrdiff_t>sizeof(real), at_once, used, r
-    cdef real[ROWS * 16] narrow  # a panel that the rows do not fill
+    cdef ptrdiff_t start = 0, row, row_count, lane_count, r
+    cdef const real *a
+    cdef const real *b
+    cdef const real *c
+    cdef const real *d
+    cdef real *sums
+    cdef real[ROWS * LANES] narrow  # where there are fewer rows or lanes
+    memset(narrow, 0, sizeof(narrow))
     while start < count:
-        used = min(lanes, count - start)
+        lane_count = min(LANES, count - start)
         row = 0
         while row < rows:
-            at_once = ROWS if row + ROWS <= rows else 1
-            if used == lanes:
-                _multiply_some(columns, depth, weights + row * weight_step, weight_step, at_once,
-                               y + row * step + start, step)
+            row_count = min(ROWS, rows - row)
+            sums = y + row * step + start
+            a = weights + row * weight_step
+            b = a + min(1, row_count - 1) * weight_step
+            c = a + min(2, row_count - 1) * weight_step
+            d = a + min(3, row_count - 1) * weight_step
+            if row_count == ROWS and lane_count == LANES:
+                _multiply_rows(columns, a, b, c, d, depth, sums, step)
             else:
-                for r in range(at_once):
-                    memcpy(narrow + r * lanes, y + (row + r) * step + start, used * sizeof(real))
-                _multiply_some(columns, depth, weights + row * weight_step, weight_step, at_once, <real *>narrow, lanes)
-                for r in range(at_once):
-                    memcpy(y + (row + r) * step + start, narrow + r * lanes, used * sizeof(real))
-            row += at_once
-        columns += depth * lanes
-        start += lanes
-
-
-cdef inline void _multiply_some(const real *panel, ptrdiff_t depth, const real *weights, ptrdiff_t weight_step,
-                                ptrdiff_t rows, real *sums, ptrdiff_t step) noexcept nogil:
-    if rows == ROWS:
-        _multiply_rows(panel, weights, weight_step, depth, sums, step)
-    else:
-        _multiply_row(panel, weights, depth, sums)
+                for r in range(row_count):
+                    memcpy(narrow + r * LANES, sums + r * step, lane_count * sizeof(real))
+                _multiply_rows(columns, a, b, c, d, depth, <real *>narrow, LANES)
+                for r in range(row_count):
+                    memcpy(sums + r * step, narrow + r * LANES, lane_count * sizeof(real))
+            row += ROWS
+        columns += depth * LANES
+        start += LANES
 
 
 # ---- tiles --------------------------------------------------------------------------------------------------------
@@ -354,7 +342,7 @@ cdef void _convolve(const _Sizes *s, const real *x, const real *offset, const re
                     const _Workspace *w) noexcept nogil:
     """The places [start, start + count) of one image."""
     cdef ptrdiff_t right = s.width > 1, below = s.width if s.height > 1 else 0, pixels = s.height * s.width
-    cdef ptrdiff_t lanes = LINE // <ptrdiff_t>sizeof(real), panels = (count + lanes - 1) // lanes
+    cdef ptrdiff_t panels = (count + LANES - 1) // LANES
     cdef ptrdiff_t channels = s.channels // s.groups, outputs = s.outputs // s.groups
     cdef ptrdiff_t deform_channels = s.channels // s.deform_groups
     cdef ptrdiff_t first_tap = 0, taps, most, depth, channel, last, group, deform_group, located, i, p
@@ -378,9 +366,9 @@ cdef void _convolve(const _Sizes *s, const real *x, const real *offset, const re
             last = min(channel + most, min((group + 1) * channels, (deform_group + 1) * deform_channels))
             depth = (last - channel) * taps
             _sample(x + channel * pixels, pixels, right, below, w.pixels, <const real *>w.factors, last - channel, taps,
-                    panels, depth * lanes, columns)
+                    panels, depth * LANES, columns)
             for i in range(last - channel):
-                _correct(x + (channel + i) * pixels, s.width, w, taps, depth * lanes, columns + i * taps * lanes)
+                _correct(x + (channel + i) * pixels, s.width, w, taps, depth * LANES, columns + i * taps * LANES)
             _multiply(columns, depth,
                       weights + (group * outputs * channels + channel - group * channels) * s.taps + first_tap,
                       channels * s.taps, outputs, y + group * outputs * s.places, s.places, count)
@@ -396,11 +384,11 @@ cdef int _tiles(const mmk_call *call, const real *x, const real *offset, const r
                 const real *bias, real *y, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
     cdef _Sizes s = _sizes(call)
     cdef ptrdiff_t tiles = (s.places + s.tile - 1) // s.tile, tile, start
-    cdef void *memory = malloc(_workspace(NULL, sizeof(real)).size + LINE)
+    cdef void *memory = malloc(_workspace(NULL, sizeof(real)).size + 64)
     cdef _Workspace w
     if memory == NULL:
         return -1
-    w = _workspace(<void *>((<size_t>memory + LINE - 1) & ~<size_t>(LINE - 1)), sizeof(real))
+    w = _workspace(<void *>((<size_t>memory + 63) & ~<size_t>63), sizeof(real))
     for tile in range(begin, end):
         start = tile % tiles * s.tile
         _convolve(&s, x, offset, mask, weights, bias, y, tile // tiles, start, min(s.tile, s.places - start), &w)
@@ -418,7 +406,6 @@ cdef _Sizes _sizes(const mmk_call *call) noexcept nogil:
     cdef _Sizes s
     cdef const mmk_tensor *x = &call.inputs[INPUT]
     cdef const mmk_tensor *weight = &call.inputs[WEIGHT if _is_modulated(call) else MASK]
-    cdef ptrdiff_t lanes = LINE // (8 if x.type == MMK_FLOAT64 else 4)
     s.channels = x.shape[1]
     s.height = x.shape[2]
     s.width = x.shape[3]
@@ -437,7 +424,7 @@ cdef _Sizes _sizes(const mmk_call *call) noexcept nogil:
     s.places = s.output_height * s.output_width
     s.taps = _product(weight.shape[2], weight.shape[3]) if x.size else 0  # without pixels there is nothing to add
     # small maps are cut smaller, so that there is work for all threads; the results do not depend on it
-    s.tile = min(TILE, max(1, _product(x.shape[0], s.places) // (PIECES * lanes)) * lanes)
+    s.tile = min(TILE, max(1, _product(x.shape[0], s.places) // (PIECES * LANES)) * LANES)
     return s
 
 
