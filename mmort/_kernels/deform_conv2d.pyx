@@ -133,8 +133,7 @@ cdef simd_void _locate(const int32_t *origins, int32_t row, int32_t column, cons
     cdef ptrdiff_t p
     cdef int32_t last_row = <int32_t>height - 1, last_column = <int32_t>width - 1, stride = <int32_t>width
     cdef int32_t i, j, near, top, bottom, left, right
-    cdef real y, x, ly, lx, hy, hx, limited_y, limited_x
-    cdef real low = -1, zero = 0, one = 1, y_end = height, x_end = width
+    cdef real y, x, ly, lx, hy, hx, limited_y, limited_x, low = -1, one = 1, y_end = height, x_end = width
     for p in range(count):
         y = <real>(origins[p] + row) + offset_y[p]
         x = <real>(origins[TILE + p] + column) + offset_x[p]
@@ -151,10 +150,10 @@ cdef simd_void _locate(const int32_t *origins, int32_t row, int32_t column, cons
         lx = x - <real>j
         hy = one - ly
         hx = one - lx
-        factors[TOP_LEFT * TILE + p] = hy * hx if near else zero
-        factors[TOP_RIGHT * TILE + p] = hy * lx if near else zero
-        factors[BOTTOM_LEFT * TILE + p] = ly * hx if near else zero
-        factors[BOTTOM_RIGHT * TILE + p] = ly * lx if near else zero
+        factors[TOP_LEFT * TILE + p] = hy * hx
+        factors[TOP_RIGHT * TILE + p] = hy * lx
+        factors[BOTTOM_LEFT * TILE + p] = ly * hx
+        factors[BOTTOM_RIGHT * TILE + p] = ly * lx
         pixels[p] = _clamp(i, last_row - 1) * stride + _clamp(j, last_column - 1)
         corners[p] = i * stride + j
         top = near & (i >= 0)
@@ -255,15 +254,18 @@ cdef void _correct(const real *plane, ptrdiff_t width, const _Workspace *w, ptrd
     cdef ptrdiff_t tap, i
     cdef const _Correction *c
     cdef const real *factors
+    cdef real sample
     for tap in range(taps):
         for i in range(w.first_correction[tap], w.first_correction[tap + 1]):
             c = &w.corrections[i]
             factors = <const real *>w.factors + tap * LINES * TILE + c.place
-            columns[c.place // LANES * panel_size + c.place % LANES] = factors[MODULATION * TILE] * (
-                factors[TOP_LEFT * TILE] * _pixel_or_zero(plane, c.pixel, c.inside & 1)
-                + factors[TOP_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + 1, c.inside & 2)
-                + factors[BOTTOM_LEFT * TILE] * _pixel_or_zero(plane, c.pixel + width, c.inside & 4)
-                + factors[BOTTOM_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + width + 1, c.inside & 8))
+            sample = 0
+            if c.inside:  # else the factors may be anything
+                sample = (factors[TOP_LEFT * TILE] * _pixel_or_zero(plane, c.pixel, c.inside & 1)
+                          + factors[TOP_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + 1, c.inside & 2)
+                          + factors[BOTTOM_LEFT * TILE] * _pixel_or_zero(plane, c.pixel + width, c.inside & 4)
+                          + factors[BOTTOM_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + width + 1, c.inside & 8))
+            columns[c.place // LANES * panel_size + c.place % LANES] = factors[MODULATION * TILE] * sample
         columns += LANES
 
 
