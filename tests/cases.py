@@ -68,7 +68,9 @@ def make_boxes(rng, n, kind="scattered"):
     if kind == "grid":
         corner = rng.integers(0, 12, (n, 2))
         return np.concatenate([corner, corner + rng.integers(1, 9, (n, 2))], axis=1).astype(np.float32)
-    centre = {"clustered": 10 * rng.integers(0, 4, (n, 2)) + rng.normal(0, 0.6, (n, 2))}.get(kind, rng.uniform(0, 100, (n, 2)))
+    centre = {"clustered": 10 * rng.integers(0, 4, (n, 2)) + rng.normal(0, 0.6, (n, 2))}.get(
+        kind, rng.uniform(0, 100, (n, 2))
+    )
     size = {
         "scattered": rng.uniform(5, 40, (n, 2)),
         "clustered": rng.uniform(6, 9, (n, 2)),
@@ -104,11 +106,30 @@ NAN, INF = np.nan, np.inf
 STRANGE_BOXES = {
     "zero_area": [[5, 5, 5, 5], [5, 5, 5, 5], [0, 0, 10, 10], [5, 5, 5, 9], [5, 0, 5, 10]],
     "inverted": [[10, 10, 0, 0], [0, 0, 10, 10], [10, 10, 0, 0], [10, 0, 0, 10], [0, 10, 10, 0]],
-    "nan": [[0, 0, 10, 10], [NAN, 0, 10, 10], [0, NAN, 10, 10], [0, 0, NAN, 10], [0, 0, 10, NAN], [NAN] * 4, [0, 0, 10, 10]],
+    "nan": [
+        [0, 0, 10, 10],
+        [NAN, 0, 10, 10],
+        [0, NAN, 10, 10],
+        [0, 0, NAN, 10],
+        [0, 0, 10, NAN],
+        [NAN] * 4,
+        [0, 0, 10, 10],
+    ],
     "inf": [[0, 0, 10, 10], [-INF, 0, 10, 10], [0, -INF, INF, INF], [-INF] * 4, [INF] * 4, [-INF, -INF, INF, INF]],
-    "huge": [[-1e19, -1e19, 1e19, 1e19], [0, 0, 3e38, 3e38], [-3e38, -3e38, 3e38, 3e38], [0, 0, 1e19, 1e19], [0, 0, 1, 1]],
+    "huge": [
+        [-1e19, -1e19, 1e19, 1e19],
+        [0, 0, 3e38, 3e38],
+        [-3e38, -3e38, 3e38, 3e38],
+        [0, 0, 1e19, 1e19],
+        [0, 0, 1, 1],
+    ],
     "tiny": [[0, 0, 1e-20, 1e-20], [0, 0, 1e-20, 1e-20], [0, 0, 1e-25, 1e-25], [1, 1, 1.0000001, 1.0000001]],
-    "far": [[1e7, 1e7, 1e7 + 1, 1e7 + 1], [1e7, 1e7, 1e7 + 2, 1e7 + 2], [-1e7, 1e7, -1e7 + 2, 1e7 + 2], [1e7, 1e7, 1e7, 1e7]],
+    "far": [
+        [1e7, 1e7, 1e7 + 1, 1e7 + 1],
+        [1e7, 1e7, 1e7 + 2, 1e7 + 2],
+        [-1e7, 1e7, -1e7 + 2, 1e7 + 2],
+        [1e7, 1e7, 1e7, 1e7],
+    ],
     "identical": [[1, 2, 3, 4]] * 9,
     "touching": [[0, 0, 10, 10], [10, 0, 20, 10], [0, 10, 10, 20], [10, 10, 20, 20], [20, 20, 30, 30]],
 }
@@ -228,8 +249,7 @@ for n in (0, 1, 2, 17, 300):
             add("batched_nms", f"{name}_n{n}_agnostic{class_agnostic}", classed(n, "clustered", 8), **attributes)
 for threshold in (0.3, 0.7):
     add("batched_nms", f"many_t{threshold}", classed(5000, "scattered", 900), nms_cfg={"iou_threshold": threshold})
-add("batched_nms", "far_classes", lambda rng: (make_boxes(rng, 60), make_scores(rng, 60), rng.integers(-(2**62), 2**62, 60)),
-    nms_cfg={"iou_threshold": 0.2})  # fmt: skip
+add("batched_nms", "many_classes", classed(60, "scattered", classes=2**62), nms_cfg={"iou_threshold": 0.2})
 for name, scores in STRANGE_SCORES.items():
     for kind in ("nms", "soft_nms"):
         build = partial(lambda rng, scores: (*strange_scores(scores)(rng), np.array([0, 1, 0, 1, 0, 1])), scores=scores)
@@ -238,8 +258,20 @@ for name, scores in STRANGE_SCORES.items():
 # ---- RoIAlign --------------------------------------------------------------------------------------------------
 
 
+def with_holes(build, share=0.1):
+    """The same with NaN and infinities in the map, which must not leak to places that do not read them."""
+
+    def holed(rng):
+        pixels, *others = build(rng)
+        for value in (NAN, INF, -INF):
+            pixels[rng.random(pixels.shape) < share / 3] = value
+        return pixels, *others
+
+    return holed
+
+
 def pyramid(k, shape=(2, 3, 13, 17), scale=4.0, kind="ordinary"):
-    """A feature map [N, C, H, W] and k RoIs in units `scale` times finer; some reach over the border."""
+    """A feature map [N, C, H, W] and k RoIs in units `scale` times finer; most kinds reach over the border."""
 
     def build(rng):
         batches, _, height, width = shape
@@ -247,8 +279,9 @@ def pyramid(k, shape=(2, 3, 13, 17), scale=4.0, kind="ordinary"):
         if batches:
             rois[:, 0] = rng.integers(0, batches, k)
         extent = np.array([width, height]) * scale
-        centre = rng.uniform(-0.2, 1.2, (k, 2)) * extent
-        size = {"ordinary": rng.uniform(0.02, 0.8, (k, 2)), "tiny": rng.uniform(0, 0.02, (k, 2))}[kind] * extent
+        reach, *sizes = {"ordinary": (0.7, 0.02, 0.8), "tiny": (0.7, 0, 0.02), "inside": (0.2, 0.1, 0.3)}[kind]
+        centre = rng.uniform(0.5 - reach, 0.5 + reach, (k, 2)) * extent
+        size = rng.uniform(*sizes, (k, 2)) * extent
         rois[:, 1:] = np.concatenate([centre - size / 2, centre + size / 2], axis=1)
         return rng.standard_normal(shape).astype(np.float32), rois
 
@@ -268,29 +301,70 @@ for pool_mode in ("avg", "max"):
             add("roi_align", f"ordinary_{ending}", pyramid(9), "close", **attributes)
             add("roi_align", f"tiny_{ending}", pyramid(5, kind="tiny"), "close", **attributes)
             rois = [
-                [0, 1, 1, 1, 1], [0, 1, 1, 4, 1], [0, 3, 3, 1, 1], [0, 3, 1, 1, 3], [0, -1, -1, 5, 6], [0, -9, -9, -5, -5],
-                [0, 4, 5, 9, 9], [0, -0.5, -0.5, 4.5, 5.5], [0.9, 0, 0, 3, 3], [-0.5, 0, 0, 3, 3], [0, -1, -1, -1, -1],
-            ]  # fmt: skip
+                [0, 1, 1, 1, 1],
+                [0, 1, 1, 4, 1],
+                [0, 3, 3, 1, 1],
+                [0, -1, -1, 5, 6],
+                [0, -9, -9, -5, -5],
+                [0, 4, 5, 9, 9],
+                [0, -0.5, -0.5, 4.5, 5.5],
+                [0.9, 0, 0, 3, 3],
+                [-0.5, 0, 0, 3, 3],
+                [0, -1, -1, -1, -1],
+                [0, 3, 1, 1, 3],
+            ]
             edges = {**attributes, "spatial_scale": 1.0, "output_size": (2, 2)}
-            if sampling_ratio or not aligned:
-                add("roi_align", f"edges_{ending}", map_and_rois(rois), "close", **edges)
-            else:  # of a box with one negative size the number of samples would be negative
-                add("roi_align", f"edges_{ending}", map_and_rois(rois[:3] + rois[4:]), "close", **edges)
+            add("roi_align", f"edges_{ending}", map_and_rois(rois), "close", **edges)
 for k in SIZES:
-    add("roi_align", f"k{k}", pyramid(k, (2, 2, 9, 8)), "close", output_size=(2, 3), spatial_scale=0.25, sampling_ratio=2)
+    add(
+        "roi_align",
+        f"k{k}",
+        pyramid(k, (2, 2, 9, 8)),
+        "close",
+        output_size=(2, 3),
+        spatial_scale=0.25,
+        sampling_ratio=2,
+    )
 for c in SIZES:
-    add("roi_align", f"c{c}", pyramid(3, (1, c, 9, 8)), "close", output_size=(2, 3), spatial_scale=0.25, sampling_ratio=2)
+    add(
+        "roi_align",
+        f"c{c}",
+        pyramid(3, (1, c, 9, 8)),
+        "close",
+        output_size=(2, 3),
+        spatial_scale=0.25,
+        sampling_ratio=2,
+    )
 for width in SIZES:
     add("roi_align", f"w{width}", pyramid(3, (1, 2, 4, width)), "close", output_size=(2, 2), spatial_scale=0.25)
-    add("roi_align", f"h{width}_max", pyramid(3, (1, 2, width, 4)), "close", output_size=(2, 2), spatial_scale=0.25,
-        pool_mode="max")  # fmt: skip
+    attributes = {"output_size": (2, 2), "spatial_scale": 0.25, "pool_mode": "max"}
+    add("roi_align", f"h{width}_max", pyramid(3, (1, 2, width, 4)), "close", **attributes)
 for size in ((1, 1), (7, 7), (1, 9), (14, 2)):
     add("roi_align", f"out{size[0]}x{size[1]}", pyramid(4), "close", output_size=size, spatial_scale=0.25)
-add("roi_align", "many", pyramid(40, (2, 33, 40, 40)), "close", output_size=(7, 7), spatial_scale=0.25, sampling_ratio=2)
-add("roi_align", "no_images", lambda rng: (np.zeros((0, 2, 4, 4), np.float32), np.zeros((0, 5), np.float32)), "close",
-    output_size=(2, 2))  # fmt: skip
-add("roi_align", "far_below_zero", lambda rng: (np.full((1, 1, 4, 4), -1e6, np.float32), np.float32([[0, 1, 1, 2, 2]])), "close",
-    output_size=(2, 2), sampling_ratio=2, pool_mode="max")  # fmt: skip
+add(
+    "roi_align", "many", pyramid(40, (2, 33, 40, 40)), "close", output_size=(7, 7), spatial_scale=0.25, sampling_ratio=2
+)
+add(
+    "roi_align",
+    "no_images",
+    lambda rng: (np.zeros((0, 2, 4, 4), np.float32), np.zeros((0, 5), np.float32)),
+    "close",
+    output_size=(2, 2),
+)
+add(
+    "roi_align",
+    "far_below_zero",  # MMCV's maximum starts at -10000
+    lambda rng: (np.full((1, 1, 4, 4), -1e6, np.float32), np.array([[0, 1, 1, 2, 2]], np.float32)),
+    "close",
+    output_size=(2, 2),
+    sampling_ratio=2,
+    pool_mode="max",
+)
+for pool_mode in ("avg", "max"):
+    attributes = {"output_size": (5, 5), "sampling_ratio": 2, "spatial_scale": 0.25, "pool_mode": pool_mode}
+    # inside, as at the border MMCV multiplies infinities by 0, which mmort does not
+    build = with_holes(pyramid(9, (2, 33, 9, 11), kind="inside"))
+    add("roi_align", f"holes_{pool_mode}", build, "close", **attributes)
 
 # ---- grid sampling ---------------------------------------------------------------------------------------------
 
@@ -308,18 +382,6 @@ def on_the_pixels(rng):
     places = np.concatenate([np.linspace(-1, 1, 17), np.linspace(-0.875, 0.875, 8), np.linspace(-1.125, 1.125, 10)])
     grid = np.stack(np.meshgrid(places, places), axis=-1)[None].astype(np.float32)
     return rng.standard_normal((1, 2, 9, 8)).astype(np.float32), grid
-
-
-def with_holes(build, share=0.1):
-    """The same with NaN and infinities in the map, which must not leak to places that do not read them."""
-
-    def holed(rng):
-        pixels, *others = build(rng)
-        for value in (NAN, INF, -INF):
-            pixels[rng.random(pixels.shape) < share / 3] = value
-        return pixels, *others
-
-    return holed
 
 
 def not_finite(rng):
@@ -355,7 +417,9 @@ add("grid_sample", "no_images", map_and_grid((0, 3, 7, 9)), "close")
 add("grid_sample", "no_pixels_no_points", map_and_grid((1, 3, 0, 0), points=(0, 6)), "close")
 
 for shape in ((2, 5, 2), (2, 3, 4, 2), (2, 0, 2), (2, 33, 2)):
-    build = partial(lambda rng, shape: (map_and_grid()(rng)[0], rng.uniform(-0.2, 1.2, shape).astype(np.float32)), shape=shape)
+    build = partial(
+        lambda rng, shape: (map_and_grid()(rng)[0], rng.uniform(-0.2, 1.2, shape).astype(np.float32)), shape=shape
+    )
     for options in ({}, {"align_corners": True}, {"mode": "nearest", "padding_mode": "border"}):
         add("point_sample", f"{'x'.join(map(str, shape))}_{'_'.join(options) or 'default'}", build, "close", **options)
 

@@ -33,9 +33,12 @@ def assert_close(actual, expected, message="", tolerance=None):
         scale = max(1.0, np.abs(wanted[finite].astype(np.float64)).max(initial=0))
         limit = (tolerance or {2: 2e-3, 4: 1e-5, 8: 1e-13}[wanted.dtype.itemsize]) * scale
         np.testing.assert_allclose(
-            got[finite].astype(np.float64), wanted[finite].astype(np.float64), rtol=0, atol=limit,
+            got[finite].astype(np.float64),
+            wanted[finite].astype(np.float64),
+            rtol=0,
+            atol=limit,
             err_msg=f"{message} output {i}",
-        )  # fmt: skip
+        )
 
 
 def _assert_form(got, wanted, message):

@@ -1,10 +1,11 @@
 """What all tests share: the seed, and the number of threads put back after a test that changed it."""
 
-import cases
-import mmort
 import numpy as np
 import pytest
 from hypothesis import settings
+
+import cases
+import mmort
 
 # The same examples every time, unless another seed is asked for.
 settings.register_profile("mmort", deadline=None, derandomize=cases.SEED == 0)

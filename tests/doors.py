@@ -3,12 +3,13 @@
 import inspect
 from functools import cache
 
-import mmort
-import mmort.ort
 import numpy as np
 import onnx
 import onnx.helper
 import onnxruntime
+
+import mmort
+import mmort.ort
 
 ROWS = mmort.ort.operators()
 

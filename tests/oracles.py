@@ -1,7 +1,7 @@
 """Naive numpy versions of the operators: the definitions, in the written order of rounding, and no concern for speed.
 
-They are written from the operators' contracts, never from a kernel.  Each computes in the dtype of its arrays (float32 or
-float64) and returns a tuple of arrays, as the public function of the same name does.
+They are written from the operators' contracts, never from a kernel.  Each computes in the dtype of its arrays (float32
+or float64) and returns a tuple of arrays, as the public function of the same name does.
 """
 
 import math
@@ -151,38 +151,37 @@ def box_iou(boxes1, boxes2, mode="iou", aligned=False, offset=0):
 def roi_align(input, rois, output_size, spatial_scale=1.0, sampling_ratio=0, pool_mode="avg", aligned=True):
     number = input.dtype.type
     pooled_height, pooled_width = output_size
-    channels, height, width = input.shape[1:]
+    channels = input.shape[1]
     output = np.zeros((len(rois), channels, pooled_height, pooled_width), input.dtype)
-    if not output.size or not height * width:
-        return (output,)
-    for k, roi in enumerate(rois):
-        image = input[int(roi[0])]
-        x1, y1, x2, y2 = (corner * number(spatial_scale) - number(0.5 if aligned else 0) for corner in roi[1:])
-        roi_width, roi_height = x2 - x1, y2 - y1
-        if not aligned:
-            roi_width, roi_height = larger(roi_width, number(1)), larger(roi_height, number(1))
-        bin_width, bin_height = number(roi_width / number(pooled_width)), number(roi_height / number(pooled_height))
-        across = sampling_ratio if sampling_ratio > 0 else math.ceil(bin_width)
-        down = sampling_ratio if sampling_ratio > 0 else math.ceil(bin_height)
-        for ph in range(pooled_height):
-            for pw in range(pooled_width):
-                values = []
-                for iy in range(down):
-                    y = (y1 + number(ph) * bin_height) + (number(iy + 0.5) * bin_height) / number(down)
-                    for ix in range(across):
-                        x = (x1 + number(pw) * bin_width) + (number(ix + 0.5) * bin_width) / number(across)
-                        values.append(_clamped_sample(image, y, x))
-                if pool_mode == "max":
-                    output[k, :, ph, pw] = np.max(values, axis=0) if values else -10000
-                else:
-                    output[k, :, ph, pw] = np.add.reduce(values) / number(len(values)) if values else 0
+    with np.errstate(all="ignore"):
+        for k, roi in enumerate(rois):
+            image = input[int(roi[0])]
+            x1, y1, x2, y2 = (corner * number(spatial_scale) - number(0.5 if aligned else 0) for corner in roi[1:])
+            roi_width, roi_height = x2 - x1, y2 - y1
+            if not aligned:
+                roi_width, roi_height = larger(roi_width, number(1)), larger(roi_height, number(1))
+            bin_width, bin_height = number(roi_width / number(pooled_width)), number(roi_height / number(pooled_height))
+            across = sampling_ratio if sampling_ratio > 0 else math.ceil(bin_width)
+            down = sampling_ratio if sampling_ratio > 0 else math.ceil(bin_height)
+            for ph in range(pooled_height):
+                for pw in range(pooled_width):
+                    values = []
+                    for iy in range(down):
+                        y = (y1 + number(ph) * bin_height) + (number(iy + 0.5) * bin_height) / number(down)
+                        for ix in range(across):
+                            x = (x1 + number(pw) * bin_width) + (number(ix + 0.5) * bin_width) / number(across)
+                            values.append(_clamped_sample(image, y, x))
+                    if pool_mode == "max":
+                        output[k, :, ph, pw] = np.max(values, axis=0) if values else -10000
+                    else:
+                        output[k, :, ph, pw] = np.add.reduce(values) / number(len(values)) if values else 0
     return (output,)
 
 
 def _clamped_sample(image, y, x):
     """Bilinear sample of every channel; up to one pixel outside the border's value is taken, beyond that it is 0."""
     number, (channels, height, width) = image.dtype.type, image.shape
-    if y < -1 or y > height or x < -1 or x > width:
+    if not height * width or y < -1 or y > height or x < -1 or x > width:
         return np.zeros(channels, image.dtype)
     y, x = max(y, number(0)), max(x, number(0))
     top, left = int(y), int(x)
@@ -209,7 +208,11 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         return (np.zeros(shape, input.dtype),)
 
     def unnormalise(v, n):
-        return (v + number(1)) / number(2) * number(n - 1) if align_corners else ((v + number(1)) * number(n) - number(1)) / number(2)
+        return (
+            (v + number(1)) / number(2) * number(n - 1)
+            if align_corners
+            else ((v + number(1)) * number(n) - number(1)) / number(2)
+        )
 
     def reflect(u, n):
         low, high = (number(0), number(n - 1)) if align_corners else (number(-0.5), number(n - 0.5))
@@ -256,7 +259,9 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             for i in range(4):
                 row = number(0)
                 for j in range(4):
-                    found, _ = pixel(np.trunc(pad(north + number(i - 1), height)), np.trunc(pad(west + number(j - 1), width)))
+                    found, _ = pixel(
+                        np.trunc(pad(north + number(i - 1), height)), np.trunc(pad(west + number(j - 1), width))
+                    )
                     row = row + found * across[j][..., None]
                 values = values + row * down[i][..., None]
     return (np.ascontiguousarray(np.moveaxis(values, 3, 1)),)

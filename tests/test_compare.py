@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from compare import assert_close, assert_same
 
 ONE = [np.array([1.0, np.nan, 0.0, np.inf], np.float32), np.array([3, 4])]

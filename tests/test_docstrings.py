@@ -5,13 +5,15 @@ import importlib
 import importlib.machinery
 import pkgutil
 
-import mmort
 import pytest
+
+import mmort
 
 MODULES = ["mmort"] + [
     info.name
     for info in pkgutil.walk_packages(mmort.__path__, "mmort.")
-    if isinstance(info.module_finder.find_spec(info.name).loader, importlib.machinery.SourceFileLoader) and not info.name.endswith("__main__")
+    if isinstance(info.module_finder.find_spec(info.name).loader, importlib.machinery.SourceFileLoader)
+    and not info.name.endswith("__main__")
 ]
 
 

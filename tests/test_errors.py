@@ -6,12 +6,13 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import pytest
+
 import cases
 import doors
 import mmort
-import numpy as np
 import oracles
-import pytest
 from compare import assert_close
 
 
@@ -77,11 +78,11 @@ for operator in ("cummax", "cummin"):
 POINTS = zeros(2, 4, 5, 2)
 refuse("grid_sample", "input must be [N, C, H, W], got [2, 3, 4]", zeros(2, 3, 4), POINTS)
 refuse("grid_sample", "input must be [N, C, H, W], got [2, 1, 3, 4, 5]", zeros(2, 1, 3, 4, 5), POINTS)
-refuse("grid_sample", "grid must be [N, OH, OW, XY], got [2, 5, 2]", zeros(2, 3, 4, 5), zeros(2, 5, 2))
-refuse("grid_sample", "grid must be [N, OH, OW, XY], got [2, 3, 4, 5, 3]", zeros(2, 3, 4, 5), zeros(2, 3, 4, 5, 3))
-refuse("grid_sample", "grid must be [N, OH, OW, XY] with N = 2, got [1, 4, 5, 2]", zeros(2, 3, 4, 5), zeros(1, 4, 5, 2))
-refuse("grid_sample", "grid must be [N, OH, OW, XY] with N = 0, got [2, 4, 5, 2]", zeros(0, 3, 4, 5), POINTS)
-refuse("grid_sample", "grid must have x and y in its last dimension, got [2, 4, 5, 1]", zeros(2, 3, 4, 5), zeros(2, 4, 5, 1))
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 5, 2]", zeros(2, 3, 4, 5), zeros(2, 5, 2))
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 3, 4, 5, 3]", zeros(2, 3, 4, 5), zeros(2, 3, 4, 5, 3))
+refuse("grid_sample", "grid must be [N, OH, OW, 2] with N = 2, got [1, 4, 5, 2]", zeros(2, 3, 4, 5), zeros(1, 4, 5, 2))
+refuse("grid_sample", "grid must be [N, OH, OW, 2] with N = 0, got [2, 4, 5, 2]", zeros(0, 3, 4, 5), POINTS)
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 4, 5, 1]", zeros(2, 3, 4, 5), zeros(2, 4, 5, 1))
 for height, width in ((0, 5), (4, 0), (0, 0)):
     text = f"input must have pixels to read, got [2, 3, {height}, {width}]"
     refuse("grid_sample", text, zeros(2, 3, height, width), POINTS)
@@ -100,14 +101,19 @@ refuse("roi_align", "rois must be [K, 5], got [3, 4]", MAP, zeros(3, 4), **SIZE)
 refuse("roi_align", "rois must be [K, 5], got [5]", MAP, zeros(5), **SIZE)
 refuse("roi_align", "rois must be [K, 5], got [0, 4]", MAP, zeros(0, 4), **SIZE)
 for image in (2, -1, 1e9, -1e9, 3e38, NAN, INF, -INF):
-    refuse("roi_align", f"rois[0] has batch index {image:g}, input has 2 images", MAP, roi(image=image), **SIZE)
-refuse("roi_align", "rois[0] has batch index 0, input has 0 images", zeros(0, 3, 4, 5), roi(), **SIZE)
+    text = f"the batch index of rois[0] must be in [0, 2), got {image:g}"
+    refuse("roi_align", text, MAP, roi(image=image), **SIZE)
+refuse("roi_align", "the batch index of rois[0] must be in [0, 0), got 0", zeros(0, 3, 4, 5), roi(), **SIZE)
 for corner in ("x1", "y1", "x2", "y2"):
     for value in (NAN, INF, -INF):
         for sampling_ratio in (0, 2):
-            text = f"rois[0] must be finite, got {value:g}"
+            text = f"the coordinates of rois[0] must be finite, got {value:g}"
             refuse("roi_align", text, MAP, roi(**{corner: value}), sampling_ratio=sampling_ratio, **SIZE)
-refuse("roi_align", "rois[1] must be finite, got nan", MAP, np.concatenate([roi(), roi(x2=NAN)]), **SIZE)
+refuse(
+    "roi_align", "the coordinates of rois[1] must be finite, got nan", MAP, np.concatenate([roi(), roi(x2=NAN)]), **SIZE
+)
+for ratio in (1025, 2**40):
+    refuse("roi_align", f"sampling_ratio must be at most 1024, got {ratio}", MAP, roi(), sampling_ratio=ratio, **SIZE)
 for height, width in ((0, 2), (2, 0), (-1, 2), (2, -(2**40))):
     text = f"output_height and output_width must be at least 1, got {height} and {width}"
     refuse("roi_align", text, MAP, roi(), output_size=(height, width))
@@ -213,7 +219,9 @@ def test_attributes_have_the_names_of_the_arguments(row):
 @pytest.mark.parametrize("row", doors.ROWS, ids=attribute_ids)
 def test_other_attributes_are_ignored(row):
     others = {"another": 1, "one_more": "text", "even": [1.0, 2.0]}
-    for got, wanted in zip(run_row(row, node_attributes(row, **others)), run_row(row, node_attributes(row)), strict=True):
+    for got, wanted in zip(
+        run_row(row, node_attributes(row, **others)), run_row(row, node_attributes(row)), strict=True
+    ):
         np.testing.assert_array_equal(got, wanted)
 
 
@@ -274,7 +282,13 @@ def test_number_of_inputs(row, change):
 # ---- arguments of functions ------------------------------------------------------------------------------------
 
 FUNCTIONS = [ordinary(operator) for operator in cases.OPERATORS if hasattr(mmort, operator)]
-NOT_NUMBERS = (np.array(["1"]), np.array([1j]), np.array([None]), np.array(["2020"], "M8[Y]"), np.array([1], np.longdouble))
+NOT_NUMBERS = (
+    np.array(["1"]),
+    np.array([1j]),
+    np.array([None]),
+    np.array(["2020"], "M8[Y]"),
+    np.array([1], np.longdouble),
+)
 
 
 @pytest.mark.parametrize("case", FUNCTIONS, ids=lambda case: case.operator)
@@ -284,7 +298,9 @@ def test_arrays_of_other_things(case):
         for wrong in NOT_NUMBERS:
             arrays = list(case.arrays)
             arrays[i] = np.broadcast_to(wrong, array.shape)
-            with pytest.raises(TypeError, match=f"^{case.operator}: {names[i]} must be .*, got {re.escape(str(wrong.dtype))}"):
+            with pytest.raises(
+                TypeError, match=f"^{case.operator}: {names[i]} must be .*, got {re.escape(str(wrong.dtype))}"
+            ):
                 doors.run_numpy(case.operator, arrays, case.attributes)
 
 
@@ -328,7 +344,9 @@ def test_numbers_of_numpy_are_numbers(case, name):
     wanted = doors.run_numpy(case.operator, case.arrays, case.attributes)
     kind = np.float64 if name in NUMBERS else np.int64
     other = tuple(map(kind, value)) if isinstance(value, tuple) else kind(value)
-    for got, one in zip(doors.run_numpy(case.operator, case.arrays, case.attributes | {name: other}), wanted, strict=True):
+    for got, one in zip(
+        doors.run_numpy(case.operator, case.arrays, case.attributes | {name: other}), wanted, strict=True
+    ):
         np.testing.assert_array_equal(got, one)
 
 
@@ -363,7 +381,7 @@ for reach in (1e6, 1e9, 1e20, 1e38):
         for pool_mode in ("avg", "max"):
             rois = np.array([[0, -reach, -reach, reach, reach]], np.float32)
             try:
-                result = mmort.roi_align(np.ones((1, 1, 4, 4), np.float32), rois, (1, 2), 1.0, sampling_ratio, pool_mode)
+                result = mmort.roi_align(np.ones((1, 1, 4, 4)), rois, (1, 2), 1.0, sampling_ratio, pool_mode)
                 assert ((result >= 0) & (result <= 1)).all(), result
             except ValueError as error:
                 assert str(error).startswith("roi_align: "), error
@@ -377,7 +395,7 @@ def test_enormous_regions_end():
 
 @pytest.mark.parametrize("size", [(2,), (1, 2, 3), [], np.zeros(3, int)])
 def test_output_size_of_another_length(size):
-    with pytest.raises(ValueError, match="^roi_align: output_size must be one integer or two, got "):
+    with pytest.raises(ValueError, match=r"^roi_align: output_size must be one integer or two, got "):
         mmort.roi_align(MAP, roi(), size)
 
 
@@ -397,7 +415,7 @@ def test_batched_nms_with_wrong_classes(kind):
     for classes in ([0], [[0, 1]], [0, 1, 2], 0):
         with pytest.raises(ValueError, match=r"^batched_nms: idxs must be \[N\]"):
             mmort.batched_nms(zeros(2, 4), zeros(2), classes, config)
-    with pytest.raises(TypeError, match="^batched_nms: idxs must be integers, got float"):
+    with pytest.raises(TypeError, match=r"^batched_nms: idxs must be integers, got float"):
         mmort.batched_nms(zeros(2, 4), zeros(2), [0.0, 1.0], config)
     with pytest.raises(TypeError, match="unknown"):
         mmort.batched_nms(zeros(2, 4), zeros(2), [0, 1], config | {"unknown": 1})

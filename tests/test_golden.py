@@ -1,14 +1,15 @@
-"""MMCV's and MMDeploy's own results, recorded once from the original libraries: mmort gives the same, or says why not."""
+"""MMCV's and MMDeploy's own results, recorded once from their libraries: mmort gives the same, or says why not."""
 
 import json
 import pathlib
 import re
 
+import numpy as np
+import pytest
+
 import doors
 import mmort
-import numpy as np
 import oracles
-import pytest
 from compare import assert_close, assert_same
 
 FILE = np.load(pathlib.Path(__file__).with_name("data") / "golden.npz")
@@ -31,7 +32,9 @@ OTHER_RESULTS = {
 
 REFUSED = {
     "mmcv__NonMaxSuppression__041_scores_2d": "scores must be [N], got [4, 1]",
-    "mmcv__MMCVCornerPool__023_mode4": "mode must be",
+    "mmcv__MMCVRoiAlign__040_mode_MAX": "mode must be 'avg' or 'max', got 'MAX'",
+    "mmcv__MMCVRoiAlign__041_mode_xyz": "mode must be 'avg' or 'max', got 'xyz'",
+    "mmcv__MMCVCornerPool__023_mode4": "mode must be 0 (top), 1 (bottom), 2 (left) or 3 (right), got 4",
 }
 """Cases that the original let pass and mmort refuses, and a part of what it says."""
 

@@ -1,11 +1,12 @@
 """Every case through every door: the oracle's result, and the same bits whatever the door, layout and threads."""
 
+import numpy as np
+import pytest
+
 import cases
 import doors
 import mmort
-import numpy as np
 import oracles
-import pytest
 from compare import assert_close, assert_same
 
 EXISTING = [case for case in cases.CASES if hasattr(mmort, case.operator)]

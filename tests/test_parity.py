@@ -6,12 +6,13 @@ import pkgutil
 import re
 import types
 
+import numpy as np
+import pytest
+
 import cases
 import doors
 import mmort
-import numpy as np
 import oracles
-import pytest
 import test_golden
 from mmort import _kernels, ops
 
@@ -81,20 +82,18 @@ def dimensions(shape):
     return [part for part in re.split(r"[\[\], ]+", shape) if part]
 
 
-SIZES = {"XY": 2}
-"""Of named dimensions that are not free."""
-
-
 def fitting(formal):
     """An array of the shape that the row asks for."""
-    sizes = [int(part) if part.isdigit() else SIZES.get(part, 1) for part in dimensions(formal["shape"]) if part != "..."]
+    sizes = [int(part) if part.isdigit() else 1 for part in dimensions(formal["shape"]) if part != "..."]
     return np.zeros(sizes or [1], np.float32)
 
 
 WITH_RANK = [(row, i) for row in doors.ROWS for i, formal in enumerate(row["inputs"]) if "..." not in formal["shape"]]
 
 
-@pytest.mark.parametrize(("row", "i"), WITH_RANK, ids=lambda value: row_ids(value) if isinstance(value, dict) else str(value))
+@pytest.mark.parametrize(
+    ("row", "i"), WITH_RANK, ids=lambda value: row_ids(value) if isinstance(value, dict) else str(value)
+)
 def test_rows_have_the_shapes_that_the_kernels_check(row, i):
     attributes = doors.onnx_attributes(row["kernel"], cases.of(row["kernel"])[0].attributes)
     session = doors.make_session(doors.make_model(row, attributes))
@@ -129,7 +128,9 @@ def test_document_has_the_rows(row):
     for kind in ("input", "output", "attribute"):
         assert [name for found, name, _ in section if found == kind] == [one["name"] for one in row[kind + "s"]]
     for attribute in row["attributes"]:
-        ((element_type, text),) = [others for kind, name, others in section if (kind, name) == ("attribute", attribute["name"])]
+        ((element_type, text),) = [
+            others for kind, name, others in section if (kind, name) == ("attribute", attribute["name"])
+        ]
         assert element_type == attribute["type"]
         if attribute["default"] is None:
             assert text.startswith("required")

@@ -1,15 +1,16 @@
 """What holds for any input whatever, tried on inputs that hypothesis looks for."""
 
-import cases
-import doors
-import mmort
 import numpy as np
-import oracles
 import pytest
-from compare import assert_close, assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
+import cases
+import doors
+import mmort
+import oracles
+from compare import assert_close, assert_same
 
 NUMBERS = st.floats(width=32) | st.integers(0, 8).map(float)
 THRESHOLDS = st.sampled_from([0.0, 0.25, 0.5, 1.0]) | st.floats(-0.5, 1.5, width=32)
@@ -40,7 +41,12 @@ BOXES = any_boxes() | made_boxes()
 
 @given(BOXES, THRESHOLDS, st.integers(0, 1), st.sampled_from([0, 0.25]), st.integers(-1, 20))
 def test_nms_is_what_the_oracle_says(boxes, iou_threshold, offset, score_threshold, max_num):
-    attributes = {"iou_threshold": iou_threshold, "offset": offset, "score_threshold": score_threshold, "max_num": max_num}
+    attributes = {
+        "iou_threshold": iou_threshold,
+        "offset": offset,
+        "score_threshold": score_threshold,
+        "max_num": max_num,
+    }
     got = mmort.nms(*boxes, **attributes)
     assert_same(got, oracles.nms(*boxes, **attributes))
     session = doors.make_session(doors.make_model(doors.row_of("nms"), doors.onnx_attributes("nms", attributes)))
@@ -81,13 +87,23 @@ def test_nms_at_the_threshold(kind, others, rng):
         (iou,) = oracles.iou(pair[0], pair[1:], 0)
         if iou > 0.05:
             boxes = np.concatenate([FAR[:others].astype(np.float32), pair])
-            for threshold, kept in ((np.nextafter(iou, np.float32(0)), 1), (iou, 2), (np.nextafter(iou, np.float32(2)), 2)):
+            for threshold, kept in (
+                (np.nextafter(iou, np.float32(0)), 1),
+                (iou, 2),
+                (np.nextafter(iou, np.float32(2)), 2),
+            ):
                 assert len(mmort.nms(boxes, scores, float(threshold))[1]) == others + kept
                 tried += 1
     assert tried > 300
 
 
-@given(BOXES, THRESHOLDS, st.sampled_from([0.0, 0.05, 0.5]), st.sampled_from(["naive", "linear", "gaussian"]), st.integers(0, 1))
+@given(
+    BOXES,
+    THRESHOLDS,
+    st.sampled_from([0.0, 0.05, 0.5]),
+    st.sampled_from(["naive", "linear", "gaussian"]),
+    st.integers(0, 1),
+)
 def test_soft_nms_is_what_the_oracle_says(boxes, iou_threshold, min_score, method, offset):
     boxes = tuple(array[:150] for array in boxes)  # the oracle is slow
     attributes = {"iou_threshold": iou_threshold, "min_score": min_score, "method": method, "offset": offset}
@@ -100,7 +116,9 @@ def test_soft_nms_is_what_the_oracle_says(boxes, iou_threshold, min_score, metho
 @given(BOXES, THRESHOLDS, st.data())
 def test_batched_nms_is_nms_of_each_class(boxes, iou_threshold, data):
     boxes, scores = boxes
-    classes = data.draw(hnp.arrays(np.int64, len(boxes), elements=st.sampled_from([-1, 0, 5, 2**40]), fill=st.nothing()))
+    classes = data.draw(
+        hnp.arrays(np.int64, len(boxes), elements=st.sampled_from([-1, 0, 5, 2**40]), fill=st.nothing())
+    )
     dets, kept = mmort.batched_nms(boxes, scores, classes, {"type": "nms", "iou_threshold": iou_threshold})
     separately = [np.empty(0, np.int64)]
     for one in np.unique(classes):
@@ -108,7 +126,9 @@ def test_batched_nms_is_nms_of_each_class(boxes, iou_threshold, data):
         separately.append(members[mmort.nms(boxes[members], scores[members], iou_threshold)[1]])
     assert sorted(kept.tolist()) == sorted(np.concatenate(separately).tolist())
     assert_same([dets[:, :4], dets[:, 4]], [boxes[kept], scores[kept]])
-    assert kept.tolist() == sorted(kept.tolist(), key=lambda i: (np.isnan(scores[i]), 0 if np.isnan(scores[i]) else -scores[i], i))
+    assert kept.tolist() == sorted(
+        kept.tolist(), key=lambda i: (np.isnan(scores[i]), 0 if np.isnan(scores[i]) else -scores[i], i)
+    )
     agnostic = mmort.batched_nms(boxes, scores, classes, {"iou_threshold": iou_threshold}, class_agnostic=True)
     assert_same(agnostic, mmort.nms(boxes, scores, iou_threshold))
 
@@ -123,7 +143,10 @@ def test_nms_match_holds_each_box_once(boxes, iou_threshold):
 
 @given(any_boxes(), any_boxes(), st.sampled_from(["iou", "iof"]), st.integers(0, 1))
 def test_box_iou_is_what_the_oracle_says(first, second, mode, offset):
-    assert_same([mmort.box_iou(first[0], second[0], mode, offset=offset)], oracles.box_iou(first[0], second[0], mode, offset=offset))
+    assert_same(
+        [mmort.box_iou(first[0], second[0], mode, offset=offset)],
+        oracles.box_iou(first[0], second[0], mode, offset=offset),
+    )
     n = min(len(first[0]), len(second[0]))
     pairs = first[0][:n], second[0][:n]
     assert_same([mmort.box_iou(*pairs, mode, True, offset)], [np.diagonal(mmort.box_iou(*pairs, mode, offset=offset))])
@@ -132,7 +155,13 @@ def test_box_iou_is_what_the_oracle_says(first, second, mode, offset):
 REAL = hnp.integer_dtypes(endianness="=") | hnp.unsigned_integer_dtypes(endianness="=") | hnp.boolean_dtypes()
 
 
-@given(hnp.arrays(REAL | hnp.floating_dtypes(endianness="=", sizes=(16, 32, 64)), hnp.array_shapes(max_dims=4, min_side=0, max_side=20)), st.data())
+@given(
+    hnp.arrays(
+        REAL | hnp.floating_dtypes(endianness="=", sizes=(16, 32, 64)),
+        hnp.array_shapes(max_dims=4, min_side=0, max_side=20),
+    ),
+    st.data(),
+)
 def test_scans_are_numpys(array, data):
     dim = data.draw(st.integers(-array.ndim, array.ndim - 1))
     for scan, accumulate in ((mmort.cummax, np.maximum.accumulate), (mmort.cummin, np.minimum.accumulate)):
@@ -143,7 +172,11 @@ def test_scans_are_numpys(array, data):
         assert (np.diff(indices, axis=dim) >= 0).all()
 
 
-@given(hnp.arrays(np.float32, hnp.array_shapes(min_dims=4, max_dims=4, min_side=0, max_side=12), elements=st.floats(width=32)))
+@given(
+    hnp.arrays(
+        np.float32, hnp.array_shapes(min_dims=4, max_dims=4, min_side=0, max_side=12), elements=st.floats(width=32)
+    )
+)
 def test_corner_pool_is_a_cumulative_maximum(array):
     for mode, axis, step in (("top", 2, -1), ("bottom", 2, 1), ("left", 3, -1), ("right", 3, 1)):
         lines = np.moveaxis(array, axis, 0)[::step]

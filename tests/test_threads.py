@@ -4,10 +4,11 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 import cases
 import doors
 import mmort
-import pytest
 from compare import assert_same
 
 LARGEST = {
@@ -74,6 +75,7 @@ import sys
 import numpy as np
 
 import mmort
+import mmort._threads
 
 mmort.set_num_threads(4)
 array = np.random.default_rng(0).standard_normal((64, 65, 66))
@@ -87,9 +89,10 @@ def child(queue):
 context = multiprocessing.get_context("fork")
 queue = context.Queue()
 children = [context.Process(target=child, args=(queue,)) for _ in range(3)]
-for one in children:
-    one.start()
-answers = [queue.get(timeout=50) for _ in children]
+with mmort._threads._lock:  # as another thread might hold it at that moment
+    for one in children:
+        one.start()
+answers = [queue.get(timeout=30) for _ in children]
 for one in children:
     one.join(50)
 assert np.array_equal(mmort.cummax(array, 1).values, before)  # the parent's pool still works
@@ -100,13 +103,19 @@ sys.exit(not all(answers))
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="no fork here")
 def test_fork_after_use():
     """Threads do not survive a fork; a child that waited for them would hang."""
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK]  # Python itself warns of fork with threads
+    command = [
+        sys.executable,
+        "-W",
+        "ignore::DeprecationWarning",
+        "-c",
+        FORK,
+    ]  # Python itself warns of fork with threads
     subprocess.run(command, check=True, timeout=100)
 
 
 @pytest.mark.parametrize("number", [1.0, "2", None, True])
 def test_number_of_threads_of_another_type(number):
-    with pytest.raises(TypeError, match="^set_num_threads: num_threads must be an integer, got "):
+    with pytest.raises(TypeError, match=r"^set_num_threads: num_threads must be an integer, got "):
         mmort.set_num_threads(number)
 
 

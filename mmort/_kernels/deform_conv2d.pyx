@@ -445,12 +445,12 @@ cdef int _check_attributes(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef int _check_map(mmk_call *call, int i, const char *argument, const int64_t *shape) noexcept nogil:
-    """An input that has a value, or some, for each place."""
+cdef int _check_map(mmk_call *call, int i, const char *argument, const char *form, const int64_t *shape) noexcept nogil:
+    """An input that has a value, or some, for each place: its rank, and then its sizes."""
     cdef char[96] required
     snprintf(required, sizeof(required), "[%lld, %lld, %lld, %lld]", <long long>shape[0], <long long>shape[1],
              <long long>shape[2], <long long>shape[3])
-    return mmk_check_shape(call, i, argument, required)
+    return mmk_check_shape(call, i, argument, form if call.inputs[i].rank != 4 else <const char *>required)
 
 
 cdef int _prepare(mmk_call *call, bint modulated) noexcept nogil:
@@ -483,10 +483,10 @@ cdef int _prepare(mmk_call *call, bint modulated) noexcept nogil:
     shape[1] = _product(_product(2, s.deform_groups), taps)
     shape[2] = s.output_height
     shape[3] = s.output_width
-    if _check_map(call, OFFSET, "offset", shape):
+    if _check_map(call, OFFSET, "offset", "[N, deform_groups*2*KH*KW, OH, OW]", shape):
         return -1
     shape[1] = _product(s.deform_groups, taps)
-    if modulated and _check_map(call, MASK, "mask", shape):
+    if modulated and _check_map(call, MASK, "mask", "[N, deform_groups*KH*KW, OH, OW]", shape):
         return -1
     shape[1] = s.outputs
     if mmk_set_output(call, 0, x.type, 4, shape):

@@ -83,10 +83,10 @@ cdef class _Job:
         cdef int d
         array = numpy.empty(tuple([tensor.shape[d] for d in range(tensor.rank)]), _DTYPES[tensor.type])
         cdef Py_buffer *view = self.hold(array, PyBUF_WRITABLE)
-        if self.c.late_outputs:
-            memcpy(view.buf, tensor.data, view.len)
-        else:
+        if not self.c.late_outputs:
             tensor.data = view.buf
+        elif tensor.size:
+            memcpy(view.buf, tensor.data, view.len)
         return array
 
     cpdef int piece(self, int phase, int64_t begin, int64_t end) except -1:

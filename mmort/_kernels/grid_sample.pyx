@@ -8,7 +8,7 @@ Coordinates that are not finite: what lies nowhere reads as zeros with zeros pad
 the other two; bicubic gives NaN.
 """
 from libc.math cimport INFINITY, floor, floorf, fmod, rint, rintf
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 

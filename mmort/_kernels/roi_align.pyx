@@ -1,10 +1,10 @@
 """roi_align: features of regions of interest, sampled on a regular grid in each bin (Mask R-CNN, He et al. 2017).
 
 The samples of a region form a grid, and each axis decides on its own whether they lie outside and how they clamp.  So
-bilinear sampling is separable: first rows of the feature map are blended into one for each row of bins, then columns of
-that blend into bins.  Samples that share a pixel are merged beforehand, so an adaptive grid costs little more than a fixed
-one.  The first step runs along the map's rows as they lie in memory; its result is turned to have channels last, and the
-second runs along channels.  Neither touches a pixel that no sample of the bin needs, and so lets no NaN leak.
+bilinear sampling is separable: first rows of the feature map are blended into one for each row of bins, then columns
+of that blend into bins.  Samples that share a pixel are merged beforehand, so an adaptive grid costs little more than
+a fixed one.  The first step runs along the map's rows as they lie in memory; its result is turned to have channels
+last, and the second runs along channels.  No bin uses a pixel that none of its samples needs, so no NaN leaks.
 """
 from libc.math cimport INFINITY, ceil, fabs, isfinite
 from libc.stdint cimport int64_t
@@ -247,20 +247,22 @@ cdef simd_void _average_columns(const number *tile, const Axis *columns, number 
             bins[b * VECTOR + c] = total[c] / samples
 
 
-cdef simd_void _raise_to_columns(const number *tile, const Axis *columns, number *bins) noexcept nogil:
+cdef simd_void _raise_to_columns(const number *tile, const Axis *columns, ptrdiff_t lanes,
+                                 number *bins) noexcept nogil:
     """bins[bin][channel] becomes the largest of itself and the bin's samples; NaN counts as larger than anything."""
+    # `lanes`, not VECTOR: gcc 12 unrolls a loop of known length before it could vectorise the choice.
     cdef number[VECTOR] largest
     cdef const number *weight = <const number *>columns.weight
     cdef ptrdiff_t b, t, c
     cdef number value
     for b in range(columns.bins):
-        for c in range(VECTOR):
+        for c in range(lanes):
             largest[c] = bins[b * VECTOR + c]
         for t in range(columns.begin[b], columns.begin[b + 1], 2):
-            for c in range(VECTOR):
+            for c in range(lanes):
                 value = weight[t] * tile[columns.offset[t] + c] + weight[t + 1] * tile[columns.offset[t + 1] + c]
                 largest[c] = value if (largest[c] < value) | (value != value) else largest[c]
-        for c in range(VECTOR):
+        for c in range(lanes):
             bins[b * VECTOR + c] = largest[c]
 
 
@@ -309,7 +311,7 @@ cdef void _align(const number *planes, ptrdiff_t channels, const Axis *rows, con
                 else:
                     _blend_rows(planes, plane_size, channels, pair, 1, rows.offset, weight, width, blend)
                 _put_channels_last(blend, width, tile)
-                _raise_to_columns(tile, columns, line)
+                _raise_to_columns(tile, columns, 4 if channels <= 4 else VECTOR, line)
         line += columns.bins * VECTOR
     _write(bins, rows.bins * columns.bins, channels, output)
 
@@ -349,7 +351,7 @@ cdef int _align_block(const mmk_call *call, const number *roi, const number *pla
 
 cdef int _pieces(const mmk_call *call, const number *input, const number *rois, number *output, int64_t begin,
                  int64_t end) noexcept nogil:
-    """A piece is a region in a block of channels; all regions of one block are neighbours, so its planes stay in cache."""
+    """A piece is a region in a block of channels; regions of one block are neighbours, so its planes stay in cache."""
     cdef ptrdiff_t regions = call.inputs[1].shape[0], channels = call.inputs[0].shape[1]
     cdef ptrdiff_t plane_size = call.inputs[0].shape[2] * call.inputs[0].shape[3]
     cdef ptrdiff_t size = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i

@@ -28,8 +28,8 @@ def roi_align(
     input : array_like, [N, C, H, W]
         Feature maps.  float16, float32, float64 or integers (taken as float64).
     rois : array_like, [K, 5]
-        Rows of (batch index, x1, y1, x2, y2).  The index, its fraction dropped, must be in [0, N).  Coordinates are those of
-        the image that `spatial_scale` refers to, and must be finite; the lower corner may lie beyond the upper one.
+        Rows of (batch index, x1, y1, x2, y2).  The index, its fraction dropped, must be in [0, N).  Coordinates must be
+        finite; they may be in any order, and outside the map.
     output_size : int or (int, int)
         Bins along y and x, at least 1.
     spatial_scale : float, default 1.0
@@ -39,8 +39,8 @@ def roi_align(
     pool_mode : {"avg", "max"}, default "avg"
         What becomes of the samples in a bin.
     aligned : bool, default True
-        Whether coordinates count from the corners of pixels, so that a pixel's centre is at its index + 0.5.  If not, centres
-        are at whole numbers, and a region is at least one pixel wide and high.
+        Whether a pixel's centre is at its index + 0.5.  If not, it is at its index, and a region counts as at least one
+        pixel wide and high.
 
     Returns
     -------
@@ -57,12 +57,12 @@ def roi_align(
 
     Notes
     -----
-    A sample within one pixel outside the map takes the value at the border; one further away is 0 and counts.  NaN
-    propagates into the bins that sample it.  A bin without samples (`aligned`, `sampling_ratio` 0, a region of no or negative
-    size) is 0 with "avg" and -10000 with "max".
+    A sample up to one pixel outside the centres at the border takes the border's value; one further away is 0, and
+    counts.  NaN propagates into the bins that sample it.  A bin without samples (`aligned`, `sampling_ratio` 0, and a
+    region of no or negative size) is 0 with "avg" and -10000 with "max".
 
-    "max" is the true maximum; MMCV's kernel never went below -10000.  MMCV's kernel also read the first pixel of the map for
-    samples outside, and so let NaN there spread.
+    "max" is the true maximum; MMCV's kernel never went below -10000.  MMCV's kernel also multiplied the first pixel of
+    the map by 0 for samples outside, and so let a NaN there spread.
 
     Source: K. He et al., "Mask R-CNN", ICCV 2017; ``mmcv.ops.roi_align``.
 

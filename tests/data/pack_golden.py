@@ -1,4 +1,4 @@
-"""Packs recorded results of MMCV's and MMDeploy's own ONNX Runtime operators into golden.npz, which test_golden.py reads.
+"""Packs recorded results of MMCV's and MMDeploy's own ONNX Runtime operators into golden.npz, for test_golden.py.
 
 usage: python pack_golden.py FOLDER
 

@@ -1,0 +1,83 @@
+"""The command line: maps commands onto plain functions, and their errors onto one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mmort import info
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.command(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # of a reader who has seen enough, such as head; what is left must not be flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ImportError, OSError) as error:
+        print(f"mmort: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("mmort", description="Detection operators for numpy and ONNX Runtime.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    text = "print versions, operators, SIMD level, threads and where the ONNX Runtime library is"
+    command = commands.add_parser("info", help=text, description=text)
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(command=_info)
+
+    text = "run a Mask R-CNN exported by MMDetection on images of handwritten digits, and draw what it finds"
+    command = commands.add_parser("demo", help=text, description=text)
+    command.add_argument(
+        "images", nargs="*", metavar="IMAGE", help="image files (default: images that come with mmort)"
+    )
+    command.add_argument("--output", default="demo.png", type=_png, help="the picture to write (default: %(default)s)")
+    command.add_argument(
+        "--score-threshold", default=0.3, type=_score, help="draw detections that score higher (default: %(default)s)"
+    )
+    command.set_defaults(command=_demo)
+    return parser
+
+
+def _info(arguments: argparse.Namespace) -> None:
+    facts = info.collect()
+    print(json.dumps(facts, indent=2) if arguments.json else info.report(facts))
+
+
+def _demo(arguments: argparse.Namespace) -> None:
+    try:
+        from mmort import demo  # not above: Pillow and onnxruntime are extras
+    except ModuleNotFoundError as error:
+        if error.name not in ("PIL", "onnxruntime"):
+            raise
+        raise ImportError(f"mmort demo needs {error.name}, which is not installed: pip install 'mmort[demo]'") from None
+    output = Path(arguments.output)
+    if output.exists() and any(output.samefile(image) for image in arguments.images if Path(image).exists()):
+        raise FileExistsError(f"--output {output} is one of the images")
+    demo.demo(arguments.images or demo.IMAGES, output, arguments.score_threshold)
+
+
+def _png(value: str) -> str:
+    if Path(value).suffix.lower() != ".png":
+        raise argparse.ArgumentTypeError(f"the picture is a PNG, so its name must end in .png, got {value!r}")
+    return value
+
+
+def _score(value: str) -> float:
+    try:
+        score = float(value)
+    except ValueError:
+        score = -1.0
+    if not 0 <= score <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, got {value!r}")
+    return score
