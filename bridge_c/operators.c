@@ -86,6 +86,7 @@ const OperatorRow operator_rows[] = {
      .attributes = {PAIR("stride", 1), PAIR("padding", 0), PAIR("dilation", 1), INT("groups", 1),
                     INT("deform_groups", 1)}},
 
-    {.type = NULL}};
+    {.type = NULL},
+};
 
 _Static_assert(sizeof operator_rows / sizeof *operator_rows <= MOST_OPERATORS, "MOST_OPERATORS is too small");

@@ -1,9 +1,10 @@
-"""deform_conv2d, modulated_deform_conv2d: convolution whose taps read at learned places (Dai et al. 2017, Zhu et al. 2019).
+"""deform_conv2d, modulated_deform_conv2d: convolution whose taps read at learned places (Dai et al. 2017, Zhu et al.
+2019).
 
 A tile of output places at a time: where its taps read is worked out once for all channels; the samples of a block of
-channels become columns that stay in the cache; the product of weights and columns is added to the output.  The matrix of
-all columns never exists.  Every sum is made in MMCV's order, tap after tap in channel after channel (for kernels of more
-than TAPS taps, TAPS at a time), so the bits are MMCV's too.
+channels become columns that stay in the cache; the product of weights and columns is added to the output.  The matrix
+of all columns never exists.  Every sum is made in MMCV's order, tap after tap in channel after channel (for kernels of
+more than TAPS taps, TAPS at a time), so the bits are MMCV's too.
 
 A pixel outside of the map is 0, and must not be read: the few samples that touch one are made again, with care.
 """
@@ -362,8 +363,8 @@ cdef void _convolve(const _Sizes *s, const real *x, const real *offset, const re
             group = channel // channels
             deform_group = channel // deform_channels
             if located != deform_group:
-                _locate_taps(s, offset, mask, (image * s.deform_groups + deform_group) * s.taps, start, count, first_tap,
-                             taps, w)
+                _locate_taps(s, offset, mask, (image * s.deform_groups + deform_group) * s.taps, start, count,
+                             first_tap, taps, w)
                 located = deform_group
             last = min(channel + most, min((group + 1) * channels, (deform_group + 1) * deform_channels))
             depth = (last - channel) * taps
@@ -435,7 +436,7 @@ cdef int _check_attributes(mmk_call *call) noexcept nogil:
     cdef int i
     for i in range(STRIDE_H, GROUPS):
         if a[i].i < (0 if i == PADDING_H or i == PADDING_W else 1) or a[i].i > MOST:
-            return mmk_fail(call, "%s must be between %d and 2**30, got [%lld, %lld]",
+            return mmk_fail(call, "%s must be between %d and 2**29, got [%lld, %lld]",
                             b"stride" if i < PADDING_H else b"padding" if i < DILATION_H else b"dilation",
                             <int>(0 if i == PADDING_H or i == PADDING_W else 1), <long long>a[i & ~1].i, <long long>a[i | 1].i)
     for i in range(GROUPS, DEFORM_GROUPS + 1):
@@ -445,7 +446,8 @@ cdef int _check_attributes(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef int _check_map(mmk_call *call, int i, const char *argument, const char *form, const int64_t *shape) noexcept nogil:
+cdef int _check_map(mmk_call *call, int i, const char *argument, const char *form,
+                    const int64_t *shape) noexcept nogil:
     """An input that has a value, or some, for each place: its rank, and then its sizes."""
     cdef char[96] required
     snprintf(required, sizeof(required), "[%lld, %lld, %lld, %lld]", <long long>shape[0], <long long>shape[1],
@@ -467,15 +469,17 @@ cdef int _prepare(mmk_call *call, bint modulated) noexcept nogil:
         return mmk_fail(call, "input may have up to 2**29 pixels, got [%lld, %lld]", <long long>x.shape[2],
                         <long long>x.shape[3])
     s = _sizes(call)
-    if s.channels % s.groups or s.channels % s.deform_groups:
-        return mmk_fail(call, "groups and deform_groups must divide the %lld channels of input, got %lld and %lld",
-                        <long long>s.channels, <long long>s.groups, <long long>s.deform_groups)
-    if (s.outputs % s.groups or weight.shape[1] != s.channels // s.groups or weight.shape[2] < 1
-            or weight.shape[3] < 1):
-        return mmk_fail(call, "weight must be [O, %lld, KH, KW] with O divisible by groups = %lld, and KH and KW at least "
-                        "1, got [%lld, %lld, %lld, %lld]", <long long>(s.channels // s.groups), <long long>s.groups,
-                        <long long>weight.shape[0], <long long>weight.shape[1], <long long>weight.shape[2],
-                        <long long>weight.shape[3])
+    if s.channels % s.groups or s.outputs % s.groups:
+        return mmk_fail(call, "groups must divide the channels of input and output, %lld and %lld, got %lld",
+                        <long long>s.channels, <long long>s.outputs, <long long>s.groups)
+    if s.channels % s.deform_groups:
+        return mmk_fail(call, "deform_groups must divide the channels of input, %lld, got %lld", <long long>s.channels,
+                        <long long>s.deform_groups)
+    if weight.shape[1] != s.channels // s.groups or weight.shape[2] < 1 or weight.shape[3] < 1:
+        return mmk_fail(call,
+                        "weight must be [O, %lld, KH, KW] with KH and KW at least 1, got [%lld, %lld, %lld, %lld]",
+                        <long long>(s.channels // s.groups), <long long>weight.shape[0], <long long>weight.shape[1],
+                        <long long>weight.shape[2], <long long>weight.shape[3])
     if modulated and call.inputs[BIAS].type != MMK_ABSENT and mmk_check_shape(call, BIAS, "bias", "[O]"):
         return -1
     taps = _product(weight.shape[2], weight.shape[3])

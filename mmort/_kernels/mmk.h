@@ -22,12 +22,12 @@
     X(cummax)                                                                                                        \
     X(cummin)                                                                                                        \
     X(deform_conv2d)                                                                                                 \
-    X(modulated_deform_conv2d)\
+    X(grid_sample)                                                                                                   \
+    X(modulated_deform_conv2d)                                                                                       \
     X(nms)                                                                                                           \
     X(nms_match)                                                                                                     \
-    X(soft_nms)                                                                                                      \
-    X(grid_sample)                                                                                                   \
-    X(roi_align)
+    X(roi_align)                                                                                                     \
+    X(soft_nms)
 
 enum {
     MMK_MAX_RANK = 16,
