@@ -811,6 +811,96 @@ for shape in ((2, 5, 2), (2, 3, 4, 2), (2, 0, 2), (2, 33, 2)):
     for options in ({}, {"align_corners": True}, {"mode": "nearest", "padding_mode": "border"}):
         add("point_sample", f"{'x'.join(map(str, shape))}_{'_'.join(options) or 'default'}", build, "close", **options)
 
+# ---- deformable convolution ------------------------------------------------------------------------------------
+
+
+def deformed(shape, outputs, kernel=(3, 3), reach=1.5, biased=True, stride=1, padding=0, dilation=1, groups=1,
+             deform_groups=1):  # fmt: skip
+    """Map, offsets, mask, weight and bias that fit together; places read are up to about `reach` pixels moved."""
+    images, channels, *sides = shape
+    stride, padding, dilation = (np.broadcast_to(one, 2) for one in (stride, padding, dilation))
+    size = [max(0, (sides[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1) for i in (0, 1)]
+    taps = deform_groups * kernel[0] * kernel[1]
+
+    def build(rng):
+        shapes = [shape, (images, 2 * taps, *size), (images, taps, *size), (outputs, channels // groups, *kernel)]
+        arrays = [rng.standard_normal(one).astype(np.float32) for one in [*shapes, (outputs,)]]
+        arrays[1] *= np.float32(reach)
+        return tuple(arrays if biased else arrays[:-1])
+
+    return build
+
+
+def without_mask(build):
+    def unmodulated(rng):
+        input, offset, _, weight, _ = build(rng)
+        return input, offset, weight
+
+    return unmodulated
+
+
+def offsets_among(values, build):
+    """The same with each offset one of a few values."""
+
+    def chosen(rng):
+        input, offset, *others = build(rng)
+        return input, rng.choice(np.float32(values), offset.shape), *others
+
+    return chosen
+
+
+def add_convolutions(name, build, tolerance="exact", **attributes):
+    add("deform_conv2d", name, without_mask(build), tolerance, **attributes)
+    add("modulated_deform_conv2d", name, build, tolerance, **attributes)
+
+
+for name, shape, outputs, options in (
+    ("ordinary", (1, 4, 6, 7), 5, {}),
+    ("smaller", (1, 3, 4, 5), 2, {}),
+    ("larger", (2, 5, 9, 8), 3, {}),
+    ("padded", (2, 3, 6, 7), 5, {"padding": 1}),
+    ("asymmetric", (1, 2, 9, 8), 3, {"stride": (2, 1), "padding": (2, 0), "dilation": (1, 2)}),
+    ("strided", (1, 2, 10, 11), 3, {"stride": 3, "padding": 2}),
+    ("dilated", (1, 2, 7, 7), 3, {"dilation": 2, "padding": 2}),
+    ("groups2", (1, 6, 5, 6), 4, {"groups": 2}),
+    ("depthwise", (1, 6, 5, 6), 6, {"groups": 6}),
+    ("deform_groups2", (2, 6, 5, 6), 4, {"deform_groups": 2}),
+    ("groups2_deform_groups3", (2, 6, 5, 6), 4, {"groups": 2, "deform_groups": 3}),
+    ("groups3_deform_groups6", (1, 6, 5, 6), 3, {"groups": 3, "deform_groups": 6}),
+    ("groups2_deform_groups2", (1, 8, 5, 6), 4, {"groups": 2, "deform_groups": 2, "padding": 1}),
+    ("does_not_fit", (1, 2, 2, 5), 3, {}),
+    ("does_not_fit_at_all", (1, 2, 1, 1), 3, {"stride": 2}),
+    ("no_images", (0, 2, 5, 6), 3, {}),
+    ("no_channels", (1, 0, 5, 6), 3, {}),
+    ("no_pixels", (1, 2, 0, 6), 3, {"padding": 2}),
+    ("no_outputs", (1, 2, 5, 6), 0, {}),
+    ("many", (1, 33, 30, 41), 19, {"padding": 1}),
+):
+    add_convolutions(name, deformed(shape, outputs, **options), **options)
+for n in SIZES:
+    add_convolutions(f"c{n}", deformed((1, n, 4, 5), 2))
+    add_convolutions(f"w{n}", deformed((1, 2, 3, n), 2, padding=1), padding=1)
+    add_convolutions(f"h{n}", deformed((1, 2, n, 3), 2, padding=1), padding=1)
+    add_convolutions(f"o{n}", deformed((1, 2, 4, 5), n))
+for kernel in ((1, 1), (1, 4), (2, 2), (5, 3), (8, 8), (9, 9)):
+    tolerance = "close" if kernel == (9, 9) else "exact"  # of more than 64 taps the order of summing is another
+    add_convolutions(f"k{kernel[0]}x{kernel[1]}", deformed((1, 3, 11, 12), 3, kernel, padding=2), tolerance, padding=2)
+PADDED = deformed((1, 3, 5, 6), 4, padding=1)
+for name, build in (
+    ("far", deformed((1, 3, 5, 6), 4, reach=30, padding=1)),
+    ("whole_pixels", offsets_among([-2, -1, 0, 1, 2], PADDED)),
+    ("border", offsets_among([-1, 5, 6, -6, 0.5, np.nextafter(np.float32(1), 0)], PADDED)),
+    ("not_finite", offsets_among([NAN, INF, -INF, 0.5, 1e10, -3e38], PADDED)),
+    ("holes", with_holes(PADDED)),
+    ("border_holes", with_holes(offsets_among([-1, 5, 6, 0.5, 0], PADDED))),
+):
+    add_convolutions(name, build, padding=1)
+add("modulated_deform_conv2d", "no_bias", deformed((1, 4, 6, 7), 5, biased=False))
+add("modulated_deform_conv2d", "no_bias_strided", deformed((2, 4, 6, 7), 5, biased=False, stride=2), stride=2)
+add("modulated_deform_conv2d", "mask_not_finite",
+    lambda rng: tuple(np.where(rng.random(a.shape) < 0.05, NAN, a).astype(a.dtype) if i == 2 else a
+                      for i, a in enumerate(PADDED(rng))), padding=1)  # fmt: skip
+
 # ---- scans -----------------------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ ORT_ERRORS = (
     onnxruntime.capi.onnxruntime_pybind11_state.InvalidGraph,
     onnxruntime.capi.onnxruntime_pybind11_state.RuntimeException,  # while a session is created
 )
-CONVERT = {"INT": int, "FLOAT": float, "STRING": str}
+CONVERT = {"INT": int, "FLOAT": float, "STRING": str, "INTS": lambda value: np.broadcast_to(value, 2).tolist()}
 
 
 def row_of(operator):
@@ -94,10 +94,10 @@ def node_outputs(operator, outputs):
 def make_model(row, attributes, inputs=None, shapes=None, outputs=None, domain=None, node_type=None):
     """A model of one node; shapes are unknown unless given, input and output names the row's unless given."""
     shapes = shapes or [None] * len(row["inputs"])
-    names = [formal["name"] for formal in row["inputs"]]
+    names = [formal["name"] for formal in row["inputs"]] if inputs is None else inputs
     node = onnx.helper.make_node(
         node_type or row["type"],
-        names if inputs is None else inputs,
+        names,
         [formal["name"] for formal in row["outputs"]] if outputs is None else outputs,
         name="the_node",
         domain=domain or row["domain"],
@@ -109,6 +109,7 @@ def make_model(row, attributes, inputs=None, shapes=None, outputs=None, domain=N
         [
             onnx.helper.make_tensor_value_info(formal["name"], TYPES[formal["type"]], shape)
             for formal, shape in zip(row["inputs"], shapes, strict=True)
+            if formal["name"] in names
         ],
         [onnx.helper.make_tensor_value_info(formal["name"], TYPES[formal["type"]], None) for formal in row["outputs"]],
     )
@@ -124,13 +125,20 @@ def make_session(model, threads=1):
 
 
 @cache
-def _session(operator, attributes, threads):
-    return make_session(make_model(row_of(operator), dict(attributes)), threads)
+def _session(operator, attributes, threads, count):
+    row = row_of(operator)
+    names = [formal["name"] for formal in row["inputs"]]
+    return make_session(make_model(row, dict(attributes), names[:count]), threads)
 
 
-def session_for(operator, attributes, threads=1):
-    """A session of one node for the numpy function's arguments; the same one for the same arguments."""
-    return _session(operator, tuple(sorted(onnx_attributes(operator, attributes).items())), threads)
+def session_for(operator, attributes, threads=1, count=None):
+    """A session of one node for the numpy function's arguments; the same one for the same arguments.
+
+    It has the first `count` inputs, or all.
+    """
+    converted = onnx_attributes(operator, attributes).items()
+    hashable = sorted((name, tuple(value) if isinstance(value, list) else value) for name, value in converted)
+    return _session(operator, tuple(hashable), threads, count)
 
 
 def run_session(session, arrays):
@@ -139,7 +147,7 @@ def run_session(session, arrays):
 
 
 def run_ort(operator, arrays, attributes, threads=1):
-    return run_session(session_for(operator, attributes, threads), arrays)
+    return run_session(session_for(operator, attributes, threads, len(arrays)), arrays)
 
 
 def signature(operator):

@@ -558,6 +558,61 @@ def point_sample(input, points, align_corners=False, **options):
     return (output if points.ndim == 4 else output[..., 0],)
 
 
+def deform_conv2d(input, offset, weight, stride=1, padding=0, dilation=1, groups=1, deform_groups=1):
+    ones = np.ones((offset.shape[0], offset.shape[1] // 2, *offset.shape[2:]), input.dtype)
+    return modulated_deform_conv2d(input, offset, ones, weight, None, stride, padding, dilation, groups, deform_groups)
+
+
+def modulated_deform_conv2d(
+    input, offset, mask, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, deform_groups=1
+):
+    stride, padding, dilation = (np.broadcast_to(one, 2) for one in (stride, padding, dilation))
+    images, channels, _, _ = input.shape
+    outputs, _, kernel_height, kernel_width = weight.shape
+    taps, size = kernel_height * kernel_width, offset.shape[2:]
+    output = np.zeros((images, outputs, *size), input.dtype)
+
+    def starts(axis, step):
+        """Where a tap reads without an offset."""
+        return (np.arange(size[axis]) * stride[axis] - padding[axis] + step * dilation[axis]).astype(input.dtype)
+
+    with np.errstate(all="ignore"):
+        for image in range(images):
+            for channel in range(channels):
+                for tap in range(taps):
+                    at = channel // (channels // deform_groups) * taps + tap
+                    y = starts(0, tap // kernel_width)[:, None] + offset[image, 2 * at]
+                    x = starts(1, tap % kernel_width) + offset[image, 2 * at + 1]
+                    sample = mask[image, at] * _zero_padded_sample(input[image, channel], y, x)
+                    group, member = divmod(channel, channels // groups)
+                    for o in range(group * (outputs // groups), (group + 1) * (outputs // groups)):
+                        output[image, o] += weight[o, member].flat[tap] * sample
+        if bias is not None:
+            output += bias[:, None, None]
+    return (output,)
+
+
+def _zero_padded_sample(plane, y, x):
+    """Bilinear samples; pixels outside of the plane are 0 and not multiplied with."""
+    number, (height, width) = plane.dtype.type, plane.shape
+    outside = (y <= -1) | (y >= height) | (x <= -1) | (x >= width)
+    if not plane.size:
+        return np.zeros(y.shape, plane.dtype)
+    top, left = np.floor(y), np.floor(x)
+    ly, lx = y - top, x - left
+    hy, hx = number(1) - ly, number(1) - lx
+
+    def pixel(row, column):
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        row, column = (np.where(inside, v, 0).astype(np.int64) for v in (row, column))
+        return np.where(inside, plane[row, column], number(0))
+
+    one = number(1)
+    value = hy * hx * pixel(top, left) + hy * lx * pixel(top, left + one)
+    value = value + ly * hx * pixel(top + one, left) + ly * lx * pixel(top + one, left + one)
+    return np.where(outside, number(0), value)
+
+
 # ---- scans -----------------------------------------------------------------------------------------------------
 
 

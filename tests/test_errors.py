@@ -88,6 +88,56 @@ for height, width in ((0, 5), (4, 0), (0, 0)):
     refuse("grid_sample", text, zeros(2, 3, height, width), POINTS)
 
 
+for operator, extra in (("deform_conv2d", ()), ("modulated_deform_conv2d", (zeros(1, 9, 4, 5),))):
+    fits = {"input": zeros(1, 4, 6, 7), "offset": zeros(1, 18, 4, 5)}
+    fits |= {"mask": one for one in extra} | {"weight": zeros(5, 4, 3, 3)} | ({"bias": zeros(5)} if extra else {})
+
+    def refuse_with(text, operator=operator, fits=fits, attributes=(), **changed):
+        refuse(operator, text, *(fits | changed).values(), **dict(attributes))
+
+    for shape in ((4, 6, 7), (1, 1, 4, 6, 7), ()):
+        refuse_with(f"input must be [N, C, H, W], got {list(shape)}", input=zeros(*shape))
+    for shape in ((5, 4, 3), (1, 5, 4, 3, 3)):
+        refuse_with(f"weight must be [O, C/groups, KH, KW], got {list(shape)}", weight=zeros(*shape))
+    for shape in ((5, 3, 3, 3), (5, 5, 3, 3), (5, 4, 0, 3), (5, 4, 3, 0)):
+        text = f"weight must be [O, 4, KH, KW] with KH and KW at least 1, got {list(shape)}"
+        refuse_with(text, weight=zeros(*shape))
+    for shape in ((18, 4, 5), (1, 1, 18, 4, 5)):
+        text = f"offset must be [N, deform_groups*2*KH*KW, OH, OW], got {list(shape)}"
+        refuse_with(text, offset=zeros(*shape))
+    for shape in (
+        (2, 18, 4, 5),
+        (0, 18, 4, 5),
+        (1, 9, 4, 5),
+        (1, 36, 4, 5),
+        (1, 18, 3, 5),
+        (1, 18, 4, 6),
+        (1, 18, 0, 5),
+    ):
+        refuse_with(f"offset must be [1, 18, 4, 5], got {list(shape)}", offset=zeros(*shape))
+    refuse_with("offset must be [1, 18, 0, 0], got [1, 18, 4, 5]", input=zeros(1, 4, 2, 1))
+    if extra:
+        refuse_with("mask must be [N, deform_groups*KH*KW, OH, OW], got [9, 4, 5]", mask=zeros(9, 4, 5))
+        for shape in ((2, 9, 4, 5), (1, 8, 4, 5), (1, 18, 4, 5), (1, 9, 5, 5), (1, 9, 4, 4)):
+            refuse_with(f"mask must be [1, 9, 4, 5], got {list(shape)}", mask=zeros(*shape))
+        for shape in ((4,), (6,), (0,)):
+            refuse_with(f"bias must be [O] with O = 5, got {list(shape)}", bias=zeros(*shape))
+        refuse_with("bias must be [O], got [5, 1]", bias=zeros(5, 1))
+    for name, least in (("stride", 1), ("padding", 0), ("dilation", 1)):
+        for value in ((least - 1, 2), (2, least - 1), (-(2**63), 2), (2, 2**29 + 1), (2**63 - 1, 2)):
+            text = f"{name} must be between {least} and 2**29, got {list(value)}"
+            refuse_with(text, attributes={name: value}.items())
+    for name in ("groups", "deform_groups"):
+        for value in (0, -1, -(2**63)):
+            refuse_with(f"{name} must be at least 1, got {value}", attributes={name: value}.items())
+    for value in (2, 3, 5, 2**62):
+        text = f"groups must divide the channels of input and output, 4 and 5, got {value}"
+        refuse_with(text, attributes={"groups": value}.items())
+    for value in (3, 5, 8, 2**62):
+        text = f"deform_groups must divide the channels of input, 4, got {value}"
+        refuse_with(text, attributes={"deform_groups": value}.items())
+
+
 def roi(**changed):
     """One region with some of its numbers changed."""
     ordinary = {"image": 0, "x1": 1, "y1": 1, "x2": 3, "y2": 2}
@@ -237,7 +287,7 @@ def test_numpy_refuses(refusal):
 
 @pytest.mark.parametrize("refusal", IN_ORT, ids=str)
 def test_ort_refuses_in_the_same_words_and_goes_on(refusal):
-    session = doors.session_for(refusal.operator, refusal.attributes)
+    session = doors.session_for(refusal.operator, refusal.attributes, count=len(refusal.arrays))
     good = ordinary(refusal.operator)
     for _ in range(2):
         with pytest.raises(doors.ORT_ERRORS, match=f"{re.escape(whole(refusal))}$"):
@@ -277,7 +327,8 @@ def run_row(row, attributes):
 def test_attribute_of_another_type(row, attribute):
     name, needed = attribute["name"], attribute["type"]
     wrong = {"INT": 1, "FLOAT": 1.0, "STRING": "avg", "INTS": [1, 2], "FLOATS": [1.0, 2.0]}
-    del wrong[needed]
+    for fitting in ("INT", "INTS") if needed == "INTS" else (needed,):
+        del wrong[fitting]
     for came, value in wrong.items():
         text = f"{row['kernel']}: attribute {name} must be of type {needed}, got {came} ({row['type']} node 'the_node')"
         with pytest.raises(doors.ORT_ERRORS, match=re.escape(text)):
@@ -374,7 +425,8 @@ def test_number_that_stands_for_no_word(operator, name, text, value):
 @pytest.mark.parametrize("change", [-1, +1])
 def test_number_of_inputs(row, change):
     names = [formal["name"] for formal in row["inputs"]]
-    names = names + names[:1] if change > 0 else names[:-1]
+    required = [formal["name"] for formal in row["inputs"] if not formal["optional"]]
+    names = names + names[:1] if change > 0 else required[:-1]
     with pytest.raises(doors.ORT_ERRORS, match="the_node"):
         doors.make_session(doors.make_model(row, node_attributes(row), inputs=names))
 
@@ -419,8 +471,9 @@ def test_bools_are_no_coordinates(case):
 
 
 NUMBERS = {"iou_threshold", "sigma", "min_score", "score_threshold", "spatial_scale"}
-INTEGERS = {"max_per_image", "nms_pre", "offset", "max_num", "sampling_ratio", "dim", "output_size", "points"}
-INTEGERS |= {"max_output_boxes_per_class", "pre_top_k", "keep_top_k"}
+PAIRS = {"output_size", "stride", "padding", "dilation"}
+INTEGERS = PAIRS | {"max_per_image", "nms_pre", "offset", "max_num", "sampling_ratio", "dim", "points"}
+INTEGERS |= {"max_output_boxes_per_class", "pre_top_k", "keep_top_k", "groups", "deform_groups"}
 
 
 NUMERIC = [

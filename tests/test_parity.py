@@ -1,6 +1,7 @@
 """Kernels, functions, rows of the bridge, cases and documentation name the same operators, shapes and attributes."""
 
 import importlib
+import math
 import pathlib
 import pkgutil
 import re
@@ -84,7 +85,8 @@ def dimensions(shape):
 
 def fitting(formal):
     """An array of the shape that the row asks for."""
-    sizes = [int(part) if part.isdigit() else 1 for part in dimensions(formal["shape"]) if part != "..."]
+    parts = [part.split("*") for part in dimensions(formal["shape"]) if part != "..."]
+    sizes = [math.prod(int(factor) for factor in factors if factor.isdigit()) for factors in parts]
     return np.zeros(sizes or [1], formal["type"])
 
 
@@ -136,6 +138,8 @@ def test_document_has_the_rows(row):
             assert text.startswith("required")
         elif attribute["type"] == "STRING":
             assert text.startswith(f'"{attribute["default"]}"')
+        elif attribute["type"] == "INTS":
+            assert text.startswith(str(attribute["default"]))
         else:
             assert float(re.match(r"-?[\d.]+", text)[0]) == attribute["default"]
         if "former_name" in attribute:

@@ -315,6 +315,31 @@ def test_grid_sample_is_what_the_oracle_says(shape, points, mode, padding_mode, 
 
 
 @given(
+    st.tuples(st.integers(1, 2), st.integers(1, 3), SIDES, SIDES),
+    st.integers(1, 9),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.tuples(*[st.integers(1, 3), st.integers(0, 2), st.integers(1, 2)] * 2),
+    st.integers(1, 2),
+    st.integers(1, 2),
+    st.data(),
+)
+def test_deform_conv2d_is_what_the_oracle_says(shape, outputs, kernel, numbers, groups, deform_groups, data):
+    attributes = dict(zip(("stride", "padding", "dilation"), zip(numbers[:3], numbers[3:], strict=True), strict=True))
+    attributes |= {"groups": groups, "deform_groups": deform_groups}
+    shape = shape[0], shape[1] * groups * deform_groups, *shape[2:]
+    build = cases.deformed(shape, outputs * groups, kernel, **attributes)
+    input, offset, mask, weight, bias = build(np.random.default_rng(data.draw(st.integers(0, 2**32))))
+    places = st.floats(width=32) | st.floats(-2, 2, width=32) | st.integers(-3, 3).map(float)
+    offset = data.draw(hnp.arrays(np.float32, offset.shape, elements=places))
+    for operator, arrays in (
+        ("deform_conv2d", (input, offset, weight)),
+        ("modulated_deform_conv2d", (input, offset, mask, weight, bias)),
+    ):
+        got = getattr(mmort, operator)(*arrays, **attributes)
+        assert_same([got], getattr(oracles, operator)(*arrays, **attributes))
+
+
+@given(
     st.tuples(st.integers(1, 2), st.integers(1, 10), SIDES, SIDES),
     st.tuples(st.integers(1, 5), st.integers(1, 5)),
     st.sampled_from([0.0625, 0.3, 1.0]),

@@ -4,6 +4,7 @@
 #endif
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mmk.h"
@@ -56,7 +57,7 @@ int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *req
             fits = 0;
             d++;
         } else if (*cursor >= '0' && *cursor <= '9') {
-            fits &= tensor->shape[d++] == *cursor - '0';
+            fits &= tensor->shape[d++] == strtoll(cursor, NULL, 10);
         } else {
             const int64_t *known = find_dimension(call, cursor, length);
             if (!known && call->dimension_count < MMK_MAX_DIMENSIONS) {

@@ -22,7 +22,9 @@
     X(corner_pool)                      \
     X(cummax)                           \
     X(cummin)                           \
+    X(deform_conv2d)                    \
     X(grid_sample)                      \
+    X(modulated_deform_conv2d)          \
     X(multi_scale_deformable_attention) \
     X(multiclass_nms)                   \
     X(nms)                              \

@@ -3,6 +3,7 @@
 from mmort.ops.attention import multi_scale_deformable_attention
 from mmort.ops.boxes import box_iou
 from mmort.ops.corner import corner_pool
+from mmort.ops.deform import deform_conv2d, modulated_deform_conv2d
 from mmort.ops.grid import grid_sample, point_sample
 from mmort.ops.nms import batched_nms, multiclass_nms, nms, nms_match, nms_match_pairs, soft_nms
 from mmort.ops.roi import roi_align
@@ -23,7 +24,9 @@ __all__ = [
     "corner_pool",
     "cummax",
     "cummin",
+    "deform_conv2d",
     "grid_sample",
+    "modulated_deform_conv2d",
     "multi_scale_deformable_attention",
     "multiclass_nms",
     "multiclass_nms_rotated",
