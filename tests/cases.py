@@ -1,4 +1,4 @@
-"""The cases: one list, which every operator's oracle and every door is run on.
+"""The cases: one list, which every operator's oracle and every door is run on, and one of what every door refuses.
 
 A case is a builder of arrays and the public function's other arguments.  A new row reaches all doors.
 """
@@ -52,6 +52,26 @@ def add(operator, name, build, tolerance="exact", **attributes):
 
 def of(operator):
     return [case for case in CASES if case.operator == operator]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Arguments of an operator and the whole text of the error behind the operator's name."""
+
+    operator: str
+    text: str
+    arrays: tuple[np.ndarray, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self):
+        return f"{self.operator}-{self.text}"
+
+
+REFUSALS: list[Refusal] = []
+
+
+def refuse(operator, text, *arrays, **attributes):
+    REFUSALS.append(Refusal(operator, text, arrays, attributes))
 
 
 def given(*arrays, dtype=np.float32):
@@ -862,5 +882,190 @@ for operator in ("cummax", "cummin"):
     add(operator, "most_dimensions", tensor(*(1,) * 14, 2, 3), dim=15)
     for dim in (0, 1, 2):
         add(operator, f"many{dim}", tensor(64, 65, 66), dim=dim)
+
+# ---- what is refused -------------------------------------------------------------------------------------------
+
+
+def zeros(*shape):
+    return np.zeros(shape, np.float32)
+
+
+for operator, attributes in (("nms", {"iou_threshold": 0.5}), ("soft_nms", {})):
+    refuse(operator, "boxes must be [N, 4], got [3, 5]", zeros(3, 5), zeros(3), **attributes)
+    refuse(operator, "boxes must be [N, 4], got [4]", zeros(4), zeros(1), **attributes)
+    refuse(operator, "boxes must be [N, 4], got [1, 3, 4]", zeros(1, 3, 4), zeros(3), **attributes)
+    refuse(operator, "boxes must be [N, 4], got []", zeros(), zeros(1), **attributes)
+    refuse(operator, "boxes must be [N, 4], got [0, 3]", zeros(0, 3), zeros(0), **attributes)
+    refuse(operator, "scores must be [N] with N = 3, got [2]", zeros(3, 4), zeros(2), **attributes)
+    refuse(operator, "scores must be [N] with N = 3, got [4]", zeros(3, 4), zeros(4), **attributes)
+    refuse(operator, "scores must be [N] with N = 0, got [1]", zeros(0, 4), zeros(1), **attributes)
+    refuse(operator, "scores must be [N], got [3, 1]", zeros(3, 4), zeros(3, 1), **attributes)
+    refuse(operator, "scores must be [N], got []", zeros(3, 4), zeros(), **attributes)
+refuse("nms", "iou_threshold must be a number, got nan", zeros(3, 4), zeros(3), iou_threshold=np.nan)
+refuse("nms", "iou_threshold must be a number, got nan", zeros(0, 4), zeros(0), iou_threshold=np.nan)
+
+refuse("nms_match", "dets must be [N, 5], got [3, 4]", zeros(3, 4), iou_threshold=0.5)
+refuse("nms_match", "dets must be [N, 5], got [5]", zeros(5), iou_threshold=0.5)
+refuse("nms_match", "dets must be [N, 5], got [0]", zeros(0), iou_threshold=0.5)
+refuse("nms_match", "iou_threshold must be a number, got nan", zeros(3, 5), iou_threshold=np.nan)
+refuse("box_iou", "boxes1 must be [N, 4], got [3, 5]", zeros(3, 5), zeros(3, 4))
+refuse("box_iou", "boxes2 must be [M, 4], got [4]", zeros(3, 4), zeros(4))
+refuse("box_iou", "boxes2 must be [N, 4] with N = 3, got [2, 4]", zeros(3, 4), zeros(2, 4), aligned=True)
+
+refuse("corner_pool", "input must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), mode="top")
+refuse("corner_pool", "input must be [N, C, H, W], got [1, 1, 1, 4, 5]", zeros(1, 1, 1, 4, 5), mode="left")
+refuse("corner_pool", "input must be [N, C, H, W], got []", zeros(), mode="left")
+for operator in ("cummax", "cummin"):
+    refuse(operator, "input must have at least one dimension, got a scalar", zeros(), dim=0)
+    for dim in (2, -3, 2**40, -(2**63)):
+        refuse(operator, f"dim must be in [-2, 1] for an input of 2 dimensions, got {dim}", zeros(2, 3), dim=dim)
+    refuse(operator, "dim must be in [-1, 0] for an input of 1 dimensions, got 1", zeros(0), dim=1)
+    refuse(operator, "arrays may have up to 16 dimensions, got 17", zeros(*(1,) * 17), dim=0)
+
+POINTS = zeros(2, 4, 5, 2)
+refuse("grid_sample", "input must be [N, C, H, W], got [2, 3, 4]", zeros(2, 3, 4), POINTS)
+refuse("grid_sample", "input must be [N, C, H, W], got [2, 1, 3, 4, 5]", zeros(2, 1, 3, 4, 5), POINTS)
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 5, 2]", zeros(2, 3, 4, 5), zeros(2, 5, 2))
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 3, 4, 5, 3]", zeros(2, 3, 4, 5), zeros(2, 3, 4, 5, 3))
+refuse("grid_sample", "grid must be [N, OH, OW, 2] with N = 2, got [1, 4, 5, 2]", zeros(2, 3, 4, 5), zeros(1, 4, 5, 2))
+refuse("grid_sample", "grid must be [N, OH, OW, 2] with N = 0, got [2, 4, 5, 2]", zeros(0, 3, 4, 5), POINTS)
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 4, 5, 1]", zeros(2, 3, 4, 5), zeros(2, 4, 5, 1))
+for height, width in ((0, 5), (4, 0), (0, 0)):
+    text = f"input must have pixels to read, got [2, 3, {height}, {width}]"
+    refuse("grid_sample", text, zeros(2, 3, height, width), POINTS)
+
+
+def roi(**changed):
+    """One region with some of its numbers changed."""
+    ordinary = {"image": 0, "x1": 1, "y1": 1, "x2": 3, "y2": 2}
+    return np.array([list((ordinary | changed).values())], np.float32)
+
+
+MAP = zeros(2, 3, 4, 5)
+SIZE = {"output_size": (2, 3)}
+refuse("roi_align", "input must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), roi(), **SIZE)
+refuse("roi_align", "rois must be [K, 5], got [3, 4]", MAP, zeros(3, 4), **SIZE)
+refuse("roi_align", "rois must be [K, 5], got [5]", MAP, zeros(5), **SIZE)
+refuse("roi_align", "rois must be [K, 5], got [0, 4]", MAP, zeros(0, 4), **SIZE)
+for image in (2, -1, 1e9, -1e9, 3e38, NAN, INF, -INF):
+    text = f"the batch index of rois[0] must be in [0, 2), got {image:g}"
+    refuse("roi_align", text, MAP, roi(image=image), **SIZE)
+refuse("roi_align", "the batch index of rois[0] must be in [0, 0), got 0", zeros(0, 3, 4, 5), roi(), **SIZE)
+for corner in ("x1", "y1", "x2", "y2"):
+    for value in (NAN, INF, -INF):
+        for sampling_ratio in (0, 2):
+            text = f"the coordinates of rois[0] must be finite, got {value:g}"
+            refuse("roi_align", text, MAP, roi(**{corner: value}), sampling_ratio=sampling_ratio, **SIZE)
+refuse(
+    "roi_align", "the coordinates of rois[1] must be finite, got nan", MAP, np.concatenate([roi(), roi(x2=NAN)]), **SIZE
+)
+for ratio in (1025, 2**40):
+    refuse("roi_align", f"sampling_ratio must be at most 1024, got {ratio}", MAP, roi(), sampling_ratio=ratio, **SIZE)
+for height, width in ((0, 2), (2, 0), (-1, 2), (2, -(2**40))):
+    text = f"output_height and output_width must be at least 1, got {height} and {width}"
+    refuse("roi_align", text, MAP, roi(), output_size=(height, width))
+    refuse("roi_align", text, MAP, zeros(0, 5), output_size=(height, width))
+for value in (NAN, INF, -INF):
+    refuse("roi_align", f"spatial_scale must be finite, got {value:g}", MAP, roi(), spatial_scale=value, **SIZE)
+
+BOXES_5, BOXES_K = zeros(3, 5), zeros(2, 3, 5)
+refuse("nms_rotated", "dets must be [N, 5], got [3, 4]", zeros(3, 4), zeros(3), iou_threshold=0.5)
+refuse("nms_rotated", "dets must be [N, 5], got [0, 6]", zeros(0, 6), zeros(0), iou_threshold=0.5)
+refuse("nms_rotated", "scores must be [N] with N = 3, got [2]", BOXES_5, zeros(2), iou_threshold=0.5)
+refuse("nms_rotated", "scores must be [N], got [3, 1]", BOXES_5, zeros(3, 1), iou_threshold=0.5)
+for labels in ([0, 1], [0, 1, 2, 3], []):
+    text = f"labels must be [N] with N = 3, got [{len(labels)}]"
+    refuse("nms_rotated", text, BOXES_5, zeros(3), iou_threshold=0.5, labels=labels)
+refuse("nms_rotated", "labels must be [N], got [3, 1]", BOXES_5, zeros(3), iou_threshold=0.5, labels=[[0], [1], [2]])
+refuse("nms_rotated", "iou_threshold must be a number, got nan", BOXES_5, zeros(3), iou_threshold=NAN)
+refuse("nms_rotated", "iou_threshold must be a number, got nan", zeros(0, 5), zeros(0), iou_threshold=NAN)
+refuse("box_iou_rotated", "bboxes1 must be [N, 5], got [3, 4]", zeros(3, 4), BOXES_5)
+refuse("box_iou_rotated", "bboxes2 must be [M, 5], got [5]", BOXES_5, zeros(5))
+refuse("box_iou_rotated", "bboxes2 must be [N, 5] with N = 3, got [2, 5]", BOXES_5, zeros(2, 5), aligned=True)
+THRESHOLDS = {"iou_threshold": 0.5, "score_threshold": 0.0}
+refuse("nms_rotated_indices", "boxes must be [B, K, 5], got [3, 5]", BOXES_5, zeros(1, 1, 3), **THRESHOLDS)
+refuse("nms_rotated_indices", "boxes must be [B, K, 5], got [2, 3, 4]", zeros(2, 3, 4), zeros(2, 1, 3), **THRESHOLDS)
+refuse(
+    "nms_rotated_indices", "scores must be [B, C, K] with K = 3, got [2, 1, 4]", BOXES_K, zeros(2, 1, 4), **THRESHOLDS
+)
+refuse(
+    "nms_rotated_indices", "scores must be [B, C, K] with B = 2, got [1, 1, 3]", BOXES_K, zeros(1, 1, 3), **THRESHOLDS
+)
+refuse("nms_rotated_indices", "scores must be [B, C, K], got [2, 3]", BOXES_K, zeros(2, 3), **THRESHOLDS)
+for name in THRESHOLDS:
+    text = f"{name} must be a number, got nan"
+    refuse("nms_rotated_indices", text, BOXES_K, zeros(2, 1, 3), **THRESHOLDS | {name: NAN})
+    refuse("multiclass_nms_rotated", text, BOXES_K, zeros(2, 3, 1), **{name: NAN})
+refuse("multiclass_nms_rotated", "boxes must be [B, K, 5], got [3, 5]", BOXES_5, zeros(1, 3, 1))
+refuse("multiclass_nms_rotated", "scores must be [B, K, C] with B = 2, K = 3, got [2, 1, 3]", BOXES_K, zeros(2, 1, 3))
+
+FEATURES, BEST = zeros(2, 3, 4, 5), zeros(2, 4, 5, 5)
+refuse("rotated_feature_align", "features must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), BEST)
+refuse("rotated_feature_align", "best_rbboxes must be [N, H, W, 5], got [40, 5]", FEATURES, zeros(40, 5))
+for wrong, text in (((1, 4, 5, 5), "N = 2"), ((2, 3, 5, 5), "H = 4"), ((2, 4, 6, 5), "W = 5")):
+    refuse(
+        "rotated_feature_align",
+        f"best_rbboxes must be [N, H, W, 5] with {text}, got {list(wrong)}",
+        FEATURES,
+        zeros(*wrong),
+    )
+refuse("rotated_feature_align", "best_rbboxes must be [N, H, W, 5], got [2, 4, 5, 6]", FEATURES, zeros(2, 4, 5, 6))
+for points in (0, -2, 6, 2**40):
+    refuse("rotated_feature_align", f"points must be from 1 to 5, got {points}", FEATURES, BEST, points=points)
+for points in (1, 5):
+    for column in (0, 1) if points == 1 else range(5):
+        with_nan = BEST.copy()
+        with_nan[1, 2, 3, column] = NAN
+        refuse(
+            "rotated_feature_align",
+            "best_rbboxes must not hold NaN, got it in box [1, 2, 3]",
+            FEATURES,
+            with_nan,
+            points=points,
+        )
+
+
+def rotated_roi(**changed):
+    ordinary = {"image": 0, "x": 2, "y": 2, "w": 3, "h": 2, "angle": 1}
+    return np.array([list((ordinary | changed).values())], np.float32)
+
+
+refuse("roi_align_rotated", "input must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), rotated_roi(), **SIZE)
+refuse("roi_align_rotated", "rois must be [K, 6], got [3, 5]", MAP, zeros(3, 5), **SIZE)
+refuse("roi_align_rotated", "rois must be [K, 6], got [0, 5]", MAP, zeros(0, 5), **SIZE)
+for image in (2, -1, 1e9, 3e38, NAN, INF, -INF):
+    text = f"the batch index of rois[0] must be in [0, 2), got {image:g}"
+    refuse("roi_align_rotated", text, MAP, rotated_roi(image=image), **SIZE)
+for one in ("x", "y", "w", "h", "angle"):
+    for value in (NAN, INF, -INF):
+        for sampling_ratio in (0, 2):
+            text = f"the coordinates of rois[0] must be finite, got {value:g}"
+            refuse("roi_align_rotated", text, MAP, rotated_roi(**{one: value}), sampling_ratio=sampling_ratio, **SIZE)
+for height, width in ((0, 2), (2, 0), (-1, 2), (2, -(2**40))):
+    text = f"output_height and output_width must be at least 1, got {height} and {width}"
+    refuse("roi_align_rotated", text, MAP, rotated_roi(), output_size=(height, width))
+    refuse("roi_align_rotated", text, MAP, zeros(0, 6), output_size=(height, width))
+for value in (NAN, INF, -INF):
+    refuse(
+        "roi_align_rotated",
+        f"spatial_scale must be finite, got {value:g}",
+        MAP,
+        rotated_roi(),
+        spatial_scale=value,
+        **SIZE,
+    )
+refuse(
+    "roi_align_rotated",
+    "sampling_ratio must be at most 1024, got 1025",
+    MAP,
+    rotated_roi(),
+    sampling_ratio=1025,
+    **SIZE,
+)
+for changed in ({"w": 1e9, "h": 1e9}, {"w": 3e38}):
+    text = "rois[1] must not take more than 67108864 samples, or overflow"
+    refuse("roi_align_rotated", text, MAP, np.concatenate([rotated_roi(), rotated_roi(**changed)]), **SIZE)
+refuse("roi_align_rotated", "rois[0] must not take more than 67108864 samples, or overflow", MAP, rotated_roi(x=3e38),
+       spatial_scale=10.0, **SIZE)  # fmt: skip
 
 OPERATORS = sorted({case.operator for case in CASES})
