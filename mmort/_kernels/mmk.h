@@ -23,6 +23,7 @@
     X(cummax)                           \
     X(cummin)                           \
     X(grid_sample)                      \
+    X(group_norm)                       \
     X(multi_scale_deformable_attention) \
     X(multiclass_nms)                   \
     X(nms)                              \

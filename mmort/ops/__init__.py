@@ -5,6 +5,7 @@ from mmort.ops.boxes import box_iou
 from mmort.ops.corner import corner_pool
 from mmort.ops.grid import grid_sample, point_sample
 from mmort.ops.nms import batched_nms, multiclass_nms, nms, nms_match, nms_match_pairs, soft_nms
+from mmort.ops.normalization import group_norm
 from mmort.ops.roi import roi_align
 from mmort.ops.rotated import (
     box_iou_rotated,
@@ -24,6 +25,7 @@ __all__ = [
     "cummax",
     "cummin",
     "grid_sample",
+    "group_norm",
     "multi_scale_deformable_attention",
     "multiclass_nms",
     "multiclass_nms_rotated",
