@@ -46,6 +46,13 @@ const OperatorRow operator_rows[] = {
      .outputs = {{"output", "[N, C, OH, OW]", MMK_FLOAT32}},
      .attributes = {INT("interpolation_mode", 0), INT("padding_mode", 0), INT("align_corners", 0)}},
 
+    {.kernel = "group_norm",
+     .type = "GroupNorm",
+     .domains = {"mmort"},
+     .inputs = {{"x", "[N, C, ...]", MMK_FLOAT32}, {"scale", "[C]", MMK_FLOAT32}, {"bias", "[C]", MMK_FLOAT32}},
+     .outputs = {{"output", "[...]", MMK_FLOAT32}},
+     .attributes = {REQUIRED_INT("num_groups"), FLOAT("epsilon", 1e-5)}},
+
     {.kernel = "modulated_deform_conv2d",
      .type = "MMCVModulatedDeformConv2d",
      .domains = {"mmcv", "mmdeploy"},

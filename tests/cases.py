@@ -1,4 +1,4 @@
-"""The cases: one list, which every operator's oracle and every door is run on.
+"""The cases: one list, which every operator's oracle and every door is run on, and one of what every door refuses.
 
 A case is a builder of arrays and the public function's other arguments.  A new row reaches all doors.
 """
@@ -52,6 +52,26 @@ def add(operator, name, build, tolerance="exact", **attributes):
 
 def of(operator):
     return [case for case in CASES if case.operator == operator]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Arguments of an operator and the whole text of the error behind the operator's name."""
+
+    operator: str
+    text: str
+    arrays: tuple[np.ndarray, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self):
+        return f"{self.operator}-{self.text}"
+
+
+REFUSALS: list[Refusal] = []
+
+
+def refuse(operator, text, *arrays, **attributes):
+    REFUSALS.append(Refusal(operator, text, arrays, attributes))
 
 
 def given(*arrays, dtype=np.float32):
@@ -952,5 +972,304 @@ for operator in ("cummax", "cummin"):
     add(operator, "most_dimensions", tensor(*(1,) * 14, 2, 3), dim=15)
     for dim in (0, 1, 2):
         add(operator, f"many{dim}", tensor(64, 65, 66), dim=dim)
+
+# ---- normalization ---------------------------------------------------------------------------------------------
+
+
+def normalized(*shape, make=lambda rng, shape: rng.standard_normal(shape)):
+    """An input, scale and bias."""
+
+    def build(rng):
+        parameters = rng.uniform(-2, 2, (2, shape[1]))
+        return tuple(array.astype(np.float32) for array in (make(rng, shape), *parameters))
+
+    return build
+
+
+STRANGE_INPUTS = {
+    "constant": lambda rng, shape: np.full(shape, 0.3),
+    "far_from_zero": lambda rng, shape: 100 + rng.standard_normal(shape),
+    "huge": lambda rng, shape: 1e37 * rng.standard_normal(shape),
+    "tiny": lambda rng, shape: 1e-30 * rng.standard_normal(shape),
+    "outlier": lambda rng, shape: np.where(rng.random(shape) < 0.02, 1e6, rng.standard_normal(shape)),
+    "holes": lambda rng, shape: holes(*shape)(rng)[0],
+}
+
+for n in SIZES:
+    add("group_norm", f"pixels{n}", normalized(2, 6, n), "close", num_groups=1)
+    add("group_norm", f"channels{n}", normalized(2, n, 3, 5), "close", num_groups=max(n, 1))
+    add("group_norm", f"images{n}", normalized(n, 6, 2, 3), "close", num_groups=2)
+for num_groups in (1, 2, 3, 4, 6, 12):
+    add("group_norm", f"groups{num_groups}", normalized(2, 12, 5, 7), "close", num_groups=num_groups)
+    for name, make in STRANGE_INPUTS.items():
+        add("group_norm", f"{name}_groups{num_groups}", normalized(2, 12, 9, 11, make=make), "close",
+            num_groups=num_groups)  # fmt: skip
+for eps in (0, 1e-12, 1.0, 1e30):
+    add("group_norm", f"eps{eps}", normalized(2, 4, 5, 6), "close", num_groups=2, eps=eps)
+add("group_norm", "constant_eps0", normalized(1, 4, 9, make=STRANGE_INPUTS["constant"]), "close", num_groups=2, eps=0)
+add("group_norm", "no_pixels", normalized(2, 4, 3, 0), "close", num_groups=2)
+add("group_norm", "no_channels", normalized(2, 0, 3, 4), "close", num_groups=5)
+add("group_norm", "two_dimensions", normalized(9, 32), "close", num_groups=4)
+add("group_norm", "most_dimensions", normalized(2, 4, *(1,) * 13, 3), "close", num_groups=2)
+add("group_norm", "many", normalized(3, 64, 40, 41), "close", num_groups=32)
+
+# ---- what is refused -------------------------------------------------------------------------------------------
+
+
+def zeros(*shape):
+    return np.zeros(shape, np.float32)
+
+
+for operator, attributes in (("nms", {"iou_threshold": 0.5}), ("soft_nms", {})):
+    refuse(operator, "boxes must be [N, 4], got [3, 5]", zeros(3, 5), zeros(3), **attributes)
+    refuse(operator, "boxes must be [N, 4], got [4]", zeros(4), zeros(1), **attributes)
+    refuse(operator, "boxes must be [N, 4], got [1, 3, 4]", zeros(1, 3, 4), zeros(3), **attributes)
+    refuse(operator, "boxes must be [N, 4], got []", zeros(), zeros(1), **attributes)
+    refuse(operator, "boxes must be [N, 4], got [0, 3]", zeros(0, 3), zeros(0), **attributes)
+    refuse(operator, "scores must be [N] with N = 3, got [2]", zeros(3, 4), zeros(2), **attributes)
+    refuse(operator, "scores must be [N] with N = 3, got [4]", zeros(3, 4), zeros(4), **attributes)
+    refuse(operator, "scores must be [N] with N = 0, got [1]", zeros(0, 4), zeros(1), **attributes)
+    refuse(operator, "scores must be [N], got [3, 1]", zeros(3, 4), zeros(3, 1), **attributes)
+    refuse(operator, "scores must be [N], got []", zeros(3, 4), zeros(), **attributes)
+refuse("nms", "iou_threshold must be a number, got nan", zeros(3, 4), zeros(3), iou_threshold=np.nan)
+refuse("nms", "iou_threshold must be a number, got nan", zeros(0, 4), zeros(0), iou_threshold=np.nan)
+
+refuse("nms_match", "dets must be [N, 5], got [3, 4]", zeros(3, 4), iou_threshold=0.5)
+refuse("nms_match", "dets must be [N, 5], got [5]", zeros(5), iou_threshold=0.5)
+refuse("nms_match", "dets must be [N, 5], got [0]", zeros(0), iou_threshold=0.5)
+refuse("nms_match", "iou_threshold must be a number, got nan", zeros(3, 5), iou_threshold=np.nan)
+refuse("box_iou", "boxes1 must be [N, 4], got [3, 5]", zeros(3, 5), zeros(3, 4))
+refuse("box_iou", "boxes2 must be [M, 4], got [4]", zeros(3, 4), zeros(4))
+refuse("box_iou", "boxes2 must be [N, 4] with N = 3, got [2, 4]", zeros(3, 4), zeros(2, 4), aligned=True)
+
+refuse("corner_pool", "input must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), mode="top")
+refuse("corner_pool", "input must be [N, C, H, W], got [1, 1, 1, 4, 5]", zeros(1, 1, 1, 4, 5), mode="left")
+refuse("corner_pool", "input must be [N, C, H, W], got []", zeros(), mode="left")
+for operator in ("cummax", "cummin"):
+    refuse(operator, "input must have at least one dimension, got a scalar", zeros(), dim=0)
+    for dim in (2, -3, 2**40, -(2**63)):
+        refuse(operator, f"dim must be in [-2, 1] for an input of 2 dimensions, got {dim}", zeros(2, 3), dim=dim)
+    refuse(operator, "dim must be in [-1, 0] for an input of 1 dimensions, got 1", zeros(0), dim=1)
+    refuse(operator, "arrays may have up to 16 dimensions, got 17", zeros(*(1,) * 17), dim=0)
+
+POINTS = zeros(2, 4, 5, 2)
+refuse("grid_sample", "input must be [N, C, H, W], got [2, 3, 4]", zeros(2, 3, 4), POINTS)
+refuse("grid_sample", "input must be [N, C, H, W], got [2, 1, 3, 4, 5]", zeros(2, 1, 3, 4, 5), POINTS)
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 5, 2]", zeros(2, 3, 4, 5), zeros(2, 5, 2))
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 3, 4, 5, 3]", zeros(2, 3, 4, 5), zeros(2, 3, 4, 5, 3))
+refuse("grid_sample", "grid must be [N, OH, OW, 2] with N = 2, got [1, 4, 5, 2]", zeros(2, 3, 4, 5), zeros(1, 4, 5, 2))
+refuse("grid_sample", "grid must be [N, OH, OW, 2] with N = 0, got [2, 4, 5, 2]", zeros(0, 3, 4, 5), POINTS)
+refuse("grid_sample", "grid must be [N, OH, OW, 2], got [2, 4, 5, 1]", zeros(2, 3, 4, 5), zeros(2, 4, 5, 1))
+for height, width in ((0, 5), (4, 0), (0, 0)):
+    text = f"input must have pixels to read, got [2, 3, {height}, {width}]"
+    refuse("grid_sample", text, zeros(2, 3, height, width), POINTS)
+
+
+for operator, extra in (("deform_conv2d", ()), ("modulated_deform_conv2d", (zeros(1, 9, 4, 5),))):
+    fits = {"input": zeros(1, 4, 6, 7), "offset": zeros(1, 18, 4, 5)}
+    fits |= (
+        dict(zip(("mask",), extra, strict=False))
+        | {"weight": zeros(5, 4, 3, 3)}
+        | ({"bias": zeros(5)} if extra else {})
+    )
+
+    def refuse_with(text, operator=operator, fits=fits, attributes=(), **changed):
+        refuse(operator, text, *(fits | changed).values(), **dict(attributes))
+
+    for shape in ((4, 6, 7), (1, 1, 4, 6, 7), ()):
+        refuse_with(f"input must be [N, C, H, W], got {list(shape)}", input=zeros(*shape))
+    for shape in ((5, 4, 3), (1, 5, 4, 3, 3)):
+        refuse_with(f"weight must be [O, C/groups, KH, KW], got {list(shape)}", weight=zeros(*shape))
+    for shape in ((5, 3, 3, 3), (5, 5, 3, 3), (5, 4, 0, 3), (5, 4, 3, 0)):
+        text = f"weight must be [O, 4, KH, KW] with KH and KW at least 1, got {list(shape)}"
+        refuse_with(text, weight=zeros(*shape))
+    for shape in ((18, 4, 5), (1, 1, 18, 4, 5)):
+        text = f"offset must be [N, deform_groups*2*KH*KW, OH, OW], got {list(shape)}"
+        refuse_with(text, offset=zeros(*shape))
+    for shape in (
+        (2, 18, 4, 5),
+        (0, 18, 4, 5),
+        (1, 9, 4, 5),
+        (1, 36, 4, 5),
+        (1, 18, 3, 5),
+        (1, 18, 4, 6),
+        (1, 18, 0, 5),
+    ):
+        refuse_with(f"offset must be [1, 18, 4, 5], got {list(shape)}", offset=zeros(*shape))
+    refuse_with("offset must be [1, 18, 0, 0], got [1, 18, 4, 5]", input=zeros(1, 4, 2, 1))
+    if extra:
+        refuse_with("mask must be [N, deform_groups*KH*KW, OH, OW], got [9, 4, 5]", mask=zeros(9, 4, 5))
+        for shape in ((2, 9, 4, 5), (1, 8, 4, 5), (1, 18, 4, 5), (1, 9, 5, 5), (1, 9, 4, 4)):
+            refuse_with(f"mask must be [1, 9, 4, 5], got {list(shape)}", mask=zeros(*shape))
+        for shape in ((4,), (6,), (0,)):
+            refuse_with(f"bias must be [O] with O = 5, got {list(shape)}", bias=zeros(*shape))
+        refuse_with("bias must be [O], got [5, 1]", bias=zeros(5, 1))
+    for name, least in (("stride", 1), ("padding", 0), ("dilation", 1)):
+        for value in ((least - 1, 2), (2, least - 1), (-(2**63), 2), (2, 2**29 + 1), (2**63 - 1, 2)):
+            text = f"{name} must be between {least} and 2**29, got {list(value)}"
+            refuse_with(text, attributes={name: value}.items())
+    for name in ("groups", "deform_groups"):
+        for value in (0, -1, -(2**63)):
+            refuse_with(f"{name} must be at least 1, got {value}", attributes={name: value}.items())
+    for value in (2, 3, 5, 2**62):
+        text = f"groups must divide the channels of input and output, 4 and 5, got {value}"
+        refuse_with(text, attributes={"groups": value}.items())
+    for value in (3, 5, 8, 2**62):
+        text = f"deform_groups must divide the channels of input, 4, got {value}"
+        refuse_with(text, attributes={"deform_groups": value}.items())
+
+
+def roi(**changed):
+    """One region with some of its numbers changed."""
+    ordinary = {"image": 0, "x1": 1, "y1": 1, "x2": 3, "y2": 2}
+    return np.array([list((ordinary | changed).values())], np.float32)
+
+
+MAP = zeros(2, 3, 4, 5)
+SIZE = {"output_size": (2, 3)}
+refuse("roi_align", "input must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), roi(), **SIZE)
+refuse("roi_align", "rois must be [K, 5], got [3, 4]", MAP, zeros(3, 4), **SIZE)
+refuse("roi_align", "rois must be [K, 5], got [5]", MAP, zeros(5), **SIZE)
+refuse("roi_align", "rois must be [K, 5], got [0, 4]", MAP, zeros(0, 4), **SIZE)
+for image in (2, -1, 1e9, -1e9, 3e38, NAN, INF, -INF):
+    text = f"the batch index of rois[0] must be in [0, 2), got {image:g}"
+    refuse("roi_align", text, MAP, roi(image=image), **SIZE)
+refuse("roi_align", "the batch index of rois[0] must be in [0, 0), got 0", zeros(0, 3, 4, 5), roi(), **SIZE)
+for corner in ("x1", "y1", "x2", "y2"):
+    for value in (NAN, INF, -INF):
+        for sampling_ratio in (0, 2):
+            text = f"the coordinates of rois[0] must be finite, got {value:g}"
+            refuse("roi_align", text, MAP, roi(**{corner: value}), sampling_ratio=sampling_ratio, **SIZE)
+refuse(
+    "roi_align", "the coordinates of rois[1] must be finite, got nan", MAP, np.concatenate([roi(), roi(x2=NAN)]), **SIZE
+)
+for ratio in (1025, 2**40):
+    refuse("roi_align", f"sampling_ratio must be at most 1024, got {ratio}", MAP, roi(), sampling_ratio=ratio, **SIZE)
+for height, width in ((0, 2), (2, 0), (-1, 2), (2, -(2**40))):
+    text = f"output_height and output_width must be at least 1, got {height} and {width}"
+    refuse("roi_align", text, MAP, roi(), output_size=(height, width))
+    refuse("roi_align", text, MAP, zeros(0, 5), output_size=(height, width))
+for value in (NAN, INF, -INF):
+    refuse("roi_align", f"spatial_scale must be finite, got {value:g}", MAP, roi(), spatial_scale=value, **SIZE)
+
+BOXES_5, BOXES_K = zeros(3, 5), zeros(2, 3, 5)
+refuse("nms_rotated", "dets must be [N, 5], got [3, 4]", zeros(3, 4), zeros(3), iou_threshold=0.5)
+refuse("nms_rotated", "dets must be [N, 5], got [0, 6]", zeros(0, 6), zeros(0), iou_threshold=0.5)
+refuse("nms_rotated", "scores must be [N] with N = 3, got [2]", BOXES_5, zeros(2), iou_threshold=0.5)
+refuse("nms_rotated", "scores must be [N], got [3, 1]", BOXES_5, zeros(3, 1), iou_threshold=0.5)
+for labels in ([0, 1], [0, 1, 2, 3], []):
+    text = f"labels must be [N] with N = 3, got [{len(labels)}]"
+    refuse("nms_rotated", text, BOXES_5, zeros(3), iou_threshold=0.5, labels=labels)
+refuse("nms_rotated", "labels must be [N], got [3, 1]", BOXES_5, zeros(3), iou_threshold=0.5, labels=[[0], [1], [2]])
+refuse("nms_rotated", "iou_threshold must be a number, got nan", BOXES_5, zeros(3), iou_threshold=NAN)
+refuse("nms_rotated", "iou_threshold must be a number, got nan", zeros(0, 5), zeros(0), iou_threshold=NAN)
+refuse("box_iou_rotated", "bboxes1 must be [N, 5], got [3, 4]", zeros(3, 4), BOXES_5)
+refuse("box_iou_rotated", "bboxes2 must be [M, 5], got [5]", BOXES_5, zeros(5))
+refuse("box_iou_rotated", "bboxes2 must be [N, 5] with N = 3, got [2, 5]", BOXES_5, zeros(2, 5), aligned=True)
+THRESHOLDS = {"iou_threshold": 0.5, "score_threshold": 0.0}
+refuse("nms_rotated_indices", "boxes must be [B, K, 5], got [3, 5]", BOXES_5, zeros(1, 1, 3), **THRESHOLDS)
+refuse("nms_rotated_indices", "boxes must be [B, K, 5], got [2, 3, 4]", zeros(2, 3, 4), zeros(2, 1, 3), **THRESHOLDS)
+refuse(
+    "nms_rotated_indices", "scores must be [B, C, K] with K = 3, got [2, 1, 4]", BOXES_K, zeros(2, 1, 4), **THRESHOLDS
+)
+refuse(
+    "nms_rotated_indices", "scores must be [B, C, K] with B = 2, got [1, 1, 3]", BOXES_K, zeros(1, 1, 3), **THRESHOLDS
+)
+refuse("nms_rotated_indices", "scores must be [B, C, K], got [2, 3]", BOXES_K, zeros(2, 3), **THRESHOLDS)
+for name in THRESHOLDS:
+    text = f"{name} must be a number, got nan"
+    refuse("nms_rotated_indices", text, BOXES_K, zeros(2, 1, 3), **THRESHOLDS | {name: NAN})
+    refuse("multiclass_nms_rotated", text, BOXES_K, zeros(2, 3, 1), **{name: NAN})
+refuse("multiclass_nms_rotated", "boxes must be [B, K, 5], got [3, 5]", BOXES_5, zeros(1, 3, 1))
+refuse("multiclass_nms_rotated", "scores must be [B, K, C] with B = 2, K = 3, got [2, 1, 3]", BOXES_K, zeros(2, 1, 3))
+
+FEATURES, BEST = zeros(2, 3, 4, 5), zeros(2, 4, 5, 5)
+refuse("rotated_feature_align", "features must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), BEST)
+refuse("rotated_feature_align", "best_rbboxes must be [N, H, W, 5], got [40, 5]", FEATURES, zeros(40, 5))
+for wrong, text in (((1, 4, 5, 5), "N = 2"), ((2, 3, 5, 5), "H = 4"), ((2, 4, 6, 5), "W = 5")):
+    refuse(
+        "rotated_feature_align",
+        f"best_rbboxes must be [N, H, W, 5] with {text}, got {list(wrong)}",
+        FEATURES,
+        zeros(*wrong),
+    )
+refuse("rotated_feature_align", "best_rbboxes must be [N, H, W, 5], got [2, 4, 5, 6]", FEATURES, zeros(2, 4, 5, 6))
+for points in (0, -2, 6, 2**40):
+    refuse("rotated_feature_align", f"points must be from 1 to 5, got {points}", FEATURES, BEST, points=points)
+for points in (1, 5):
+    for column in (0, 1) if points == 1 else range(5):
+        with_nan = BEST.copy()
+        with_nan[1, 2, 3, column] = NAN
+        refuse(
+            "rotated_feature_align",
+            "best_rbboxes must not hold NaN, got it in box [1, 2, 3]",
+            FEATURES,
+            with_nan,
+            points=points,
+        )
+
+
+def rotated_roi(**changed):
+    ordinary = {"image": 0, "x": 2, "y": 2, "w": 3, "h": 2, "angle": 1}
+    return np.array([list((ordinary | changed).values())], np.float32)
+
+
+refuse("roi_align_rotated", "input must be [N, C, H, W], got [3, 4, 5]", zeros(3, 4, 5), rotated_roi(), **SIZE)
+refuse("roi_align_rotated", "rois must be [K, 6], got [3, 5]", MAP, zeros(3, 5), **SIZE)
+refuse("roi_align_rotated", "rois must be [K, 6], got [0, 5]", MAP, zeros(0, 5), **SIZE)
+for image in (2, -1, 1e9, 3e38, NAN, INF, -INF):
+    text = f"the batch index of rois[0] must be in [0, 2), got {image:g}"
+    refuse("roi_align_rotated", text, MAP, rotated_roi(image=image), **SIZE)
+for one in ("x", "y", "w", "h", "angle"):
+    for value in (NAN, INF, -INF):
+        for sampling_ratio in (0, 2):
+            text = f"the coordinates of rois[0] must be finite, got {value:g}"
+            refuse("roi_align_rotated", text, MAP, rotated_roi(**{one: value}), sampling_ratio=sampling_ratio, **SIZE)
+for height, width in ((0, 2), (2, 0), (-1, 2), (2, -(2**40))):
+    text = f"output_height and output_width must be at least 1, got {height} and {width}"
+    refuse("roi_align_rotated", text, MAP, rotated_roi(), output_size=(height, width))
+    refuse("roi_align_rotated", text, MAP, zeros(0, 6), output_size=(height, width))
+for value in (NAN, INF, -INF):
+    refuse(
+        "roi_align_rotated",
+        f"spatial_scale must be finite, got {value:g}",
+        MAP,
+        rotated_roi(),
+        spatial_scale=value,
+        **SIZE,
+    )
+refuse(
+    "roi_align_rotated",
+    "sampling_ratio must be at most 1024, got 1025",
+    MAP,
+    rotated_roi(),
+    sampling_ratio=1025,
+    **SIZE,
+)
+for changed in ({"w": 1e9, "h": 1e9}, {"w": 3e38}):
+    text = "rois[1] must not take more than 67108864 samples, or overflow"
+    refuse("roi_align_rotated", text, MAP, np.concatenate([rotated_roi(), rotated_roi(**changed)]), **SIZE)
+refuse("roi_align_rotated", "rois[0] must not take more than 67108864 samples, or overflow", MAP, rotated_roi(x=3e38),
+       spatial_scale=10.0, **SIZE)  # fmt: skip
+
+CHANNELS = zeros(4)
+refuse("group_norm", "x must be [N, C, ...], got [4]", CHANNELS, CHANNELS, CHANNELS, num_groups=2)
+for scale, bias, text in (
+    (zeros(3), CHANNELS, "scale must be [C] with C = 4, got [3]"),
+    (zeros(1, 4), CHANNELS, "scale must be [C], got [1, 4]"),
+    (CHANNELS, zeros(5), "bias must be [C] with C = 4, got [5]"),
+    (CHANNELS, zeros(), "bias must be [C], got []"),
+):
+    refuse("group_norm", text, zeros(2, 4, 5), scale, bias, num_groups=2)
+for num_groups in (0, -1, -(2**63)):
+    text = f"num_groups must be at least 1, got {num_groups}"
+    refuse("group_norm", text, zeros(2, 4, 5), CHANNELS, CHANNELS, num_groups=num_groups)
+    refuse("group_norm", text, zeros(2, 0, 5), zeros(0), zeros(0), num_groups=num_groups)
+for num_groups in (3, 8, 2**62):
+    text = f"num_groups must divide C = 4, got {num_groups}"
+    refuse("group_norm", text, zeros(2, 4, 5), CHANNELS, CHANNELS, num_groups=num_groups)
+for eps in (-1.0, NAN, INF, -INF):
+    text = f"epsilon must be finite and at least 0, got {eps:g}"
+    refuse("group_norm", text, zeros(2, 4, 5), CHANNELS, CHANNELS, num_groups=2, eps=eps)
 
 OPERATORS = sorted({case.operator for case in CASES})

@@ -613,6 +613,22 @@ def _zero_padded_sample(plane, y, x):
     return np.where(outside, number(0), value)
 
 
+# ---- normalization ---------------------------------------------------------------------------------------------
+
+
+def group_norm(x, num_groups, scale, bias, eps=1e-5):
+    """In float64, whatever the dtype."""
+    if not x.size:
+        return (x.copy(),)
+    each = (-1,) + (1,) * (x.ndim - 2)
+    groups = x.astype(np.float64).reshape(len(x), num_groups, -1)
+    with np.errstate(all="ignore"):
+        differences = groups - groups.mean(axis=2, keepdims=True)
+        variance = (differences**2).mean(axis=2, keepdims=True)
+        normal = (differences / np.sqrt(variance + x.dtype.type(eps))).reshape(x.shape)
+        return ((normal * scale.reshape(each) + bias.reshape(each)).astype(x.dtype),)
+
+
 # ---- scans -----------------------------------------------------------------------------------------------------
 
 

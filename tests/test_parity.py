@@ -144,6 +144,8 @@ def test_document_has_the_rows(row):
             assert float(re.match(r"-?[\d.]+", text)[0]) == attribute["default"]
         if "former_name" in attribute:
             assert attribute["former_name"] in text
+        argument = doors.argument_names(row["kernel"])[attribute["name"]]
+        assert (f"numpy: `{argument}`" in text) == (argument != attribute["name"])
 
 
 def test_document_names_the_recorded_cases_that_differ():

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import cases
+import doors
 import mmort
 import oracles
 from compare import assert_close, assert_same
@@ -130,6 +131,18 @@ def test_scans_of_dtypes_that_torch_lacks(dtype, rng):
             assert_same(getattr(mmort, operator)(array, dim), getattr(oracles, operator)(array, dim))
     for mode in ("top", "bottom", "left", "right"):
         assert_same([mmort.corner_pool(array[None, None], mode)], oracles.corner_pool(array[None, None], mode))
+
+
+@pytest.mark.parametrize("case", [case for case in cases.of("group_norm") if case.arrays[0].size], ids=str)
+def test_group_norm(case):
+    """Torch computes in float64 here: its float32 overflows where squares do."""
+    for dtype in (np.float32, np.float64):
+        arrays = [array.astype(dtype) for array in case.arrays]
+        x, scale, bias = (torch.tensor(array.astype(np.float64)) for array in arrays)
+        attributes = {"eps": 1e-5} | case.attributes
+        wanted = torch.group_norm(x, attributes["num_groups"], scale, bias, attributes["eps"]).numpy().astype(dtype)
+        tolerance = {np.float32: 1e-5, np.float64: 1e-11}[dtype]  # torch expands (x - mean) * factor
+        assert_close(doors.run_numpy(case.operator, arrays, case.attributes), [wanted], str(case), tolerance)
 
 
 def torch_corner_pool(array, mode):

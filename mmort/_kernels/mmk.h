@@ -24,6 +24,7 @@
     X(cummin)                           \
     X(deform_conv2d)                    \
     X(grid_sample)                      \
+    X(group_norm)                       \
     X(modulated_deform_conv2d)          \
     X(multi_scale_deformable_attention) \
     X(multiclass_nms)                   \

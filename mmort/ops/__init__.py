@@ -6,6 +6,7 @@ from mmort.ops.corner import corner_pool
 from mmort.ops.deform import deform_conv2d, modulated_deform_conv2d
 from mmort.ops.grid import grid_sample, point_sample
 from mmort.ops.nms import batched_nms, multiclass_nms, nms, nms_match, nms_match_pairs, soft_nms
+from mmort.ops.normalization import group_norm
 from mmort.ops.roi import roi_align
 from mmort.ops.rotated import (
     box_iou_rotated,
@@ -26,6 +27,7 @@ __all__ = [
     "cummin",
     "deform_conv2d",
     "grid_sample",
+    "group_norm",
     "modulated_deform_conv2d",
     "multi_scale_deformable_attention",
     "multiclass_nms",
