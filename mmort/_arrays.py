@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator as _operator
 from typing import Any
 
@@ -14,15 +15,12 @@ def floating(operator: str, **arrays: ArrayLike) -> tuple[list[NDArray[Any]], np
 
     float16 is computed in float32, integers (and Python numbers) in float64.
     """
-    converted = {name: np.asarray(array) for name, array in arrays.items()}
-    for name, array in converted.items():
+    converted = [np.asarray(array) for array in arrays.values()]
+    for name, array in zip(arrays, converted, strict=True):
         if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
             raise TypeError(f"{operator}: {name} must be float16, float32, float64 or integers, got {array.dtype}")
-    wanted = np.result_type(*(array.dtype for array in converted.values()))
-    if wanted.kind != "f":
-        wanted = np.dtype(np.float64)
-    computed = np.dtype(np.float32) if wanted == np.float16 else wanted
-    return [_dense(array, computed) for array in converted.values()], wanted
+    wanted, computed = _common(*[array.dtype for array in converted])
+    return [_dense(array, computed) for array in converted], wanted
 
 
 def real(operator: str, name: str, array: ArrayLike) -> tuple[NDArray[Any], np.dtype[Any]]:
@@ -32,8 +30,8 @@ def real(operator: str, name: str, array: ArrayLike) -> tuple[NDArray[Any], np.d
         raise TypeError(
             f"{operator}: {name} must be bool, integers, float16, float32 or float64, got {converted.dtype}"
         )
-    wanted = converted.dtype.newbyteorder("=")
-    return _dense(converted, np.dtype(np.float32) if wanted == np.float16 else wanted), wanted
+    wanted, computed = _native(converted.dtype)
+    return _dense(converted, computed), wanted
 
 
 def integers(operator: str, name: str, array: ArrayLike) -> NDArray[np.int64]:
@@ -42,6 +40,19 @@ def integers(operator: str, name: str, array: ArrayLike) -> NDArray[np.int64]:
     if converted.dtype.kind not in "iub" and converted.size:
         raise TypeError(f"{operator}: {name} must be integers, got {converted.dtype}")
     return _dense(converted, np.dtype(np.int64))
+
+
+@functools.lru_cache(64)  # asking numpy takes as long as a small kernel
+def _common(*dtypes: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """Return the floating dtype of results, and that of the computation."""
+    wanted = np.result_type(*dtypes)
+    return _native(wanted if wanted.kind == "f" else np.dtype(np.float64))
+
+
+@functools.lru_cache(64)
+def _native(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    wanted = dtype.newbyteorder("=")
+    return wanted, np.dtype(np.float32) if wanted == np.float16 else wanted
 
 
 def _dense(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

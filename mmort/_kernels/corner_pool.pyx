@@ -27,9 +27,6 @@ cdef enum:
     LEFT
     RIGHT
 
-cdef enum:
-    LINES = 8  # rows walked side by side, so that one row's latency hides behind the others'
-
 
 cdef simd_void _along_columns(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride, ptrdiff_t first,
                               ptrdiff_t last) noexcept nogil:
@@ -47,19 +44,30 @@ cdef simd_void _along_columns(const number *x, number *y, ptrdiff_t steps, ptrdi
             y[i] = value if (previous < value) | (value != value) else previous
 
 
-cdef simd_void _along_rows(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride,
-                           ptrdiff_t lines) noexcept nogil:
-    """`lines` <= LINES rows of `steps` elements; `stride` is 1 or -1 and x, y point at the first element walked."""
-    cdef number[LINES] largest
-    cdef number value
-    cdef ptrdiff_t k, j
-    for j in range(lines):
-        largest[j] = x[j * steps]
+cdef inline void _walk_row(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride) noexcept nogil:
+    cdef number largest = x[0], value
+    cdef bint nan = False
+    cdef ptrdiff_t k
     for k in range(steps):
-        for j in range(lines):
-            value = x[j * steps + k * stride]
-            largest[j] = value if (largest[j] < value) | (value != value) else largest[j]
-            y[j * steps + k * stride] = largest[j]
+        nan |= x[k * stride] != x[k * stride]
+    if nan:
+        for k in range(steps):
+            value = x[k * stride]
+            largest = value if (largest < value) | (value != value) else largest
+            y[k * stride] = largest
+    else:
+        for k in range(steps):  # one instruction for the maximum, and no branch on noise
+            value = x[k * stride]
+            largest = value if largest < value else largest
+            y[k * stride] = largest
+
+
+cdef simd_void _along_row(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride) noexcept nogil:
+    """A row of `steps` elements; `stride` is 1 or -1, and x and y point at the first element walked."""
+    if stride == 1:  # a constant, so that the search for NaN becomes vectors
+        _walk_row(x, y, steps, 1)
+    else:
+        _walk_row(x, y, steps, -1)
 
 
 cdef void _lines(mmk_call *call, const number *x, number *y, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
@@ -76,10 +84,9 @@ cdef void _lines(mmk_call *call, const number *x, number *y, ptrdiff_t begin, pt
             line = last
     else:  # a line is a row
         while line < end:
-            last = min(end, line + LINES)
             start = line * width + (width - 1 if mode == LEFT else 0)
-            _along_rows(x + start, y + start, width, -1 if mode == LEFT else 1, last - line)
-            line = last
+            _along_row(x + start, y + start, width, -1 if mode == LEFT else 1)
+            line += 1
 
 
 cdef public int mmk_corner_pool_prepare(mmk_call *call) noexcept nogil:

@@ -22,11 +22,12 @@ cdef enum:
     DIM  # attribute 0
 
 cdef enum:
-    LINES = 8  # lines along the last axis walked side by side, so that one's latency hides behind the others'
+    BLOCK = 32  # elements of a line that are looked at together
 
 
 cdef inline bint _replaces(number value, number best, bint largest) noexcept nogil:
-    return ((value >= best) if largest else (value <= best)) & (best == best) | (value != value)
+    """Also if the value is NaN; not, if only the best is."""
+    return ((value >= best) if largest else (value <= best)) | (value != value)
 
 
 cdef simd_void _across(const number *x, number *values, int64_t *indices, ptrdiff_t steps, ptrdiff_t stride,
@@ -50,25 +51,51 @@ cdef simd_void _across(const number *x, number *values, int64_t *indices, ptrdif
             indices[i] = k if replaces else indices[i - stride]
 
 
-cdef simd_void _along(const number *x, number *values, int64_t *indices, ptrdiff_t steps, ptrdiff_t lines,
-                      bint largest) noexcept nogil:
-    """`lines` <= LINES lines of `steps` adjacent elements."""
-    cdef number[LINES] best
-    cdef int64_t[LINES] index
-    cdef number value
-    cdef ptrdiff_t k, j
-    cdef bint replaces
-    for j in range(lines):
-        best[j] = x[j * steps]
-        index[j] = 0
-    for k in range(steps):
-        for j in range(lines):
-            value = x[j * steps + k]
-            replaces = _replaces(value, best[j], largest)
-            best[j] = value if replaces else best[j]
-            index[j] = k if replaces else index[j]
-            values[j * steps + k] = best[j]
-            indices[j * steps + k] = index[j]
+cdef inline void _walk_along(const number *x, number *values, int64_t *indices, ptrdiff_t steps,
+                             bint largest) noexcept nogil:
+    """By blocks: most blocks of a long line change nothing, which is seen in vectors."""
+    cdef number best = x[0], value
+    cdef int64_t index = 0
+    cdef ptrdiff_t begin = 0, end, k
+    cdef bint changes, nan, stays
+    while begin < steps:
+        end = min(begin + BLOCK, steps)
+        changes = False
+        nan = best != best
+        for k in range(begin, end):
+            changes |= not (x[k] < best if largest else x[k] > best)
+            nan |= x[k] != x[k]
+        if not changes:
+            for k in range(begin, end):
+                values[k] = best
+                indices[k] = index
+        elif not nan:
+            for k in range(begin, end):
+                value = x[k]
+                stays = best > value if largest else best < value
+                best = best if stays else value  # one instruction, where NaN needs more
+                if number is float or number is double:
+                    index = index if stays else k
+                else:  # gcc would make a branch of that
+                    index = max(index, k & (<int64_t>stays - 1))
+                values[k] = best
+                indices[k] = index
+        else:
+            for k in range(begin, end):
+                if _replaces(x[k], best, largest):
+                    best = x[k]
+                    index = k
+                values[k] = best
+                indices[k] = index
+        begin = end
+
+
+cdef simd_void _along(const number *x, number *values, int64_t *indices, ptrdiff_t steps, bint largest) noexcept nogil:
+    """A line of adjacent elements."""
+    if largest:  # a constant from here on
+        _walk_along(x, values, indices, steps, True)
+    else:
+        _walk_along(x, values, indices, steps, False)
 
 
 cdef ptrdiff_t _inner(const mmk_call *call) noexcept nogil:
@@ -86,9 +113,9 @@ cdef void _lines(mmk_call *call, const number *x, number *values, ptrdiff_t begi
     cdef ptrdiff_t line = begin, last, start
     while line < end:
         if inner == 1:
-            last = min(end, line + LINES)
             start = line * steps
-            _along(x + start, values + start, indices + start, steps, last - line, largest)
+            _along(x + start, values + start, indices + start, steps, largest)
+            last = line + 1
         else:
             last = min(end, (line // inner + 1) * inner)
             start = line // inner * inner * steps
