@@ -204,11 +204,11 @@ cdef void _locate_taps(const _Sizes *s, const real *offset, const real *mask, pt
 cdef inline void _sample_some(const real *plane, ptrdiff_t pixels, ptrdiff_t right, ptrdiff_t below,
                               const int32_t *top_left, const real *factors, ptrdiff_t channels, ptrdiff_t taps,
                               ptrdiff_t panels, ptrdiff_t panel_size, real *columns) noexcept nogil:
-    cdef ptrdiff_t tap, panel, lane, p, channel
+    cdef ptrdiff_t _tap, panel, lane, p, _channel
     cdef const real *pixel
     cdef real *column
     cdef real a, b, c, d, modulation
-    for tap in range(taps):
+    for _tap in range(taps):
         for panel in range(panels):
             for lane in range(LANES):
                 p = panel * LANES + lane
@@ -219,7 +219,7 @@ cdef inline void _sample_some(const real *plane, ptrdiff_t pixels, ptrdiff_t rig
                 modulation = factors[MODULATION * TILE + p]
                 pixel = plane + top_left[p]
                 column = columns + panel * panel_size + lane
-                for channel in range(channels):
+                for _channel in range(channels):
                     column[0] = modulation * (a * pixel[0] + b * pixel[right] + c * pixel[below]
                                               + d * pixel[below + right])
                     pixel += pixels
@@ -438,7 +438,8 @@ cdef int _check_attributes(mmk_call *call) noexcept nogil:
         if a[i].i < (0 if i == PADDING_H or i == PADDING_W else 1) or a[i].i > MOST:
             return mmk_fail(call, "%s must be between %d and 2**29, got [%lld, %lld]",
                             b"stride" if i < PADDING_H else b"padding" if i < DILATION_H else b"dilation",
-                            <int>(0 if i == PADDING_H or i == PADDING_W else 1), <long long>a[i & ~1].i, <long long>a[i | 1].i)
+                            <int>(0 if i == PADDING_H or i == PADDING_W else 1), <long long>a[i & ~1].i,
+                            <long long>a[i | 1].i)
     for i in range(GROUPS, DEFORM_GROUPS + 1):
         if a[i].i < 1:
             return mmk_fail(call, "%s must be at least 1, got %lld", b"groups" if i == GROUPS else b"deform_groups",

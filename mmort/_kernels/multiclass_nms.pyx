@@ -183,8 +183,8 @@ cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, 
         for i in range(count):
             pool.ordered[i] = pool.candidates[items[i].index]
             pool.places[i] = _place(call, s.classes, pool.ordered[i])
-        mmk_suppress(type, boxes, pool.places, count, call.attributes[IOU_THRESHOLD].f, call.attributes[OFFSET].i, s.most,
-                     pool.flags, pool.suppression)
+        mmk_suppress(type, boxes, pool.places, count, call.attributes[IOU_THRESHOLD].f, call.attributes[OFFSET].i,
+                     s.most, pool.flags, pool.suppression)
         for i in range(count):
             if not pool.flags[i]:
                 kept_candidates[kept] = pool.ordered[i]
@@ -279,8 +279,8 @@ cdef int _suppress_blocks(const mmk_call *call, const _Sizes *s, const _Workspac
             last_block = first_block + 1
         filled = 0
         for block in range(first_block, last_block):
-            _suppress_block(call, s, w, &pool, image, block * BLOCK, min((block + 1) * BLOCK, s.classes), &filled, boxes,
-                            scores)
+            _suppress_block(call, s, w, &pool, image, block * BLOCK, min((block + 1) * BLOCK, s.classes), &filled,
+                            boxes, scores)
     free(pool.memory)
     return 0
 

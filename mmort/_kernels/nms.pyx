@@ -271,8 +271,8 @@ cdef void _suppress_by_grid(const real *rows, ptrdiff_t begin, ptrdiff_t count, 
 
 # ---- one class -------------------------------------------------------------------------------------------------------
 
-cdef void _suppress(const real *boxes, const int64_t *places, ptrdiff_t count, real threshold, real offset, int64_t most,
-                    int32_t *flags, void *scratch) noexcept nogil:
+cdef void _suppress(const real *boxes, const int64_t *places, ptrdiff_t count, real threshold, real offset,
+                    int64_t most, int32_t *flags, void *scratch) noexcept nogil:
     cdef real *planes = <real *>scratch  # ROW numbers a box, plane after plane
     cdef real *rows = planes + ROW * count  # the same, row after row
     cdef uint32_t *heads = <uint32_t *>(rows + ROW * count)

@@ -1,7 +1,7 @@
 """nms_match and nms_match_pairs: greedy suppression that tells which box suppressed which.
 
-nms_match takes one list of boxes (MMCV's function of that name), nms_match_pairs one for each image and class (MMDeploy's
-NMSMatch, which adds 1e-10 to the union).
+nms_match takes one list of boxes (MMCV's function of that name), nms_match_pairs one for each image and class
+(MMDeploy's NMSMatch, which adds 1e-10 to the union).
 """
 from libc.stdint cimport INT32_MAX, int32_t, int64_t
 
@@ -106,7 +106,7 @@ cdef int _check_count(mmk_call *call, int64_t count) noexcept nogil:
     return 0
 
 
-# ---- nms_match --------------------------------------------------------------------------------------------------------
+# ---- nms_match -------------------------------------------------------------------------------------------------------
 
 cdef void _nms_match(mmk_call *call, const real *detections) noexcept nogil:
     cdef ptrdiff_t count = call.inputs[0].shape[0], i
@@ -154,13 +154,14 @@ cdef public int mmk_nms_match_run(mmk_call *call, int phase, int64_t begin, int6
     return 0
 
 
-# ---- nms_match_pairs --------------------------------------------------------------------------------------------------
+# ---- nms_match_pairs -------------------------------------------------------------------------------------------------
 
 cdef void _match_lists(const mmk_call *call, const _Workspace *w, int64_t begin, int64_t end, const real *boxes,
                        const real *scores, const real *threshold) noexcept nogil:
     cdef int64_t classes = call.inputs[SCORES].shape[1], count = call.inputs[SCORES].shape[2], list
     for list in range(begin, end):
-        _match(w, list * count, count, boxes + list // classes * count * 4, 4, scores + list * count, threshold[0], 1e-10)
+        _match(w, list * count, count, boxes + list // classes * count * 4, 4, scores + list * count, threshold[0],
+               1e-10)
 
 
 cdef void _collect(mmk_call *call, const _Workspace *w, const real *scores, const real *threshold) noexcept nogil:

@@ -176,8 +176,9 @@ cdef void _soft_nms(mmk_call *call, const real *boxes, const real *scores) noexc
         planes[4 * stride + i] = box_area(boxes + 4 * i, offset)
         planes[5 * stride + i] = scores[i]
         w.indices[i] = i
-    shape[0] = _suppress(planes, w.indices, stride, <real>call.attributes[IOU_THRESHOLD].f, <real>call.attributes[SIGMA].f,
-                         <real>call.attributes[MIN_SCORE].f, call.attributes[METHOD].i, offset)
+    shape[0] = _suppress(planes, w.indices, stride, <real>call.attributes[IOU_THRESHOLD].f,
+                         <real>call.attributes[SIGMA].f, <real>call.attributes[MIN_SCORE].f,
+                         call.attributes[METHOD].i, offset)
     shape[1] = 5
     for i in range(shape[0]):
         for k in range(4):
