@@ -14,7 +14,6 @@ from glob import glob
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
-from setuptools.command.build_clib import build_clib
 from setuptools.command.build_ext import build_ext
 
 FLAGS = {name: os.environ.get(name, "") for name in ("WITH_ORT", "MMORT_DEBUG")}
@@ -104,5 +103,5 @@ setup(
     ext_modules=[door] + ([bridge] if WITH_ORT != "0" else []),
     libraries=[("mmort_kernels", kernels)],
     options={"build": {"build_base": BUILD}},
-    cmdclass={"build_ext": BuildExt, "build_clib": build_clib},
+    cmdclass={"build_ext": BuildExt},
 )

@@ -98,9 +98,31 @@ static OrtStatus *read_choice(const Op *op, const OrtKernelInfo *info, const Att
     return attribute_error(op, info, message);
 }
 
+static OrtStatus *read_pair(const Op *op, const OrtKernelInfo *info, const char *name, const char *found,
+                            mmk_attribute *values) {
+    int64_t given[4];
+    size_t size = sizeof given / sizeof *given;
+    char message[NAME];
+    if (!strcmp(found, "INT")) {
+        size = 1;
+        TRY(op->api->AttributeInt(info, name, given));
+    } else if (!succeeded(op->api, op->api->AttributeInts(info, name, given, &size))) {
+        size = 0; /* more than there is room for */
+    }
+    int fits = size == 1 || size == 2 || (size == 4 && given[0] == given[1] && given[2] == given[3]);
+    if (!fits) {
+        snprintf(message, sizeof message, "%s must be two integers (or four, each twice), got others", name);
+        return attribute_error(op, info, message);
+    }
+    values[0].i = given[0];
+    values[1].i = given[size / 2];
+    return NULL;
+}
+
+/* Fills in one value, or two for a PAIR. */
 static OrtStatus *read_attribute(const Op *op, const OrtKernelInfo *info, const Attribute *attribute,
                                  mmk_attribute *value) {
-    static const char *const type_names[] = {"INT", "FLOAT", "STRING"};
+    static const char *const type_names[] = {"INT", "FLOAT", "STRING", "INTS"};
     const OrtApi *api = op->api;
     const char *name = attribute->name, *found = type_found(api, info, name);
     char message[NAME];
@@ -113,13 +135,16 @@ static OrtStatus *read_attribute(const Op *op, const OrtKernelInfo *info, const 
         snprintf(message, sizeof message, "attribute %s (%s) is missing", name, type_names[attribute->type]);
         return attribute_error(op, info, message);
     }
-    if (found && strcmp(found, type_names[attribute->type]) != 0) {
+    int is_pair = attribute->type == ATTRIBUTE_PAIR;
+    if (found && strcmp(found, type_names[attribute->type]) != 0 && !(is_pair && !strcmp(found, "INT"))) {
         snprintf(message, sizeof message, "attribute %s must be of type %s, got %s", name, type_names[attribute->type],
                  found);
         return attribute_error(op, info, message);
     }
     *value = attribute->initial;
+    if (is_pair) value[1] = attribute->initial;
     if (!found) return NULL;
+    if (is_pair) return read_pair(op, info, name, found, value);
     if (attribute->type == ATTRIBUTE_STRING) return read_choice(op, info, attribute, name, value);
     if (attribute->type == ATTRIBUTE_INT) return api->AttributeInt(info, name, &value->i);
     TRY(api->AttributeFloat(info, name, &f));
@@ -135,12 +160,14 @@ static OrtStatus *ORT_CALL create_node(const OrtCustomOp *custom, const OrtApi *
     *out = NULL;
     if (!node) return out_of_memory(op);
     node->op = op;
-    for (int a = 0; op->row->attributes[a].name; a++) {
-        OrtStatus *status = read_attribute(op, info, &op->row->attributes[a], &node->attributes[a]);
+    mmk_attribute *value = node->attributes;
+    for (const Attribute *a = op->row->attributes; a->name; a++) {
+        OrtStatus *status = read_attribute(op, info, a, value);
         if (status) {
             free(node);
             return status;
         }
+        value += a->type == ATTRIBUTE_PAIR ? 2 : 1;
     }
     *out = node;
     return NULL;
@@ -286,6 +313,7 @@ static OrtStatus *learn_dimensions(const OrtApi *api, const OrtTensorInfo *info,
     return NULL;
 }
 
+/* The size that an attribute gives a dimension; -1: none. */
 static int64_t attribute_value(const Op *op, const OrtShapeInferContext *context, const char *name, size_t length) {
     for (const Attribute *a = op->row->attributes; a->name; a++) {
         if (strlen(a->name) != length || memcmp(a->name, name, length) != 0) continue;
@@ -296,8 +324,9 @@ static int64_t attribute_value(const Op *op, const OrtShapeInferContext *context
             size_t size = 0;
             if (succeeded(op->api, op->api->InferAttribute(context, names[n], &attribute)) && attribute &&
                 succeeded(op->api, op->api->ReadOpAttr(attribute, ORT_ATTRIBUTE_INT, &value, sizeof value, &size)))
-                return value < 0 ? -1 : value;
+                return value > 0 ? value : -1;
         }
+        return !a->required && a->initial.i > 0 ? a->initial.i : -1;
     }
     return -1;
 }
@@ -456,7 +485,7 @@ static Op make_op(const OperatorRow *row, const OrtApi *api, int runtime) {
 
 /* ---- registration ----------------------------------------------------------------------------------------- */
 
-static const char *const DOMAINS[] = {"mmcv", "mmdeploy"};
+static const char *const DOMAINS[] = {"mmcv", "mmdeploy", "mmort"};
 enum { DOMAIN_COUNT = sizeof DOMAINS / sizeof *DOMAINS };
 
 /* ONNX Runtime keeps raw pointers to all of this, so it lives as long as the library.  One for each runtime in the

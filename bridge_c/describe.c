@@ -41,7 +41,7 @@ static void put_formals(Text *text, const char *key, const Formal *formals) {
 }
 
 static void put_attribute(Text *text, const Attribute *a) {
-    static const char *const names[] = {"INT", "FLOAT", "STRING"};
+    static const char *const names[] = {"INT", "FLOAT", "STRING", "INTS"};
     put(text, "{\"name\": \"%s\", \"type\": \"%s\", ", a->name, names[a->type]);
     if (a->former) put(text, "\"former_name\": \"%s\", ", a->former);
     if (a->choices[0]) {
@@ -55,6 +55,8 @@ static void put_attribute(Text *text, const Attribute *a) {
         put(text, "\"default\": \"%s\"}", a->choices[a->initial.i]);
     else if (a->type == ATTRIBUTE_FLOAT)
         put(text, "\"default\": %.9g}", a->initial.f);
+    else if (a->type == ATTRIBUTE_PAIR)
+        put(text, "\"default\": [%lld, %lld]}", (long long)a->initial.i, (long long)a->initial.i);
     else
         put(text, "\"default\": %lld}", (long long)a->initial.i);
 }

@@ -13,7 +13,9 @@ typedef struct {
     int optional; /* may be left out */
 } Formal;
 
-typedef enum { ATTRIBUTE_INT, ATTRIBUTE_FLOAT, ATTRIBUTE_STRING } AttributeType;
+/* A PAIR is an INTS of two, the kernel's next two attributes; one INT, or an INTS of one, stands for both.  MMDeploy
+ * writes paddings as four, [height, height, width, width]. */
+typedef enum { ATTRIBUTE_INT, ATTRIBUTE_FLOAT, ATTRIBUTE_STRING, ATTRIBUTE_PAIR } AttributeType;
 
 typedef struct {
     const char *name;
@@ -21,7 +23,7 @@ typedef struct {
     int required;           /* there is no default */
     mmk_attribute initial;  /* the default */
     const char *former;     /* a name that old files use; NULL: none */
-    const char *choices[4]; /* of a STRING; the kernel gets the position */
+    const char *choices[5]; /* of a STRING; the kernel gets the position */
 } Attribute;
 
 typedef struct {

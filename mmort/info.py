@@ -57,14 +57,15 @@ def report(facts: dict[str, Any]) -> str:
 
 
 def _operator_table(operators: list[dict[str, Any]]) -> list[str]:
-    rows = [("domain", "type", "numpy", "inputs", "attributes")]
+    rows = [("domain", "type", "numpy", "inputs; attributes")]
     for operator in operators:
         inputs = ", ".join(one["name"] + ("?" if one["optional"] else "") for one in operator["inputs"])
         attributes = ", ".join(_attribute(one) for one in operator["attributes"])
-        rows.append((operator["domain"], operator["type"], operator["kernel"], inputs, attributes))
-    widths = [max(len(row[column]) for row in rows) + 2 for column in range(4)]
+        arguments = "; ".join(one for one in (inputs, attributes) if one)
+        rows.append((operator["domain"], operator["type"], operator["kernel"], arguments))
+    widths = [max(len(row[column]) for row in rows) + 2 for column in range(3)]
     return [
-        _hanging("".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)), row[4]) for row in rows
+        _hanging("".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)), row[3]) for row in rows
     ]
 
 

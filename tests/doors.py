@@ -10,18 +10,17 @@ import onnxruntime
 
 import mmort
 import mmort.ort
+import oracles
 
 ROWS = mmort.ort.operators()
 
-# Where the two doors' words differ.  Numpy takes a word where ONNX takes its place in a list ...
+# Where the two doors' words differ: numpy takes a word where ONNX takes its place in a list.
 WORDS = {
     ("corner_pool", "mode"): ("top", "bottom", "left", "right"),
     ("soft_nms", "method"): ("naive", "linear", "gaussian"),
     ("grid_sample", "mode"): ("bilinear", "nearest", "bicubic"),
     ("grid_sample", "padding_mode"): ("zeros", "border", "reflection"),
 }
-# ... and some attributes have another name.
-NAMES = {("grid_sample", "mode"): "interpolation_mode", ("roi_align", "pool_mode"): "mode"}
 
 # Outputs of the numpy function that the node gives, where that is not all of them.
 OUTPUTS = {"nms": slice(1, 2)}
@@ -35,7 +34,7 @@ ORT_ERRORS = (
     onnxruntime.capi.onnxruntime_pybind11_state.InvalidGraph,
     onnxruntime.capi.onnxruntime_pybind11_state.RuntimeException,  # while a session is created
 )
-CONVERT = {"INT": int, "FLOAT": float, "STRING": str}
+CONVERT = {"INT": int, "FLOAT": float, "STRING": str, "INTS": lambda value: np.broadcast_to(value, 2).tolist()}
 
 
 def row_of(operator):
@@ -43,24 +42,30 @@ def row_of(operator):
     return next((row for row in ROWS if row["kernel"] == operator), None)
 
 
+@cache
+def argument_names(operator):
+    """{an attribute of the node: the numpy function's argument}; both stand in the same order, and names may differ."""
+    row = row_of(operator)
+    inputs = {one["name"] for one in row["inputs"]}
+    attributes = [one["name"] for one in row["attributes"]]
+    arguments = [name for name in signature(operator) if name not in inputs]
+    if "output_size" in arguments:  # two attributes
+        arguments.insert(arguments.index("output_size"), "output_size")
+    return dict(zip(attributes, arguments, strict=True))
+
+
 def onnx_attributes(operator, attributes):
     """The numpy function's arguments as the node's attributes."""
+    names = {argument: name for name, argument in argument_names(operator).items()}
     converted = {}
     for name, value in attributes.items():
         if name == "output_size":
             converted |= dict(zip(("output_height", "output_width"), value, strict=True))
         else:
             words = WORDS.get((operator, name))
-            converted[NAMES.get((operator, name), name)] = words.index(value) if words else value
+            converted[names[name]] = words.index(value) if words else value
     types = {one["name"]: one["type"] for one in row_of(operator)["attributes"]}
     return {name: CONVERT[types[name]](value) for name, value in converted.items()}
-
-
-def argument_of(operator, onnx_name):
-    """The name of the numpy function's argument for an attribute of the node."""
-    if onnx_name in ("output_height", "output_width"):
-        return "output_size"
-    return next((name for (of, name), other in NAMES.items() if (of, other) == (operator, onnx_name)), onnx_name)
 
 
 def numpy_attributes(operator, attributes):
@@ -71,7 +76,7 @@ def numpy_attributes(operator, attributes):
     if "output_height" in attributes:
         converted["output_size"] = attributes.pop("output_height"), attributes.pop("output_width")
     for onnx_name, value in attributes.items():
-        name = argument_of(operator, onnx_name)
+        name = argument_names(operator)[onnx_name]
         words = WORDS.get((operator, name))
         converted[name] = words[value] if words and 0 <= value < len(words) else value
     return converted
@@ -82,8 +87,21 @@ def flat(result):
     return (result,) if isinstance(result, np.ndarray) else tuple(result)
 
 
+def array_names(function, arrays, attributes):
+    """The parameters that arrays go to: in order, those that the attributes leave."""
+    return [name for name in inspect.signature(function).parameters if name not in attributes][: len(arrays)]
+
+
+def apply(function, arrays, attributes):
+    return function(**dict(zip(array_names(function, arrays, attributes), arrays, strict=True)), **attributes)
+
+
 def run_numpy(operator, arrays, attributes):
-    return flat(getattr(mmort, operator)(*arrays, **attributes))
+    return flat(apply(getattr(mmort, operator), arrays, attributes))
+
+
+def run_oracle(operator, arrays, attributes):
+    return apply(getattr(oracles, operator), arrays, attributes)
 
 
 def node_outputs(operator, outputs):
@@ -94,10 +112,10 @@ def node_outputs(operator, outputs):
 def make_model(row, attributes, inputs=None, shapes=None, outputs=None, domain=None, node_type=None):
     """A model of one node; shapes are unknown unless given, input and output names the row's unless given."""
     shapes = shapes or [None] * len(row["inputs"])
-    names = [formal["name"] for formal in row["inputs"]]
+    names = [formal["name"] for formal in row["inputs"]] if inputs is None else inputs
     node = onnx.helper.make_node(
         node_type or row["type"],
-        names if inputs is None else inputs,
+        names,
         [formal["name"] for formal in row["outputs"]] if outputs is None else outputs,
         name="the_node",
         domain=domain or row["domain"],
@@ -109,6 +127,7 @@ def make_model(row, attributes, inputs=None, shapes=None, outputs=None, domain=N
         [
             onnx.helper.make_tensor_value_info(formal["name"], TYPES[formal["type"]], shape)
             for formal, shape in zip(row["inputs"], shapes, strict=True)
+            if formal["name"] in names
         ],
         [onnx.helper.make_tensor_value_info(formal["name"], TYPES[formal["type"]], None) for formal in row["outputs"]],
     )
@@ -124,13 +143,20 @@ def make_session(model, threads=1):
 
 
 @cache
-def _session(operator, attributes, threads):
-    return make_session(make_model(row_of(operator), dict(attributes)), threads)
+def _session(operator, attributes, threads, count):
+    row = row_of(operator)
+    names = [formal["name"] for formal in row["inputs"]]
+    return make_session(make_model(row, dict(attributes), names[:count]), threads)
 
 
-def session_for(operator, attributes, threads=1):
-    """A session of one node for the numpy function's arguments; the same one for the same arguments."""
-    return _session(operator, tuple(sorted(onnx_attributes(operator, attributes).items())), threads)
+def session_for(operator, attributes, threads=1, count=None):
+    """A session of one node for the numpy function's arguments; the same one for the same arguments.
+
+    It has the first `count` inputs, or all.
+    """
+    converted = onnx_attributes(operator, attributes).items()
+    hashable = sorted((name, tuple(value) if isinstance(value, list) else value) for name, value in converted)
+    return _session(operator, tuple(hashable), threads, count)
 
 
 def run_session(session, arrays):
@@ -139,8 +165,8 @@ def run_session(session, arrays):
 
 
 def run_ort(operator, arrays, attributes, threads=1):
-    return run_session(session_for(operator, attributes, threads), arrays)
+    return run_session(session_for(operator, attributes, threads, len(arrays)), arrays)
 
 
 def signature(operator):
-    return inspect.signature(getattr(mmort, operator)).parameters
+    return inspect.signature(getattr(mmort, operator), eval_str=True).parameters

@@ -40,7 +40,8 @@ class Recording:
         entry = {"name": name, "file": f"{len(self.models)}.onnx", "error": error, "cases": []}
         onnx.save(model, self.folder / entry["file"])
         if not error:
-            entry["output_shapes"] = [one.shape for one in doors.make_session(model).get_outputs()]
+            shapes = [one.shape for one in doors.make_session(model).get_outputs()]
+            entry["output_shapes"] = [[n if isinstance(n, int) else None for n in shape] for shape in shapes]
             # Older runtimes get no shape inference from the library: see make_op in bridge.c.
             entry["infers_from"] = 24 if any(formal["optional"] for formal in row["inputs"]) else 17
         self.models.append(entry)

@@ -152,6 +152,117 @@ def test_box_iou_is_what_the_oracle_says(first, second, mode, offset):
     assert_same([mmort.box_iou(*pairs, mode, True, offset)], [np.diagonal(mmort.box_iou(*pairs, mode, offset=offset))])
 
 
+# ---- rotated boxes ---------------------------------------------------------------------------------------------
+
+PLACES = st.integers(-4, 4).map(float) | st.floats(-20, 20, width=32)
+SIDES_OF_BOXES = st.integers(1, 6).map(float) | st.floats(0.0625, 30, width=32)
+ANGLES = st.sampled_from([0.0, np.pi / 2, np.pi / 4, -np.pi]) | st.floats(-7, 7, width=32)
+ROTATED = st.tuples(PLACES, PLACES, SIDES_OF_BOXES, SIDES_OF_BOXES, ANGLES)
+
+
+def iou(first, second, **options):
+    return float(
+        mmort.box_iou_rotated(np.array([first], np.float64), np.array([second], np.float64), aligned=True, **options)[0]
+    )
+
+
+@given(ROTATED, ROTATED, st.sampled_from(["iou", "iof"]), st.booleans())
+def test_rotated_overlap_is_exact(first, second, mode, clockwise):
+    boxes = np.array([first], np.float64), np.array([second], np.float64)
+    (wanted,) = oracles.box_iou_rotated(*boxes, mode, clockwise=clockwise)
+    got = mmort.box_iou_rotated(*boxes, mode, clockwise=clockwise)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-11)
+    assert 0 <= got.item() <= 1
+    if mode == "iou":
+        assert got == mmort.box_iou_rotated(*boxes[::-1], clockwise=clockwise)
+
+
+@given(
+    st.floats(-1e4, 1e4), st.floats(-3, 5), st.floats(-1, 1), ANGLES,
+    st.sampled_from([0.0, 1e-16, 1e-12, 1e-9, 1e-6]), st.sampled_from(["x", "y", "size", "angle"]),
+)  # fmt: skip
+def test_boxes_that_nearly_coincide_overlap_by_nearly_one(place, magnitude, ratio, angle, step, what):
+    """By however little they differ, at any angle and of any size."""
+    width, height = 10**magnitude, 10 ** (magnitude + ratio)
+    place *= min(width, height)  # further off, float64 itself moves the box by more
+    box = (place, -place, width, height, angle)
+    smaller, larger = sorted((width, height))
+    change = {"x": (step * smaller, 0, 0, 0, 0), "y": (0, step * smaller, 0, 0, 0)}
+    change |= {"size": (0, 0, step * smaller, -step * smaller, 0), "angle": (0, 0, 0, 0, step * smaller / larger)}
+    other = tuple(a + b for a, b in zip(box, change[what], strict=True))
+    assert 1 - 4 * step - 1e-11 <= iou(box, other) <= 1
+    x, y, w, h, a = box
+    for same in ((x, y, h, w, a + np.pi / 2), (x, y, w, h, a + np.pi), (x, y, -w, -h, a)):
+        assert 1 - 1e-11 <= iou(box, same) <= 1
+
+
+@given(ROTATED, ROTATED, ANGLES, PLACES, st.integers(-20, 20))
+def test_rotated_overlap_does_not_depend_on_the_view(first, second, turn, shift, power):
+    """Moved, scaled, turned and mirrored together, two boxes overlap as before."""
+    c, s = np.cos(turn), np.sin(turn)
+    boxes = [(c * x - s * y + shift, s * x + c * y - shift, w, h, a + turn) for x, y, w, h, a in (first, second)]
+    assert abs(iou(*boxes) - iou(first, second)) < 1e-11
+    boxes = [(*(number * 2.0**power for number in box[:4]), box[4]) for box in (first, second)]
+    assert iou(*boxes) == iou(first, second)
+    boxes = [(-x, y, w, h, a) for x, y, w, h, a in (first, second)]
+    assert abs(iou(*boxes, clockwise=False) - iou(first, second)) < 1e-11
+
+
+@given(ROTATED, ROTATED)
+def test_upright_boxes_overlap_as_corner_boxes(first, second):
+    corners = [[[x - w / 2, y - h / 2, x + w / 2, y + h / 2]] for x, y, w, h, _ in (first, second)]
+    upright = [(*box[:4], 0.0) for box in (first, second)]
+    assert abs(iou(*upright) - mmort.box_iou(*corners).item()) < 1e-12
+
+
+@st.composite
+def rotated_boxes(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n, kind = draw(st.integers(0, 150)), draw(st.sampled_from(["scattered", "clustered", "elongated", "scales"]))
+    boxes = cases.make_rotated(rng, n, kind)
+    boxes[:, :4] *= np.float32(10 ** draw(st.integers(-6, 6)))
+    strange = rng.random(n) < draw(st.sampled_from([0, 0, 0.1]))
+    boxes[strange, rng.integers(0, 5)] = draw(st.sampled_from([np.nan, np.inf, -np.inf, 0, 1e38]))
+    return boxes, cases.make_scores(rng, n, draw(st.sampled_from([0, 3]))), rng.integers(0, 3, n)
+
+
+@given(rotated_boxes(), THRESHOLDS, st.booleans())
+def test_nms_rotated_keeps_and_drops_for_a_reason(boxes, iou_threshold, clockwise):
+    """By the overlaps that box_iou_rotated gives, to the last bit."""
+    boxes, scores, labels = boxes
+    dets, keep = mmort.nms_rotated(boxes, scores, iou_threshold, labels, clockwise)
+    assert_same([dets], [np.concatenate([boxes, scores[:, None]], axis=1)[keep]])
+    reaches = mmort.box_iou_rotated(boxes, boxes, clockwise=clockwise) >= np.float32(iou_threshold)
+    reaches &= labels[:, None] == labels
+    kept = []
+    for i in oracles.descending(scores):
+        if not reaches[kept, i].any():
+            kept.append(i)
+    assert keep.tolist() == kept
+
+
+@given(rotated_boxes(), THRESHOLDS, st.sampled_from([-1.0, 0.3]), st.integers(1, 3))
+def test_nms_rotated_indices_is_nms_of_each_class(boxes, iou_threshold, score_threshold, classes):
+    boxes, scores, _ = boxes
+    scores = np.stack([np.roll(scores, 7 * i) for i in range(classes)])
+    above = mmort.box_iou_rotated(boxes, boxes) > np.float32(iou_threshold)
+    rows = []
+    for one in range(classes):
+        kept = []
+        for i in oracles.descending(scores[one]):
+            if not above[kept, i].any():
+                kept.append(i)
+        rows += [[0, one, i] for i in kept if scores[one, i] > np.float32(score_threshold)]
+    arrays, attributes = (
+        (boxes[None], scores[None]),
+        {"iou_threshold": iou_threshold, "score_threshold": score_threshold},
+    )
+    got = mmort.nms_rotated_indices(*arrays, **attributes)
+    assert got.tolist() == rows
+    session = doors.make_session(doors.make_model(doors.row_of("nms_rotated_indices"), attributes))
+    assert_same(doors.run_session(session, arrays), (got,))
+
+
 REAL = hnp.integer_dtypes(endianness="=") | hnp.unsigned_integer_dtypes(endianness="=") | hnp.boolean_dtypes()
 
 
@@ -204,6 +315,31 @@ def test_grid_sample_is_what_the_oracle_says(shape, points, mode, padding_mode, 
 
 
 @given(
+    st.tuples(st.integers(1, 2), st.integers(1, 3), SIDES, SIDES),
+    st.integers(1, 9),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.tuples(*[st.integers(1, 3), st.integers(0, 2), st.integers(1, 2)] * 2),
+    st.integers(1, 2),
+    st.integers(1, 2),
+    st.data(),
+)
+def test_deform_conv2d_is_what_the_oracle_says(shape, outputs, kernel, numbers, groups, deform_groups, data):
+    attributes = dict(zip(("stride", "padding", "dilation"), zip(numbers[:3], numbers[3:], strict=True), strict=True))
+    attributes |= {"groups": groups, "deform_groups": deform_groups}
+    shape = shape[0], shape[1] * groups * deform_groups, *shape[2:]
+    build = cases.deformed(shape, outputs * groups, kernel, **attributes)
+    input, offset, mask, weight, bias = build(np.random.default_rng(data.draw(st.integers(0, 2**32))))
+    places = st.floats(width=32) | st.floats(-2, 2, width=32) | st.integers(-3, 3).map(float)
+    offset = data.draw(hnp.arrays(np.float32, offset.shape, elements=places))
+    for operator, arrays in (
+        ("deform_conv2d", (input, offset, weight)),
+        ("modulated_deform_conv2d", (input, offset, mask, weight, bias)),
+    ):
+        got = getattr(mmort, operator)(*arrays, **attributes)
+        assert_same([got], getattr(oracles, operator)(*arrays, **attributes))
+
+
+@given(
     st.tuples(st.integers(1, 2), st.integers(1, 10), SIDES, SIDES),
     st.tuples(st.integers(1, 5), st.integers(1, 5)),
     st.sampled_from([0.0625, 0.3, 1.0]),
@@ -221,3 +357,40 @@ def test_roi_align_is_what_the_oracle_says(shape, size, spatial_scale, sampling_
     attributes = {"output_size": size, "spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio}
     attributes |= {"pool_mode": pool_mode, "aligned": aligned}
     assert_close([mmort.roi_align(input, rois, **attributes)], oracles.roi_align(input, rois, **attributes))
+
+
+@given(
+    st.tuples(st.integers(1, 2), st.integers(1, 40), SIDES, SIDES),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.sampled_from([0.0625, 0.3, 1.0]),
+    st.integers(0, 3),
+    st.booleans(),
+    st.booleans(),
+    st.data(),
+)
+def test_roi_align_rotated_is_what_the_oracle_says(
+    shape, size, spatial_scale, sampling_ratio, aligned, clockwise, data
+):
+    input = np.random.default_rng(data.draw(st.integers(0, 2**32))).standard_normal(shape)
+    k = data.draw(st.integers(0, 4))
+    places = data.draw(hnp.arrays(np.float64, (k, 4), elements=st.floats(-20, 40)))
+    angles = data.draw(hnp.arrays(np.float64, (k, 1), elements=st.floats(-7, 7)))
+    images = data.draw(hnp.arrays(np.float64, (k, 1), elements=st.integers(0, shape[0] - 1).map(float)))
+    rois = np.concatenate([images, places, angles], axis=1)
+    attributes = {"output_size": size, "spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio}
+    attributes |= {"aligned": aligned, "clockwise": clockwise}
+    assert_close(
+        [mmort.roi_align_rotated(input, rois, **attributes)], oracles.roi_align_rotated(input, rois, **attributes)
+    )
+
+
+@given(st.tuples(st.integers(1, 2), st.integers(1, 40), SIDES, SIDES), st.integers(1, 5), st.data())
+def test_rotated_feature_align_is_what_the_oracle_says(shape, points, data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    places = st.floats(-10, 20, width=32) | st.sampled_from([-1.0, 1e38, np.inf, -np.inf])
+    boxes = data.draw(hnp.arrays(np.float32, (shape[0], *shape[2:], 5), elements=places))
+    arrays = rng.standard_normal(shape).astype(np.float32), boxes
+    attributes = {"spatial_scale": 0.5, "points": points}
+    assert_close(
+        [mmort.rotated_feature_align(*arrays, **attributes)], oracles.rotated_feature_align(*arrays, **attributes)
+    )

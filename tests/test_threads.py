@@ -75,6 +75,7 @@ import sys
 import numpy as np
 
 import mmort
+import mmort._threads
 
 mmort.set_num_threads(4)
 array = np.random.default_rng(0).standard_normal((64, 65, 66))
@@ -88,9 +89,10 @@ def child(queue):
 context = multiprocessing.get_context("fork")
 queue = context.Queue()
 children = [context.Process(target=child, args=(queue,)) for _ in range(3)]
-for one in children:
-    one.start()
-answers = [queue.get(timeout=50) for _ in children]
+with mmort._threads._lock:  # as another thread might hold it at that moment
+    for one in children:
+        one.start()
+answers = [queue.get(timeout=30) for _ in children]
 for one in children:
     one.join(50)
 assert np.array_equal(mmort.cummax(array, 1).values, before)  # the parent's pool still works

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import cases
+import doors
 import mmort
 import oracles
 from compare import assert_close, assert_same
@@ -52,6 +53,50 @@ def test_grid_sample_halfway(padding_mode, align_corners):
     assert_same([mmort.grid_sample(input, grid, **attributes)], [torch_grid_sample(input, grid, **attributes)])
 
 
+CONVOLUTIONS = [case for case in cases.of("deform_conv2d") if all(array.size for array in case.arrays)]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_deform_conv2d_without_offsets_is_conv2d(case):
+    input, offset, weight = (np.nan_to_num(array.astype(np.float64), posinf=1, neginf=1) for array in case.arrays)
+    attributes = {name: value for name, value in case.attributes.items() if name != "deform_groups"}
+    wanted = torch.nn.functional.conv2d(torch.tensor(input), torch.tensor(weight), **attributes).numpy()
+    offset[:] = 0
+    mask, bias = np.full_like(offset[:, ::2], 0.5), np.arange(len(weight)) + 1.0
+    assert_close([mmort.deform_conv2d(input, offset, weight, **case.attributes)], [wanted])
+    modulated = mmort.modulated_deform_conv2d(input, offset, mask, weight, bias, **case.attributes)
+    assert_close([modulated], [wanted / 2 + bias[:, None, None]])
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_deform_conv2d_is_grid_sample_before_a_product(case):
+    """Tap by tap; where places are far outside both give 0."""
+    arrays = (array.astype(np.float64) for array in case.arrays)
+    input, offset, weight = (np.nan_to_num(array, nan=0.25, posinf=99, neginf=-99) for array in arrays)
+    stride, padding, dilation = (
+        np.broadcast_to(case.attributes.get(name, default), 2)
+        for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
+    )
+    groups, deform_groups = (case.attributes.get(name, 1) for name in ("groups", "deform_groups"))
+    (images, channels, *sides), (outputs, _, *kernel), size = input.shape, weight.shape, offset.shape[2:]
+    offset = offset.reshape(images, deform_groups, *kernel, 2, *size)
+    maps = input.reshape(images * deform_groups, channels // deform_groups, *sides)
+    columns = np.empty((images, channels, *kernel, *size))
+    for tap in np.ndindex(*kernel):
+        grid = np.empty((images, deform_groups, *size, 2))
+        for axis in (0, 1):
+            start = np.arange(size[axis]) * stride[axis] - padding[axis] + tap[axis] * dilation[axis]
+            place = np.expand_dims(start, 1 - axis) + offset[:, :, tap[0], tap[1], axis]
+            grid[..., 1 - axis] = (2 * np.clip(place, -1e3, 1e3) + 1) / sides[axis] - 1
+        sampled = torch_grid_sample(maps, grid.reshape(images * deform_groups, *size, 2))
+        columns[:, :, tap[0], tap[1]] = sampled.reshape(images, channels, *size)
+    columns = columns.reshape(images, groups, channels // groups, *kernel, *size)
+    weights = weight.reshape(groups, outputs // groups, channels // groups, *kernel)
+    wanted = np.einsum("ngcijhw,gocij->ngohw", columns, weights).reshape(images, outputs, *size)
+    got = mmort.deform_conv2d(input, offset.reshape(images, -1, *size), weight, **case.attributes)
+    assert_close([got], [wanted], str(case), 1e-10)
+
+
 def torch_scan(operator, array, dim):
     return tuple(result.numpy() for result in getattr(torch, operator)(torch.tensor(np.array(array)), dim))
 
@@ -86,6 +131,18 @@ def test_scans_of_dtypes_that_torch_lacks(dtype, rng):
             assert_same(getattr(mmort, operator)(array, dim), getattr(oracles, operator)(array, dim))
     for mode in ("top", "bottom", "left", "right"):
         assert_same([mmort.corner_pool(array[None, None], mode)], oracles.corner_pool(array[None, None], mode))
+
+
+@pytest.mark.parametrize("case", [case for case in cases.of("group_norm") if case.arrays[0].size], ids=str)
+def test_group_norm(case):
+    """Torch computes in float64 here: its float32 overflows where squares do."""
+    for dtype in (np.float32, np.float64):
+        arrays = [array.astype(dtype) for array in case.arrays]
+        x, scale, bias = (torch.tensor(array.astype(np.float64)) for array in arrays)
+        attributes = {"eps": 1e-5} | case.attributes
+        wanted = torch.group_norm(x, attributes["num_groups"], scale, bias, attributes["eps"]).numpy().astype(dtype)
+        tolerance = {np.float32: 1e-5, np.float64: 1e-11}[dtype]  # torch expands (x - mean) * factor
+        assert_close(doors.run_numpy(case.operator, arrays, case.attributes), [wanted], str(case), tolerance)
 
 
 def torch_corner_pool(array, mode):

@@ -1,6 +1,10 @@
 /* check.c - what every kernel's `prepare` uses: shape rules, their error messages, output sizes.  See mmk.h. */
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mmk.h"
@@ -53,7 +57,7 @@ int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *req
             fits = 0;
             d++;
         } else if (*cursor >= '0' && *cursor <= '9') {
-            fits &= tensor->shape[d++] == *cursor - '0';
+            fits &= tensor->shape[d++] == strtoll(cursor, NULL, 10);
         } else {
             const int64_t *known = find_dimension(call, cursor, length);
             if (!known && call->dimension_count < MMK_MAX_DIMENSIONS) {
@@ -97,4 +101,16 @@ void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) {
     double grain = 20000.0 / (nanoseconds > 0.02 ? nanoseconds : 0.02);
     call->work[call->phases] = work;
     call->grain[call->phases++] = grain < 1 ? 1 : (int64_t)grain;
+}
+
+void mmk_ask_for_large_pages(void *memory, size_t size) {
+#ifdef MADV_HUGEPAGE
+    const uintptr_t page = (uintptr_t)2 << 20;
+    uintptr_t begin = ((uintptr_t)memory + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)memory + size) & ~(page - 1);
+    if (begin < end) madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a hint: whether it is taken is all one */
+#else
+    (void)memory;
+    (void)size;
+#endif
 }

@@ -12,7 +12,8 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_
 from libc.string cimport memset
 
 from mmort._kernels.boxes cimport box_area, intersection, iou, iou_of, real
-from mmort._kernels.mmk cimport *
+from mmort._kernels.mmk cimport (MMK_ABSENT, MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape, mmk_fail,
+                                 mmk_item, mmk_order, mmk_set_output, mmk_sort, mmk_tensor, simd_void)
 from mmort._kernels.workspace cimport take
 
 cdef enum:
@@ -42,37 +43,36 @@ cdef struct _Workspace:
     # A box's rank is its position by score alone; its place is the position by class first and score second.
     mmk_item *items     # for sorting
     mmk_item *spare
-    int32_t *sources    # position in the input, by rank
-    int32_t *ranks      # by place
+    int64_t *sources    # position in the input, by rank
+    int64_t *ranks      # by place
+    int64_t *boxes      # position in the input, by place
     int32_t *starts     # places where the classes begin, and the end of the last
-    int32_t *flags      # 1: suppressed, by place; as wide as the numbers compared, for the vectors' sake
+    int32_t *flags      # 1: suppressed, by place
     uint8_t *kept       # by rank
-    void *planes        # ROW numbers a place, plane after plane in each class
-    void *rows          # the same row after row
-    uint32_t *heads     # the grid: the first of a chain of kept places + 1; 0 ends a chain
-    uint32_t *nexts
+    char *suppression   # scratch memory of mmk_suppress, in each class's proportion
     int64_t *indices    # the result
     void *detections
     size_t size
 
 
+cdef inline size_t _width(const mmk_call *call) noexcept nogil:
+    return sizeof(float) if call.inputs[BOXES].type == MMK_FLOAT32 else sizeof(double)
+
+
 cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
     cdef _Workspace w
     cdef size_t address = <size_t>call.scratch, n = call.inputs[BOXES].shape[0]
-    cdef size_t width = sizeof(float) if call.inputs[BOXES].type == MMK_FLOAT32 else sizeof(double)
     w.items = <mmk_item *>take(&address, n * sizeof(mmk_item))
     w.spare = <mmk_item *>take(&address, n * sizeof(mmk_item))
-    w.sources = <int32_t *>take(&address, n * sizeof(int32_t))
-    w.ranks = <int32_t *>take(&address, n * sizeof(int32_t))
+    w.sources = <int64_t *>take(&address, n * sizeof(int64_t))
+    w.ranks = <int64_t *>take(&address, n * sizeof(int64_t))
+    w.boxes = <int64_t *>take(&address, n * sizeof(int64_t))
     w.starts = <int32_t *>take(&address, (n + 1) * sizeof(int32_t))
     w.flags = <int32_t *>take(&address, n * sizeof(int32_t))
     w.kept = <uint8_t *>take(&address, n)
-    w.planes = take(&address, n * ROW * width)
-    w.rows = take(&address, n * ROW * width)
-    w.heads = <uint32_t *>take(&address, 4 * n * sizeof(uint32_t))
-    w.nexts = <uint32_t *>take(&address, n * sizeof(uint32_t))
+    w.suppression = <char *>take(&address, n * mmk_suppress_size(call.inputs[BOXES].type))
     w.indices = <int64_t *>take(&address, n * sizeof(int64_t))
-    w.detections = take(&address, n * ROW * width)
+    w.detections = take(&address, n * ROW * _width(call))
     w.size = address - <size_t>call.scratch
     return w
 
@@ -269,6 +269,48 @@ cdef void _suppress_by_grid(const real *rows, ptrdiff_t begin, ptrdiff_t count, 
         kept += 1
 
 
+# ---- one class -------------------------------------------------------------------------------------------------------
+
+cdef void _suppress(const real *boxes, const int64_t *places, ptrdiff_t count, real threshold, real offset,
+                    int64_t most, int32_t *flags, void *scratch) noexcept nogil:
+    cdef real *planes = <real *>scratch  # ROW numbers a box, plane after plane
+    cdef real *rows = planes + ROW * count  # the same, row after row
+    cdef uint32_t *heads = <uint32_t *>(rows + ROW * count)
+    cdef uint32_t *nexts = heads + 4 * count
+    cdef const real *box
+    cdef ptrdiff_t begin, i, k
+    if most <= 0:
+        most = count
+    for i in range(count):
+        box = boxes + 4 * places[i]
+        for k in range(4):
+            planes[k * count + i] = box[k]
+        planes[4 * count + i] = box_area(box, offset)
+    memset(flags, 0, count * sizeof(int32_t))
+    begin = _suppress_by_pairs(planes, 0, count, threshold, offset, most, count <= FEW, flags)
+    if begin < count:
+        for i in range(begin, count):
+            for k in range(ROW):
+                rows[i * ROW + k] = planes[k * count + i]
+        if _fits_grid(rows, begin, count, threshold, offset):
+            _suppress_by_grid(rows, begin, count, threshold, offset, most, heads, nexts, flags)
+        else:
+            _suppress_by_pairs(planes, begin, count, threshold, offset, most, True, flags)
+
+
+cdef public size_t mmk_suppress_size(int type) noexcept nogil:
+    # planes, rows, heads and nexts; one more number keeps the share of each class aligned
+    return 2 * ROW * (sizeof(float) if type == MMK_FLOAT32 else sizeof(double)) + 6 * sizeof(uint32_t)
+
+
+cdef public void mmk_suppress(int type, const void *boxes, const int64_t *places, int64_t count, double threshold,
+                              double offset, int64_t most, int32_t *flags, void *scratch) noexcept nogil:
+    if type == MMK_FLOAT32:
+        _suppress(<const float *>boxes, places, count, <float>threshold, <float>offset, most, flags, scratch)
+    else:
+        _suppress(<const double *>boxes, places, count, threshold, offset, most, flags, scratch)
+
+
 # ---- phases ----------------------------------------------------------------------------------------------------------
 
 cdef int64_t _sort(mmk_call *call, const _Workspace *w) noexcept nogil:
@@ -279,7 +321,7 @@ cdef int64_t _sort(mmk_call *call, const _Workspace *w) noexcept nogil:
     cdef int64_t count = scores.size, rank, first, groups = 0
     cdef mmk_item *items = mmk_order(scores.data, scores.type, w.items, w.spare, count)
     for rank in range(count):
-        w.sources[rank] = <int32_t>items[rank].index
+        w.sources[rank] = items[rank].index
         if least > 0:
             if scores.type == MMK_FLOAT32:
                 score = (<const float *>scores.data)[items[rank].index]
@@ -305,53 +347,23 @@ cdef int64_t _sort(mmk_call *call, const _Workspace *w) noexcept nogil:
         if rank == 0 or items[rank].key != items[rank - 1].key:
             w.starts[groups] = <int32_t>rank
             groups += 1
-        w.ranks[rank] = <int32_t>items[rank].index
+        w.ranks[rank] = items[rank].index
+        w.boxes[rank] = w.sources[items[rank].index]
     w.starts[groups] = <int32_t>count
     return groups
 
 
-cdef void _suppress(const mmk_call *call, const _Workspace *w, const real *boxes, ptrdiff_t first,
-                    ptrdiff_t count) noexcept nogil:
-    """Decide which of the boxes at places [first, first + count), all those of a class, are kept."""
-    cdef real threshold = <real>call.attributes[IOU_THRESHOLD].f, offset = <real>call.attributes[OFFSET].i
-    cdef int64_t most = call.attributes[MAX_NUM].i
-    cdef real *planes = <real *>w.planes + ROW * first
-    cdef real *rows = <real *>w.rows + ROW * first
-    cdef int32_t *flags = w.flags + first
-    cdef const real *box
-    cdef ptrdiff_t begin, i, k
-    if most <= 0:
-        most = count
-    for i in range(count):
-        box = boxes + 4 * <ptrdiff_t>w.sources[w.ranks[first + i]]
-        for k in range(4):
-            planes[k * count + i] = box[k]
-        planes[4 * count + i] = box_area(box, offset)
-    memset(flags, 0, count * sizeof(int32_t))
-    begin = _suppress_by_pairs(planes, 0, count, threshold, offset, most, count <= FEW, flags)
-    if begin < count:
-        for i in range(begin, count):
-            for k in range(ROW):
-                rows[i * ROW + k] = planes[k * count + i]
-        if _fits_grid(rows, begin, count, threshold, offset):
-            _suppress_by_grid(rows, begin, count, threshold, offset, most, w.heads + 4 * first, w.nexts + first, flags)
-        else:
-            _suppress_by_pairs(planes, begin, count, threshold, offset, most, True, flags)
-    for i in range(count):
-        w.kept[w.ranks[first + i]] = not flags[i]
-
-
 cdef void _suppress_classes(const mmk_call *call, const _Workspace *w, int64_t begin, int64_t end) noexcept nogil:
-    cdef const void *boxes = call.inputs[BOXES].data
-    cdef int64_t group
-    cdef ptrdiff_t first, count
+    cdef const mmk_tensor *boxes = &call.inputs[BOXES]
+    cdef size_t size = mmk_suppress_size(boxes.type)
+    cdef int64_t group, place
     for group in range(begin, end):
-        first = w.starts[group]
-        count = w.starts[group + 1] - first
-        if call.inputs[BOXES].type == MMK_FLOAT32:
-            _suppress(call, w, <const float *>boxes, first, count)
-        else:
-            _suppress(call, w, <const double *>boxes, first, count)
+        place = w.starts[group]
+        mmk_suppress(boxes.type, boxes.data, w.boxes + place, w.starts[group + 1] - place,
+                     call.attributes[IOU_THRESHOLD].f, call.attributes[OFFSET].i, call.attributes[MAX_NUM].i,
+                     w.flags + place, w.suppression + place * size)
+        for place in range(place, w.starts[group + 1]):
+            w.kept[w.ranks[place]] = not w.flags[place]
 
 
 cdef void _collect(mmk_call *call, const _Workspace *w, const real *boxes, const real *scores,

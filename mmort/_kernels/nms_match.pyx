@@ -1,115 +1,217 @@
-"""nms_match: greedy suppression that tells which box suppressed which (MMCV's nms_match)."""
+"""nms_match and nms_match_pairs: greedy suppression that tells which box suppressed which.
+
+nms_match takes one list of boxes (MMCV's function of that name), nms_match_pairs one for each image and class
+(MMDeploy's NMSMatch, which adds 1e-10 to the union).
+"""
 from libc.stdint cimport INT32_MAX, int32_t, int64_t
 
-from mmort._kernels.boxes cimport box_area, iou, real
+from mmort._kernels.boxes cimport box_area, intersection, real
 from mmort._kernels.mmk cimport *
 from mmort._kernels.workspace cimport take
 
 cdef enum:
-    IOU_THRESHOLD  # attribute 0
+    NMS_MATCH_IOU_THRESHOLD  # attribute 0
+
+cdef enum:
+    BOXES  # inputs of nms_match_pairs
+    SCORES
+    IOU_THRESHOLD
+    SCORE_THRESHOLD
+
+cdef enum:
+    MATCH  # phases of nms_match_pairs
+    COLLECT
 
 
 cdef struct _Workspace:
+    # a number for each box of each list
     mmk_item *items
     mmk_item *spare
-    void *planes      # x1, y1, x2, y2, area, by descending score
-    void *scores      # as one array
-    int32_t *reaches  # whether IoU reaches the threshold
+    void *scores
+    void *planes       # x1, y1, x2, y2, area, by descending score
+    int32_t *reaches   # whether IoU reaches the threshold
     int32_t *taken
-    int64_t *members  # the result: the boxes group by group, the kept one first
-    int64_t *starts   # of the groups, and the end
+    int64_t *keepers   # the pairs: each box once, with the kept box it belongs to, which may be itself
+    int64_t *members
+    int64_t *rows      # a result
     size_t size
 
 
-cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
+cdef _Workspace _workspace(const mmk_call *call, int type, size_t n, size_t row) noexcept nogil:
     cdef _Workspace w
-    cdef size_t address = <size_t>call.scratch, n = call.inputs[0].shape[0]
-    cdef size_t width = sizeof(float) if call.inputs[0].type == MMK_FLOAT32 else sizeof(double)
+    cdef size_t address = <size_t>call.scratch
+    cdef size_t width = sizeof(float) if type == MMK_FLOAT32 else sizeof(double)
     w.items = <mmk_item *>take(&address, n * sizeof(mmk_item))
     w.spare = <mmk_item *>take(&address, n * sizeof(mmk_item))
-    w.planes = take(&address, 5 * n * width)
     w.scores = take(&address, n * width)
+    w.planes = take(&address, 5 * n * width)
     w.reaches = <int32_t *>take(&address, n * sizeof(int32_t))
     w.taken = <int32_t *>take(&address, n * sizeof(int32_t))
+    w.keepers = <int64_t *>take(&address, n * sizeof(int64_t))
     w.members = <int64_t *>take(&address, n * sizeof(int64_t))
-    w.starts = <int64_t *>take(&address, (n + 1) * sizeof(int64_t))
+    w.rows = <int64_t *>take(&address, (n * row + 1) * sizeof(int64_t))
     w.size = address - <size_t>call.scratch
     return w
 
 
-cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t one, real threshold,
+cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t one, real threshold, double guard,
                         int32_t *reaches) noexcept nogil:
     cdef const real *x1 = planes
     cdef const real *y1 = planes + count
     cdef const real *x2 = planes + 2 * count
     cdef const real *y2 = planes + 3 * count
     cdef const real *area = planes + 4 * count
-    cdef real ax1 = x1[one], ay1 = y1[one], ax2 = x2[one], ay2 = y2[one], area_a = area[one]
+    cdef real ax1 = x1[one], ay1 = y1[one], ax2 = x2[one], ay2 = y2[one], area_a = area[one], common
     cdef ptrdiff_t i
     for i in range(one + 1, count):
-        reaches[i] = iou(ax1, ay1, ax2, ay2, area_a, x1[i], y1[i], x2[i], y2[i], area[i], 0) >= threshold
+        common = intersection(ax1, ay1, ax2, ay2, x1[i], y1[i], x2[i], y2[i], 0)
+        # divided in double, as MMDeploy does; without a guard that gives the same float32 as dividing in float32
+        reaches[i] = <real>(<double>common / (<double>((area_a + area[i]) - common) + guard)) >= threshold
 
 
-cdef void _match(mmk_call *call, const real *detections) noexcept nogil:
-    cdef _Workspace w = _workspace(call)
-    cdef ptrdiff_t count = call.inputs[0].shape[0], i, j, k
-    cdef real threshold = <real>call.attributes[IOU_THRESHOLD].f
-    cdef real *planes = <real *>w.planes
-    cdef real *scores = <real *>w.scores
+cdef void _match(const _Workspace *w, ptrdiff_t start, ptrdiff_t count, const real *boxes, ptrdiff_t stride,
+                 const real *scores, real threshold, double guard) noexcept nogil:
+    """Fill in the pairs of the list of `count` boxes whose numbers begin at `start`; `stride` numbers a box."""
+    cdef real *planes = <real *>w.planes + 5 * start
+    cdef int32_t *reaches = w.reaches + start
+    cdef int32_t *taken = w.taken + start
+    cdef int64_t *keepers = w.keepers + start
+    cdef int64_t *members = w.members + start
+    cdef int type = MMK_FLOAT32 if sizeof(real) == sizeof(float) else MMK_FLOAT64
+    cdef mmk_item *items = mmk_order(scores, type, w.items + start, w.spare + start, count)
     cdef const real *box
-    cdef mmk_item *items
-    cdef int64_t members = 0, groups = 0
-    cdef int64_t[1] shape
+    cdef ptrdiff_t i, j, k, pairs = 0
     for i in range(count):
-        scores[i] = detections[5 * i + 4]
-        w.taken[i] = 0
-    items = mmk_order(scores, call.inputs[0].type, w.items, w.spare, count)
-    for i in range(count):
-        box = detections + 5 * items[i].index
+        box = boxes + stride * items[i].index
         for k in range(4):
             planes[k * count + i] = box[k]
         planes[4 * count + i] = box_area(box, <real>0)
+        taken[i] = 0
     for i in range(count):
-        if w.taken[i]:
+        if taken[i]:
             continue
-        w.starts[groups] = members
-        groups += 1
-        w.members[members] = items[i].index
-        members += 1
-        _compare(planes, count, i, threshold, w.reaches)
-        for j in range(i + 1, count):
-            if w.reaches[j] and not w.taken[j]:
-                w.taken[j] = 1
-                w.members[members] = items[j].index
-                members += 1
-    w.starts[groups] = members
-    shape[0] = members
+        _compare(planes, count, i, threshold, guard, reaches)
+        reaches[i] = 1
+        for j in range(i, count):
+            if reaches[j] and not taken[j]:
+                taken[j] = 1
+                keepers[pairs] = items[i].index
+                members[pairs] = items[j].index
+                pairs += 1
+
+
+cdef int _check_count(mmk_call *call, int64_t count) noexcept nogil:
+    if count > INT32_MAX // 4:
+        return mmk_fail(call, "there may be up to %d boxes, got %lld", INT32_MAX // 4, <long long>count)
+    return 0
+
+
+# ---- nms_match -------------------------------------------------------------------------------------------------------
+
+cdef void _nms_match(mmk_call *call, const real *detections) noexcept nogil:
+    cdef ptrdiff_t count = call.inputs[0].shape[0], i
+    cdef _Workspace w = _workspace(call, call.inputs[0].type, count, 1)
+    cdef real *scores = <real *>w.scores
+    cdef int64_t[1] shape
+    for i in range(count):
+        scores[i] = detections[5 * i + 4]
+    _match(&w, 0, count, detections, 5, scores, <real>call.attributes[NMS_MATCH_IOU_THRESHOLD].f, 0)
+    shape[0] = count
     mmk_set_output(call, 0, MMK_INT64, 1, shape)
-    shape[0] = groups + 1
-    mmk_set_output(call, 1, MMK_INT64, 1, shape)
     call.outputs[0].data = w.members
-    call.outputs[1].data = w.starts
+    shape[0] = 0
+    for i in range(count):
+        if w.keepers[i] == w.members[i]:
+            w.rows[shape[0]] = i
+            shape[0] += 1
+    w.rows[shape[0]] = count
+    shape[0] += 1
+    mmk_set_output(call, 1, MMK_INT64, 1, shape)
+    call.outputs[1].data = w.rows
 
 
 cdef public int mmk_nms_match_prepare(mmk_call *call) noexcept nogil:
-    cdef double threshold = call.attributes[IOU_THRESHOLD].f
+    cdef double threshold = call.attributes[NMS_MATCH_IOU_THRESHOLD].f
     cdef int64_t count
     if mmk_check_shape(call, 0, "dets", "[N, 5]"):
         return -1
     if threshold != threshold:
         return mmk_fail(call, "iou_threshold must be a number, got nan")
     count = call.inputs[0].shape[0]
-    if count > INT32_MAX // 4:
-        return mmk_fail(call, "there may be up to %d boxes, got %lld", INT32_MAX // 4, <long long>count)
+    if _check_count(call, count):
+        return -1
     call.late_outputs = True
-    call.scratch_size = _workspace(call).size
-    mmk_add_phase(call, 1, 1.0 * count)
+    call.scratch_size = _workspace(call, call.inputs[0].type, count, 1).size
+    mmk_add_phase(call, 1, 1.0)
     return 0
 
 
 cdef public int mmk_nms_match_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
     if call.inputs[0].type == MMK_FLOAT32:
-        _match(call, <const float *>call.inputs[0].data)
+        _nms_match(call, <const float *>call.inputs[0].data)
     else:
-        _match(call, <const double *>call.inputs[0].data)
+        _nms_match(call, <const double *>call.inputs[0].data)
+    return 0
+
+
+# ---- nms_match_pairs -------------------------------------------------------------------------------------------------
+
+cdef void _match_lists(const mmk_call *call, const _Workspace *w, int64_t begin, int64_t end, const real *boxes,
+                       const real *scores, const real *threshold) noexcept nogil:
+    cdef int64_t classes = call.inputs[SCORES].shape[1], count = call.inputs[SCORES].shape[2], list
+    for list in range(begin, end):
+        _match(w, list * count, count, boxes + list // classes * count * 4, 4, scores + list * count, threshold[0],
+               1e-10)
+
+
+cdef void _collect(mmk_call *call, const _Workspace *w, const real *scores, const real *threshold) noexcept nogil:
+    """The pairs of two boxes whose keeper's score is above the threshold, as rows."""
+    cdef int64_t classes = call.inputs[SCORES].shape[1], count = call.inputs[SCORES].shape[2], list, i
+    cdef int64_t *row = w.rows
+    cdef int64_t[2] shape
+    for list in range(call.inputs[SCORES].shape[0] * classes):
+        for i in range(list * count, (list + 1) * count):
+            if w.keepers[i] != w.members[i] and scores[list * count + w.keepers[i]] > threshold[0]:
+                row[0] = list // classes
+                row[1] = list % classes
+                row[2] = w.keepers[i]
+                row[3] = w.members[i]
+                row += 4
+    shape[0] = (row - w.rows) // 4
+    shape[1] = 4
+    mmk_set_output(call, 0, MMK_INT64, 2, shape)
+    call.outputs[0].data = w.rows
+
+
+cdef public int mmk_nms_match_pairs_prepare(mmk_call *call) noexcept nogil:
+    cdef const mmk_tensor *scores = &call.inputs[SCORES]
+    if mmk_check_shape(call, SCORES, "scores", "[B, C, K]") or mmk_check_shape(call, BOXES, "boxes", "[B, K, 4]"):
+        return -1
+    if not call.inputs[IOU_THRESHOLD].size:
+        return mmk_fail(call, "iou_threshold must have at least one element, got none")
+    if not call.inputs[SCORE_THRESHOLD].size:
+        return mmk_fail(call, "score_threshold must have at least one element, got none")
+    if _check_count(call, scores.shape[2]):
+        return -1
+    call.late_outputs = True
+    call.scratch_size = _workspace(call, scores.type, scores.size, 4).size
+    mmk_add_phase(call, scores.shape[0] * scores.shape[1], 10.0 * scores.shape[2])
+    mmk_add_phase(call, 1, 1.0)
+    return 0
+
+
+cdef public int mmk_nms_match_pairs_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+    cdef mmk_tensor *inputs = call.inputs
+    cdef _Workspace w = _workspace(call, inputs[SCORES].type, inputs[SCORES].size, 4)
+    if inputs[SCORES].type == MMK_FLOAT32:
+        if phase == MATCH:
+            _match_lists(call, &w, begin, end, <const float *>inputs[BOXES].data, <const float *>inputs[SCORES].data,
+                         <const float *>inputs[IOU_THRESHOLD].data)
+        else:
+            _collect(call, &w, <const float *>inputs[SCORES].data, <const float *>inputs[SCORE_THRESHOLD].data)
+    elif phase == MATCH:
+        _match_lists(call, &w, begin, end, <const double *>inputs[BOXES].data, <const double *>inputs[SCORES].data,
+                     <const double *>inputs[IOU_THRESHOLD].data)
+    else:
+        _collect(call, &w, <const double *>inputs[SCORES].data, <const double *>inputs[SCORE_THRESHOLD].data)
     return 0

@@ -1,14 +1,13 @@
 """roi_align: features of regions of interest, sampled on a regular grid in each bin (Mask R-CNN, He et al. 2017).
 
-The samples of a region form a grid, and each axis decides on its own whether they lie outside and how they clamp.  So
-bilinear sampling is separable: first rows of the feature map are blended into one for each row of bins, then columns
-of that blend into bins.  Samples that share a pixel are merged beforehand, so an adaptive grid costs little more than
-a fixed one.  The first step runs along the map's rows as they lie in memory; its result is turned to have channels
-last, and the second runs along channels.  No bin uses a pixel that none of its samples needs, so no NaN leaks.
+The samples of a region form a grid, so each axis decides on its own where they lie, whether they are outside, and how
+they clamp: that is worked out once a region.  Then, a few channels at a time, the pixels in use are brought together
+with channels last, and all sums run along channels, each in MMCV's order of operations: the results equal MMCV's bit
+for bit.  No bin uses a pixel that none of its samples needs, so no NaN leaks.
 """
 from libc.math cimport INFINITY, ceil, fabs, isfinite
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 
 from mmort._kernels.mmk cimport *
 
@@ -38,13 +37,14 @@ cdef enum:
 cdef struct Axis:  # how bins are made of the pixels along one axis
     ptrdiff_t bins
     ptrdiff_t pixels
-    ptrdiff_t *begin  # bin b has the taps [begin[b], begin[b + 1])
+    ptrdiff_t *begin  # bin b has the taps [begin[b], begin[b + 1]), two for each sample on the map
     char *outside  # whether bin b has samples outside the map
-    ptrdiff_t *offset  # of each tap's pixel
+    ptrdiff_t *tap  # the pixel, then its slot, then that in numbers
     void *weight  # of each tap
     ptrdiff_t capacity  # for taps
-    ptrdiff_t first  # pixel in use
-    ptrdiff_t last
+    ptrdiff_t *slot  # of a pixel in use, 1 for the first; 0: not in use
+    ptrdiff_t *used  # the pixels in use, by slot
+    ptrdiff_t used_count
 
 
 cdef inline void _divide(const mmk_call *call, const number *roi, int axis, number *start, number *bin_size,
@@ -92,10 +92,10 @@ cdef int _reserve(Axis *axis, ptrdiff_t taps, size_t weight_size) noexcept nogil
     if taps <= axis.capacity:
         return 0
     taps += taps // 2
-    memory = realloc(axis.offset, taps * sizeof(ptrdiff_t))
+    memory = realloc(axis.tap, taps * sizeof(ptrdiff_t))
     if memory == NULL:
         return -1
-    axis.offset = <ptrdiff_t *>memory
+    axis.tap = <ptrdiff_t *>memory
     memory = realloc(axis.weight, taps * weight_size)
     if memory == NULL:
         return -1
@@ -104,31 +104,27 @@ cdef int _reserve(Axis *axis, ptrdiff_t taps, size_t weight_size) noexcept nogil
     return 0
 
 
-cdef inline ptrdiff_t _add_tap(Axis *axis, number *weight, ptrdiff_t first, ptrdiff_t used, ptrdiff_t pixel,
-                               number value) noexcept nogil:
-    """Merges with that pixel's tap at `first` or later: as samples come in order, it is one of the last three."""
-    cdef ptrdiff_t t
-    for t in range(used - 1, max(first, used - 3) - 1, -1):
-        if axis.offset[t] == pixel:
-            weight[t] += value
-            return used
-    axis.offset[used] = pixel
-    weight[used] = value
-    return used + 1
+cdef inline ptrdiff_t _slot(Axis *axis, ptrdiff_t pixel) noexcept nogil:
+    if axis.slot[pixel] == 0:
+        axis.used[axis.used_count] = pixel
+        axis.used_count += 1
+        axis.slot[pixel] = axis.used_count
+    return axis.slot[pixel] - 1
 
 
-cdef int _place(Axis *axis, number start, number bin_size, number grid, bint merge) noexcept nogil:
-    """Finds the taps of all bins: two for each sample on the map, or (merge) one for each pixel."""
-    cdef ptrdiff_t samples = <ptrdiff_t>grid, used = 0, b, i, first, last, low, high
+cdef int _place(Axis *axis, number start, number bin_size, number grid) noexcept nogil:
+    """Finds the taps of all bins, and the slots of the pixels they use."""
+    cdef ptrdiff_t samples = <ptrdiff_t>grid, taps = 0, b, i, first, last, low, high
     cdef number coordinate, fraction
     cdef number *weight
     cdef bint all_on_map = (
         _side(_sample(start, bin_size, grid, 0, 0), bin_size, axis.pixels) == 0 and
         _side(_sample(start, bin_size, grid, axis.bins - 1, samples - 1), bin_size, axis.pixels) == 0)
-    axis.first = axis.pixels
-    axis.last = -1
+    for i in range(axis.used_count):
+        axis.slot[axis.used[i]] = 0
+    axis.used_count = 0
     for b in range(axis.bins):
-        axis.begin[b] = used
+        axis.begin[b] = taps
         first = 0
         last = samples
         if axis.pixels == 0:
@@ -137,7 +133,7 @@ cdef int _place(Axis *axis, number start, number bin_size, number grid, bint mer
             first = _first_on_side(start, bin_size, grid, b, axis.pixels, 0)
             last = _first_on_side(start, bin_size, grid, b, axis.pixels, 1)
         axis.outside[b] = last - first < samples
-        if _reserve(axis, used + 2 * (last - first), sizeof(number)):
+        if _reserve(axis, taps + 2 * (last - first), sizeof(number)):
             return -1
         weight = <number *>axis.weight
         for i in range(first, last):
@@ -150,120 +146,113 @@ cdef int _place(Axis *axis, number start, number bin_size, number grid, bint mer
                 low = high = axis.pixels - 1
                 coordinate = <number>low
             fraction = coordinate - <number>low
-            used = _add_tap(axis, weight, axis.begin[b] if merge else used, used, low, 1 - fraction)
-            used = _add_tap(axis, weight, axis.begin[b] if merge else used, used, high, fraction)
-            axis.first = min(axis.first, low)
-            axis.last = max(axis.last, high)
-    axis.begin[axis.bins] = used
+            axis.tap[taps] = _slot(axis, low)
+            axis.tap[taps + 1] = _slot(axis, high)
+            weight[taps] = 1 - fraction
+            weight[taps + 1] = fraction
+            taps += 2
+    axis.begin[axis.bins] = taps
     return 0
 
 
-cdef void _count_from(Axis *axis, ptrdiff_t origin, ptrdiff_t stride) noexcept nogil:
-    """Turns the taps' pixels into offsets of elements."""
+cdef void _count_in(Axis *axis, ptrdiff_t stride) noexcept nogil:
+    """Turns the taps' slots into numbers of the tile."""
     cdef ptrdiff_t t
     for t in range(axis.begin[axis.bins]):
-        axis.offset[t] = (axis.offset[t] - origin) * stride
+        axis.tap[t] *= stride
 
 
-cdef simd_void _blend_rows(const number *plane, ptrdiff_t plane_size, ptrdiff_t channels, const ptrdiff_t *begin,
-                           ptrdiff_t bins, const ptrdiff_t *offset, const number *weight, ptrdiff_t width,
-                           number *blend) noexcept nogil:
-    """blend[bin][channel][column] = the weighted sum of the bin's rows, for up to VECTOR channels."""
-    # Four channels at once, as finding the taps costs more than using them; a missing channel repeats the last one.
-    # One loop over `i` for all four, or gcc 12 does not keep the sums in registers.
-    cdef number[VECTOR] sum0
-    cdef number[VECTOR] sum1
-    cdef number[VECTOR] sum2
-    cdef number[VECTOR] sum3
-    cdef ptrdiff_t c = 0, b, j, t, i, step1, step2, step3
+cdef simd_void _gather(const number *planes, const ptrdiff_t *steps, const Axis *rows, const Axis *columns,
+                       number *tile) noexcept nogil:
+    """tile[row slot][column slot][channel], for VECTOR channels that are `steps` apart."""
+    cdef ptrdiff_t r, j, c, i
+    cdef ptrdiff_t width = columns.used_count
+    cdef const ptrdiff_t *used = columns.used
     cdef const number *row
-    cdef number *line
-    while c < channels:
-        step1 = min(<ptrdiff_t>1, channels - 1 - c) * plane_size
-        step2 = min(<ptrdiff_t>2, channels - 1 - c) * plane_size
-        step3 = min(<ptrdiff_t>3, channels - 1 - c) * plane_size
-        for b in range(bins):
-            line = blend + (b * VECTOR + c) * width
+    cdef const number *block
+    cdef bint adjacent = width >= VECTOR and used[width - 1] - used[0] == width - 1
+    for r in range(rows.used_count):
+        row = planes + rows.used[r] * columns.pixels
+        if adjacent:
             j = 0
             while j < width:
-                j = min(j, width - VECTOR)  # the last vector may overlap the one before
-                for i in range(VECTOR):
-                    sum0[i] = sum1[i] = sum2[i] = sum3[i] = 0
-                for t in range(begin[b], begin[b + 1]):
-                    row = plane + offset[t] + j
+                j = min(j, width - VECTOR)  # the last block may overlap the one before
+                block = row + used[0] + j
+                for c in range(VECTOR):
                     for i in range(VECTOR):
-                        sum0[i] += weight[t] * row[i]
-                        sum1[i] += weight[t] * row[step1 + i]
-                        sum2[i] += weight[t] * row[step2 + i]
-                        sum3[i] += weight[t] * row[step3 + i]
-                for i in range(VECTOR):
-                    line[j + i] = sum0[i]
-                for i in range(VECTOR):
-                    line[width + j + i] = sum1[i]
-                for i in range(VECTOR):
-                    line[2 * width + j + i] = sum2[i]
-                for i in range(VECTOR):
-                    line[3 * width + j + i] = sum3[i]
+                        tile[(j + i) * VECTOR + c] = block[steps[c] + i]
                 j += VECTOR
-        plane += 4 * plane_size
-        c += 4
-
-
-cdef void _blend_narrow_rows(const number *plane, ptrdiff_t plane_size, ptrdiff_t channels, const ptrdiff_t *begin,
-                             ptrdiff_t bins, const ptrdiff_t *offset, const number *weight, ptrdiff_t width,
-                             number *blend) noexcept nogil:
-    """The same on a map with fewer columns than VECTOR."""
-    cdef ptrdiff_t b, c, j, t
-    cdef number total
-    for b in range(bins):
-        for c in range(channels):
+        else:
             for j in range(width):
-                total = 0
-                for t in range(begin[b], begin[b + 1]):
-                    total += weight[t] * plane[c * plane_size + offset[t] + j]
-                blend[(b * VECTOR + c) * width + j] = total
+                for c in range(VECTOR):
+                    tile[j * VECTOR + c] = row[steps[c] + used[j]]
+        tile += width * VECTOR
 
 
-cdef simd_void _put_channels_last(const number *blend, ptrdiff_t width, number *tile) noexcept nogil:
-    """tile[column][channel] = blend[channel][column]"""
-    cdef ptrdiff_t j, c
-    for j in range(width):
-        for c in range(VECTOR):
-            tile[j * VECTOR + c] = blend[c * width + j]
-
-
-cdef simd_void _average_columns(const number *tile, const Axis *columns, number samples, number *bins) noexcept nogil:
-    """bins[bin][channel] = the weighted sum of the bin's columns / samples"""
+cdef simd_void _average(const number *tile, const Axis *rows, const Axis *columns, number samples,
+                        number *bins) noexcept nogil:
+    """bins[row][column][channel] = the sum of the samples / their number"""
     cdef number[VECTOR] total
-    cdef const number *weight = <const number *>columns.weight
-    cdef ptrdiff_t b, t, c
-    for b in range(columns.bins):
-        for c in range(VECTOR):
-            total[c] = 0
-        for t in range(columns.begin[b], columns.begin[b + 1]):
+    cdef const number *row_weight = <const number *>rows.weight
+    cdef const number *column_weight = <const number *>columns.weight
+    cdef const number *top
+    cdef const number *bottom
+    cdef number top_left, top_right, bottom_left, bottom_right
+    cdef ptrdiff_t b, x, t, u, left, right, c
+    for b in range(rows.bins):
+        for x in range(columns.bins):
             for c in range(VECTOR):
-                total[c] += weight[t] * tile[columns.offset[t] + c]
-        for c in range(VECTOR):
-            bins[b * VECTOR + c] = total[c] / samples
+                total[c] = 0
+            for t in range(rows.begin[b], rows.begin[b + 1], 2):
+                top = tile + rows.tap[t]
+                bottom = tile + rows.tap[t + 1]
+                for u in range(columns.begin[x], columns.begin[x + 1], 2):
+                    left = columns.tap[u]
+                    right = columns.tap[u + 1]
+                    top_left = row_weight[t] * column_weight[u]
+                    top_right = row_weight[t] * column_weight[u + 1]
+                    bottom_left = row_weight[t + 1] * column_weight[u]
+                    bottom_right = row_weight[t + 1] * column_weight[u + 1]
+                    for c in range(VECTOR):
+                        total[c] += (((top_left * top[left + c] + top_right * top[right + c])
+                                      + bottom_left * bottom[left + c]) + bottom_right * bottom[right + c])
+            for c in range(VECTOR):
+                bins[c] = total[c] / samples
+            bins += VECTOR
 
 
-cdef simd_void _raise_to_columns(const number *tile, const Axis *columns, ptrdiff_t lanes,
-                                 number *bins) noexcept nogil:
-    """bins[bin][channel] becomes the largest of itself and the bin's samples; NaN counts as larger than anything."""
+cdef simd_void _maximum(const number *tile, const Axis *rows, const Axis *columns, ptrdiff_t lanes,
+                        number *bins) noexcept nogil:
+    """The same with the largest of the samples; NaN counts as larger than anything, a sample outside is 0."""
     # `lanes`, not VECTOR: gcc 12 unrolls a loop of known length before it could vectorise the choice.
     cdef number[VECTOR] largest
-    cdef const number *weight = <const number *>columns.weight
-    cdef ptrdiff_t b, t, c
-    cdef number value
-    for b in range(columns.bins):
-        for c in range(lanes):
-            largest[c] = bins[b * VECTOR + c]
-        for t in range(columns.begin[b], columns.begin[b + 1], 2):
+    cdef const number *row_weight = <const number *>rows.weight
+    cdef const number *column_weight = <const number *>columns.weight
+    cdef const number *top
+    cdef const number *bottom
+    cdef number top_left, top_right, bottom_left, bottom_right, value
+    cdef ptrdiff_t b, x, t, u, left, right, c
+    for b in range(rows.bins):
+        for x in range(columns.bins):
             for c in range(lanes):
-                value = weight[t] * tile[columns.offset[t] + c] + weight[t + 1] * tile[columns.offset[t + 1] + c]
-                largest[c] = value if (largest[c] < value) | (value != value) else largest[c]
-        for c in range(lanes):
-            bins[b * VECTOR + c] = largest[c]
+                largest[c] = 0 if rows.outside[b] or columns.outside[x] else -INFINITY
+            for t in range(rows.begin[b], rows.begin[b + 1], 2):
+                top = tile + rows.tap[t]
+                bottom = tile + rows.tap[t + 1]
+                for u in range(columns.begin[x], columns.begin[x + 1], 2):
+                    left = columns.tap[u]
+                    right = columns.tap[u + 1]
+                    top_left = row_weight[t] * column_weight[u]
+                    top_right = row_weight[t] * column_weight[u + 1]
+                    bottom_left = row_weight[t + 1] * column_weight[u]
+                    bottom_right = row_weight[t + 1] * column_weight[u + 1]
+                    for c in range(lanes):
+                        value = (((top_left * top[left + c] + top_right * top[right + c])
+                                  + bottom_left * bottom[left + c]) + bottom_right * bottom[right + c])
+                        largest[c] = value if (largest[c] < value) | (value != value) else largest[c]
+            for c in range(lanes):
+                bins[c] = largest[c]
+            bins += VECTOR
 
 
 cdef simd_void _write(const number *bins, ptrdiff_t count, ptrdiff_t channels, number *output) noexcept nogil:
@@ -280,52 +269,20 @@ cdef void _fill(number *output, ptrdiff_t size, number value) noexcept nogil:
         output[i] = value
 
 
-cdef void _align(const number *planes, ptrdiff_t channels, const Axis *rows, const Axis *columns, ptrdiff_t width,
-                 bint average, number samples, number *memory, number *output) noexcept nogil:
-    """One region, up to VECTOR channels; `planes` points at the first of `width` columns."""
-    cdef ptrdiff_t plane_size = rows.pixels * columns.pixels
-    cdef const number *weight = <const number *>rows.weight
-    cdef number *blend = memory
-    cdef number *tile = blend + rows.bins * VECTOR * width
-    cdef number *bins = tile + VECTOR * width
-    cdef number *line = bins
-    cdef ptrdiff_t b, x, t
-    cdef ptrdiff_t[2] pair
-    if average:
-        if width < VECTOR:
-            _blend_narrow_rows(planes, plane_size, channels, rows.begin, rows.bins, rows.offset, weight, width, blend)
-        else:
-            _blend_rows(planes, plane_size, channels, rows.begin, rows.bins, rows.offset, weight, width, blend)
-    for b in range(rows.bins):
-        if average:
-            _put_channels_last(blend + b * VECTOR * width, width, tile)
-            _average_columns(tile, columns, samples, line)
-        else:
-            for x in range(columns.bins):  # a sample outside is 0
-                _fill(line + x * VECTOR, VECTOR, 0 if rows.outside[b] or columns.outside[x] else -INFINITY)
-            for t in range(rows.begin[b], rows.begin[b + 1], 2):
-                pair[0] = t
-                pair[1] = t + 2
-                if width < VECTOR:
-                    _blend_narrow_rows(planes, plane_size, channels, pair, 1, rows.offset, weight, width, blend)
-                else:
-                    _blend_rows(planes, plane_size, channels, pair, 1, rows.offset, weight, width, blend)
-                _put_channels_last(blend, width, tile)
-                _raise_to_columns(tile, columns, 4 if channels <= 4 else VECTOR, line)
-        line += columns.bins * VECTOR
-    _write(bins, rows.bins * columns.bins, channels, output)
-
-
-cdef int _align_block(const mmk_call *call, const number *roi, const number *planes, ptrdiff_t channels, Axis *axes,
-                      number *memory, number *output) noexcept nogil:
+cdef int _align(const mmk_call *call, const number *roi, const number *planes, ptrdiff_t channels, Axis *axes,
+                number **memory, size_t *capacity, number *output) noexcept nogil:
     """One region, up to BLOCK channels."""
     cdef bint average = call.attributes[MODE].i == AVG
     cdef Axis *rows = &axes[0]
     cdef Axis *columns = &axes[1]
-    cdef ptrdiff_t size = rows.bins * columns.bins, c = 0, width
+    cdef ptrdiff_t size = rows.bins * columns.bins, plane_size = rows.pixels * columns.pixels, c = 0, k
     cdef number[2] start
     cdef number[2] bin_size
     cdef number[2] grid
+    cdef ptrdiff_t[VECTOR] steps
+    cdef number *tile
+    cdef number *bins
+    cdef size_t needed
     cdef int axis
     for axis in range(2):
         _divide(call, roi, axis, &start[axis], &bin_size[axis], &grid[axis])
@@ -333,18 +290,28 @@ cdef int _align_block(const mmk_call *call, const number *roi, const number *pla
         _fill(output, channels * size, 0 if average else EMPTY_MAX)
         return 0
     for axis in range(2):
-        if _place(&axes[axis], start[axis], bin_size[axis], grid[axis], average):
+        if _place(&axes[axis], start[axis], bin_size[axis], grid[axis]):
             return -1
-    if rows.last < 0 or columns.last < 0:  # nothing on the map
-        _fill(output, channels * size, 0)
-        return 0
-    width = max(columns.last + 1 - columns.first, min(<ptrdiff_t>VECTOR, columns.pixels))
-    columns.first = min(columns.first, columns.pixels - width)
-    _count_from(rows, 0, columns.pixels)
-    _count_from(columns, columns.first, VECTOR)
+    _count_in(columns, VECTOR)
+    _count_in(rows, columns.used_count * VECTOR)
+    needed = (rows.used_count * columns.used_count + size) * VECTOR * sizeof(number)
+    if needed > capacity[0]:
+        free(memory[0])
+        memory[0] = <number *>malloc(needed)
+        capacity[0] = needed if memory[0] != NULL else 0
+        if memory[0] == NULL:
+            return -1
+    bins = memory[0]
+    tile = bins + size * VECTOR
     while c < channels:
-        _align(planes + c * rows.pixels * columns.pixels + columns.first, min(<ptrdiff_t>VECTOR, channels - c), rows,
-               columns, width, average, grid[0] * grid[1], memory, output + c * size)
+        for k in range(VECTOR):  # a missing channel repeats the last one
+            steps[k] = min(k, channels - 1 - c) * plane_size
+        _gather(planes + c * plane_size, steps, rows, columns, tile)
+        if average:
+            _average(tile, rows, columns, grid[0] * grid[1], bins)
+        else:
+            _maximum(tile, rows, columns, VECTOR, bins)
+        _write(bins, size, min(<ptrdiff_t>VECTOR, channels - c), output + c * size)
         c += VECTOR
     return 0
 
@@ -356,7 +323,8 @@ cdef int _pieces(const mmk_call *call, const number *input, const number *rois, 
     cdef ptrdiff_t plane_size = call.inputs[0].shape[2] * call.inputs[0].shape[3]
     cdef ptrdiff_t size = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
     cdef ptrdiff_t piece, k, channel
-    cdef number *memory
+    cdef number *memory = NULL
+    cdef size_t capacity = 0
     cdef Axis[2] axes
     cdef int axis, failed = 0
     for axis in range(2):
@@ -364,24 +332,28 @@ cdef int _pieces(const mmk_call *call, const number *input, const number *rois, 
         axes[axis].pixels = call.inputs[0].shape[2 + axis] if plane_size else 0
         axes[axis].begin = <ptrdiff_t *>calloc(axes[axis].bins + 1, sizeof(ptrdiff_t))
         axes[axis].outside = <char *>calloc(axes[axis].bins, 1)
-        axes[axis].offset = NULL
+        axes[axis].slot = <ptrdiff_t *>calloc(axes[axis].pixels + 1, sizeof(ptrdiff_t))
+        axes[axis].used = <ptrdiff_t *>calloc(axes[axis].pixels + 1, sizeof(ptrdiff_t))
+        axes[axis].used_count = 0
+        axes[axis].tap = NULL
         axes[axis].weight = NULL
         axes[axis].capacity = 0
         failed |= axes[axis].begin == NULL or axes[axis].outside == NULL
-    memory = <number *>calloc((axes[0].bins + 1) * axes[1].pixels + size, VECTOR * sizeof(number))
-    failed |= memory == NULL
+        failed |= axes[axis].slot == NULL or axes[axis].used == NULL
     for piece in range(begin, end):
         if failed:
             break
         k = piece % regions
         channel = piece // regions * BLOCK
-        failed = _align_block(call, rois + 5 * k, input + (<ptrdiff_t>rois[5 * k] * channels + channel) * plane_size,
-                              min(<ptrdiff_t>BLOCK, channels - channel), axes, memory,
-                              output + (k * channels + channel) * size)
+        failed = _align(call, rois + 5 * k, input + (<ptrdiff_t>rois[5 * k] * channels + channel) * plane_size,
+                        min(<ptrdiff_t>BLOCK, channels - channel), axes, &memory, &capacity,
+                        output + (k * channels + channel) * size)
     for axis in range(2):
         free(axes[axis].begin)
         free(axes[axis].outside)
-        free(axes[axis].offset)
+        free(axes[axis].slot)
+        free(axes[axis].used)
+        free(axes[axis].tap)
         free(axes[axis].weight)
     free(memory)
     return -1 if failed else 0
@@ -389,26 +361,18 @@ cdef int _pieces(const mmk_call *call, const number *input, const number *rois, 
 
 cdef double _nanoseconds(const mmk_call *call, const double *bin_size) noexcept nogil:
     """About what one channel of a region takes."""
-    cdef bint average = call.attributes[MODE].i == AVG
-    cdef double bins, lines
-    cdef double[2] pixels
-    cdef double[2] samples
-    cdef double[2] taps
+    cdef double bins, pixels = 1, samples = 1, on_axis, sampled
     cdef int axis
     for axis in range(2):
         bins = <double>call.attributes[OUTPUT_HEIGHT + axis].i
-        pixels[axis] = min(fabs(bin_size[axis]) * bins + 2, <double>call.inputs[0].shape[2 + axis])
-        samples[axis] = pixels[axis] + bins
+        on_axis = min(fabs(bin_size[axis]) * bins + 2, <double>call.inputs[0].shape[2 + axis])
+        sampled = on_axis + bins
         if call.attributes[SAMPLING_RATIO].i > 0:
-            samples[axis] = bins * call.attributes[SAMPLING_RATIO].i
-        taps[axis] = 2 * samples[axis]
-        if average:
-            taps[axis] = min(taps[axis], pixels[axis] + 2 * bins)
-    bins = <double>call.attributes[OUTPUT_HEIGHT].i
-    lines = bins if average else samples[0]
-    pixels[1] = max(pixels[1], <double>VECTOR)
-    return (0.06 * taps[0] * pixels[1] + 0.05 * lines * (pixels[1] + taps[1]) +
-            0.2 * bins * call.attributes[OUTPUT_WIDTH].i)
+            sampled = bins * call.attributes[SAMPLING_RATIO].i
+        pixels *= min(on_axis, 2 * sampled)
+        samples *= sampled
+    return (0.3 * pixels + 0.4 * samples +
+            0.2 * <double>call.attributes[OUTPUT_HEIGHT].i * <double>call.attributes[OUTPUT_WIDTH].i)
 
 
 cdef int _check_rois(mmk_call *call, const number *rois, double *nanoseconds) noexcept nogil:

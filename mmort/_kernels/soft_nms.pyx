@@ -8,7 +8,8 @@ from libc.math cimport exp
 from libc.stdint cimport INT32_MAX, int64_t
 
 from mmort._kernels.boxes cimport box_area, intersection, iou, iou_of, real
-from mmort._kernels.mmk cimport *
+from mmort._kernels.mmk cimport (MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape,
+                                 mmk_fail, mmk_set_output, simd_void)
 from mmort._kernels.workspace cimport take
 
 cdef enum:
@@ -25,7 +26,7 @@ cdef enum:
 
 cdef enum:
     LANES = 8  # independent running maxima
-    PLANES = 6  # x1, y1, x2, y2, area, score
+    PLANES = 6  # x1, y1, x2, y2, area, score: emitted boxes come first
 
 
 cdef struct _Workspace:
@@ -131,29 +132,14 @@ cdef inline void _swap(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff
     indices[b] = index
 
 
-cdef void _suppress(mmk_call *call, const real *boxes, const real *scores) noexcept nogil:
-    cdef _Workspace w = _workspace(call)
-    cdef real threshold = <real>call.attributes[IOU_THRESHOLD].f, sigma = <real>call.attributes[SIGMA].f
-    cdef real least = <real>call.attributes[MIN_SCORE].f, offset = <real>call.attributes[OFFSET].i
-    cdef int64_t method = call.attributes[METHOD].i
-    cdef ptrdiff_t stride = call.inputs[0].shape[0], count = stride, i = 0, j, k, place = 0
-    cdef real *planes = <real *>w.planes
+cdef int64_t _suppress(real *planes, int64_t *indices, int64_t count, real threshold, real sigma, real least,
+                       int64_t method, real offset) noexcept nogil:
+    cdef ptrdiff_t stride = count, i = 0, j, place = 0
     cdef real *score = planes + 5 * stride
-    cdef real *detections = <real *>w.detections
-    cdef int64_t[2] shape
-    for j in range(count):
-        for k in range(4):
-            planes[k * stride + j] = boxes[4 * j + k]
-        planes[4 * stride + j] = box_area(boxes + 4 * j, offset)
-        score[j] = scores[j]
-        w.indices[j] = j
     while i < count:
         _find_largest(score, i, count, &place)
         if place != i:
-            _swap(planes, w.indices, stride, i, place)
-        for k in range(4):
-            detections[5 * i + k] = planes[k * stride + i]
-        detections[5 * i + 4] = score[i]
+            _swap(planes, indices, stride, i, place)
         if method == GAUSSIAN:
             _decay_gaussian(planes, stride, i, count, sigma, offset)
         else:
@@ -163,11 +149,41 @@ cdef void _suppress(mmk_call *call, const real *boxes, const real *scores) noexc
         while j < count:
             if score[j] < least:
                 count -= 1
-                _move(planes, w.indices, stride, count, j)
+                _move(planes, indices, stride, count, j)
             else:
                 j += 1
-    shape[0] = count
+    return count
+
+
+cdef public int64_t mmk_soft_suppress(int type, void *planes, int64_t *indices, int64_t count, double threshold,
+                                      double sigma, double least, int64_t method, double offset) noexcept nogil:
+    if type == MMK_FLOAT32:
+        return _suppress(<float *>planes, indices, count, <float>threshold, <float>sigma, <float>least, method,
+                         <float>offset)
+    return _suppress(<double *>planes, indices, count, threshold, sigma, least, method, offset)
+
+
+cdef void _soft_nms(mmk_call *call, const real *boxes, const real *scores) noexcept nogil:
+    cdef _Workspace w = _workspace(call)
+    cdef real offset = <real>call.attributes[OFFSET].i
+    cdef ptrdiff_t stride = call.inputs[0].shape[0], i, k
+    cdef int64_t[2] shape
+    cdef real *planes = <real *>w.planes
+    cdef real *detections = <real *>w.detections
+    for i in range(stride):
+        for k in range(4):
+            planes[k * stride + i] = boxes[4 * i + k]
+        planes[4 * stride + i] = box_area(boxes + 4 * i, offset)
+        planes[5 * stride + i] = scores[i]
+        w.indices[i] = i
+    shape[0] = _suppress(planes, w.indices, stride, <real>call.attributes[IOU_THRESHOLD].f,
+                         <real>call.attributes[SIGMA].f, <real>call.attributes[MIN_SCORE].f,
+                         call.attributes[METHOD].i, offset)
     shape[1] = 5
+    for i in range(shape[0]):
+        for k in range(4):
+            detections[5 * i + k] = planes[k * stride + i]
+        detections[5 * i + 4] = planes[5 * stride + i]
     mmk_set_output(call, 0, call.inputs[0].type, 2, shape)
     mmk_set_output(call, 1, MMK_INT64, 1, shape)
     call.outputs[0].data = detections
@@ -191,7 +207,7 @@ cdef public int mmk_soft_nms_prepare(mmk_call *call) noexcept nogil:
 
 cdef public int mmk_soft_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
     if call.inputs[0].type == MMK_FLOAT32:
-        _suppress(call, <const float *>call.inputs[0].data, <const float *>call.inputs[1].data)
+        _soft_nms(call, <const float *>call.inputs[0].data, <const float *>call.inputs[1].data)
     else:
-        _suppress(call, <const double *>call.inputs[0].data, <const double *>call.inputs[1].data)
+        _soft_nms(call, <const double *>call.inputs[0].data, <const double *>call.inputs[1].data)
     return 0

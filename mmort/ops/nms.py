@@ -304,3 +304,143 @@ def nms_match(dets: ArrayLike, iou_threshold: float) -> list[NDArray[np.int64]]:
     (rows,), _ = _arrays.floating("nms_match", dets=dets)
     members, starts = call("nms_match", (rows,), (_arrays.number("nms_match", "iou_threshold", iou_threshold),))
     return np.split(members, starts[1:-1]) if len(members) else []
+
+
+def nms_match_pairs(
+    boxes: ArrayLike, scores: ArrayLike, iou_threshold: ArrayLike, score_threshold: ArrayLike
+) -> NDArray[np.int64]:
+    """List which box suppressed which, for each image and class.
+
+    Parameters
+    ----------
+    boxes : array_like, [B, K, 4]
+        Corners (x1, y1, x2, y2), shared by all classes; float16, float32 or float64 (integers are taken as float64).
+    scores : array_like, [B, C, K]
+    iou_threshold : float or array_like
+        A box belongs to a kept box of higher score if their intersection over union is at least this; of an array the
+        first element counts.
+    score_threshold : float or array_like
+        Only pairs whose kept box has a score above this are listed; the others suppress all the same.
+
+    Returns
+    -------
+    ndarray of int64, [S, 4]
+        Rows (image, class, kept box, suppressed box), by image, class, descending score of the kept box, descending
+        score of the suppressed one.
+
+    Raises
+    ------
+    ValueError
+        If a shape is another, or a threshold is empty.
+    TypeError
+        If an array does not hold real numbers.
+
+    Notes
+    -----
+    The union gets 1e-10 added, so boxes without area have IoU 0.  Ties and NaN as in `nms`.  Source: MMDeploy's
+    ``NMSMatch``, in ONNX Runtime ``mmdeploy::NMSMatch``.
+
+    Examples
+    --------
+    >>> import mmort
+    >>> boxes = [[[0, 0, 10, 10], [0, 0, 10, 9], [20, 20, 30, 30]]]
+    >>> mmort.nms_match_pairs(boxes, [[[0.8, 0.9, 0.7]]], iou_threshold=0.5, score_threshold=0.1)
+    array([[0, 0, 1, 0]])
+    """
+    operator = "nms_match_pairs"
+    (boxes, scores), _ = _arrays.floating(operator, boxes=boxes, scores=scores)
+    # thresholds follow the boxes' dtype and do not widen it
+    thresholds = [
+        np.asarray(value, boxes.dtype)
+        for value in _arrays.floating(operator, iou_threshold=iou_threshold, score_threshold=score_threshold)[0]
+    ]
+    (pairs,) = call(operator, (boxes, scores, *thresholds), ())
+    return pairs
+
+
+def multiclass_nms(
+    boxes: ArrayLike,
+    scores: ArrayLike,
+    score_threshold: float = 0.05,
+    iou_threshold: float = 0.5,
+    max_per_image: int = 100,
+    nms_pre: int = -1,
+    class_agnostic: bool = False,
+    method: Literal["nms", "soft_nms_naive", "soft_nms_linear", "soft_nms_gaussian"] = "nms",
+    sigma: float = 0.5,
+    min_score: float = 1e-3,
+    offset: int = 0,
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+    """Turn the boxes and class scores of a batch into detections: threshold, suppression in classes, the best of all.
+
+    Parameters
+    ----------
+    boxes : array_like, [B, N, 4] or [B, N, C, 4]
+        Corners (x1, y1, x2, y2), in any unit, shared by the classes or for each class; float16, float32 or float64
+        (integers are taken as float64).
+    scores : array_like, [B, N, C]
+        Without a background class.
+    score_threshold : float, default 0.05
+        Only scores above this take part.
+    iou_threshold : float, default 0.5
+        As in `nms` or `soft_nms`.
+    max_per_image : int, default 100
+        The number of rows K.  0 or less: as many as the image with most detections needs.
+    nms_pre : int, default -1
+        If above 0, only so many best boxes of each class take part.
+    class_agnostic : bool, default False
+        Let boxes of different classes suppress each other.
+    method : {"nms", "soft_nms_naive", "soft_nms_linear", "soft_nms_gaussian"}, default "nms"
+    sigma, min_score : float
+        As in `soft_nms`; with "nms" they mean nothing.
+    offset : int, default 0
+        As in `nms`.
+
+    Returns
+    -------
+    dets : ndarray, [B, K, 5]
+        Boxes with their (lowered) scores, by descending score, rows of zeros behind them; of the inputs' common
+        floating dtype.
+    labels : ndarray of int64, [B, K]
+        Classes; -1 in rows that are not used.
+    indices : ndarray of int64, [B, K]
+        Places in `boxes`' N; -1 in rows that are not used.
+
+    Raises
+    ------
+    ValueError
+        If a shape is another, `iou_threshold` is NaN, or `method` another word.
+    TypeError
+        If an array does not hold real numbers, or a number is none.
+
+    Notes
+    -----
+    Among equal scores the lower box comes first, then the lower class; within a class ties are as in `nms` or
+    `soft_nms`.  NaN scores never take part.  Images and classes run in parallel.
+
+    Source: MMDetection's ``multiclass_nms``; in ONNX Runtime ``mmort::MultiClassNMS``.
+
+    Examples
+    --------
+    >>> import mmort
+    >>> boxes = [[[0, 0, 10, 10], [0, 0, 10, 9]]]
+    >>> scores = [[[0.9, 0.3], [0.8, 0.0]]]
+    >>> dets, labels, indices = mmort.multiclass_nms(boxes, scores, max_per_image=3)
+    >>> dets[0, :, 4], labels, indices
+    (array([0.9, 0.3, 0. ]), array([[ 0,  1, -1]]), array([[ 0,  0, -1]]))
+    """
+    operator = "multiclass_nms"
+    (boxes, scores), dtype = _arrays.floating(operator, boxes=boxes, scores=scores)
+    attributes = (
+        _arrays.number(operator, "score_threshold", score_threshold),
+        _arrays.number(operator, "iou_threshold", iou_threshold),
+        _arrays.integer(operator, "max_per_image", max_per_image),
+        _arrays.integer(operator, "nms_pre", nms_pre),
+        int(bool(class_agnostic)),
+        _arrays.choice(operator, "method", method, ("nms", *(f"soft_nms_{one}" for one in METHODS))),
+        _arrays.number(operator, "sigma", sigma),
+        _arrays.number(operator, "min_score", min_score),
+        _arrays.integer(operator, "offset", offset),
+    )
+    dets, labels, indices = call(operator, (boxes, scores), attributes)
+    return dets.astype(dtype, copy=False), labels, indices

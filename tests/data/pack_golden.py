@@ -15,11 +15,17 @@ import numpy as np
 OPERATORS = (
     "NonMaxSuppression",
     "SoftNonMaxSuppression",
+    "NMSMatch",
     "MMCVRoiAlign",
+    "MMCVRoIAlignRotated",
+    "MMCVRotatedFeatureAlign",
+    "NMSRotated",
     "grid_sampler",
     "MMCVCornerPool",
     "cummax",
     "cummin",
+    "MMCVDeformConv2d",
+    "MMCVModulatedDeformConv2d",
 )
 
 
@@ -30,7 +36,7 @@ def main(folder):
             continue
         with np.load(folder / (case["file"] + ".npz")) as recorded:
             arrays |= {f"{case['file']}/{key}": recorded[key] for key in recorded.files if key != "meta"}
-        cases.append({key: case[key] for key in ("file", "op", "domain", "attrs", "tags", "note")})
+        cases.append({key: case[key] for key in ("file", "op", "domain", "attrs", "inputs", "tags", "note")})
     target = pathlib.Path(__file__).with_name("golden.npz")
     np.savez_compressed(target, cases=json.dumps(cases), **arrays)
     print(f"{len(cases)} cases, {target.stat().st_size} bytes")

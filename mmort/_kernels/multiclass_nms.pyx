@@ -1,0 +1,400 @@
+"""multiclass_nms: all the post-processing of a detector's boxes and class scores, for a batch.
+
+For each image and class: scores above the threshold, the best `nms_pre` of them, suppression; then the best of all
+classes.  Classes are looked at a block at a time, so that each cache line of the scores is read once.
+"""
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from mmort._kernels.boxes cimport box_area, real
+from mmort._kernels.mmk cimport *
+from mmort._kernels.workspace cimport take
+
+cdef enum:
+    BOXES  # inputs
+    SCORES
+
+cdef enum:
+    SCORE_THRESHOLD  # attributes
+    IOU_THRESHOLD
+    MAX_PER_IMAGE
+    NMS_PRE
+    CLASS_AGNOSTIC
+    METHOD
+    SIGMA
+    MIN_SCORE
+    OFFSET
+
+cdef enum:
+    GREEDY  # METHOD; larger ones are those of soft_nms, plus 1
+    NAIVE
+    LINEAR
+    GAUSSIAN
+
+cdef enum:
+    SUPPRESS  # phases
+    MERGE
+    COLLECT
+
+cdef enum:
+    BLOCK = 16  # classes: a cache line of float32 scores
+
+
+# A candidate is a box with one of its classes; its number is box * C + class.
+
+cdef struct _Sizes:
+    int64_t images, boxes, classes
+    int64_t blocks    # of classes, an image
+    int64_t groups    # of candidates that suppress each other, an image
+    int64_t pool      # the most candidates of a group
+    int64_t most      # kept of a group
+    int64_t rows      # of the output, an image; 0: as many as the image with most detections has
+
+
+cdef struct _Workspace:
+    int64_t *counts       # kept, by image and group
+    int64_t *candidates   # kept, by image, group and descending score
+    void *scores          # theirs
+    int64_t *totals       # by image
+    mmk_item *items       # by image
+    mmk_item *spare
+    void *sorted_scores
+    int64_t *sorted       # candidates by image and descending score
+    void *detections      # the results
+    int64_t *labels
+    int64_t *indices
+    size_t size
+
+
+cdef inline size_t _width(const mmk_call *call) noexcept nogil:
+    return sizeof(float) if call.inputs[SCORES].type == MMK_FLOAT32 else sizeof(double)
+
+
+cdef _Sizes _sizes(const mmk_call *call) noexcept nogil:
+    cdef _Sizes s
+    cdef const mmk_tensor *scores = &call.inputs[SCORES]
+    cdef int64_t nms_pre = call.attributes[NMS_PRE].i, most = call.attributes[MAX_PER_IMAGE].i
+    s.images = scores.shape[0]
+    s.boxes = scores.shape[1]
+    s.classes = scores.shape[2]
+    s.blocks = (s.classes + BLOCK - 1) // BLOCK
+    s.pool = min(s.boxes, nms_pre) if nms_pre > 0 else s.boxes
+    s.groups = s.classes
+    if call.attributes[CLASS_AGNOSTIC].i:
+        s.pool *= s.classes
+        s.groups = 1
+    s.most = min(s.pool, most) if most > 0 else s.pool
+    s.rows = most if most > 0 else 0
+    return s
+
+
+cdef _Workspace _workspace(const mmk_call *call, const _Sizes *s) noexcept nogil:
+    cdef _Workspace w
+    cdef size_t address = <size_t>call.scratch, lists = s.images * s.groups, kept = lists * s.most
+    cdef size_t rows = s.images * (s.rows if s.rows else s.groups * s.most), width = _width(call)
+    w.counts = <int64_t *>take(&address, lists * sizeof(int64_t))
+    w.candidates = <int64_t *>take(&address, kept * sizeof(int64_t))
+    w.scores = take(&address, kept * width)
+    w.totals = <int64_t *>take(&address, s.images * sizeof(int64_t))
+    w.items = <mmk_item *>take(&address, kept * sizeof(mmk_item))
+    w.spare = <mmk_item *>take(&address, kept * sizeof(mmk_item))
+    w.sorted_scores = take(&address, kept * width)
+    w.sorted = <int64_t *>take(&address, kept * sizeof(int64_t))
+    w.detections = take(&address, rows * 5 * width)
+    w.labels = <int64_t *>take(&address, rows * sizeof(int64_t))
+    w.indices = <int64_t *>take(&address, rows * sizeof(int64_t))
+    w.size = address - <size_t>call.scratch
+    return w
+
+
+cdef struct _Pool:
+    # Of one thread: the candidates of a group on their way through suppression.
+    int64_t *candidates
+    void *scores
+    mmk_item *items
+    mmk_item *spare
+    int64_t *places       # of their boxes
+    int64_t *ordered      # candidates by descending score
+    int32_t *flags
+    void *suppression
+    int32_t *listed       # boxes above the threshold, for each class of a block
+    void *memory
+
+
+cdef bint _make_pool(const mmk_call *call, const _Sizes *s, _Pool *pool) noexcept nogil:
+    # a class joins the pool whole before the best of it are picked
+    cdef size_t address = 0, n = s.pool + s.boxes, width = _width(call)
+    cdef int again
+    pool.memory = NULL
+    for again in range(2):  # count, then cut
+        pool.candidates = <int64_t *>take(&address, n * sizeof(int64_t))
+        pool.scores = take(&address, n * width)
+        pool.items = <mmk_item *>take(&address, n * sizeof(mmk_item))
+        pool.spare = <mmk_item *>take(&address, n * sizeof(mmk_item))
+        pool.places = <int64_t *>take(&address, n * sizeof(int64_t))
+        pool.ordered = <int64_t *>take(&address, n * sizeof(int64_t))
+        pool.flags = <int32_t *>take(&address, n * sizeof(int32_t))
+        pool.suppression = take(&address, n * max(mmk_suppress_size(call.inputs[SCORES].type), 6 * width))
+        pool.listed = <int32_t *>take(&address, s.boxes * BLOCK * sizeof(int32_t))
+        if not again:
+            pool.memory = malloc(address + 64)
+            if pool.memory == NULL:
+                return False
+            address = (<size_t>pool.memory + 63) & ~<size_t>63
+    return True
+
+
+cdef inline int64_t _place(const mmk_call *call, int64_t classes, int64_t candidate) noexcept nogil:
+    """Of the candidate's box in the image's boxes."""
+    return candidate if call.inputs[BOXES].rank == 4 else candidate // classes
+
+
+cdef void _sort_pool(const _Pool *pool, int64_t count, real *scores) noexcept nogil:
+    """Bring the pool's candidates into the order of their boxes and classes, which decides among equal scores."""
+    cdef real *sorted_scores = <real *>pool.suppression
+    cdef mmk_item *items
+    cdef int64_t i
+    for i in range(count):
+        pool.items[i].key = pool.candidates[i]
+        pool.items[i].index = i
+    items = mmk_sort(pool.items, pool.spare, count)
+    for i in range(count):
+        pool.candidates[i] = items[i].key
+        sorted_scores[i] = scores[items[i].index]
+    memcpy(scores, sorted_scores, count * sizeof(real))
+
+
+cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
+                    int64_t group, int64_t count, const real *boxes, real *scores) noexcept nogil:
+    """Suppress among the pool's first `count` candidates, and store those kept as a list of the image."""
+    cdef int type = call.inputs[SCORES].type
+    cdef int64_t at = image * s.groups + group, kept = 0, i, k, left
+    cdef int64_t *kept_candidates = w.candidates + at * s.most
+    cdef real *kept_scores = <real *>w.scores + at * s.most
+    cdef real *planes = <real *>pool.suppression
+    cdef real offset = <real>call.attributes[OFFSET].i
+    cdef const real *box
+    cdef mmk_item *items
+    if call.attributes[CLASS_AGNOSTIC].i or call.attributes[NMS_PRE].i > 0:
+        _sort_pool(pool, count, scores)
+    if call.attributes[METHOD].i == GREEDY:
+        items = mmk_order(scores, type, pool.items, pool.spare, count)
+        for i in range(count):
+            pool.ordered[i] = pool.candidates[items[i].index]
+            pool.places[i] = _place(call, s.classes, pool.ordered[i])
+        mmk_suppress(type, boxes, pool.places, count, call.attributes[IOU_THRESHOLD].f, call.attributes[OFFSET].i,
+                     s.most, pool.flags, pool.suppression)
+        for i in range(count):
+            if not pool.flags[i]:
+                kept_candidates[kept] = pool.ordered[i]
+                kept_scores[kept] = scores[items[i].index]
+                kept += 1
+    else:
+        for i in range(count):
+            box = boxes + 4 * _place(call, s.classes, pool.candidates[i])
+            for k in range(4):
+                planes[k * count + i] = box[k]
+            planes[4 * count + i] = box_area(box, offset)
+            planes[5 * count + i] = scores[i]
+            pool.ordered[i] = pool.candidates[i]
+        left = mmk_soft_suppress(type, planes, pool.ordered, count, call.attributes[IOU_THRESHOLD].f,
+                                 call.attributes[SIGMA].f, call.attributes[MIN_SCORE].f,
+                                 call.attributes[METHOD].i - NAIVE, call.attributes[OFFSET].i)
+        for i in range(left):
+            if planes[5 * count + i] >= <real>call.attributes[MIN_SCORE].f:  # the best one comes whatever its score
+                pool.candidates[kept] = pool.ordered[i]
+                scores[kept] = planes[5 * count + i]
+                kept += 1
+        _sort_pool(pool, kept, scores)
+        items = mmk_order(scores, type, pool.items, pool.spare, kept)
+        kept = min(kept, s.most)
+        for i in range(kept):
+            kept_candidates[i] = pool.candidates[items[i].index]
+            kept_scores[i] = scores[items[i].index]
+    w.counts[at] = kept
+
+
+cdef int64_t _select(const mmk_call *call, const _Sizes *s, const _Pool *pool, const real *scores, int64_t label,
+                     const int32_t *listed, int64_t count, int64_t filled) noexcept nogil:
+    """Append a class's candidates, the best `nms_pre` of them, to the pool; returns how many the pool has then."""
+    cdef int64_t most = call.attributes[NMS_PRE].i, i
+    cdef real *pool_scores = <real *>pool.scores
+    cdef mmk_item *items
+    for i in range(count):
+        pool_scores[filled + i] = scores[listed[i] * s.classes + label]
+        pool.candidates[filled + i] = listed[i] * s.classes + label
+    if most <= 0 or count <= most:
+        return filled + count
+    items = mmk_order(pool_scores + filled, call.inputs[SCORES].type, pool.items, pool.spare, count)
+    for i in range(most):
+        pool.candidates[filled + i] = listed[items[i].index] * s.classes + label
+    for i in range(most):
+        pool_scores[filled + i] = scores[pool.candidates[filled + i]]
+    return filled + most
+
+
+cdef void _suppress_block(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
+                          int64_t first, int64_t last, int64_t *filled, const real *all_boxes,
+                          const real *all_scores) noexcept nogil:
+    """Classes [first, last) of an image; class-agnostic ones are only added to the pool."""
+    cdef const real *scores = all_scores + image * s.boxes * s.classes
+    cdef const real *boxes = all_boxes + image * s.boxes * (s.classes if call.inputs[BOXES].rank == 4 else 1) * 4
+    cdef real threshold = <real>call.attributes[SCORE_THRESHOLD].f
+    cdef int64_t[BLOCK] counts
+    cdef int64_t box, label, width = last - first
+    for label in range(width):
+        counts[label] = 0
+    for box in range(s.boxes):
+        for label in range(width):
+            if scores[box * s.classes + first + label] > threshold:
+                pool.listed[label * s.boxes + counts[label]] = <int32_t>box
+                counts[label] += 1
+    for label in range(width):
+        filled[0] = _select(call, s, pool, scores, first + label, pool.listed + label * s.boxes, counts[label],
+                            filled[0])
+        if not call.attributes[CLASS_AGNOSTIC].i:
+            _suppress(call, s, w, pool, image, first + label, filled[0], boxes, <real *>pool.scores)
+            filled[0] = 0
+    if call.attributes[CLASS_AGNOSTIC].i and last == s.classes:
+        _suppress(call, s, w, pool, image, 0, filled[0], boxes, <real *>pool.scores)
+
+
+cdef int _suppress_blocks(const mmk_call *call, const _Sizes *s, const _Workspace *w, int64_t begin, int64_t end,
+                          const real *boxes, const real *scores) noexcept nogil:
+    """Pieces of work are blocks of classes, or images where classes suppress each other."""
+    cdef _Pool pool
+    cdef int64_t piece, block, first_block, last_block, image, filled
+    if not _make_pool(call, s, &pool):
+        return -1
+    for piece in range(begin, end):
+        if call.attributes[CLASS_AGNOSTIC].i:
+            image = piece
+            first_block = 0
+            last_block = s.blocks
+            w.counts[image] = 0  # stays so if there are no classes
+        else:
+            image = piece // s.blocks
+            first_block = piece % s.blocks
+            last_block = first_block + 1
+        filled = 0
+        for block in range(first_block, last_block):
+            _suppress_block(call, s, w, &pool, image, block * BLOCK, min((block + 1) * BLOCK, s.classes), &filled,
+                            boxes, scores)
+    free(pool.memory)
+    return 0
+
+
+cdef void _merge(const mmk_call *call, const _Sizes *s, const _Workspace *w, int64_t image, const real *all_scores,
+                 real *all_sorted_scores) noexcept nogil:
+    """Bring an image's lists together, by descending score and, among equal ones, by box and class."""
+    cdef int64_t start = image * s.groups * s.most, count = 0, group, i
+    cdef int64_t *sorted = w.sorted + start
+    cdef const real *scores = all_scores + start
+    cdef real *sorted_scores = all_sorted_scores + start
+    cdef mmk_item *items
+    for group in range(s.groups):
+        for i in range(group * s.most, group * s.most + w.counts[image * s.groups + group]):
+            w.items[start + count].key = w.candidates[start + i]
+            w.items[start + count].index = i
+            count += 1
+    items = mmk_sort(w.items + start, w.spare + start, count)
+    for i in range(count):
+        sorted[i] = items[i].key
+        sorted_scores[i] = scores[items[i].index]
+    items = mmk_order(sorted_scores, call.inputs[SCORES].type, w.items + start, w.spare + start, count)
+    # `candidates` and `scores` are free now, and take the result
+    for i in range(count):
+        w.candidates[start + i] = sorted[items[i].index]
+        (<real *>w.scores)[start + i] = sorted_scores[items[i].index]
+    w.totals[image] = min(count, s.rows) if s.rows else count
+
+
+cdef void _collect(mmk_call *call, const _Sizes *s, const _Workspace *w, const real *boxes, const real *scores,
+                   real *detections) noexcept nogil:
+    cdef int64_t rows = s.rows, image, i, k, candidate, at
+    cdef int64_t per_image = s.boxes * (s.classes if call.inputs[BOXES].rank == 4 else 1)
+    cdef const real *box
+    cdef int64_t[3] shape
+    if not rows:
+        for image in range(s.images):
+            rows = max(rows, w.totals[image])
+    for image in range(s.images):
+        for i in range(rows):
+            at = image * rows + i
+            for k in range(5):
+                detections[5 * at + k] = 0
+            w.labels[at] = -1
+            w.indices[at] = -1
+            if i < w.totals[image]:
+                candidate = w.candidates[image * s.groups * s.most + i]
+                box = boxes + 4 * (image * per_image + _place(call, s.classes, candidate))
+                for k in range(4):
+                    detections[5 * at + k] = box[k]
+                detections[5 * at + 4] = scores[image * s.groups * s.most + i]
+                w.labels[at] = candidate % s.classes
+                w.indices[at] = candidate // s.classes
+    shape[0] = s.images
+    shape[1] = rows
+    shape[2] = 5
+    mmk_set_output(call, 0, call.inputs[SCORES].type, 3, shape)
+    mmk_set_output(call, 1, MMK_INT64, 2, shape)
+    mmk_set_output(call, 2, MMK_INT64, 2, shape)
+    call.outputs[0].data = detections
+    call.outputs[1].data = w.labels
+    call.outputs[2].data = w.indices
+
+
+cdef public int mmk_multiclass_nms_prepare(mmk_call *call) noexcept nogil:
+    cdef double threshold = call.attributes[IOU_THRESHOLD].f
+    cdef _Sizes s
+    cdef int64_t[3] shape
+    if mmk_check_shape(call, SCORES, "scores", "[B, N, C]"):
+        return -1
+    if mmk_check_shape(call, BOXES, "boxes", "[B, N, C, 4]" if call.inputs[BOXES].rank == 4 else "[B, N, 4]"):
+        return -1
+    if threshold != threshold:
+        return mmk_fail(call, "iou_threshold must be a number, got nan")
+    if call.attributes[METHOD].i < GREEDY or call.attributes[METHOD].i > GAUSSIAN:
+        return mmk_fail(call, "method must be 0 (nms) or soft_nms's 1 (naive), 2 (linear) or 3 (gaussian), got %lld",
+                        <long long>call.attributes[METHOD].i)
+    s = _sizes(call)
+    if max(s.pool, s.boxes) > INT32_MAX // 4:
+        return mmk_fail(call, "there may be up to %d boxes, got %lld", INT32_MAX // 4,
+                        <long long>max(s.pool, s.boxes))
+    shape[0] = s.images
+    shape[1] = s.rows
+    shape[2] = 5
+    if mmk_set_output(call, 0, call.inputs[SCORES].type, 3, shape):
+        return -1
+    call.late_outputs = True
+    call.scratch_size = _workspace(call, &s).size
+    mmk_add_phase(call, s.images * (1 if call.attributes[CLASS_AGNOSTIC].i else s.blocks),
+                  s.boxes * (50.0 * s.classes if call.attributes[CLASS_AGNOSTIC].i else 50.0 * BLOCK))
+    mmk_add_phase(call, s.images, 30.0 * s.groups * s.most)
+    mmk_add_phase(call, 1, 1.0)
+    return 0
+
+
+cdef public int mmk_multiclass_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+    cdef _Sizes s = _sizes(call)
+    cdef _Workspace w = _workspace(call, &s)
+    cdef const void *boxes = call.inputs[BOXES].data
+    cdef const void *scores = call.inputs[SCORES].data
+    cdef bint single = call.inputs[SCORES].type == MMK_FLOAT32
+    cdef int64_t image
+    if phase == SUPPRESS:
+        if single:
+            return _suppress_blocks(call, &s, &w, begin, end, <const float *>boxes, <const float *>scores)
+        return _suppress_blocks(call, &s, &w, begin, end, <const double *>boxes, <const double *>scores)
+    if phase == MERGE:
+        for image in range(begin, end):
+            if single:
+                _merge(call, &s, &w, image, <const float *>w.scores, <float *>w.sorted_scores)
+            else:
+                _merge(call, &s, &w, image, <const double *>w.scores, <double *>w.sorted_scores)
+    elif single:
+        _collect(call, &s, &w, <const float *>boxes, <const float *>w.scores, <float *>w.detections)
+    else:
+        _collect(call, &s, &w, <const double *>boxes, <const double *>w.scores, <double *>w.detections)
+    return 0

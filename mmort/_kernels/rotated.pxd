@@ -1,0 +1,144 @@
+"""Rotated boxes (centre x, centre y, width, height, angle): the area that two of them share.
+
+MMCV takes the hull of the crossings of all pairs of edges, with absolute tolerances: it loses points where edges
+nearly coincide, and whole boxes where they are tiny.  Here one box is clipped by the sides of the other, in whose own
+frame these are upright: a corner is on one side or the other by a plain comparison, so nearly equal boxes are like any
+others.  All is computed in double precision.
+"""
+from libc.math cimport NAN, cos, fabs, isfinite, sin
+
+ctypedef fused real:
+    float
+    double
+
+cdef enum:
+    BOX = 5  # numbers a box
+
+
+cdef struct Rectangle:
+    double area     # 0: it has none, and overlaps nothing; NaN: the box is not finite
+    double x
+    double y
+    double half_width
+    double half_height
+    double cosine
+    double sine
+    double reach_x  # half the sides of the upright rectangle around it
+    double reach_y
+
+
+cdef inline void measure(const real *box, bint clockwise, Rectangle *rectangle) noexcept nogil:
+    """With y downwards a positive angle turns a box clockwise on screen, or counter-clockwise if not `clockwise`."""
+    cdef double angle = box[4] if clockwise else -box[4]
+    rectangle.x = box[0]
+    rectangle.y = box[1]
+    rectangle.half_width = fabs(<double>box[2]) / 2
+    rectangle.half_height = fabs(<double>box[3]) / 2
+    rectangle.cosine = cos(angle)
+    rectangle.sine = sin(angle)
+    rectangle.reach_x = (fabs(rectangle.cosine) * rectangle.half_width + fabs(rectangle.sine) * rectangle.half_height)
+    rectangle.reach_y = (fabs(rectangle.sine) * rectangle.half_width + fabs(rectangle.cosine) * rectangle.half_height)
+    rectangle.area = <double>box[2] * <double>box[3]
+    if not isfinite((rectangle.x + rectangle.y) + (rectangle.reach_x + rectangle.reach_y) + rectangle.area):
+        rectangle.area = NAN
+    elif rectangle.area < 0:  # one side is negative
+        rectangle.area = 0
+
+
+cdef inline bint are_apart(const Rectangle *a, const Rectangle *b) noexcept nogil:
+    return not (fabs(a.x - b.x) < a.reach_x + b.reach_x and fabs(a.y - b.y) < a.reach_y + b.reach_y)
+
+
+cdef inline bint _goes_first(const Rectangle *a, const Rectangle *b) noexcept nogil:
+    """An order of the two that does not depend on which is called a, so that their overlap does not either."""
+    if a.area != b.area:
+        return a.area < b.area
+    if a.x != b.x:
+        return a.x < b.x
+    if a.y != b.y:
+        return a.y < b.y
+    if a.half_width != b.half_width:
+        return a.half_width < b.half_width
+    if a.cosine != b.cosine:
+        return a.cosine < b.cosine
+    return a.sine <= b.sine
+
+
+cdef inline int _clip(const double *along, const double *across, int corners, double sign, double limit,
+                      double *clipped_along, double *clipped_across) noexcept nogil:
+    """Keeps the part of a convex polygon where sign * along <= limit; returns its corners."""
+    cdef int i, j = corners - 1, kept = 0
+    cdef double before = limit - sign * along[j], here, part
+    for i in range(corners):
+        here = limit - sign * along[i]
+        if (before < 0) != (here < 0):
+            part = before / (before - here)
+            clipped_along[kept] = sign * limit
+            clipped_across[kept] = across[j] + part * (across[i] - across[j])
+            kept += 1
+        if here >= 0:
+            clipped_along[kept] = along[i]
+            clipped_across[kept] = across[i]
+            kept += 1
+        before = here
+        j = i
+    return kept
+
+
+cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double least) noexcept nogil:
+    """The area that two rectangles with areas above 0 share, if that can be `least` or more; else 0."""
+    cdef double[8] px, py, qx, qy
+    cdef const Rectangle *other
+    cdef double dx, dy, cosine, sine, wx, wy, hx, hy, span_x, span_y, width, height, area = 0
+    cdef int corners, i
+    if not _goes_first(a, b):
+        other = a
+        a = b
+        b = other
+    if a.area < least:
+        return 0
+    # b in the frame of a, the smaller one
+    dx = b.x - a.x
+    dy = b.y - a.y
+    cosine = a.cosine * b.cosine + a.sine * b.sine
+    sine = a.cosine * b.sine - a.sine * b.cosine
+    wx = cosine * b.half_width
+    wy = sine * b.half_width
+    hx = -sine * b.half_height
+    hy = cosine * b.half_height
+    span_x = fabs(wx) + fabs(hx)
+    span_y = fabs(wy) + fabs(hy)
+    px[0] = dx * a.cosine + dy * a.sine
+    py[0] = dy * a.cosine - dx * a.sine
+    width = min(px[0] + span_x, a.half_width) - max(px[0] - span_x, -a.half_width)
+    height = min(py[0] + span_y, a.half_height) - max(py[0] - span_y, -a.half_height)
+    if not (width > 0 and height > 0 and width * height >= least):
+        return 0
+    dx = px[0]
+    dy = py[0]
+    px[0] = dx + wx + hx
+    py[0] = dy + wy + hy
+    px[1] = dx - wx + hx
+    py[1] = dy - wy + hy
+    px[2] = dx - wx - hx
+    py[2] = dy - wy - hy
+    px[3] = dx + wx - hx
+    py[3] = dy + wy - hy
+    corners = _clip(px, py, 4, 1, a.half_width, qx, qy)
+    corners = _clip(qx, qy, corners, -1, a.half_width, px, py) if corners else 0
+    corners = _clip(py, px, corners, 1, a.half_height, qy, qx) if corners else 0
+    corners = _clip(qy, qx, corners, -1, a.half_height, py, px) if corners else 0
+    for i in range(1, corners - 1):
+        area += (px[i] - px[0]) * (py[i + 1] - py[0]) - (px[i + 1] - px[0]) * (py[i] - py[0])
+    return min(fabs(area) / 2, a.area)
+
+
+cdef inline double overlap(const Rectangle *a, const Rectangle *b, bint foreground) noexcept nogil:
+    """Intersection over union, or over a's area; 0 if one has no area, NaN if one is not finite."""
+    cdef double common
+    if a.area != a.area or b.area != b.area:
+        return a.area + b.area
+    if a.area == 0 or b.area == 0 or are_apart(a, b):
+        return 0
+    common = shared_area(a, b, 0)
+    return common / (a.area if foreground else a.area + b.area - common)

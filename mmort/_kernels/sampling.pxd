@@ -1,0 +1,112 @@
+"""Bilinear sampling at arbitrary places, for the operators whose regions are rotated.
+
+A sample is a weighted sum of pixels; a pixel with its weight is called a tap.  Taps are found once and then used for
+all channels, which lie side by side in a copy of the map (`copy_channels_last`), so that one vector load does the work
+of several scattered ones.  Where a copy does not pay, taps are read from the planes.
+"""
+from libc.string cimport memset
+
+ctypedef fused real:
+    float
+    double
+
+cdef enum:
+    LANES = 16  # channels added up together; those of a pixel are padded to a multiple of it
+    STRIP = 64  # pixels copied together
+    FEWEST = 4  # channels for which a copy pays
+
+
+cdef inline ptrdiff_t padded(ptrdiff_t channels) noexcept nogil:
+    return (channels + LANES - 1) // LANES * LANES
+
+
+cdef inline ptrdiff_t find_taps(real y, real x, ptrdiff_t height, ptrdiff_t width, ptrdiff_t pixel_stride,
+                                ptrdiff_t *offset, real *weight) noexcept nogil:
+    """The four taps of a sample; none if it is more than a pixel outside the map or nowhere (NaN).
+
+    Pixel centres have integer coordinates; up to one pixel outside, the border's value is taken.
+    """
+    cdef ptrdiff_t top, bottom, left, right
+    cdef real ly, lx, hy, hx
+    if not (y >= -1 and y <= <real>height and x >= -1 and x <= <real>width):
+        return 0
+    y = 0 if y <= 0 else y
+    x = 0 if x <= 0 else x
+    top = <ptrdiff_t>y
+    left = <ptrdiff_t>x
+    bottom = top + 1
+    right = left + 1
+    if top >= height - 1:
+        top = bottom = height - 1
+        y = <real>top
+    if left >= width - 1:
+        left = right = width - 1
+        x = <real>left
+    ly = y - <real>top
+    lx = x - <real>left
+    hy = 1 - ly
+    hx = 1 - lx
+    offset[0] = (top * width + left) * pixel_stride
+    offset[1] = (top * width + right) * pixel_stride
+    offset[2] = (bottom * width + left) * pixel_stride
+    offset[3] = (bottom * width + right) * pixel_stride
+    weight[0] = hy * hx
+    weight[1] = hy * lx
+    weight[2] = ly * hx
+    weight[3] = ly * lx
+    return 4
+
+
+cdef inline void copy_channels_last(const real *input, ptrdiff_t plane_size, ptrdiff_t channels, ptrdiff_t begin,
+                                    ptrdiff_t end, real *pixels) noexcept nogil:
+    """Copies the pixels [begin, end) of all images, [N, C, plane_size]; the channels added for padding are 0."""
+    cdef ptrdiff_t stride = padded(channels), place, count, c, i, k
+    cdef const real *planes
+    cdef real *strip
+    while begin < end:
+        place = begin % plane_size
+        count = min(<ptrdiff_t>STRIP, min(plane_size - place, end - begin))
+        planes = input + (begin - place) * channels + place
+        strip = pixels + begin * stride
+        c = 0
+        while c + LANES <= channels:  # a whole line of the cache at a time
+            for i in range(count):
+                for k in range(LANES):
+                    strip[i * stride + c + k] = planes[(c + k) * plane_size + i]
+            c += LANES
+        if c < channels:
+            for i in range(count):
+                for k in range(LANES):
+                    strip[i * stride + c + k] = planes[(c + k) * plane_size + i] if c + k < channels else 0
+        begin += count
+
+
+cdef inline void add_taps(const real *pixels, const ptrdiff_t *offset, const real *weight, ptrdiff_t taps,
+                          ptrdiff_t stride, real *sums) noexcept nogil:
+    """Adds the taps up for all channels of a copy with channels last."""
+    cdef real[LANES] lane
+    cdef ptrdiff_t c = 0, t, i
+    cdef const real *pixel
+    while c < stride:
+        for i in range(LANES):
+            lane[i] = sums[c + i]
+        for t in range(taps):
+            pixel = pixels + offset[t] + c
+            for i in range(LANES):
+                lane[i] += weight[t] * pixel[i]
+        for i in range(LANES):
+            sums[c + i] = lane[i]
+        c += LANES
+
+
+cdef inline void add_taps_of_planes(const real *planes, ptrdiff_t plane_size, ptrdiff_t channels,
+                                    const ptrdiff_t *offset, const real *weight, ptrdiff_t taps,
+                                    real *sums) noexcept nogil:
+    """The same without a copy."""
+    cdef ptrdiff_t c, t
+    cdef real total
+    for c in range(channels):
+        total = sums[c]
+        for t in range(taps):
+            total += weight[t] * planes[c * plane_size + offset[t]]
+        sums[c] = total
