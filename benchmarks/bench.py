@@ -470,12 +470,10 @@ def machine() -> str:
 
 
 def tabulate(head: list[str], lines: list[list[str]]) -> str:
-    widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
-    padded = [
-        " | ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in [head, *lines]
-    ]
-    padded.insert(1, "-|-".join("-" * width for width in widths))
-    return "\n".join(f"| {line} |".replace("-- |", "--|").replace("| --", "|--") for line in padded)
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    rule = ["-" * width for width in widths]
+    padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in [head, rule, *lines])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)
 
 
 def report(measurements: list[Measurement], threads: list[int]) -> str:
