@@ -197,6 +197,64 @@ def box_iou(boxes1: int, boxes2: int) -> Iterator[Contender]:
         yield Contender("torchvision", partial(torchvision.ops.box_iou, *tensors(first, second)))
 
 
+def deform_conv2d(input: tuple[int, int, int, int], outputs: int) -> Iterator[Contender]:
+    batch, channels, height, width = input
+    arrays = random(*input), random(batch, 18, height, width), random(outputs, channels, 3, 3)
+    yield Contender("mmort", partial(mmort.deform_conv2d, *arrays, padding=1))
+    if torchvision:
+        yield Contender("torchvision", partial(torchvision.ops.deform_conv2d, *tensors(*arrays), padding=1))
+
+
+def multiclass_nms(boxes: int, classes: int, score_threshold: float) -> Iterator[Contender]:
+    """All that follows a detector's head, down to the best 100."""
+    corners = make_boxes("uniform", boxes)[0]
+    count = boxes * classes  # no two scores tie
+    scores = (np.random.default_rng(boxes).permutation(count).reshape(boxes, classes) / count) ** 20
+    scores = scores.astype(np.float32)
+    call = partial(mmort.multiclass_nms, corners[None], scores[None], score_threshold)
+    yield Contender("mmort", call, lambda result: (result[1][0], result[2][0]))
+    if torchvision:
+        inputs = tensors(corners, scores)
+        yield Contender("torchvision", partial(multiclass_nms_in_torchvision, *inputs, score_threshold))
+
+
+def multiclass_nms_in_torchvision(boxes: Any, scores: Any, score_threshold: float) -> tuple[Any, Any]:
+    places, labels = (scores > score_threshold).nonzero(as_tuple=True)
+    kept = torchvision.ops.batched_nms(boxes[places], scores[places, labels], labels, 0.5)[:100]
+    return labels[kept], places[kept]
+
+
+def multi_scale_deformable_attention(
+    sizes: tuple[tuple[int, int], ...], heads: int, channels: int
+) -> Iterator[Contender]:
+    """The encoder of DINO: each pixel asks 4 points of each map."""
+    areas = [height * width for height, width in sizes]
+    pixels, rng = sum(areas), np.random.default_rng(0)
+    value = random(1, pixels, heads, channels)
+    locations = rng.random((1, pixels, heads, len(sizes), 4, 2), np.float32)
+    weights = rng.random((1, pixels, heads, len(sizes), 4), np.float32) / (4 * len(sizes))
+    starts = np.cumsum([0, *areas[:-1]])
+    call = partial(mmort.multi_scale_deformable_attention, value, np.array(sizes), starts, locations, weights)
+    yield Contender("mmort", call)
+    if torch:
+        yield Contender("torch, grid_sample", partial(attention_in_torch, *tensors(value, locations, weights), sizes))
+
+
+def attention_in_torch(value: Any, locations: Any, weights: Any, sizes: tuple[tuple[int, int], ...]) -> Any:
+    """The formulation of Deformable DETR where there is no kernel of its own."""
+    batch, _, heads, channels = value.shape
+    queries = locations.shape[1]
+    samples = []
+    for level, (height, width) in enumerate(sizes):
+        start = sum(one * other for one, other in sizes[:level])
+        plane = value[:, start : start + height * width].permute(0, 2, 3, 1).reshape(-1, channels, height, width)
+        grid = 2 * locations[:, :, :, level].transpose(1, 2).flatten(0, 1) - 1
+        samples.append(torch.nn.functional.grid_sample(plane, grid, align_corners=False))
+    weights = weights.transpose(1, 2).reshape(batch * heads, 1, queries, -1)
+    total = (torch.stack(samples, dim=-2).flatten(-2) * weights).sum(-1)
+    return total.view(batch, heads * channels, queries).transpose(1, 2)
+
+
 def roi_align(
     rois: int, input: tuple[int, int, int, int], output_size: int, sampling_ratio: int, aligned: bool
 ) -> Iterator[Contender]:
@@ -333,6 +391,7 @@ GRID_SAMPLE = listed(
     ((1, 256, 200, 304), (1, 12544), "scattered", "bilinear", "zeros", False),
     ((100, 1, 28, 28), (1, 196), "scattered", "bilinear", "zeros", False),
     ((8, 32, 100, 152), (900, 4), "scattered", "bilinear", "zeros", False),
+    ((1, 1, 512, 512), (512, 512), "scattered", "nearest", "zeros", False),
     ((1, 64, 128, 128), (128, 128), "turned", "nearest", "zeros", False),
     ((1, 256, 200, 304), (1, 12544), "scattered", "nearest", "border", True),
     ((1, 3, 720, 1280), (720, 1280), "turned", "bicubic", "zeros", False),
@@ -367,6 +426,11 @@ TABLE: dict[Callable[..., Iterator[Contender]], list[dict[str, Any]]] = {
     roi_align_ort: ROI_ALIGN,
     grid_sample: GRID_SAMPLE,
     grid_sample_ort: GRID_SAMPLE,
+    deform_conv2d: listed("input outputs", ((1, 64, 64, 64), 64), ((1, 256, 100, 152), 256)),
+    multiclass_nms: rows("boxes classes score_threshold", (1000, 10000), (80,), (0.05, 0.5)),
+    multi_scale_deformable_attention: listed(
+        "sizes heads channels", (((100, 152), (50, 76), (25, 38), (13, 19)), 8, 32)
+    ),
     corner_pool: rows(
         "input mode",
         ((1, 1, 4, 4), (1, 256, 64, 64), (1, 128, 128, 128), (2, 64, 127, 255)),

@@ -65,10 +65,12 @@ def record_row(recording, row):
     """Add every case of an operator, what it refuses, and nodes that it refuses."""
     operator, entries = row["kernel"], {}
 
-    def model_for(attributes):
-        key = str(attributes)
+    def model_for(one):
+        """Return the model for a case or refusal: optional inputs at the end may be left out."""
+        names = [formal["name"] for formal in row["inputs"]][: len(one.arrays)]
+        key = f"{one.attributes} of {', '.join(names)}"
         if key not in entries:
-            model = doors.make_model(row, doors.onnx_attributes(operator, attributes))
+            model = doors.make_model(row, doors.onnx_attributes(operator, one.attributes), names)
             entries[key] = recording.add_model(row, key, model)
         return entries[key]
 
@@ -77,7 +79,7 @@ def record_row(recording, row):
         recording.add_case(entry, str(case), case.arrays, outputs)
 
     for case in cases.of(operator):
-        add(case, model_for(case.attributes))
+        add(case, model_for(case))
     ordinary = test_errors.ordinary(operator)
     shapes = [array.shape for array in ordinary.arrays]
     fixed = doors.make_model(row, doors.onnx_attributes(operator, ordinary.attributes), shapes=shapes)
@@ -85,7 +87,7 @@ def record_row(recording, row):
 
     for refusal in test_errors.IN_ORT:
         if refusal.operator == operator:
-            entry = model_for(refusal.attributes)
+            entry = model_for(refusal)
             recording.add_case(entry, str(refusal), refusal.arrays, error=test_errors.whole(refusal))
             if refusal.attributes == ordinary.attributes:
                 add(ordinary, entry)  # the session goes on
