@@ -1,7 +1,8 @@
 """box_iou: overlap of corner boxes, all pairs or row by row."""
 from libc.stdint cimport int64_t
 
-from mmort._kernels.boxes cimport box_area, intersection, iou_of, real
+from mmort._kernels.boxes cimport box_area, intersection, iou_of
+from mmort._kernels.element_types cimport real
 from mmort._kernels.mmk cimport *
 
 cdef enum:

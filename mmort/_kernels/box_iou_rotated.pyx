@@ -2,7 +2,8 @@
 from libc.stdint cimport int64_t
 
 from mmort._kernels.mmk cimport *
-from mmort._kernels.rotated cimport BOX, Rectangle, measure, overlap, real
+from mmort._kernels.element_types cimport real
+from mmort._kernels.rotated cimport BOX, Rectangle, measure, overlap
 
 cdef enum:  # attributes
     FOREGROUND

@@ -13,12 +13,9 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from mmort._kernels.element_types cimport real
 from mmort._kernels.mmk cimport *
 from mmort._kernels.workspace cimport take
-
-ctypedef fused real:
-    float
-    double
 
 cdef enum:  # attributes
     STRIDE_H

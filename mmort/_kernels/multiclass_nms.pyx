@@ -7,7 +7,8 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from mmort._kernels.boxes cimport box_area, real
+from mmort._kernels.boxes cimport box_area
+from mmort._kernels.element_types cimport real
 from mmort._kernels.mmk cimport *
 from mmort._kernels.workspace cimport take
 

@@ -11,7 +11,8 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from mmort._kernels.mmk cimport *
-from mmort._kernels.rotated cimport BOX, Rectangle, measure, overlap, real, shared_area
+from mmort._kernels.element_types cimport real
+from mmort._kernels.rotated cimport BOX, Rectangle, measure, overlap, shared_area
 from mmort._kernels.workspace cimport take
 
 cdef enum:  # inputs

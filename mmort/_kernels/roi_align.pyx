@@ -9,11 +9,8 @@ from libc.math cimport INFINITY, ceil, fabs, isfinite
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 
+from mmort._kernels.element_types cimport real
 from mmort._kernels.mmk cimport *
-
-ctypedef fused number:
-    float
-    double
 
 cdef enum:  # attributes
     OUTPUT_HEIGHT
@@ -47,34 +44,34 @@ cdef struct Axis:  # how bins are made of the pixels along one axis
     ptrdiff_t used_count
 
 
-cdef inline void _divide(const mmk_call *call, const number *roi, int axis, number *start, number *bin_size,
-                         number *grid) noexcept nogil:
+cdef inline void _divide(const mmk_call *call, const real *roi, int axis, real *start, real *bin_size,
+                         real *grid) noexcept nogil:
     """Along axis 0 (y) or 1 (x): where the bins start, their size in pixels, and the number of samples in each."""
-    cdef number scale = <number>call.attributes[SPATIAL_SCALE].f
-    cdef number shift = <number>0.5 if call.attributes[ALIGNED].i else 0
-    cdef number size
+    cdef real scale = <real>call.attributes[SPATIAL_SCALE].f
+    cdef real shift = <real>0.5 if call.attributes[ALIGNED].i else 0
+    cdef real size
     start[0] = roi[2 - axis] * scale - shift
     size = (roi[4 - axis] * scale - shift) - start[0]
     if not call.attributes[ALIGNED].i and size < 1:
         size = 1
-    bin_size[0] = size / <number>call.attributes[OUTPUT_HEIGHT + axis].i
-    grid[0] = <number>call.attributes[SAMPLING_RATIO].i
+    bin_size[0] = size / <real>call.attributes[OUTPUT_HEIGHT + axis].i
+    grid[0] = <real>call.attributes[SAMPLING_RATIO].i
     if grid[0] <= 0:
-        grid[0] = <number>ceil(bin_size[0])
+        grid[0] = <real>ceil(bin_size[0])
 
 
-cdef inline number _sample(number start, number bin_size, number grid, ptrdiff_t b, ptrdiff_t i) noexcept nogil:
+cdef inline real _sample(real start, real bin_size, real grid, ptrdiff_t b, ptrdiff_t i) noexcept nogil:
     """The coordinate of sample i of bin b.  Rounding keeps order: it never turns back as b or i grows."""
-    return (start + <number>b * bin_size) + ((<number>i + <number>0.5) * bin_size) / grid
+    return (start + <real>b * bin_size) + ((<real>i + <real>0.5) * bin_size) / grid
 
 
-cdef inline int _side(number coordinate, number bin_size, ptrdiff_t pixels) noexcept nogil:
+cdef inline int _side(real coordinate, real bin_size, ptrdiff_t pixels) noexcept nogil:
     """-1: not yet on the map, 0: on it, 1: past it, going from sample to sample."""
-    cdef int side = (coordinate > <number>pixels) - (coordinate < -1)
+    cdef int side = (coordinate > <real>pixels) - (coordinate < -1)
     return -side if bin_size < 0 else side
 
 
-cdef ptrdiff_t _first_on_side(number start, number bin_size, number grid, ptrdiff_t b, ptrdiff_t pixels,
+cdef ptrdiff_t _first_on_side(real start, real bin_size, real grid, ptrdiff_t b, ptrdiff_t pixels,
                               int side) noexcept nogil:
     """The first sample of bin b that is on that side or further: a region may have billions of samples outside."""
     cdef ptrdiff_t low = 0, high = <ptrdiff_t>grid, middle
@@ -112,11 +109,11 @@ cdef inline ptrdiff_t _slot(Axis *axis, ptrdiff_t pixel) noexcept nogil:
     return axis.slot[pixel] - 1
 
 
-cdef int _place(Axis *axis, number start, number bin_size, number grid) noexcept nogil:
+cdef int _place(Axis *axis, real start, real bin_size, real grid) noexcept nogil:
     """Finds the taps of all bins, and the slots of the pixels they use."""
     cdef ptrdiff_t samples = <ptrdiff_t>grid, taps = 0, b, i, first, last, low, high
-    cdef number coordinate, fraction
-    cdef number *weight
+    cdef real coordinate, fraction
+    cdef real *weight
     cdef bint all_on_map = (
         _side(_sample(start, bin_size, grid, 0, 0), bin_size, axis.pixels) == 0 and
         _side(_sample(start, bin_size, grid, axis.bins - 1, samples - 1), bin_size, axis.pixels) == 0)
@@ -133,9 +130,9 @@ cdef int _place(Axis *axis, number start, number bin_size, number grid) noexcept
             first = _first_on_side(start, bin_size, grid, b, axis.pixels, 0)
             last = _first_on_side(start, bin_size, grid, b, axis.pixels, 1)
         axis.outside[b] = last - first < samples
-        if _reserve(axis, taps + 2 * (last - first), sizeof(number)):
+        if _reserve(axis, taps + 2 * (last - first), sizeof(real)):
             return -1
-        weight = <number *>axis.weight
+        weight = <real *>axis.weight
         for i in range(first, last):
             coordinate = _sample(start, bin_size, grid, b, i)
             if coordinate <= 0:
@@ -144,8 +141,8 @@ cdef int _place(Axis *axis, number start, number bin_size, number grid) noexcept
             high = low + 1
             if low >= axis.pixels - 1:
                 low = high = axis.pixels - 1
-                coordinate = <number>low
-            fraction = coordinate - <number>low
+                coordinate = <real>low
+            fraction = coordinate - <real>low
             axis.tap[taps] = _slot(axis, low)
             axis.tap[taps + 1] = _slot(axis, high)
             weight[taps] = 1 - fraction
@@ -162,14 +159,14 @@ cdef void _count_in(Axis *axis, ptrdiff_t stride) noexcept nogil:
         axis.tap[t] *= stride
 
 
-cdef simd_void _gather(const number *planes, const ptrdiff_t *steps, const Axis *rows, const Axis *columns,
-                       number *tile) noexcept nogil:
+cdef simd_void _gather(const real *planes, const ptrdiff_t *steps, const Axis *rows, const Axis *columns,
+                       real *tile) noexcept nogil:
     """tile[row slot][column slot][channel], for VECTOR channels that are `steps` apart."""
     cdef ptrdiff_t r, j, c, i
     cdef ptrdiff_t width = columns.used_count
     cdef const ptrdiff_t *used = columns.used
-    cdef const number *row
-    cdef const number *block
+    cdef const real *row
+    cdef const real *block
     cdef bint adjacent = width >= VECTOR and used[width - 1] - used[0] == width - 1
     for r in range(rows.used_count):
         row = planes + rows.used[r] * columns.pixels
@@ -189,15 +186,15 @@ cdef simd_void _gather(const number *planes, const ptrdiff_t *steps, const Axis 
         tile += width * VECTOR
 
 
-cdef simd_void _average(const number *tile, const Axis *rows, const Axis *columns, number samples,
-                        number *bins) noexcept nogil:
+cdef simd_void _average(const real *tile, const Axis *rows, const Axis *columns, real samples,
+                        real *bins) noexcept nogil:
     """bins[row][column][channel] = the sum of the samples / their number"""
-    cdef number[VECTOR] total
-    cdef const number *row_weight = <const number *>rows.weight
-    cdef const number *column_weight = <const number *>columns.weight
-    cdef const number *top
-    cdef const number *bottom
-    cdef number top_left, top_right, bottom_left, bottom_right
+    cdef real[VECTOR] total
+    cdef const real *row_weight = <const real *>rows.weight
+    cdef const real *column_weight = <const real *>columns.weight
+    cdef const real *top
+    cdef const real *bottom
+    cdef real top_left, top_right, bottom_left, bottom_right
     cdef ptrdiff_t b, x, t, u, left, right, c
     for b in range(rows.bins):
         for x in range(columns.bins):
@@ -221,16 +218,16 @@ cdef simd_void _average(const number *tile, const Axis *rows, const Axis *column
             bins += VECTOR
 
 
-cdef simd_void _maximum(const number *tile, const Axis *rows, const Axis *columns, ptrdiff_t lanes,
-                        number *bins) noexcept nogil:
+cdef simd_void _maximum(const real *tile, const Axis *rows, const Axis *columns, ptrdiff_t lanes,
+                        real *bins) noexcept nogil:
     """The same with the largest of the samples; NaN counts as larger than anything, a sample outside is 0."""
     # `lanes`, not VECTOR: gcc 12 unrolls a loop of known length before it could vectorise the choice.
-    cdef number[VECTOR] largest
-    cdef const number *row_weight = <const number *>rows.weight
-    cdef const number *column_weight = <const number *>columns.weight
-    cdef const number *top
-    cdef const number *bottom
-    cdef number top_left, top_right, bottom_left, bottom_right, value
+    cdef real[VECTOR] largest
+    cdef const real *row_weight = <const real *>rows.weight
+    cdef const real *column_weight = <const real *>columns.weight
+    cdef const real *top
+    cdef const real *bottom
+    cdef real top_left, top_right, bottom_left, bottom_right, value
     cdef ptrdiff_t b, x, t, u, left, right, c
     for b in range(rows.bins):
         for x in range(columns.bins):
@@ -255,7 +252,7 @@ cdef simd_void _maximum(const number *tile, const Axis *rows, const Axis *column
             bins += VECTOR
 
 
-cdef simd_void _write(const number *bins, ptrdiff_t count, ptrdiff_t channels, number *output) noexcept nogil:
+cdef simd_void _write(const real *bins, ptrdiff_t count, ptrdiff_t channels, real *output) noexcept nogil:
     """output[channel][bin] = bins[bin][channel]"""
     cdef ptrdiff_t b, c
     for c in range(channels):
@@ -263,25 +260,25 @@ cdef simd_void _write(const number *bins, ptrdiff_t count, ptrdiff_t channels, n
             output[c * count + b] = bins[b * VECTOR + c]
 
 
-cdef void _fill(number *output, ptrdiff_t size, number value) noexcept nogil:
+cdef void _fill(real *output, ptrdiff_t size, real value) noexcept nogil:
     cdef ptrdiff_t i
     for i in range(size):
         output[i] = value
 
 
-cdef int _align(const mmk_call *call, const number *roi, const number *planes, ptrdiff_t channels, Axis *axes,
-                number **memory, size_t *capacity, number *output) noexcept nogil:
+cdef int _align(const mmk_call *call, const real *roi, const real *planes, ptrdiff_t channels, Axis *axes,
+                real **memory, size_t *capacity, real *output) noexcept nogil:
     """One region, up to BLOCK channels."""
     cdef bint average = call.attributes[MODE].i == AVG
     cdef Axis *rows = &axes[0]
     cdef Axis *columns = &axes[1]
     cdef ptrdiff_t size = rows.bins * columns.bins, plane_size = rows.pixels * columns.pixels, c = 0, k
-    cdef number[2] start
-    cdef number[2] bin_size
-    cdef number[2] grid
+    cdef real[2] start
+    cdef real[2] bin_size
+    cdef real[2] grid
     cdef ptrdiff_t[VECTOR] steps
-    cdef number *tile
-    cdef number *bins
+    cdef real *tile
+    cdef real *bins
     cdef size_t needed
     cdef int axis
     for axis in range(2):
@@ -294,10 +291,10 @@ cdef int _align(const mmk_call *call, const number *roi, const number *planes, p
             return -1
     _count_in(columns, VECTOR)
     _count_in(rows, columns.used_count * VECTOR)
-    needed = (rows.used_count * columns.used_count + size) * VECTOR * sizeof(number)
+    needed = (rows.used_count * columns.used_count + size) * VECTOR * sizeof(real)
     if needed > capacity[0]:
         free(memory[0])
-        memory[0] = <number *>malloc(needed)
+        memory[0] = <real *>malloc(needed)
         capacity[0] = needed if memory[0] != NULL else 0
         if memory[0] == NULL:
             return -1
@@ -316,14 +313,14 @@ cdef int _align(const mmk_call *call, const number *roi, const number *planes, p
     return 0
 
 
-cdef int _pieces(const mmk_call *call, const number *input, const number *rois, number *output, int64_t begin,
+cdef int _pieces(const mmk_call *call, const real *input, const real *rois, real *output, int64_t begin,
                  int64_t end) noexcept nogil:
     """A piece is a region in a block of channels; regions of one block are neighbours, so its planes stay in cache."""
     cdef ptrdiff_t regions = call.inputs[1].shape[0], channels = call.inputs[0].shape[1]
     cdef ptrdiff_t plane_size = call.inputs[0].shape[2] * call.inputs[0].shape[3]
     cdef ptrdiff_t size = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
     cdef ptrdiff_t piece, k, channel
-    cdef number *memory = NULL
+    cdef real *memory = NULL
     cdef size_t capacity = 0
     cdef Axis[2] axes
     cdef int axis, failed = 0
@@ -375,16 +372,16 @@ cdef double _nanoseconds(const mmk_call *call, const double *bin_size) noexcept 
             0.2 * <double>call.attributes[OUTPUT_HEIGHT].i * <double>call.attributes[OUTPUT_WIDTH].i)
 
 
-cdef int _check_rois(mmk_call *call, const number *rois, double *nanoseconds) noexcept nogil:
+cdef int _check_rois(mmk_call *call, const real *rois, double *nanoseconds) noexcept nogil:
     """Refuses what cannot be sampled, and adds up the time that one channel takes."""
-    cdef const number *roi
-    cdef number start, bin_size, grid
+    cdef const real *roi
+    cdef real start, bin_size, grid
     cdef double[2] bin_sizes
     cdef int64_t k
     cdef int axis, i
     for k in range(call.inputs[1].shape[0]):
         roi = rois + 5 * k
-        if not (roi[0] > -1 and roi[0] < <number>call.inputs[0].shape[0]):
+        if not (roi[0] > -1 and roi[0] < <real>call.inputs[0].shape[0]):
             return mmk_fail(call, "the batch index of rois[%lld] must be in [0, %lld), got %g", <long long>k,
                             <long long>call.inputs[0].shape[0], <double>roi[0])
         for i in range(1, 5):
@@ -393,7 +390,7 @@ cdef int _check_rois(mmk_call *call, const number *rois, double *nanoseconds) no
                                 <double>roi[i])
         for axis in range(2):
             _divide(call, roi, axis, &start, &bin_size, &grid)
-            if not (isfinite(start) and isfinite(bin_size) and grid <= <number>2147483648.0):
+            if not (isfinite(start) and isfinite(bin_size) and grid <= <real>2147483648.0):
                 return mmk_fail(call, "rois[%lld] must not take more than 2147483648 samples along a bin, or overflow",
                                 <long long>k)
             bin_sizes[axis] = <double>bin_size

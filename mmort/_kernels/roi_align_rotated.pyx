@@ -10,7 +10,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from mmort._kernels.mmk cimport *
-from mmort._kernels.sampling cimport FEWEST, add_taps, add_taps_of_planes, copy_channels_last, find_taps, padded, real
+from mmort._kernels.element_types cimport real
+from mmort._kernels.sampling cimport FEWEST, add_taps, add_taps_of_planes, copy_channels_last, find_taps, padded
 
 cdef enum:  # attributes
     OUTPUT_HEIGHT

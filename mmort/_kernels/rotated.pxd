@@ -7,9 +7,7 @@ others.  All is computed in double precision.
 """
 from libc.math cimport NAN, cos, fabs, isfinite, sin
 
-ctypedef fused real:
-    float
-    double
+from mmort._kernels.element_types cimport real
 
 cdef enum:
     BOX = 5  # numbers a box

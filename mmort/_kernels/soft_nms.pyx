@@ -7,7 +7,8 @@ the last one fills the place of one that leaves), which decides among equal scor
 from libc.math cimport exp
 from libc.stdint cimport INT32_MAX, int64_t
 
-from mmort._kernels.boxes cimport box_area, intersection, iou, iou_of, real
+from mmort._kernels.boxes cimport box_area, intersection, iou, iou_of
+from mmort._kernels.element_types cimport real
 from mmort._kernels.mmk cimport (MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape,
                                  mmk_fail, mmk_set_output, simd_void)
 from mmort._kernels.workspace cimport take
