@@ -54,7 +54,8 @@ modules = {
     )
 }
 door = modules.pop(DOOR)
-door.include_dirs, door.extra_compile_args = ["mmort/_kernels"], cflags
+door.sources += ["bridge_c/operators.c", "bridge_c/describe.c"]  # the table of operators, for the torch door and export
+door.include_dirs, door.extra_compile_args = ["bridge_c", "mmort/_kernels"], cflags
 door.extra_link_args = SANITIZE if MSVC or MAC else ["-Wl,--gc-sections", *SANITIZE]
 kernels = {
     "sources": [*sorted(glob("mmort/_kernels/*.c")), *(module.sources[0] for module in modules.values())],
@@ -62,7 +63,7 @@ kernels = {
     "cflags": cflags,
     "obj_deps": {"": HEADERS},
 }
-door.depends = [*HEADERS, *kernels["sources"]]
+door.depends = [*HEADERS, *kernels["sources"], "bridge_c/operators.c", "bridge_c/describe.c"]
 bridge = Extension(
     BRIDGE,
     sorted(glob("bridge_c/*.c")),
@@ -81,7 +82,8 @@ class BuildExt(build_ext):
     def run(self):
         self.run_command("build_clib")
         version = self.distribution.get_version()
-        bridge.define_macros = [("MMORT_VERSION", f'"{version}"')]
+        for extension in (door, bridge):
+            extension.define_macros = [("MMORT_VERSION", f'"{version}"')]
         # What an earlier build left, with other flags perhaps, must not be taken for what this one makes.
         for folder in [self.build_lib, *(["."] if self.inplace else [])]:
             for name in (DOOR, BRIDGE):

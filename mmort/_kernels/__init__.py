@@ -6,7 +6,7 @@ contract.
 """
 
 try:
-    from mmort._kernels.door import call, operators, simd_level
+    from mmort._kernels.door import call, describe, operators, simd_level
 except ModuleNotFoundError as error:
     if error.name != "mmort._kernels.door":
         raise
@@ -15,4 +15,4 @@ except ModuleNotFoundError as error:
         "folder, or leave it to use an installed mmort"
     ) from None
 
-__all__ = ["call", "operators", "simd_level"]
+__all__ = ["call", "describe", "operators", "simd_level"]

@@ -13,6 +13,10 @@ import numpy
 
 from mmort import _threads
 
+cdef extern from *:
+    """size_t mmort_describe(char *data, size_t size);  /* bridge_c/describe.c */"""
+    size_t mmort_describe(char *data, size_t size)
+
 cdef dict _NUMBERS = {}  # operator name -> place in mmk_operators
 
 _TYPES = {"f": MMK_FLOAT32, "d": MMK_FLOAT64, "?": MMK_BOOL}
@@ -38,6 +42,14 @@ def operators() -> tuple[str, ...]:
 def simd_level() -> str:
     """The machine version of the hot loops that is in use: "avx2" or "baseline"."""
     return mmk_simd_level().decode()
+
+
+def describe() -> str:
+    """The table of ONNX operators as JSON: what the ONNX Runtime library, where there is one, says of itself."""
+    cdef size_t size = mmort_describe(NULL, 0)
+    text = bytearray(size + 1)
+    mmort_describe(text, size + 1)
+    return text[:size].decode()
 
 
 cdef class _Job:
