@@ -29,6 +29,7 @@ from mmort.onnx.verification import (
     compare,
     leaves,
     open_session,
+    refusal,
     shapes_text,
 )
 
@@ -365,11 +366,8 @@ def _verify(
 ) -> Report:
     try:
         session = open_session(path, libraries)
-    except ImportError:
-        raise
-    except Exception as error:  # of ONNX Runtime: it has a class for each status, and no base class
-        first = str(error).strip().splitlines()[0]
-        return Report((Row("-", "-", "-", None, None, "-", False, f"ONNX Runtime refuses the file: {first}"),))
+    except ValueError as error:
+        return Report((refusal("-", str(error).removeprefix("verify: ")),))
     rows: list[Row] = []
     for values in inputs:
         try:

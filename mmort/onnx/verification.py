@@ -123,9 +123,11 @@ def verify(
     Raises
     ------
     ValueError
-        If the file has another number of inputs.
+        If a file has another number of inputs, or ONNX Runtime does not load it.
+    ImportError
+        If onnxruntime is not installed.
     Exception
-        What the model raises, or ONNX Runtime if a file cannot be loaded.
+        What the model raises.
 
     Examples
     --------
@@ -156,16 +158,21 @@ def verify(
 def open_session(
     path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = ()
 ) -> onnxruntime.InferenceSession:
-    """Open a file with mmort's operators and those of other libraries."""
+    """Open a file with mmort's operators and those of other libraries; a ValueError says why that fails."""
     try:
         import onnxruntime
     except ModuleNotFoundError:
         raise ImportError("mmort.onnx.verify needs ONNX Runtime: pip install onnxruntime") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised anyway, and warnings are not about results
-    for library in libraries:
-        options.register_custom_ops_library(os.fspath(library))
-    return mmort.ort.session(path, sess_options=options)
+    try:
+        for library in libraries:
+            options.register_custom_ops_library(os.fspath(library))
+        return mmort.ort.session(path, sess_options=options)
+    except OSError:
+        raise
+    except Exception as error:  # of ONNX Runtime: it has a class for each status, and no base class
+        raise ValueError(f"verify: ONNX Runtime must load {os.fspath(path)}, got: {_first_line(error)}") from error
 
 
 def compare(
@@ -180,8 +187,7 @@ def compare(
     try:
         results = session.run(None, dict(zip(names, arrays, strict=True)))
     except Exception as error:  # of ONNX Runtime: it has a class for each status, and no base class
-        first = str(error).strip().splitlines()[0]
-        return [Row(shapes, "-", "-", None, None, "-", False, f"ONNX Runtime refuses the inputs: {first}")]
+        return [refusal(shapes, f"ONNX Runtime refuses the inputs: {_first_line(error)}")]
     outputs = [one.name for one in session.get_outputs()]
     wanted = [as_array(value) for value in leaves(expected)]
     rows = [
@@ -190,7 +196,7 @@ def compare(
     ]
     if len(outputs) != len(wanted):
         problem = f"the file has {len(outputs)} outputs, the model {len(wanted)}"
-        rows.append(Row(shapes, "-", "-", None, None, "-", False, problem))
+        rows.append(refusal(shapes, problem))
     return rows
 
 
@@ -246,6 +252,15 @@ def _reference(
             return function(*tensors)
 
     return run_model
+
+
+def refusal(inputs: str, problem: str) -> Row:
+    """Return the row of inputs for which there is nothing to compare."""
+    return Row(inputs, "-", "-", None, None, "-", False, problem)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
 
 
 def leaves(value: Any) -> list[Any]:
