@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import onnx
-import onnx.checker
 import torch
 import torch.onnx
 
 from mmort import schemas
 from mmort.onnx import checks, guards, symbolics
-from mmort.onnx.schemas import register
+from mmort.onnx.schemas import check
 from mmort.onnx.translations import translation_table
 from mmort.onnx.verification import (
     ATOL,
@@ -335,9 +334,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 def _check_file(path: Path, opset_version: int | None, exporter: str, operators: Sequence[schemas.Operator]) -> None:
     """Let onnx check the file, mmort's nodes too, and refuse another opset than the one asked for."""
-    register()
-    register(operators)
-    onnx.checker.check_model(path)
+    check(path, (*schemas.operators(), *operators))
     imports = onnx.load(path, load_external_data=False).opset_import
     (got,) = (one.version for one in imports if one.domain in ("", "ai.onnx"))
     if opset_version not in (None, got):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 import onnx
+import onnx.checker
+import onnx.defs
+import onnx.helper
 from onnx.defs import OpSchema
 
 from mmort import schemas
@@ -38,25 +42,42 @@ def op_schema(operator: schemas.Operator) -> OpSchema:
     )
 
 
-def register(operators: Iterable[schemas.Operator] | None = None) -> None:
-    """Make ``onnx.checker`` know the operators: it then refuses nodes with other inputs or attributes than theirs.
+def check(model: onnx.ModelProto | str | os.PathLike[str], operators: Iterable[schemas.Operator] | None = None) -> None:
+    """Check a model as ``onnx.checker`` does, the operators' nodes too: other inputs or attributes are refused.
 
     Parameters
     ----------
+    model : onnx.ModelProto or path
     operators : iterable of mmort.schemas.Operator, optional
-        By default mmort's own.  What is registered already stays.
+        By default mmort's own.  onnx knows them during the check only: its reference evaluator cannot be imported while
+        two domains have an operator of the same name.
+
+    Raises
+    ------
+    onnx.checker.ValidationError
+        If something is wrong.
 
     Examples
     --------
-    >>> import onnx.defs
+    >>> import onnx.helper as oh
     >>> import mmort.onnx.schemas
-    >>> mmort.onnx.schemas.register()
-    >>> onnx.defs.has("MMCVRoiAlign", "mmcv")
-    True
+    >>> node = oh.make_node("MMCVCornerPool", ["x"], ["y"], domain="mmcv", mode="left")
+    >>> x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 1, 1, 3]) for name in "xy")
+    >>> model = oh.make_model(oh.make_graph([node], "example", [x], [y]), opset_imports=[oh.make_opsetid("mmcv", 1)])
+    >>> mmort.onnx.schemas.check(model)
+    Traceback (most recent call last):
+    onnx.onnx_cpp2py_export.checker.ValidationError: Mismatched attribute type in ' : mode'...
     """
-    for operator in schemas.operators() if operators is None else operators:
-        if not onnx.defs.has(operator.type, operator.domain):
-            onnx.defs.register_schema(op_schema(operator))
+    registered = []
+    try:
+        for operator in schemas.operators() if operators is None else operators:
+            if not onnx.defs.has(operator.type, operator.domain):
+                onnx.defs.register_schema(op_schema(operator))
+                registered.append(operator)
+        onnx.checker.check_model(model)
+    finally:
+        for operator in registered:
+            onnx.defs.deregister_schema(operator.type, VERSION, operator.domain)
 
 
 def _formal(tensor: schemas.Tensor) -> OpSchema.FormalParameter:
