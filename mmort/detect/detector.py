@@ -1,0 +1,173 @@
+"""What all detectors are: modules built from the ``model`` part of a config, with one way to call them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.checkpoint import load_checkpoint, load_weights
+from mmort.detect.config import read_config
+
+Config = dict[str, Any]
+
+_FAMILIES = {
+    "FCOSHead": "fcos.FCOS",
+    "FSAFHead": "fsaf.FSAF",
+    "RetinaHead": "retinanet.RetinaNet",
+    "RetinaSepBNHead": "retinanet.RetinaNet",
+    "SSDHead": "ssd.SSD",
+    "YOLOV3Head": "yolov3.YOLOv3",
+    "StandardRoIHead": "faster_rcnn.FasterRCNN",
+    "CascadeRoIHead": "cascade_rcnn.CascadeRCNN",
+    "PointRendRoIHead": "point_rend.PointRend",
+    "CornerHead": "cornernet.CornerNet",
+    "DETRHead": "detr.DETR",
+}
+"""By the type of the last head: the type of the whole (``model.type``) says less, and two-stage detectors share one."""
+
+
+class Detector(nn.Module):
+    """A detector; its submodules have the names of MMDetection's, so its ``state_dict`` does too.
+
+    Subclasses take the whole config, as `read_config` returns it.
+
+    Attributes
+    ----------
+    family : str
+        The name of the detector, such as "Faster R-CNN".
+    classes : tuple of str
+        Names of the classes by label; empty if nobody said them.
+    """
+
+    family: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classes: tuple[str, ...] = ()
+
+    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
+        """Return what the network gives before any post-processing."""
+        raise NotImplementedError
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Detect.
+
+        Parameters
+        ----------
+        input : Tensor of float32, [N, 3, H, W]
+            Normalised images, each in the upper left corner, zeros right of it and below.
+        img_shape : Tensor of int64, [N, 2], optional
+            Height and width of each image in `input`, without its padding.  By default the whole input.
+
+        Returns
+        -------
+        dets : Tensor of float32, [N, K, 5]
+            x1, y1, x2, y2 in pixels of `input`, and the score, by descending score; unused rows are 0.  K is the
+            config's ``max_per_img``.
+        labels : Tensor of int64, [N, K]
+            Classes; -1 in unused rows.
+        masks : Tensor of float32, [N, K, h, w], from detectors that give masks
+            Probabilities over the area of each box; 0 in unused rows.
+        """
+        raise NotImplementedError
+
+
+def build(config: Config) -> Detector:
+    """Return the detector that a config describes, in evaluation mode, with random weights.
+
+    Raises
+    ------
+    ValueError
+        If the config has no model, or one with a part that is not here; the text names it.
+    """
+    model = config.get("model")
+    if not isinstance(model, dict):
+        raise ValueError("detect.build: the config must have a dict 'model'")
+    head = (model.get("roi_head") or model.get("bbox_head") or {}).get("type")
+    family = _FAMILIES.get(plain_type(head))
+    if family is None:
+        raise ValueError(
+            f"detect.build: model.type = {model.get('type')!r} with the head {head!r} is not supported; "
+            f"heads that are: {', '.join(_FAMILIES)}"
+        )
+    module, _, name = family.partition(".")
+    detector: Detector = getattr(importlib.import_module(f"mmort.detect.{module}"), name)(config)
+    return detector.eval().requires_grad_(False)
+
+
+def load(config: str | os.PathLike[str], checkpoint: str | os.PathLike[str], options: Config | None = None) -> Detector:
+    """Return the detector of a config with a checkpoint's weights, in evaluation mode.
+
+    Parameters
+    ----------
+    config : path
+        An MMDetection config, 2.x or 3.x.
+    checkpoint : path
+        The ``.pth`` file that MMDetection wrote when it trained that config.
+    options : dict, optional
+        Values that replace the config's, by dotted key, as ``--cfg-options`` does.
+
+    Raises
+    ------
+    ValueError
+        If the config or the checkpoint cannot be read, or they do not fit each other.
+    """
+    detector = build(read_config(config, options))
+    weights, meta = load_checkpoint(checkpoint)
+    load_weights(detector, weights)
+    detector.classes = tuple(meta.get("classes", ()))
+    return detector
+
+
+def plain_type(name: Any) -> str:
+    """Return a type's name without the scope that MMDetection 3 may put before it (``mmdet.FCOSHead``)."""
+    return str(name).rpartition(".")[2]
+
+
+def choose(kind: str, config: Config, classes: dict[str, Any]) -> tuple[Any, Config]:
+    """Return the class that ``config["type"]`` names and the other entries; `kind` is for the error."""
+    name = plain_type(config["type"])
+    if name not in classes:
+        raise ValueError(f"detect.build: {kind} {name!r} is not supported; those that are: {', '.join(classes)}")
+    return classes[name], {key: value for key, value in config.items() if key != "type"}
+
+
+_TRAINING = {"init_cfg", "pretrained", "frozen_stages", "norm_eval", "with_cp", "zero_init_residual", "use_box_type"}
+"""Entries that matter in training only, whatever part they belong to."""
+
+
+def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
+    """Return an object of the class that ``config["type"]`` names, made with the other entries; see `choose`.
+
+    Entries that the class does not have are refused by name: they would have changed the results.
+    """
+    found, entries = choose(kind, config, classes)
+    entries = {key: value for key, value in entries.items() if key not in _TRAINING}
+    parameters = inspect.signature(found).parameters
+    if unknown := [key for key, value in entries.items() if key not in parameters and value is not None]:
+        raise ValueError(
+            f"detect.build: {kind} {plain_type(config['type'])!r} with {', '.join(unknown)} is not supported; "
+            f"entries that are: {', '.join(parameters)}"
+        )
+    return found(**{key: value for key, value in entries.items() if key in parameters})
+
+
+def test_config(config: Config) -> Config:
+    """Return ``test_cfg``: inside the model since MMDetection 2.4, beside it before."""
+    found: Config = config["model"].get("test_cfg") or config.get("test_cfg") or {}
+    return found
+
+
+def image_limits(input: Tensor, img_shape: Tensor | None) -> Tensor:
+    """Return width, height, width, height of each image, [N, 1, 4] in `input`'s dtype: what boxes are clipped to."""
+    if img_shape is None:
+        batch, _, height, width = input.shape
+        size = torch.scalar_tensor(height, device=input.device), torch.scalar_tensor(width, device=input.device)
+        sizes = torch.stack([size[1], size[0], size[1], size[0]]).to(input.dtype)
+        return sizes.expand(batch, 1, 4)
+    return img_shape[:, [1, 0, 1, 0]].to(input.dtype)[:, None]
