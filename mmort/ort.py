@@ -48,19 +48,28 @@ def library_path() -> str:
     return str(path)
 
 
-def describe() -> dict[str, Any]:
-    """Return what the library says of itself.
+def describe(library: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """Return what a library says of itself.
+
+    Parameters
+    ----------
+    library : path, optional
+        A library built with `mmort.build`; by default mmort's own.
 
     Returns
     -------
     dict
-        ``version`` (of mmort), ``abi`` (of this description), ``simd`` (the machine version of the hot loops that is in
-        use) and ``operators``, as `operators` returns them.
+        ``version`` (of the package it belongs to), ``abi`` (of this description), ``simd`` (the machine version of the
+        hot loops that is in use) and ``operators``, as `operators` returns them.
 
     Raises
     ------
     FileNotFoundError
         If mmort was built without the library.
+    OSError
+        If `library` cannot be loaded.
+    ValueError
+        If it was not built with `mmort.build`.
 
     Examples
     --------
@@ -68,7 +77,11 @@ def describe() -> dict[str, Any]:
     >>> mmort.ort.describe()["version"] == mmort.__version__
     True
     """
-    function = ctypes.CDLL(library_path()).mmort_describe
+    path = library_path() if library is None else os.fspath(library)
+    try:
+        function = ctypes.CDLL(path).mmort_describe
+    except AttributeError:
+        raise ValueError(f"mmort.ort.describe: library must be built with mmort.build, got {path}") from None
     function.restype, function.argtypes = ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]
     text = ctypes.create_string_buffer(function(None, 0) + 1)
     function(text, len(text))
@@ -76,8 +89,13 @@ def describe() -> dict[str, Any]:
     return description
 
 
-def operators() -> list[dict[str, Any]]:
-    """List the operators in the library.
+def operators(library: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
+    """List the operators in a library.
+
+    Parameters
+    ----------
+    library : path, optional
+        As for `describe`.
 
     Returns
     -------
@@ -88,8 +106,8 @@ def operators() -> list[dict[str, Any]]:
 
     Raises
     ------
-    FileNotFoundError
-        If mmort was built without the library.
+    FileNotFoundError, OSError, ValueError
+        As `describe` does.
 
     Examples
     --------
@@ -97,7 +115,7 @@ def operators() -> list[dict[str, Any]]:
     >>> [(row["domain"], row["kernel"]) for row in mmort.ort.operators() if row["type"] == "MMCVCornerPool"]
     [('mmcv', 'corner_pool')]
     """
-    rows: list[dict[str, Any]] = describe()["operators"]
+    rows: list[dict[str, Any]] = describe(library)["operators"]
     return rows
 
 
