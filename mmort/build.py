@@ -154,9 +154,8 @@ def operators(
 
 
 def _kit(name: str) -> str:
-    """Return the path of a file of the kit; relative in mmort's own setup.py, where it belongs to the tree."""
-    path = _KIT / name
-    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    """Return the path of a file of the kit; relative in mmort's own setup.py, where it belongs to the sources."""
+    return str(Path("mmort", "kit", name) if Path("mmort/kit").resolve() == _KIT else _KIT / name)
 
 
 def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
@@ -178,19 +177,23 @@ def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
     return cflags, ["-Wl,--gc-sections", *defs, script, "-lm", *sanitizers], ["-Wl,--gc-sections", *sanitizers]
 
 
+def _own(sources: list[str]) -> list[str]:
+    """Leave out the files of an installed kit: a source distribution must not hold them."""
+    return [path for path in sources if not os.path.isabs(path)]
+
+
 def _commands(door: str, library: str) -> dict[str, type]:
     """Return the setuptools commands that know of a shared library that is no Python module, and of the kit."""
-    from setuptools import Extension
     from setuptools.command.build_clib import build_clib
     from setuptools.command.build_ext import build_ext
 
     class BuildClib(build_clib):
         def get_source_files(self) -> list[str]:
-            return [path for path in super().get_source_files() if not os.path.isabs(path)]  # the kit is mmort's
+            return _own(super().get_source_files())  # type: ignore[no-untyped-call]
 
     class BuildExt(build_ext):
         def get_source_files(self) -> list[str]:
-            return [path for path in super().get_source_files() if not os.path.isabs(path)]
+            return _own(super().get_source_files())
 
         def run(self) -> None:
             self.run_command("build_clib")
@@ -207,10 +210,11 @@ def _commands(door: str, library: str) -> dict[str, type]:
 
         def get_ext_filename(self, fullname: str) -> str:
             if fullname.rpartition(".")[2] != library.rpartition(".")[2]:
-                return super().get_ext_filename(fullname)
+                return str(super().get_ext_filename(fullname))  # type: ignore[no-untyped-call]
             return os.path.join(*fullname.split(".")) + _SUFFIX
 
-        def get_export_symbols(self, ext: Extension) -> list[str]:
-            return _EXPORTS if ext.name == library else super().get_export_symbols(ext)
+        def get_export_symbols(self, ext: Any) -> list[str]:
+            symbols = _EXPORTS if ext.name == library else super().get_export_symbols(ext)  # type: ignore[no-untyped-call]
+            return list(symbols)
 
     return {"build_clib": BuildClib, "build_ext": BuildExt}
