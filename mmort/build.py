@@ -144,7 +144,8 @@ def operators(
     library_module = Extension(library, [_kit("bridge.c"), _kit("describe.c")], optional=with_library is None)
     for module, link in ((door_module, door_link), (library_module, library_link)):
         module.include_dirs, module.extra_compile_args, module.extra_link_args = include_dirs, cflags, link
-        module.depends = [*headers, _kit("exports.map"), *archived["sources"]]
+        # The sources themselves, too: setuptools puts dependencies into the source distribution.
+        module.depends = [*headers, _kit("exports.map"), *archived["sources"], *sources]
     return {
         "ext_modules": [door_module, library_module] if with_library is not False else [door_module],
         "libraries": [(archive, archived)],
@@ -178,7 +179,7 @@ def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
 
 
 def _own(sources: list[str]) -> list[str]:
-    """Leave out the files of an installed kit: a source distribution must not hold them."""
+    """Leave out the files of an installed kit, whose paths no source distribution should list."""
     return [path for path in sources if not os.path.isabs(path)]
 
 
