@@ -1,5 +1,6 @@
-"""Group normalization as an operator of one's own: for numpy here, for torch in `example_ops.torch`, for ONNX Runtime in
-the library at `library_path`.
+"""Group normalization as an operator of one's own: for numpy here, for torch in `example_ops.torch`.
+
+ONNX Runtime has it from the library at `library_path`.
 """
 
 from pathlib import Path
