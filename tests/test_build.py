@@ -193,8 +193,8 @@ def test_without_cython(monkeypatch):
 
 
 def row(type_, domains='"mine"', kernel="leaky_relu"):
-    inputs, outputs = ('{{"%s", "[...]", MMK_FLOAT32}}' % name for name in "xy")
-    return f'{{"{kernel}", "{type_}", {{{domains}}}, {inputs}, {outputs}}},\n'
+    x, y = (f'{{{{"{name}", "[...]", MMK_FLOAT32}}}}' for name in "xy")
+    return f'{{"{kernel}", "{type_}", {{{domains}}}, {x}, {y}}},\n'
 
 
 TABLES = {
