@@ -1,7 +1,7 @@
 """The operators as ONNX knows them: types, domains, inputs, outputs and attributes, as objects.
 
-The table is written once, in ``bridge_c/operators.c``.  It is compiled into the ONNX Runtime library and, for the torch
-door and the export, into mmort's extension module, so this module needs neither the library nor onnx.
+The table is written once, in ``mmort/_kernels/operators.c``.  It is compiled into the ONNX Runtime library and, for the
+torch door and the export, into mmort's extension module, so this module needs neither the library nor onnx.
 """
 
 from __future__ import annotations
