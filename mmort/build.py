@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-_KIT = Path(__file__).resolve().parent / "kit"
+_PACKAGE = Path(__file__).resolve().parent
+# Installed it is a package of mmort; in mmort's own sources it lies beside them.
+_KIT = next(path for path in (_PACKAGE / "bridge_c", _PACKAGE.parent / "bridge_c") if path.is_dir())
 _MSVC, _MAC = sys.platform == "win32", sys.platform == "darwin"
 _SUFFIX = ".dll" if _MSVC else ".dylib" if _MAC else ".so"
 _EXPORTS = ["RegisterCustomOps", "mmort_describe"]
@@ -125,7 +127,7 @@ def operators(
     *kernels, door_module = cythonize(  # type: ignore[no-untyped-call]
         [*(source for source in sources if source.endswith(".pyx")), Extension(door, [_kit("door.pyx")])],
         build_dir=f"{build}/cython",
-        include_path=[str(_KIT.parent.parent)],
+        include_path=[str(_KIT)],
         compiler_directives=directives,
     )
     compiled = [source for source in sources if not source.endswith(".pyx")]
@@ -156,7 +158,7 @@ def operators(
 
 def _kit(name: str) -> str:
     """Return the path of a file of the kit; relative in mmort's own setup.py, where it belongs to the sources."""
-    return str(Path("mmort", "kit", name) if Path("mmort/kit").resolve() == _KIT else _KIT / name)
+    return str(Path("bridge_c", name) if Path("bridge_c").resolve() == _KIT else _KIT / name)
 
 
 def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:

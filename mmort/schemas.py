@@ -20,8 +20,8 @@ class Tensor:
     """An input or an output.
 
     ``shape`` is written as the kernels' messages write it, ``[K, C, output_height, output_width]``: in an output a name
-    is the dimension of that name in an input or the value of that attribute, ``?`` is known only after the run, and
-    ``...`` is all dimensions of the first input.
+    is the dimension of that name in an input or the value of that attribute, ``M*D`` is a product of dimensions, ``?``
+    is known only after the run, and ``...`` is all dimensions of the first input.
     """
 
     name: str

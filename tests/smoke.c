@@ -1,6 +1,6 @@
 /* smoke.c - a program without Python that runs a model with mmort's operators and checks what comes out.
  *
- *     cc -std=c11 -Immort/kit tests/smoke.c -o smoke -ldl && ./smoke libonnxruntime.so.1.x.y libmmort_ort.so nms.onnx
+ *     cc -std=c11 -Ibridge_c tests/smoke.c -o smoke -ldl && ./smoke libonnxruntime.so.1.x.y libmmort_ort.so nms.onnx
  *
  * The model is one NonMaxSuppression node: boxes [N, 4], scores [N] -> indices [?], with iou_threshold 0.5
  * (test_smoke.py writes it). */

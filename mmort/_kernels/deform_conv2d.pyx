@@ -13,8 +13,8 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from mmort.kit.element_types cimport real
-from mmort.kit.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 from mmort._kernels.workspace cimport take
 
 cdef enum:  # attributes

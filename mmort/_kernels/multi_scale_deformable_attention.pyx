@@ -6,8 +6,8 @@ are and what they weigh is worked out once a query and head.
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
-from mmort.kit.element_types cimport real
-from mmort.kit.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:
     VALUE  # inputs

@@ -10,8 +10,8 @@ from libc.string cimport memcpy
 from mmort._kernels.boxes cimport box_area
 from mmort._kernels.kernels cimport *
 from mmort._kernels.workspace cimport take
-from mmort.kit.element_types cimport real
-from mmort.kit.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:
     BOXES  # inputs

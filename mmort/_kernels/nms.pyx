@@ -14,8 +14,8 @@ from libc.string cimport memset
 from mmort._kernels.boxes cimport box_area, intersection, iou, iou_of
 from mmort._kernels.kernels cimport mmk_item, mmk_order, mmk_sort
 from mmort._kernels.workspace cimport take
-from mmort.kit.element_types cimport real
-from mmort.kit.mmk cimport (MMK_ABSENT, MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape, mmk_fail,
+from element_types cimport real
+from mmk cimport (MMK_ABSENT, MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape, mmk_fail,
                             mmk_set_output, mmk_tensor, simd_void)
 
 cdef enum:

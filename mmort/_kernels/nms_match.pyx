@@ -8,8 +8,8 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t
 from mmort._kernels.boxes cimport box_area, intersection
 from mmort._kernels.kernels cimport *
 from mmort._kernels.workspace cimport take
-from mmort.kit.element_types cimport real
-from mmort.kit.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:
     NMS_MATCH_IOU_THRESHOLD  # attribute 0

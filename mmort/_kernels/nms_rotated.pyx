@@ -13,8 +13,8 @@ from libc.stdlib cimport free, malloc
 from mmort._kernels.kernels cimport *
 from mmort._kernels.rotated cimport BOX, Rectangle, measure, overlap, shared_area
 from mmort._kernels.workspace cimport take
-from mmort.kit.element_types cimport real
-from mmort.kit.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:  # inputs
     BOXES

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from mmort._kernels.kernels cimport mmk_item
-from mmort.kit.mmk cimport MMK_FLOAT32
+from mmk cimport MMK_FLOAT32
 
 cdef enum:
     DIGIT_BITS = 11

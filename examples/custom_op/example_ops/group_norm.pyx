@@ -2,7 +2,7 @@
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
-from mmort.kit.mmk cimport *
+from mmk cimport *
 
 cdef enum:
     X  # inputs

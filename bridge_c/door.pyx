@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from mmort.kit.mmk cimport *
+from mmk cimport *
 
 import numpy
 

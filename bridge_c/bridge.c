@@ -331,6 +331,20 @@ static int64_t attribute_value(const Op *op, const OrtShapeInferContext *context
     return -1;
 }
 
+/* The size of a product of dimensions, "M*D"; -1: not known. */
+static int64_t product(const Dimensions *dimensions, const char *factor, size_t length) {
+    const char *end = factor + length;
+    int64_t size = 1;
+    while (factor < end) {
+        size_t letters = strcspn(factor, "*, ]");
+        const Dimension *known = find_dimension(dimensions, factor, letters);
+        if (!known || known->size < 0 || (known->size && size > INT64_MAX / known->size)) return -1;
+        size *= known->size;
+        factor += letters + 1;
+    }
+    return size;
+}
+
 /* A dimension of which neither size nor name is known gets a name of its own: ONNX Runtime takes the size -1 for a size
  * like any other, and lets two tensors "of the same shape" share their memory. */
 static OrtStatus *set_inferred(const Op *op, OrtShapeInferContext *context, int i, const int64_t *sizes,
@@ -365,6 +379,8 @@ static OrtStatus *infer_output(const Op *op, OrtShapeInferContext *context, int 
             sizes[rank++] = known->size;
         else if (*cursor >= '0' && *cursor <= '9')
             sizes[rank++] = *cursor - '0';
+        else if (memchr(cursor, '*', length))
+            sizes[rank++] = product(dimensions, cursor, length);
         else
             sizes[rank++] = attribute_value(op, context, cursor, length);
     }
