@@ -256,7 +256,9 @@ def test_options_leave_the_shared_alone(config):
 @given(st.data())
 def test_any_text_is_read_or_refused(tmp_path_factory, data):
     """Pieces of real configs, thrown together."""
-    lines = [line for name in ("features.py", "deeper/taken_apart.py") for line in (CONFIGS / name).read_text().split("\n")]
+    lines = [
+        line for name in ("features.py", "deeper/taken_apart.py") for line in (CONFIGS / name).read_text().split("\n")
+    ]
     text = "\n".join(data.draw(st.lists(st.sampled_from(lines), max_size=12)))
     at, length = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 6))
     text = text[:at] + data.draw(st.text("()[]{}'*._=, x1", max_size=4)) + text[at + length :]
