@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 from typing import Any
 
@@ -135,6 +136,26 @@ def choose(kind: str, config: Config, classes: dict[str, Any]) -> tuple[Any, Con
     if name not in classes:
         raise ValueError(f"detect.build: {kind} {name!r} is not supported; those that are: {', '.join(classes)}")
     return classes[name], {key: value for key, value in config.items() if key != "type"}
+
+
+_TRAINING = {"init_cfg", "pretrained", "frozen_stages", "norm_eval", "with_cp", "zero_init_residual", "use_box_type"}
+"""Entries that matter in training only, whatever part they belong to."""
+
+
+def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
+    """Return an object of the class that ``config["type"]`` names, made with the other entries; see `choose`.
+
+    Entries that the class does not have are refused by name: they would have changed the results.
+    """
+    found, entries = choose(kind, config, classes)
+    entries = {key: value for key, value in entries.items() if key not in _TRAINING}
+    parameters = inspect.signature(found).parameters
+    if unknown := [key for key, value in entries.items() if key not in parameters and value is not None]:
+        raise ValueError(
+            f"detect.build: {kind} {plain_type(config['type'])!r} with {', '.join(unknown)} is not supported; "
+            f"entries that are: {', '.join(parameters)}"
+        )
+    return found(**{key: value for key, value in entries.items() if key in parameters})
 
 
 def test_config(config: Config) -> Config:
