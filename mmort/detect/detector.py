@@ -116,9 +116,10 @@ def load(config: str | os.PathLike[str], checkpoint: str | os.PathLike[str], opt
     ValueError
         If the config or the checkpoint cannot be read, or they do not fit each other.
     """
-    detector = build(read_config(config, options))
+    settings = read_config(config, options)
+    detector = build(settings)
     weights, meta = load_checkpoint(checkpoint)
-    load_weights(detector, weights)
+    load_weights(detector, weights, settings)
     detector.classes = tuple(meta.get("classes", ()))
     return detector
 
