@@ -77,4 +77,4 @@ class RetinaNet(DenseDetector):
     family = "RetinaNet"
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, {"RetinaHead": RetinaHead})
+        super().__init__(config, {"RetinaHead": RetinaHead, "AscendRetinaHead": RetinaHead})

@@ -80,4 +80,4 @@ class SSD(DenseDetector):
     family = "SSD"
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, {"SSDHead": SSDHead})
+        super().__init__(config, {"SSDHead": SSDHead, "AscendSSDHead": SSDHead})
