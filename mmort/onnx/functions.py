@@ -116,7 +116,7 @@ def nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> Val
         sorted_boxes = op.Unsqueeze(_without_overlap(op, op.Gather(boxes, order)), [0])
         ranks = op.Unsqueeze(-_range(op, op.Shape(order)).to(FLOAT), [0, 1])  # scores may be NaN
         # An overlap is at most 1, and ONNX Runtime takes no greater threshold.
-        selected = op.NonMaxSuppression(sorted_boxes, ranks, op.Shape(order), min(iou_threshold, 1.0))
+        selected = op.NonMaxSuppression(sorted_boxes, ranks, op.Shape(order), [min(iou_threshold, 1.0)])
         kept = op.Gather(order, op.Gather(selected, 2, axis=1))
     else:
 
@@ -216,8 +216,8 @@ def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attribu
         _reshape(op, group_boxes, groups, length, 4),
         _reshape(op, group_scores, groups, 1, length),
         length,
-        min(attributes["iou_threshold"], 1.0),
-        attributes["score_threshold"],
+        [min(attributes["iou_threshold"], 1.0)],
+        [attributes["score_threshold"]],
     )
     group, box = op.Gather(selected, 0, axis=1), op.Gather(selected, 2, axis=1)
     if attributes["class_agnostic"]:
@@ -256,6 +256,8 @@ def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attribu
 def roi_align(op: Body, input: Value, rois: Value, *, attributes: Attributes) -> Value:
     """ONNX's operator, whose average is the same; the maximum is one over its samples, taken one by one."""
     ratio, sizes = max(attributes["sampling_ratio"], 0), (attributes["output_height"], attributes["output_width"])
+    if op.opset > 21:
+        raise NoBody(f"ONNX Runtime has RoiAlign up to opset 21, the model has {op.opset}")
     if attributes["mode"] == "max" and not ratio:
         raise NoBody("mode max with sampling_ratio 0")
     if attributes["spatial_scale"] < 0:
@@ -290,29 +292,26 @@ def _near(op: Body, grid: Value) -> Value:
     return near
 
 
-def _grid_sample(op: Body, input: Value, grid: Value, mode: int, padding_mode: int, align_corners: bool) -> Value:
-    modes = ("bilinear", "nearest", "bicubic") if op.opset < 20 else ("linear", "nearest", "cubic")
-    sampled: Value = op.GridSample(
-        input,
-        grid,
-        mode=modes[mode],
-        padding_mode=("zeros", "border", "reflection")[padding_mode],
-        align_corners=int(align_corners),
-    )
-    return sampled
-
-
-def _bilinear(op: Body, input: Value, grid: Value, shape: Value) -> Value:
-    """Sample with zeros outside, for maps without pixels, too, which GridSample refuses."""
-    kinds = [(FLOAT, [None] * 4)]
+def _sampled(
+    op: Body, input: Value, grid: Value, mode: int = 0, padding_mode: int = 0, align_corners: bool = False
+) -> Value:
+    """Sample; a map without pixels gives 0, where some GridSample crashes."""
 
     def sample(op: Body) -> tuple[Value, ...]:
-        return (_grid_sample(op, input, _near(op, grid), mode=0, padding_mode=0, align_corners=False),)
+        modes = ("bilinear", "nearest", "bicubic") if op.opset < 20 else ("linear", "nearest", "cubic")
+        sampled = op.GridSample(
+            input,
+            grid,
+            mode=modes[mode],
+            padding_mode=("zeros", "border", "reflection")[padding_mode],
+            align_corners=int(align_corners),
+        )
+        return (sampled,)
 
     def nothing(op: Body) -> tuple[Value, ...]:
-        return (op.Expand(0.0, shape),)
+        return (op.Expand(0.0, op.Concat(op.Shape(input, end=2), op.Shape(grid, start=1, end=3), axis=0)),)
 
-    (sampled,) = _if(op, op.Size(input) > 0, sample, nothing, kinds)
+    (sampled,) = _if(op, op.Size(input) > 0, sample, nothing, [(FLOAT, [None] * 4)])
     return sampled
 
 
@@ -322,10 +321,10 @@ def grid_sample(op: Body, input: Value, grid: Value, *, attributes: Attributes) 
     for name in ("interpolation_mode", "padding_mode"):
         if attributes[name] not in (0, 1, 2):
             raise ValueError(f"{name} must be 0, 1 or 2, got {attributes[name]}")
-    grid = given = _columns(op, grid, 0, 2, 3)
-    # Reflected, such places are the last one, as 1 is.
-    grid = _near(op, grid) if padding_mode < 2 else op.Where(op.IsNaN(grid) | op.IsInf(grid), 1.0, grid)
-    sampled = _grid_sample(op, input, grid, mode, padding_mode, bool(attributes["align_corners"]))
+    given = _columns(op, grid, 0, 2, 3)
+    # Reflected, places that are not finite are the last one, as 1 is; huge ones crash ONNX Runtime 1.20's GridSample.
+    grid = _near(op, given) if padding_mode < 2 else op.Where(op.Abs(given) <= 1e4, given, 1.0)
+    sampled = _sampled(op, input, grid, mode, padding_mode, bool(attributes["align_corners"]))
     if mode == 2:  # NaN there, which is what such places times 0 are
         sampled = sampled + op.Unsqueeze(op.ReduceSum(given * 0.0, [3], keepdims=0), [1])
     return sampled
@@ -355,11 +354,10 @@ def _deform_conv(
     y = (y * 2.0 + 1.0) / height.to(FLOAT) - 1.0
     x = (x * 2.0 + 1.0) / width.to(FLOAT) - 1.0
     grid = op.Concat(op.Unsqueeze(x, [4]), op.Unsqueeze(y, [4]), axis=4)
-    sampled = _bilinear(
+    sampled = _sampled(
         op,
         _reshape(op, input, images * parts, channels / parts, height, width),
-        _reshape(op, grid, images * parts, taps * rows, columns, 2),
-        op.Concat(images * parts, channels / parts, taps * rows, columns, axis=0),
+        _near(op, _reshape(op, grid, images * parts, taps * rows, columns, 2)),
     )
     if mask is not None:
         sampled = _reshape(op, sampled, images * parts, channels / parts, taps, places)
@@ -416,7 +414,7 @@ def multi_scale_deformable_attention(
             op, op.Slice(pixels, start, start + height * width, [3]), maps, channels, height, width
         )
         grid = _reshape(op, op.Gather(locations, i), maps, queries, points, 2) * 2.0 - 1.0
-        sampled = _bilinear(op, image, grid, op.Concat(maps, channels, queries, points, axis=0))
+        sampled = _sampled(op, image, _near(op, grid))
         sampled = sampled * _reshape(op, op.Gather(weights, i), maps, 1, queries, points)
         return go_on, total + op.ReduceSum(sampled, [3], keepdims=0)
 
@@ -432,6 +430,11 @@ def multi_scale_deformable_attention(
 
 
 # ---- along a line ----------------------------------------------------------------------------------------------
+
+
+def _turned(op: Body, x: Value, backwards: bool) -> Value:
+    """Turn the first axis around."""
+    return op.Slice(x, [-1], [-(2**62)], [0], [-1]) if backwards else x  # type: ignore[no-any-return]
 
 
 def _scan(
@@ -459,19 +462,15 @@ def _scan(
 
     def scan(op: Body) -> tuple[Value, ...]:
         plane = op.Concat(outer, inner, axis=0)
-        scanned = op.Scan(
+        scanned = op.Scan(  # along the first axis and forwards: onnx.reference has no other
             *(op.Expand(value, plane) for _, value in states),
-            flat,
+            _turned(op, op.Transpose(flat, perm=[1, 0, 2]), backwards),
             *[_range(op, length)][:places],
             body=op.graph(lambda op, *values: (updated := step(op, *values)) + updated, planes + lines, planes * 2),
             num_scan_inputs=len(lines),
-            scan_input_axes=[1, 0][: len(lines)],
-            scan_input_directions=[int(backwards)] * len(lines),
-            scan_output_axes=[1] * len(states),
-            scan_output_directions=[int(backwards)] * len(states),
             outputs=2 * len(states),
         )
-        return scanned[len(states) :]  # type: ignore[no-any-return]
+        return tuple(op.Transpose(_turned(op, one, backwards), perm=[1, 0, 2]) for one in scanned[len(states) :])
 
     def nothing(op: Body) -> tuple[Value, ...]:
         return tuple(op.Cast(flat, to=element_type) for element_type, _ in states)
