@@ -6,5 +6,6 @@ except ModuleNotFoundError:
     raise ImportError("mmort.onnx needs onnx: pip install onnx") from None
 
 from mmort.onnx.portable import Coverage, make_portable
+from mmort.onnx.upgrade import upgrade
 
-__all__ = ["Coverage", "make_portable"]
+__all__ = ["Coverage", "make_portable", "upgrade"]

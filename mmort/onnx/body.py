@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -17,6 +17,13 @@ FLOAT, INT64, BOOL, DOUBLE = (
     onnx.TensorProto.BOOL,
     onnx.TensorProto.DOUBLE,
 )
+
+
+class Reference(NamedTuple):
+    """In place of an attribute's value: that of the node's attribute, which stays out of the body."""
+
+    name: str
+    type: int = onnx.AttributeProto.INT
 
 
 class Value:
@@ -75,12 +82,14 @@ class Body:
     """The nodes of a function, or of a graph within it: ``op.Relu(x)`` adds one and returns its result.
 
     Inputs that are no `Value` become constants: floats are float32, integers int64, an array keeps its type.  None
-    leaves an optional input out.  Values of a surrounding graph may be inputs, but their operators (``+``) write there.
+    leaves an optional input out.  Values of a surrounding graph may be inputs, but their operators (``+``) write there,
+    and references to attributes belong there.
     """
 
     def __init__(self, opset: int, numbers: Iterator[int] | None = None) -> None:
         self.opset = opset
         self.nodes: list[onnx.NodeProto] = []
+        self.references: set[str] = set()
         self._numbers = numbers or itertools.count()  # names in graphs must not hide those outside
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
@@ -92,8 +101,25 @@ class Body:
         """Add a node; return its output, or a tuple if there are several."""
         results = tuple(Value(self, self._name(op_type)) for _ in range(outputs))
         names = ["" if one is None else self._value(one).name for one in inputs]
-        self.nodes.append(onnx.helper.make_node(op_type, names, [one.name for one in results], **attributes))
+        plain = {name: value for name, value in attributes.items() if not isinstance(value, Reference)}
+        node = onnx.helper.make_node(op_type, names, [one.name for one in results], **plain)
+        for name, value in attributes.items():
+            if isinstance(value, Reference):
+                node.attribute.add(name=name, ref_attr_name=value.name, type=value.type)
+                self.references.add(value.name)
+        self.nodes.append(node)
         return results if outputs > 1 else results[0]
+
+    def integer(self, name: str) -> Value:
+        """Return the value of the node's attribute, as a list of one number."""
+        value: Value = self.node("Unsqueeze", self.node("Constant", value_int=Reference(name)), [0])
+        return value
+
+    def number(self, name: str) -> Value:
+        """Return the value of the node's attribute, as a list of one number."""
+        reference = Reference(name, onnx.AttributeProto.FLOAT)
+        value: Value = self.node("Unsqueeze", self.node("Constant", value_float=reference), [0])
+        return value
 
     def graph(
         self,

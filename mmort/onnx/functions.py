@@ -1,8 +1,9 @@
 """The operators' definitions in standard ONNX operators: for each kernel that has one, a function that writes its body.
 
 A body computes what the kernel computes, to float32's rounding where sums are made; what it takes for granted is in
-docs/portable.md.  It is written for one node's attributes, so it holds no branches for others.  Inputs are the node's;
-an optional input that is left out is None.
+docs/portable.md.  It is written for one node's attributes, so it holds no branches for others; but where a value does
+not change its form it refers to the node's attribute, so that many nodes share a body.  Inputs are the node's; an
+optional input that is left out is None.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
+import onnx
 
-from mmort.onnx.body import BOOL, DOUBLE, FLOAT, INT64, Body, Value
+from mmort.onnx.body import BOOL, DOUBLE, FLOAT, INT64, Body, Reference, Value
 
 OPSET = 16
 """The lowest opset that has all operators used (GridSample, RoiAlign with half pixels)."""
@@ -108,15 +109,15 @@ def _without_overlap(op: Body, boxes: Value) -> Value:
 
 def nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> Value:
     """Sort, then ONNX's operator; a loop where that cannot do it (`offset`, negative thresholds)."""
-    iou_threshold, offset = attributes["iou_threshold"], float(attributes["offset"])
+    iou_threshold, offset = op.number("iou_threshold"), float(attributes["offset"])
     order = _descending(op, scores)
     if attributes["score_threshold"] > 0:
-        order = op.Compress(order, op.Gather(scores, order) > attributes["score_threshold"], axis=0)
-    if offset == 0 and iou_threshold >= 0:
+        order = op.Compress(order, op.Gather(scores, order) > op.number("score_threshold"), axis=0)
+    if offset == 0 and attributes["iou_threshold"] >= 0:
         sorted_boxes = op.Unsqueeze(_without_overlap(op, op.Gather(boxes, order)), [0])
         ranks = op.Unsqueeze(-_range(op, op.Shape(order)).to(FLOAT), [0, 1])  # scores may be NaN
         # An overlap is at most 1, and ONNX Runtime takes no greater threshold.
-        selected = op.NonMaxSuppression(sorted_boxes, ranks, op.Shape(order), [min(iou_threshold, 1.0)])
+        selected = op.NonMaxSuppression(sorted_boxes, ranks, op.Shape(order), op.Min(iou_threshold, 1.0))
         kept = op.Gather(order, op.Gather(selected, 2, axis=1))
     else:
 
@@ -135,13 +136,14 @@ def nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> Val
         _, rows = op.Loop(None, any_left, order, body=body, outputs=2)
         kept = op.Squeeze(rows, [1])
     if attributes["max_num"] > 0:
-        kept = op.Slice(kept, [0], [attributes["max_num"]])
+        kept = op.Slice(kept, [0], op.integer("max_num"))
     return kept  # type: ignore[no-any-return]
 
 
 def soft_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> tuple[Value, Value]:
     """A loop over emitted boxes; those left change places as in the kernel, since that decides among equal scores."""
-    threshold, sigma, offset = attributes["iou_threshold"], attributes["sigma"], float(attributes["offset"])
+    threshold, min_score, offset = op.number("iou_threshold"), op.number("min_score"), float(attributes["offset"])
+    sigma = op.number("sigma")
 
     def step(op: Body, i: Value, go_on: Value, rows: Value, indices: Value) -> tuple[Value, ...]:
         found = op.Squeeze(_columns(op, rows, 4, 5), [1])
@@ -162,7 +164,7 @@ def soft_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -
         decayed = _columns(op, rows, 4, 5) * factor
         rows = op.Concat(_columns(op, rows, 0, 4), decayed, axis=1)
         # Whoever leaves is replaced by the last one that stays.
-        leave = op.Squeeze(decayed < attributes["min_score"], [1])
+        leave = op.Squeeze(decayed < min_score, [1])
         stay = ~leave
         count = op.ReduceSum(stay.to(INT64), [0], keepdims=1)
         places = _range(op, op.Shape(stay))
@@ -255,7 +257,7 @@ def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attribu
 
 def roi_align(op: Body, input: Value, rois: Value, *, attributes: Attributes) -> Value:
     """ONNX's operator, whose average is the same; the maximum is one over its samples, taken one by one."""
-    ratio, sizes = max(attributes["sampling_ratio"], 0), (attributes["output_height"], attributes["output_width"])
+    ratio = max(attributes["sampling_ratio"], 0)
     if op.opset > 21:
         raise NoBody(f"ONNX Runtime has RoiAlign up to opset 21, the model has {op.opset}")
     if attributes["mode"] == "max" and not ratio:
@@ -267,23 +269,19 @@ def roi_align(op: Body, input: Value, rois: Value, *, attributes: Attributes) ->
         first, last = op.Split(corners, [2, 2], axis=1, outputs=2)
         corners = op.Concat(first, op.Max(first, last), axis=1)
     images = op.Gather(_range(op, _size(op, input, 0)), op.Gather(rois, 0, axis=1).to(INT64))  # refuses wrong ones
-    finer = ratio if attributes["mode"] == "max" else 1
-    pooled = op.RoiAlign(
-        input,
-        corners,
-        images,
-        output_height=sizes[0] * finer,
-        output_width=sizes[1] * finer,
-        sampling_ratio=1 if finer > 1 else ratio,
-        spatial_scale=attributes["spatial_scale"],
-        mode="avg",
-        coordinate_transformation_mode="half_pixel" if attributes["aligned"] else "output_half_pixel",
-    )
-    if finer > 1:
-        window = {"kernel_shape": [finer, finer], "strides": [finer, finer]}
-        unordered = op.MaxPool(op.IsNaN(pooled).to(FLOAT), **window) > 0.0  # MaxPool need not propagate NaN
-        pooled = op.Where(unordered, math.nan, op.MaxPool(pooled, **window))
-    return pooled  # type: ignore[no-any-return]
+    common = {
+        "spatial_scale": Reference("spatial_scale", onnx.AttributeProto.FLOAT),
+        "mode": "avg",
+        "coordinate_transformation_mode": "half_pixel" if attributes["aligned"] else "output_half_pixel",
+    }
+    if attributes["mode"] == "avg":
+        sizes = {"output_height": Reference("output_height"), "output_width": Reference("output_width")}
+        return op.RoiAlign(input, corners, images, sampling_ratio=ratio, **sizes, **common)  # type: ignore[no-any-return]
+    finer = {name: attributes[name] * ratio for name in ("output_height", "output_width")}
+    samples = op.RoiAlign(input, corners, images, sampling_ratio=1, **finer, **common)
+    window = {"kernel_shape": [ratio, ratio], "strides": [ratio, ratio]}
+    unordered = op.MaxPool(op.IsNaN(samples).to(FLOAT), **window) > 0.0  # MaxPool need not propagate NaN
+    return op.Where(unordered, math.nan, op.MaxPool(samples, **window))  # type: ignore[no-any-return]
 
 
 def _near(op: Body, grid: Value) -> Value:
@@ -518,16 +516,16 @@ def cummin(op: Body, input: Value, *, attributes: Attributes) -> tuple[Value, Va
 def group_norm(op: Body, x: Value, scale: Value, bias: Value, *, attributes: Attributes) -> Value:
     """Mean and variance of each group in float64, as in the kernel."""
     images, channels = _size(op, x, 0), _size(op, x, 1)
-    shape, groups = op.Shape(x), attributes["num_groups"]
-    if groups < 1:
-        raise ValueError(f"num_groups must be at least 1, got {groups}")
+    shape, groups = op.Shape(x), op.integer("num_groups")
+    if attributes["num_groups"] < 1:
+        raise ValueError(f"num_groups must be at least 1, got {attributes['num_groups']}")
     pixels = op.ReduceProd(op.Slice(shape, [2], [2**62]), keepdims=1)
-    length = channels / [groups] * pixels
+    length = channels / groups * pixels
     count = length.to(DOUBLE)
     double = _reshape(op, x.to(DOUBLE), images, groups, length)
     differences = double - op.ReduceSum(double, [2], keepdims=1) / count
     variance = op.ReduceSum(differences * differences, [2], keepdims=1) / count
-    deviation = op.Sqrt(variance + np.array(attributes["epsilon"], np.float64))
+    deviation = op.Sqrt(variance + op.number("epsilon").to(DOUBLE))
     normal = _reshape(op, differences / deviation, images, channels, pixels)
     scaled = normal * op.Unsqueeze(scale.to(DOUBLE), [1]) + op.Unsqueeze(bias.to(DOUBLE), [1])
     result: Value = op.Reshape(scaled.to(FLOAT), shape, allowzero=1)

@@ -5,6 +5,7 @@ With the library the kernel is used, as before; without it ONNX Runtime puts the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -85,58 +86,60 @@ def make_portable(model: nodes.Path_ | onnx.ModelProto, output: nodes.Path_ | No
 
 
 def _add_functions(model: onnx.ModelProto, opset: int) -> list[Coverage]:
-    present = {(one.domain, one.name, one.overload) for one in model.functions}
-    written: dict[Any, tuple[Coverage, str]] = {}
+    given = {(one.domain, one.name, one.overload) for one in model.functions}
     added: list[onnx.FunctionProto] = []
+    rows: dict[tuple[str, str], Coverage] = {}
     for node in nodes.every_node(model):
         operator = nodes.operator_of(node)
         if operator is None:
             continue
-        while node.input and not node.input[-1]:
-            del node.input[-1]
         attributes = nodes.attributes_of(node, operator)
-        key = (operator.domain, operator.type, tuple(attributes.items()), tuple(map(bool, node.input)))
-        if key not in written:
-            coverage = Coverage(f"{operator.domain}::{operator.type}", attributes, [], None)
-            written[key] = coverage, node.overload
-            identity = (operator.domain, operator.type, node.overload)
-            if identity not in present:
-                if opset < functions.OPSET:
-                    raise ValueError(
-                        f"make_portable: the model's opset must be {functions.OPSET} or higher, got {opset}; "
-                        "mmort upgrade raises it"
-                    )
-                overload = _unused(present, operator)
-                try:
-                    added.append(_function(operator, node, attributes, opset, overload))
-                    present.add((operator.domain, operator.type, overload))
-                    written[key] = coverage, overload
-                except functions.NoBody as reason:
-                    coverage.missing = str(reason)
-                except ValueError as error:
-                    raise ValueError(f"{nodes.name_of(node)}: {error}") from None
-        coverage, node.overload = written[key]
-        coverage.nodes.append(node.name or ", ".join(node.output))
+        missing = None
+        if (node.domain, node.op_type, node.overload) not in given:
+            if opset < functions.OPSET:
+                raise ValueError(
+                    f"make_portable: the model's opset must be {functions.OPSET} or higher, got {opset}; "
+                    "mmort upgrade raises it"
+                )
+            try:
+                node.overload = _add(added, given, _function(operator, node, attributes, opset))
+            except functions.NoBody as reason:
+                missing = str(reason)
+            except ValueError as error:
+                raise ValueError(f"{nodes.name_of(node)}: {error}") from None
+        name = f"{operator.domain}::{operator.type}"
+        row = rows.setdefault((name, str(attributes)), Coverage(name, attributes, [], missing))
+        row.nodes.append(node.name or ", ".join(node.output))
     model.functions.extend(added)
     # Functions came with version 8 of the format, several of one name with version 10.
     model.ir_version = max(model.ir_version, 10 if any(one.overload for one in added) else 8 if added else 0)
-    for domain in {one.domain for one in added}:
+    for domain in sorted({one.domain for one in added}):
         if nodes.opset_of(model, domain) is None:
             model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
-    return [coverage for coverage, _ in written.values()]
+    return list(rows.values())
 
 
-def _unused(present: set[tuple[str, str, str]], operator: schemas.Operator) -> str:
-    """Return the next overload: the first function of a name has none, and needs no newer format."""
-    names = ["", *map(str, range(2, len(present) + 3))]
-    return next(one for one in names if (operator.domain, operator.type, one) not in present)
+def _add(added: list[onnx.FunctionProto], given: set[tuple[str, str, str]], function: onnx.FunctionProto) -> str:
+    """Add a function unless there is one like it; return which of its name it is."""
+    for count in itertools.count(1):
+        overload = function.overload = str(count) if count > 1 else ""  # the first needs no newer format
+        if function in added:
+            return overload
+        names = {(one.domain, one.name, one.overload) for one in added} | given
+        if (function.domain, function.name, overload) not in names:
+            added.append(function)
+            return overload
+    raise AssertionError("not reached")
 
 
 def _function(
-    operator: schemas.Operator, node: onnx.NodeProto, attributes: Mapping[str, schemas.Value], opset: int, overload: str
+    operator: schemas.Operator, node: onnx.NodeProto, attributes: Mapping[str, schemas.Value], opset: int
 ) -> onnx.FunctionProto:
+    """Write the node's definition; the attributes that it refers to are stated in the node then."""
     if operator.kernel not in functions.WRITERS:
         raise functions.NoBody("there is no definition of it")
+    while not node.input[-1]:  # an optional one, left out
+        del node.input[-1]
     op = Body(opset)
     names = [formal.name for formal in operator.inputs][: len(node.input)]
     inputs = [Value(op, name) if given else None for name, given in zip(names, node.input, strict=True)]
@@ -144,6 +147,10 @@ def _function(
     outputs = [formal.name for formal in operator.outputs]
     for name, result in zip(outputs, results if isinstance(results, tuple) else (results,), strict=True):
         op.nodes.append(onnx.helper.make_node("Identity", [result.name], [name]))
+    stated = {attribute.name for attribute in node.attribute}
+    for formal in operator.attributes:
+        if formal.name in op.references - stated:
+            node.attribute.append(onnx.helper.make_attribute(formal.name, attributes[formal.name]))
     return onnx.helper.make_function(
         operator.domain,
         operator.type,
@@ -151,6 +158,6 @@ def _function(
         outputs,
         op.nodes,
         [onnx.helper.make_opsetid("", opset)],
-        overload=overload,
-        doc_string="mmort: " + ", ".join(f"{name} {value}" for name, value in attributes.items()),
+        attributes=sorted(op.references),
+        doc_string="by mmort, for runtimes without its library",
     )
