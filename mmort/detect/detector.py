@@ -130,10 +130,16 @@ def plain_type(name: Any) -> str:
 
 def choose(kind: str, config: Config, classes: dict[str, Any]) -> tuple[Any, Config]:
     """Return the class that ``config["type"]`` names and the other entries; `kind` is for the error."""
-    name = plain_type(config["type"])
-    if name not in classes:
-        raise ValueError(f"detect.build: {kind} {name!r} is not supported; those that are: {', '.join(classes)}")
+    name = require(kind, config["type"], *classes)
     return classes[name], {key: value for key, value in config.items() if key != "type"}
+
+
+def require(kind: str, name: Any, *supported: str) -> str:
+    """Return a type's plain name; ValueError if it is none of the supported ones."""
+    plain = plain_type(name)
+    if plain not in supported:
+        raise ValueError(f"detect.build: {kind} {plain!r} is not supported; what is: {', '.join(supported)}")
+    return plain
 
 
 def test_config(config: Config) -> Config:
