@@ -5,58 +5,75 @@ Source: MMDetection's ``BBoxHead`` and ``ConvFCBBoxHead``.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from mmort.detect.boxes import build_box_coder
-from mmort.detect.detector import require
+from mmort.detect.detector import Config, create, require
 from mmort.detect.layers import ConvModule
 from mmort.detect.selection import nms_arguments
 from mmort.torch import multiclass_nms
 
-_PRESETS: dict[str, dict[str, int]] = {
-    "BBoxHead": {},
-    "ConvFCBBoxHead": {},
-    "Shared2FCBBoxHead": {"num_shared_fcs": 2},
-    "Shared4Conv1FCBBoxHead": {"num_shared_convs": 4, "num_shared_fcs": 1},
-}
+_BOX_CODER = {"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": [0.1, 0.1, 0.2, 0.2]}
 
 
 class BoxHead(nn.Module):
     """Shared layers, then layers for the classes and for the boxes, then one linear layer for each.
 
-    Parameters
-    ----------
-    config : dict
-        ``bbox_head`` of the RoI head.
+    The arguments are the entries of the config's ``bbox_head``.
     """
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        num_shared_convs: int = 0,
+        num_shared_fcs: int = 0,
+        num_cls_convs: int = 0,
+        num_cls_fcs: int = 0,
+        num_reg_convs: int = 0,
+        num_reg_fcs: int = 0,
+        conv_out_channels: int = 256,
+        fc_out_channels: int = 1024,
+        conv_cfg: Config | None = None,
+        norm_cfg: Config | None = None,
+        with_avg_pool: bool = False,
+        roi_feat_size: int = 7,
+        in_channels: int = 256,
+        num_classes: int = 80,
+        bbox_coder: Config = _BOX_CODER,
+        reg_class_agnostic: bool = False,
+        reg_decoded_bbox: bool = False,  # says what the loss is of
+        predict_box_type: str = "box",  # an object or a tensor in MMDetection 3
+        cls_predictor_cfg: Config = {"type": "Linear"},  # noqa: B006 - never written to
+        reg_predictor_cfg: Config = {"type": "Linear"},  # noqa: B006
+    ) -> None:
         super().__init__()
-        config = {**config, **_PRESETS[require("box head", config["type"], *_PRESETS)]}
-        for layer in ("cls_predictor_cfg", "reg_predictor_cfg"):
-            require(f"bbox_head.{layer}", config.get(layer, {}).get("type", "Linear"), "Linear")
-        # Others bring scores of their own instead of a softmax.
-        require("bbox_head.loss_cls", config.get("loss_cls", {}).get("type", "CrossEntropyLoss"), "CrossEntropyLoss")
-        self.classes: int = config.get("num_classes", 80)
-        self.class_agnostic: bool = config.get("reg_class_agnostic", False)
-        self.average: bool = config.get("with_avg_pool", False)
-        self.coder = build_box_coder(config.get("bbox_coder", _BOX_CODER))
+        require("bbox_head.cls_predictor_cfg", cls_predictor_cfg["type"], "Linear")
+        require("bbox_head.reg_predictor_cfg", reg_predictor_cfg["type"], "Linear")
+        self.classes = num_classes
+        self.class_agnostic = reg_class_agnostic
+        self.average = with_avg_pool
+        self.coder = build_box_coder(bbox_coder)
 
-        channels = config.get("in_channels", 256)
-        self.shared_convs, channels = _convolutions(config, "num_shared_convs", channels)
-        self.cls_convs, cls_channels = _convolutions(config, "num_cls_convs", channels)
-        self.reg_convs, reg_channels = _convolutions(config, "num_reg_convs", channels)
-        size = config.get("roi_feat_size", 7)
-        height, width = (size, size) if isinstance(size, int) else size
-        pixels = 1 if self.average else height * width  # of what is flattened
-        self.shared_fcs, shared = _linears(config, "num_shared_fcs", channels * pixels)
-        self.cls_fcs, in_cls = _linears(config, "num_cls_fcs", shared if self.shared_fcs else cls_channels * pixels)
-        self.reg_fcs, in_reg = _linears(config, "num_reg_fcs", shared if self.shared_fcs else reg_channels * pixels)
-        self.fc_cls = nn.Linear(in_cls, self.classes + 1)
-        self.fc_reg = nn.Linear(in_reg, 4 if self.class_agnostic else 4 * self.classes)
+        def convolutions(count: int, channels: int) -> tuple[nn.ModuleList, int]:  # and how many channels come out
+            inputs = [channels, *[conv_out_channels] * count]
+            layer = {"padding": 1, "conv_cfg": conv_cfg, "norm_cfg": norm_cfg}
+            return nn.ModuleList(ConvModule(one, conv_out_channels, 3, **layer) for one in inputs[:-1]), inputs[-1]
+
+        def linears(count: int, features: int) -> tuple[nn.ModuleList, int]:  # and how many features come out
+            inputs = [features, *[fc_out_channels] * count]
+            return nn.ModuleList(nn.Linear(one, fc_out_channels) for one in inputs[:-1]), inputs[-1]
+
+        pixels = 1 if with_avg_pool else roi_feat_size**2  # of what is flattened
+        self.shared_convs, channels = convolutions(num_shared_convs, in_channels)
+        self.shared_fcs, shared = linears(num_shared_fcs, channels * pixels)
+        self.cls_convs, cls_channels = convolutions(num_cls_convs, channels)
+        self.reg_convs, reg_channels = convolutions(num_reg_convs, channels)
+        self.cls_fcs, cls_features = linears(num_cls_fcs, shared if num_shared_fcs else cls_channels * pixels)
+        self.reg_fcs, reg_features = linears(num_reg_fcs, shared if num_shared_fcs else reg_channels * pixels)
+        self.fc_cls = nn.Linear(cls_features, num_classes + 1)
+        self.fc_reg = nn.Linear(reg_features, 4 if reg_class_agnostic else 4 * num_classes)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Give logits [R, classes + 1] (background last) and deltas [R, 4 or classes * 4], of features [R, C, h, w]."""
@@ -80,7 +97,7 @@ class BoxHead(nn.Module):
         return self.coder.decode(boxes, deltas, limits)
 
     def detect(
-        self, boxes: Tensor, used: Tensor, logits: Tensor, deltas: Tensor, limits: Tensor, test_cfg: dict[str, Any]
+        self, boxes: Tensor, used: Tensor, logits: Tensor, deltas: Tensor, limits: Tensor, test_cfg: Config
     ) -> tuple[Tensor, Tensor]:
         """Choose detections.
 
@@ -117,30 +134,21 @@ class BoxHead(nn.Module):
         return x.mean((2, 3)) if self.average else x.flatten(1)
 
 
-_BOX_CODER = {"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": [0.1, 0.1, 0.2, 0.2]}
-
-
-def _convolutions(config: dict[str, Any], count: str, channels: int) -> tuple[nn.ModuleList, int]:
-    """Build so many 3x3 convolutions as config[count] says; also return how many channels come out."""
-    layers = nn.ModuleList()
-    for _ in range(config.get(count, 0)):
-        out_channels = config.get("conv_out_channels", 256)
-        layers.append(
-            ConvModule(
-                channels, out_channels, 3, padding=1, conv_cfg=config.get("conv_cfg"), norm_cfg=config.get("norm_cfg")
-            )
-        )
-        channels = out_channels
-    return layers, channels
-
-
-def _linears(config: dict[str, Any], count: str, features: int) -> tuple[nn.ModuleList, int]:
-    """Build so many linear layers as config[count] says; also return how many features come out."""
-    layers = nn.ModuleList()
-    for _ in range(config.get(count, 0)):
-        layers.append(nn.Linear(features, config.get("fc_out_channels", 1024)))
-        features = layers[-1].out_features
-    return layers, features
+def build_box_head(config: Config) -> BoxHead:
+    """Build the RoI head's ``bbox_head``."""
+    # Other losses bring scores of their own instead of a softmax.
+    require("bbox_head.loss_cls", config.get("loss_cls", {}).get("type", "CrossEntropyLoss"), "CrossEntropyLoss")
+    head: BoxHead = create(
+        "bbox_head",
+        config,
+        {
+            "BBoxHead": BoxHead,
+            "ConvFCBBoxHead": BoxHead,
+            "Shared2FCBBoxHead": partial(BoxHead, num_shared_fcs=2),
+            "Shared4Conv1FCBBoxHead": partial(BoxHead, num_shared_convs=4, num_shared_fcs=1),
+        },
+    )
+    return head
 
 
 def _apply(layers: nn.ModuleList, x: Tensor) -> Tensor:

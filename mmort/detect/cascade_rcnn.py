@@ -6,13 +6,15 @@ on COCO val2017: 40.3; 41.2 (35.9).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
-from mmort.detect.box_head import BoxHead
+from mmort.detect.box_head import build_box_head
 from mmort.detect.detector import Config
 from mmort.detect.faster_rcnn import FasterRCNN, StandardRoIHead
-from mmort.detect.mask_head import FCNMaskHead
-from mmort.detect.roi_extractor import RoIExtractor, regions
+from mmort.detect.mask_head import build_mask_head
+from mmort.detect.roi_extractor import build_roi_extractor, regions
 
 
 class CascadeRoIHead(StandardRoIHead):
@@ -21,11 +23,11 @@ class CascadeRoIHead(StandardRoIHead):
     def _build_heads(self, config: Config) -> None:
         stages = config["num_stages"]
         boxes = config["bbox_roi_extractor"]
-        self.bbox_roi_extractor = _for_each(stages, RoIExtractor, boxes)
-        self.bbox_head = _for_each(stages, BoxHead, config["bbox_head"])
+        self.bbox_roi_extractor = _for_each(stages, build_roi_extractor, boxes)
+        self.bbox_head = _for_each(stages, build_box_head, config["bbox_head"])
         if self.with_mask:
-            self.mask_roi_extractor = _for_each(stages, RoIExtractor, config.get("mask_roi_extractor") or boxes)
-            self.mask_head = _for_each(stages, FCNMaskHead, config["mask_head"])
+            self.mask_roi_extractor = _for_each(stages, build_roi_extractor, config.get("mask_roi_extractor") or boxes)
+            self.mask_head = _for_each(stages, build_mask_head, config["mask_head"])
 
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return dets and labels as `StandardRoIHead` does; the classes are those of the mean of all stages' logits."""
@@ -56,10 +58,10 @@ class CascadeRCNN(FasterRCNN):
         return CascadeRoIHead(config, test_cfg)
 
 
-def _for_each(stages: int, kind: type[nn.Module], config: Config | list[Config]) -> nn.ModuleList:
+def _for_each(stages: int, build: Callable[[Config], nn.Module], config: Config | list[Config]) -> nn.ModuleList:
     """Build one module for each stage, of its own config or of one for all."""
     configs = config if isinstance(config, list) else [config] * stages
-    return nn.ModuleList(kind(each) for each in configs)
+    return nn.ModuleList(build(each) for each in configs)
 
 
 def _mean(tensors: list[Tensor]) -> Tensor:

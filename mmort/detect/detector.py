@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 from typing import Any
 
@@ -140,6 +141,23 @@ def require(kind: str, name: Any, *supported: str) -> str:
     if plain not in supported:
         raise ValueError(f"detect.build: {kind} {plain!r} is not supported; what is: {', '.join(supported)}")
     return plain
+
+
+def create(kind: str, config: Config, classes: dict[str, Any]) -> Any:
+    """Call what ``config["type"]`` names with the other entries, those about training left out.
+
+    Raises
+    ------
+    ValueError
+        If the type, or an entry, is not known here: it could change results unseen.
+    """
+    constructor, entries = choose(kind, config, classes)
+    entries = {name: value for name, value in entries.items() if not name.startswith(("init_cfg", "train_cfg", "loss"))}
+    known = inspect.signature(constructor).parameters
+    for name in entries:
+        if name not in known:
+            raise ValueError(f"detect.build: {kind}.{name} is not supported; what is: {', '.join(known)}")
+    return constructor(**entries)
 
 
 def test_config(config: Config) -> Config:

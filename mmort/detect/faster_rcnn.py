@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.backbones import build_backbone
-from mmort.detect.box_head import BoxHead
+from mmort.detect.box_head import build_box_head
 from mmort.detect.detector import Config, Detector, image_limits, require, test_config
-from mmort.detect.mask_head import FCNMaskHead
+from mmort.detect.mask_head import build_mask_head
 from mmort.detect.necks import build_neck
-from mmort.detect.roi_extractor import RoIExtractor, regions
-from mmort.detect.rpn import RPNHead
+from mmort.detect.roi_extractor import build_roi_extractor, regions
+from mmort.detect.rpn import build_rpn_head
 
 
 class StandardRoIHead(nn.Module):
@@ -36,11 +36,13 @@ class StandardRoIHead(nn.Module):
         self._build_heads(config)
 
     def _build_heads(self, config: Config) -> None:
-        self.bbox_roi_extractor = RoIExtractor(config["bbox_roi_extractor"])
-        self.bbox_head = BoxHead(config["bbox_head"])
+        self.bbox_roi_extractor = build_roi_extractor(config["bbox_roi_extractor"])
+        self.bbox_head = build_box_head(config["bbox_head"])
         if self.with_mask:
-            self.mask_roi_extractor = RoIExtractor(config.get("mask_roi_extractor") or config["bbox_roi_extractor"])
-            self.mask_head = FCNMaskHead(config["mask_head"])
+            self.mask_roi_extractor = build_roi_extractor(
+                config.get("mask_roi_extractor") or config["bbox_roi_extractor"]
+            )
+            self.mask_head = build_mask_head(config["mask_head"])
 
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return dets [N, K, 5] and labels [N, K] of proposals [N, P, 4], of which `used` [N, P] says which count."""
@@ -81,8 +83,7 @@ class FasterRCNN(Detector):
         require("model.type", model["type"], "FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
         self.backbone = build_backbone(model["backbone"])
         self.neck = build_neck(model.get("neck"))
-        require("rpn_head", model["rpn_head"]["type"], "RPNHead")
-        self.rpn_head = RPNHead(model["rpn_head"], test_cfg["rpn"])
+        self.rpn_head = build_rpn_head(model["rpn_head"], test_cfg["rpn"])
         self.roi_head = self._roi_head(model["roi_head"], test_cfg["rcnn"])
         self.family = "Mask R-CNN" if self.roi_head.with_mask else "Faster R-CNN"
 

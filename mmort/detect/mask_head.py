@@ -5,39 +5,47 @@ Source: K. He et al., "Mask R-CNN", ICCV 2017; MMDetection's ``FCNMaskHead``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 
-from mmort.detect.detector import require
+from mmort.detect.detector import Config, create, require
 from mmort.detect.layers import ConvModule
 
 
 class FCNMaskHead(nn.Module):
     """Convolutions, an upsampling layer, and one mask for each class.
 
-    Parameters
-    ----------
-    config : dict
-        ``mask_head`` of the RoI head.
+    The arguments are the entries of the config's ``mask_head``.
     """
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        num_convs: int = 4,
+        roi_feat_size: int = 14,  # unused, as in MMDetection
+        in_channels: int = 256,
+        conv_kernel_size: int = 3,
+        conv_out_channels: int = 256,
+        num_classes: int = 80,
+        class_agnostic: bool = False,
+        upsample_cfg: Config = {"type": "deconv", "scale_factor": 2},  # noqa: B006 - never written to
+        conv_cfg: Config | None = None,
+        norm_cfg: Config | None = None,
+        predictor_cfg: Config = {"type": "Conv"},  # noqa: B006
+    ) -> None:
         super().__init__()
-        require("mask_head.predictor_cfg", config.get("predictor_cfg", {}).get("type", "Conv"), "Conv", "Conv2d")
-        upsample = config.get("upsample_cfg", {})
-        require("mask_head.upsample_cfg", upsample.get("type", "deconv"), "deconv")
-        self.class_agnostic: bool = config.get("class_agnostic", False)
-        channels, width = config.get("in_channels", 256), config.get("conv_out_channels", 256)
+        require("mask_head.predictor_cfg", predictor_cfg["type"], "Conv", "Conv2d")
+        require("mask_head.upsample_cfg", upsample_cfg["type"], "deconv")
         self.convs = nn.ModuleList()
-        for _ in range(config.get("num_convs", 4)):
-            kernel = config.get("conv_kernel_size", 3)
-            layer = {"conv_cfg": config.get("conv_cfg"), "norm_cfg": config.get("norm_cfg")}
-            self.convs.append(ConvModule(channels, width, kernel, padding=(kernel - 1) // 2, **layer))
-            channels = width
-        factor = upsample.get("scale_factor", 2)
-        self.upsample = nn.ConvTranspose2d(channels, width, factor, stride=factor)
-        self.conv_logits = nn.Conv2d(width, 1 if self.class_agnostic else config.get("num_classes", 80), 1)
+        channels = in_channels
+        for _ in range(num_convs):
+            padding = (conv_kernel_size - 1) // 2
+            layer = ConvModule(
+                channels, conv_out_channels, conv_kernel_size, padding=padding, conv_cfg=conv_cfg, norm_cfg=norm_cfg
+            )
+            self.convs.append(layer)
+            channels = conv_out_channels
+        factor = upsample_cfg["scale_factor"]
+        self.upsample = nn.ConvTranspose2d(channels, conv_out_channels, factor, stride=factor)
+        self.conv_logits = nn.Conv2d(conv_out_channels, 1 if class_agnostic else num_classes, 1)
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:
         """Return the logits of each region's own class, [R, h, w], from features [R, C, h', w'] and classes [R]."""
@@ -45,6 +53,12 @@ class FCNMaskHead(nn.Module):
         for conv in self.convs:
             x = conv(x)
         return own_class(self.conv_logits(self.upsample(x).relu()), classes)
+
+
+def build_mask_head(config: Config) -> FCNMaskHead:
+    """Build the RoI head's ``mask_head``."""
+    head: FCNMaskHead = create("mask_head", config, {"FCNMaskHead": FCNMaskHead})
+    return head
 
 
 def own_class(logits: Tensor, classes: Tensor) -> Tensor:

@@ -10,35 +10,51 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.box_head import BoxHead
-from mmort.detect.detector import Config, require
+from mmort.detect.box_head import build_box_head
+from mmort.detect.detector import Config, create, require
 from mmort.detect.faster_rcnn import FasterRCNN, StandardRoIHead
 from mmort.detect.layers import ConvModule
 from mmort.detect.mask_head import own_class
-from mmort.detect.roi_extractor import RoIExtractor
+from mmort.detect.roi_extractor import build_roi_extractor
 
 
 class CoarseMaskHead(nn.Module):
-    """One small mask for each class, from linear layers."""
+    """One small mask for each class, from linear layers.
 
-    def __init__(self, config: Config) -> None:
+    The arguments are the entries of the config's ``mask_head``.
+    """
+
+    def __init__(
+        self,
+        num_convs: int = 0,
+        num_fcs: int = 2,
+        fc_out_channels: int = 1024,
+        downsample_factor: int = 2,
+        roi_feat_size: int = 14,
+        in_channels: int = 256,
+        conv_out_channels: int = 256,
+        num_classes: int = 80,
+        conv_cfg: Config | None = None,
+        norm_cfg: Config | None = None,
+    ) -> None:
         super().__init__()
-        self.classes: int = config.get("num_classes", 80)
-        channels, width = config.get("in_channels", 256), config.get("conv_out_channels", 256)
-        layer = {"conv_cfg": config.get("conv_cfg"), "norm_cfg": config.get("norm_cfg")}
+        self.classes = num_classes
+        self.size = roi_feat_size // downsample_factor
+        layer = {"conv_cfg": conv_cfg, "norm_cfg": norm_cfg}
         self.convs = nn.ModuleList()
-        for _ in range(config.get("num_convs", 0)):
-            self.convs.append(ConvModule(channels, width, 3, padding=1, **layer))
-            channels = width
-        factor = config.get("downsample_factor", 2)
-        self.downsample_conv = ConvModule(channels, width, factor, stride=factor, **layer)
-        self.size: int = config.get("roi_feat_size", 14) // factor
-        features = width * self.size**2
+        channels = in_channels
+        for _ in range(num_convs):
+            self.convs.append(ConvModule(channels, conv_out_channels, 3, padding=1, **layer))
+            channels = conv_out_channels
+        self.downsample_conv = ConvModule(
+            channels, conv_out_channels, downsample_factor, stride=downsample_factor, **layer
+        )
+        features = conv_out_channels * self.size**2
         self.fcs = nn.ModuleList()
-        for _ in range(config.get("num_fcs", 2)):
-            self.fcs.append(nn.Linear(features, config.get("fc_out_channels", 1024)))
-            features = self.fcs[-1].out_features
-        self.fc_logits = nn.Linear(features, self.classes * self.size**2)
+        for _ in range(num_fcs):
+            self.fcs.append(nn.Linear(features, fc_out_channels))
+            features = fc_out_channels
+        self.fc_logits = nn.Linear(features, num_classes * self.size**2)
 
     def forward(self, features: Tensor) -> Tensor:
         """Return logits [R, classes, h, w] of features [R, C, h', w']."""
@@ -52,19 +68,28 @@ class CoarseMaskHead(nn.Module):
 
 
 class MaskPointHead(nn.Module):
-    """One logit for each class at a point, from the features there and what the coarse mask says of it."""
+    """One logit for each class at a point, from the features there and what the coarse mask says of it.
 
-    def __init__(self, config: Config) -> None:
+    The arguments are the entries of the config's ``point_head``.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        num_fcs: int = 3,
+        in_channels: int = 256,
+        fc_channels: int = 256,
+        class_agnostic: bool = False,
+        coarse_pred_each_layer: bool = True,
+    ) -> None:
         super().__init__()
-        classes = config["num_classes"]
-        self.repeat: bool = config.get("coarse_pred_each_layer", True)
-        channels = config.get("in_channels", 256) + classes
+        self.repeat = coarse_pred_each_layer
+        channels = in_channels + num_classes
         self.fcs = nn.ModuleList()
-        for _ in range(config.get("num_fcs", 3)):
-            width = config.get("fc_channels", 256)
-            self.fcs.append(ConvModule(channels, width, 1, conv_cfg={"type": "Conv1d"}))
-            channels = width + (classes if self.repeat else 0)
-        self.fc_logits = nn.Conv1d(channels, 1 if config.get("class_agnostic") else classes, 1)
+        for _ in range(num_fcs):
+            self.fcs.append(ConvModule(channels, fc_channels, 1, conv_cfg={"type": "Conv1d"}))
+            channels = fc_channels + (num_classes if self.repeat else 0)
+        self.fc_logits = nn.Conv1d(channels, 1 if class_agnostic else num_classes, 1)
 
     def forward(self, fine: Tensor, coarse: Tensor) -> Tensor:
         """Return logits [R, classes, Q] of points whose features are [R, C, Q] and coarse logits [R, classes, Q]."""
@@ -80,8 +105,8 @@ class PointRendRoIHead(StandardRoIHead):
     """Coarse masks from one feature level, then refined."""
 
     def _build_heads(self, config: Config) -> None:
-        self.bbox_roi_extractor = RoIExtractor(config["bbox_roi_extractor"])
-        self.bbox_head = BoxHead(config["bbox_head"])
+        self.bbox_roi_extractor = build_roi_extractor(config["bbox_roi_extractor"])
+        self.bbox_head = build_box_head(config["bbox_head"])
         extractor = config["mask_roi_extractor"]
         layer, strides = extractor["roi_layer"], extractor["featmap_strides"]
         require("roi_layer of PointRend's masks", layer["type"], "SimpleRoIAlign")
@@ -89,9 +114,8 @@ class PointRendRoIHead(StandardRoIHead):
             raise ValueError("detect.build: mask_roi_extractor must have one stride, and its roi_layer be aligned")
         self.stride: int = strides[0]
         self.grid: int = layer["output_size"]
-        require("mask_head of PointRend", config["mask_head"]["type"], "CoarseMaskHead")
-        self.mask_head = CoarseMaskHead(config["mask_head"])
-        self.point_head = MaskPointHead(config["point_head"])
+        self.mask_head = create("mask_head", config["mask_head"], {"CoarseMaskHead": CoarseMaskHead})
+        self.point_head = create("point_head", config["point_head"], {"MaskPointHead": MaskPointHead})
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the masks [R, h, w] of regions [R, 5] whose classes [R] are known."""

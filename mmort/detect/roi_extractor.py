@@ -5,36 +5,29 @@ Source: T.-Y. Lin et al., "Feature Pyramid Networks", CVPR 2017; MMDetection's `
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.detector import require
-from mmort.torch import roi_align
+from mmort.detect.detector import Config, create
+from mmort.torch import RoIAlign
 
 
 class RoIExtractor(nn.Module):
     """RoIAlign over the levels of a feature pyramid.
 
-    Parameters
-    ----------
-    config : dict
-        ``bbox_roi_extractor`` or ``mask_roi_extractor`` of the RoI head.
+    The arguments are the entries of the config's ``bbox_roi_extractor`` or ``mask_roi_extractor``.
     """
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(
+        self, roi_layer: Config, featmap_strides: list[int], out_channels: int, finest_scale: float = 56
+    ) -> None:
         super().__init__()
-        layer = dict(config["roi_layer"])
-        require("RoI extractor", config["type"], "SingleRoIExtractor")
-        require("roi_layer", layer.pop("type"), "RoIAlign")
-        self.strides: list[int] = config["featmap_strides"]
-        self.channels: int = config["out_channels"]
-        self.finest_scale: float = config.get("finest_scale", 56)
-        size = layer.pop("output_size")
-        self.output_size: tuple[int, int] = (size, size) if isinstance(size, int) else tuple(size)
-        layer.pop("use_torchvision", None)  # the same numbers
-        self.layer: dict[str, Any] = layer
+        self.strides = featmap_strides
+        self.finest_scale = finest_scale
+        self.roi_layers = nn.ModuleList(
+            create("roi_layer", {**roi_layer, "spatial_scale": 1 / stride}, {"RoIAlign": RoIAlign})
+            for stride in featmap_strides
+        )
 
     def forward(self, features: list[Tensor], rois: Tensor) -> Tensor:
         """Pool.
@@ -51,14 +44,16 @@ class RoIExtractor(nn.Module):
         Tensor, [R, C, output height, output width]
         """
         if len(self.strides) == 1:
-            return self._align(features[0], rois, self.strides[0])
-        pooled = rois.new_zeros(rois.shape[0], self.channels, *self.output_size)
+            return self.roi_layers[0](features[0], rois)  # type: ignore[no-any-return]
         level = self.levels(rois)
-        for index, stride in enumerate(self.strides):
-            rows = torch.nonzero(level == index)[:, 0]  # [R'], the regions of this level
-            aligned = self._align(features[index], rois.index_select(0, rows), stride)
-            pooled = pooled.index_put((rows,), aligned)
-        return pooled
+        rows = [torch.nonzero(level == index)[:, 0] for index in range(len(self.strides))]  # [R'] for each level
+        aligned = [
+            layer(features[index], rois.index_select(0, rows[index])) for index, layer in enumerate(self.roi_layers)
+        ]
+        order = torch.cat(rows)
+        # Where each region has gone.  Picking features up from there costs half of writing each level's to its place.
+        places = torch.zeros_like(level).scatter(0, order, torch.arange(level.shape[0], device=level.device))
+        return torch.cat(aligned).index_select(0, places)
 
     def levels(self, rois: Tensor) -> Tensor:
         """Return the level of each region, [R]: 0 below twice ``finest_scale``, one more with each doubling."""
@@ -66,8 +61,11 @@ class RoIExtractor(nn.Module):
         level = torch.floor(torch.log2(scale / self.finest_scale + 1e-6))
         return level.clamp(0, len(self.strides) - 1).long()
 
-    def _align(self, features: Tensor, rois: Tensor, stride: int) -> Tensor:
-        return roi_align(features, rois, self.output_size, spatial_scale=1 / stride, **self.layer)
+
+def build_roi_extractor(config: Config) -> RoIExtractor:
+    """Build one of the RoI head's extractors."""
+    extractor: RoIExtractor = create("RoI extractor", config, {"SingleRoIExtractor": RoIExtractor})
+    return extractor
 
 
 def regions(boxes: Tensor) -> Tensor:

@@ -5,12 +5,11 @@ Source: S. Ren et al., "Faster R-CNN", NeurIPS 2015; MMDetection's ``RPNHead``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from mmort.detect.boxes import build_box_coder
+from mmort.detect.detector import Config, create
 from mmort.detect.layers import ConvModule
 from mmort.detect.priors import build_priors
 from mmort.detect.selection import suppress
@@ -19,29 +18,35 @@ from mmort.detect.selection import suppress
 class RPNHead(nn.Module):
     """One objectness and one box for every anchor; the best boxes are proposals.
 
-    Parameters
-    ----------
-    config : dict
-        ``rpn_head`` of the model.
-    test_cfg : dict
-        ``test_cfg.rpn``.
+    The arguments are the entries of the config's ``rpn_head`` and, as `test_cfg`, its ``test_cfg.rpn``.
     """
 
-    def __init__(self, config: dict[str, Any], test_cfg: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        anchor_generator: Config,
+        bbox_coder: Config,
+        test_cfg: Config,
+        feat_channels: int = 256,
+        num_convs: int = 1,
+        num_classes: int = 1,
+        reg_decoded_bbox: bool = False,  # says what the loss is of
+    ) -> None:
         super().__init__()
-        if not config.get("loss_cls", {}).get("use_sigmoid", True):
-            raise ValueError("detect.build: rpn_head.loss_cls.use_sigmoid must be true: there is no softmax in RPNHead")
-        channels = config.get("feat_channels", 256)
-        self.priors = build_priors(config["anchor_generator"])
-        self.coder = build_box_coder(config["bbox_coder"])
-        self.rpn_conv = _convolutions(config["in_channels"], channels, config.get("num_convs", 1))
+        self.priors = build_priors(anchor_generator)
+        self.coder = build_box_coder(bbox_coder)
+        if num_convs == 1:
+            self.rpn_conv: nn.Module = nn.Conv2d(in_channels, feat_channels, 3, padding=1)
+        else:
+            inputs = [in_channels] + [feat_channels] * (num_convs - 1)
+            self.rpn_conv = nn.Sequential(*(ConvModule(channels, feat_channels, 3, padding=1) for channels in inputs))
         anchors = self.priors.num_base_priors[0]
-        self.rpn_cls = nn.Conv2d(channels, anchors, 1)
-        self.rpn_reg = nn.Conv2d(channels, anchors * 4, 1)
+        self.rpn_cls = nn.Conv2d(feat_channels, anchors, 1)
+        self.rpn_reg = nn.Conv2d(feat_channels, anchors * 4, 1)
         self.nms_pre: int = test_cfg.get("nms_pre", -1)
         self.max_per_image: int = test_cfg["max_per_img"]
-        self.nms: dict[str, Any] = test_cfg["nms"]
-        self.min_size: float = test_cfg.get("min_bbox_size", 0)
+        self.nms: Config = test_cfg["nms"]
+        self.min_size: float = test_cfg.get("min_bbox_size", -1)
 
     def raw(self, features: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the objectness logits [N, A, h, w] and the deltas [N, A*4, h, w] of each level."""
@@ -85,9 +90,9 @@ class RPNHead(nn.Module):
         return dets[..., :4], kept >= 0
 
 
-def _convolutions(in_channels: int, channels: int, count: int) -> nn.Module:
-    """Build ``rpn_conv``: one convolution, or several with activations between them."""
-    if count == 1:
-        return nn.Conv2d(in_channels, channels, 3, padding=1)
-    inputs = [in_channels] + [channels] * (count - 1)
-    return nn.Sequential(*(ConvModule(each, channels, 3, padding=1) for each in inputs))
+def build_rpn_head(config: Config, test_cfg: Config) -> RPNHead:
+    """Build the model's ``rpn_head``."""
+    if not config.get("loss_cls", {}).get("use_sigmoid", True):
+        raise ValueError("detect.build: rpn_head.loss_cls.use_sigmoid must be true: scores are no softmax here")
+    head: RPNHead = create("rpn_head", {**config, "test_cfg": test_cfg}, {"RPNHead": RPNHead})
+    return head
