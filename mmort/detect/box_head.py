@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.boxes import build_box_coder
-from mmort.detect.detector import Config, create, require
+from mmort.detect.detector import Config, construct, require
 from mmort.detect.layers import ConvModule
 from mmort.detect.selection import nms_arguments
 from mmort.torch import multiclass_nms
@@ -138,7 +138,7 @@ def build_box_head(config: Config) -> BoxHead:
     """Build the RoI head's ``bbox_head``."""
     # Other losses bring scores of their own instead of a softmax.
     require("bbox_head.loss_cls", config.get("loss_cls", {}).get("type", "CrossEntropyLoss"), "CrossEntropyLoss")
-    head: BoxHead = create(
+    head: BoxHead = construct(
         "bbox_head",
         config,
         {

@@ -7,6 +7,7 @@ on COCO val2017: 40.3; 41.2 (35.9).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -18,16 +19,31 @@ from mmort.detect.roi_extractor import build_roi_extractor, regions
 
 
 class CascadeRoIHead(StandardRoIHead):
-    """One head of each kind for every stage."""
+    """One head of each kind for every stage.
 
-    def _build_heads(self, config: Config) -> None:
-        stages = config["num_stages"]
-        boxes = config["bbox_roi_extractor"]
-        self.bbox_roi_extractor = _for_each(stages, build_roi_extractor, boxes)
-        self.bbox_head = _for_each(stages, build_box_head, config["bbox_head"])
-        if self.with_mask:
-            self.mask_roi_extractor = _for_each(stages, build_roi_extractor, config.get("mask_roi_extractor") or boxes)
-            self.mask_head = _for_each(stages, build_mask_head, config["mask_head"])
+    The arguments are the entries of the config's ``roi_head`` and, as `test_cfg`, its ``test_cfg.rcnn``.
+    """
+
+    def __init__(
+        self,
+        num_stages: int,
+        bbox_roi_extractor: Config | list[Config],
+        bbox_head: Config | list[Config],
+        test_cfg: Config,
+        mask_roi_extractor: Config | list[Config] | None = None,
+        mask_head: Config | list[Config] | None = None,
+        stage_loss_weights: list[float] | None = None,
+    ) -> None:
+        nn.Module.__init__(self)
+        self.family = "Cascade R-CNN" if mask_head is None else "Cascade Mask R-CNN"
+        self.test_cfg = test_cfg
+        self.with_mask = mask_head is not None
+        self.bbox_roi_extractor = _for_each(num_stages, build_roi_extractor, bbox_roi_extractor)
+        self.bbox_head = _for_each(num_stages, build_box_head, bbox_head)
+        if mask_head is not None:
+            extractors = mask_roi_extractor or bbox_roi_extractor
+            self.mask_roi_extractor = _for_each(num_stages, build_roi_extractor, extractors)
+            self.mask_head = _for_each(num_stages, build_mask_head, mask_head)
 
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return dets and labels as `StandardRoIHead` does; the classes are those of the mean of all stages' logits."""
@@ -50,12 +66,7 @@ class CascadeRoIHead(StandardRoIHead):
 class CascadeRCNN(FasterRCNN):
     """Cascade R-CNN, or Cascade Mask R-CNN if the config has mask heads."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.family = "Cascade Mask R-CNN" if self.roi_head.with_mask else "Cascade R-CNN"
-
-    def _roi_head(self, config: Config, test_cfg: Config) -> StandardRoIHead:
-        return CascadeRoIHead(config, test_cfg)
+    roi_heads: ClassVar[dict[str, Any]] = {"CascadeRoIHead": CascadeRoIHead}
 
 
 def _for_each(stages: int, build: Callable[[Config], nn.Module], config: Config | list[Config]) -> nn.ModuleList:

@@ -143,21 +143,33 @@ def require(kind: str, name: Any, *supported: str) -> str:
     return plain
 
 
-def create(kind: str, config: Config, classes: dict[str, Any]) -> Any:
-    """Call what ``config["type"]`` names with the other entries, those about training left out.
+_TRAINING = {
+    "init_cfg",
+    "train_cfg",
+    "pretrained",
+    "frozen_stages",
+    "norm_eval",
+    "with_cp",
+    "zero_init_residual",
+    "use_box_type",
+}
+"""Entries that matter in training only, whatever part they belong to."""
 
-    Raises
-    ------
-    ValueError
-        If the type, or an entry, is not known here: it could change results unseen.
+
+def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
+    """Return an object of the class that ``config["type"]`` names, made with the other entries; see `choose`.
+
+    Entries that the class does not have are refused by name: they would have changed the results.
     """
-    constructor, entries = choose(kind, config, classes)
-    entries = {name: value for name, value in entries.items() if not name.startswith(("init_cfg", "train_cfg", "loss"))}
-    known = inspect.signature(constructor).parameters
-    for name in entries:
-        if name not in known:
-            raise ValueError(f"detect.build: {kind}.{name} is not supported; what is: {', '.join(known)}")
-    return constructor(**entries)
+    found, entries = choose(kind, config, classes)
+    entries = {key: value for key, value in entries.items() if key not in _TRAINING and not key.startswith("loss")}
+    parameters = inspect.signature(found).parameters
+    if unknown := [key for key, value in entries.items() if key not in parameters and value is not None]:
+        raise ValueError(
+            f"detect.build: {kind} {plain_type(config['type'])!r} with {', '.join(unknown)} is not supported; "
+            f"entries that are: {', '.join(parameters)}"
+        )
+    return found(**{key: value for key, value in entries.items() if key in parameters})
 
 
 def test_config(config: Config) -> Config:

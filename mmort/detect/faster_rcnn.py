@@ -6,47 +6,50 @@ MMDetection's R-50-FPN models on COCO val2017: 37.4; 38.2 (34.7).
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor, nn
 
 from mmort.detect.backbones import build_backbone
 from mmort.detect.box_head import build_box_head
-from mmort.detect.detector import Config, Detector, image_limits, require, test_config
+from mmort.detect.detector import Config, Detector, construct, image_limits, require, test_config
 from mmort.detect.mask_head import build_mask_head
 from mmort.detect.necks import build_neck
 from mmort.detect.roi_extractor import build_roi_extractor, regions
 from mmort.detect.rpn import build_rpn_head
+from mmort.detect.shared_head import build_shared_head
 
 
 class StandardRoIHead(nn.Module):
     """The second stage: what is in the proposals.
 
-    Parameters
-    ----------
-    config : dict
-        ``roi_head`` of the model.
-    test_cfg : dict
-        ``test_cfg.rcnn``.
+    The arguments are the entries of the config's ``roi_head`` and, as `test_cfg`, its ``test_cfg.rcnn``.
     """
 
-    def __init__(self, config: Config, test_cfg: Config) -> None:
+    def __init__(
+        self,
+        bbox_roi_extractor: Config,
+        bbox_head: Config,
+        test_cfg: Config,
+        mask_roi_extractor: Config | None = None,
+        mask_head: Config | None = None,
+        shared_head: Config | None = None,
+    ) -> None:
         super().__init__()
+        self.family = "Faster R-CNN" if mask_head is None else "Mask R-CNN"
         self.test_cfg = test_cfg
-        self.with_mask = config.get("mask_head") is not None
-        self._build_heads(config)
-
-    def _build_heads(self, config: Config) -> None:
-        self.bbox_roi_extractor = build_roi_extractor(config["bbox_roi_extractor"])
-        self.bbox_head = build_box_head(config["bbox_head"])
-        if self.with_mask:
-            self.mask_roi_extractor = build_roi_extractor(
-                config.get("mask_roi_extractor") or config["bbox_roi_extractor"]
-            )
-            self.mask_head = build_mask_head(config["mask_head"])
+        self.with_mask = mask_head is not None
+        self.shared_head = build_shared_head(shared_head)
+        self.bbox_roi_extractor = build_roi_extractor(bbox_roi_extractor)
+        self.bbox_head = build_box_head(bbox_head)
+        if mask_head is not None:
+            self.mask_roi_extractor = build_roi_extractor(mask_roi_extractor or bbox_roi_extractor)
+            self.mask_head = build_mask_head(mask_head)
 
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return dets [N, K, 5] and labels [N, K] of proposals [N, P, 4], of which `used` [N, P] says which count."""
-        logits, deltas = self.bbox_head(self.bbox_roi_extractor(features, regions(proposals)))
+        logits, deltas = self.bbox_head(self.shared_head(self.bbox_roi_extractor(features, regions(proposals))))
         batch = proposals.shape[:2]
         return self.bbox_head.detect(
             proposals, used, logits.unflatten(0, batch), deltas.unflatten(0, batch), limits, self.test_cfg
@@ -67,7 +70,7 @@ class StandardRoIHead(nn.Module):
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the masks [R, h, w] of regions [R, 5] whose classes [R] are known."""
-        pooled = self.mask_roi_extractor(features, rois)
+        pooled = self.shared_head(self.mask_roi_extractor(features, rois))
         return self.mask_head(pooled, classes).sigmoid()  # type: ignore[no-any-return]
 
 
@@ -77,6 +80,8 @@ class FasterRCNN(Detector):
     With `StandardRoIHead` it is Faster R-CNN, or Mask R-CNN if the config has a mask head.
     """
 
+    roi_heads: ClassVar[dict[str, Any]] = {"StandardRoIHead": StandardRoIHead}
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         model, test_cfg = config["model"], test_config(config)
@@ -84,11 +89,8 @@ class FasterRCNN(Detector):
         self.backbone = build_backbone(model["backbone"])
         self.neck = build_neck(model.get("neck"))
         self.rpn_head = build_rpn_head(model["rpn_head"], test_cfg["rpn"])
-        self.roi_head = self._roi_head(model["roi_head"], test_cfg["rcnn"])
-        self.family = "Mask R-CNN" if self.roi_head.with_mask else "Faster R-CNN"
-
-    def _roi_head(self, config: Config, test_cfg: Config) -> StandardRoIHead:
-        return StandardRoIHead(config, test_cfg)
+        self.roi_head = construct("roi_head", {**model["roi_head"], "test_cfg": test_cfg["rcnn"]}, self.roi_heads)
+        self.family = self.roi_head.family
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the first stage's objectness logits, [N, A, h, w] of each level, and then its deltas, [N, A*4, h, w].

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from mmort.detect.detector import Config, create, require
+from mmort.detect.detector import Config, construct, require
 from mmort.detect.layers import ConvModule
 
 
@@ -57,7 +57,7 @@ class FCNMaskHead(nn.Module):
 
 def build_mask_head(config: Config) -> FCNMaskHead:
     """Build the RoI head's ``mask_head``."""
-    head: FCNMaskHead = create("mask_head", config, {"FCNMaskHead": FCNMaskHead})
+    head: FCNMaskHead = construct("mask_head", config, {"FCNMaskHead": FCNMaskHead})
     return head
 
 

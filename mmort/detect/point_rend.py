@@ -6,16 +6,16 @@ Source: A. Kirillov et al., "PointRend", CVPR 2020.  Box and mask AP of MMDetect
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.box_head import build_box_head
-from mmort.detect.detector import Config, create, require
+from mmort.detect.detector import Config, construct, require
 from mmort.detect.faster_rcnn import FasterRCNN, StandardRoIHead
 from mmort.detect.layers import ConvModule
 from mmort.detect.mask_head import own_class
-from mmort.detect.roi_extractor import build_roi_extractor
 
 
 class CoarseMaskHead(nn.Module):
@@ -102,20 +102,31 @@ class MaskPointHead(nn.Module):
 
 
 class PointRendRoIHead(StandardRoIHead):
-    """Coarse masks from one feature level, then refined."""
+    """Coarse masks from one feature level, then refined.
 
-    def _build_heads(self, config: Config) -> None:
-        self.bbox_roi_extractor = build_roi_extractor(config["bbox_roi_extractor"])
-        self.bbox_head = build_box_head(config["bbox_head"])
-        extractor = config["mask_roi_extractor"]
-        layer, strides = extractor["roi_layer"], extractor["featmap_strides"]
+    The arguments are the entries of the config's ``roi_head`` and, as `test_cfg`, its ``test_cfg.rcnn``.
+    """
+
+    def __init__(
+        self,
+        bbox_roi_extractor: Config,
+        bbox_head: Config,
+        test_cfg: Config,
+        mask_roi_extractor: Config,
+        mask_head: Config,
+        point_head: Config,
+    ) -> None:
+        super().__init__(bbox_roi_extractor, bbox_head, test_cfg)
+        self.family = "PointRend"
+        self.with_mask = True
+        layer, strides = mask_roi_extractor["roi_layer"], mask_roi_extractor["featmap_strides"]
         require("roi_layer of PointRend's masks", layer["type"], "SimpleRoIAlign")
         if len(strides) != 1 or not layer.get("aligned", True):
             raise ValueError("detect.build: mask_roi_extractor must have one stride, and its roi_layer be aligned")
         self.stride: int = strides[0]
         self.grid: int = layer["output_size"]
-        self.mask_head = create("mask_head", config["mask_head"], {"CoarseMaskHead": CoarseMaskHead})
-        self.point_head = create("point_head", config["point_head"], {"MaskPointHead": MaskPointHead})
+        self.mask_head = construct("mask_head", mask_head, {"CoarseMaskHead": CoarseMaskHead})
+        self.point_head = construct("point_head", point_head, {"MaskPointHead": MaskPointHead})
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the masks [R, h, w] of regions [R, 5] whose classes [R] are known."""
@@ -149,12 +160,7 @@ class PointRendRoIHead(StandardRoIHead):
 class PointRend(FasterRCNN):
     """PointRend."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.family = "PointRend"
-
-    def _roi_head(self, config: Config, test_cfg: Config) -> StandardRoIHead:
-        return PointRendRoIHead(config, test_cfg)
+    roi_heads: ClassVar[dict[str, Any]] = {"PointRendRoIHead": PointRendRoIHead}
 
 
 def sample(features: Tensor, images: Tensor, points: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.detector import Config, create
+from mmort.detect.detector import Config, construct
 from mmort.torch import RoIAlign
 
 
@@ -25,7 +25,7 @@ class RoIExtractor(nn.Module):
         self.strides = featmap_strides
         self.finest_scale = finest_scale
         self.roi_layers = nn.ModuleList(
-            create("roi_layer", {**roi_layer, "spatial_scale": 1 / stride}, {"RoIAlign": RoIAlign})
+            construct("roi_layer", {**roi_layer, "spatial_scale": 1 / stride}, {"RoIAlign": RoIAlign})
             for stride in featmap_strides
         )
 
@@ -64,7 +64,7 @@ class RoIExtractor(nn.Module):
 
 def build_roi_extractor(config: Config) -> RoIExtractor:
     """Build one of the RoI head's extractors."""
-    extractor: RoIExtractor = create("RoI extractor", config, {"SingleRoIExtractor": RoIExtractor})
+    extractor: RoIExtractor = construct("RoI extractor", config, {"SingleRoIExtractor": RoIExtractor})
     return extractor
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.boxes import build_box_coder
-from mmort.detect.detector import Config, create
+from mmort.detect.detector import Config, construct
 from mmort.detect.layers import ConvModule
 from mmort.detect.priors import build_priors
 from mmort.detect.selection import suppress
@@ -94,5 +94,5 @@ def build_rpn_head(config: Config, test_cfg: Config) -> RPNHead:
     """Build the model's ``rpn_head``."""
     if not config.get("loss_cls", {}).get("use_sigmoid", True):
         raise ValueError("detect.build: rpn_head.loss_cls.use_sigmoid must be true: scores are no softmax here")
-    head: RPNHead = create("rpn_head", {**config, "test_cfg": test_cfg}, {"RPNHead": RPNHead})
+    head: RPNHead = construct("rpn_head", {**config, "test_cfg": test_cfg}, {"RPNHead": RPNHead})
     return head
