@@ -153,7 +153,7 @@ _TRAINING = {
     "zero_init_residual",
     "use_box_type",
 }
-"""Entries that matter in training only, whatever part they belong to."""
+"""Entries that matter in training only, whatever part they belong to; losses do too."""
 
 
 def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
@@ -162,14 +162,18 @@ def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
     Entries that the class does not have are refused by name: they would have changed the results.
     """
     found, entries = choose(kind, config, classes)
-    entries = {key: value for key, value in entries.items() if key not in _TRAINING and not key.startswith("loss")}
     parameters = inspect.signature(found).parameters
+    entries = {key: value for key, value in entries.items() if key in parameters or not _training_only(key)}
     if unknown := [key for key, value in entries.items() if key not in parameters and value is not None]:
         raise ValueError(
             f"detect.build: {kind} {plain_type(config['type'])!r} with {', '.join(unknown)} is not supported; "
             f"entries that are: {', '.join(parameters)}"
         )
     return found(**{key: value for key, value in entries.items() if key in parameters})
+
+
+def _training_only(entry: str) -> bool:
+    return entry in _TRAINING or entry.startswith("loss")
 
 
 def test_config(config: Config) -> Config:

@@ -1,0 +1,82 @@
+"""The feature pyramid: every level gets what the coarser ones know.
+
+Source: T.-Y. Lin et al., "Feature Pyramid Networks for Object Detection", CVPR 2017; MMDetection's ``FPN``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mmort.detect.layers import ConvModule
+
+
+class FPN(nn.Module):
+    """Feature pyramid; parameters have the names of the config's entries.
+
+    Levels beyond the backbone's come from convolutions with stride 2 (`add_extra_convs`: "on_input", which True means
+    too, "on_lateral" or "on_output"), or else every second place of the last level.
+    """
+
+    def __init__(
+        self,
+        in_channels: Sequence[int],
+        out_channels: int,
+        num_outs: int,
+        start_level: int = 0,
+        end_level: int = -1,
+        add_extra_convs: bool | str = False,
+        relu_before_extra_convs: bool = False,
+        no_norm_on_lateral: bool = False,
+        conv_cfg: dict[str, Any] | None = None,
+        norm_cfg: dict[str, Any] | None = None,
+        act_cfg: dict[str, Any] | None = None,
+        upsample_cfg: dict[str, Any] = {"mode": "nearest"},  # noqa: B006 - never written to
+    ) -> None:
+        super().__init__()
+        source = "on_input" if add_extra_convs is True else add_extra_convs
+        if source not in (False, "on_input", "on_lateral", "on_output"):
+            raise ValueError(
+                "detect.build: neck.add_extra_convs must be a bool, 'on_input', 'on_lateral' or 'on_output', "
+                f"got {add_extra_convs!r}"
+            )
+        end = len(in_channels) if end_level in (-1, len(in_channels) - 1) else end_level + 1
+        extra = num_outs - (end - start_level)
+        if extra < 0 or (extra and end < len(in_channels)):
+            raise ValueError(
+                f"detect.build: neck.num_outs must be the number of levels from start_level to end_level, or more if "
+                f"these reach the last, got {num_outs}"
+            )
+        self.start_level, self.end, self.extra, self.source = start_level, end, extra, source
+        self.relu_before_extra_convs = relu_before_extra_convs
+        self.upsample_cfg = dict(upsample_cfg)
+        norms: dict[str, Any] = {"conv_cfg": conv_cfg, "norm_cfg": norm_cfg, "act_cfg": act_cfg}
+        lateral = {**norms, "norm_cfg": None if no_norm_on_lateral else norm_cfg}
+        used = in_channels[start_level:end]
+        self.lateral_convs = nn.ModuleList(ConvModule(channels, out_channels, 1, **lateral) for channels in used)
+        self.fpn_convs = nn.ModuleList(ConvModule(out_channels, out_channels, 3, padding=1, **norms) for _ in used)
+        for level in range(extra if source else 0):
+            channels = used[-1] if level == 0 and source == "on_input" else out_channels
+            self.fpn_convs.append(ConvModule(channels, out_channels, 3, stride=2, padding=1, **norms))
+
+    def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:  # noqa: D102
+        inputs = inputs[self.start_level : self.end]
+        laterals = [conv(x) for conv, x in zip(self.lateral_convs, inputs, strict=True)]  # [N, C, h, w]
+        for level in range(len(laterals) - 1, 0, -1):
+            size = None if "scale_factor" in self.upsample_cfg else laterals[level - 1].shape[2:]
+            laterals[level - 1] = laterals[level - 1] + F.interpolate(laterals[level], size, **self.upsample_cfg)
+        convs = list(self.fpn_convs)
+        outputs = [conv(x) for conv, x in zip(convs, laterals, strict=False)]
+        for level in range(self.extra):
+            if not self.source:
+                outputs.append(F.max_pool2d(outputs[-1], 1, stride=2))
+                continue
+            if level == 0:
+                x = {"on_input": inputs[-1], "on_lateral": laterals[-1], "on_output": outputs[-1]}[self.source]
+            else:
+                x = F.relu(outputs[-1]) if self.relu_before_extra_convs else outputs[-1]
+            outputs.append(convs[len(laterals) + level](x))
+        return tuple(outputs)
