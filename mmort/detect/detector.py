@@ -147,7 +147,7 @@ def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
     Entries that the class does not have are refused by name: they would have changed the results.
     """
     found, entries = choose(kind, config, classes)
-    entries = {key: value for key, value in entries.items() if key not in _TRAINING}
+    entries = {key: value for key, value in entries.items() if key not in _TRAINING and not key.startswith("loss")}
     parameters = inspect.signature(found).parameters
     if unknown := [key for key, value in entries.items() if key not in parameters and value is not None]:
         raise ValueError(

@@ -7,10 +7,12 @@ from typing import Any
 
 from torch import nn
 
+from mmort.detect.backbones.hourglass import HourglassNet
 from mmort.detect.backbones.resnet import ResNet
 from mmort.detect.detector import construct
 
 _BACKBONES: dict[str, Any] = {
+    "HourglassNet": HourglassNet,
     "ResNet": ResNet,
     "ResNetV1d": partial(ResNet, deep_stem=True, avg_down=True),
     "ResNeXt": ResNet,
