@@ -73,7 +73,7 @@ const OperatorRow operator_rows[] = {
                 {"level_start_index", "[L]", MMK_INT64},
                 {"sampling_locations", "[B, Q, M, L, P, 2]", MMK_FLOAT32},
                 {"attention_weights", "[B, Q, M, L, P]", MMK_FLOAT32}},
-     .outputs = {{"output", "[B, Q, ?]", MMK_FLOAT32}}},
+     .outputs = {{"output", "[B, Q, M*D]", MMK_FLOAT32}}},
 
     {.kernel = "multiclass_nms",
      .type = "MultiClassNMS",
