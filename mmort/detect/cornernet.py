@@ -6,7 +6,7 @@ Hourglass-104 model on COCO val2017, with the flip test: 41.2.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,8 @@ from mmort.detect.layers import ConvModule
 from mmort.detect.selection import nms_arguments
 from mmort.torch import corner_pool, multiclass_nms
 
+_Edge = Literal["top", "bottom", "left", "right"]
+
 _PAIRS = 1000
 """So many pairs at most are suppressed; a constant of MMDetection."""
 
@@ -24,7 +26,7 @@ _PAIRS = 1000
 class BiCornerPool(nn.Module):
     """Two convolutions, each pooled towards one edge, and their sum beside a shortcut."""
 
-    def __init__(self, channels: int, modes: tuple[str, str], feat_channels: int = 128) -> None:
+    def __init__(self, channels: int, modes: tuple[_Edge, _Edge], feat_channels: int = 128) -> None:
         super().__init__()
         norm = {"type": "BN"}
         self.modes = modes
