@@ -1,11 +1,5 @@
-/* operators.c - the table of operators as ONNX sees them, one row each.  Nothing is computed here. */
+/* operators.c - the table of mmort's operators as ONNX sees them, one row each.  Nothing is computed here. */
 #include "operators.h"
-
-#define INT(name_, default_) {.name = name_, .type = ATTRIBUTE_INT, .initial.i = default_}
-#define FLOAT(name_, default_) {.name = name_, .type = ATTRIBUTE_FLOAT, .initial.f = default_}
-#define PAIR(name_, default_) {.name = name_, .type = ATTRIBUTE_PAIR, .initial.i = default_}
-#define REQUIRED_INT(name_) {.name = name_, .type = ATTRIBUTE_INT, .required = 1}
-#define REQUIRED_FLOAT(name_) {.name = name_, .type = ATTRIBUTE_FLOAT, .required = 1}
 
 const OperatorRow operator_rows[] = {
     {.kernel = "corner_pool",
@@ -155,5 +149,3 @@ const OperatorRow operator_rows[] = {
 
     {.type = NULL},
 };
-
-_Static_assert(sizeof operator_rows / sizeof *operator_rows <= MOST_OPERATORS, "MOST_OPERATORS is too small");
