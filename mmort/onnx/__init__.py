@@ -1,4 +1,4 @@
-"""Export of torch models to ONNX with mmort's operators, and the proof that a file computes what the model does."""
+"""Models with mmort's operators as ONNX files: export, proof, files that run without the library, old files renewed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mmort.onnx.exporting import export
+    from mmort.onnx.portable import Coverage, make_portable
     from mmort.onnx.symbolics import register_symbolics
     from mmort.onnx.translations import translation_table
+    from mmort.onnx.upgrade import upgrade
     from mmort.onnx.verification import Report, VerificationError, verify
 
 # Where each name is: some of these modules need torch and onnxscript, which comparing two files does not.
 _MODULES = {
+    "Coverage": "portable",
     "Report": "verification",
     "VerificationError": "verification",
     "export": "exporting",
+    "make_portable": "portable",
     "register_symbolics": "symbolics",
     "translation_table": "translations",
+    "upgrade": "upgrade",
     "verify": "verification",
 }
 
-__all__ = ["Report", "VerificationError", "export", "register_symbolics", "translation_table", "verify"]
+__all__ = [
+    "Coverage",
+    "Report",
+    "VerificationError",
+    "export",
+    "make_portable",
+    "register_symbolics",
+    "translation_table",
+    "upgrade",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:
