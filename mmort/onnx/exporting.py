@@ -37,6 +37,7 @@ _KNOWN_WARNINGS = (
     "`isinstance(treespec, LeafSpec)` is deprecated",
     "You are using the legacy TorchScript-based ONNX export",
     "The feature will be removed. Please remove usage of this function",
+    "# The axis name: ",  # that two axes always have the same size
     *(f"The shape inference of {domain}::" for domain in ("mmcv", "mmdeploy", "mmort")),
 )
 _KNOWN_LOG = "torchvision is not installed"
