@@ -5,7 +5,6 @@ With the library the kernel is used, as before; without it ONNX Runtime puts the
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -86,50 +85,47 @@ def make_portable(model: nodes.Path_ | onnx.ModelProto, output: nodes.Path_ | No
 
 
 def _add_functions(model: onnx.ModelProto, opset: int) -> list[Coverage]:
-    given = {(one.domain, one.name, one.overload) for one in model.functions}
-    added: list[onnx.FunctionProto] = []
+    given = {(one.domain, one.name) for one in model.functions}
+    added: dict[tuple[str, str], onnx.FunctionProto] = {}
+    reasons: dict[tuple[str, str], str] = {}
     rows: dict[tuple[str, str], Coverage] = {}
     for node in nodes.every_node(model):
         operator = nodes.operator_of(node)
         if operator is None:
             continue
+        name = operator.domain, operator.type
         attributes = nodes.attributes_of(node, operator)
-        missing = None
-        if (node.domain, node.op_type, node.overload) not in given:
-            if opset < functions.OPSET:
-                raise ValueError(
-                    f"make_portable: the model's opset must be {functions.OPSET} or higher, got {opset}; "
-                    "mmort upgrade raises it"
-                )
-            try:
-                node.overload = _add(added, given, _function(operator, node, attributes, opset))
-            except functions.NoBody as reason:
-                missing = str(reason)
-            except ValueError as error:
-                raise ValueError(f"{nodes.name_of(node)}: {error}") from None
-        name = f"{operator.domain}::{operator.type}"
-        row = rows.setdefault((name, str(attributes)), Coverage(name, attributes, [], missing))
+        row = rows.setdefault((str(name), str(attributes)), Coverage("::".join(name), attributes, [], None))
         row.nodes.append(node.name or ", ".join(node.output))
-    model.functions.extend(added)
-    # Functions came with version 8 of the format, several of one name with version 10.
-    model.ir_version = max(model.ir_version, 10 if any(one.overload for one in added) else 8 if added else 0)
-    for domain in sorted({one.domain for one in added}):
+        if name in given:
+            continue
+        if opset < functions.OPSET:
+            raise ValueError(
+                f"make_portable: the model's opset must be {functions.OPSET} or higher, got {opset}; "
+                "mmort upgrade raises it"
+            )
+        try:
+            function = _function(operator, node, attributes, opset)
+        except functions.NoBody as reason:
+            reasons[name] = row.missing = str(reason)
+        except ValueError as error:
+            raise ValueError(f"{nodes.name_of(node)}: {error}") from None
+        else:
+            if added.setdefault(name, function) != function:
+                # A function may have overloads, but ONNX Runtime up to 1.23 silently takes the last one for all nodes.
+                reasons[name] = "they need another one"
+    for row in rows.values():
+        reason = reasons.get(tuple(row.operator.split("::")))  # type: ignore[arg-type]
+        if reason and not row.missing:
+            row.missing = f"a definition would have to serve the others, too: {reason}"
+    kept = [function for name, function in added.items() if name not in reasons]
+    model.functions.extend(kept)
+    if kept:
+        model.ir_version = max(model.ir_version, 8)  # the first version of the format with functions
+    for domain in sorted({one.domain for one in kept}):
         if nodes.opset_of(model, domain) is None:
             model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
     return list(rows.values())
-
-
-def _add(added: list[onnx.FunctionProto], given: set[tuple[str, str, str]], function: onnx.FunctionProto) -> str:
-    """Add a function unless there is one like it; return which of its name it is."""
-    for count in itertools.count(1):
-        overload = function.overload = str(count) if count > 1 else ""  # the first needs no newer format
-        if function in added:
-            return overload
-        names = {(one.domain, one.name, one.overload) for one in added} | given
-        if (function.domain, function.name, overload) not in names:
-            added.append(function)
-            return overload
-    raise AssertionError("not reached")
 
 
 def _function(
@@ -147,10 +143,12 @@ def _function(
     outputs = [formal.name for formal in operator.outputs]
     for name, result in zip(outputs, results if isinstance(results, tuple) else (results,), strict=True):
         op.nodes.append(onnx.helper.make_node("Identity", [result.name], [name]))
-    stated = {attribute.name for attribute in node.attribute}
-    for formal in operator.attributes:
-        if formal.name in op.references - stated:
-            node.attribute.append(onnx.helper.make_attribute(formal.name, attributes[formal.name]))
+    for reference in sorted(op.references):
+        stated = onnx.helper.make_attribute(reference, attributes[reference])
+        others = [attribute for attribute in node.attribute if attribute.name != reference]
+        if stated not in node.attribute:
+            del node.attribute[:]
+            node.attribute.extend([*others, stated])
     return onnx.helper.make_function(
         operator.domain,
         operator.type,
