@@ -141,10 +141,7 @@ class Body:
         return onnx.helper.make_graph(
             inner.nodes,
             "graph",
-            [
-                onnx.helper.make_tensor_value_info(one.name, *kind)
-                for one, kind in zip(parameters, inputs, strict=True)
-            ],
+            [onnx.helper.make_tensor_value_info(one.name, *kind) for one, kind in zip(parameters, inputs, strict=True)],
             [onnx.helper.make_tensor_value_info(one.name, *kind) for one, kind in zip(results, outputs, strict=True)],
         )
 

@@ -329,9 +329,7 @@ def grid_sample(op: Body, input: Value, grid: Value, *, attributes: Attributes) 
     return sampled
 
 
-def _deform_conv(
-    op: Body, input: Value, offset: Value, mask: Value | None, weight: Value, bias: Value | None
-) -> Value:
+def _deform_conv(op: Body, input: Value, offset: Value, mask: Value | None, weight: Value, bias: Value | None) -> Value:
     """Columns by GridSample, then a product of matrices."""
     (stride_y, stride_x), (pad_y, pad_x), (dilation_y, dilation_x) = map(op.pair, ("stride", "padding", "dilation"))
     groups, parts = op.integer("groups"), op.integer("deform_groups")
@@ -408,9 +406,7 @@ def multi_scale_deformable_attention(
         shape = op.Gather(spatial_shapes, i)
         height, width = _columns(op, shape, 0, 1, 0), _columns(op, shape, 1, 2, 0)
         start = op.Unsqueeze(op.Gather(level_start_index, i), [0])
-        image = _reshape(
-            op, op.Slice(pixels, start, start + height * width, [3]), maps, channels, height, width
-        )
+        image = _reshape(op, op.Slice(pixels, start, start + height * width, [3]), maps, channels, height, width)
         grid = _reshape(op, op.Gather(locations, i), maps, queries, points, 2) * 2.0 - 1.0
         sampled = _sampled(op, image, _near(op, grid))
         sampled = sampled * _reshape(op, op.Gather(weights, i), maps, 1, queries, points)
