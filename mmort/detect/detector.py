@@ -133,10 +133,16 @@ def plain_type(name: Any) -> str:
 
 def choose(kind: str, config: Config, classes: dict[str, Any]) -> tuple[Any, Config]:
     """Return the class that ``config["type"]`` names and the other entries; `kind` is for the error."""
-    name = plain_type(config["type"])
-    if name not in classes:
-        raise ValueError(f"detect.build: {kind} {name!r} is not supported; those that are: {', '.join(classes)}")
+    name = require(kind, config["type"], *classes)
     return classes[name], {key: value for key, value in config.items() if key != "type"}
+
+
+def require(kind: str, name: Any, *supported: str) -> str:
+    """Return a type's plain name; ValueError if it is none of the supported ones."""
+    plain = plain_type(name)
+    if plain not in supported:
+        raise ValueError(f"detect.build: {kind} {plain!r} is not supported; what is: {', '.join(supported)}")
+    return plain
 
 
 _TRAINING = {
@@ -156,7 +162,7 @@ _TRAINING = {
     "with_cp",
     "zero_init_residual",
 }
-"""Entries that matter in training only, whatever part they belong to; those of losses do too."""
+"""Entries that matter in training only, whatever part they belong to; losses do too."""
 
 
 def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
@@ -171,7 +177,7 @@ def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
     unknown = [
         key
         for key, value in entries.items()
-        if key not in known and key not in _TRAINING and not key.startswith("loss_") and value is not None
+        if key not in known and not _training_only(key) and value is not None
     ]
     if unknown:
         raise ValueError(
@@ -187,6 +193,10 @@ def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
 def is_version_3(config: Config) -> bool:
     """Tell whether a config is MMDetection 3's, whose detectors filter their boxes a little differently."""
     return "data_preprocessor" in config["model"]
+
+
+def _training_only(entry: str) -> bool:
+    return entry in _TRAINING or entry.startswith("loss")
 
 
 def test_config(config: Config) -> Config:

@@ -11,6 +11,7 @@ from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
 
 _CONVOLUTIONS: dict[str, Any] = {
     "Conv": nn.Conv2d,
+    "Conv1d": nn.Conv1d,
     "Conv2d": nn.Conv2d,
     "DCN": DeformConv2dPack,
     "DCNv2": ModulatedDeformConv2dPack,

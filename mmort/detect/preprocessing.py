@@ -160,12 +160,14 @@ class Preprocessing:
         normal = ((channels - mean) * (1 / std.astype(np.float64))).astype(np.float32)
         shape = new_height, new_width
         pad_shape = self._padded(new_height), self._padded(new_width)
-        offset = self._offset(shape, pad_shape)
+        offset = (0, 0)
+        if self.pad_or:
+            offset = pad_shape[0] // 2 - new_height // 2, pad_shape[1] // 2 - new_width // 2
         canvas = _place(normal.transpose(2, 0, 1), pad_shape, offset)
         return Prepared(canvas, (height, width), shape, pad_shape, scale, offset)
 
     def batch(self, images: Sequence[Prepared]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Stack prepared images of any sizes, with zeros up to the size of the largest.
+        """Stack prepared images of any sizes, with zeros right and below, up to the size of the largest.
 
         Returns
         -------
@@ -176,11 +178,8 @@ class Preprocessing:
         if not images:
             raise ValueError("preprocessing: a batch needs an image")
         shape = max(image.pad_shape[0] for image in images), max(image.pad_shape[1] for image in images)
-        inputs = []
-        for image in images:
-            top, bottom, left, right = image.border
-            inputs.append(_place(image.input[:, top:bottom, left:right], shape, self._offset(image.img_shape, shape)))
-        return np.stack(inputs), np.array([image.img_shape for image in images], np.int64)
+        inputs = np.stack([_place(image.input, shape, (0, 0)) for image in images])
+        return inputs, np.array([image.img_shape for image in images], np.int64)
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
         if self.size is None:
@@ -192,11 +191,6 @@ class Preprocessing:
 
     def _padded(self, length: int) -> int:
         return length | self.pad_or if self.pad_or else -(-length // self.size_divisor) * self.size_divisor
-
-    def _offset(self, shape: tuple[int, int], canvas: tuple[int, int]) -> tuple[int, int]:
-        if not self.pad_or:
-            return 0, 0
-        return canvas[0] // 2 - shape[0] // 2, canvas[1] // 2 - shape[1] // 2
 
 
 def read_image(path: str | os.PathLike[str]) -> Image:
