@@ -331,17 +331,31 @@ static int64_t attribute_value(const Op *op, const OrtShapeInferContext *context
     return -1;
 }
 
+/* The size of a product of dimensions, "M*D"; -1: not known. */
+static int64_t product(const Dimensions *dimensions, const char *factor, size_t length) {
+    const char *end = factor + length;
+    int64_t size = 1;
+    while (factor < end) {
+        size_t letters = strcspn(factor, "*, ]");
+        const Dimension *known = find_dimension(dimensions, factor, letters);
+        if (!known || known->size < 0 || (known->size && size > INT64_MAX / known->size)) return -1;
+        size *= known->size;
+        factor += letters + 1;
+    }
+    return size;
+}
+
 /* A dimension of which neither size nor name is known gets a name of its own: ONNX Runtime takes the size -1 for a size
  * like any other, and lets two tensors "of the same shape" share their memory. */
 static OrtStatus *set_inferred(const Op *op, OrtShapeInferContext *context, int i, const int64_t *sizes,
                                const char **symbols, size_t rank) {
     static atomic_uint names_given;
     const OrtApi *api = op->api;
-    char names[MMK_MAX_RANK][24];
+    char names[MMK_MAX_RANK][sizeof MMK_LIBRARY + 12]; /* with the library's name: there may be two in a session */
     OrtTensorInfo *info = NULL;
     for (size_t d = 0; d < rank; d++)
         if (sizes[d] < 0 && !(symbols[d] && *symbols[d])) {
-            snprintf(names[d], sizeof names[d], "mmort_%u", atomic_fetch_add(&names_given, 1));
+            snprintf(names[d], sizeof names[d], MMK_LIBRARY "_%u", atomic_fetch_add(&names_given, 1));
             symbols[d] = names[d];
         }
     TRY(api->CreateTensorInfo(&info));
@@ -365,6 +379,8 @@ static OrtStatus *infer_output(const Op *op, OrtShapeInferContext *context, int 
             sizes[rank++] = known->size;
         else if (*cursor >= '0' && *cursor <= '9')
             sizes[rank++] = *cursor - '0';
+        else if (memchr(cursor, '*', length))
+            sizes[rank++] = product(dimensions, cursor, length);
         else
             sizes[rank++] = attribute_value(op, context, cursor, length);
     }
@@ -485,35 +501,44 @@ static Op make_op(const OperatorRow *row, const OrtApi *api, int runtime) {
 
 /* ---- registration ----------------------------------------------------------------------------------------- */
 
-static const char *const DOMAINS[] = {"mmcv", "mmdeploy", "mmort"};
-enum { DOMAIN_COUNT = sizeof DOMAINS / sizeof *DOMAINS };
-
 /* ONNX Runtime keeps raw pointers to all of this, so it lives as long as the library.  One for each runtime in the
  * process; there is hardly ever more than one, and the first takes no heap, for hosts that load and unload. */
 typedef struct Registry {
     struct Registry *next;
     const OrtApi *api;
-    OrtCustomOpDomain *domains[DOMAIN_COUNT];
+    int domain_count;
+    const char *names[MOST_DOMAINS];
+    OrtCustomOpDomain *domains[MOST_DOMAINS];
     Op ops[MOST_OPERATORS];
 } Registry;
 
-static int row_in_domain(const OperatorRow *row, const char *domain) {
-    for (const char *const *d = row->domains; *d; d++)
-        if (!strcmp(*d, domain)) return 1;
-    return 0;
+static OrtStatus *table_error(const OrtApi *api, const OperatorRow *row, const char *text) {
+    char message[NAME];
+    snprintf(message, sizeof message, MMK_LIBRARY ": the row of %s in operators.c %s", row->type, text);
+    return api->CreateStatus(ORT_FAIL, message);
+}
+
+/* Puts an operator into one of its domains, which is made when its first operator comes. */
+static OrtStatus *add_to_domain(Registry *registry, const Op *op, const char *domain) {
+    int d = 0;
+    while (d < registry->domain_count && strcmp(registry->names[d], domain) != 0) d++;
+    if (d == MOST_DOMAINS) return table_error(op->api, op->row, "names one domain more than a library may have");
+    if (d == registry->domain_count) {
+        TRY(op->api->CreateCustomOpDomain(domain, &registry->domains[d]));
+        registry->names[registry->domain_count++] = domain;
+    }
+    return op->api->CustomOpDomain_Add(registry->domains[d], &op->ort);
 }
 
 static OrtStatus *fill_registry(Registry *registry, const OrtApi *api, int runtime) {
     registry->api = api;
     for (int r = 0; operator_rows[r].type; r++) {
-        registry->ops[r] = make_op(&operator_rows[r], api, runtime);
-        if (!registry->ops[r].kernel) return api->CreateStatus(ORT_FAIL, "mmort: a row of the table has no kernel");
-    }
-    for (int d = 0; d < DOMAIN_COUNT; d++) {
-        TRY(api->CreateCustomOpDomain(DOMAINS[d], &registry->domains[d]));
-        for (int r = 0; operator_rows[r].type; r++)
-            if (row_in_domain(&operator_rows[r], DOMAINS[d]))
-                TRY(api->CustomOpDomain_Add(registry->domains[d], &registry->ops[r].ort));
+        const OperatorRow *row = &operator_rows[r];
+        if (r == MOST_OPERATORS) return table_error(api, row, "is one more than a library may have");
+        registry->ops[r] = make_op(row, api, runtime);
+        if (!registry->ops[r].kernel) return table_error(api, row, "names a kernel that kernels.h does not list");
+        for (const char *const *domain = row->domains; *domain; domain++)
+            TRY(add_to_domain(registry, &registry->ops[r], *domain));
     }
     return NULL;
 }
@@ -521,14 +546,13 @@ static OrtStatus *fill_registry(Registry *registry, const OrtApi *api, int runti
 static OrtStatus *make_registry(const OrtApi *api, int runtime, Registry **out) {
     static Registry first;
     Registry *registry = first.api ? calloc(1, sizeof *registry) : &first;
-    if (!registry) return api->CreateStatus(ORT_FAIL, "mmort: out of memory");
+    if (!registry) return api->CreateStatus(ORT_FAIL, MMK_LIBRARY ": out of memory");
     OrtStatus *status = fill_registry(registry, api, runtime);
     if (!status) {
         *out = registry;
         return NULL;
     }
-    for (int d = 0; d < DOMAIN_COUNT; d++)
-        if (registry->domains[d]) api->ReleaseCustomOpDomain(registry->domains[d]);
+    for (int d = 0; d < registry->domain_count; d++) api->ReleaseCustomOpDomain(registry->domains[d]);
     if (registry == &first)
         memset(registry, 0, sizeof *registry);
     else
@@ -546,7 +570,7 @@ EXPORT OrtStatus *ORT_CALL RegisterCustomOps(OrtSessionOptions *options, const O
     if (!api) return NULL; /* there is nothing to make a status with */
     if (runtime < API_MIN) {
         char text[NAME];
-        snprintf(text, sizeof text, "mmort: ONNX Runtime 1.%d or newer is required, got %s", API_MIN,
+        snprintf(text, sizeof text, MMK_LIBRARY ": ONNX Runtime 1.%d or newer is required, got %s", API_MIN,
                  base->GetVersionString());
         return api->CreateStatus(ORT_NOT_IMPLEMENTED, text);
     }
@@ -563,6 +587,7 @@ EXPORT OrtStatus *ORT_CALL RegisterCustomOps(OrtSessionOptions *options, const O
         }
     }
     atomic_flag_clear(&lock);
-    for (int d = 0; !status && d < DOMAIN_COUNT; d++) status = api->AddCustomOpDomain(options, registry->domains[d]);
+    for (int d = 0; !status && d < registry->domain_count; d++)
+        status = api->AddCustomOpDomain(options, registry->domains[d]);
     return status;
 }

@@ -64,7 +64,7 @@ static void put_attribute(Text *text, const Attribute *a) {
 /* Writes at most `size` bytes with a closing zero; returns the length of the whole text, as snprintf does. */
 EXPORT size_t mmort_describe(char *data, size_t size) {
     Text text = {data, size, 0};
-    put(&text, "{\"version\": \"%s\", \"abi\": 1, \"simd\": \"%s\", \"operators\": [", MMORT_VERSION, mmk_simd_level());
+    put(&text, "{\"version\": \"%s\", \"abi\": 1, \"simd\": \"%s\", \"operators\": [", MMK_VERSION, mmk_simd_level());
     const char *comma = "";
     for (const OperatorRow *row = operator_rows; row->type; row++)
         for (const char *const *domain = row->domains; *domain; domain++) {

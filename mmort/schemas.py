@@ -1,7 +1,7 @@
 """The operators as ONNX knows them: types, domains, inputs, outputs and attributes, as objects.
 
-The table is written once, in ``bridge_c/operators.c``.  It is compiled into the ONNX Runtime library and, for the torch
-door and the export, into mmort's extension module, so this module needs neither the library nor onnx.
+The table is written once, in ``mmort/_kernels/operators.c``.  It is compiled into the ONNX Runtime library and, for the
+torch door and the export, into mmort's extension module, so this module needs neither the library nor onnx.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Tensor:
     """An input or an output.
 
     ``shape`` is written as the kernels' messages write it, ``[K, C, output_height, output_width]``: in an output a name
-    is the dimension of that name in an input or the value of that attribute, ``?`` is known only after the run, and
-    ``...`` is all dimensions of the first input.
+    is the dimension of that name in an input or the value of that attribute, ``M*D`` is a product of dimensions, ``?``
+    is known only after the run, and ``...`` is all dimensions of the first input.
     """
 
     name: str

@@ -11,6 +11,7 @@ import pytest
 
 import doors
 import mmort
+import mmort.build
 
 SOURCE = pathlib.Path(__file__).with_name("smoke.c")
 
@@ -20,7 +21,8 @@ def run_smoke(folder, runtime, library):
     program, model = folder / "smoke", folder / "nms.onnx"
     onnx.save(doors.make_model(doors.row_of("nms"), {"iou_threshold": 0.5}), model)
     strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    subprocess.run([os.environ.get("CC", "cc"), *strict, SOURCE, "-o", program, "-ldl"], check=True)
+    include = f"-I{mmort.build.get_include()}"
+    subprocess.run([os.environ.get("CC", "cc"), *strict, include, SOURCE, "-o", program, "-ldl"], check=True)
     return subprocess.run([program, runtime, library, model], capture_output=True, text=True)
 
 

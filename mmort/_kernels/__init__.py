@@ -1,8 +1,8 @@
 """The kernels, compiled from Cython: the mathematics of every operator and nothing else.
 
-Each `.pyx` beside this file but `door.pyx` is free of Python: its functions work on pointers, without the GIL, and are
-linked twice, into the extension module `door` for numpy and into the library for ONNX Runtime.  `mmk.h` is the
-contract.
+Each `.pyx` beside this file is free of Python: its functions work on pointers, without the GIL, and are linked twice,
+into the extension module `door` for numpy and into the library for ONNX Runtime.  `mmk.h` in `bridge_c` is the
+contract, `kernels.h` the list, `operators.c` what ONNX sees of them.
 """
 
 try:

@@ -2,8 +2,8 @@
 from libc.stdint cimport int64_t
 
 from mmort._kernels.boxes cimport box_area, intersection, iou_of
-from mmort._kernels.element_types cimport real
-from mmort._kernels.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:
     FOREGROUND  # attributes; this one: divide by the first box's area, not by the union

@@ -1,8 +1,8 @@
 """box_iou_rotated: intersection over union of rotated boxes, or over the area of the first ("foreground")."""
 from libc.stdint cimport int64_t
 
-from mmort._kernels.mmk cimport *
-from mmort._kernels.element_types cimport real
+from mmk cimport *
+from element_types cimport real
 from mmort._kernels.rotated cimport BOX, Rectangle, measure, overlap
 
 cdef enum:  # attributes

@@ -3,7 +3,7 @@
 All is plain arithmetic of the boxes' own type in the written order, so that decisions equal MMCV's bit for bit.
 `offset` is added to widths and heights (1: pixel indices, both ends included).
 """
-from mmort._kernels.element_types cimport real
+from element_types cimport real
 
 
 cdef inline real box_area(const real *box, real offset) noexcept nogil:

@@ -4,8 +4,8 @@ NaN propagates, as in torch.cummax; MMCV's kernel skipped it.
 """
 from libc.stdint cimport (int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
 
-from mmort._kernels.element_types cimport number
-from mmort._kernels.mmk cimport *
+from element_types cimport number
+from mmk cimport *
 
 cdef enum:
     MODE  # attribute 0

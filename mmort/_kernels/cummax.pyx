@@ -4,8 +4,8 @@ Among equal values the latest index is reported, and NaN propagates, both as in 
 """
 from libc.stdint cimport (int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
 
-from mmort._kernels.element_types cimport number
-from mmort._kernels.mmk cimport *
+from element_types cimport number
+from mmk cimport *
 
 cdef enum:
     DIM  # attribute 0

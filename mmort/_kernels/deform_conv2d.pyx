@@ -13,8 +13,8 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from mmort._kernels.element_types cimport real
-from mmort._kernels.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 from mmort._kernels.workspace cimport take
 
 cdef enum:  # attributes

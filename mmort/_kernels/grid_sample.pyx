@@ -12,8 +12,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from mmort._kernels.element_types cimport real
-from mmort._kernels.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:  # attributes
     INTERPOLATION_MODE

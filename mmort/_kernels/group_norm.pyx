@@ -5,8 +5,8 @@ All sums are made in double precision, of differences, so that neither large gro
 from libc.math cimport INFINITY, sqrt
 from libc.stdint cimport int64_t
 
-from mmort._kernels.element_types cimport real
-from mmort._kernels.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:
     X  # inputs

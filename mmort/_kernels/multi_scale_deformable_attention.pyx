@@ -6,8 +6,8 @@ are and what they weigh is worked out once a query and head.
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
-from mmort._kernels.element_types cimport real
-from mmort._kernels.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:
     VALUE  # inputs

@@ -8,9 +8,10 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from mmort._kernels.boxes cimport box_area
-from mmort._kernels.element_types cimport real
-from mmort._kernels.mmk cimport *
+from mmort._kernels.kernels cimport *
 from mmort._kernels.workspace cimport take
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:
     BOXES  # inputs

@@ -12,10 +12,11 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_
 from libc.string cimport memset
 
 from mmort._kernels.boxes cimport box_area, intersection, iou, iou_of
-from mmort._kernels.element_types cimport real
-from mmort._kernels.mmk cimport (MMK_ABSENT, MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape, mmk_fail,
-                                 mmk_item, mmk_order, mmk_set_output, mmk_sort, mmk_tensor, simd_void)
+from mmort._kernels.kernels cimport mmk_item, mmk_order, mmk_sort
 from mmort._kernels.workspace cimport take
+from element_types cimport real
+from mmk cimport (MMK_ABSENT, MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape, mmk_fail,
+                  mmk_set_output, mmk_tensor, simd_void)
 
 cdef enum:
     IOU_THRESHOLD  # attributes

@@ -6,9 +6,10 @@ nms_match takes one list of boxes (MMCV's function of that name), nms_match_pair
 from libc.stdint cimport INT32_MAX, int32_t, int64_t
 
 from mmort._kernels.boxes cimport box_area, intersection
-from mmort._kernels.element_types cimport real
-from mmort._kernels.mmk cimport *
+from mmort._kernels.kernels cimport *
 from mmort._kernels.workspace cimport take
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:
     NMS_MATCH_IOU_THRESHOLD  # attribute 0

@@ -10,10 +10,11 @@ from libc.math cimport fabs
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from mmort._kernels.mmk cimport *
-from mmort._kernels.element_types cimport real
+from mmort._kernels.kernels cimport *
 from mmort._kernels.rotated cimport BOX, Rectangle, measure, overlap, shared_area
 from mmort._kernels.workspace cimport take
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:  # inputs
     BOXES

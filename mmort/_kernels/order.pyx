@@ -5,7 +5,8 @@ A radix sort needs time proportional to the number of items and keeps equal keys
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from mmort._kernels.mmk cimport MMK_FLOAT32, mmk_item
+from mmort._kernels.kernels cimport mmk_item
+from mmk cimport MMK_FLOAT32
 
 cdef enum:
     DIGIT_BITS = 11

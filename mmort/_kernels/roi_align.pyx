@@ -9,8 +9,8 @@ from libc.math cimport INFINITY, ceil, fabs, isfinite
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 
-from mmort._kernels.element_types cimport real
-from mmort._kernels.mmk cimport *
+from element_types cimport real
+from mmk cimport *
 
 cdef enum:  # attributes
     OUTPUT_HEIGHT

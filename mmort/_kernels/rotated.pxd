@@ -7,7 +7,7 @@ others.  All is computed in double precision.
 """
 from libc.math cimport NAN, cos, fabs, isfinite, sin
 
-from mmort._kernels.element_types cimport real
+from element_types cimport real
 
 cdef enum:
     BOX = 5  # numbers a box

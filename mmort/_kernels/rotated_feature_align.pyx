@@ -7,8 +7,8 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from mmort._kernels.mmk cimport *
-from mmort._kernels.element_types cimport real
+from mmk cimport *
+from element_types cimport real
 from mmort._kernels.sampling cimport FEWEST, add_taps, add_taps_of_planes, copy_channels_last, find_taps, padded
 
 cdef enum:  # attributes

@@ -6,7 +6,7 @@ of several scattered ones.  Where a copy does not pay, taps are read from the pl
 """
 from libc.string cimport memset
 
-from mmort._kernels.element_types cimport real
+from element_types cimport real
 
 cdef enum:
     LANES = 16  # channels added up together; those of a pixel are padded to a multiple of it

@@ -8,10 +8,10 @@ from libc.math cimport exp
 from libc.stdint cimport INT32_MAX, int64_t
 
 from mmort._kernels.boxes cimport box_area, intersection, iou, iou_of
-from mmort._kernels.element_types cimport real
-from mmort._kernels.mmk cimport (MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape,
-                                 mmk_fail, mmk_set_output, simd_void)
 from mmort._kernels.workspace cimport take
+from element_types cimport real
+from mmk cimport (MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape, mmk_fail,
+                  mmk_set_output, simd_void)
 
 cdef enum:
     IOU_THRESHOLD  # attributes

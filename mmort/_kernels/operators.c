@@ -1,11 +1,5 @@
-/* operators.c - the table of operators as ONNX sees them, one row each.  Nothing is computed here. */
+/* operators.c - the table of mmort's operators as ONNX sees them, one row each.  Nothing is computed here. */
 #include "operators.h"
-
-#define INT(name_, default_) {.name = name_, .type = ATTRIBUTE_INT, .initial.i = default_}
-#define FLOAT(name_, default_) {.name = name_, .type = ATTRIBUTE_FLOAT, .initial.f = default_}
-#define PAIR(name_, default_) {.name = name_, .type = ATTRIBUTE_PAIR, .initial.i = default_}
-#define REQUIRED_INT(name_) {.name = name_, .type = ATTRIBUTE_INT, .required = 1}
-#define REQUIRED_FLOAT(name_) {.name = name_, .type = ATTRIBUTE_FLOAT, .required = 1}
 
 const OperatorRow operator_rows[] = {
     {.kernel = "corner_pool",
@@ -73,7 +67,7 @@ const OperatorRow operator_rows[] = {
                 {"level_start_index", "[L]", MMK_INT64},
                 {"sampling_locations", "[B, Q, M, L, P, 2]", MMK_FLOAT32},
                 {"attention_weights", "[B, Q, M, L, P]", MMK_FLOAT32}},
-     .outputs = {{"output", "[B, Q, ?]", MMK_FLOAT32}}},
+     .outputs = {{"output", "[B, Q, M*D]", MMK_FLOAT32}}},
 
     {.kernel = "multiclass_nms",
      .type = "MultiClassNMS",
@@ -97,7 +91,9 @@ const OperatorRow operator_rows[] = {
     {.kernel = "nms",
      .type = "NonMaxSuppression",
      .domains = {"mmcv"},
-     .inputs = {{"boxes", "[N, 4]", MMK_FLOAT32}, {"scores", "[N]", MMK_FLOAT32}},
+     .inputs = {{"boxes", "[N, 4]", MMK_FLOAT32},
+                {"scores", "[N]", MMK_FLOAT32},
+                {"idxs", "[N]", MMK_INT64, .optional = 1}},
      .outputs = {{"indices", "[?]", MMK_INT64}},
      .attributes = {REQUIRED_FLOAT("iou_threshold"), INT("offset", 0), FLOAT("score_threshold", 0),
                     INT("max_num", -1)}},
@@ -110,6 +106,15 @@ const OperatorRow operator_rows[] = {
                 {"iou_threshold", "[...]", MMK_FLOAT32},
                 {"score_threshold", "[...]", MMK_FLOAT32}},
      .outputs = {{"indices", "[?, 4]", MMK_INT64}}},
+
+    {.kernel = "nms_rotated",
+     .type = "RotatedNonMaxSuppression",
+     .domains = {"mmort"},
+     .inputs = {{"dets", "[N, 5]", MMK_FLOAT32},
+                {"scores", "[N]", MMK_FLOAT32},
+                {"labels", "[N]", MMK_INT64, .optional = 1}},
+     .outputs = {{"keep", "[?]", MMK_INT64}},
+     .attributes = {REQUIRED_FLOAT("iou_threshold"), INT("clockwise", 1)}},
 
     {.kernel = "nms_rotated_indices",
      .type = "NMSRotated",
@@ -155,5 +160,3 @@ const OperatorRow operator_rows[] = {
 
     {.type = NULL},
 };
-
-_Static_assert(sizeof operator_rows / sizeof *operator_rows <= MOST_OPERATORS, "MOST_OPERATORS is too small");

@@ -7,14 +7,14 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from mmort._kernels.mmk cimport *
+from mmk cimport *
 
 import numpy
 
 from mmort import _threads
 
 cdef extern from *:
-    """size_t mmort_describe(char *data, size_t size);  /* bridge_c/describe.c */"""
+    """size_t mmort_describe(char *data, size_t size);  /* describe.c */"""
     size_t mmort_describe(char *data, size_t size)
 
 cdef dict _NUMBERS = {}  # operator name -> place in mmk_operators

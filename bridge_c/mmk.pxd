@@ -1,5 +1,5 @@
 """mmk.h for Cython: nothing but declarations, so that cimporting it needs no module at run time."""
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 
 cdef extern from "mmk.h" nogil:
     enum:
@@ -58,18 +58,4 @@ cdef extern from "mmk.h" nogil:
     int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *required) noexcept
     int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape) noexcept
     void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) noexcept
-
     void mmk_ask_for_large_pages(void *memory, size_t size) noexcept
-
-    ctypedef struct mmk_item:
-        uint64_t key
-        int64_t index
-
-    mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count) noexcept
-    mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count) noexcept
-
-    size_t mmk_suppress_size(int type) noexcept
-    void mmk_suppress(int type, const void *boxes, const int64_t *places, int64_t count, double threshold,
-                      double offset, int64_t most, int32_t *flags, void *scratch) noexcept
-    int64_t mmk_soft_suppress(int type, void *planes, int64_t *indices, int64_t count, double threshold, double sigma,
-                              double least, int64_t method, double offset) noexcept

@@ -1,13 +1,13 @@
 /* mmk.h - the contract between the kernels and the doors that call them.
  *
- * A kernel is two C functions written in Cython, declared below by one line in MMK_OPERATORS:
+ * A kernel is two functions in Cython or C, declared below by one line in MMK_OPERATORS:
  *
  *   prepare(call)                    checks the inputs and attributes, sets the shapes of the outputs, says how much
  *                                    scratch memory it wants and how the work is cut; 0, or -1 with call->message set
  *   run(call, phase, begin, end)     does the pieces [begin, end) of a phase; ranges of one phase may run at the same
  *                                    time on several threads; 0, or -1 when out of memory
  *
- * A door (door.pyx for numpy, bridge_c/bridge.c for ONNX Runtime) fills in the inputs and attributes, calls prepare,
+ * A door (door.pyx for numpy, bridge.c for ONNX Runtime) fills in the inputs and attributes, calls prepare,
  * allocates, runs phase after phase and hands out the outputs.  So every check, default order and formula stands
  * once, and the doors cannot disagree.  Neither Python nor ONNX Runtime is known here. */
 #ifndef MMK_H
@@ -15,28 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One line an operator. */
-#define MMK_OPERATORS(X)                \
-    X(box_iou)                          \
-    X(box_iou_rotated)                  \
-    X(corner_pool)                      \
-    X(cummax)                           \
-    X(cummin)                           \
-    X(deform_conv2d)                    \
-    X(grid_sample)                      \
-    X(group_norm)                       \
-    X(modulated_deform_conv2d)          \
-    X(multi_scale_deformable_attention) \
-    X(multiclass_nms)                   \
-    X(nms)                              \
-    X(nms_match)                        \
-    X(nms_match_pairs)                  \
-    X(nms_rotated)                      \
-    X(nms_rotated_indices)              \
-    X(roi_align)                        \
-    X(roi_align_rotated)                \
-    X(rotated_feature_align)            \
-    X(soft_nms)
+/* MMK_OPERATORS(X), the kernels of the library that is built: a header of its own, with one X(name) for each. */
+#include "kernels.h"
 
 enum {
     MMK_MAX_RANK = 16,
@@ -161,29 +141,4 @@ void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds);
 /* For several MB of fresh memory that are about to be filled: with large pages that takes a fraction of the time. */
 void mmk_ask_for_large_pages(void *memory, size_t size);
 
-/* order.pyx: stable sorting.  `items` and `spare` have `count` places each; returns the one that holds the result. */
-
-typedef struct {
-    uint64_t key;
-    int64_t index;
-} mmk_item;
-
-/* By ascending key. */
-mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count);
-
-/* By descending score (float32 or float64); NaN comes last.  Fills in the items; `index` is the place in `scores`. */
-mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count);
-
-/* nms.pyx: suppression among boxes of one class.  `places` are the boxes' positions in `boxes`, by descending score; a
- * flag is set for each that a better one suppresses, or that is not among the `most` best kept (0: all).  Scratch
- * memory: mmk_suppress_size bytes a box, aligned for a double. */
-size_t mmk_suppress_size(int type);
-void mmk_suppress(int type, const void *boxes, const int64_t *places, int64_t count, double threshold, double offset,
-                  int64_t most, int32_t *flags, void *scratch);
-
-/* soft_nms.pyx: the same for Soft-NMS.  `planes` holds x1, y1, x2, y2, area and score of all boxes, plane after plane;
- * on return the boxes left come first, by descending score, and their number is returned.  `method`: 0 naive, 1 linear,
- * 2 gaussian.  `indices` follow the boxes. */
-int64_t mmk_soft_suppress(int type, void *planes, int64_t *indices, int64_t count, double threshold, double sigma,
-                          double least, int64_t method, double offset);
 #endif

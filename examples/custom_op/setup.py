@@ -1,0 +1,13 @@
+"""The build of the example: a numpy door and an ONNX Runtime library from one kernel and one row."""
+
+from setuptools import setup
+
+import mmort.build
+
+setup(
+    **mmort.build.operators(
+        door="example_ops._door",
+        library="example_ops.libexample_ort",
+        sources=["src/example_ops/group_norm.pyx", "src/example_ops/operators.c"],
+    )
+)

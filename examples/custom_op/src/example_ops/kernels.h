@@ -1,0 +1,2 @@
+/* kernels.h - the kernels of this library. */
+#define MMK_OPERATORS(X) X(group_norm)

@@ -1,0 +1,13 @@
+/* operators.c - the kernels as ONNX sees them, one row each. */
+#include "operators.h"
+
+const OperatorRow operator_rows[] = {
+    {.kernel = "group_norm",
+     .type = "GroupNorm",
+     .domains = {"example"},
+     .inputs = {{"x", "[N, C, ...]", MMK_FLOAT32}, {"scale", "[C]", MMK_FLOAT32}, {"bias", "[C]", MMK_FLOAT32}},
+     .outputs = {{"output", "[...]", MMK_FLOAT32}},
+     .attributes = {REQUIRED_INT("num_groups"), FLOAT("epsilon", 1e-5)}},
+
+    {.type = NULL},
+};

@@ -1,0 +1,16 @@
+"""kernels.h for Cython: what mmort's kernels call of each other."""
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+cdef extern from "kernels.h" nogil:
+    ctypedef struct mmk_item:
+        uint64_t key
+        int64_t index
+
+    mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count) noexcept
+    mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count) noexcept
+
+    size_t mmk_suppress_size(int type) noexcept
+    void mmk_suppress(int type, const void *boxes, const int64_t *places, int64_t count, double threshold,
+                      double offset, int64_t most, int32_t *flags, void *scratch) noexcept
+    int64_t mmk_soft_suppress(int type, void *planes, int64_t *indices, int64_t count, double threshold, double sigma,
+                              double least, int64_t method, double offset) noexcept

@@ -1,0 +1,223 @@
+"""Building operators: what a setup.py passes to setuptools, mmort's own and that of any other package.
+
+A package brings its kernels, ``kernels.h`` with their list and ``operators.c`` with their rows; everything else is the
+kit in `get_include`.  Neither ONNX Runtime's header nor its library is needed.  ``docs/adding_an_operator.md`` in
+mmort's sources goes through it.
+
+This module needs setuptools and Cython, which belong into ``build-system.requires``, and nothing of mmort but the kit:
+mmort's own setup.py loads it before anything is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = Path(__file__).resolve().parent
+# Installed it is a package of mmort; in mmort's own sources it lies beside them.
+_KIT = next(path for path in (_PACKAGE / "bridge_c", _PACKAGE.parent / "bridge_c") if path.is_dir())
+_MSVC, _MAC = sys.platform == "win32", sys.platform == "darwin"
+_SUFFIX = ".dll" if _MSVC else ".dylib" if _MAC else ".so"
+_EXPORTS = ["RegisterCustomOps", "mmort_describe"]
+
+
+def get_include() -> str:
+    """Return the folder of the kit: ``mmk.h``, ``operators.h``, the sources of both doors and Cython's declarations.
+
+    Returns
+    -------
+    str
+        An absolute path.
+
+    Examples
+    --------
+    >>> import os
+    >>> import mmort.build
+    >>> os.path.exists(os.path.join(mmort.build.get_include(), "mmk.h"))
+    True
+    """
+    return str(_KIT)
+
+
+def operators(
+    *,
+    door: str,
+    library: str,
+    sources: Sequence[str],
+    with_library: bool | None = True,
+    sanitize: bool = False,
+) -> dict[str, Any]:
+    """Return the arguments of ``setuptools.setup`` that build kernels into a numpy door and an ONNX Runtime library.
+
+    Parameters
+    ----------
+    door : str
+        The extension module for numpy, ``"example._door"``.  Its function ``call`` runs a kernel on arrays, its
+        ``describe`` gives the rows for `mmort.schemas.parse`.
+    library : str
+        The library for ONNX Runtime, as a module in its package would be named: ``"example.libexample_ort"`` becomes
+        ``example/libexample_ort.so`` (``.dll``, ``.dylib``).  It exports ``RegisterCustomOps`` and ``mmort_describe``
+        only, and needs neither Python nor ONNX Runtime to be loaded.
+    sources : sequence of str
+        The kernels, ``.pyx`` or ``.c``, and ``operators.c``, with paths relative to setup.py; ``kernels.h`` lies beside
+        one of them.
+    with_library : bool or None, default True
+        False leaves the library out; None builds it where possible.
+    sanitize : bool, default False
+        For finding errors: little optimisation, debug information, Cython's bounds checks, address and
+        undefined-behaviour sanitizers.
+
+    Returns
+    -------
+    dict
+        ``ext_modules``, ``libraries``, ``cmdclass`` and ``options``.
+
+    Raises
+    ------
+    ImportError
+        If setuptools or Cython is not installed.
+    ValueError
+        If ``operators.c`` or ``kernels.h`` is missing.
+
+    Notes
+    -----
+    All kernels are compiled once, into an archive from which both links take what they need.  In the library that is
+    nothing of Python, though Cython writes some into every file: kernels that would need it do not link.  Name and
+    version in the library's messages are those of the distribution.
+
+    Examples
+    --------
+    The whole of a setup.py::
+
+        from setuptools import setup
+
+        import mmort.build
+
+        setup(
+            **mmort.build.operators(
+                door="example._door",
+                library="example.libexample_ort",
+                sources=["example/operators.c", "example/group_norm.pyx"],
+            )
+        )
+    """
+    try:
+        from Cython.Build import cythonize
+        from setuptools import Extension
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"mmort.build.operators needs {error.name}: pip install setuptools cython, or name both in "
+            "build-system.requires of pyproject.toml"
+        ) from None
+    folders = sorted({os.path.dirname(source) or "." for source in sources})
+    if "operators.c" not in map(os.path.basename, sources):
+        raise ValueError(f"mmort.build.operators: sources must hold operators.c, got {list(sources)}")
+    if not any(os.path.exists(os.path.join(folder, "kernels.h")) for folder in folders):
+        raise ValueError(f"mmort.build.operators: kernels.h must lie beside one of the sources, got none in {folders}")
+
+    cflags, library_link, door_link = _flags(sanitize)
+    build = "build/debug" if sanitize else "build"  # objects do not tell by which flags they were made
+    directives: dict[str, Any] = {"language_level": 3, "cdivision": True, "wraparound": False}
+    directives |= dict.fromkeys(("boundscheck", "initializedcheck"), sanitize)
+    *kernels, door_module = cythonize(  # type: ignore[no-untyped-call]
+        [*(source for source in sources if source.endswith(".pyx")), Extension(door, [_kit("door.pyx")])],
+        build_dir=f"{build}/cython",
+        include_path=[str(_KIT)],
+        compiler_directives=directives,
+    )
+    compiled = [source for source in sources if not source.endswith(".pyx")]
+    compiled += [source for kernel in kernels for source in kernel.sources]
+    include_dirs = [*folders, str(_KIT)]
+    headers = [str(path) for folder in include_dirs for path in sorted(Path(folder).glob("*.h"))]
+    archive = library.rpartition(".")[2].removeprefix("lib") + "_kernels"
+    archived = {
+        "sources": [_kit("check.c"), *compiled],
+        "include_dirs": [*include_dirs, sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
+        "cflags": cflags,
+        "obj_deps": {"": headers},
+    }
+    # The description is asked for by name only, so that an archive would not give it.
+    door_module.sources.append(_kit("describe.c"))
+    library_module = Extension(library, [_kit("bridge.c"), _kit("describe.c")], optional=with_library is None)
+    for module, link in ((door_module, door_link), (library_module, library_link)):
+        module.include_dirs, module.extra_compile_args, module.extra_link_args = include_dirs, cflags, link
+        # The sources themselves, too: setuptools puts dependencies into the source distribution.
+        module.depends = [*headers, _kit("exports.map"), *archived["sources"], *sources]
+    return {
+        "ext_modules": [door_module, library_module] if with_library is not False else [door_module],
+        "libraries": [(archive, archived)],
+        "cmdclass": _commands(door, library),
+        "options": {"build": {"build_base": build}},
+    }
+
+
+def _kit(name: str) -> str:
+    """Return the path of a file of the kit; relative in mmort's own setup.py, where it belongs to the sources."""
+    return str(Path("bridge_c", name) if Path("bridge_c").resolve() == _KIT else _KIT / name)
+
+
+def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
+    """Return the flags of the compiler, of the library's link and of the door's."""
+    if _MSVC:
+        return ["/O2", "/std:c11"], ["/OPT:REF"], []
+    # Fused multiply-add would give other last bits on machines that have it.
+    cflags = ["-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections"]
+    cflags += ["-fno-trapping-math"]  # else gcc keeps branches, for floating-point flags that nobody reads
+    cflags += ["-Wno-tautological-compare"]  # x != x asks for NaN, also where a number of that type has none
+    sanitizers = ["-fsanitize=address,undefined"] if sanitize else []
+    cflags += ["-O1", "-g", "-fno-omit-frame-pointer", "-DMMK_NO_CLONES", *sanitizers] if sanitize else ["-O3", "-g0"]
+    # Of the kernels' objects the library keeps the functions it calls: none of them knows Python, and `defs` proves it.
+    if _MAC:
+        exported = [f"-Wl,-exported_symbol,_{name}" for name in _EXPORTS]
+        return cflags, ["-Wl,-dead_strip", *exported, *sanitizers], sanitizers
+    defs = [] if sanitize else ["-Wl,-z,defs"]  # the sanitizers' own symbols come with the process
+    script = f"-Wl,--version-script={_kit('exports.map')}"
+    return cflags, ["-Wl,--gc-sections", *defs, script, "-lm", *sanitizers], ["-Wl,--gc-sections", *sanitizers]
+
+
+def _own(sources: list[str]) -> list[str]:
+    """Leave out the files of an installed kit, whose paths no source distribution should list."""
+    return [path for path in sources if not os.path.isabs(path)]
+
+
+def _commands(door: str, library: str) -> dict[str, type]:
+    """Return the setuptools commands that know of a shared library that is no Python module, and of the kit."""
+    from setuptools.command.build_clib import build_clib
+    from setuptools.command.build_ext import build_ext
+
+    class BuildClib(build_clib):
+        def get_source_files(self) -> list[str]:
+            return _own(super().get_source_files())  # type: ignore[no-untyped-call]
+
+    class BuildExt(build_ext):
+        def get_source_files(self) -> list[str]:
+            return _own(super().get_source_files())
+
+        def run(self) -> None:
+            self.run_command("build_clib")
+            name, version = self.distribution.get_name(), self.distribution.get_version()
+            for extension in self.extensions:
+                if extension.name in (door, library):
+                    extension.define_macros = [("MMK_LIBRARY", f'"{name}"'), ("MMK_VERSION", f'"{version}"')]
+            # What an earlier build left, with other flags perhaps, must not be taken for what this one makes.
+            for folder in [self.build_lib, *(["."] if self.inplace else [])]:
+                for built in (door, library):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.remove(os.path.join(folder, self.get_ext_filename(built)))
+            super().run()
+
+        def get_ext_filename(self, fullname: str) -> str:
+            if fullname.rpartition(".")[2] != library.rpartition(".")[2]:
+                return str(super().get_ext_filename(fullname))  # type: ignore[no-untyped-call]
+            return os.path.join(*fullname.split(".")) + _SUFFIX
+
+        def get_export_symbols(self, ext: Any) -> list[str]:
+            symbols = _EXPORTS if ext.name == library else super().get_export_symbols(ext)  # type: ignore[no-untyped-call]
+            return list(symbols)
+
+    return {"build_clib": BuildClib, "build_ext": BuildExt}

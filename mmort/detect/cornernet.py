@@ -1,0 +1,246 @@
+"""CornerNet: boxes as pairs of corners that were found apart.
+
+Source: H. Law and J. Deng, "CornerNet: Detecting Objects as Paired Keypoints", ECCV 2018.  Box AP of MMDetection's
+Hourglass-104 model on COCO val2017, with the flip test: 41.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.backbones import build_backbone
+from mmort.detect.detector import Config, Detector, choose, construct, image_limits, plain_type, test_config
+from mmort.detect.layers import ConvModule
+from mmort.detect.selection import nms_arguments
+from mmort.torch import corner_pool, multiclass_nms
+
+_Edge = Literal["top", "bottom", "left", "right"]
+
+_PAIRS = 1000
+"""So many pairs at most are suppressed; a constant of MMDetection."""
+
+
+class BiCornerPool(nn.Module):
+    """Two convolutions, each pooled towards one edge, and their sum beside a shortcut."""
+
+    def __init__(self, channels: int, modes: tuple[_Edge, _Edge], feat_channels: int = 128) -> None:
+        super().__init__()
+        norm = {"type": "BN"}
+        self.modes = modes
+        self.direction1_conv = ConvModule(channels, feat_channels, 3, padding=1, norm_cfg=norm)
+        self.direction2_conv = ConvModule(channels, feat_channels, 3, padding=1, norm_cfg=norm)
+        self.aftpool_conv = ConvModule(feat_channels, channels, 3, padding=1, norm_cfg=norm, act_cfg=None)
+        self.conv1 = ConvModule(channels, channels, 1, norm_cfg=norm, act_cfg=None)
+        self.conv2 = ConvModule(channels, channels, 3, padding=1, norm_cfg=norm)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        first = corner_pool(self.direction1_conv(x), self.modes[0])
+        second = corner_pool(self.direction2_conv(x), self.modes[1])
+        return self.conv2(torch.relu(self.aftpool_conv(first + second) + self.conv1(x)))  # type: ignore[no-any-return]
+
+
+class CornerHead(nn.Module):
+    """Heatmaps of the corners by class, and at each place an embedding and the way to the exact corner.
+
+    The arguments are the entries of the config's ``bbox_head``.  There are branches for each of the backbone's stacks,
+    of which the last alone detects.
+    """
+
+    def __init__(
+        self, num_classes: int, in_channels: int, num_feat_levels: int = 2, corner_emb_channels: int = 1
+    ) -> None:
+        super().__init__()
+        if corner_emb_channels != 1:
+            raise ValueError(f"detect.build: bbox_head.corner_emb_channels must be 1, got {corner_emb_channels}")
+        levels = range(num_feat_levels)
+        self.tl_pool = nn.ModuleList(BiCornerPool(in_channels, ("top", "left")) for _ in levels)
+        self.br_pool = nn.ModuleList(BiCornerPool(in_channels, ("bottom", "right")) for _ in levels)
+        self.tl_heat = nn.ModuleList(_branch(in_channels, num_classes) for _ in levels)
+        self.br_heat = nn.ModuleList(_branch(in_channels, num_classes) for _ in levels)
+        self.tl_emb = nn.ModuleList(_branch(in_channels, corner_emb_channels) for _ in levels)
+        self.br_emb = nn.ModuleList(_branch(in_channels, corner_emb_channels) for _ in levels)
+        self.tl_off = nn.ModuleList(_branch(in_channels, 2) for _ in levels)
+        self.br_off = nn.ModuleList(_branch(in_channels, 2) for _ in levels)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return heat [N, C, h, w], embedding [N, 1, h, w], offset [N, 2, h, w], each of top left and bottom right."""
+        tl, br = self.tl_pool[-1](x), self.br_pool[-1](x)  # [N, in_channels, h, w]
+        branches = (self.tl_heat, self.br_heat), (self.tl_emb, self.br_emb), (self.tl_off, self.br_off)
+        return tuple(branch[-1](pooled) for pair in branches for branch, pooled in zip(pair, (tl, br), strict=True))
+
+
+def _branch(in_channels: int, channels: int) -> nn.Sequential:
+    return nn.Sequential(ConvModule(in_channels, 256, 3, padding=1), ConvModule(256, channels, 1, act_cfg=None))
+
+
+class Corners(NamedTuple):
+    """The best corners of one kind, by descending score."""
+
+    scores: Tensor  # [N, K]
+    classes: Tensor  # of int64, [N, K]
+    points: Tensor  # x, y in cells of the heatmap, [N, K, 2]
+    embeddings: Tensor  # [N, K]
+
+
+class CornerNet(Detector):
+    """CornerNet.
+
+    The published test pipeline puts an image in the middle of a canvas (``RandomCenterCropPad``).  Such canvases of
+    different sizes are batched as other images are: each in the upper left corner of the input.  ``img_shape`` is still
+    the size of the image itself; where the image lies in its canvas follows from it and the config.  Boxes are in
+    pixels of the input, as always: results at the original image need the canvas' border taken off.  They begin where
+    the image does; without ``img_shape`` at 0.
+
+    Attributes
+    ----------
+    flip_test : bool, default False
+        Detect in the images and in their mirror images, and suppress all boxes together, as ``flip=True`` of the test
+        pipeline makes MMDetection do.
+
+    Notes
+    -----
+    In a batch coordinates are scaled by the size of the input, as in MMDetection 3.  MMDetection 2 scales by that of
+    each canvas although the heatmaps cover the input, and so misplaces what it finds in the smaller canvases.
+
+    As in MMDetection 2 the border is not mirrored with the image.  If it is one pixel wider on the right, boxes of the
+    mirror image are off by that pixel.
+    """
+
+    family = "CornerNet"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        model, test_cfg = config["model"], test_config(config)
+        choose("model.type", model, {"CornerNet": CornerNet})
+        self.backbone = build_backbone(model["backbone"])
+        self.bbox_head: CornerHead = construct("bbox_head", model["bbox_head"], {"CornerHead": CornerHead})
+        self.num_classes: int = model["bbox_head"]["num_classes"]
+        self.corner_topk: int = test_cfg.get("corner_topk", 100)
+        self.local_maximum_kernel: int = test_cfg.get("local_maximum_kernel", 3)
+        self.distance_threshold: float = test_cfg.get("distance_threshold", 0.5)
+        self.max_per_image: int = test_cfg["max_per_img"]
+        self.nms: Config = test_cfg.get("nms") or test_cfg["nms_cfg"]
+        self.padding = _test_padding(config)
+        self.flip_test = False
+
+    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
+        """Return the head's maps, as `CornerHead` does."""
+        return self.bbox_head(self.backbone(input)[-1])  # type: ignore[no-any-return]
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:  # noqa: D102
+        size = image_limits(input, None)  # width, height, width, height of the input, [N, 1, 4]
+        image = image_limits(input, img_shape)  # of each image
+        canvas = size if img_shape is None else self.canvas(image)  # of each image with its border
+        if self.flip_test:
+            input = torch.cat([input, _mirrored(input, canvas)])
+        return self.detect(self.raw(input), size, image, canvas)
+
+    def canvas(self, image: Tensor) -> Tensor:
+        """Return the size of the canvas that the test pipeline puts an image of a size on, both [N, 1, 4]."""
+        mode, value = self.padding
+        if mode == "logical_or":  # of all bits below a power of two
+            return torch.floor(image / (value + 1)) * (value + 1) + value
+        return torch.ceil(image / value) * value
+
+    def detect(self, maps: tuple[Tensor, ...], size: Tensor, image: Tensor, canvas: Tensor) -> tuple[Tensor, Tensor]:
+        """Return dets and labels of the head's maps.
+
+        The sizes are of what the maps cover, the images, and the images with their borders: width, height, width,
+        height, [N, 1, 4].  With `flip_test` the second half of the maps is of the mirror images.
+        """
+        origin = torch.floor(canvas / 2) - torch.floor(image / 2)  # x, y, x, y of each image's corner, [N, 1, 4]
+        if self.flip_test:
+            halves = zip(*(one.chunk(2) for one in maps), strict=True)
+            (boxes, *found), (mirrored, *also_found) = (self.pairs(half, size, origin) for half in halves)
+            x1, y1, x2, y2 = mirrored.unbind(2)
+            ends = (2 * origin + image)[..., 0]  # the sum of a place's x and its mirror image's, [N, 1]
+            mirrored = torch.stack([ends - x2, y1, ends - x1, y2], 2)
+            boxes = torch.cat([boxes, mirrored], 1)
+            scores, labels = (torch.cat(both, 1) for both in zip(found, also_found, strict=True))
+        else:
+            boxes, scores, labels = self.pairs(maps, size, origin)  # [N, P, 4], [N, P], [N, P]
+        of_class = labels[..., None] == torch.arange(self.num_classes, device=labels.device)
+        by_class = torch.where(of_class & (scores >= 0)[..., None], scores[..., None], 0)  # [N, P, C]
+        dets, labels, _ = multiclass_nms(
+            boxes, by_class, 0.0, max_per_image=self.max_per_image, **nms_arguments(self.nms)
+        )
+        return dets, labels
+
+    def pairs(self, maps: tuple[Tensor, ...], size: Tensor, origin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the best pairs: boxes [N, P, 4], scores [N, P] (-1 if the corners do not fit) and labels [N, P]."""
+        tl_heat, br_heat, tl_emb, br_emb, tl_off, br_off = maps
+        height, width = tl_heat.shape[2:]
+        extent = torch.stack([torch.scalar_tensor(width), torch.scalar_tensor(height)]).to(size)  # [2]
+        scale, least = (size[..., :2] / extent), origin[..., :2]  # [N, 1, 2]
+        tl = self.corners(tl_heat, tl_emb, tl_off)
+        br = self.corners(br_heat, br_emb, br_off)
+        first, last = (torch.maximum(one.points * scale, least) for one in (tl, br))  # in pixels, [N, K, 2]
+        misfit = (
+            (tl.classes[:, :, None] != br.classes[:, None])
+            | ((tl.embeddings[:, :, None] - br.embeddings[:, None]).abs() > self.distance_threshold)
+            | (last[:, None] <= first[:, :, None]).any(3)
+        )  # [N, K, K]
+        scores = torch.where(misfit, -1, (tl.scores[:, :, None] + br.scores[:, None]) / 2).flatten(1)
+        count = tl.scores.shape[1]
+        scores, places = scores.topk(min(_PAIRS, scores.shape[1]))  # [N, P]
+        tl_places, br_places = places // count, places % count
+        boxes = torch.cat([_rows(first, tl_places), _rows(last, br_places)], 2)
+        return boxes, scores, tl.classes.gather(1, tl_places)
+
+    def corners(self, heat: Tensor, embedding: Tensor, offset: Tensor) -> Corners:
+        """Return the best corners of one kind, whatever their class."""
+        heat = heat.sigmoid()
+        kernel = self.local_maximum_kernel
+        highest = nn.functional.max_pool2d(heat, kernel, stride=1, padding=(kernel - 1) // 2)
+        heat = torch.where(heat == highest, heat, 0)
+        height, width = heat.shape[2:]
+        scores = heat.flatten(1)  # [N, C*h*w]
+        scores, places = scores.topk(min(self.corner_topk, scores.shape[1]))  # [N, K]
+        cells = places % (height * width)
+        x, y = cells % width, cells // width
+        points = torch.stack([x, y], 2) + _rows(offset.flatten(2).transpose(1, 2), cells)
+        embeddings = embedding.flatten(1).gather(1, cells)
+        return Corners(scores, places // (height * width), points, embeddings)
+
+
+def _rows(values: Tensor, places: Tensor) -> Tensor:
+    """Return the rows [N, K, D] at places [N, K] of values [N, P, D]."""
+    return values.gather(1, places[..., None].expand(-1, -1, values.shape[2]))
+
+
+def _mirrored(input: Tensor, canvas: Tensor) -> Tensor:
+    """Return the canvases in an input [N, C, H, W], each mirrored left to right; what is beside them stays."""
+    columns = torch.arange(input.shape[3], device=input.device)  # [W]
+    last = canvas[:, :, 0].to(columns.dtype) - 1  # [N, 1]
+    sources = torch.where(columns <= last, last - columns, columns)  # [N, W]
+    return input.gather(3, sources[:, None, None].expand(-1, input.shape[1], input.shape[2], -1))
+
+
+def _test_padding(config: Config) -> tuple[str, int]:
+    """Return how the test pipeline finds the size of an image's canvas, as its ``test_pad_mode`` says it.
+
+    Without ``RandomCenterCropPad`` the canvas is the image.
+    """
+    step = _find(config.get("test_pipeline") or config.get("data", {}).get("test", {}).get("pipeline"))
+    if step is None:
+        return "size_divisor", 1
+    mode, value = step.get("test_pad_mode") or ("logical_or", 127)
+    if step.get("test_pad_add_pix", 0) or mode not in ("logical_or", "size_divisor"):
+        raise ValueError(f"detect.build: test_pad_mode = {mode!r} of RandomCenterCropPad is not supported")
+    if mode == "logical_or" and value & (value + 1):
+        raise ValueError(f"detect.build: test_pad_mode must be logical_or with 2**n - 1, got {value}")
+    return mode, value
+
+
+def _find(value: Any) -> Config | None:
+    """Return the test pipeline's ``RandomCenterCropPad``, wherever in it that is."""
+    if isinstance(value, dict):
+        if plain_type(value.get("type")) == "RandomCenterCropPad":
+            return value
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return next(filter(None, map(_find, value)), None)
+    return None

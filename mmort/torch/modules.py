@@ -1,0 +1,182 @@
+"""Layers with the arguments and the ``state_dict`` of those in ``mmcv.ops``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.utils import _pair
+
+from mmort.torch.functions import Pair, corner_pool, deform_conv2d, modulated_deform_conv2d, roi_align
+
+
+class RoIAlign(nn.Module):
+    """Pool regions of interest; see `roi_align`."""
+
+    def __init__(
+        self,
+        output_size: Pair,
+        spatial_scale: float = 1.0,
+        sampling_ratio: int = 0,
+        pool_mode: Literal["avg", "max"] = "avg",
+        aligned: bool = True,
+    ) -> None:
+        super().__init__()
+        self.output_size = _pair(output_size)
+        self.spatial_scale = float(spatial_scale)
+        self.sampling_ratio = int(sampling_ratio)
+        self.pool_mode = pool_mode
+        self.aligned = aligned
+
+    def forward(self, input: Tensor, rois: Tensor) -> Tensor:
+        """Return [K, C, output height, output width] for maps [N, C, H, W] and regions [K, 5]."""
+        return roi_align(
+            input, rois, self.output_size, self.spatial_scale, self.sampling_ratio, self.pool_mode, self.aligned
+        )
+
+
+class CornerPool(nn.Module):
+    """Take running maxima towards one side; see `corner_pool`."""
+
+    def __init__(self, mode: Literal["top", "bottom", "left", "right"]) -> None:
+        super().__init__()
+        if mode not in ("top", "bottom", "left", "right"):
+            raise ValueError(f"CornerPool: mode must be 'top', 'bottom', 'left' or 'right', got {mode!r}")
+        self.mode = mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return maps like `x`, [N, C, H, W]."""
+        return corner_pool(x, self.mode)
+
+
+class _DeformConv(nn.Module):
+    """What both deformable convolutions are: weights, and how they begin."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair,
+        padding: Pair,
+        dilation: Pair,
+        groups: int,
+        deform_groups: int,
+        bias: bool,
+    ) -> None:
+        super().__init__()
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"{type(self).__name__}: groups must divide in_channels and out_channels, got {groups}, {in_channels} "
+                f"and {out_channels}"
+            )
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.kernel_size, self.stride = _pair(kernel_size), _pair(stride)
+        self.padding, self.dilation = _pair(padding), _pair(dilation)
+        self.groups, self.deform_groups = groups, deform_groups
+        self.weight = nn.Parameter(torch.empty(out_channels, in_channels // groups, *self.kernel_size))
+        self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+        most = 1 / math.sqrt(self.weight[0].numel())
+        nn.init.uniform_(self.weight, -most, most)
+
+    def _offsets(self, channels: int) -> nn.Conv2d:
+        """Build the convolution that gives the offsets: at first none."""
+        convolution = nn.Conv2d(
+            self.in_channels,
+            self.deform_groups * channels * self.kernel_size[0] * self.kernel_size[1],
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+        )
+        nn.init.zeros_(convolution.weight)
+        nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+        return convolution
+
+
+class DeformConv2d(_DeformConv):
+    """Convolve at displaced points; see `deform_conv2d`.  It has no bias."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        deform_groups: int = 1,
+        bias: Literal[False] = False,
+    ) -> None:
+        if bias:
+            raise ValueError("DeformConv2d: bias must be False: the operator has none")
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, deform_groups, bias=False
+        )
+
+    def forward(self, x: Tensor, offset: Tensor) -> Tensor:
+        """Return [N, O, OH, OW] for maps [N, C, H, W] and offsets [N, deform_groups*2*KH*KW, OH, OW]."""
+        return deform_conv2d(
+            x, offset, self.weight, self.stride, self.padding, self.dilation, self.groups, self.deform_groups
+        )
+
+
+class DeformConv2dPack(DeformConv2d):
+    """A deformable convolution that computes its own offsets, in ``conv_offset``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conv_offset = self._offsets(2)
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        """Return [N, O, OH, OW] for maps [N, C, H, W]."""
+        return super().forward(x, self.conv_offset(x))
+
+
+class ModulatedDeformConv2d(_DeformConv):
+    """Convolve at displaced and weighted points; see `modulated_deform_conv2d`."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Pair,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        deform_groups: int = 1,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, deform_groups, bias)
+
+    def forward(self, x: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
+        """Return [N, O, OH, OW] for maps [N, C, H, W], offsets and masks [N, deform_groups*KH*KW, OH, OW]."""
+        return modulated_deform_conv2d(
+            x,
+            offset,
+            mask,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+            self.deform_groups,
+        )
+
+
+class ModulatedDeformConv2dPack(ModulatedDeformConv2d):
+    """A modulated deformable convolution that computes its own offsets and masks, in ``conv_offset``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conv_offset = self._offsets(3)
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        """Return [N, O, OH, OW] for maps [N, C, H, W]."""
+        first, second, mask = self.conv_offset(x).chunk(3, dim=1)
+        return super().forward(x, torch.cat((first, second), dim=1), mask.sigmoid())
