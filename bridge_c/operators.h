@@ -4,8 +4,8 @@
 #include "mmk.h"
 
 /* Shapes are written as the kernels' checks write them, "[K, C, output_height, output_width]".  In an output a name is
- * the dimension of that name in an input, or the value of that attribute; "M*D" is a product of dimensions; "?" is known
- * only after the run; "..." is all dimensions of the first input. */
+ * the dimension of that name in an input, or the value of that attribute; "M*D" is a product of dimensions; "?" is
+ * known only after the run; "..." is all dimensions of the first input. */
 typedef struct {
     const char *name;
     const char *shape;

@@ -16,15 +16,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        arguments.command(arguments)
+        code: int = arguments.command(arguments) or 0
         sys.stdout.flush()
     except BrokenPipeError:  # of a reader who has seen enough, such as head; what is left must not be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ImportError, OSError) as error:
+    except (ImportError, OSError, ValueError) as error:
         print(f"mmort: error: {error}", file=sys.stderr)
         return 1
-    return 0
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,6 +46,29 @@ def _parser() -> argparse.ArgumentParser:
         "--score-threshold", default=0.3, type=_score, help="draw detections that score higher (default: %(default)s)"
     )
     command.set_defaults(command=_demo)
+
+    text = "run an ONNX file and what it is to equal on the same inputs; exit code 1 if an output differs"
+    command = commands.add_parser("verify", help=text, description=text)
+    command.add_argument("model", metavar="MODEL.onnx", help="the file")
+    command.add_argument(
+        "--against",
+        required=True,
+        metavar="OTHER",
+        help="another ONNX file, or script.py:function; the function returns a torch model, or a model and its inputs",
+    )
+    command.add_argument(
+        "--sizes",
+        type=_sizes,
+        metavar="SIZES",
+        help="sets of random inputs, 2x3x64x96,1x3x50x40; of several inputs 1x3x64x96+1x2,2x3x64x96+2x2",
+    )
+    command.add_argument("--rtol", type=float, default=1e-3, help="relative tolerance (default: %(default)s)")
+    command.add_argument("--atol", type=float, default=1e-4, help="absolute tolerance (default: %(default)s)")
+    command.add_argument(
+        "--library", action="append", default=[], help="a further library of custom operators; may be repeated"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(command=_verify)
     return parser
 
 
@@ -65,6 +88,30 @@ def _demo(arguments: argparse.Namespace) -> None:
     if output.exists() and any(output.samefile(image) for image in arguments.images if Path(image).exists()):
         raise FileExistsError(f"--output {output} is one of the images")
     demo.demo(arguments.images or demo.IMAGES, output, arguments.score_threshold)
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from mmort.onnx import against  # not above: onnxruntime and torch are extras
+
+    report = against.verify_against(
+        arguments.model,
+        arguments.against,
+        arguments.sizes,
+        rtol=arguments.rtol,
+        atol=arguments.atol,
+        libraries=arguments.library,
+    )
+    print(report.to_json() if arguments.json else report)
+    return 0 if report.ok else 1
+
+
+def _sizes(value: str) -> list[list[list[int]]]:
+    try:
+        return [
+            [[int(size) for size in shape.split("x") if size] for shape in one.split("+")] for one in value.split(",")
+        ]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be shapes such as 2x3x64x96,1x3x50x40, got {value!r}") from None
 
 
 def _png(value: str) -> str:

@@ -54,6 +54,13 @@ def of(operator):
     return [case for case in CASES if case.operator == operator]
 
 
+def ordinary(operator, count=None):
+    """A case of an operator with something in every array; it has `count` arrays, or all that there may be."""
+    full = [case for case in of(operator) if all(array.size for array in case.arrays)]
+    count = count or max(len(case.arrays) for case in full)
+    return next(case for case in full if len(case.arrays) == count)
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Arguments of an operator and the whole text of the error behind the operator's name."""
@@ -255,6 +262,8 @@ def classed(n, kind, levels=0, classes=3):
 
 
 for n in (0, 1, 2, 17, 300):
+    add("nms", f"classes_n{n}", classed(n, "clustered", 8), iou_threshold=0.3)
+    add("nms", f"far_classes_n{n}", classed(n, "clustered", classes=2**62), iou_threshold=0.2, max_num=9)
     for class_agnostic in (False, True):
         for name, config in (
             ("none", None),
@@ -410,8 +419,9 @@ def make_rotated(rng, n, kind="clustered"):
     return np.column_stack([centre, size, angle]).astype(np.float32)
 
 
-def scored_rotated(n, kind="clustered", levels=0):
-    return lambda rng: (make_rotated(rng, n, kind), make_scores(rng, n, levels))
+def scored_rotated(n, kind="clustered", levels=0, labels=None):
+    others = () if labels is None else (np.array(labels, np.int64),)
+    return lambda rng: (make_rotated(rng, n, kind), make_scores(rng, n, levels), *others)
 
 
 STRANGE_ROTATED = {
@@ -479,7 +489,7 @@ for kind in ("clustered", "scattered", "elongated", "scales", "upright", "near")
         )
     add("nms_rotated", f"{kind}_counter", scored_rotated(20, kind), iou_threshold=0.3, clockwise=False)
     labels = np.random.default_rng(SEED).integers(-2, 2, 40)
-    add("nms_rotated", f"{kind}_labels", scored_rotated(40, kind, 8), iou_threshold=0.2, labels=labels)
+    add("nms_rotated", f"{kind}_labels", scored_rotated(40, kind, 8, labels), iou_threshold=0.2)
 for name, boxes in STRANGE_ROTATED.items():
     for threshold in (-1, 0, 0.5, 1):
         add(
@@ -502,10 +512,10 @@ for name, scores in STRANGE_SCORES.items():
             iou_threshold=0.5,
             score_threshold=score_threshold,
         )
-add("nms_rotated", "labels0", scored_rotated(0), iou_threshold=0.5, labels=np.zeros(0, np.int64))
-add("nms_rotated", "far_labels", scored_rotated(9), iou_threshold=0.2, labels=np.array([-(2**62), 2**62, 0] * 3))
+add("nms_rotated", "labels0", scored_rotated(0, labels=[]), iou_threshold=0.5)
+add("nms_rotated", "far_labels", scored_rotated(9, labels=[-(2**62), 2**62, 0] * 3), iou_threshold=0.2)
 many = np.random.default_rng(SEED).integers(0, 4, 300)
-add("nms_rotated", "many", scored_rotated(300, "scattered"), iou_threshold=0.2, labels=many)
+add("nms_rotated", "many", scored_rotated(300, "scattered", labels=many), iou_threshold=0.2)
 
 
 def classes_of_boxes(b, c, k, kind="clustered", levels=0):
@@ -1159,8 +1169,11 @@ refuse("nms_rotated", "scores must be [N] with N = 3, got [2]", BOXES_5, zeros(2
 refuse("nms_rotated", "scores must be [N], got [3, 1]", BOXES_5, zeros(3, 1), iou_threshold=0.5)
 for labels in ([0, 1], [0, 1, 2, 3], []):
     text = f"labels must be [N] with N = 3, got [{len(labels)}]"
-    refuse("nms_rotated", text, BOXES_5, zeros(3), iou_threshold=0.5, labels=labels)
-refuse("nms_rotated", "labels must be [N], got [3, 1]", BOXES_5, zeros(3), iou_threshold=0.5, labels=[[0], [1], [2]])
+    refuse("nms_rotated", text, BOXES_5, zeros(3), np.array(labels, np.int64), iou_threshold=0.5)
+    refuse("nms", text.replace("labels", "idxs"), zeros(3, 4), zeros(3), np.array(labels, np.int64), iou_threshold=0.5)
+refuse(
+    "nms_rotated", "labels must be [N], got [3, 1]", BOXES_5, zeros(3), np.zeros((3, 1), np.int64), iou_threshold=0.5
+)
 refuse("nms_rotated", "iou_threshold must be a number, got nan", BOXES_5, zeros(3), iou_threshold=NAN)
 refuse("nms_rotated", "iou_threshold must be a number, got nan", zeros(0, 5), zeros(0), iou_threshold=NAN)
 refuse("box_iou_rotated", "bboxes1 must be [N, 5], got [3, 4]", zeros(3, 4), BOXES_5)

@@ -17,7 +17,7 @@ from mmengine import Config
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mmort.detect.config import ConfigError, read_config  # noqa: E402  (the checkout's, not an installed one)
+from mmort.detect.config import ConfigError, read_config  # the checkout's, not an installed one
 
 
 def differences(ours: Any, theirs: Any, place: str = "") -> list[str]:

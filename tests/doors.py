@@ -23,7 +23,7 @@ WORDS = {
 }
 
 # Outputs of the numpy function that the node gives, where that is not all of them.
-OUTPUTS = {"nms": slice(1, 2)}
+OUTPUTS = {"nms": slice(1, 2), "nms_rotated": slice(1, 2)}
 
 TYPES = {"float32": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64}
 
@@ -88,8 +88,13 @@ def flat(result):
 
 
 def array_names(function, arrays, attributes):
-    """The parameters that arrays go to: in order, those that the attributes leave."""
-    return [name for name in inspect.signature(function).parameters if name not in attributes][: len(arrays)]
+    """The parameters that arrays go to: in order, those that the attributes leave and that numpy's function takes."""
+    annotations = inspect.get_annotations(getattr(mmort, function.__name__))
+    return [
+        name
+        for name in inspect.signature(function).parameters
+        if name not in attributes and "ArrayLike" in annotations[name]
+    ][: len(arrays)]
 
 
 def apply(function, arrays, attributes):

@@ -47,7 +47,7 @@ def iou(chosen, others, offset):
         return shared / (area(chosen, offset) + area(others, offset) - shared)
 
 
-def nms(boxes, scores, iou_threshold, offset=0, score_threshold=0, max_num=-1):
+def nms(boxes, scores, iou_threshold, offset=0, score_threshold=0, max_num=-1, idxs=None):
     number = boxes.dtype.type
     left = np.array(descending(scores), np.int64)
     if score_threshold > 0:
@@ -56,7 +56,8 @@ def nms(boxes, scores, iou_threshold, offset=0, score_threshold=0, max_num=-1):
     while len(left):
         best, left = left[0], left[1:]
         kept.append(best)
-        left = left[~(iou(boxes[best], boxes[left], offset) > number(iou_threshold))]
+        same = True if idxs is None else idxs[left] == idxs[best]
+        left = left[~(same & (iou(boxes[best], boxes[left], offset) > number(iou_threshold)))]
     if max_num > 0:
         kept = kept[:max_num]
     indices = np.array(kept, np.int64)

@@ -80,7 +80,7 @@ def record_row(recording, row):
 
     for case in cases.of(operator):
         add(case, model_for(case))
-    ordinary = test_errors.ordinary(operator)
+    ordinary = cases.ordinary(operator)
     shapes = [array.shape for array in ordinary.arrays]
     fixed = doors.make_model(row, doors.onnx_attributes(operator, ordinary.attributes), shapes=shapes)
     add(ordinary, recording.add_model(row, "of known shapes", fixed))
@@ -89,8 +89,9 @@ def record_row(recording, row):
         if refusal.operator == operator:
             entry = model_for(refusal)
             recording.add_case(entry, str(refusal), refusal.arrays, error=test_errors.whole(refusal))
-            if refusal.attributes == ordinary.attributes:
-                add(ordinary, entry)  # the session goes on
+            good = cases.ordinary(operator, len(refusal.arrays))
+            if refusal.attributes == good.attributes:
+                add(good, entry)  # the session goes on
     for attribute in row["attributes"]:
         wrong = "text" if attribute["type"] != "STRING" else 1
         model = doors.make_model(row, test_errors.node_attributes(row, **{attribute["name"]: wrong}))

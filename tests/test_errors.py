@@ -31,7 +31,7 @@ def test_numpy_refuses(refusal):
 @pytest.mark.parametrize("refusal", IN_ORT, ids=str)
 def test_ort_refuses_in_the_same_words_and_goes_on(refusal):
     session = doors.session_for(refusal.operator, refusal.attributes, count=len(refusal.arrays))
-    good = ordinary(refusal.operator)
+    good = cases.ordinary(refusal.operator, len(refusal.arrays))
     for _ in range(2):
         with pytest.raises(doors.ORT_ERRORS, match=f"{re.escape(whole(refusal))}$"):
             doors.run_session(session, refusal.arrays)
@@ -39,11 +39,6 @@ def test_ort_refuses_in_the_same_words_and_goes_on(refusal):
         return  # this session's attribute is what is wrong, so it refuses everything
     wanted = doors.run_oracle(refusal.operator, good.arrays, refusal.attributes)
     assert_close(doors.run_session(session, good.arrays), doors.node_outputs(refusal.operator, wanted))
-
-
-def ordinary(operator):
-    """A case of an operator with something in every array."""
-    return next(case for case in cases.of(operator) if all(array.size for array in case.arrays))
 
 
 # ---- attributes of nodes ---------------------------------------------------------------------------------------
@@ -57,13 +52,13 @@ def attribute_ids(value):
 
 def node_attributes(row, **changed):
     """Those of an ordinary case, and others changed; None: left out."""
-    attributes = doors.onnx_attributes(row["kernel"], ordinary(row["kernel"]).attributes) | changed
+    attributes = doors.onnx_attributes(row["kernel"], cases.ordinary(row["kernel"]).attributes) | changed
     return {name: value for name, value in attributes.items() if value is not None}
 
 
 def run_row(row, attributes):
     session = doors.make_session(doors.make_model(row, attributes))
-    return doors.run_session(session, ordinary(row["kernel"]).arrays)
+    return doors.run_session(session, cases.ordinary(row["kernel"]).arrays)
 
 
 @pytest.mark.parametrize(("row", "attribute"), ATTRIBUTES, ids=attribute_ids)
@@ -169,7 +164,7 @@ def test_number_of_inputs(row, change):
 
 # ---- arguments of functions ------------------------------------------------------------------------------------
 
-FUNCTIONS = [ordinary(operator) for operator in cases.OPERATORS if hasattr(mmort, operator)]
+FUNCTIONS = [cases.ordinary(operator) for operator in cases.OPERATORS if hasattr(mmort, operator)]
 NOT_NUMBERS = (
     np.array(["1"]),
     np.array([1j]),

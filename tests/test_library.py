@@ -100,7 +100,7 @@ def test_library_not_built(monkeypatch):
 
 
 def model_of(operator):
-    case = next(case for case in cases.of(operator) if all(array.size for array in case.arrays))
+    case = cases.ordinary(operator)
     return case, doors.make_model(doors.row_of(operator), doors.onnx_attributes(operator, case.attributes))
 
 
@@ -219,7 +219,7 @@ def test_symbolic_dimensions_come_through(row):
 
 @pytest.mark.parametrize("row", doors.ROWS, ids=row_ids)
 def test_numbers_come_through(row):
-    case = next(case for case in cases.of(row["kernel"]) if all(array.size for array in case.arrays))
+    case = cases.ordinary(row["kernel"])
     shapes = [list(array.shape) for array in case.arrays]
     attributes = doors.onnx_attributes(row["kernel"], case.attributes)
     actual = doors.run_ort(case.operator, case.arrays, case.attributes)
@@ -233,7 +233,7 @@ def test_numbers_come_through(row):
 
 @pytest.mark.parametrize("row", doors.ROWS, ids=row_ids)
 def test_unknown_dimensions_and_ranks_still_load_and_run(row):
-    case = next(case for case in cases.of(row["kernel"]) if all(array.size for array in case.arrays))
+    case = cases.ordinary(row["kernel"])
     attributes = doors.onnx_attributes(row["kernel"], case.attributes)
     wanted = doors.run_ort(case.operator, case.arrays, case.attributes)
     for shapes in ([None] * len(case.arrays), [[None] * array.ndim for array in case.arrays]):
@@ -243,7 +243,8 @@ def test_unknown_dimensions_and_ranks_still_load_and_run(row):
 
 def chain(row, attributes, shapes, steps):
     """`steps` nodes of one kind one after another, each with inputs of its own but waiting for the one before."""
-    names = [formal["name"] for formal in row["inputs"]]
+    given = row["inputs"][: len(shapes)]
+    names = [formal["name"] for formal in given]
     outputs = [formal["name"] for formal in row["outputs"]]
     nodes, total = [], "zero"
     for step in range(steps):
@@ -259,7 +260,7 @@ def chain(row, attributes, shapes, steps):
     inputs = [
         (f"{formal['name']}{step}", doors.TYPES[formal["type"]], shape)
         for step in range(steps)
-        for formal, shape in zip(row["inputs"], shapes, strict=True)
+        for formal, shape in zip(given, shapes, strict=True)
     ]
     graph = onnx.helper.make_graph(
         nodes,

@@ -89,7 +89,7 @@ def test_threads_do_not_matter(case):
 
 @pytest.mark.parametrize("operator", sorted({case.operator for case in FLOATING}))
 def test_other_byte_order(operator):
-    case = next(case for case in cases.of(operator) if all(array.size for array in case.arrays))
+    case = cases.ordinary(operator)
     swapped = tuple(array.astype(array.dtype.newbyteorder()) for array in case.arrays)
     results = run(case, swapped)
     assert all(result.dtype.isnative for result in results)
@@ -99,7 +99,7 @@ def test_other_byte_order(operator):
 @pytest.mark.parametrize("operator", sorted({case.operator for case in EXISTING}))
 def test_lists_and_integers(operator):
     """Integers are computed in float64, but the scans keep every real dtype."""
-    case = next(case for case in cases.of(operator) if all(array.size for array in case.arrays))
+    case = cases.ordinary(operator)
     was_floating = [array.dtype.kind == "f" for array in case.arrays]
     integers = tuple(
         (np.round(4 * array) if was else array).astype(np.int32)

@@ -20,7 +20,7 @@ from mmort import _kernels, ops
 COMPOSED = {"batched_nms", "multiclass_nms_rotated", "point_sample"}
 """Functions that call another function's kernel."""
 
-NUMPY_ONLY = {"box_iou", "box_iou_rotated", "nms_match", "nms_rotated"}
+NUMPY_ONLY = {"box_iou", "box_iou_rotated", "nms_match"}
 """Kernels that are no ONNX operator."""
 
 DOCUMENT = pathlib.Path(__file__).parents[1] / "docs" / "operators.md"

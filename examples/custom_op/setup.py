@@ -8,6 +8,6 @@ setup(
     **mmort.build.operators(
         door="example_ops._door",
         library="example_ops.libexample_ort",
-        sources=["example_ops/group_norm.pyx", "example_ops/operators.c"],
+        sources=["src/example_ops/group_norm.pyx", "src/example_ops/operators.c"],
     )
 )

@@ -16,7 +16,7 @@ from mmort._kernels.kernels cimport mmk_item, mmk_order, mmk_sort
 from mmort._kernels.workspace cimport take
 from element_types cimport real
 from mmk cimport (MMK_ABSENT, MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape, mmk_fail,
-                            mmk_set_output, mmk_tensor, simd_void)
+                  mmk_set_output, mmk_tensor, simd_void)
 
 cdef enum:
     IOU_THRESHOLD  # attributes

@@ -11,7 +11,7 @@ from mmort._kernels.boxes cimport box_area, intersection, iou, iou_of
 from mmort._kernels.workspace cimport take
 from element_types cimport real
 from mmk cimport (MMK_FLOAT32, MMK_INT64, mmk_add_phase, mmk_call, mmk_check_shape, mmk_fail,
-                            mmk_set_output, simd_void)
+                  mmk_set_output, simd_void)
 
 cdef enum:
     IOU_THRESHOLD  # attributes

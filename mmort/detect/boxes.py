@@ -58,8 +58,44 @@ class DeltaXYWHBBoxCoder(nn.Module):
         return clip(moved, limits) if self.clip_border else moved
 
 
+class TBLRBBoxCoder(nn.Module):
+    """Distances of the sides from the prior's centre, in units of its size; MMDetection's of that name."""
+
+    normalizer: Tensor
+
+    def __init__(self, normalizer: float | Sequence[float] = 4.0, clip_border: bool = True) -> None:
+        super().__init__()
+        self.register_buffer("normalizer", torch.tensor(normalizer, dtype=torch.float32), persistent=False)
+        self.clip_border = clip_border
+
+    def decode(self, boxes: Tensor, distances: Tensor, limits: Tensor) -> Tensor:
+        """Return boxes by their `distances` [..., 4] (top, bottom, left, right) from the centre of `boxes` [..., 4]."""
+        distances = distances * self.normalizer
+        centre = (boxes[..., :2] + boxes[..., 2:]) / 2
+        size = boxes[..., 2:] - boxes[..., :2]
+        first = centre - size * distances[..., [2, 0]]
+        last = centre + size * distances[..., [3, 1]]
+        found = torch.cat([first, last], -1)
+        return clip(found, limits) if self.clip_border else found
+
+
+class DistancePointBBoxCoder(nn.Module):
+    """Distances of the sides from a point, in pixels; MMDetection's of that name."""
+
+    def __init__(self, clip_border: bool = True) -> None:
+        super().__init__()
+        self.clip_border = clip_border
+
+    def decode(self, points: Tensor, distances: Tensor, limits: Tensor) -> Tensor:
+        """Return boxes by their `distances` [..., 4] (left, top, right, bottom) from `points` [..., 2]."""
+        found = torch.cat([points - distances[..., :2], points + distances[..., 2:]], -1)
+        return clip(found, limits) if self.clip_border else found
+
+
 _CODERS: dict[str, Any] = {
     "DeltaXYWHBBoxCoder": DeltaXYWHBBoxCoder,
+    "TBLRBBoxCoder": TBLRBBoxCoder,
+    "DistancePointBBoxCoder": DistancePointBBoxCoder,
 }
 
 

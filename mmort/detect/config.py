@@ -1,6 +1,6 @@
 """Reads MMDetection's configs, of its 2.x and 3.x: their files, what they inherit from, and options over them.
 
-The result equals that of ``mmengine.Config.fromfile``; but nothing is executed or imported (`mmort.detect.expressions`).
+The result equals that of ``mmengine.Config.fromfile``; but nothing is executed or imported: see `expressions`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def read_config(
         them.  A number in a key is a place in a list: ``test_pipeline.0.type``.
     search_path : sequence of paths, optional
         Folders that hold packages whose configs are inherited from, as ``mmdet::_base_/default_runtime.py`` or as
-        ``mmdet.configs._base_.default_runtime``: with an installed or unpacked package (``mmdet/.mim/configs``), or with
-        a source folder (``configs`` beside ``mmdet``).  Default: ``sys.path``.
+        ``mmdet.configs._base_.default_runtime``: with an installed or unpacked package (``mmdet/.mim/configs``), or
+        with a source folder (``configs`` beside ``mmdet``).  Default: ``sys.path``.
 
     Returns
     -------
@@ -65,10 +65,10 @@ def read_config(
     >>> from mmort.detect.config import read_config
     >>> with TemporaryDirectory() as folder:
     ...     base, config = Path(folder, "base.py"), Path(folder, "config.py")
-    ...     _ = base.write_text("model = dict(type='FCOS', head=dict(num_classes=80, strides=[8 * 2**i for i in range(3)]))")
-    ...     _ = config.write_text("_base_ = 'base.py'; model = dict(head=dict(num_classes=10))")
+    ...     _ = base.write_text("model = dict(type='FCOS', head=dict(classes=80, sizes=[8 * 2**i for i in range(3)]))")
+    ...     _ = config.write_text("_base_ = 'base.py'; model = dict(head=dict(classes=10))")
     ...     read_config(config, {"model.type": "ATSS"})
-    {'model': {'type': 'ATSS', 'head': {'num_classes': 10, 'strides': [8, 16, 32]}}}
+    {'model': {'type': 'ATSS', 'head': {'classes': 10, 'sizes': [8, 16, 32]}}}
     """
     reader = _Reader([Path(folder) for folder in (sys.path if search_path is None else search_path)])
     path = Path(path)
@@ -208,9 +208,13 @@ class _Reader:
         """Find a config of a package on the search path."""
         for folder in self.search_path:
             if re.fullmatch(r"\w+", package) and (folder / package).is_dir():
-                for configs in (folder / package / ".mim" / "configs", folder / package / "configs", folder / "configs"):
-                    if (configs / inner).is_file():
-                        return configs / inner
+                for configs in (
+                    folder / package / ".mim" / "configs",
+                    folder / package / "configs",
+                    folder / "configs",
+                ):
+                    if (folder / configs / inner).is_file():
+                        return folder / configs / inner
         raise ConfigError(
             f"{path}: there is no config {inner} of {package} on the search path; install or unpack that package, "
             "and name the folder it is in"
@@ -240,28 +244,24 @@ class _Reader:
                     name = alias.asname or alias.name.partition(".")[0]
                     variables[name] = Imported(alias.name if alias.asname else name)
             elif _assigns_base(node):
-                evaluator.refuse(node, "a config that imports its bases cannot name others in _base_")
+                raise evaluator.refused(node, "a config that imports its bases cannot name others in _base_")
             else:
                 evaluator.run([node])
         self.budget.pay_for(variables)
         entries = {key: value for key, value in variables.items() if not key.startswith("__")}
         return ConfigDict(entries), imported
 
-    def _import(
-        self, evaluator: Evaluator, node: ast.stmt, module: str, alias: ast.alias, imported: set[str]
-    ) -> None:
+    def _import(self, evaluator: Evaluator, node: ast.stmt, module: str, alias: ast.alias, imported: set[str]) -> None:
         """Check an import that is no base's: only a name is made of it."""
-        if alias.name == "*" or getattr(node, "level", 0):
-            evaluator.refuse(node, "only `with read_base():` may import configs")
+        if alias.name == "*" or (isinstance(node, ast.ImportFrom) and node.level):
+            raise evaluator.refused(node, "only `with read_base():` may import configs")
         if module.partition(".")[0] in sys.stdlib_module_names:
-            evaluator.refuse(node, f"configs are read, not executed: import of {module} is refused")
+            raise evaluator.refused(node, f"configs are read, not executed: import of {module} is refused")
         imported.add((alias.asname or alias.name).partition(".")[0])
 
-    def _import_base(
-        self, evaluator: Evaluator, node: ast.stmt, path: Path, imported: set[str], depth: int
-    ) -> None:
+    def _import_base(self, evaluator: Evaluator, node: ast.stmt, path: Path, imported: set[str], depth: int) -> None:
         if not isinstance(node, ast.ImportFrom) or not node.module:
-            evaluator.refuse(node, "`with read_base():` takes `from ... import ...` only")
+            raise evaluator.refused(node, "`with read_base():` takes `from ... import ...` only")
         parts = node.module.split(".")
         if node.level:
             base = path.parent.joinpath(*[".."] * (node.level - 1), *parts).with_suffix(".py")
@@ -269,7 +269,7 @@ class _Reader:
             inner = parts[2:] if parts[1:2] == ["configs"] else parts[1:]
             base = self._package_file(path, parts[0], "/".join(inner) + ".py")
         if not base.is_file():
-            evaluator.refuse(node, f"there is no base config {base}")
+            raise evaluator.refused(node, f"there is no base config {base}")
         config, names = self.read_importing(base, depth + 1)
         imported |= names
         for alias in node.names:
@@ -278,7 +278,7 @@ class _Reader:
             elif alias.name in config:
                 evaluator.variables[alias.asname or alias.name] = config[alias.name]
             else:
-                evaluator.refuse(node, f"{base} does not define {alias.name}")
+                raise evaluator.refused(node, f"{base} does not define {alias.name}")
 
     def _text(self, path: Path, depth: int) -> str:
         if depth > LONGEST_CHAIN:
@@ -383,7 +383,7 @@ def _imports_bases(tree: ast.Module) -> bool:
 
 
 def _scoped(config: dict[str, Any], scope: str) -> dict[str, Any]:
-    """Note the package in the outermost dicts with a type, as MMEngine does: names of types are to be looked up there."""
+    """Note the package in the outermost dicts with a type, as MMEngine does: there its types are looked up."""
     if "type" in config:
         return config if config.get("_scope_") is not None else {**config, "_scope_": scope}
 

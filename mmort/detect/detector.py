@@ -19,8 +19,9 @@ _FAMILIES = {
     "FCOSHead": "fcos.FCOS",
     "FSAFHead": "fsaf.FSAF",
     "RetinaHead": "retinanet.RetinaNet",
-    "RetinaSepBNHead": "retinanet.RetinaNet",
+    "AscendRetinaHead": "retinanet.RetinaNet",
     "SSDHead": "ssd.SSD",
+    "AscendSSDHead": "ssd.SSD",
     "YOLOV3Head": "yolov3.YOLOv3",
     "StandardRoIHead": "faster_rcnn.FasterRCNN",
     "CascadeRoIHead": "cascade_rcnn.CascadeRCNN",
@@ -117,9 +118,10 @@ def load(config: str | os.PathLike[str], checkpoint: str | os.PathLike[str], opt
     ValueError
         If the config or the checkpoint cannot be read, or they do not fit each other.
     """
-    detector = build(read_config(config, options))
+    settings = read_config(config, options)
+    detector = build(settings)
     weights, meta = load_checkpoint(checkpoint)
-    load_weights(detector, weights)
+    load_weights(detector, weights, settings)
     detector.classes = tuple(meta.get("classes", ()))
     return detector
 
@@ -131,14 +133,36 @@ def plain_type(name: Any) -> str:
 
 def choose(kind: str, config: Config, classes: dict[str, Any]) -> tuple[Any, Config]:
     """Return the class that ``config["type"]`` names and the other entries; `kind` is for the error."""
-    name = plain_type(config["type"])
-    if name not in classes:
-        raise ValueError(f"detect.build: {kind} {name!r} is not supported; those that are: {', '.join(classes)}")
+    name = require(kind, config["type"], *classes)
     return classes[name], {key: value for key, value in config.items() if key != "type"}
 
 
-_TRAINING = {"init_cfg", "pretrained", "frozen_stages", "norm_eval", "with_cp", "zero_init_residual", "use_box_type"}
-"""Entries that matter in training only, whatever part they belong to."""
+def require(kind: str, name: Any, *supported: str) -> str:
+    """Return a type's plain name; ValueError if it is none of the supported ones."""
+    plain = plain_type(name)
+    if plain not in supported:
+        raise ValueError(f"detect.build: {kind} {plain!r} is not supported; what is: {', '.join(supported)}")
+    return plain
+
+
+_TRAINING = {
+    "center_sample_radius",
+    "center_sampling",
+    "frozen_stages",
+    "init_cfg",
+    "norm_eval",
+    "one_hot_smoother",
+    "pretrained",
+    "reg_decoded_bbox",
+    "regress_ranges",
+    "score_threshold",
+    "test_cfg",
+    "train_cfg",
+    "use_box_type",
+    "with_cp",
+    "zero_init_residual",
+}
+"""Entries that matter in training only, whatever part they belong to; losses do too."""
 
 
 def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
@@ -147,14 +171,32 @@ def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
     Entries that the class does not have are refused by name: they would have changed the results.
     """
     found, entries = choose(kind, config, classes)
-    entries = {key: value for key, value in entries.items() if key not in _TRAINING and not key.startswith("loss")}
+    name = f"{kind} {plain_type(config['type'])!r}"
     parameters = inspect.signature(found).parameters
-    if unknown := [key for key, value in entries.items() if key not in parameters and value is not None]:
+    known = {key: value for key, value in entries.items() if key in parameters}
+    unknown = [
+        key
+        for key, value in entries.items()
+        if key not in known and not _training_only(key) and value is not None
+    ]
+    if unknown:
         raise ValueError(
-            f"detect.build: {kind} {plain_type(config['type'])!r} with {', '.join(unknown)} is not supported; "
+            f"detect.build: {name} with {', '.join(unknown)} is not supported; "
             f"entries that are: {', '.join(parameters)}"
         )
-    return found(**{key: value for key, value in entries.items() if key in parameters})
+    missing = [key for key, one in parameters.items() if one.default is one.empty and key not in known]
+    if missing:
+        raise ValueError(f"detect.build: {name} must have {', '.join(missing)}")
+    return found(**known)
+
+
+def is_version_3(config: Config) -> bool:
+    """Tell whether a config is MMDetection 3's, whose detectors filter their boxes a little differently."""
+    return "data_preprocessor" in config["model"]
+
+
+def _training_only(entry: str) -> bool:
+    return entry in _TRAINING or entry.startswith("loss")
 
 
 def test_config(config: Config) -> Config:

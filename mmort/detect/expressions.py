@@ -1,7 +1,7 @@
 """Evaluates the Python that configs are written in, from its syntax tree: nothing of it is ever executed.
 
-What is not listed here (`STATEMENTS`, `EXPRESSIONS`, `FUNCTIONS`, `METHODS`, `OPERATORS`) is refused with file and line.
-All work is paid from a `Budget`, so that no config takes long or much memory.
+What is not listed here (`STATEMENTS`, `EXPRESSIONS`, `FUNCTIONS`, `METHODS`, `OPERATORS`) is refused, with file and
+line.  All work is paid from a `Budget`, so that no config takes long or much memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import string
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, NoReturn
+from typing import Any
 
 LONGEST_INTEGER = 64  # bits: also keeps out what would collide in every dict
 DEEPEST_VALUE = 100  # containers in containers
@@ -69,7 +69,7 @@ class ConfigDict(dict[Any, Any]):
         for key, value in (entries or {}).items():
             self[key] = value
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: D105
         super().__setitem__(key, self.hook(value))
 
     @classmethod
@@ -191,23 +191,23 @@ class Evaluator:
     def __init__(self, path: str, variables: MutableMapping[str, Any], budget: Budget) -> None:
         self.path, self.variables, self.budget = path, variables, budget
 
-    def refuse(self, node: ast.AST, what: str) -> NoReturn:
-        """Raise the error that names file, line and what."""
-        raise ConfigError(f"{self.path}:{getattr(node, 'lineno', 1)}: {what}")
+    def refused(self, node: ast.AST, what: str) -> ConfigError:
+        """Return the error that names file, line and what."""
+        return ConfigError(f"{self.path}:{getattr(node, 'lineno', 1)}: {what}")
 
     def run(self, statements: Iterable[ast.stmt]) -> None:
         """Evaluate statements one after another."""
         for statement in statements:
             handler = STATEMENTS.get(type(statement))
             if handler is None:
-                self.refuse(statement, f"configs are read, not executed: {_kind(statement)} is refused")
+                raise self.refused(statement, f"configs are read, not executed: {_kind(statement)} is refused")
             self._guarded(handler, statement)
 
     def value(self, node: ast.expr) -> Any:
         """Evaluate an expression."""
         handler = EXPRESSIONS.get(type(node))
         if handler is None:
-            self.refuse(node, f"configs are read, not executed: {_kind(node)} is refused")
+            raise self.refused(node, f"configs are read, not executed: {_kind(node)} is refused")
         return self._guarded(handler, node)
 
     def _guarded(self, handler: Callable[[Evaluator, Any], Any], node: ast.AST) -> Any:
@@ -220,11 +220,11 @@ class Evaluator:
         except ConfigError:
             raise
         except RecursionError:
-            self.refuse(node, "nested too deeply")
+            raise self.refused(node, "nested too deeply") from None
         except KeyError as error:
-            self.refuse(node, f"there is no {error}")
+            raise self.refused(node, f"there is no {error}") from None
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            self.refuse(node, f"{ast.unparse(node)[:80]}: {error}")
+            raise self.refused(node, f"{ast.unparse(node)[:80]}: {error}") from None
 
     # ---- statements
 
@@ -252,7 +252,7 @@ class Evaluator:
         elif isinstance(target, (ast.Tuple, ast.List)):
             values = list(self._iterate(value))
             if any(isinstance(item, ast.Starred) for item in target.elts) or len(values) != len(target.elts):
-                self.refuse(target, f"cannot unpack {len(values)} values into {ast.unparse(target)}")
+                raise self.refused(target, f"cannot unpack {len(values)} values into {ast.unparse(target)}")
             for item, one in zip(target.elts, values, strict=True):
                 self._store(item, one)
         else:
@@ -270,7 +270,7 @@ class Evaluator:
             container = self.value(target.value)
             if isinstance(container, ConfigDict):
                 return container, target.attr
-        self.refuse(target, f"cannot assign to or delete {ast.unparse(target)[:80]}")
+        raise self.refused(target, f"cannot assign to or delete {ast.unparse(target)[:80]}")
 
     def _delete(self, node: ast.Delete) -> None:
         for target in node.targets:
@@ -305,7 +305,7 @@ class Evaluator:
     def _name(self, node: ast.Name) -> Any:
         if node.id not in self.variables:
             what = "may only be called" if node.id in FUNCTIONS else "is not defined in this config"
-            self.refuse(node, f"{node.id} {what}")
+            raise self.refused(node, f"{node.id} {what}")
         return self.variables[node.id]
 
     def _attribute(self, node: ast.Attribute) -> Any:
@@ -314,7 +314,7 @@ class Evaluator:
             return Imported(f"{owner}.{node.attr}")
         if isinstance(owner, ConfigDict) and node.attr not in METHODS[ConfigDict]:
             return owner[node.attr]
-        self.refuse(node, f"configs are read, not executed: attribute {ast.unparse(node)[:80]} is refused")
+        raise self.refused(node, f"configs are read, not executed: attribute {ast.unparse(node)[:80]} is refused")
 
     def _subscript(self, node: ast.Subscript) -> Any:
         container = self.value(node.value)
@@ -361,7 +361,7 @@ class Evaluator:
     def _entries(self, node: ast.expr) -> dict[Any, Any]:
         entries = self.value(node)
         if not isinstance(entries, dict):
-            self.refuse(node, f"** needs a dict, got {ast.unparse(node)[:80]}")
+            raise self.refused(node, f"** needs a dict, got {ast.unparse(node)[:80]}")
         self.budget.pay(len(entries))
         return entries
 
@@ -391,7 +391,7 @@ class Evaluator:
         return function(self.value(node.operand))
 
     def _logic(self, node: ast.BoolOp) -> Any:
-        value = None
+        value: Any = None
         for operand in node.values:
             value = self.value(operand)
             if bool(value) == isinstance(node.op, ast.Or):
@@ -441,6 +441,7 @@ class Evaluator:
     def _iterate(self, values: Any) -> Iterator[Any]:
         if not isinstance(values, (str, list, tuple, set, dict, range, type({}.keys()), type({}.items()))):
             raise TypeError(f"a {type(values).__name__} has no elements")
+        value: Any
         for value in values:
             self.budget.pay(1)
             yield value
@@ -472,16 +473,16 @@ class Evaluator:
         elif isinstance(node.func, ast.Attribute):
             owner, name = self.value(node.func.value), node.func.attr
             if name not in METHODS.get(type(owner), ()):
-                self._refuse_call(node)
+                raise self._refused_call(node)
             function = getattr(owner, name)
         else:
-            self._refuse_call(node)
+            raise self._refused_call(node)
         values = list(self._elements(node.args))
         entries: dict[str, Any] = {}
         for keyword in node.keywords:
             more = self._entries(keyword.value) if keyword.arg is None else {keyword.arg: self.value(keyword.value)}
             if more.keys() & entries.keys():
-                self.refuse(node, f"{name}() got {sorted(more.keys() & entries.keys())} twice")
+                raise self.refused(node, f"{name}() got {sorted(more.keys() & entries.keys())} twice")
             entries.update(more)
         if name == "format":
             return self._format(owner, values, entries)
@@ -489,8 +490,10 @@ class Evaluator:
             self.budget.pay_for((owner, values, entries))
         return function(*values, **entries)
 
-    def _refuse_call(self, node: ast.Call) -> NoReturn:
-        self.refuse(node, f"configs are read, not executed: the call of {ast.unparse(node.func)[:80]} is refused")
+    def _refused_call(self, node: ast.Call) -> ConfigError:
+        return self.refused(
+            node, f"configs are read, not executed: the call of {ast.unparse(node.func)[:80]} is refused"
+        )
 
 
 def _kind(node: ast.AST) -> str:

@@ -11,6 +11,7 @@ from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
 
 _CONVOLUTIONS: dict[str, Any] = {
     "Conv": nn.Conv2d,
+    "Conv1d": nn.Conv1d,
     "Conv2d": nn.Conv2d,
     "DCN": DeformConv2dPack,
     "DCNv2": ModulatedDeformConv2dPack,
@@ -93,3 +94,19 @@ class ConvModule(nn.Module):
         if self.norm_name is not None:
             x = getattr(self, self.norm_name)(x)
         return self.activate(x)  # type: ignore[no-any-return]
+
+
+class DepthwiseSeparableConvModule(nn.Module):
+    """A convolution of each channel alone, then a 1x1 convolution, as MMCV's of that name."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, **common: Any
+    ) -> None:
+        super().__init__()
+        self.depthwise_conv = ConvModule(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, **common
+        )
+        self.pointwise_conv = ConvModule(in_channels, out_channels, 1, **common)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return self.pointwise_conv(self.depthwise_conv(x))  # type: ignore[no-any-return]

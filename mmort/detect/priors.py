@@ -7,6 +7,7 @@ size of the image.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,8 +103,88 @@ def scaled_sizes(size: float, ratios: Sequence[float], scales: Sequence[float], 
     return (size * growth[:, None] * factors).flatten(0, 1)
 
 
+class SSDAnchorGenerator(Anchors):
+    """SSD's anchors, around the middle of each place; MMDetection's of that name.
+
+    Sizes come from `min_sizes` and `max_sizes` by level, or from `basesize_ratio_range` and `input_size`.
+    """
+
+    def __init__(
+        self,
+        strides: Sequence[Any],
+        ratios: Sequence[Sequence[float]],
+        min_sizes: Sequence[float] | None = None,
+        max_sizes: Sequence[float] | None = None,
+        basesize_ratio_range: tuple[float, float] = (0.15, 0.9),
+        input_size: int = 300,
+        scale_major: bool = True,
+    ) -> None:
+        if min_sizes is None or max_sizes is None:
+            min_sizes, max_sizes = _ssd_sizes(basesize_ratio_range, input_size, len(strides))
+        boxes = []
+        for stride, others, smallest, largest in zip(strides, ratios, min_sizes, max_sizes, strict=True):
+            level_ratios = [1.0, *(value for ratio in others for value in (1 / ratio, ratio))]
+            sizes = scaled_sizes(smallest, level_ratios, [1.0, math.sqrt(largest / smallest)], scale_major)
+            # Each ratio once, and the larger square behind the first.
+            count = len(level_ratios)
+            chosen = sizes[[0, count, *range(1, count)]]
+            boxes.append(boxes_around(_middle(stride), chosen))
+        super().__init__(strides, boxes)
+
+
+_SSD_SMALLEST = {(300, 0.15): (7, 15), (300, 0.2): (10, 20), (512, 0.1): (4, 10), (512, 0.15): (7, 15)}
+"""By input size and start of the range: the sizes on the first level, in percent of the input."""
+
+
+def _ssd_sizes(ratio_range: tuple[float, float], input_size: int, levels: int) -> tuple[list[int], list[int]]:
+    """Return the smallest and largest sizes of anchors by level."""
+    first = _SSD_SMALLEST.get((input_size, ratio_range[0]))
+    if first is None:
+        raise ValueError(
+            "detect.build: anchor_generator's input_size and basesize_ratio_range[0] must be one of "
+            f"{', '.join(map(str, _SSD_SMALLEST))}, got {(input_size, ratio_range[0])}"
+        )
+    low, high = int(ratio_range[0] * 100), int(ratio_range[1] * 100)
+    step = (high - low) // (levels - 2)
+    percents = [first, *((percent, percent + step) for percent in range(low, high + 1, step))]
+    return [int(input_size * least / 100) for least, _ in percents], [int(input_size * most / 100) for _, most in percents]
+
+
+class YOLOAnchorGenerator(Anchors):
+    """Anchors of given sizes (width, height), around the middle of each place; MMDetection's of that name."""
+
+    def __init__(self, strides: Sequence[Any], base_sizes: Sequence[Sequence[Any]]) -> None:
+        super().__init__(
+            strides,
+            [
+                boxes_around(_middle(stride), torch.tensor([_pair(size) for size in sizes], dtype=torch.float32))
+                for stride, sizes in zip(strides, base_sizes, strict=True)
+            ],
+        )
+
+
+def _middle(stride: Any) -> tuple[float, float]:
+    x, y = _pair(stride)
+    return x / 2, y / 2
+
+
+class Points(nn.Module):
+    """The middle of every place, for detectors without anchors; MMDetection's ``MlvlPointGenerator``."""
+
+    def __init__(self, strides: Sequence[Any]) -> None:
+        super().__init__()
+        self.strides = [_pair(stride) for stride in strides]
+        self.num_base_priors = [1] * len(strides)
+
+    def level(self, index: int, map: Tensor) -> Tensor:
+        """Return x, y of the places of a level whose feature map is `map` [N, C, h, w]: float32, [h*w, 2]."""
+        return shifts(map, self.strides[index], 0.5).flatten(0, 1)
+
+
 _PRIORS: dict[str, Any] = {
     "AnchorGenerator": AnchorGenerator,
+    "SSDAnchorGenerator": SSDAnchorGenerator,
+    "YOLOAnchorGenerator": YOLOAnchorGenerator,
 }
 
 

@@ -10,29 +10,124 @@ from torch import Tensor
 from mmort.torch import multiclass_nms
 
 
-def best_pairs(scores: Tensor, score_threshold: float, nms_pre: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Choose the best (box, class) pairs of one feature level.
+def take(map: Tensor, places: Tensor, channels: int, count: int | None = None) -> Tensor:
+    """Return what a head says of some priors.
 
     Parameters
     ----------
-    scores : Tensor, [N, P, C]
-    score_threshold : float
-        Only scores above it count.
-    nms_pre : int
-        So many pairs at most; 0 or less: all.
+    map : Tensor, [N, A * channels, h, w]
+        A head's output for one level.
+    places : Tensor of int64, [N, K]
+        Priors, counted by row, column and anchor.
+    channels : int
+        How many numbers belong to a prior.
+    count : int, optional
+        Take only the first so many of them.
 
     Returns
     -------
-    scores : Tensor, [N, K]
-        By descending score; 0 where the score is not above the threshold.
-    boxes, labels : Tensor of int64, [N, K]
-        Places in P and C.
+    Tensor, [N, K, channels]
     """
+    anchors = map.shape[1] // channels
+    area = map.shape[2] * map.shape[3]
+    first = (places % anchors) * channels * area + places // anchors  # [N, K]
+    steps = torch.arange(channels if count is None else count, device=map.device) * area
+    indices = first[..., None] + steps  # [N, K, channels]
+    return map.flatten(1).gather(1, indices.flatten(1)).unflatten(1, (-1, steps.shape[0]))
+
+
+def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) -> tuple[Tensor, Tensor]:
+    """Choose the priors of one level that have its best pairs of prior and class.
+
+    Only they need boxes, and probabilities.  The best `nms_pre` pairs belong to as many priors at most, those with the
+    best maxima.
+
+    Parameters
+    ----------
+    map : Tensor, [N, A * classes, h, w]
+        Logits; with `softmax` of one class more, the background, which is the last.
+    classes : int
+    nms_pre : int
+        So many priors at most; 0 or less: all.
+    softmax : bool
+        Probabilities are the softmax over the classes, not the sigmoid.
+
+    Returns
+    -------
+    scores : Tensor, [N, K, classes]
+        Probabilities.
+    places : Tensor of int64, [N, K]
+        The priors, counted by row, column and anchor, in this order.
+    """
+    channels = classes + softmax
+    if softmax:
+        map = map.unflatten(1, (-1, channels)).softmax(2).flatten(1, 2)
+    best = map.unflatten(1, (-1, channels))[:, :, :classes].amax(2)  # [N, A, h, w]
+    best = best.permute(0, 2, 3, 1).flatten(1)  # [N, P]
+    count = best.shape[1] if nms_pre <= 0 else min(nms_pre, best.shape[1])
+    # In the order of their places, equal scores later have the order that they have in MMDetection.
+    places = best.topk(count).indices.sort().values
+    scores = take(map, places, channels, classes)
+    return scores if softmax else scores.sigmoid(), places
+
+
+def best_pairs(scores: Tensor, score_threshold: float, nms_pre: int) -> Tensor:
+    """Return `scores` [N, P, C] with 0 for all but the `nms_pre` best of an image that are above the threshold.
+
+    More stay if they are equal to the last of these; all that are above, if `nms_pre` is 0 or less.
+    """
+    keep = scores > score_threshold
+    if nms_pre > 0:
+        flat = scores.flatten(1)  # [N, P*C]
+        keep = keep & (scores >= flat.topk(min(nms_pre, flat.shape[1])).values[:, -1:, None])
+    return torch.where(keep, scores, 0)
+
+
+def detections(boxes: Tensor, scores: Tensor, test_cfg: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Suppress boxes within their classes, and keep the best of all.
+
+    Parameters
+    ----------
+    boxes : Tensor, [N, P, 4] or [N, P, C, 4]
+    scores : Tensor, [N, P, C]
+        Those of 0 take no part.
+    test_cfg : dict
+        With ``nms`` and ``max_per_img``; ``deploy_nms_pre`` and ``nms.max_output_boxes_per_class`` limit what goes into
+        the suppression, and what of one class comes out of it.
+
+    Returns
+    -------
+    dets, labels : Tensor, [N, K, 5], [N, K]
+        As a detector's.
+    """
+    nms = dict(test_cfg["nms"])
+    count: int = test_cfg["max_per_img"]
+    by_class: int = nms.pop("max_output_boxes_per_class", 0)
+    before: int = test_cfg.get("deploy_nms_pre", 0)
+    if before > 0:
+        places = scores.amax(2).topk(min(before, scores.shape[1])).indices.sort().values[..., None]  # [N, P', 1]
+        scores = scores.gather(1, places.expand(-1, -1, scores.shape[2]))
+        flat = boxes.flatten(2)
+        boxes = flat.gather(1, places.expand(-1, -1, flat.shape[2])).unflatten(2, boxes.shape[2:])
+    if not 0 < by_class < count:
+        return multiclass_nms(boxes, scores, 0.0, max_per_image=count, **nms_arguments(nms))[:2]
+    if nms.get("class_agnostic"):
+        raise ValueError("detect.build: nms cannot have both 'class_agnostic' and 'max_output_boxes_per_class'")
+    # As many images as classes, so that the limit is that of an image.
     classes = scores.shape[2]
-    flat = scores.flatten(1)  # [N, P*C]
-    count = flat.shape[1] if nms_pre <= 0 else min(nms_pre, flat.shape[1])
-    values, places = flat.topk(count)
-    return torch.where(values > score_threshold, values, 0), places // classes, places % classes
+    boxes = boxes[:, None].expand(-1, classes, -1, -1) if boxes.ndim == 3 else boxes.transpose(1, 2)
+    dets, labels, _ = multiclass_nms(
+        boxes.flatten(0, 1),
+        scores.transpose(1, 2).flatten(0, 1)[..., None],
+        0.0,
+        max_per_image=by_class,
+        **nms_arguments(nms),
+    )
+    own = torch.arange(classes, device=labels.device)[:, None]
+    dets = dets.unflatten(0, (-1, classes)).flatten(1, 2)  # [N, C * by_class, 5]
+    labels = torch.where(labels.unflatten(0, (-1, classes)) < 0, -1, own).flatten(1)
+    best = dets[..., 4].topk(min(count, classes * by_class)).indices  # [N, K]
+    return dets.gather(1, best[..., None].expand(-1, -1, 5)), labels.gather(1, best)
 
 
 def suppress(

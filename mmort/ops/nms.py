@@ -23,6 +23,7 @@ def nms(
     offset: int = 0,
     score_threshold: float = 0,
     max_num: int = -1,
+    idxs: ArrayLike | None = None,
 ) -> Suppressed:
     """Keep the best boxes and drop those that overlap a kept one by more than a threshold.
 
@@ -39,6 +40,8 @@ def nms(
         If above 0, boxes whose score is not above it take no part.
     max_num : int, default -1
         If above 0, at most so many boxes are kept.
+    idxs : array_like of integers, [N], optional
+        The class of each box: only boxes of one class suppress each other.
 
     Returns
     -------
@@ -52,7 +55,7 @@ def nms(
     ValueError
         If a shape is another, or `iou_threshold` is NaN.
     TypeError
-        If an array does not hold real numbers, or a number is none.
+        If an array does not hold real numbers (`idxs`: integers), or a number is none.
 
     Notes
     -----
@@ -60,7 +63,7 @@ def nms(
     kept and drop nothing.  All is computed in the arrays' own dtype (float16 in float32) in MMCV's order of operations,
     so that float32 results equal MMCV's bit for bit.  No boxes give no detections.
 
-    Source: ``mmcv.ops.nms``; in ONNX Runtime ``mmcv::NonMaxSuppression``.
+    Source: ``mmcv.ops.nms``, which has no `idxs`; in ONNX Runtime ``mmcv::NonMaxSuppression``.
 
     Examples
     --------
@@ -73,7 +76,8 @@ def nms(
     array([[ 1. ,  1. , 11. , 11. ,  0.9],
            [20. , 20. , 30. , 30. ,  0.7]])
     """
-    return _nms("nms", boxes, scores, None, iou_threshold, offset, score_threshold, max_num)
+    classes = None if idxs is None else _arrays.integers("nms", "idxs", idxs)
+    return _nms("nms", boxes, scores, classes, iou_threshold, offset, score_threshold, max_num)
 
 
 def _nms(

@@ -7,8 +7,11 @@ from typing import Any
 
 from torch import nn
 
+from mmort.detect.backbones.darknet import Darknet
 from mmort.detect.backbones.hourglass import HourglassNet
+from mmort.detect.backbones.mobilenet_v2 import MobileNetV2
 from mmort.detect.backbones.resnet import ResNet
+from mmort.detect.backbones.ssd_vgg import SSDVGG
 from mmort.detect.detector import construct
 
 _BACKBONES: dict[str, Any] = {
@@ -16,6 +19,9 @@ _BACKBONES: dict[str, Any] = {
     "ResNet": ResNet,
     "ResNetV1d": partial(ResNet, deep_stem=True, avg_down=True),
     "ResNeXt": ResNet,
+    "MobileNetV2": MobileNetV2,
+    "Darknet": Darknet,
+    "SSDVGG": SSDVGG,
 }
 
 

@@ -8,9 +8,13 @@ from torch import nn
 
 from mmort.detect.detector import construct
 from mmort.detect.necks.fpn import FPN
+from mmort.detect.necks.ssd_neck import SSDNeck
+from mmort.detect.necks.yolo_neck import YOLOV3Neck
 
 _NECKS: dict[str, Any] = {
     "FPN": FPN,
+    "SSDNeck": SSDNeck,
+    "YOLOV3Neck": YOLOV3Neck,
 }
 
 

@@ -1,0 +1,16 @@
+"""The operator for torch, which exports to ONNX as ``example::GroupNorm``."""
+
+from torch import nn
+
+import mmort.torch
+from example_ops import OPERATORS, group_norm
+
+group_norm = mmort.torch.define("example::group_norm", group_norm, OPERATORS[0])
+
+
+class GroupNorm(nn.GroupNorm):
+    """torch's layer, with the operator of this package in it."""
+
+    def forward(self, x):
+        """Normalize x [N, C, ...]."""
+        return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)

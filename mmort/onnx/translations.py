@@ -1,0 +1,139 @@
+"""What becomes of torch operators in torch's exporter ("dynamo"): nodes of the operators' own, or standard ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
+
+import onnxscript
+import torch
+
+from mmort import schemas
+from mmort.onnx import gaps
+from mmort.onnx.schemas import VERSION, op_schema
+from mmort.ops import corner, grid
+
+Translation = Callable[..., Any]
+
+MMCV_NODES = ("cummax", "cummin", "grid_sample")
+"""torch's own operators of which MMCV's exporter made nodes of domain mmcv."""
+
+# An argument that is a word in Python and its place among these in the node, by kernel and attribute.
+_WORDS = {
+    ("corner_pool", "mode"): corner.MODES,
+    ("grid_sample", "interpolation_mode"): grid.MODES,
+    ("grid_sample", "padding_mode"): grid.PADDING_MODES,
+    ("soft_nms", "method"): ("naive", "linear", "gaussian"),
+}
+
+
+def translation_table(
+    *, mmcv_nodes: Collection[str] = (), operators: Iterable[schemas.Operator] = ()
+) -> dict[Callable[..., Any], Translation]:
+    """Return what ``torch.onnx.export`` needs to know: its ``custom_translation_table``.
+
+    The table holds mmort's torch operators, the given ones, and torch's own that its exporter has no translation for
+    (or a wrong one), made of standard ONNX operators: `mmort.onnx.gaps` lists them.
+
+    Parameters
+    ----------
+    mmcv_nodes : collection of str, default ()
+        Which of "cummax", "cummin" and "grid_sample", torch's own, become nodes of domain ``mmcv``, as MMCV made them.
+        By default none does: files then need the operator library for mmort's own operators only.
+    operators : iterable of mmort.schemas.Operator, default ()
+        Operators of others.  Each needs a torch operator ``torch.ops.<domain>.<kernel>``: its arguments that are named
+        as the node's inputs become these, and the others, in order, the attributes; one ``int[2]`` may fill two.
+
+    Returns
+    -------
+    dict
+        From torch operators (overloads) to functions that add ONNX nodes.
+
+    Raises
+    ------
+    ValueError
+        If a name in `mmcv_nodes` is another, or one of `operators` has no torch operator.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import mmort.onnx
+    >>> table = mmort.onnx.translation_table()
+    >>> torch.ops.aten.cummax.default in table
+    True
+    """
+    table = dict(gaps.TRANSLATIONS)
+    for overload, operator in torch_operators(operators):
+        table[overload] = _translation(overload, operator)
+    for overload, operator in replaced(mmcv_nodes):
+        table[overload] = _translation(overload, operator)
+    return table
+
+
+def torch_operators(others: Iterable[schemas.Operator] = ()) -> Iterator[tuple[Any, schemas.Operator]]:
+    """Pair mmort's torch operators, and others', with the ONNX operators that they become."""
+    import mmort.torch  # noqa: F401  it defines the torch operators
+
+    for kernel, operator in _preferred().items():
+        yield getattr(torch.ops.mmort, kernel).default, operator
+    for operator in others:
+        try:
+            yield getattr(getattr(torch.ops, operator.domain), operator.kernel).default, operator
+        except AttributeError:
+            raise ValueError(
+                f"export: operators must have torch operators, got {operator.domain}::{operator.type} without "
+                f"torch.ops.{operator.domain}.{operator.kernel}"
+            ) from None
+
+
+def replaced(names: Collection[str]) -> Iterator[tuple[Any, schemas.Operator]]:
+    """Pair those of torch's own operators that are to become ``mmcv`` nodes with these."""
+    for name in names:
+        if name not in MMCV_NODES:
+            raise ValueError(f"export: mmcv_nodes must be of {', '.join(MMCV_NODES)}, got {name!r}")
+        aten = {"grid_sample": "grid_sampler"}.get(name, name)
+        yield getattr(torch.ops.aten, aten).default, _preferred()[name]
+
+
+def arrange(overload: Any, operator: schemas.Operator, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return the node's inputs and attributes for the arguments of a torch operator's call."""
+    arguments = overload._schema.arguments
+    values = {one.name: value for one, value in zip(arguments, args, strict=False)}
+    values |= {one.name: kwargs.get(one.name, one.default_value) for one in arguments[len(args) :]}
+    inputs = [values.pop(one.name) for one in operator.inputs]
+    settings = list(values.values())
+    if len(settings) == len(operator.attributes) - 1:  # a pair fills two attributes
+        place = next(i for i, value in enumerate(settings) if isinstance(value, (list, tuple)))
+        settings[place : place + 1] = settings[place]
+    attributes = {
+        attribute.name: _value(operator, attribute, value)
+        for attribute, value in zip(operator.attributes, settings, strict=True)
+    }
+    return inputs, attributes
+
+
+def _preferred() -> dict[str, schemas.Operator]:
+    operators = schemas.operators()
+    return {operator.kernel: operator for operator in reversed(operators)}  # the first of a kernel stays
+
+
+def _value(operator: schemas.Operator, attribute: schemas.Attribute, value: Any) -> Any:
+    if attribute.type == "INT":
+        if isinstance(value, str):
+            value = _WORDS[operator.kernel, attribute.name].index(value)
+        if isinstance(value, torch.SymInt) or not isinstance(value, int):
+            raise ValueError(
+                f"{operator.kernel}: {attribute.name} must not depend on an input's size or values, got {value}"
+            )
+        return int(value)
+    return {"FLOAT": float, "STRING": str, "INTS": list}[attribute.type](value)
+
+
+def _translation(overload: Any, operator: schemas.Operator) -> Translation:
+    node = onnxscript.values.Op(onnxscript.values.Opset(operator.domain, VERSION), operator.type, op_schema(operator))
+
+    def translate(*args: Any, **kwargs: Any) -> Any:
+        inputs, attributes = arrange(overload, operator, args, kwargs)
+        return node(*inputs, **attributes)
+
+    return translate
