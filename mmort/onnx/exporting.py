@@ -245,7 +245,7 @@ def _export_dynamo(
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
             module,
-            args,
+            _positional(args),
             dynamo=True,
             verbose=False,
             dynamic_shapes=_nested(module, specs) if any(spec for _, spec in axes) else None,
@@ -257,6 +257,11 @@ def _export_dynamo(
         assert program is not None  # it is with dynamo=True
         program.save(path)
     return []
+
+
+def _positional(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments of which torch.onnx does not take the last one, a dict, for the keyword arguments."""
+    return (*args, {}) if args and isinstance(args[-1], dict) else args
 
 
 def _nested(module: torch.nn.Module, specs: Sequence[Any]) -> Any:
@@ -295,7 +300,7 @@ def _export_legacy(
         with _quiet() as traced, torch.no_grad():
             torch.onnx.export(
                 module,
-                args,
+                _positional(args),
                 path,
                 dynamo=False,
                 dynamic_axes=dynamic_axes,

@@ -101,7 +101,11 @@ def arrange(overload: Any, operator: schemas.Operator, args: Any, kwargs: Any) -
     values = {one.name: value for one, value in zip(arguments, args, strict=False)}
     values |= {one.name: kwargs.get(one.name, one.default_value) for one in arguments[len(args) :]}
     inputs = [values.pop(one.name) for one in operator.inputs]
-    settings = list(values.values())
+    # torch takes one integer for int[2] too: N is 2
+    counts = {one.name: one.N for one in arguments}
+    settings = [
+        [value] * counts[name] if isinstance(value, int) and counts[name] else value for name, value in values.items()
+    ]
     if len(settings) == len(operator.attributes) - 1:  # a pair fills two attributes
         place = next(i for i, value in enumerate(settings) if isinstance(value, (list, tuple)))
         settings[place : place + 1] = settings[place]

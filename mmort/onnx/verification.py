@@ -172,7 +172,7 @@ def open_session(
     except OSError:
         raise
     except Exception as error:  # of ONNX Runtime: it has a class for each status, and no base class
-        raise ValueError(f"verify: ONNX Runtime must load {os.fspath(path)}, got: {_first_line(error)}") from error
+        raise ValueError(f"verify: ONNX Runtime must load {os.fspath(path)}, got: {_one_line(error)}") from error
 
 
 def compare(
@@ -187,7 +187,7 @@ def compare(
     try:
         results = session.run(None, dict(zip(names, arrays, strict=True)))
     except Exception as error:  # of ONNX Runtime: it has a class for each status, and no base class
-        return [refusal(shapes, f"ONNX Runtime refuses the inputs: {_first_line(error)}")]
+        return [refusal(shapes, f"ONNX Runtime refuses the inputs: {_one_line(error)}")]
     outputs = [one.name for one in session.get_outputs()]
     wanted = [as_array(value) for value in leaves(expected)]
     rows = [
@@ -238,7 +238,13 @@ def _reference(
             arrays = [as_array(value) for value in leaves(values)]
             if len(names) != len(arrays):
                 raise ValueError(f"verify: inputs must be {len(names)} ({', '.join(names)}), got {len(arrays)}")
-            return session.run(None, dict(zip(names, arrays, strict=True)))
+            try:
+                return session.run(None, dict(zip(names, arrays, strict=True)))
+            except Exception as error:  # of ONNX Runtime, as above
+                shapes = shapes_text(values)
+                raise ValueError(
+                    f"verify: {os.fspath(model)} must take the inputs, it fails with {shapes}: {_one_line(error)}"
+                ) from error
 
         return run_file
 
@@ -259,8 +265,8 @@ def refusal(inputs: str, problem: str) -> Row:
     return Row(inputs, "-", "-", None, None, "-", False, problem)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def leaves(value: Any) -> list[Any]:
