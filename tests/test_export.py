@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import onnx
 import onnx.defs
+import onnxruntime
 import pytest
 import torch
 from torch.export import Dim
@@ -196,6 +197,33 @@ def test_simplify_without_onnxslim(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxslim", None)
     path = tmp_path / "relu.onnx"
     refuse(path, torch.relu, (torch.randn(3),), simplify=True, error=ImportError, match="pip install onnxslim")
+
+
+def test_portable(tmp_path):
+    """The same detections without the library, as the report says."""
+    path = tmp_path / "suppression.onnx"
+    boxes = torch.rand(20, 4) * 10 + torch.tensor([0.0, 0, 10, 10])
+    shapes = ({0: "n"}, {0: "n"})
+    report = mmort.onnx.export(
+        lambda boxes, scores: mmort.torch.nms(boxes, scores, 0.5),
+        (boxes, torch.rand(20)),
+        path,
+        dynamic_shapes=shapes,
+        portable=True,
+    )
+    assert {row.inputs for row in report.rows if "no library" in row.inputs} == {
+        f"{n}x4, {n}, no library" for n in (20, 26, 14)
+    }
+    boxes, scores = boxes.numpy()[:7], np.linspace(0, 1, 7, dtype=np.float32)
+    feeds = {"boxes": boxes, "scores": scores}
+    plain = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feeds)
+    assert_same(plain, mmort.ort.session(path).run(None, feeds))
+
+
+def test_portable_is_refused_without_a_definition(tmp_path):
+    model, tensors = single("nms_match_pairs")
+    match = "portable must be False, as mmdeploy::NMSMatch has no definition"
+    refuse(tmp_path / "match.onnx", model, tensors, portable=True, check_sizes=[tensors], match=match)
 
 
 # ---- what torch's exporter lacks ----------------------------------------------------------------------------------
