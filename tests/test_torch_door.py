@@ -12,6 +12,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 import cases
 import doors
 import mmort
+import mmort.onnx
+import mmort.ort
 import mmort.torch
 from compare import assert_close, assert_same
 from mmort.torch.gradients import GRADIENTS
@@ -290,6 +292,34 @@ def test_compile(rng):
         value.backward()
         results.append((value.detach().numpy(), features.grad.numpy()))
     assert_same(results[0], results[1])
+
+
+def test_export(rng, tmp_path):
+    """Suppression in classes gives in ONNX Runtime what it gives here, equal scores included."""
+
+    class Model(torch.nn.Module):
+        def forward(self, boxes, scores, classes):
+            results = ()
+            rotated = torch.cat([boxes, scores[:, None]], dim=1)
+            for given, agnostic, settings in (
+                (boxes, False, {"iou_threshold": 0.3, "max_num": 20}),
+                (boxes, True, {"type": "soft_nms", "max_num": 9}),
+                (rotated, False, {"type": "nms_rotated", "iou_threshold": 0.3}),
+                (boxes, False, None),
+            ):
+                results += mmort.torch.batched_nms(given, scores, classes, settings, class_agnostic=agnostic)
+            return results
+
+    model, path = Model().eval(), tmp_path / "model.onnx"
+    shapes = [{0: torch.export.Dim.DYNAMIC}] * 3
+    mmort.onnx.export(model, detections(rng), path, dynamic_shapes=shapes)
+    session = mmort.ort.session(path)
+    names = [one.name for one in session.get_inputs()]
+    for n in (1, 7, 300):
+        boxes, scores, classes = detections(rng, n)
+        inputs = boxes, (scores * 20).round() / 20, classes
+        results = session.run(None, {name: one.numpy() for name, one in zip(names, inputs, strict=True)})
+        assert_same(results, to_numpy(model(*inputs)), str(n))
 
 
 # ---- layers ------------------------------------------------------------------------------------------------------
