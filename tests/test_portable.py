@@ -101,6 +101,14 @@ def test_definition_equals_kernel(operator):
     assert len(names) <= len(defined(operator)) // 8
 
 
+def test_nms_takes_nan_scores_last():
+    """After -inf, that is."""
+    boxes = np.arange(6, dtype=np.float32)[:, None] * 10 + np.array([0, 0, 5, 5], np.float32)
+    scores = np.array([np.nan, -np.inf, 0.5, np.nan, -np.inf, np.inf], np.float32)
+    case = cases.Case("nms", "nan_and_infinity", cases.given(boxes, scores), {"iou_threshold": 0.5})
+    assert differing("nms", [case], stock_session) == []
+
+
 @pytest.mark.parametrize("operator", functions.WRITERS)
 def test_definition_equals_kernel_in_onnx_reference(operator):
     selected = [

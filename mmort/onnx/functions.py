@@ -445,7 +445,7 @@ def _scan(
     length = op.Slice(shape, axis, axis + 1)
     flat = _reshape(op, input, outer, length, inner)  # so that the rank need not be known
     planes: list[Kind] = [(element_type, [None, None]) for element_type, _ in states]
-    lines: list[Kind] = [(FLOAT, [None, None]), (INT64, [])][: 1 + places]
+    lines: list[Kind] = [(FLOAT, [None, None]), (INT64, [])] if places else [(FLOAT, [None, None])]
     all_planes: list[Kind] = [(element_type, [None, None, None]) for element_type, _ in states]
 
     def ordered(op: Body, x: Value) -> Value:
