@@ -17,6 +17,7 @@ import torch.onnx
 
 from mmort import schemas
 from mmort.onnx import checks, guards, symbolics
+from mmort.onnx.detections import DetectionRow
 from mmort.onnx.schemas import check
 from mmort.onnx.translations import translation_table
 from mmort.onnx.verification import (
@@ -370,7 +371,7 @@ def _verify(
         session = open_session(path, libraries)
     except ValueError as error:
         return Report((refusal("-", str(error).removeprefix("verify: ")),))
-    rows: list[Row] = []
+    rows: list[Row | DetectionRow] = []
     for values in inputs:
         try:
             with torch.no_grad():
