@@ -99,10 +99,11 @@ class Body:
 
     def node(self, op_type: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         """Add a node; return its output, or a tuple if there are several."""
+        node_name = self._name(op_type)  # ONNX Runtime 1.20's optimizer fails with nodes that have none
         results = tuple(Value(self, self._name(op_type)) for _ in range(outputs))
         names = ["" if one is None else self._value(one).name for one in inputs]
         plain = {name: value for name, value in attributes.items() if not isinstance(value, Reference)}
-        node = onnx.helper.make_node(op_type, names, [one.name for one in results], **plain)
+        node = onnx.helper.make_node(op_type, names, [one.name for one in results], node_name, **plain)
         for name, value in attributes.items():
             if isinstance(value, Reference):
                 node.attribute.add(name=name, ref_attr_name=value.name, type=value.type)
@@ -114,6 +115,12 @@ class Body:
         """Return the value of the node's attribute, as a list of one number."""
         value: Value = self.node("Unsqueeze", self.node("Constant", value_int=Reference(name)), [0])
         return value
+
+    def pair(self, name: str) -> tuple[Value, Value]:
+        """Return the two values of the node's attribute, each as a list of one number."""
+        values = self.node("Constant", value_ints=Reference(name, onnx.AttributeProto.INTS))
+        first, second = self.node("Slice", values, [0], [1]), self.node("Slice", values, [1], [2])
+        return first, second
 
     def number(self, name: str) -> Value:
         """Return the value of the node's attribute, as a list of one number."""
@@ -134,10 +141,7 @@ class Body:
         return onnx.helper.make_graph(
             inner.nodes,
             "graph",
-            [
-                onnx.helper.make_tensor_value_info(one.name, *kind)
-                for one, kind in zip(parameters, inputs, strict=True)
-            ],
+            [onnx.helper.make_tensor_value_info(one.name, *kind) for one, kind in zip(parameters, inputs, strict=True)],
             [onnx.helper.make_tensor_value_info(one.name, *kind) for one, kind in zip(results, outputs, strict=True)],
         )
 

@@ -123,7 +123,9 @@ def save(model: onnx.ModelProto, path: Path_, source: Path_ | None, library: boo
     try:
         content = model.SerializeToString()
     except Exception as error:  # above 2 GB
-        raise ValueError(f"{path}: the model cannot be written ({error}); keep its tensors in files beside it") from None
+        raise ValueError(
+            f"{path}: the model cannot be written ({error}); keep its tensors in files beside it"
+        ) from None
     handle, name = tempfile.mkstemp(".onnx", f".{path.name}-", path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

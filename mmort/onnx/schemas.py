@@ -30,7 +30,7 @@ def op_schema(operator: schemas.Operator) -> OpSchema:
     >>> row = next(row for row in mmort.schemas.operators() if row.type == "NonMaxSuppression")
     >>> schema = mmort.onnx.schemas.op_schema(row)
     >>> schema.domain, schema.name, [one.name for one in schema.inputs], schema.attributes["iou_threshold"].required
-    ('mmcv', 'NonMaxSuppression', ['boxes', 'scores'], True)
+    ('mmcv', 'NonMaxSuppression', ['boxes', 'scores', 'idxs'], True)
     """
     return OpSchema(
         operator.type,
