@@ -224,7 +224,7 @@ def _test_padding(config: Config) -> tuple[str, int]:
 
     Without ``RandomCenterCropPad`` the canvas is the image.
     """
-    step = _find(config.get("test_pipeline") or config.get("data", {}).get("test", {}).get("pipeline"))
+    step = _find([config.get("data", {}).get("test"), config.get("test_dataloader"), config.get("test_pipeline")])
     if step is None:
         return "size_divisor", 1
     mode, value = step.get("test_pad_mode") or ("logical_or", 127)

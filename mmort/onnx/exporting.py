@@ -19,6 +19,7 @@ import torch.onnx
 
 from mmort import schemas
 from mmort.onnx import checks, guards, symbolics
+from mmort.onnx.detections import DetectionRow
 from mmort.onnx.portable import make_portable
 from mmort.onnx.schemas import check
 from mmort.onnx.translations import translation_table
@@ -378,7 +379,7 @@ def _verify(
         session = open_session(path, libraries, own_library)
     except ValueError as error:
         return Report((refusal("-", str(error).removeprefix("verify: ")),))
-    rows: list[Row] = []
+    rows: list[Row | DetectionRow] = []
     for values in inputs:
         try:
             with torch.no_grad():
