@@ -33,7 +33,7 @@ def take(map: Tensor, places: Tensor, channels: int, count: int | None = None) -
     first = (places % anchors) * channels * area + places // anchors  # [N, K]
     steps = torch.arange(channels if count is None else count, device=map.device) * area
     indices = first[..., None] + steps  # [N, K, channels]
-    return map.flatten(1).gather(1, indices.flatten(1)).unflatten(1, (-1, steps.shape[0]))
+    return torch.unflatten(map.flatten(1).gather(1, indices.flatten(1)), 1, (-1, steps.shape[0]))
 
 
 def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) -> tuple[Tensor, Tensor]:
@@ -61,8 +61,8 @@ def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) 
     """
     channels = classes + softmax
     if softmax:
-        map = map.unflatten(1, (-1, channels)).softmax(2).flatten(1, 2)
-    best = map.unflatten(1, (-1, channels))[:, :, :classes].amax(2)  # [N, A, h, w]
+        map = torch.unflatten(map, 1, (-1, channels)).softmax(2).flatten(1, 2)
+    best = torch.unflatten(map, 1, (-1, channels))[:, :, :classes].amax(2)  # [N, A, h, w]
     best = best.permute(0, 2, 3, 1).flatten(1)  # [N, P]
     count = best.shape[1] if nms_pre <= 0 else min(nms_pre, best.shape[1])
     # In the order of their places, equal scores later have the order that they have in MMDetection.
@@ -108,7 +108,7 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: dict[str, Any]) -> tuple
         places = scores.amax(2).topk(min(before, scores.shape[1])).indices.sort().values[..., None]  # [N, P', 1]
         scores = scores.gather(1, places.expand(-1, -1, scores.shape[2]))
         flat = boxes.flatten(2)
-        boxes = flat.gather(1, places.expand(-1, -1, flat.shape[2])).unflatten(2, boxes.shape[2:])
+        boxes = torch.unflatten(flat.gather(1, places.expand(-1, -1, flat.shape[2])), 2, boxes.shape[2:])
     if not 0 < by_class < count:
         return multiclass_nms(boxes, scores, 0.0, max_per_image=count, **nms_arguments(nms))[:2]
     if nms.get("class_agnostic"):
@@ -124,8 +124,8 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: dict[str, Any]) -> tuple
         **nms_arguments(nms),
     )
     own = torch.arange(classes, device=labels.device)[:, None]
-    dets = dets.unflatten(0, (-1, classes)).flatten(1, 2)  # [N, C * by_class, 5]
-    labels = torch.where(labels.unflatten(0, (-1, classes)) < 0, -1, own).flatten(1)
+    dets = torch.unflatten(dets, 0, (-1, classes)).flatten(1, 2)  # [N, C * by_class, 5]
+    labels = torch.where(torch.unflatten(labels, 0, (-1, classes)) < 0, -1, own).flatten(1)
     best = dets[..., 4].topk(min(count, classes * by_class)).indices  # [N, K]
     return dets.gather(1, best[..., None].expand(-1, -1, 5)), labels.gather(1, best)
 
@@ -173,7 +173,9 @@ def nms_arguments(nms: dict[str, Any]) -> dict[str, Any]:
     kind = nms.get("type", "nms")
     if kind not in ("nms", "soft_nms"):
         raise ValueError(f"detect.build: nms.type must be 'nms' or 'soft_nms', got {kind!r}")
-    arguments = {name: nms[name] for name in ("class_agnostic", "sigma", "min_score", "offset") if name in nms}
+    arguments: dict[str, Any] = {
+        name: nms[name] for name in ("class_agnostic", "sigma", "min_score", "offset") if name in nms
+    }
     default = 0.5 if kind == "nms" else 0.3
     arguments["iou_threshold"] = nms.get("iou_threshold", nms.get("iou_thr", default))
     arguments["method"] = "nms" if kind == "nms" else f"soft_nms_{nms.get('method', 'linear')}"

@@ -67,7 +67,9 @@ class YOLOV3Head(nn.Module):
         """Return boxes [N, P, 4], not clipped, and probabilities: objectness [N, P, 1], classes [N, P, C]."""
         boxes, objectness, scores = [], [], []
         for level, (map, stride) in enumerate(zip(maps, self.strides, strict=True)):
-            flat = map.permute(0, 2, 3, 1).unflatten(3, (-1, 5 + self.classes)).flatten(1, 3)  # [N, h*w*A, 5 + C]
+            flat = torch.unflatten(map.permute(0, 2, 3, 1), 3, (-1, 5 + self.classes)).flatten(
+                1, 3
+            )  # [N, h*w*A, 5 + C]
             priors = self.priors.level(level, map)  # [h*w*A, 4]
             centre = (priors[:, :2] + priors[:, 2:]) * 0.5 + (flat[..., :2].sigmoid() - 0.5) * stride
             half = (priors[:, 2:] - priors[:, :2]) * 0.5 * flat[..., 2:4].exp()
