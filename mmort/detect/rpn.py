@@ -12,7 +12,8 @@ from mmort.detect.boxes import build_box_coder
 from mmort.detect.detector import Config, construct
 from mmort.detect.layers import ConvModule
 from mmort.detect.priors import build_priors
-from mmort.detect.selection import suppress
+from mmort.detect.selection import nms_arguments
+from mmort.torch import multiclass_nms
 
 
 class RPNHead(nn.Module):
@@ -71,23 +72,30 @@ class RPNHead(nn.Module):
         """
         scores, priors, deltas, levels = [], [], [], []
         for index, (logits, offsets) in enumerate(zip(*self.raw(features), strict=True)):
-            objectness = logits.permute(0, 2, 3, 1).flatten(1).sigmoid()  # [N, h*w*A]
+            # Only the order of scores matters, and logits have it without the rounding of a sigmoid: MMDetection's
+            # makes ties of large ones, ONNX Runtime's of all below -18.
+            score = logits.permute(0, 2, 3, 1).flatten(1)  # [N, h*w*A]
             offsets = offsets.permute(0, 2, 3, 1).reshape(offsets.shape[0], -1, 4)  # [N, h*w*A, 4]
-            count = objectness.shape[1] if self.nms_pre <= 0 else min(self.nms_pre, objectness.shape[1])
-            best, places = objectness.topk(count)  # [N, K]
-            scores.append(best)
+            count = score.shape[1] if self.nms_pre <= 0 else min(self.nms_pre, score.shape[1])
+            # In the order of the places, so that it decides among equals, whatever topk's is.
+            places = score.topk(count).indices.sort().values  # [N, K]
+            scores.append(score.gather(1, places))
             priors.append(self.priors.level(index, logits)[places])  # [N, K, 4]
             deltas.append(offsets.gather(1, places[..., None].expand(-1, -1, 4)))
             levels.append(torch.full_like(places, index))
         boxes = self.coder.decode(torch.cat(priors, 1), torch.cat(deltas, 1), limits)  # [N, all levels' K, 4]
-        score = torch.cat(scores, 1)
-        if self.min_size >= 0:
-            sizes = boxes[..., 2:] - boxes[..., :2]
-            score = torch.where((sizes > self.min_size).all(-1), score, 0)
-        level = torch.cat(levels, 1)
+        sizes = boxes[..., 2:] - boxes[..., :2]
+        valid = (sizes > self.min_size).all(-1, keepdim=True)
         # Boxes of one level suppress each other, as those of one class do elsewhere.
-        dets, kept, _ = suppress(boxes, score, level, len(features), self.nms, self.max_per_image)
+        own = torch.cat(levels, 1)[..., None] == torch.arange(len(features), device=boxes.device)
+        by_level = torch.where(valid & own, torch.cat(scores, 1)[..., None], -torch.inf)  # [N, all levels' K, levels]
+        dets, kept, _ = multiclass_nms(
+            boxes, by_level, _LOWEST, max_per_image=self.max_per_image, **nms_arguments(self.nms)
+        )
         return dets[..., :4], kept >= 0
+
+
+_LOWEST = torch.finfo(torch.float32).min
 
 
 def build_rpn_head(config: Config, test_cfg: Config) -> RPNHead:
