@@ -111,8 +111,6 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: dict[str, Any]) -> tuple
         boxes = torch.unflatten(flat.gather(1, places.expand(-1, -1, flat.shape[2])), 2, boxes.shape[2:])
     if not 0 < by_class < count:
         return multiclass_nms(boxes, scores, 0.0, max_per_image=count, **nms_arguments(nms))[:2]
-    if nms.get("class_agnostic"):
-        raise ValueError("detect.build: nms cannot have both 'class_agnostic' and 'max_output_boxes_per_class'")
     # As many images as classes, so that the limit is that of an image.
     classes = scores.shape[2]
     boxes = boxes[:, None].expand(-1, classes, -1, -1) if boxes.ndim == 3 else boxes.transpose(1, 2)
@@ -153,6 +151,18 @@ def suppress(
     """
     by_class = scores[..., None] * (labels[..., None] == torch.arange(classes, device=labels.device))  # [N, K, C]
     return multiclass_nms(boxes, by_class, 0.0, max_per_image=max_per_image, **nms_arguments(nms))
+
+
+def check_test_cfg(test_cfg: dict[str, Any]) -> dict[str, Any]:
+    """Return ``test_cfg`` of a detector with one stage; an entry that it must have, or cannot, is refused now."""
+    missing = [name for name in ("score_thr", "nms", "max_per_img") if name not in test_cfg]
+    if missing:
+        raise ValueError(f"detect.build: test_cfg must have {', '.join(missing)}")
+    nms = dict(test_cfg["nms"])
+    if nms.pop("max_output_boxes_per_class", 0) and nms.get("class_agnostic"):
+        raise ValueError("detect.build: nms cannot have both 'class_agnostic' and 'max_output_boxes_per_class'")
+    nms_arguments(nms)
+    return test_cfg
 
 
 def nms_arguments(nms: dict[str, Any]) -> dict[str, Any]:

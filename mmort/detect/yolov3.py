@@ -16,7 +16,7 @@ from mmort.detect.detector import Config, Detector, construct, is_version_3, pla
 from mmort.detect.layers import ConvModule
 from mmort.detect.necks import build_neck
 from mmort.detect.priors import build_priors
-from mmort.detect.selection import best_pairs, detections
+from mmort.detect.selection import best_pairs, check_test_cfg, detections
 
 _ANCHORS = {
     "type": "YOLOAnchorGenerator",
@@ -90,7 +90,7 @@ class YOLOv3(Detector):
         self.backbone = build_backbone(model["backbone"])
         self.neck = build_neck(model.get("neck"))
         self.bbox_head = construct("bbox_head", model["bbox_head"], {"YOLOV3Head": YOLOV3Head})
-        self.test_cfg = test_config(config)
+        self.test_cfg = check_test_cfg(test_config(config))
         self.version_3 = is_version_3(config)
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:  # noqa: D102
