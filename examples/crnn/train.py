@@ -8,10 +8,11 @@ import time
 import numpy as np
 import torch
 import torch.nn.functional as F
-from model import CRNN
-from reader import HEIGHT, greedy
 from sklearn.datasets import load_digits
 from torch import nn
+
+from model import CRNN
+from reader import HEIGHT, greedy
 
 STEPS, BATCH = 500, 32
 

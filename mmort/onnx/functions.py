@@ -14,7 +14,7 @@ from typing import Any
 
 import onnx
 
-from mmort.onnx.body import BOOL, DOUBLE, FLOAT, INT64, Body, Reference, Value
+from mmort.onnx.body import BOOL, DOUBLE, FLOAT, INT64, Body, Kind, Reference, Value
 
 OPSET = 16
 """The lowest opset that has all operators used (GridSample, RoiAlign with half pixels)."""
@@ -63,7 +63,7 @@ def _if(
     condition: Value,
     then: Callable[[Body], tuple[Value, ...]],
     otherwise: Callable[[Body], tuple[Value, ...]],
-    kinds: Sequence[tuple[int, Any]],
+    kinds: Sequence[Kind],
 ) -> tuple[Value, ...]:
     """Return one result or the other; only one of them is computed."""
     branches = {"then_branch": op.graph(then, [], kinds), "else_branch": op.graph(otherwise, [], kinds)}
@@ -101,7 +101,7 @@ def _descending(op: Body, scores: Value) -> Value:
 
 
 def _without_overlap(op: Body, boxes: Value) -> Value:
-    """Replace boxes [..., 4] that overlap nothing (no area, or NaN) by 0: ONNX would take their corners in any order."""
+    """Replace boxes [..., 4] that overlap nothing (no area, or NaN) by 0: ONNX takes corners in any order."""
     first, last = op.Slice(boxes, [0], [2], [-1]), op.Slice(boxes, [2], [4], [-1])
     x, y = op.Split(op.Cast(last > first, to=INT64), [1, 1], axis=-1, outputs=2)
     return op.Where((x * y) > 0, boxes, 0.0)  # type: ignore[no-any-return]
@@ -136,8 +136,7 @@ def nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> Val
         _, rows = op.Loop(None, any_left, order, body=body, outputs=2)
         kept = op.Squeeze(rows, [1])
     most = op.integer("max_num")
-    kept = op.Slice(kept, [0], op.Where(most > 0, most, 2**62))
-    return kept  # type: ignore[no-any-return]
+    return op.Slice(kept, [0], op.Where(most > 0, most, 2**62))  # type: ignore[no-any-return]
 
 
 def soft_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> tuple[Value, Value]:
@@ -445,9 +444,9 @@ def _scan(
     inner = op.ReduceProd(op.Slice(shape, axis + 1, [2**62]), keepdims=1)
     length = op.Slice(shape, axis, axis + 1)
     flat = _reshape(op, input, outer, length, inner)  # so that the rank need not be known
-    planes: list[tuple[int, Any]] = [(element_type, [None, None]) for element_type, _ in states]
-    lines: list[tuple[int, Any]] = [(FLOAT, [None, None]), (INT64, [])][: 1 + places]
-    all_planes = [(element_type, [None, None, None]) for element_type, _ in states]
+    planes: list[Kind] = [(element_type, [None, None]) for element_type, _ in states]
+    lines: list[Kind] = [(FLOAT, [None, None]), (INT64, [])] if places else [(FLOAT, [None, None])]
+    all_planes: list[Kind] = [(element_type, [None, None, None]) for element_type, _ in states]
 
     def ordered(op: Body, x: Value) -> Value:
         if order is None:

@@ -27,9 +27,9 @@ class Coverage:
 def make_portable(model: nodes.Path_ | onnx.ModelProto, output: nodes.Path_ | None = None) -> list[Coverage]:
     """Add to a model definitions of mmort's operators in standard ones, so that it runs without the library, too.
 
-    A definition is a function in the model, which ONNX Runtime, `onnx.reference` and others put in a node's place unless
-    they know the operator.  With the library loaded, ONNX Runtime uses the kernel.  ``docs/portable.md`` says what each
-    definition covers.
+    A definition is a function in the model, which ONNX Runtime, `onnx.reference` and others put in a node's place
+    unless they know the operator.  With the library loaded, ONNX Runtime uses the kernel.  ``docs/portable.md`` says
+    what each definition covers.
 
     Parameters
     ----------
@@ -108,7 +108,8 @@ def _definition(operator: schemas.Operator, group: list[onnx.NodeProto], opset: 
     """
     if opset < functions.OPSET:
         raise ValueError(
-            f"make_portable: the model's opset must be {functions.OPSET} or higher, got {opset}; mmort upgrade raises it"
+            f"make_portable: the model's opset must be {functions.OPSET} or higher, got {opset}; "
+            "mmort upgrade raises it"
         )
     written = []
     for node in group:

@@ -179,7 +179,7 @@ def verify(
 
 
 def open_session(
-    path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = ()
+    path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = (), own_library: bool = True
 ) -> onnxruntime.InferenceSession:
     """Open a file with mmort's operators and those of other libraries; a ValueError says why that fails."""
     try:
@@ -191,7 +191,9 @@ def open_session(
     try:
         for library in libraries:
             options.register_custom_ops_library(os.fspath(library))
-        return mmort.ort.session(path, sess_options=options)
+        if own_library:
+            return mmort.ort.session(path, sess_options=options)
+        return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
     except OSError:
         raise
     except Exception as error:  # of ONNX Runtime: it has a class for each status, and no base class

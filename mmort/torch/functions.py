@@ -139,7 +139,9 @@ def batched_nms(
     if agnostic:
         most = settings.pop("max_num", -1)
         dets, keep = soft_nms(boxes, scores, **settings)
-        return (dets[:most], keep[:most]) if most > 0 else (dets, keep)
+        order = keep.argsort()  # of equal scores the lower place comes first
+        order = order[dets[order, 4].sort(descending=True, stable=True).indices]
+        return (dets[order][:most], keep[order][:most]) if most > 0 else (dets[order], keep[order])
     _refuse_export("batched_nms: type 'soft_nms' must not be exported unless class_agnostic, multiclass_nms can be")
     detections, kept = mmort.batched_nms(
         boxes.detach().numpy(), scores.detach().numpy(), idxs.detach().numpy(), nms_cfg
@@ -223,7 +225,7 @@ def bbox_overlaps(
     Returns
     -------
     Tensor, [N, M], or [N] with `aligned`
-        NaN where the divisor is zero.
+        NaN where the divisor is zero; other than those of `mmort.box_iou` where a box is not finite.
 
     Raises
     ------

@@ -144,8 +144,8 @@ def _roi_align(
     shift = 0.5 if aligned else 0.0
     for roi, gradient in zip(rois, output, strict=True):
         x1, y1, x2, y2 = roi[1:] * spatial_scale - shift
-        rows, samples_y = _samples(y1, y2 - y1, output_size[0], input.shape[2], sampling_ratio, aligned)
-        columns, samples_x = _samples(x1, x2 - x1, output_size[1], input.shape[3], sampling_ratio, aligned)
+        rows = _samples(y1, y2 - y1, output_size[0], input.shape[2], sampling_ratio, aligned)
+        columns = _samples(x1, x2 - x1, output_size[1], input.shape[3], sampling_ratio, aligned)
         top, bottom = _touched(rows)
         left, right = _touched(columns)
         if top == bottom or left == right:
@@ -165,10 +165,8 @@ def _roi_align(
     return (total,)
 
 
-def _samples(
-    start: Tensor, length: Tensor, bins: int, size: int, sampling_ratio: int, aligned: bool
-) -> tuple[Tensor, int]:
-    """Return the weights of an axis' pixels in its samples, [bins * samples, size], and the samples of a bin."""
+def _samples(start: Tensor, length: Tensor, bins: int, size: int, sampling_ratio: int, aligned: bool) -> Tensor:
+    """Return the weights of an axis' pixels in its samples, [bins * samples, size]."""
     length = length if aligned else length.clamp(min=1)
     count = sampling_ratio if sampling_ratio > 0 else max(int((length / bins).ceil()), 0)
     steps = (torch.arange(count, dtype=start.dtype) + 0.5) / max(count, 1)
@@ -176,7 +174,7 @@ def _samples(
     inside = (place >= -1) & (place <= size)
     place = place.clamp(0, size - 1)
     weights = (1 - (place[:, None] - torch.arange(size, dtype=start.dtype)).abs()).clamp(min=0)
-    return weights * inside[:, None], count
+    return weights * inside[:, None]
 
 
 def _touched(weights: Tensor) -> tuple[int, int]:
