@@ -6,17 +6,19 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from mmort import info
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit code."""
+    """Run a command; return the exit code: 1 for an error, or for what the command itself calls a failure."""
     arguments = _parser().parse_args(argv)
     try:
-        code: int = arguments.command(arguments) or 0
+        failure = arguments.command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # of a reader who has seen enough, such as head; what is left must not be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -24,7 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ImportError, OSError, ValueError) as error:
         print(f"mmort: error: {error}", file=sys.stderr)
         return 1
-    return code
+    if failure:
+        print(f"mmort: error: {failure}", file=sys.stderr)
+    return 1 if failure else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,7 +73,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_verify)
+
+    text = "bring an old model up to date: opset, attributes, domains and weights as they are written today"
+    _add_rewriter(commands, "upgrade", text, _upgrade)
+
+    text = "add definitions in standard operators to a model, so that it runs without mmort's library, too"
+    _add_rewriter(commands, "portable", text, _portable)
     return parser
+
+
+def _add_rewriter(commands: Any, name: str, text: str, function: Callable[[argparse.Namespace], str | None]) -> None:
+    """Add a command that reads a model and writes another."""
+    command = commands.add_parser(name, help=text, description=text)
+    command.add_argument("model", metavar="MODEL.onnx", help="the model to read")
+    target = command.add_mutually_exclusive_group(required=True)
+    target.add_argument("--output", metavar="FILE", help="the model to write")
+    target.add_argument("--in-place", action="store_true", help="replace the model's own file")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(command=function)
 
 
 def _info(arguments: argparse.Namespace) -> None:
@@ -90,7 +111,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     demo.demo(arguments.images or demo.IMAGES, output, arguments.score_threshold)
 
 
-def _verify(arguments: argparse.Namespace) -> int:
+def _verify(arguments: argparse.Namespace) -> str | None:
     from mmort.onnx import against  # not above: onnxruntime and torch are extras
 
     report = against.verify_against(
@@ -102,7 +123,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         libraries=arguments.library,
     )
     print(report.to_json() if arguments.json else report)
-    return 0 if report.ok else 1
+    return None if report.ok else f"{arguments.model} does not compute what {arguments.against} does"
 
 
 def _sizes(value: str) -> list[list[list[int]]]:
@@ -112,6 +133,37 @@ def _sizes(value: str) -> list[list[list[int]]]:
         ]
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be shapes such as 2x3x64x96,1x3x50x40, got {value!r}") from None
+
+
+def _upgrade(arguments: argparse.Namespace) -> str | None:
+    from mmort import onnx  # not above: onnx is an extra
+
+    changes = onnx.upgrade(arguments.model, arguments.output)
+    if arguments.json:
+        print(json.dumps({"changes": changes}, indent=2))
+    else:
+        print("\n".join(changes or ["nothing to do"]))
+    return None
+
+
+def _portable(arguments: argparse.Namespace) -> str | None:
+    from mmort import onnx  # not above: onnx is an extra
+
+    rows = onnx.make_portable(arguments.model, arguments.output)
+    missing = sum(len(row.nodes) for row in rows if row.missing)
+    if arguments.json:
+        print(json.dumps({"operators": [asdict(row) for row in rows]}, indent=2))
+    elif not rows:
+        print("nothing to do: the model has none of mmort's operators")
+    else:
+        table = [
+            (row.operator, str(len(row.nodes)), f"needs the library: {row.missing}" if row.missing else "defined")
+            for row in rows
+        ]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for line in table:
+            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    return f"{missing} node{'s' * (missing > 1)} still need{'s' * (missing == 1)} the library" if missing else None
 
 
 def _png(value: str) -> str:

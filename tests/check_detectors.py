@@ -199,7 +199,8 @@ def oracle(folder: Path, family: str) -> Iterator[tuple[str, Difference]]:
 
 def _module(path: Path) -> ModuleType:
     spec = util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -228,7 +229,10 @@ def main() -> int:
         box, score = max(one.box for one in images), max(one.score for one in images)
         mask = min(one.mask for one in images)
         count = sum(one.theirs for one in images)
-        print(f"{family}: {equal} of {len(images)} equal, {count} detections; box {box:.1e}, score {score:.1e}, mask IoU {mask:.4f}")
+        print(
+            f"{family}: {equal} of {len(images)} equal, {count} detections; "
+            f"box {box:.1e}, score {score:.1e}, mask IoU {mask:.4f}"
+        )
     return different > 0
 
 

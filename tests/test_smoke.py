@@ -19,7 +19,7 @@ SOURCE = pathlib.Path(__file__).with_name("smoke.c")
 def run_smoke(folder, runtime, library):
     """Compile smoke.c and run it in a folder; return what subprocess.run gives."""
     program, model = folder / "smoke", folder / "nms.onnx"
-    onnx.save(doors.make_model(doors.row_of("nms"), {"iou_threshold": 0.5}), model)
+    onnx.save(doors.make_model(doors.row_of("nms"), {"iou_threshold": 0.5}, ["boxes", "scores"]), model)
     strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     include = f"-I{mmort.build.get_include()}"
     subprocess.run([os.environ.get("CC", "cc"), *strict, include, SOURCE, "-o", program, "-ldl"], check=True)

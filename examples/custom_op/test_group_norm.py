@@ -4,19 +4,19 @@ import os
 import subprocess
 from pathlib import Path
 
-import example_ops
 import numpy as np
 import onnx
 import onnx.helper
 import onnxruntime
 import pytest
 import torch
-from example_ops.torch import GroupNorm, group_norm
 from torch import nn
 
+import example_ops
 import mmort.build
 import mmort.onnx
 import mmort.ort
+from example_ops.torch import GroupNorm, group_norm
 
 HERE = Path(__file__).parent
 

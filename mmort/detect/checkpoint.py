@@ -170,6 +170,12 @@ _FORMER = (
     (r"(transformer\.\w+\.layers\.\d+)\.multihead_attn\.", r"\1.attentions.1."),
     (r"(transformer\.\w+\.layers\.\d+)\.ffn\.", r"\1.ffns.0."),
     (r"(transformer\.decoder)\.norm\.", r"\1.post_norm."),
+    (r"^(\w+\.layers\.\d+)\.self_attn\.", r"bbox_head.transformer.\1.attentions.0."),  # DETR of MMDetection 3
+    (r"^(\w+\.layers\.\d+)\.cross_attn\.", r"bbox_head.transformer.\1.attentions.1."),
+    (r"^(\w+\.layers\.\d+)\.ffn\.", r"bbox_head.transformer.\1.ffns.0."),
+    (r"^(encoder|decoder)\.", r"bbox_head.transformer.\1."),
+    (r"^query_embedding\.", "bbox_head.query_embedding."),
+    (r"^neck\.convs\.0\.conv\.", "bbox_head.input_proj."),
 )
 
 

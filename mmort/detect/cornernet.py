@@ -133,7 +133,7 @@ class CornerNet(Detector):
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:  # noqa: D102
         size = image_limits(input, None)  # width, height, width, height of the input, [N, 1, 4]
         image = image_limits(input, img_shape)  # of each image
-        canvas = size if img_shape is None else self.canvas(image)  # of each image with its border
+        canvas = size if img_shape is None else torch.minimum(self.canvas(image), size)  # of each with its border
         if self.flip_test:
             input = torch.cat([input, _mirrored(input, canvas)])
         return self.detect(self.raw(input), size, image, canvas)
@@ -153,8 +153,9 @@ class CornerNet(Detector):
         """
         origin = torch.floor(canvas / 2) - torch.floor(image / 2)  # x, y, x, y of each image's corner, [N, 1, 4]
         if self.flip_test:
-            halves = zip(*(one.chunk(2) for one in maps), strict=True)
-            (boxes, *found), (mirrored, *also_found) = (self.pairs(half, size, origin) for half in halves)
+            batch = size.shape[0]
+            boxes, *found = self.pairs(tuple(one[:batch] for one in maps), size, origin)
+            mirrored, *also_found = self.pairs(tuple(one[batch:] for one in maps), size, origin)
             x1, y1, x2, y2 = mirrored.unbind(2)
             ends = (2 * origin + image)[..., 0]  # the sum of a place's x and its mirror image's, [N, 1]
             mirrored = torch.stack([ends - x2, y1, ends - x1, y2], 2)
@@ -184,26 +185,25 @@ class CornerNet(Detector):
             | (last[:, None] <= first[:, :, None]).any(3)
         )  # [N, K, K]
         scores = torch.where(misfit, -1, (tl.scores[:, :, None] + br.scores[:, None]) / 2).flatten(1)
-        count = tl.scores.shape[1]
+        shape = misfit.shape  # [N, K, K]
+        boxes = torch.cat([first[:, :, None].expand(*shape, 2), last[:, None].expand(*shape, 2)], 3)
+        labels = tl.classes[:, :, None].expand(shape)
         scores, places = scores.topk(min(_PAIRS, scores.shape[1]))  # [N, P]
-        tl_places, br_places = places // count, places % count
-        boxes = torch.cat([_rows(first, tl_places), _rows(last, br_places)], 2)
-        return boxes, scores, tl.classes.gather(1, tl_places)
+        return _rows(boxes.flatten(1, 2), places), scores, labels.flatten(1).gather(1, places)
 
     def corners(self, heat: Tensor, embedding: Tensor, offset: Tensor) -> Corners:
         """Return the best corners of one kind, whatever their class."""
         heat = heat.sigmoid()
         kernel = self.local_maximum_kernel
         highest = nn.functional.max_pool2d(heat, kernel, stride=1, padding=(kernel - 1) // 2)
-        heat = torch.where(heat == highest, heat, 0)
-        height, width = heat.shape[2:]
-        scores = heat.flatten(1)  # [N, C*h*w]
+        heat = torch.where(heat == highest, heat, 0).flatten(2).transpose(1, 2)  # [N, h*w, C]
+        y, x = (torch.arange(size, device=heat.device) for size in offset.shape[2:])
+        cells = torch.stack(torch.meshgrid(x, y, indexing="xy"))  # [2, h, w]
+        points = (cells + offset).flatten(2).transpose(1, 2)  # [N, h*w, 2]
+        scores = heat.flatten(1)
         scores, places = scores.topk(min(self.corner_topk, scores.shape[1]))  # [N, K]
-        cells = places % (height * width)
-        x, y = cells % width, cells // width
-        points = torch.stack([x, y], 2) + _rows(offset.flatten(2).transpose(1, 2), cells)
-        embeddings = embedding.flatten(1).gather(1, cells)
-        return Corners(scores, places // (height * width), points, embeddings)
+        cell = places // self.num_classes
+        return Corners(scores, places % self.num_classes, _rows(points, cell), embedding.flatten(1).gather(1, cell))
 
 
 def _rows(values: Tensor, places: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ def _test_padding(config: Config) -> tuple[str, int]:
 
     Without ``RandomCenterCropPad`` the canvas is the image.
     """
-    step = _find(config.get("test_pipeline") or config.get("data", {}).get("test", {}).get("pipeline"))
+    step = _find([config.get("data", {}).get("test"), config.get("test_dataloader"), config.get("test_pipeline")])
     if step is None:
         return "size_divisor", 1
     mode, value = step.get("test_pad_mode") or ("logical_or", 127)

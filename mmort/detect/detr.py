@@ -31,15 +31,18 @@ class Attention(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None = None) -> Tensor:
         """Return [N, Q, D] for a query [N, Q, D], keys and values [N, K, D] and which keys to pass over, [N, K]."""
-        weights, biases = self.in_proj_weight.chunk(3), self.in_proj_bias.chunk(3)
-        q, k, v = (
-            torch.unflatten(nn.functional.linear(x, weight, bias), 2, (self.num_heads, -1)).transpose(1, 2)
-            for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
-        )  # [N, heads, Q or K, D / heads]
+        q, k, v = (self._project(index, x) for index, x in enumerate((query, key, value)))
         scores = (q / math.sqrt(q.shape[3])) @ k.transpose(2, 3)  # [N, heads, Q, K]
         if padding is not None:
             scores = torch.where(padding[:, None, None], -math.inf, scores)
         return self.out_proj((scores.softmax(3) @ v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+    def _project(self, index: int, x: Tensor) -> Tensor:
+        """Return [N, heads, L, D / heads] for [N, L, D]; one tensor has the weights for query, key and value."""
+        size = x.shape[2]
+        own = slice(index * size, (index + 1) * size)
+        x = nn.functional.linear(x, self.in_proj_weight[own], self.in_proj_bias[own])
+        return torch.unflatten(x, 2, (self.num_heads, size // self.num_heads)).transpose(1, 2)
 
 
 class FFN(nn.Module):

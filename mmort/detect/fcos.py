@@ -90,7 +90,9 @@ class FCOSHead(DenseHead):
             logits.append(self.conv_cls(for_classes))  # [N, classes, h, w]
             far = scale(self.conv_reg(for_boxes))  # [N, 4, h, w]
             distances.append(far.relu() * stride if self.norm_on_bbox else far.exp())
-            centerness.append(self.conv_centerness(for_boxes if self.centerness_on_reg else for_classes))  # [N, 1, h, w]
+            centerness.append(
+                self.conv_centerness(for_boxes if self.centerness_on_reg else for_classes)
+            )  # [N, 1, h, w]
         return (*logits, *distances, *centerness)
 
 

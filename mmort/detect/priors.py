@@ -147,7 +147,9 @@ def _ssd_sizes(ratio_range: tuple[float, float], input_size: int, levels: int) -
     low, high = int(ratio_range[0] * 100), int(ratio_range[1] * 100)
     step = (high - low) // (levels - 2)
     percents = [first, *((percent, percent + step) for percent in range(low, high + 1, step))]
-    return [int(input_size * least / 100) for least, _ in percents], [int(input_size * most / 100) for _, most in percents]
+    return [int(input_size * least / 100) for least, _ in percents], [
+        int(input_size * most / 100) for _, most in percents
+    ]
 
 
 class YOLOAnchorGenerator(Anchors):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mmort.onnx.portable import Coverage, make_portable
     from mmort.onnx.symbolics import register_symbolics
     from mmort.onnx.translations import translation_table
-    from mmort.onnx.upgrade import upgrade
+    from mmort.onnx.upgrading import upgrade
     from mmort.onnx.verification import Report, VerificationError, verify
 
 # Where each name is: some of these modules need torch and onnxscript, which comparing two files does not.
@@ -22,7 +22,7 @@ _MODULES = {
     "make_portable": "portable",
     "register_symbolics": "symbolics",
     "translation_table": "translations",
-    "upgrade": "upgrade",
+    "upgrade": "upgrading",
     "verify": "verification",
 }
 

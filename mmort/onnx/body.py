@@ -19,6 +19,10 @@ FLOAT, INT64, BOOL, DOUBLE = (
 )
 
 
+Kind = tuple[int, Sequence[int | None]]
+"""An element type and a shape, in which None is any size."""
+
+
 class Reference(NamedTuple):
     """In place of an attribute's value: that of the node's attribute, which stays out of the body."""
 
@@ -95,14 +99,19 @@ class Body:
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
         if not op_type[0].isupper():
             raise AttributeError(op_type)
-        return lambda *inputs, **attributes: self.node(op_type, *inputs, **attributes)
+        return lambda *inputs, **attributes: self._add(op_type, inputs, **attributes)
 
-    def node(self, op_type: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-        """Add a node; return its output, or a tuple if there are several."""
+    def node(self, op_type: str, *inputs: Any, **attributes: Any) -> Value:
+        """Add a node of one output, and return that."""
+        output: Value = self._add(op_type, inputs, **attributes)
+        return output
+
+    def _add(self, op_type: str, inputs: Sequence[Any], outputs: int = 1, **attributes: Any) -> Any:
+        node_name = self._name(op_type)  # ONNX Runtime 1.20's optimizer fails with nodes that have none
         results = tuple(Value(self, self._name(op_type)) for _ in range(outputs))
         names = ["" if one is None else self._value(one).name for one in inputs]
         plain = {name: value for name, value in attributes.items() if not isinstance(value, Reference)}
-        node = onnx.helper.make_node(op_type, names, [one.name for one in results], **plain)
+        node = onnx.helper.make_node(op_type, names, [one.name for one in results], node_name, **plain)
         for name, value in attributes.items():
             if isinstance(value, Reference):
                 node.attribute.add(name=name, ref_attr_name=value.name, type=value.type)
@@ -112,20 +121,23 @@ class Body:
 
     def integer(self, name: str) -> Value:
         """Return the value of the node's attribute, as a list of one number."""
-        value: Value = self.node("Unsqueeze", self.node("Constant", value_int=Reference(name)), [0])
-        return value
+        return self.node("Unsqueeze", self.node("Constant", value_int=Reference(name)), [0])
+
+    def pair(self, name: str) -> tuple[Value, Value]:
+        """Return the two values of the node's attribute, each as a list of one number."""
+        values = self.node("Constant", value_ints=Reference(name, onnx.AttributeProto.INTS))
+        return self.node("Slice", values, [0], [1]), self.node("Slice", values, [1], [2])
 
     def number(self, name: str) -> Value:
         """Return the value of the node's attribute, as a list of one number."""
         reference = Reference(name, onnx.AttributeProto.FLOAT)
-        value: Value = self.node("Unsqueeze", self.node("Constant", value_float=reference), [0])
-        return value
+        return self.node("Unsqueeze", self.node("Constant", value_float=reference), [0])
 
     def graph(
         self,
         write: Callable[..., Sequence[Value]],
-        inputs: Sequence[tuple[int, Sequence[int] | None]],
-        outputs: Sequence[tuple[int, Sequence[int | None] | None]],
+        inputs: Sequence[Kind],
+        outputs: Sequence[Kind],
     ) -> onnx.GraphProto:
         """Return a graph for Loop, Scan or If: ``write(op, *inputs)`` gives its outputs; types and shapes are given."""
         inner = Body(self.opset, self._numbers)
@@ -134,10 +146,7 @@ class Body:
         return onnx.helper.make_graph(
             inner.nodes,
             "graph",
-            [
-                onnx.helper.make_tensor_value_info(one.name, *kind)
-                for one, kind in zip(parameters, inputs, strict=True)
-            ],
+            [onnx.helper.make_tensor_value_info(one.name, *kind) for one, kind in zip(parameters, inputs, strict=True)],
             [onnx.helper.make_tensor_value_info(one.name, *kind) for one, kind in zip(results, outputs, strict=True)],
         )
 
@@ -150,5 +159,4 @@ class Body:
         array = np.asarray(value)
         if array.dtype == np.float64 and not isinstance(value, np.ndarray):
             array = array.astype(np.float32)
-        constant: Value = self.node("Constant", value=onnx.numpy_helper.from_array(array))
-        return constant
+        return self.node("Constant", value=onnx.numpy_helper.from_array(array))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import tempfile
@@ -17,6 +18,8 @@ import torch.onnx
 
 from mmort import schemas
 from mmort.onnx import checks, guards, symbolics
+from mmort.onnx.detections import DetectionRow
+from mmort.onnx.portable import make_portable
 from mmort.onnx.schemas import check
 from mmort.onnx.translations import translation_table
 from mmort.onnx.verification import (
@@ -37,6 +40,7 @@ _KNOWN_WARNINGS = (
     "`isinstance(treespec, LeafSpec)` is deprecated",
     "You are using the legacy TorchScript-based ONNX export",
     "The feature will be removed. Please remove usage of this function",
+    "# The axis name: ",  # that two axes always have the same size
     *(f"The shape inference of {domain}::" for domain in ("mmcv", "mmdeploy", "mmort")),
 )
 _KNOWN_LOG = "torchvision is not installed"
@@ -92,8 +96,8 @@ def export(
     input_names, output_names : sequence of str, optional
         Default: the names of the arguments, and the exporter's own.
     portable : bool, default False
-        Add function bodies of standard operators, so that the file also runs without mmort's library:
-        `make_portable`.
+        Add definitions of mmort's operators, so that the file also runs without the library: `make_portable`.  It is
+        then checked both ways, and refused if an operator has no definition.
     simplify : bool, default False
         Let onnxslim remove nodes.  That has not been seen to make models faster.
     exporter : {"dynamo", "legacy"}, default "dynamo"
@@ -171,11 +175,12 @@ def export(
         _check_file(draft, opset_version, exporter, operators)
         if simplify:
             _simplify(draft)
-        if portable:
-            from mmort.onnx.portable import make_portable
-
-            make_portable(draft)
         report = _verify(draft, module, inputs, libraries, rtol, atol)
+        if portable and report.ok:
+            _make_portable(draft)
+            alone = _verify(draft, module, inputs, libraries, rtol, atol, own_library=False)
+            rows = (dataclasses.replace(row, inputs=f"{row.inputs}, no library") for row in alone.rows)
+            report = Report((*_verify(draft, module, inputs, libraries, rtol, atol).rows, *rows))
         frozen = _frozen_axes(draft, axes)
         if frozen or not report.ok:
             causes = frozen + hints + _violated_guards(module, args, _nested(module, specs), inputs, report)
@@ -245,7 +250,7 @@ def _export_dynamo(
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
             module,
-            args,
+            _positional(args),
             dynamo=True,
             verbose=False,
             dynamic_shapes=_nested(module, specs) if any(spec for _, spec in axes) else None,
@@ -257,6 +262,11 @@ def _export_dynamo(
         assert program is not None  # it is with dynamo=True
         program.save(path)
     return []
+
+
+def _positional(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return arguments of which torch.onnx does not take the last one, a dict, for the keyword arguments."""
+    return (*args, {}) if args and isinstance(args[-1], dict) else args
 
 
 def _nested(module: torch.nn.Module, specs: Sequence[Any]) -> Any:
@@ -295,7 +305,7 @@ def _export_legacy(
         with _quiet() as traced, torch.no_grad():
             torch.onnx.export(
                 module,
-                args,
+                _positional(args),
                 path,
                 dynamo=False,
                 dynamic_axes=dynamic_axes,
@@ -353,6 +363,12 @@ def _simplify(path: Path) -> None:
     onnxslim.slim(os.fspath(path), os.fspath(path))
 
 
+def _make_portable(path: Path) -> None:
+    for row in make_portable(path):
+        if row.missing is not None:
+            raise ValueError(f"export: portable must be False, as {row.operator} has no definition: {row.missing}")
+
+
 def _verify(
     path: Path,
     module: torch.nn.Module,
@@ -360,12 +376,13 @@ def _verify(
     libraries: Sequence[str | os.PathLike[str]],
     rtol: float,
     atol: float,
+    own_library: bool = True,
 ) -> Report:
     try:
-        session = open_session(path, libraries)
+        session = open_session(path, libraries, own_library)
     except ValueError as error:
         return Report((refusal("-", str(error).removeprefix("verify: ")),))
-    rows: list[Row] = []
+    rows: list[Row | DetectionRow] = []
     for values in inputs:
         try:
             with torch.no_grad():

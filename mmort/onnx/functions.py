@@ -14,7 +14,7 @@ from typing import Any
 
 import onnx
 
-from mmort.onnx.body import BOOL, DOUBLE, FLOAT, INT64, Body, Reference, Value
+from mmort.onnx.body import BOOL, DOUBLE, FLOAT, INT64, Body, Kind, Reference, Value
 
 OPSET = 16
 """The lowest opset that has all operators used (GridSample, RoiAlign with half pixels)."""
@@ -63,7 +63,7 @@ def _if(
     condition: Value,
     then: Callable[[Body], tuple[Value, ...]],
     otherwise: Callable[[Body], tuple[Value, ...]],
-    kinds: Sequence[tuple[int, Any]],
+    kinds: Sequence[Kind],
 ) -> tuple[Value, ...]:
     """Return one result or the other; only one of them is computed."""
     branches = {"then_branch": op.graph(then, [], kinds), "else_branch": op.graph(otherwise, [], kinds)}
@@ -78,7 +78,7 @@ def _corners(op: Body, boxes: Value) -> tuple[Value, Value, Value, Value]:
     return tuple(_columns(op, boxes, i, i + 1) for i in range(4))  # type: ignore[return-value]
 
 
-def _iou(op: Body, chosen: Value, boxes: Value, offset: float) -> Value:
+def _iou(op: Body, chosen: Value, boxes: Value, offset: Value) -> Value:
     """Return the overlaps [n, 1] of boxes [n, 4] with one [1, 4], in the kernel's order of operations."""
     ax1, ay1, ax2, ay2 = _corners(op, chosen)
     bx1, by1, bx2, by2 = _corners(op, boxes)
@@ -101,7 +101,7 @@ def _descending(op: Body, scores: Value) -> Value:
 
 
 def _without_overlap(op: Body, boxes: Value) -> Value:
-    """Replace boxes [..., 4] that overlap nothing (no area, or NaN) by 0: ONNX would take their corners in any order."""
+    """Replace boxes [..., 4] that overlap nothing (no area, or NaN) by 0: ONNX takes corners in any order."""
     first, last = op.Slice(boxes, [0], [2], [-1]), op.Slice(boxes, [2], [4], [-1])
     x, y = op.Split(op.Cast(last > first, to=INT64), [1, 1], axis=-1, outputs=2)
     return op.Where((x * y) > 0, boxes, 0.0)  # type: ignore[no-any-return]
@@ -109,17 +109,17 @@ def _without_overlap(op: Body, boxes: Value) -> Value:
 
 def nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> Value:
     """Sort, then ONNX's operator; a loop where that cannot do it (`offset`, negative thresholds)."""
-    iou_threshold, offset = op.number("iou_threshold"), float(attributes["offset"])
+    iou_threshold, score_threshold = op.number("iou_threshold"), op.number("score_threshold")
     order = _descending(op, scores)
-    if attributes["score_threshold"] > 0:
-        order = op.Compress(order, op.Gather(scores, order) > op.number("score_threshold"), axis=0)
-    if offset == 0 and attributes["iou_threshold"] >= 0:
+    order = op.Compress(order, (op.Gather(scores, order) > score_threshold) | (score_threshold <= 0.0), axis=0)
+    if attributes["offset"] == 0 and attributes["iou_threshold"] >= 0:
         sorted_boxes = op.Unsqueeze(_without_overlap(op, op.Gather(boxes, order)), [0])
         ranks = op.Unsqueeze(-_range(op, op.Shape(order)).to(FLOAT), [0, 1])  # scores may be NaN
         # An overlap is at most 1, and ONNX Runtime takes no greater threshold.
         selected = op.NonMaxSuppression(sorted_boxes, ranks, op.Shape(order), op.Min(iou_threshold, 1.0))
         kept = op.Gather(order, op.Gather(selected, 2, axis=1))
     else:
+        offset = op.integer("offset").to(FLOAT)
 
         def step(op: Body, i: Value, go_on: Value, left: Value) -> tuple[Value, ...]:
             best, others = _columns(op, left, 0, 1, 0), op.Slice(left, [1], [2**62], [0])
@@ -135,14 +135,13 @@ def nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> Val
         any_left = op.Squeeze(op.Shape(order) > 0, [0])
         _, rows = op.Loop(None, any_left, order, body=body, outputs=2)
         kept = op.Squeeze(rows, [1])
-    if attributes["max_num"] > 0:
-        kept = op.Slice(kept, [0], op.integer("max_num"))
-    return kept  # type: ignore[no-any-return]
+    most = op.integer("max_num")
+    return op.Slice(kept, [0], op.Where(most > 0, most, 2**62))  # type: ignore[no-any-return]
 
 
 def soft_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> tuple[Value, Value]:
     """A loop over emitted boxes; those left change places as in the kernel, since that decides among equal scores."""
-    threshold, min_score, offset = op.number("iou_threshold"), op.number("min_score"), float(attributes["offset"])
+    threshold, min_score, offset = op.number("iou_threshold"), op.number("min_score"), op.integer("offset").to(FLOAT)
     sigma = op.number("sigma")
 
     def step(op: Body, i: Value, go_on: Value, rows: Value, indices: Value) -> tuple[Value, ...]:
@@ -203,9 +202,10 @@ def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attribu
     all_boxes = op.Expand(_without_overlap(op, boxes), op.Concat(images, count, classes, [4], axis=0))
     candidates = count * classes
 
-    scores = op.Where(scores > attributes["score_threshold"], scores, MINUS_INFINITY)
+    score_threshold = op.number("score_threshold")
+    scores = op.Where(scores > score_threshold, scores, MINUS_INFINITY)
     if attributes["nms_pre"] > 0:
-        best, places = op.TopK(scores, op.Min(count, [attributes["nms_pre"]]), axis=1, outputs=2)
+        best, places = op.TopK(scores, op.Min(count, op.integer("nms_pre")), axis=1, outputs=2)
         scores = op.ScatterElements(op.Expand(MINUS_INFINITY, op.Shape(scores)), places, best, axis=1)
     if attributes["class_agnostic"]:
         groups, length = images, candidates
@@ -218,8 +218,8 @@ def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attribu
         _reshape(op, group_boxes, groups, length, 4),
         _reshape(op, group_scores, groups, 1, length),
         length,
-        [min(attributes["iou_threshold"], 1.0)],
-        [attributes["score_threshold"]],
+        op.Min(op.number("iou_threshold"), 1.0),
+        score_threshold,
     )
     group, box = op.Gather(selected, 0, axis=1), op.Gather(selected, 2, axis=1)
     if attributes["class_agnostic"]:
@@ -233,7 +233,7 @@ def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attribu
     kept = _reshape(op, kept, images, candidates)
 
     if attributes["max_per_image"] > 0:
-        most = [attributes["max_per_image"]]
+        most = op.integer("max_per_image")
     else:
         found = op.ReduceSum(op.Cast(kept > MINUS_INFINITY, to=INT64), [1], keepdims=0)
         most = op.ReduceMax(op.Concat(found, [0], axis=0), keepdims=1)
@@ -328,13 +328,10 @@ def grid_sample(op: Body, input: Value, grid: Value, *, attributes: Attributes) 
     return sampled
 
 
-def _deform_conv(
-    op: Body, input: Value, offset: Value, mask: Value | None, weight: Value, bias: Value | None, attributes: Attributes
-) -> Value:
+def _deform_conv(op: Body, input: Value, offset: Value, mask: Value | None, weight: Value, bias: Value | None) -> Value:
     """Columns by GridSample, then a product of matrices."""
-    (stride_y, stride_x), (pad_y, pad_x) = attributes["stride"], attributes["padding"]
-    dilation_y, dilation_x = attributes["dilation"]
-    groups, parts = [attributes["groups"]], [attributes["deform_groups"]]
+    (stride_y, stride_x), (pad_y, pad_x), (dilation_y, dilation_x) = map(op.pair, ("stride", "padding", "dilation"))
+    groups, parts = op.integer("groups"), op.integer("deform_groups")
     images, channels, height, width = (_size(op, input, axis) for axis in range(4))
     outputs, kernel_height, kernel_width = _size(op, weight, 0), _size(op, weight, 2), _size(op, weight, 3)
     rows, columns = _size(op, offset, 2), _size(op, offset, 3)
@@ -361,15 +358,15 @@ def _deform_conv(
         sampled = _reshape(op, sampled, images * parts, channels / parts, taps, places)
         sampled = sampled * _reshape(op, mask, images * parts, 1, taps, places)
     each = channels / groups * taps
-    weights = op.Expand(_reshape(op, weight, *groups, outputs / groups, each), op.Concat(images, [1, 1, 1], axis=0))
-    product = op.MatMul(weights, _reshape(op, sampled, images, *groups, each, places))
+    weights = op.Expand(_reshape(op, weight, groups, outputs / groups, each), op.Concat(images, [1, 1, 1], axis=0))
+    product = op.MatMul(weights, _reshape(op, sampled, images, groups, each, places))
     output = _reshape(op, product, images, outputs, rows, columns)
     return output if bias is None else output + op.Unsqueeze(bias, [1, 2])
 
 
 def deform_conv2d(op: Body, input: Value, offset: Value, weight: Value, *, attributes: Attributes) -> Value:
     """As the modulated one, without mask and bias."""
-    return _deform_conv(op, input, offset, None, weight, None, attributes)
+    return _deform_conv(op, input, offset, None, weight, None)
 
 
 def modulated_deform_conv2d(
@@ -383,7 +380,7 @@ def modulated_deform_conv2d(
     attributes: Attributes,
 ) -> Value:
     """Samples by GridSample, then a product of matrices."""
-    return _deform_conv(op, input, offset, mask, weight, bias, attributes)
+    return _deform_conv(op, input, offset, mask, weight, bias)
 
 
 def multi_scale_deformable_attention(
@@ -408,9 +405,7 @@ def multi_scale_deformable_attention(
         shape = op.Gather(spatial_shapes, i)
         height, width = _columns(op, shape, 0, 1, 0), _columns(op, shape, 1, 2, 0)
         start = op.Unsqueeze(op.Gather(level_start_index, i), [0])
-        image = _reshape(
-            op, op.Slice(pixels, start, start + height * width, [3]), maps, channels, height, width
-        )
+        image = _reshape(op, op.Slice(pixels, start, start + height * width, [3]), maps, channels, height, width)
         grid = _reshape(op, op.Gather(locations, i), maps, queries, points, 2) * 2.0 - 1.0
         sampled = _sampled(op, image, _near(op, grid))
         sampled = sampled * _reshape(op, op.Gather(weights, i), maps, 1, queries, points)
@@ -430,45 +425,45 @@ def multi_scale_deformable_attention(
 # ---- along a line ----------------------------------------------------------------------------------------------
 
 
-def _turned(op: Body, x: Value, backwards: bool) -> Value:
-    """Turn the first axis around."""
-    return op.Slice(x, [-1], [-(2**62)], [0], [-1]) if backwards else x  # type: ignore[no-any-return]
-
-
 def _scan(
     op: Body,
     input: Value,
-    axis: int,
+    axis: Value,
     step: Callable[..., tuple[Value, ...]],
     states: Sequence[tuple[int, Any]],
     places: bool = False,
-    backwards: bool = False,
+    order: Value | None = None,
 ) -> Any:
     """Run ``step(op, *states, x)`` along an axis; its states, which are its outputs, too, begin with the given values.
 
-    With `places` it gets the place on the line, too.  An empty input comes back: ONNX Runtime's Scan crashes on some.
+    With `places` it gets the place on the line, too.  Order -1 goes backwards.  An empty input comes back: ONNX
+    Runtime's Scan crashes on some.
     """
     shape = op.Shape(input)
-    behind = axis + 1 or 2**62
-    outer = op.ReduceProd(op.Slice(shape, [0], [axis]), keepdims=1)
-    inner = op.ReduceProd(op.Slice(shape, [behind], [2**62]), keepdims=1)
-    length = op.Slice(shape, [axis], [behind])
+    outer = op.ReduceProd(op.Slice(shape, [0], axis), keepdims=1)
+    inner = op.ReduceProd(op.Slice(shape, axis + 1, [2**62]), keepdims=1)
+    length = op.Slice(shape, axis, axis + 1)
     flat = _reshape(op, input, outer, length, inner)  # so that the rank need not be known
-    planes: list[tuple[int, Any]] = [(element_type, [None, None]) for element_type, _ in states]
-    lines: list[tuple[int, Any]] = [(FLOAT, [None, None]), (INT64, [])][: 1 + places]
-    all_planes = [(element_type, [None, None, None]) for element_type, _ in states]
+    planes: list[Kind] = [(element_type, [None, None]) for element_type, _ in states]
+    lines: list[Kind] = [(FLOAT, [None, None]), (INT64, [])] if places else [(FLOAT, [None, None])]
+    all_planes: list[Kind] = [(element_type, [None, None, None]) for element_type, _ in states]
+
+    def ordered(op: Body, x: Value) -> Value:
+        if order is None:
+            return x
+        return op.Slice(x, op.Where(order < 0, -1, 0), op.Mul(order, 2**62), [0], order)  # type: ignore[no-any-return]
 
     def scan(op: Body) -> tuple[Value, ...]:
         plane = op.Concat(outer, inner, axis=0)
         scanned = op.Scan(  # along the first axis and forwards: onnx.reference has no other
             *(op.Expand(value, plane) for _, value in states),
-            _turned(op, op.Transpose(flat, perm=[1, 0, 2]), backwards),
+            ordered(op, op.Transpose(flat, perm=[1, 0, 2])),
             *[_range(op, length)][:places],
             body=op.graph(lambda op, *values: (updated := step(op, *values)) + updated, planes + lines, planes * 2),
             num_scan_inputs=len(lines),
             outputs=2 * len(states),
         )
-        return tuple(op.Transpose(_turned(op, one, backwards), perm=[1, 0, 2]) for one in scanned[len(states) :])
+        return tuple(op.Transpose(ordered(op, one), perm=[1, 0, 2]) for one in scanned[len(states) :])
 
     def nothing(op: Body) -> tuple[Value, ...]:
         return tuple(op.Cast(flat, to=element_type) for element_type, _ in states)
@@ -485,9 +480,18 @@ def corner_pool(op: Body, input: Value, *, attributes: Attributes) -> Value:
     def step(op: Body, maximum: Value, x: Value) -> tuple[Value, ...]:
         return (op.Where((x > maximum) | op.IsNaN(x), x, maximum),)
 
-    axis, backwards = 2 + attributes["mode"] // 2, attributes["mode"] % 2 == 0
-    (pooled,) = _scan(op, input, axis, step, [(FLOAT, MINUS_INFINITY)], backwards=backwards)
+    mode = op.integer("mode")
+    half = mode / [2]
+    order = (mode - half * 2) * 2 - 1  # top and left, 0 and 2, go backwards
+    (pooled,) = _scan(op, input, half + 2, step, [(FLOAT, MINUS_INFINITY)], order=order)
     return pooled  # type: ignore[no-any-return]
+
+
+def _dimension(op: Body, input: Value) -> Value:
+    """Return the attribute `dim`; negative ones count from the end."""
+    dim = op.integer("dim")
+    dimension: Value = op.Where(dim < 0, dim + op.Shape(op.Shape(input)), dim)
+    return dimension
 
 
 def cummax(op: Body, input: Value, *, attributes: Attributes) -> tuple[Value, Value]:
@@ -497,7 +501,8 @@ def cummax(op: Body, input: Value, *, attributes: Attributes) -> tuple[Value, Va
         replace = (x >= best) | op.IsNaN(x)
         return op.Where(replace, x, best), op.Where(replace, i, place)
 
-    return _scan(op, input, attributes["dim"], step, [(FLOAT, MINUS_INFINITY), (INT64, 0)], places=True)  # type: ignore[no-any-return]
+    start = [(FLOAT, MINUS_INFINITY), (INT64, 0)]
+    return _scan(op, input, _dimension(op, input), step, start, places=True)  # type: ignore[no-any-return]
 
 
 def cummin(op: Body, input: Value, *, attributes: Attributes) -> tuple[Value, Value]:
@@ -507,7 +512,8 @@ def cummin(op: Body, input: Value, *, attributes: Attributes) -> tuple[Value, Va
         replace = (x <= best) | op.IsNaN(x)
         return op.Where(replace, x, best), op.Where(replace, i, place)
 
-    return _scan(op, input, attributes["dim"], step, [(FLOAT, math.inf), (INT64, 0)], places=True)  # type: ignore[no-any-return]
+    start = [(FLOAT, math.inf), (INT64, 0)]
+    return _scan(op, input, _dimension(op, input), step, start, places=True)  # type: ignore[no-any-return]
 
 
 # ---- normalization ---------------------------------------------------------------------------------------------

@@ -33,21 +33,23 @@ def _cumulative(comparison: str) -> Callable[[Value, int], Value]:
             return op.Identity(x), op.Constant(value=onnx.helper.make_tensor("zero", onnx.TensorProto.INT64, [], [0]))
         dim %= rank
         shape = op.Shape(x)
-        other = op.Gather(shape, _constant([i for i in range(rank) if i != dim]))
+        more = op.Pad(x, _constant([0] * rank + [1] * rank))  # ONNX Runtime crashes in a Scan of nothing
+        sizes = op.Shape(more)
+        other = op.Gather(sizes, _constant([i for i in range(rank) if i != dim]))
         worst = op.Expand(_constant(_extreme(x.dtype, comparison == "GreaterOrEqual"), x.dtype), other)
         first = op.ConstantOfShape(other, value=onnx.helper.make_tensor("zero", onnx.TensorProto.INT64, [1], [0]))
-        places = op.Range(_constant(0), op.Squeeze(op.Gather(shape, _constant([dim]))), _constant(1))
-        _, _, best, index = _SCAN(
+        places = op.Range(_constant(0), op.Squeeze(op.Gather(sizes, _constant([dim]))), _constant(1))
+        _, _, *results = _SCAN(
             worst,
             first,
-            x,
+            more,
             places,
             body=_step(x.dtype, comparison),
             num_scan_inputs=2,
             scan_input_axes=[dim, 0],
             scan_output_axes=[dim, dim],
         )
-        return best, index
+        return tuple(op.Slice(one, _constant([0] * rank), shape) for one in results)
 
     return translate
 

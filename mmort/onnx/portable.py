@@ -1,14 +1,11 @@
-"""Portable models: each of mmort's nodes gets a definition in standard operators, for ONNX Runtimes without the library.
+"""Portable models: mmort's operators get definitions in standard operators, for ONNX Runtimes without the library.
 
 With the library the kernel is used, as before; without it ONNX Runtime puts the definition in the node's place.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import onnx
 import onnx.helper
@@ -18,25 +15,21 @@ from mmort.onnx import functions, nodes
 from mmort.onnx.body import Body, Value
 
 
-@dataclass
+@dataclass(frozen=True)
 class Coverage:
-    """What became of the nodes of one operator with the same attributes.
-
-    ``missing`` says why they still need the library; it is None where they have a definition now.
-    """
+    """What became of an operator's nodes; ``missing`` says why they still need the library, None that they do not."""
 
     operator: str
-    attributes: Mapping[str, schemas.Value]
-    nodes: list[str]
+    nodes: tuple[str, ...]
     missing: str | None
 
 
 def make_portable(model: nodes.Path_ | onnx.ModelProto, output: nodes.Path_ | None = None) -> list[Coverage]:
     """Add to a model definitions of mmort's operators in standard ones, so that it runs without the library, too.
 
-    A definition is a function in the model, which ONNX Runtime, `onnx.reference` and others put in a node's place unless
-    they know the operator.  With the library loaded, ONNX Runtime uses the kernel.  ``docs/portable.md`` says what each
-    definition covers.
+    A definition is a function in the model, which ONNX Runtime, `onnx.reference` and others put in a node's place
+    unless they know the operator.  With the library loaded, ONNX Runtime uses the kernel.  ``docs/portable.md`` says
+    what each definition covers.
 
     Parameters
     ----------
@@ -48,8 +41,7 @@ def make_portable(model: nodes.Path_ | onnx.ModelProto, output: nodes.Path_ | No
     Returns
     -------
     list of Coverage
-        For each operator and set of attributes its nodes, and why they still need the library, if they do.  Empty if
-        the model has none of mmort's operators.
+        For each of mmort's operators in the model its nodes, and why they still need the library, if they do.
 
     Raises
     ------
@@ -68,7 +60,7 @@ def make_portable(model: nodes.Path_ | onnx.ModelProto, output: nodes.Path_ | No
     >>> model = oh.make_model(oh.make_graph([node], "example", [x], [y]),
     ...                       opset_imports=[oh.make_opsetid("", 18), oh.make_opsetid("mmcv", 1)], ir_version=8)
     >>> mmort.onnx.make_portable(model)
-    [Coverage(operator='mmcv::MMCVCornerPool', attributes={'mode': 3}, nodes=['y'], missing=None)]
+    [Coverage(operator='mmcv::MMCVCornerPool', nodes=('y',), missing=None)]
     >>> [(function.domain, function.name) for function in model.functions]
     [('mmcv', 'MMCVCornerPool')]
     """
@@ -86,58 +78,58 @@ def make_portable(model: nodes.Path_ | onnx.ModelProto, output: nodes.Path_ | No
 
 
 def _add_functions(model: onnx.ModelProto, opset: int) -> list[Coverage]:
-    given = {(one.domain, one.name, one.overload) for one in model.functions}
-    added: list[onnx.FunctionProto] = []
-    rows: dict[tuple[str, str], Coverage] = {}
+    given = {(one.domain, one.name) for one in model.functions}
+    users: dict[schemas.Operator, list[onnx.NodeProto]] = {}
     for node in nodes.every_node(model):
         operator = nodes.operator_of(node)
-        if operator is None:
-            continue
-        attributes = nodes.attributes_of(node, operator)
+        if operator is not None:
+            users.setdefault(operator, []).append(node)
+    covered = []
+    for operator, group in users.items():
         missing = None
-        if (node.domain, node.op_type, node.overload) not in given:
-            if opset < functions.OPSET:
-                raise ValueError(
-                    f"make_portable: the model's opset must be {functions.OPSET} or higher, got {opset}; "
-                    "mmort upgrade raises it"
-                )
+        if (operator.domain, operator.type) not in given:
             try:
-                node.overload = _add(added, given, _function(operator, node, attributes, opset))
+                model.functions.append(_definition(operator, group, opset))
             except functions.NoBody as reason:
                 missing = str(reason)
-            except ValueError as error:
-                raise ValueError(f"{nodes.name_of(node)}: {error}") from None
-        name = f"{operator.domain}::{operator.type}"
-        row = rows.setdefault((name, str(attributes)), Coverage(name, attributes, [], missing))
-        row.nodes.append(node.name or ", ".join(node.output))
-    model.functions.extend(added)
-    # Functions came with version 8 of the format, several of one name with version 10.
-    model.ir_version = max(model.ir_version, 10 if any(one.overload for one in added) else 8 if added else 0)
-    for domain in sorted({one.domain for one in added}):
-        if nodes.opset_of(model, domain) is None:
-            model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
-    return list(rows.values())
+        names = tuple(node.name or ", ".join(node.output) for node in group)
+        covered.append(Coverage(f"{operator.domain}::{operator.type}", names, missing))
+        if missing is None:
+            model.ir_version = max(model.ir_version, 8)  # the first version of the format with functions
+            if nodes.opset_of(model, operator.domain) is None:
+                model.opset_import.append(onnx.helper.make_opsetid(operator.domain, 1))
+    return covered
 
 
-def _add(added: list[onnx.FunctionProto], given: set[tuple[str, str, str]], function: onnx.FunctionProto) -> str:
-    """Add a function unless there is one like it; return which of its name it is."""
-    for count in itertools.count(1):
-        overload = function.overload = str(count) if count > 1 else ""  # the first needs no newer format
-        if function in added:
-            return overload
-        names = {(one.domain, one.name, one.overload) for one in added} | given
-        if (function.domain, function.name, overload) not in names:
-            added.append(function)
-            return overload
-    raise AssertionError("not reached")
+def _definition(operator: schemas.Operator, group: list[onnx.NodeProto], opset: int) -> onnx.FunctionProto:
+    """Return the one definition that serves all nodes of an operator.
+
+    A function may have overloads, but ONNX Runtime up to 1.23 silently takes the last one for all nodes.
+    """
+    if opset < functions.OPSET:
+        raise ValueError(
+            f"make_portable: the model's opset must be {functions.OPSET} or higher, got {opset}; "
+            "mmort upgrade raises it"
+        )
+    written = []
+    for node in group:
+        try:
+            written.append(_function(operator, node, opset))
+        except functions.NoBody as reason:
+            raise functions.NoBody(f"no definition of {nodes.name_of(node)}: {reason}") from None
+        except ValueError as error:
+            raise ValueError(f"{nodes.name_of(node)}: {error}") from None
+        if written[-1] != written[0]:
+            first, other = nodes.name_of(group[0]), nodes.name_of(node)
+            raise functions.NoBody(f"one definition must serve all nodes, and {first} and {other} need different ones")
+    return written[0]
 
 
-def _function(
-    operator: schemas.Operator, node: onnx.NodeProto, attributes: Mapping[str, schemas.Value], opset: int
-) -> onnx.FunctionProto:
+def _function(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.FunctionProto:
     """Write the node's definition; the attributes that it refers to are stated in the node then."""
     if operator.kernel not in functions.WRITERS:
-        raise functions.NoBody("there is no definition of it")
+        raise functions.NoBody("the operator has none")
+    attributes = nodes.attributes_of(node, operator)
     while not node.input[-1]:  # an optional one, left out
         del node.input[-1]
     op = Body(opset)
@@ -147,10 +139,12 @@ def _function(
     outputs = [formal.name for formal in operator.outputs]
     for name, result in zip(outputs, results if isinstance(results, tuple) else (results,), strict=True):
         op.nodes.append(onnx.helper.make_node("Identity", [result.name], [name]))
-    stated = {attribute.name for attribute in node.attribute}
-    for formal in operator.attributes:
-        if formal.name in op.references - stated:
-            node.attribute.append(onnx.helper.make_attribute(formal.name, attributes[formal.name]))
+    for reference in sorted(op.references):
+        stated = onnx.helper.make_attribute(reference, attributes[reference])
+        others = [attribute for attribute in node.attribute if attribute.name != reference]
+        if stated not in node.attribute:
+            del node.attribute[:]
+            node.attribute.extend([*others, stated])
     return onnx.helper.make_function(
         operator.domain,
         operator.type,

@@ -9,11 +9,10 @@ import torch
 import torch.onnx
 
 from mmort import schemas
-from mmort.onnx.translations import arrange, replaced, torch_operators
+from mmort.onnx.translations import arrange, is_tensor, replaced, torch_operators
 
-_FIRST_OPSET = 11
-_GRID_SAMPLE_OPSET = 16
-"""From here on torch has a translation of its own, which hides one that is registered for an older opset."""
+_FIRST_OPSETS = {"aten::grid_sampler": (11, 16, 20)}
+"""Opsets from which on torch has translations of its own: each hides what was registered for older ones."""
 
 _TYPES = {"float32": torch.float32, "int64": torch.int64}
 
@@ -41,30 +40,27 @@ def register_symbolics(*, mmcv_nodes: Collection[str] = (), operators: Iterable[
     """
     for overload, operator in (*torch_operators(operators), *replaced(mmcv_nodes)):
         symbolic = _symbolic(overload, operator)
-        torch.onnx.register_custom_op_symbolic(  # type: ignore[attr-defined]  # public, but without a stub
-            _name(overload), symbolic, _opset(overload)
-        )
+        for opset in _opsets(overload):
+            torch.onnx.register_custom_op_symbolic(  # type: ignore[attr-defined]  # public, but not in the stubs
+                overload._schema.name, symbolic, opset
+            )
 
 
 def unregister_symbolics(mmcv_nodes: Collection[str]) -> None:
     """Let torch's own operators be exported as torch does by itself."""
     for overload, _ in replaced(mmcv_nodes):
-        torch.onnx.unregister_custom_op_symbolic(_name(overload), _opset(overload))  # type: ignore[attr-defined]
+        for opset in _opsets(overload):
+            torch.onnx.unregister_custom_op_symbolic(overload._schema.name, opset)  # type: ignore[attr-defined]
 
 
-def _name(overload: Any) -> str:
-    return str(overload._schema.name)
-
-
-def _opset(overload: Any) -> int:
-    return _GRID_SAMPLE_OPSET if _name(overload) == "aten::grid_sampler" else _FIRST_OPSET
+def _opsets(overload: Any) -> tuple[int, ...]:
+    return _FIRST_OPSETS.get(overload._schema.name, (11,))
 
 
 def _symbolic(overload: Any, operator: schemas.Operator) -> Callable[..., Any]:
     def symbolic(g: Any, *args: Any, **kwargs: Any) -> Any:
-        names = {one.name for one in operator.inputs}
         values = [
-            value if argument.name in names else _constant(operator, argument.name, value)
+            value if is_tensor(argument) else _constant(operator, argument.name, value)
             for argument, value in zip(overload._schema.arguments, args, strict=False)
         ]
         inputs, attributes = arrange(overload, operator, values, kwargs)

@@ -41,8 +41,8 @@ def translation_table(
         Which of "cummax", "cummin" and "grid_sample", torch's own, become nodes of domain ``mmcv``, as MMCV made them.
         By default none does: files then need the operator library for mmort's own operators only.
     operators : iterable of mmort.schemas.Operator, default ()
-        Operators of others.  Each needs a torch operator ``torch.ops.<domain>.<kernel>``: its arguments that are named
-        as the node's inputs become these, and the others, in order, the attributes; one ``int[2]`` may fill two.
+        Operators of others.  Each needs a torch operator ``torch.ops.<domain>.<kernel>``: its tensors become the node's
+        inputs, and its other arguments, in order, the attributes; one ``int[2]`` may fill two INT attributes.
 
     Returns
     -------
@@ -98,10 +98,15 @@ def replaced(names: Collection[str]) -> Iterator[tuple[Any, schemas.Operator]]:
 def arrange(overload: Any, operator: schemas.Operator, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
     """Return the node's inputs and attributes for the arguments of a torch operator's call."""
     arguments = overload._schema.arguments
-    values = {one.name: value for one, value in zip(arguments, args, strict=False)}
-    values |= {one.name: kwargs.get(one.name, one.default_value) for one in arguments[len(args) :]}
-    inputs = [values.pop(one.name) for one in operator.inputs]
-    settings = list(values.values())
+    values = [*args, *(kwargs.get(one.name, one.default_value) for one in arguments[len(args) :])]
+    inputs = [value for argument, value in zip(arguments, values, strict=True) if is_tensor(argument)]
+    settings = [
+        [value] * argument.N
+        if isinstance(value, int) and argument.N
+        else value  # torch takes one integer for int[2] too
+        for argument, value in zip(arguments, values, strict=True)
+        if not is_tensor(argument)
+    ]
     if len(settings) == len(operator.attributes) - 1:  # a pair fills two attributes
         place = next(i for i, value in enumerate(settings) if isinstance(value, (list, tuple)))
         settings[place : place + 1] = settings[place]
@@ -110,6 +115,11 @@ def arrange(overload: Any, operator: schemas.Operator, args: Any, kwargs: Any) -
         for attribute, value in zip(operator.attributes, settings, strict=True)
     }
     return inputs, attributes
+
+
+def is_tensor(argument: Any) -> bool:
+    """Whether an argument of a torch operator is a tensor, and so an input of the node."""
+    return str(argument.type) in ("Tensor", "Optional[Tensor]")
 
 
 def _preferred() -> dict[str, schemas.Operator]:

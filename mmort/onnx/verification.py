@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mmort.ort
+from mmort.onnx.detections import DetectionRow, are_detections, compare_detections
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -39,9 +40,9 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What `verify` found: prints as a table, a line for each output and set of inputs."""
+    """What `verify` found; prints as a table: a line for each output and set of inputs, or each image of a detector."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Row | DetectionRow, ...]
 
     @property
     def ok(self) -> bool:
@@ -50,17 +51,16 @@ class Report:
 
     def to_json(self) -> str:
         """Return ``ok`` and the rows as JSON; a difference that is no number is null."""
-        rows = [dataclasses.asdict(row) for row in self.rows]
+        rows = [{**dataclasses.asdict(row), "ok": row.ok, "problem": row.problem} for row in self.rows]
         for row in rows:
-            for name in ("max_abs_diff", "max_rel_diff"):
-                if row[name] is not None and not np.isfinite(row[name]):
+            for name, value in row.items():
+                if isinstance(value, float) and not np.isfinite(value):
                     row[name] = None
         return json.dumps({"ok": self.ok, "rows": rows}, indent=2)
 
     def __str__(self) -> str:
-        """Lay the rows out as a table."""
-        head = ("inputs", "output", "shape", "max abs diff", "max rel diff", "tolerance", "")
-        table = [head] + [
+        """Lay the rows out as a table, or as two: outputs, and detections."""
+        outputs = [
             (
                 row.inputs,
                 row.output,
@@ -68,14 +68,35 @@ class Report:
                 _number(row.max_abs_diff),
                 _number(row.max_rel_diff),
                 row.tolerance,
-                "ok" if row.ok else f"DIFFERS: {row.problem}",
+                _verdict(row),
             )
             for row in self.rows
+            if isinstance(row, Row)
         ]
-        widths = [max(len(line[column]) for line in table) for column in range(len(head))]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
-        )
+        detections = [
+            (
+                row.inputs,
+                str(row.image),
+                str(row.detections),
+                str(row.matched),
+                str(row.missing),
+                str(row.extra),
+                _number(row.max_box_diff),
+                _number(row.max_score_diff),
+                _number(row.min_mask_overlap),
+                _verdict(row),
+            )
+            for row in self.rows
+            if isinstance(row, DetectionRow)
+        ]
+        tables = [
+            _table("inputs, output, shape, max abs diff, max rel diff, tolerance,", outputs),
+            _table(
+                "inputs, image, detections, matched, missing, extra, max box diff, max score diff, min mask overlap,",
+                detections,
+            ),
+        ]
+        return "\n\n".join(filter(None, tables))
 
 
 class VerificationError(ValueError):
@@ -110,15 +131,17 @@ def verify(
     rtol, atol : float, default 1e-3, 1e-4
         A floating-point number ``a`` may differ from the model's ``b`` by ``atol + rtol * abs(b)``.  Float32 sums of a
         deep network taken in another order differ by 1e-6 to 1e-4 of their magnitude, wrong weights, thresholds or
-        sizes by far more.  Integers and bools must be the same, NaN and infinities in the same places.
+        sizes by far more.  Integers and bools must be the same, NaN and infinities in the same places.  The outputs of
+        detectors (``dets`` and ``labels``, perhaps ``masks``) are compared as sets: see
+        `mmort.onnx.detections.compare_detections`.
     libraries : sequence of paths, default ()
         Further libraries of custom operators that the files need.
 
     Returns
     -------
     Report
-        A row for each set of inputs and output.  Another number of outputs, dtype or shape, and inputs that ONNX
-        Runtime refuses, are differences too.
+        A row for each set of inputs and output, or for each image of a detector.  Another number of outputs, dtype or
+        shape, and inputs that ONNX Runtime refuses, are differences too.
 
     Raises
     ------
@@ -149,14 +172,14 @@ def verify(
     """
     session = open_session(path, libraries)
     reference = _reference(model, libraries)
-    rows: list[Row] = []
+    rows: list[Row | DetectionRow] = []
     for values in inputs:
         rows += compare(session, values, reference(values), rtol=rtol, atol=atol)
     return Report(tuple(rows))
 
 
 def open_session(
-    path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = ()
+    path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = (), own_library: bool = True
 ) -> onnxruntime.InferenceSession:
     """Open a file with mmort's operators and those of other libraries; a ValueError says why that fails."""
     try:
@@ -168,16 +191,18 @@ def open_session(
     try:
         for library in libraries:
             options.register_custom_ops_library(os.fspath(library))
-        return mmort.ort.session(path, sess_options=options)
+        if own_library:
+            return mmort.ort.session(path, sess_options=options)
+        return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
     except OSError:
         raise
     except Exception as error:  # of ONNX Runtime: it has a class for each status, and no base class
-        raise ValueError(f"verify: ONNX Runtime must load {os.fspath(path)}, got: {_first_line(error)}") from error
+        raise ValueError(f"verify: ONNX Runtime must load {os.fspath(path)}, got: {_one_line(error)}") from error
 
 
 def compare(
     session: onnxruntime.InferenceSession, values: Sequence[Any], expected: Any, *, rtol: float, atol: float
-) -> list[Row]:
+) -> list[Row | DetectionRow]:
     """Run a session on inputs, and compare its outputs with the expected ones."""
     arrays = [as_array(value) for value in leaves(values)]
     names = [one.name for one in session.get_inputs()]
@@ -187,10 +212,12 @@ def compare(
     try:
         results = session.run(None, dict(zip(names, arrays, strict=True)))
     except Exception as error:  # of ONNX Runtime: it has a class for each status, and no base class
-        return [refusal(shapes, f"ONNX Runtime refuses the inputs: {_first_line(error)}")]
+        return [refusal(shapes, f"ONNX Runtime refuses the inputs: {_one_line(error)}")]
     outputs = [one.name for one in session.get_outputs()]
     wanted = [as_array(value) for value in leaves(expected)]
-    rows = [
+    if all(are_detections(outputs, arrays) for arrays in (results, wanted)) and len(results[0]) == len(wanted[0]):
+        return [*compare_detections(shapes, results, wanted, rtol=rtol, atol=atol)]
+    rows: list[Row | DetectionRow] = [
         _compare_output(shapes, name, np.asarray(result), array, rtol, atol)
         for name, result, array in zip(outputs, results, wanted, strict=False)
     ]
@@ -238,7 +265,13 @@ def _reference(
             arrays = [as_array(value) for value in leaves(values)]
             if len(names) != len(arrays):
                 raise ValueError(f"verify: inputs must be {len(names)} ({', '.join(names)}), got {len(arrays)}")
-            return session.run(None, dict(zip(names, arrays, strict=True)))
+            try:
+                return session.run(None, dict(zip(names, arrays, strict=True)))
+            except Exception as error:  # of ONNX Runtime, as above
+                shapes = shapes_text(values)
+                raise ValueError(
+                    f"verify: {os.fspath(model)} must take the inputs, it fails with {shapes}: {_one_line(error)}"
+                ) from error
 
         return run_file
 
@@ -259,8 +292,8 @@ def refusal(inputs: str, problem: str) -> Row:
     return Row(inputs, "-", "-", None, None, "-", False, problem)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def leaves(value: Any) -> list[Any]:
@@ -289,3 +322,19 @@ def shapes_text(values: Any) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2g}"
+
+
+def _verdict(row: Row | DetectionRow) -> str:
+    return "ok" if row.ok else f"DIFFERS: {row.problem}"
+
+
+def _table(head: str, lines: Sequence[Sequence[str]]) -> str:
+    """Lay lines out under a head, its columns apart by commas; nothing without lines."""
+    if not lines:
+        return ""
+    table = [head.split(","), *lines]
+    table[0] = [cell.strip() for cell in table[0]]
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
+    )

@@ -7,13 +7,23 @@ except ModuleNotFoundError:
 
 from mmort.torch.definition import define
 from mmort.torch.functions import (
+    batched_nms,
+    bbox_overlaps,
+    box_iou_rotated,
     corner_pool,
     deform_conv2d,
     grid_sample,
     modulated_deform_conv2d,
+    multi_scale_deformable_attention,
     multiclass_nms,
     nms,
+    nms_match,
+    nms_rotated,
+    point_sample,
+    rel_roi_point_to_rel_img_point,
     roi_align,
+    roi_align_rotated,
+    rotated_feature_align,
     soft_nms,
 )
 from mmort.torch.modules import (
@@ -23,6 +33,8 @@ from mmort.torch.modules import (
     ModulatedDeformConv2d,
     ModulatedDeformConv2dPack,
     RoIAlign,
+    RoIAlignRotated,
+    SimpleRoIAlign,
 )
 
 __all__ = [
@@ -32,13 +44,25 @@ __all__ = [
     "ModulatedDeformConv2d",
     "ModulatedDeformConv2dPack",
     "RoIAlign",
+    "RoIAlignRotated",
+    "SimpleRoIAlign",
+    "batched_nms",
+    "bbox_overlaps",
+    "box_iou_rotated",
     "corner_pool",
     "define",
     "deform_conv2d",
     "grid_sample",
     "modulated_deform_conv2d",
+    "multi_scale_deformable_attention",
     "multiclass_nms",
     "nms",
+    "nms_match",
+    "nms_rotated",
+    "point_sample",
+    "rel_roi_point_to_rel_img_point",
     "roi_align",
+    "roi_align_rotated",
+    "rotated_feature_align",
     "soft_nms",
 ]

@@ -11,7 +11,6 @@ from inspect import Parameter, signature
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from mmort import schemas
@@ -67,7 +66,8 @@ def define(name: str, function: Callable[..., Any], operator: Operator) -> Calla
         given = dict(zip(names, values, strict=False))
         for key, value in given.items():
             if isinstance(value, Tensor):
-                given[key] = _to_numpy(name, arrays[key], value)
+                _check(operator.kernel, arrays[key], value)
+                given[key] = value.detach().numpy()
         results = function(**given)
         if len(operator.outputs) == 1:
             return torch.from_numpy(results)
@@ -76,9 +76,10 @@ def define(name: str, function: Callable[..., Any], operator: Operator) -> Calla
     def fake(*values: Any) -> Any:
         given = dict(zip(names, values, strict=False))
         given |= {key: one.default for key, one in parameters.items() if key not in given}
-        tensors = {key: value for key, value in given.items() if key in arrays}
-        numbers = _numbers(value for key, value in given.items() if key not in arrays)
-        attributes = dict(zip((one.name for one in operator.attributes), numbers, strict=True))
+        tensors = {key: value for key, value in given.items() if key in arrays and value is not None}
+        for key, value in tensors.items():
+            _check(operator.kernel, arrays[key], value)
+        attributes = _attributes(operator, [value for key, value in given.items() if key not in arrays])
         results = tuple(_fakes(operator, tensors, attributes))
         return results[0] if len(results) == 1 else results
 
@@ -118,24 +119,34 @@ def _formal(parameter: Parameter, array: schemas.Tensor | None) -> str:
     return f'{kind} {name}="{default}"' if kind == "str" else f"{kind} {name}={default}"
 
 
-def _to_numpy(operator: str, formal: schemas.Tensor, tensor: Tensor) -> NDArray[Any]:
-    if tensor.device.type != "cpu":
+def _check(operator: str, formal: schemas.Tensor, tensor: Tensor) -> None:
+    if tensor.device.type not in ("cpu", "meta"):
         raise ValueError(f"{operator}: {formal.name} must be on the CPU, got a tensor on {tensor.device}")
     if formal.type == "float32" and tensor.dtype not in _FLOATING:
         raise TypeError(f"{operator}: {formal.name} must be float16, float32 or float64, got {tensor.dtype}")
-    return tensor.detach().numpy()
 
 
-def _numbers(values: Iterable[Any]) -> list[Any]:
-    """Lay out arguments as the attributes they become: a pair is two."""
-    return [one for value in values for one in (value if isinstance(value, (list, tuple)) else (value,))]
+def _attributes(operator: Operator, values: Iterable[Any]) -> dict[str, Any]:
+    """Name arguments as the attributes they become: a pair is one of integers, or two."""
+    formals = iter(operator.attributes)
+    attributes = {}
+    for value in values:
+        formal = next(formals)
+        if isinstance(value, (list, tuple)) and formal.type != "INTS":
+            attributes[formal.name], attributes[next(formals).name] = value
+        else:
+            attributes[formal.name] = value
+    return attributes
 
 
 def _fakes(operator: Operator, tensors: dict[str, Any], attributes: dict[str, Any]) -> Iterator[Tensor]:
-    given = [(formal, tensors[formal.name]) for formal in operator.inputs if tensors.get(formal.name) is not None]
+    given = [(formal, tensors[formal.name]) for formal in operator.inputs if formal.name in tensors]
     sizes: dict[str, Any] = {}
     for formal, tensor in given:
-        for name, size in zip(_dimensions(formal.shape), tensor.shape, strict=False):
+        names = [one for one in _dimensions(formal.shape) if one != "..."]
+        if tensor.dim() < len(names):
+            raise ValueError(f"{operator.kernel}: {formal.name} must be {formal.shape}, got {list(tensor.shape)}")
+        for name, size in zip(names, tensor.shape, strict=False):
             if name.isidentifier():
                 sizes.setdefault(name, size)
     dtypes = {"int64": torch.int64}

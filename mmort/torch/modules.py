@@ -9,7 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.utils import _pair
 
-from mmort.torch.functions import Pair, corner_pool, deform_conv2d, modulated_deform_conv2d, roi_align
+from mmort.torch.functions import (
+    Pair,
+    corner_pool,
+    deform_conv2d,
+    modulated_deform_conv2d,
+    point_sample,
+    rel_roi_point_to_rel_img_point,
+    roi_align,
+    roi_align_rotated,
+)
 
 
 class RoIAlign(nn.Module):
@@ -35,6 +44,56 @@ class RoIAlign(nn.Module):
         return roi_align(
             input, rois, self.output_size, self.spatial_scale, self.sampling_ratio, self.pool_mode, self.aligned
         )
+
+
+class RoIAlignRotated(nn.Module):
+    """Pool rotated regions of interest; see `roi_align_rotated`."""
+
+    def __init__(
+        self,
+        output_size: Pair,
+        spatial_scale: float,
+        sampling_ratio: int = 0,
+        aligned: bool = True,
+        clockwise: bool = False,
+    ) -> None:
+        super().__init__()
+        self.output_size = _pair(output_size)
+        self.spatial_scale = float(spatial_scale)
+        self.sampling_ratio = int(sampling_ratio)
+        self.aligned = aligned
+        self.clockwise = clockwise
+
+    def forward(self, input: Tensor, rois: Tensor) -> Tensor:
+        """Return [K, C, output height, output width] for maps [N, C, H, W] and regions [K, 6]."""
+        return roi_align_rotated(
+            input, rois, self.output_size, self.spatial_scale, self.sampling_ratio, self.aligned, self.clockwise
+        )
+
+
+class SimpleRoIAlign(nn.Module):
+    """Read a map at the centres of the bins of regions: RoIAlign with one sample a bin, as PointRend uses it."""
+
+    def __init__(self, output_size: Pair, spatial_scale: float, aligned: bool = True) -> None:
+        super().__init__()
+        self.output_size = _pair(output_size)
+        self.spatial_scale = float(spatial_scale)
+        self.aligned = aligned
+
+    def forward(self, features: Tensor, rois: Tensor) -> Tensor:
+        """Return [K, C, output height, output width] for maps [N, C, H, W] and regions [K, 5].
+
+        Every map is read at every region's points: a loop over maps, or over their regions, could not be exported.
+        """
+        height, width = self.output_size
+        y = (torch.arange(height, dtype=rois.dtype, device=rois.device) + 0.5) / height
+        x = (torch.arange(width, dtype=rois.dtype, device=rois.device) + 0.5) / width
+        centres = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=2).flatten(0, 1)  # [OH*OW, 2]
+        points = rel_roi_point_to_rel_img_point(rois, centres[None], features, self.spatial_scale)  # [K, OH*OW, 2]
+        everywhere = points[None].expand(features.shape[0], -1, -1, -1)
+        sampled = point_sample(features, everywhere, align_corners=not self.aligned)  # [N, C, K, OH*OW]
+        chosen = sampled.transpose(1, 2)[rois[:, 0].long(), torch.arange(rois.shape[0], device=rois.device)]
+        return chosen.reshape(-1, features.shape[1], height, width)
 
 
 class CornerPool(nn.Module):

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 import mmort
 from mmort import schemas
 from mmort.torch.definition import define
+from mmort.torch.gradients import GRADIENTS, register
 
 
 def _nms(
@@ -19,11 +20,18 @@ def _nms(
     offset: int = 0,
     score_threshold: float = 0,
     max_num: int = -1,
+    idxs: ArrayLike | None = None,
 ) -> NDArray[Any]:
-    return mmort.nms(boxes, scores, iou_threshold, offset, score_threshold, max_num)[1]
+    return mmort.nms(boxes, scores, iou_threshold, offset, score_threshold, max_num, idxs)[1]
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"nms": _nms}
+def _nms_rotated(
+    dets: ArrayLike, scores: ArrayLike, iou_threshold: float, labels: ArrayLike | None = None, clockwise: bool = True
+) -> NDArray[Any]:
+    return mmort.nms_rotated(dets, scores, iou_threshold, labels, clockwise)[1]
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"nms": _nms, "nms_rotated": _nms_rotated}
 """Where the ONNX operator gives less than the numpy function; for all others it is the numpy function."""
 
 OPERATORS: dict[str, Callable[..., Any]] = {
@@ -31,3 +39,6 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     for one in {one.kernel: one for one in reversed(schemas.operators())}.values()
 }
 """By the name of the kernel."""
+
+for _name, _gradient in GRADIENTS.items():
+    register(OPERATORS[_name], _gradient)

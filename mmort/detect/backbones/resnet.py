@@ -161,7 +161,7 @@ class ResNet(nn.Module):
             if block is Bottleneck:
                 inner = width if groups == 1 else int(width * (base_width / base_channels)) * groups
                 common |= {"style": style, "dcn": deformable, "width": inner, "groups": groups}
-            blocks = []
+            blocks: list[nn.Module] = []
             for stride in (strides[stage],) + (1,) * (counts[stage] - 1):
                 out = width * block.expansion
                 shortcut = None

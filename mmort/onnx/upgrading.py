@@ -127,7 +127,6 @@ def _preferred(node: onnx.NodeProto) -> str | None:
 def _weights(model: onnx.ModelProto) -> Iterator[str]:
     """Remove weights from the inputs, where the format's versions before 4 wanted them: they could be overridden."""
     names = {tensor.name for tensor in model.graph.initializer}
-    names |= {tensor.values.name for tensor in model.graph.sparse_initializer}
     kept = [one for one in model.graph.input if one.name not in names]
     count = len(model.graph.input) - len(kept)
     if count:
