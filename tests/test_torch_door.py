@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import warnings
 
 import numpy as np
 import pytest
@@ -476,5 +477,6 @@ def test_what_is_not_exported_says_so(function):
 
     with pytest.raises(Exception, match=r"must not be exported"):
         torch.export.export(Model(), (torch.rand(4, 5),), strict=False)
-    with pytest.raises(RuntimeError, match=r"must not be exported"), pytest.warns():
+    warnings.simplefilter("ignore")  # of torch, against tracing; how many depends on its version
+    with pytest.raises(RuntimeError, match=r"must not be exported"):
         torch.jit.trace(Model(), (torch.rand(4, 5),))
