@@ -35,10 +35,10 @@ def test_program_draws_what_it_finds(model, tmp_path):
 
 def test_detections_are_those_of_torch(model):
     import torch
+    from predict import Predictor
 
     import mmort.detect
     from mmort.detect.preprocessing import read_image
-    from predict import Predictor
 
     predictor = Predictor(model)
     found = predictor(read_image(PICTURE), 0.3)
