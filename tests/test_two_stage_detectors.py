@@ -17,7 +17,7 @@ from mmort.detect.point_rend import sample
 from mmort.detect.results import paste_masks
 from mmort.detect.roi_extractor import regions
 
-DATA = Path(__file__).parent / "data" / "detectors"
+DATA = Path(__file__).parent / "data" / "detect"
 CONFIG = json.loads((DATA / "mask_rcnn.json").read_text())
 FAMILIES = ("Faster R-CNN", "Mask R-CNN", "Cascade R-CNN", "Cascade Mask R-CNN", "PointRend")
 
