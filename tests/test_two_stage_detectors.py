@@ -371,6 +371,21 @@ def test_variants():
     assert masks.shape == (1, 100, 14, 14)
 
 
+def test_weights_are_standardized():
+    config = copy.deepcopy(CONFIG)
+    norm = {"type": "GN", "num_groups": 4}
+    for part in ("backbone", "neck"):
+        config["model"][part] |= {"conv_cfg": {"type": "ConvWS"}, "norm_cfg": norm}
+    detector = build(config)
+    convolution = detector.neck.lateral_convs[1].conv
+    weight = convolution.weight.flatten(1)
+    weight = (weight - weight.mean(1, keepdim=True)) / (weight.var(1, keepdim=True).sqrt() + 1e-5)
+    x = torch.randn(2, 24, 5, 6)
+    wanted = torch.einsum("oc,nchw->nohw", weight, x)
+    torch.testing.assert_close(convolution(x), wanted, rtol=1e-4, atol=1e-4)
+    assert detector(torch.randn(1, 3, 64, 64))[0].shape == (1, 100, 5)
+
+
 def test_raw_is_the_first_stage(mask_rcnn):
     outputs = mask_rcnn.raw(torch.randn(1, 3, 64, 96))
     assert [*outputs[0].shape] == [1, 3, 16, 24]
