@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import warnings
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def test_same_bits_as_numpy_and_shapes_known_before(case):
     assert_same(to_numpy(results), doors.node_outputs(case.operator, expected), str(case))
     with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True) as mode:
         faked = {
-            name: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+            name: mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value
             for name, value in arguments.items()
         }
         fakes = flat(OPERATORS[case.operator](**faked))
@@ -86,6 +87,7 @@ def test_same_bits_as_numpy_in_other_dtypes(operator, dtype):
     assert_same(results, doors.node_outputs(operator, expected), str(case))
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch 2.15's own check
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_opcheck(operator):
     case = next(case for case in CASES if case.operator == operator and all(array.size for array in case.arrays))
@@ -246,17 +248,24 @@ def test_gradient_of_multi_scale_deformable_attention(rng):
     )
 
 
-def test_gradient_of_nothing_is_nothing():
-    input = torch.ones(2, 3, 4, 4, requires_grad=True)
-    mmort.torch.roi_align(input, torch.zeros(0, 5), 2).sum().backward()
-    assert not input.grad.any()
+@pytest.mark.parametrize("operator", sorted(GRADIENTS))
+def test_gradients_of_nothing_are_nothing(operator):
+    for case in CASES:
+        if case.operator != operator or all(array.size for array in case.arrays):
+            continue
+        arguments = arguments_of(case)
+        leaves = [arguments[name].requires_grad_() for name in GRADIENTS[operator].inputs if name in arguments]
+        result = OPERATORS[operator](**arguments)
+        if not result.numel():
+            result.sum().backward()
+            assert not any(leaf.grad.any() for leaf in leaves), str(case)
 
 
 def test_gradient_of_half_precision(rng):
-    input = torch.tensor(rng.standard_normal((1, 2, 4, 4))).half().requires_grad_()
-    mmort.torch.corner_pool(input, "top").sum().backward()
-    assert input.grad.dtype == torch.float16
-    assert input.grad.sum() == 32
+    input = torch.tensor(rng.standard_normal((1, 2, 4, 4))).half()
+    (gradient,) = torch.ops.mmort.corner_pool_backward(torch.ones_like(input), input, "top")
+    assert gradient.dtype == torch.float16
+    assert gradient.sum() == 32
 
 
 def test_gradients_stop_at_regions():
@@ -276,6 +285,7 @@ def test_operators_without_gradient_say_so(operator):
         result.sum().backward()
 
 
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)  # which torch 2.9 does not do unasked
 def test_compile(rng):
     boxes, scores, classes = detections(rng)
 
@@ -467,5 +477,6 @@ def test_what_is_not_exported_says_so(function):
 
     with pytest.raises(Exception, match=r"must not be exported"):
         torch.export.export(Model(), (torch.rand(4, 5),), strict=False)
-    with pytest.raises(RuntimeError, match=r"must not be exported"), pytest.warns():
+    warnings.simplefilter("ignore")  # of torch, against tracing; how many depends on its version
+    with pytest.raises(RuntimeError, match=r"must not be exported"):
         torch.jit.trace(Model(), (torch.rand(4, 5),))
