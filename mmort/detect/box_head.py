@@ -58,7 +58,7 @@ class BoxHead(nn.Module):
 
         def convolutions(count: int, channels: int) -> tuple[nn.ModuleList, int]:  # and how many channels come out
             inputs = [channels, *[conv_out_channels] * count]
-            layer = {"padding": 1, "conv_cfg": conv_cfg, "norm_cfg": norm_cfg}
+            layer: Config = {"padding": 1, "conv_cfg": conv_cfg, "norm_cfg": norm_cfg}
             return nn.ModuleList(ConvModule(one, conv_out_channels, 3, **layer) for one in inputs[:-1]), inputs[-1]
 
         def linears(count: int, features: int) -> tuple[nn.ModuleList, int]:  # and how many features come out
@@ -93,8 +93,8 @@ class BoxHead(nn.Module):
         """Move boxes [N, P, 4] by the deltas of their best class [N, P, 4 or classes * 4], clipped to `limits`."""
         if not self.class_agnostic:
             best = logits[..., :-1].argmax(-1)[..., None, None].expand(-1, -1, 1, 4)  # [N, P, 1, 4]
-            deltas = deltas.unflatten(-1, (self.classes, 4)).gather(2, best)[:, :, 0]
-        return self.coder.decode(boxes, deltas, limits)
+            deltas = deltas.reshape(*deltas.shape[:2], self.classes, 4).gather(2, best)[:, :, 0]
+        return self.coder.decode(boxes, deltas, limits)  # type: ignore[no-any-return]
 
     def detect(
         self, boxes: Tensor, used: Tensor, logits: Tensor, deltas: Tensor, limits: Tensor, test_cfg: Config
@@ -119,7 +119,8 @@ class BoxHead(nn.Module):
         """
         scores = torch.where(used[..., None], logits.softmax(-1)[..., :-1], 0)  # [N, P, classes]
         if not self.class_agnostic:
-            boxes, deltas, limits = boxes[:, :, None], deltas.unflatten(-1, (self.classes, 4)), limits[:, None]
+            deltas = deltas.reshape(*deltas.shape[:2], self.classes, 4)
+            boxes, limits = boxes[:, :, None], limits[:, None]
         boxes = self.coder.decode(boxes, deltas, limits)  # [N, P, 4] or [N, P, classes, 4]
         dets, labels, _ = multiclass_nms(
             boxes,

@@ -51,11 +51,14 @@ class CascadeRoIHead(StandardRoIHead):
         boxes, all_logits = proposals, []
         last = len(self.bbox_head) - 1
         for stage, (extractor, head) in enumerate(zip(self.bbox_roi_extractor, self.bbox_head, strict=True)):
-            logits, deltas = (output.unflatten(0, batch) for output in head(extractor(features, regions(boxes))))
+            logits, deltas = (output.reshape(*batch, -1) for output in head(extractor(features, regions(boxes))))
             all_logits.append(logits)  # [N, P, classes + 1]
             if stage < last:
                 boxes = head.refine(boxes, logits, deltas, limits)  # [N, P, 4]
-        return self.bbox_head[last].detect(boxes, used, _mean(all_logits), deltas, limits, self.test_cfg)
+        logits = _mean(all_logits)
+        return self.bbox_head[last].detect(  # type: ignore[no-any-return]
+            boxes, used, logits, deltas, limits, self.test_cfg
+        )
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the mean of the stages' masks [R, h, w] of regions [R, 5] whose classes [R] are known."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmort.detect.backbones import build_backbone
 from mmort.detect.detector import Config, Detector, construct, image_limits, is_version_3, test_config
 from mmort.detect.necks import build_neck
-from mmort.detect.selection import best_pairs, best_priors, detections, take
+from mmort.detect.selection import best_pairs, best_priors, check_test_cfg, detections, take
 
 
 class DenseHead(nn.Module):
@@ -60,7 +60,7 @@ class DenseDetector(Detector):
         self.backbone = build_backbone(model["backbone"])
         self.neck = build_neck(model.get("neck"))
         self.bbox_head: DenseHead = construct("bbox_head", model["bbox_head"], heads)
-        self.test_cfg = test_config(config)
+        self.test_cfg = check_test_cfg(test_config(config))
         # Before version 3 MMDetection left dense heads' boxes without area where they were.
         self.min_size: float = self.test_cfg.get("min_bbox_size", -1) if is_version_3(config) else -1
 

@@ -175,9 +175,7 @@ def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:
     parameters = inspect.signature(found).parameters
     known = {key: value for key, value in entries.items() if key in parameters}
     unknown = [
-        key
-        for key, value in entries.items()
-        if key not in known and not _training_only(key) and value is not None
+        key for key, value in entries.items() if key not in known and not _training_only(key) and value is not None
     ]
     if unknown:
         raise ValueError(

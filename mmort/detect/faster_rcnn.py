@@ -27,6 +27,12 @@ class StandardRoIHead(nn.Module):
     The arguments are the entries of the config's ``roi_head`` and, as `test_cfg`, its ``test_cfg.rcnn``.
     """
 
+    # Modules; lists of them, one for each stage, in a cascade.
+    bbox_roi_extractor: Any
+    bbox_head: Any
+    mask_roi_extractor: Any
+    mask_head: Any
+
     def __init__(
         self,
         bbox_roi_extractor: Config,
@@ -51,8 +57,8 @@ class StandardRoIHead(nn.Module):
         """Return dets [N, K, 5] and labels [N, K] of proposals [N, P, 4], of which `used` [N, P] says which count."""
         logits, deltas = self.bbox_head(self.shared_head(self.bbox_roi_extractor(features, regions(proposals))))
         batch = proposals.shape[:2]
-        return self.bbox_head.detect(
-            proposals, used, logits.unflatten(0, batch), deltas.unflatten(0, batch), limits, self.test_cfg
+        return self.bbox_head.detect(  # type: ignore[no-any-return]
+            proposals, used, logits.reshape(*batch, -1), deltas.reshape(*batch, -1), limits, self.test_cfg
         )
 
     def mask(self, features: list[Tensor], dets: Tensor, labels: Tensor) -> Tensor:
@@ -66,7 +72,7 @@ class StandardRoIHead(nn.Module):
         found = self.probabilities(features, rois, classes.clamp(min=0))  # [R, h, w]
         found = torch.where(classes[:, None, None] >= 0, found, 0)
         masks = found.new_zeros(labels.shape[0], *found.shape[1:]).index_put((rows,), found)
-        return masks.unflatten(0, batch)
+        return masks.reshape(*batch, *found.shape[1:])
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the masks [R, h, w] of regions [R, 5] whose classes [R] are known."""

@@ -40,7 +40,7 @@ class CoarseMaskHead(nn.Module):
         super().__init__()
         self.classes = num_classes
         self.size = roi_feat_size // downsample_factor
-        layer = {"conv_cfg": conv_cfg, "norm_cfg": norm_cfg}
+        layer: Config = {"conv_cfg": conv_cfg, "norm_cfg": norm_cfg}
         self.convs = nn.ModuleList()
         channels = in_channels
         for _ in range(num_convs):
@@ -64,7 +64,7 @@ class CoarseMaskHead(nn.Module):
         x = self.downsample_conv(x).flatten(1)
         for layer in self.fcs:
             x = layer(x).relu()
-        return self.fc_logits(x).unflatten(1, (self.classes, self.size, self.size))
+        return self.fc_logits(x).reshape(-1, self.classes, self.size, self.size)  # type: ignore[no-any-return]
 
 
 class MaskPointHead(nn.Module):
@@ -138,8 +138,8 @@ class PointRendRoIHead(StandardRoIHead):
 
         cells = (torch.arange(self.grid, device=rois.device) + 0.5) / self.grid
         x, y = cells.repeat(self.grid), cells.repeat_interleave(self.grid)  # [grid*grid], row by row
-        pooled = fine(torch.stack([x, y], 1)[None]).unflatten(2, (self.grid, self.grid))  # [R, C, grid, grid]
-        coarse = self.mask_head(pooled)  # [R, classes, 7, 7]
+        pooled = fine(torch.stack([x, y], 1)[None])  # [R, C, grid*grid]
+        coarse = self.mask_head(pooled.reshape(*pooled.shape[:2], self.grid, self.grid))  # [R, classes, 7, 7]
         count, factor = self.test_cfg["subdivision_num_points"], self.test_cfg["scale_factor"]
         steps = self.test_cfg["subdivision_steps"]
         masks = torch.arange(rois.shape[0], device=rois.device)
@@ -178,19 +178,23 @@ def sample(features: Tensor, images: Tensor, points: Tensor) -> Tensor:
     -------
     Tensor, [R, C, Q]
     """
-    height, width = features.shape[2:]
     pixels = features.permute(0, 2, 3, 1).flatten(0, 2)  # [N*h*w, C]: a pixel is one piece of memory
-    points = points - 0.5
-    low = points.floor()
-    share = points - low  # [R, Q, 2], of the pixel right or below
-    low = low.long()
-    total = 0
-    for down in (0, 1):
-        for right in (0, 1):
-            x, y = low[..., 0] + right, low[..., 1] + down  # [R, Q]
-            weight = (share[..., 0] if right else 1 - share[..., 0]) * (share[..., 1] if down else 1 - share[..., 1])
-            inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-            place = (images[:, None] * height + y.clamp(0, height - 1)) * width + x.clamp(0, width - 1)
-            values = pixels.index_select(0, place.flatten()).unflatten(0, place.shape)  # [R, Q, C]
-            total = total + values * torch.where(inside, weight, 0)[..., None]
-    return total.transpose(1, 2)
+    columns, rows = (_neighbours(points[..., axis], features.shape[3 - axis]) for axis in (0, 1))
+    parts: list[Tensor] = []
+    for y, y_weight in rows:
+        for x, x_weight in columns:
+            place = (images[:, None] * features.shape[2] + y) * features.shape[3] + x  # [R, Q]
+            values = pixels.index_select(0, place.flatten()).reshape(*place.shape, -1)  # [R, Q, C]
+            parts.append(values * (y_weight * x_weight)[..., None])
+    return sum(parts[1:], parts[0]).transpose(1, 2)
+
+
+def _neighbours(position: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
+    """Return the indices of the two pixels around a position along an axis, and their weights; 0 outside."""
+    low = (position - 0.5).floor()
+    share = position - 0.5 - low
+    found = []
+    for index, weight in ((low.long(), 1 - share), (low.long() + 1, share)):
+        inside = index.clamp(0, size - 1)
+        found.append((inside, torch.where(inside == index, weight, 0)))
+    return found

@@ -61,4 +61,5 @@ def _weights(pixels: NDArray[Any], low: float, high: float, cells: int) -> NDArr
     """Return how much of each of so many cells between low and high the centre of each pixel takes, [pixels, cells]."""
     share = (pixels + np.float32(0.5) - low) / (high - low) if high > low else np.full(len(pixels), 0.5)
     position = share.astype(np.float32) * cells - np.float32(0.5)
-    return np.maximum(1 - np.abs(position[:, None] - np.arange(cells, dtype=np.float32)), 0, dtype=np.float32)
+    weights: NDArray[np.float32] = np.maximum(1 - np.abs(position[:, None] - np.arange(cells, dtype=np.float32)), 0)
+    return weights

@@ -33,7 +33,7 @@ def take(map: Tensor, places: Tensor, channels: int, count: int | None = None) -
     first = (places % anchors) * channels * area + places // anchors  # [N, K]
     steps = torch.arange(channels if count is None else count, device=map.device) * area
     indices = first[..., None] + steps  # [N, K, channels]
-    return map.flatten(1).gather(1, indices.flatten(1)).unflatten(1, (-1, steps.shape[0]))
+    return torch.unflatten(map.flatten(1).gather(1, indices.flatten(1)), 1, (-1, steps.shape[0]))
 
 
 def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) -> tuple[Tensor, Tensor]:
@@ -61,8 +61,8 @@ def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) 
     """
     channels = classes + softmax
     if softmax:
-        map = map.unflatten(1, (-1, channels)).softmax(2).flatten(1, 2)
-    best = map.unflatten(1, (-1, channels))[:, :, :classes].amax(2)  # [N, A, h, w]
+        map = torch.unflatten(map, 1, (-1, channels)).softmax(2).flatten(1, 2)
+    best = torch.unflatten(map, 1, (-1, channels))[:, :, :classes].amax(2)  # [N, A, h, w]
     best = best.permute(0, 2, 3, 1).flatten(1)  # [N, P]
     count = best.shape[1] if nms_pre <= 0 else min(nms_pre, best.shape[1])
     # In the order of their places, equal scores later have the order that they have in MMDetection.
@@ -108,11 +108,9 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: dict[str, Any]) -> tuple
         places = scores.amax(2).topk(min(before, scores.shape[1])).indices.sort().values[..., None]  # [N, P', 1]
         scores = scores.gather(1, places.expand(-1, -1, scores.shape[2]))
         flat = boxes.flatten(2)
-        boxes = flat.gather(1, places.expand(-1, -1, flat.shape[2])).unflatten(2, boxes.shape[2:])
+        boxes = torch.unflatten(flat.gather(1, places.expand(-1, -1, flat.shape[2])), 2, boxes.shape[2:])
     if not 0 < by_class < count:
         return multiclass_nms(boxes, scores, 0.0, max_per_image=count, **nms_arguments(nms))[:2]
-    if nms.get("class_agnostic"):
-        raise ValueError("detect.build: nms cannot have both 'class_agnostic' and 'max_output_boxes_per_class'")
     # As many images as classes, so that the limit is that of an image.
     classes = scores.shape[2]
     boxes = boxes[:, None].expand(-1, classes, -1, -1) if boxes.ndim == 3 else boxes.transpose(1, 2)
@@ -124,8 +122,8 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: dict[str, Any]) -> tuple
         **nms_arguments(nms),
     )
     own = torch.arange(classes, device=labels.device)[:, None]
-    dets = dets.unflatten(0, (-1, classes)).flatten(1, 2)  # [N, C * by_class, 5]
-    labels = torch.where(labels.unflatten(0, (-1, classes)) < 0, -1, own).flatten(1)
+    dets = torch.unflatten(dets, 0, (-1, classes)).flatten(1, 2)  # [N, C * by_class, 5]
+    labels = torch.where(torch.unflatten(labels, 0, (-1, classes)) < 0, -1, own).flatten(1)
     best = dets[..., 4].topk(min(count, classes * by_class)).indices  # [N, K]
     return dets.gather(1, best[..., None].expand(-1, -1, 5)), labels.gather(1, best)
 
@@ -155,6 +153,18 @@ def suppress(
     return multiclass_nms(boxes, by_class, 0.0, max_per_image=max_per_image, **nms_arguments(nms))
 
 
+def check_test_cfg(test_cfg: dict[str, Any]) -> dict[str, Any]:
+    """Return ``test_cfg`` of a detector with one stage; an entry that it must have, or cannot, is refused now."""
+    missing = [name for name in ("score_thr", "nms", "max_per_img") if name not in test_cfg]
+    if missing:
+        raise ValueError(f"detect.build: test_cfg must have {', '.join(missing)}")
+    nms = dict(test_cfg["nms"])
+    if nms.pop("max_output_boxes_per_class", 0) and nms.get("class_agnostic"):
+        raise ValueError("detect.build: nms cannot have both 'class_agnostic' and 'max_output_boxes_per_class'")
+    nms_arguments(nms)
+    return test_cfg
+
+
 def nms_arguments(nms: dict[str, Any]) -> dict[str, Any]:
     """Return a config's ``nms`` as arguments of `multiclass_nms`."""
     known = {
@@ -173,7 +183,9 @@ def nms_arguments(nms: dict[str, Any]) -> dict[str, Any]:
     kind = nms.get("type", "nms")
     if kind not in ("nms", "soft_nms"):
         raise ValueError(f"detect.build: nms.type must be 'nms' or 'soft_nms', got {kind!r}")
-    arguments = {name: nms[name] for name in ("class_agnostic", "sigma", "min_score", "offset") if name in nms}
+    arguments: dict[str, Any] = {
+        name: nms[name] for name in ("class_agnostic", "sigma", "min_score", "offset") if name in nms
+    }
     default = 0.5 if kind == "nms" else 0.3
     arguments["iou_threshold"] = nms.get("iou_threshold", nms.get("iou_thr", default))
     arguments["method"] = "nms" if kind == "nms" else f"soft_nms_{nms.get('method', 'linear')}"

@@ -16,7 +16,7 @@ from mmort.detect.detector import Config, Detector, construct, is_version_3, pla
 from mmort.detect.layers import ConvModule
 from mmort.detect.necks import build_neck
 from mmort.detect.priors import build_priors
-from mmort.detect.selection import best_pairs, detections
+from mmort.detect.selection import best_pairs, check_test_cfg, detections
 
 _ANCHORS = {
     "type": "YOLOAnchorGenerator",
@@ -67,7 +67,9 @@ class YOLOV3Head(nn.Module):
         """Return boxes [N, P, 4], not clipped, and probabilities: objectness [N, P, 1], classes [N, P, C]."""
         boxes, objectness, scores = [], [], []
         for level, (map, stride) in enumerate(zip(maps, self.strides, strict=True)):
-            flat = map.permute(0, 2, 3, 1).unflatten(3, (-1, 5 + self.classes)).flatten(1, 3)  # [N, h*w*A, 5 + C]
+            flat = torch.unflatten(map.permute(0, 2, 3, 1), 3, (-1, 5 + self.classes)).flatten(
+                1, 3
+            )  # [N, h*w*A, 5 + C]
             priors = self.priors.level(level, map)  # [h*w*A, 4]
             centre = (priors[:, :2] + priors[:, 2:]) * 0.5 + (flat[..., :2].sigmoid() - 0.5) * stride
             half = (priors[:, 2:] - priors[:, :2]) * 0.5 * flat[..., 2:4].exp()
@@ -88,7 +90,7 @@ class YOLOv3(Detector):
         self.backbone = build_backbone(model["backbone"])
         self.neck = build_neck(model.get("neck"))
         self.bbox_head = construct("bbox_head", model["bbox_head"], {"YOLOV3Head": YOLOV3Head})
-        self.test_cfg = test_config(config)
+        self.test_cfg = check_test_cfg(test_config(config))
         self.version_3 = is_version_3(config)
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:  # noqa: D102

@@ -9,6 +9,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,13 +148,15 @@ def export(
     """
     if exporter not in ("dynamo", "legacy"):
         raise ValueError(f"export: exporter must be 'dynamo' or 'legacy', got {exporter!r}")
-    module, path, args = _as_module(model), Path(path), tuple(args)
+    path, args = Path(path), tuple(args)
+    function = model.forward if isinstance(model, torch.nn.Module) else model
+    arguments = checks.argument_names(function, len(args))
+    module = model if isinstance(model, torch.nn.Module) else _Function(model, arguments)
     training = next((name or "model" for name, one in module.named_modules() if one.training), None)
     if training is not None:
         raise ValueError(
             f"export: model must be in evaluation mode, call model.eval(); got {training} in training mode"
         )
-    arguments = checks.argument_names(model.forward if isinstance(model, torch.nn.Module) else model, len(args))
     specs = checks.by_argument(dynamic_shapes, arguments)
     axes = [pair for value, spec in zip(args, specs, strict=True) for pair in checks.dynamic_axes(value, spec)]
     names = _input_names(input_names, arguments, args)
@@ -184,7 +187,7 @@ def export(
             report = Report((*_verify(draft, module, inputs, libraries, rtol, atol).rows, *rows))
         frozen = _frozen_axes(draft, axes)
         if frozen or not report.ok:
-            causes = frozen + hints + _violated_guards(module, args, _nested(module, specs), inputs, report)
+            causes = frozen + hints + _violated_guards(module, args, tuple(specs), inputs, report)
             raise VerificationError(_explanation(path, causes, report), report)
         for file in Path(folder).iterdir():
             os.replace(file, path.parent / file.name)
@@ -192,19 +195,18 @@ def export(
 
 
 class _Function(torch.nn.Module):
-    """A function as a module: what torch.export takes."""
+    """A function as a module, which torch.export wants; with named arguments, as torch 2.9 fails with ``*args``."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], names: Sequence[str]) -> None:
         super().__init__()
-        self.function = function
+
+        def forward(*args: Any) -> Any:
+            return function(*args)
+
+        parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+        forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        self.forward = forward
         self.eval()
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
-
-
-def _as_module(model: torch.nn.Module | Callable[..., Any]) -> torch.nn.Module:
-    return model if isinstance(model, torch.nn.Module) else _Function(model)
 
 
 def _input_names(names: Sequence[str] | None, arguments: Sequence[str], args: Sequence[Any]) -> list[str]:
@@ -254,7 +256,7 @@ def _export_dynamo(
             _positional(args),
             dynamo=True,
             verbose=False,
-            dynamic_shapes=_nested(module, specs) if any(spec for _, spec in axes) else None,
+            dynamic_shapes=tuple(specs) if any(spec for _, spec in axes) else None,
             opset_version=opset_version,
             input_names=input_names,
             output_names=output_names,
@@ -268,11 +270,6 @@ def _export_dynamo(
 def _positional(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return arguments of which torch.onnx does not take the last one, a dict, for the keyword arguments."""
     return (*args, {}) if args and isinstance(args[-1], dict) else args
-
-
-def _nested(module: torch.nn.Module, specs: Sequence[Any]) -> Any:
-    """Return the dynamic shapes of a module's arguments; those of a function are one argument ``*args``."""
-    return (tuple(specs),) if isinstance(module, _Function) else tuple(specs)
 
 
 def _export_legacy(

@@ -29,8 +29,8 @@ def op_schema(operator: schemas.Operator) -> OpSchema:
     >>> import mmort.onnx.schemas, mmort.schemas
     >>> row = next(row for row in mmort.schemas.operators() if row.type == "MMCVCornerPool")
     >>> schema = mmort.onnx.schemas.op_schema(row)
-    >>> schema.domain, schema.name, [one.name for one in schema.inputs], schema.attributes["iou_threshold"].required
-    ('mmcv', 'NonMaxSuppression', ['boxes', 'scores', 'idxs'], True)
+    >>> schema.domain, schema.name, [one.name for one in schema.inputs], schema.attributes["mode"].required
+    ('mmcv', 'MMCVCornerPool', ['input'], True)
     """
     return OpSchema(
         operator.type,

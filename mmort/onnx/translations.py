@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from inspect import Parameter, Signature
 from typing import Any
 
 import onnxscript
@@ -63,11 +64,9 @@ def translation_table(
     True
     """
     table = dict(gaps.TRANSLATIONS)
-    for overload, operator in torch_operators(operators):
+    for overload, operator in (*torch_operators(operators), *replaced(mmcv_nodes)):
         table[overload] = _translation(overload, operator)
-    for overload, operator in replaced(mmcv_nodes):
-        table[overload] = _translation(overload, operator)
-    return table
+    return {overload: _with_signature(overload, translation) for overload, translation in table.items()}
 
 
 def torch_operators(others: Iterable[schemas.Operator] = ()) -> Iterator[tuple[Any, schemas.Operator]]:
@@ -146,4 +145,24 @@ def _translation(overload: Any, operator: schemas.Operator) -> Translation:
         inputs, attributes = arrange(overload, operator, args, kwargs)
         return node(*inputs, **attributes)
 
+    return translate
+
+
+def _with_signature(overload: Any, translation: Translation) -> Translation:
+    """Name a translation's arguments as torch's operator does: torch 2.9 chooses by that, and else takes its own."""
+
+    def translate(*args: Any, **kwargs: Any) -> Any:
+        return translation(*args, **kwargs)
+
+    translate.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter(
+                one.name,
+                Parameter.KEYWORD_ONLY if one.kwarg_only else Parameter.POSITIONAL_OR_KEYWORD,
+                default=one.default_value if one.has_default_value() else Parameter.empty,
+            )
+            for one in overload._schema.arguments
+        ]
+    )
+    translate.__annotations__ = {}
     return translate
