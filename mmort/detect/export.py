@@ -123,7 +123,9 @@ def export(
         example = Example(preprocessing, dynamic_export, not skip_postprocess)
         args = example(picture, 2 if dynamic_export else 1, height, width)
         checks = example.checks(picture, height, width)
-    module = _Raw(detector) if skip_postprocess else _Exported(detector, _mask_threshold(settings) if paste_masks else None)
+    module = (
+        _Raw(detector) if skip_postprocess else _Exported(detector, _mask_threshold(settings) if paste_masks else None)
+    )
     masks = _has_masks(detector)
     legacy = opset_version is not None and opset_version < 18
     sizes = ", ".join(f"{one[0].shape[0]}x3x{one[0].shape[2]}x{one[0].shape[3]}" for one in (args, *checks))
@@ -145,7 +147,9 @@ def export(
             )
         if verify:
             factor = 1.5 if dynamic_export else 1
-            test_size = (example.rounded(min(1344, side * factor)) if dynamic_export else side for side in (height, width))
+            test_size = (
+                example.rounded(min(1344, side * factor)) if dynamic_export else side for side in (height, width)
+            )
             test_args = example(test_picture, 2 if dynamic_export else 1, *test_size)
             with _phase(progress, f"verifying with {os.fspath(test_img or input_img or 'the example')}"):
                 more = mmort.onnx.verify(draft, module, [test_args])
@@ -183,7 +187,9 @@ def _to_file(
     except Exception as error:  # torch's exporters have no class of their own for it
         cause = error.__cause__ or error
         reason = next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
-        raise ValueError(f"export: torch's {settings['exporter']} exporter cannot export this: {reason.strip()}") from error
+        raise ValueError(
+            f"export: torch's {settings['exporter']} exporter cannot export this: {reason.strip()}"
+        ) from error
 
 
 class Example:
