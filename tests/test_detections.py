@@ -134,3 +134,11 @@ def test_other_outputs_are_compared_number_by_number(tmp_path):
     report = mmort.onnx.verify(path, lambda dets, labels: (dets, labels), [outputs()])
     assert [row.output for row in report.rows] == ["boxes", "labels"]
     assert not report.ok
+
+
+def test_a_model_that_is_no_detector_differs(tmp_path):
+    path = reversing(tmp_path / "detector.onnx")
+    report = mmort.onnx.verify(path, lambda dets, labels: (dets[..., :4], labels), [outputs()])
+    assert report.rows[0].problem == "shape 1x6x5, the model gives 1x6x4"
+    report = mmort.onnx.verify(path, lambda dets, labels: (dets.repeat(2, 1, 1), labels.repeat(2, 1)), [outputs()])
+    assert report.rows[0].problem == "shape 1x6x5, the model gives 2x6x5"

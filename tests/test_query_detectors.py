@@ -192,6 +192,14 @@ def test_detr_makes_of_outputs_what_mmdetection_does(detr, image, monkeypatch):
     np.testing.assert_array_equal(labels[0], RECORDED[f"detr.{image}.labels"][order])
 
 
+def test_detr_boxes_end_with_the_image(detr, monkeypatch):
+    boxes = torch.tensor([[[0.1, 0.2, 0.4, 0.2], [0.9, 0.8, 0.1, 0.8]]]).repeat(1, 10, 1)
+    monkeypatch.setattr(detr, "_raw", lambda input, limits: (torch.randn(1, 20, 11), boxes))
+    dets, _ = detr(torch.zeros(1, 3, 120, 230), torch.tensor([[100, 200]]))
+    found = {tuple(box.tolist()) for box in dets[0, :, :4].round()}
+    assert found == {(0, 10, 60, 30), (170, 40, 190, 100)}
+
+
 def on_canvas(image, shape):
     """Put an image [3, h, w] where CornerNet's test pipeline does, and that canvas into the corner of [3, H, W]."""
     height, width = image.shape[1:]
@@ -302,6 +310,13 @@ def test_detr_of_mmdetection_3_is_the_same():
     image = torch.randn(1, 3, 70, 90)
     for one, two in zip(first(image), second(image), strict=True):
         assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("step", [{"test_pad_mode": ["size_divisor", 32]}, {"test_pad_mode": ["logical_or", 100]}])
+def test_canvases_of_another_kind_are_refused(step):
+    pipeline = [{"type": "MultiScaleFlipAug", "transforms": [{"type": "RandomCenterCropPad", **step}]}]
+    with pytest.raises(ValueError, match="RandomCenterCropPad must have"):
+        build({**CORNERNET, "data": {"test": {"pipeline": pipeline}}})
 
 
 def changed(config, path, value):

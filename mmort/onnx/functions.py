@@ -107,42 +107,86 @@ def _without_overlap(op: Body, boxes: Value) -> Value:
     return op.Where((x * y) > 0, boxes, 0.0)  # type: ignore[no-any-return]
 
 
-def nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> Value:
+def nms(op: Body, boxes: Value, scores: Value, idxs: Value | None = None, *, attributes: Attributes) -> Value:
     """Sort, then ONNX's operator; a loop where that cannot do it (`offset`, negative thresholds)."""
     iou_threshold, score_threshold = op.number("iou_threshold"), op.number("score_threshold")
     order = _descending(op, scores)
     order = op.Compress(order, (op.Gather(scores, order) > score_threshold) | (score_threshold <= 0.0), axis=0)
-    if attributes["offset"] == 0 and attributes["iou_threshold"] >= 0:
+    if not _needs_loop(attributes):
+        count = op.Shape(order)
         sorted_boxes = op.Unsqueeze(_without_overlap(op, op.Gather(boxes, order)), [0])
-        ranks = op.Unsqueeze(-_range(op, op.Shape(order)).to(FLOAT), [0, 1])  # scores may be NaN
+        ranks = op.Unsqueeze((count - _range(op, count)).to(FLOAT), [0])  # scores may be NaN
+        if idxs is not None:  # a row for each class, in which the boxes of others have rank 0
+            classes, _, numbers, _ = op.Unique(op.Gather(idxs, order), outputs=4)
+            own = op.Equal(op.Unsqueeze(_range(op, op.Shape(classes)), [1]), op.Unsqueeze(numbers, [0]))
+            ranks = op.Where(own, ranks, 0.0)
         # An overlap is at most 1, and ONNX Runtime takes no greater threshold.
-        selected = op.NonMaxSuppression(sorted_boxes, ranks, op.Shape(order), op.Min(iou_threshold, 1.0))
-        kept = op.Gather(order, op.Gather(selected, 2, axis=1))
+        most = op.Min(iou_threshold, 1.0)
+        selected = op.NonMaxSuppression(sorted_boxes, op.Unsqueeze(ranks, [0]), count, most, [0.5])
+        places = op.Gather(selected, 2, axis=1)
+        if idxs is not None:  # from the order of the classes to that of the scores
+            places, _ = op.TopK(places, op.Shape(places), axis=0, largest=0, outputs=2)
+        kept = op.Gather(order, places)
     else:
-        offset = op.integer("offset").to(FLOAT)
-
-        def step(op: Body, i: Value, go_on: Value, left: Value) -> tuple[Value, ...]:
-            best, others = _columns(op, left, 0, 1, 0), op.Slice(left, [1], [2**62], [0])
-            overlap = _iou(op, op.Gather(boxes, best), op.Gather(boxes, others), offset)
-            others = op.Compress(others, ~(op.Squeeze(overlap, [1]) > iou_threshold), axis=0)
-            return op.Squeeze(op.Shape(others) > 0, [0]), others, best
-
-        body = op.graph(
-            step,
-            [(INT64, []), (BOOL, []), (INT64, [None])],
-            [(BOOL, []), (INT64, [None]), (INT64, [1])],
-        )
-        any_left = op.Squeeze(op.Shape(order) > 0, [0])
-        _, rows = op.Loop(None, any_left, order, body=body, outputs=2)
-        kept = op.Squeeze(rows, [1])
+        kept = _greedy(op, boxes, order, iou_threshold, _offset(op), idxs)
     most = op.integer("max_num")
     return op.Slice(kept, [0], op.Where(most > 0, most, 2**62))  # type: ignore[no-any-return]
 
 
+def _needs_loop(attributes: Attributes) -> bool:
+    """Whether ONNX's NonMaxSuppression cannot do it."""
+    return bool(attributes["offset"] != 0 or attributes["iou_threshold"] < 0)
+
+
+def _greedy(
+    op: Body, boxes: Value, order: Value, iou_threshold: Value, offset: Value, idxs: Value | None = None
+) -> Value:
+    """Return those of the boxes `order` that no better one suppresses, by a loop over them."""
+
+    def step(op: Body, i: Value, go_on: Value, left: Value) -> tuple[Value, ...]:
+        best, others = _columns(op, left, 0, 1, 0), op.Slice(left, [1], [2**62], [0])
+        overlap = _iou(op, op.Gather(boxes, best), op.Gather(boxes, others), offset)
+        suppressed = op.Squeeze(overlap, [1]) > iou_threshold
+        if idxs is not None:
+            suppressed = suppressed & op.Equal(op.Gather(idxs, best), op.Gather(idxs, others))
+        others = op.Compress(others, ~suppressed, axis=0)
+        return op.Squeeze(op.Shape(others) > 0, [0]), others, best
+
+    body = op.graph(
+        step,
+        [(INT64, []), (BOOL, []), (INT64, [None])],
+        [(BOOL, []), (INT64, [None]), (INT64, [1])],
+    )
+    any_left = op.Squeeze(op.Shape(order) > 0, [0])
+    _, rows = op.Loop(None, any_left, order, body=body, outputs=2)
+    return op.Squeeze(rows, [1])  # type: ignore[no-any-return]
+
+
 def soft_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> tuple[Value, Value]:
     """A loop over emitted boxes; those left change places as in the kernel, since that decides among equal scores."""
-    threshold, min_score, offset = op.number("iou_threshold"), op.number("min_score"), op.integer("offset").to(FLOAT)
-    sigma = op.number("sigma")
+    if attributes["method"] not in (0, 1, 2):
+        raise ValueError(f"method must be 0, 1 or 2, got {attributes['method']}")
+    return _soft(op, _decay(op, attributes["method"]), op.number("min_score"), _offset(op), boxes, scores)
+
+
+def _offset(op: Body) -> Value:
+    return op.integer("offset").to(FLOAT)
+
+
+def _decay(op: Body, method: int) -> Callable[[Body, Value], Value]:
+    """Return what gives the factors of scores for overlaps with the best box."""
+    if method == 2:
+        sigma = op.number("sigma")
+        # Rounded once: the kernel's exponential is double, too.
+        return lambda op, overlap: op.Exp((-(overlap * overlap) / sigma).to(DOUBLE)).to(FLOAT)
+    threshold = op.number("iou_threshold")
+    return lambda op, overlap: op.Where(overlap >= threshold, 1.0 - overlap if method == 1 else 0.0, 1.0)
+
+
+def _soft(
+    op: Body, decay: Callable[[Body, Value], Value], min_score: Value, offset: Value, boxes: Value, scores: Value
+) -> tuple[Value, Value]:
+    """Return the boxes with their lowered scores, and their places."""
 
     def step(op: Body, i: Value, go_on: Value, rows: Value, indices: Value) -> tuple[Value, ...]:
         found = op.Squeeze(_columns(op, rows, 4, 5), [1])
@@ -155,12 +199,7 @@ def soft_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -
         row, index = op.Gather(rows, best), op.Gather(indices, best)
         rows, indices = op.Gather(rows, places), op.Gather(indices, places)
         overlap = _iou(op, row, rows, offset)
-        if attributes["method"] == 2:
-            # Rounded once: the kernel's exponential is double, too.
-            factor = op.Exp((-(overlap * overlap) / sigma).to(DOUBLE)).to(FLOAT)
-        else:
-            factor = op.Where(overlap >= threshold, 1.0 - overlap if attributes["method"] == 1 else 0.0, 1.0)
-        decayed = _columns(op, rows, 4, 5) * factor
+        decayed = _columns(op, rows, 4, 5) * decay(op, overlap)
         rows = op.Concat(_columns(op, rows, 0, 4), decayed, axis=1)
         # Whoever leaves is replaced by the last one that stays.
         leave = op.Squeeze(decayed < min_score, [1])
@@ -174,8 +213,6 @@ def soft_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -
         rows, indices = op.Gather(rows, places), op.Gather(indices, places)
         return op.Squeeze(count > 0, [0]), rows, indices, op.Squeeze(row, [0]), index
 
-    if attributes["method"] not in (0, 1, 2):
-        raise ValueError(f"method must be 0, 1 or 2, got {attributes['method']}")
     body = op.graph(
         step,
         [(INT64, []), (BOOL, []), (FLOAT, [None, 5]), (INT64, [None])],
@@ -189,17 +226,13 @@ def soft_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -
 
 
 def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> tuple[Value, Value, Value]:
-    """ONNX's operator, with each class of each image as an image of its own; then the best of each image."""
-    if attributes["method"] != "nms":
-        raise NoBody(f"method {attributes['method']}")
-    if attributes["offset"] != 0:
-        raise NoBody(f"offset {attributes['offset']}")
-    if attributes["iou_threshold"] < 0:
-        raise NoBody(f"iou_threshold {attributes['iou_threshold']:g}")
+    """Suppression in each class of each image, by ONNX's operator if that can do it; then the best of each image."""
+    in_loop = attributes["method"] != "nms" or _needs_loop(attributes)
     images, count, classes = (_size(op, scores, axis) for axis in range(3))
     each = op.ReduceProd(op.Slice(op.Shape(boxes), [2], [-1]), keepdims=1)  # sets of boxes: classes, or 1
     boxes = _reshape(op, boxes, images, count, each, 4)
-    all_boxes = op.Expand(_without_overlap(op, boxes), op.Concat(images, count, classes, [4], axis=0))
+    all_boxes = boxes if in_loop else _without_overlap(op, boxes)
+    all_boxes = op.Expand(all_boxes, op.Concat(images, count, classes, [4], axis=0))
     candidates = count * classes
 
     score_threshold = op.number("score_threshold")
@@ -214,22 +247,25 @@ def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attribu
         groups, length = images * classes, count
         group_boxes = op.Transpose(all_boxes, perm=[0, 2, 1, 3])
         group_scores = op.Transpose(scores, perm=[0, 2, 1])
-    selected = op.NonMaxSuppression(
-        _reshape(op, group_boxes, groups, length, 4),
-        _reshape(op, group_scores, groups, 1, length),
-        length,
-        op.Min(op.number("iou_threshold"), 1.0),
-        score_threshold,
-    )
-    group, box = op.Gather(selected, 0, axis=1), op.Gather(selected, 2, axis=1)
-    if attributes["class_agnostic"]:
-        places = group * candidates + box
+    group_boxes = _reshape(op, group_boxes, groups, length, 4)
+    group_scores = _reshape(op, group_scores, groups, length)
+    if in_loop:
+        kept = _each_group(op, _suppression(op, attributes), group_boxes, group_scores)
     else:
-        image = group / op.Max(classes, [1])
-        places = image * candidates + box * classes + (group - image * classes)
-    flat = _reshape(op, scores, images * candidates)
-    nothing = op.Expand(MINUS_INFINITY, op.Shape(flat))
-    kept = op.ScatterElements(nothing, places, op.Gather(flat, places))
+        selected = op.NonMaxSuppression(
+            group_boxes,
+            op.Unsqueeze(group_scores, [1]),
+            length,
+            op.Min(op.number("iou_threshold"), 1.0),
+            score_threshold,
+        )
+        group, box = op.Gather(selected, 0, axis=1), op.Gather(selected, 2, axis=1)
+        places = group * length + box
+        flat = _reshape(op, group_scores, groups * length)
+        nothing = op.Expand(MINUS_INFINITY, op.Shape(flat))
+        kept = op.ScatterElements(nothing, places, op.Gather(flat, places))
+    if not attributes["class_agnostic"]:
+        kept = op.Transpose(_reshape(op, kept, images, classes, count), perm=[0, 2, 1])
     kept = _reshape(op, kept, images, candidates)
 
     if attributes["max_per_image"] > 0:
@@ -250,6 +286,48 @@ def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attribu
     all_rows = op.Concat(_reshape(op, boxes, spare, 4), [[0.0] * 4], axis=0)
     dets = op.Concat(op.Gather(all_rows, rows), op.Unsqueeze(op.Where(used, best, 0.0), [2]), axis=2)
     return dets, op.Where(used, label, -1), op.Where(used, box, -1)
+
+
+Suppression = Callable[[Body, Value, Value], tuple[Value, Value]]
+"""Takes boxes [n, 4] and scores [n]; gives places of those that stay, and their scores."""
+
+SOFT_METHODS = {"soft_nms_naive": 0, "soft_nms_linear": 1, "soft_nms_gaussian": 2}
+"""Methods of `multiclass_nms` by the numbers that `soft_nms` has for them."""
+
+
+def _suppression(op: Body, attributes: Attributes) -> Suppression:
+    """Return the suppression for the loop over groups; only values that it uses, as ONNX Runtime warns of others."""
+    offset = _offset(op)
+    if attributes["method"] == "nms":
+        iou_threshold = op.number("iou_threshold")
+
+        def greedy(op: Body, boxes: Value, scores: Value) -> tuple[Value, Value]:
+            kept = _greedy(op, boxes, _descending(op, scores), iou_threshold, offset)
+            return kept, op.Gather(scores, kept)
+
+        return greedy
+    decay, min_score = _decay(op, SOFT_METHODS[attributes["method"]]), op.number("min_score")
+
+    def soft(op: Body, boxes: Value, scores: Value) -> tuple[Value, Value]:
+        dets, kept = _soft(op, decay, min_score, offset, boxes, scores)
+        lowered = op.Squeeze(_columns(op, dets, 4, 5), [1])
+        return kept, op.Where(lowered >= min_score, lowered, MINUS_INFINITY)  # the best one comes whatever its score
+
+    return soft
+
+
+def _each_group(op: Body, suppress: Suppression, boxes: Value, scores: Value) -> Value:
+    """Suppress by a loop over groups of boxes [G, n, 4]; return the scores [G, n] of those kept, -inf for others."""
+
+    def step(op: Body, i: Value, go_on: Value) -> tuple[Value, ...]:
+        found = op.Gather(scores, i)
+        chosen = op.Compress(_range(op, op.Shape(found)), found > MINUS_INFINITY, axis=0)
+        kept, left = suppress(op, op.Gather(op.Gather(boxes, i), chosen), op.Gather(found, chosen))
+        nothing = op.Expand(MINUS_INFINITY, op.Shape(found))
+        return go_on, op.ScatterElements(nothing, op.Gather(chosen, kept), left)
+
+    body = op.graph(step, [(INT64, []), (BOOL, [])], [(BOOL, []), (FLOAT, [None])])
+    return op.Loop(op.Squeeze(op.Shape(scores, end=1), [0]), True, body=body)  # type: ignore[no-any-return]
 
 
 # ---- sampling --------------------------------------------------------------------------------------------------
