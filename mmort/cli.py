@@ -153,8 +153,12 @@ def _export(arguments: argparse.Namespace) -> None:
     shape = arguments.shape
     if shape is not None and len(shape) > 2:
         raise ValueError(f"--shape is one number or two, got {len(shape)}")
-    from mmort.detect import export  # not above: torch and OpenCV are extras
-
+    try:
+        from mmort.detect import export  # not above: torch and OpenCV are extras
+    except ModuleNotFoundError as error:
+        if error.name not in ("onnx", "onnxscript", "torch"):
+            raise
+        raise ImportError(f"mmort export needs {error.name}: pip install 'mmort[detect]'") from None
     export.export(
         arguments.config,
         arguments.checkpoint,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,12 +53,13 @@ def export(
 ) -> mmort.onnx.Report:
     """Export a detector to an ONNX file, and prove that ONNX Runtime finds with it what torch finds.
 
-    The file appears only if the proof succeeds.  Its inputs are ``input`` [N, 3, H, W], as `Preprocessing` makes it, and
-    ``img_shape`` [N, 2], which may be left out: height and width of each image within `input`; 0 stands for all of it.
-    Its outputs are ``dets`` [N, K, 5] (x1, y1, x2, y2 in pixels of `input`, score), ``labels`` [N, K] of int64, and
-    ``masks`` [N, K, h, w] from detectors that give masks; rows that are not used are 0 with label -1.  Its metadata
-    holds ``family``, ``classes``, ``preprocessing``, ``thresholds`` (the config's ``test_cfg``) and ``mmort_version``,
-    all but the first and last as JSON.
+    The file appears only if the proof succeeds.  Its inputs are ``input`` [N, 3, H, W], as `Preprocessing` makes it,
+    and ``img_shape`` [N, 2], which may be left out: height and width of each image within `input`; 0 stands for all of
+    it.  (ONNX Runtime counts ``img_shape`` among the overridable initializers, and warns of it.)  Its outputs are
+    ``dets`` [N, K, 5] (x1, y1, x2, y2 in pixels of `input`, score), ``labels`` [N, K] of int64, and ``masks``
+    [N, K, h, w] from detectors that give masks; rows that are not used are 0 with label -1.  Its metadata holds
+    ``family``, ``classes``, ``preprocessing``, ``thresholds`` (the config's ``test_cfg``) and ``mmort_version``, all
+    but the first and last as JSON.
 
     Parameters
     ----------
@@ -180,7 +182,7 @@ def _to_file(
         with redirect_stdout(StringIO()):  # torch's older exporter prints whole graphs, onnxslim a table
             return mmort.onnx.export(module, args, draft, **settings)
     except mmort.onnx.VerificationError as error:
-        text = str(error).replace(str(draft), str(output_file))
+        text = re.sub(rf"\S*\.mmort-\S*{re.escape(draft.name)}", str(output_file), str(error))
         raise mmort.onnx.VerificationError(text, error.report) from None
     except (ValueError, ImportError):
         raise

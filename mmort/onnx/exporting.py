@@ -322,12 +322,15 @@ def _quiet() -> Iterator[list[str]]:
     traced: list[str] = []
     log = logging.getLogger("torch.onnx._internal.exporter._registration")
     log.addFilter(_is_news)
+    log_graph = torch._C._jit_onnx_log  # when it fails, the older exporter prints all of the graph
+    torch._C._jit_onnx_log = lambda *_: None
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield traced
     finally:
         log.removeFilter(_is_news)
+        torch._C._jit_onnx_log = log_graph
     for one in caught:
         if one.category.__name__ == "TracerWarning":  # a name that torch has, but not in its stubs
             text = str(one.message).split(". ")[0]

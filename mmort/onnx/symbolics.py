@@ -38,6 +38,7 @@ def register_symbolics(*, mmcv_nodes: Collection[str] = (), operators: Iterable[
     >>> import mmort.onnx
     >>> mmort.onnx.register_symbolics()
     """
+    torch.onnx.register_custom_op_symbolic("aten::unflatten", _unflatten, 11)  # type: ignore[attr-defined]
     for overload, operator in (*torch_operators(operators), *replaced(mmcv_nodes)):
         symbolic = _symbolic(overload, operator)
         for opset in _opsets(overload):
@@ -51,6 +52,22 @@ def unregister_symbolics(mmcv_nodes: Collection[str]) -> None:
     for overload, _ in replaced(mmcv_nodes):
         for opset in _opsets(overload):
             torch.onnx.unregister_custom_op_symbolic(overload._schema.name, opset)  # type: ignore[attr-defined]
+
+
+def _unflatten(g: Any, x: Any, dim: torch._C.Value, sizes: torch._C.Value) -> Any:
+    """Split an axis: torch's own translation begins at opset 13."""
+    rank = x.type().dim()
+    if rank is None:
+        raise ValueError("aten::unflatten: the rank of its input must be known")
+    axis = int(dim.node().t("value")) % rank
+    shape = g.op("Shape", x)
+    before = g.op("Slice", shape, _indices(g, 0), _indices(g, axis))
+    after = g.op("Slice", shape, _indices(g, axis + 1), _indices(g, rank))
+    return g.op("Reshape", x, g.op("Concat", before, sizes, after, axis_i=0))
+
+
+def _indices(g: Any, value: int) -> Any:
+    return g.op("Constant", value_t=torch.tensor([value]))
 
 
 def _opsets(overload: Any) -> tuple[int, ...]:
