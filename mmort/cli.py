@@ -51,6 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(command=_demo)
 
+    _add_export(commands)
+
     text = "run an ONNX file and what it is to equal on the same inputs; exit code 1 if an output differs"
     command = commands.add_parser("verify", help=text, description=text)
     command.add_argument("model", metavar="MODEL.onnx", help="the file")
@@ -82,6 +84,42 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_export(commands: Any) -> None:
+    """Add the command with the arguments of MMDetection's pytorch2onnx.py, and what that had not."""
+    text = "export a detector of MMDetection to an ONNX file, after proving that it detects the same"
+    command = commands.add_parser("export", help=text, description=text)
+    command.add_argument("config", metavar="CONFIG", help="MMDetection's config, 2.x or 3.x; it is read, not executed")
+    command.add_argument("checkpoint", metavar="CHECKPOINT", help="the .pth file that was trained with it")
+    command.add_argument("--output-file", default="tmp.onnx", help="the file to write (default: %(default)s)")
+    command.add_argument("--input-img", help="a picture to try the export with (default: one that comes with mmort)")
+    command.add_argument("--test-img", help="another picture for --verify (default: that of --input-img)")
+    command.add_argument(
+        "--shape",
+        type=int,
+        nargs="+",
+        metavar=("H", "W"),
+        help="height and width, or one number for both (default: 800 1216; the test pipeline's if it has but one)",
+    )
+    command.add_argument(
+        "--opset-version", type=int, help="ONNX opset (default: the exporter's own; below 18 by torch's older exporter)"
+    )
+    command.add_argument("--dynamic-export", action="store_true", help="let batch, height and width vary")
+    command.add_argument("--show", action="store_true", help="print the graph and what is detected")
+    command.add_argument("--verify", action="store_true", help="compare on --test-img too, and print the tables")
+    command.add_argument("--simplify", action="store_true", help="let onnxslim remove nodes")
+    command.add_argument("--skip-postprocess", action="store_true", help="give the heads' outputs as they are")
+    command.add_argument(
+        "--paste-masks", action="store_true", help="give masks of 0 and 1 over the whole input, as MMDetection's export"
+    )
+    command.add_argument("--portable", action="store_true", help="let the file run without mmort's library, too")
+    command.add_argument(
+        "--cfg-options", nargs="+", action="extend", metavar="KEY=VALUE", help="values over the config's, by dotted key"
+    )
+    for name in ("--dataset", "--mean", "--std"):  # MMDetection ignored them, too
+        command.add_argument(name, nargs="+", help=argparse.SUPPRESS)
+    command.set_defaults(command=_export)
+
+
 def _add_rewriter(commands: Any, name: str, text: str, function: Callable[[argparse.Namespace], str | None]) -> None:
     """Add a command that reads a model and writes another."""
     command = commands.add_parser(name, help=text, description=text)
@@ -109,6 +147,31 @@ def _demo(arguments: argparse.Namespace) -> None:
     if output.exists() and any(output.samefile(image) for image in arguments.images if Path(image).exists()):
         raise FileExistsError(f"--output {output} is one of the images")
     demo.demo(arguments.images or demo.IMAGES, output, arguments.score_threshold)
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    shape = arguments.shape
+    if shape is not None and len(shape) > 2:
+        raise ValueError(f"--shape is one number or two, got {len(shape)}")
+    from mmort.detect import export  # not above: torch and OpenCV are extras
+
+    export.export(
+        arguments.config,
+        arguments.checkpoint,
+        arguments.output_file,
+        options=arguments.cfg_options,
+        input_img=arguments.input_img,
+        test_img=arguments.test_img,
+        shape=shape and (shape[0], shape[-1]),
+        opset_version=arguments.opset_version,
+        dynamic_export=arguments.dynamic_export,
+        skip_postprocess=arguments.skip_postprocess,
+        paste_masks=arguments.paste_masks,
+        simplify=arguments.simplify,
+        portable=arguments.portable,
+        verify=arguments.verify,
+        show=arguments.show,
+    )
 
 
 def _verify(arguments: argparse.Namespace) -> str | None:

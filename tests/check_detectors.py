@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from mmort.detect import Detector, build, load
 from mmort.detect.checkpoint import load_weights
 from mmort.detect.config import read_config
+from mmort.detect.cornernet import CornerNet
+from mmort.detect.detector import image_limits
 from mmort.detect.preprocessing import Preprocessing
 
 Array = NDArray[Any]
@@ -88,12 +90,16 @@ def detect(detector: Detector, batch: Array, metas: list[dict[str, Any]], rescal
     """Run a detector on a batch; with `rescale` the results are those of the original images."""
     shapes = torch.tensor([meta["img_shape"][:2] for meta in metas])
     with torch.inference_mode():
-        outputs = [output.numpy() for output in detector(torch.from_numpy(batch), shapes)]
+        run = as_mmdetection_2 if isinstance(detector, CornerNet) and len(metas) > 1 else Detector.__call__
+        outputs = [output.numpy() for output in run(detector, torch.from_numpy(batch), shapes)]
     found = []
     for meta, dets, labels, *masks in zip(metas, *outputs, strict=True):
         used = labels >= 0
         scale = np.array(meta["scale_factor"], np.float32)
-        boxes = dets[used, :4] / scale if rescale else dets[used, :4]
+        top, left = meta.get("offset") or meta.get("border", np.zeros(4))[::2]
+        boxes = dets[used, :4] - np.array([left, top, left, top], np.float32)
+        if rescale:
+            boxes = boxes / scale
         one = Found(np.concatenate([boxes, dets[used, 4:]], 1), labels[used])
         if masks:
             from mmort.detect.results import paste_masks
@@ -102,6 +108,13 @@ def detect(detector: Detector, batch: Array, metas: list[dict[str, Any]], rescal
             one.masks = paste_masks(masks[0][used], boxes, height, width)
         found.append(one)
     return found
+
+
+def as_mmdetection_2(detector: CornerNet, input: torch.Tensor, shapes: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Detect with coordinates scaled by each canvas' own size, not by the batch's: what differs from MMDetection 3."""
+    image = image_limits(input, shapes)
+    canvas = detector.canvas(image)
+    return detector.detect(detector.raw(input), canvas, image, canvas)
 
 
 def trace(detector: Detector, batch: Array, expected: dict[tuple[str, int], Array]) -> str:
@@ -190,6 +203,11 @@ def oracle(folder: Path, family: str) -> Iterator[tuple[str, Difference]]:
     load_weights(detector, {key: torch.from_numpy(np.array(value)) for key, value in weights.items()})
     for case in meta["cases"]:
         batch, metas = cases.batch(meta, case, images), cases.img_metas(meta, case)
+        if isinstance(detector, CornerNet):
+            detector.flip_test = meta["cases"][case].get("tta", False)
+            if detector.flip_test:  # it mirrors the image itself
+                batch, metas = batch[:1], metas[:1]
+            detector.pad_or = 127 if "border" in metas[0] else 0
         for mode in ("net", "ori"):
             for index, ours in enumerate(detect(detector, batch, metas, mode == "ori")):
                 result = cases.result(arrays, case, mode, index)

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import warnings
 
 import numpy as np
 import pytest
@@ -86,6 +87,7 @@ def test_same_bits_as_numpy_in_other_dtypes(operator, dtype):
     assert_same(results, doors.node_outputs(operator, expected), str(case))
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch 2.15's own check
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_opcheck(operator):
     case = next(case for case in CASES if case.operator == operator and all(array.size for array in case.arrays))
@@ -283,6 +285,7 @@ def test_operators_without_gradient_say_so(operator):
         result.sum().backward()
 
 
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)  # which torch 2.9 does not do unasked
 def test_compile(rng):
     boxes, scores, classes = detections(rng)
 
@@ -474,5 +477,6 @@ def test_what_is_not_exported_says_so(function):
 
     with pytest.raises(Exception, match=r"must not be exported"):
         torch.export.export(Model(), (torch.rand(4, 5),), strict=False)
-    with pytest.raises(RuntimeError, match=r"must not be exported"), pytest.warns():
+    warnings.simplefilter("ignore")  # of torch, against tracing; how many depends on its version
+    with pytest.raises(RuntimeError, match=r"must not be exported"):
         torch.jit.trace(Model(), (torch.rand(4, 5),))

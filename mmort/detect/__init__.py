@@ -1,8 +1,26 @@
 """Detectors in plain torch that read MMDetection's configs and checkpoints, and give MMDetection's results.
 
 `load` takes a config and a checkpoint, `build` a config alone (the weights are random).  mmcv and mmdet are not needed.
+`preprocessing` and `results` serve programs that run an exported detector, and need no torch.
 """
 
-from mmort.detect.detector import Detector, build, load
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mmort.detect.detector import Detector, build, load
 
 __all__ = ["Detector", "build", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'mmort.detect' has no attribute {name!r}")
+    try:
+        from mmort.detect import detector
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(f"mmort.detect.{name} needs torch: pip install 'mmort[detect]'") from None
+    return getattr(detector, name)

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from mmort.detect.boxes import build_box_coder
 from mmort.detect.detector import Config, construct, require
 from mmort.detect.layers import ConvModule
-from mmort.detect.selection import nms_arguments
-from mmort.torch import multiclass_nms
+from mmort.detect.selection import detections
 
 _BOX_CODER = {"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": [0.1, 0.1, 0.2, 0.2]}
 
@@ -122,14 +121,7 @@ class BoxHead(nn.Module):
             deltas = deltas.reshape(*deltas.shape[:2], self.classes, 4)
             boxes, limits = boxes[:, :, None], limits[:, None]
         boxes = self.coder.decode(boxes, deltas, limits)  # [N, P, 4] or [N, P, classes, 4]
-        dets, labels, _ = multiclass_nms(
-            boxes,
-            scores,
-            test_cfg["score_thr"],
-            max_per_image=test_cfg["max_per_img"],
-            **nms_arguments(test_cfg["nms"]),
-        )
-        return dets, labels
+        return detections(boxes, torch.where(scores > test_cfg["score_thr"], scores, 0), test_cfg)
 
     def _flat(self, x: Tensor) -> Tensor:
         return x.mean((2, 3)) if self.average else x.flatten(1)

@@ -123,7 +123,7 @@ class CornerNet(Detector):
         self.distance_threshold: float = test_cfg.get("distance_threshold", 0.5)
         self.max_per_image: int = test_cfg["max_per_img"]
         self.nms: Config = test_cfg.get("nms") or test_cfg["nms_cfg"]
-        self.padding = _test_padding(config)
+        self.pad_or = _pad_or(config)
         self.flip_test = False
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
@@ -140,10 +140,8 @@ class CornerNet(Detector):
 
     def canvas(self, image: Tensor) -> Tensor:
         """Return the size of the canvas that the test pipeline puts an image of a size on, both [N, 1, 4]."""
-        mode, value = self.padding
-        if mode == "logical_or":  # of all bits below a power of two
-            return torch.floor(image / (value + 1)) * (value + 1) + value
-        return torch.ceil(image / value) * value
+        step = self.pad_or + 1  # a power of two: all bits below it are set
+        return torch.floor(image / step) * step + self.pad_or
 
     def detect(self, maps: tuple[Tensor, ...], size: Tensor, image: Tensor, canvas: Tensor) -> tuple[Tensor, Tensor]:
         """Return dets and labels of the head's maps.
@@ -151,7 +149,7 @@ class CornerNet(Detector):
         The sizes are of what the maps cover, the images, and the images with their borders: width, height, width,
         height, [N, 1, 4].  With `flip_test` the second half of the maps is of the mirror images.
         """
-        origin = torch.floor(canvas / 2) - torch.floor(image / 2)  # x, y, x, y of each image's corner, [N, 1, 4]
+        origin = torch.floor((canvas - image) / 2)  # x, y, x, y of each image's corner, [N, 1, 4]
         if self.flip_test:
             batch = size.shape[0]
             boxes, *found = self.pairs(tuple(one[:batch] for one in maps), size, origin)
@@ -219,20 +217,18 @@ def _mirrored(input: Tensor, canvas: Tensor) -> Tensor:
     return input.gather(3, sources[:, None, None].expand(-1, input.shape[1], input.shape[2], -1))
 
 
-def _test_padding(config: Config) -> tuple[str, int]:
-    """Return how the test pipeline finds the size of an image's canvas, as its ``test_pad_mode`` says it.
-
-    Without ``RandomCenterCropPad`` the canvas is the image.
-    """
+def _pad_or(config: Config) -> int:
+    """Return the number of ``test_pad_mode=("logical_or", number)`` in the test pipeline; 0 without such padding."""
     step = _find([config.get("data", {}).get("test"), config.get("test_dataloader"), config.get("test_pipeline")])
     if step is None:
-        return "size_divisor", 1
-    mode, value = step.get("test_pad_mode") or ("logical_or", 127)
-    if step.get("test_pad_add_pix", 0) or mode not in ("logical_or", "size_divisor"):
-        raise ValueError(f"detect.build: test_pad_mode = {mode!r} of RandomCenterCropPad is not supported")
-    if mode == "logical_or" and value & (value + 1):
-        raise ValueError(f"detect.build: test_pad_mode must be logical_or with 2**n - 1, got {value}")
-    return mode, value
+        return 0
+    mode, number = step.get("test_pad_mode") or ("logical_or", 127)
+    if mode != "logical_or" or number & (number + 1) or step.get("test_pad_add_pix"):
+        raise ValueError(
+            "detect.build: RandomCenterCropPad must have test_pad_mode ('logical_or', 2**n - 1) and no "
+            f"test_pad_add_pix, got {step}"
+        )
+    return int(number)
 
 
 def _find(value: Any) -> Config | None:

@@ -18,6 +18,7 @@ from mmort.detect.mask_head import build_mask_head
 from mmort.detect.necks import build_neck
 from mmort.detect.roi_extractor import build_roi_extractor, regions
 from mmort.detect.rpn import build_rpn_head
+from mmort.detect.selection import check_test_cfg
 from mmort.detect.shared_head import build_shared_head
 
 
@@ -95,7 +96,8 @@ class FasterRCNN(Detector):
         self.backbone = build_backbone(model["backbone"])
         self.neck = build_neck(model.get("neck"))
         self.rpn_head = build_rpn_head(model["rpn_head"], test_cfg["rpn"])
-        self.roi_head = construct("roi_head", {**model["roi_head"], "test_cfg": test_cfg["rcnn"]}, self.roi_heads)
+        roi_head = {**model["roi_head"], "test_cfg": check_test_cfg(test_cfg["rcnn"])}
+        self.roi_head = construct("roi_head", roi_head, self.roi_heads)
         self.family = self.roi_head.family
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:

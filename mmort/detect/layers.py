@@ -9,10 +9,24 @@ from torch import Tensor, nn
 from mmort.detect.detector import choose
 from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
 
+
+class ConvWS(nn.Conv2d):
+    """A convolution whose weights are standardized for each output channel, as MMCV's ``ConvWS2d``.
+
+    Source: S. Qiao et al., "Weight Standardization", 2019.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: D102
+        weight = self.weight
+        mean, deviation = weight.mean((1, 2, 3), keepdim=True), weight.std((1, 2, 3), keepdim=True)
+        return self._conv_forward(input, (weight - mean) / (deviation + 1e-5), self.bias)  # type: ignore[no-any-return]
+
+
 _CONVOLUTIONS: dict[str, Any] = {
     "Conv": nn.Conv2d,
     "Conv1d": nn.Conv1d,
     "Conv2d": nn.Conv2d,
+    "ConvWS": ConvWS,
     "DCN": DeformConv2dPack,
     "DCNv2": ModulatedDeformConv2dPack,
 }
@@ -35,7 +49,7 @@ def convolution(config: dict[str, Any] | None, *args: Any, **kwargs: Any) -> nn.
 def normalization(config: dict[str, Any], channels: int) -> tuple[str, nn.Module]:
     """Build what ``norm_cfg`` says; also return the short name ("bn", "gn") that such a layer has in a module."""
     others = {key: value for key, value in config.items() if key not in ("type", "requires_grad")}
-    if config["type"] in ("BN", "BN2d", "SyncBN"):  # the same once trained
+    if config["type"] in ("BN", "BN2d", "SyncBN", "MMSyncBN"):  # the same once trained
         return "bn", nn.BatchNorm2d(channels, **others)
     if config["type"] == "GN":
         groups = others.pop("num_groups")

@@ -80,7 +80,7 @@ class Preprocessing:
     >>> prepare = Preprocessing(size=(1333, 800), size_divisor=32)
     >>> image = prepare(np.zeros((480, 640, 3), np.uint8))
     >>> image.img_shape, image.input.shape, image.scale_factor.tolist()
-    ((800, 1067), (3, 800, 1088), [1.667187511920929, 1.6666666269302368, 1.667187511920929, 1.6666666269302368])
+    ((800, 1067), (3, 800, 1088), [1.6671874523162842, 1.6666666269302368, 1.6671874523162842, 1.6666666269302368])
     """
 
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)

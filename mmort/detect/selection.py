@@ -128,33 +128,8 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: dict[str, Any]) -> tuple
     return dets.gather(1, best[..., None].expand(-1, -1, 5)), labels.gather(1, best)
 
 
-def suppress(
-    boxes: Tensor, scores: Tensor, labels: Tensor, classes: int, nms: dict[str, Any], max_per_image: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Suppress boxes within their class, and keep the best of all.
-
-    Parameters
-    ----------
-    boxes : Tensor, [N, K, 4]
-    scores : Tensor, [N, K]
-        Pairs with a score of 0 take no part.
-    labels : Tensor of int64, [N, K]
-    classes : int
-    nms : dict
-        The config's ``nms``.
-    max_per_image : int
-
-    Returns
-    -------
-    dets, labels, indices : Tensor
-        As `multiclass_nms` does.
-    """
-    by_class = scores[..., None] * (labels[..., None] == torch.arange(classes, device=labels.device))  # [N, K, C]
-    return multiclass_nms(boxes, by_class, 0.0, max_per_image=max_per_image, **nms_arguments(nms))
-
-
 def check_test_cfg(test_cfg: dict[str, Any]) -> dict[str, Any]:
-    """Return ``test_cfg`` of a detector with one stage; an entry that it must have, or cannot, is refused now."""
+    """Return ``test_cfg`` of what gives the detections; an entry that it must have, or cannot, is refused now."""
     missing = [name for name in ("score_thr", "nms", "max_per_img") if name not in test_cfg]
     if missing:
         raise ValueError(f"detect.build: test_cfg must have {', '.join(missing)}")

@@ -41,6 +41,7 @@ _KNOWN_WARNINGS = (
     "`isinstance(treespec, LeafSpec)` is deprecated",
     "You are using the legacy TorchScript-based ONNX export",
     "The feature will be removed. Please remove usage of this function",
+    "# The axis name: ",  # another input has the axis of that name, too
     "# The axis name: ",  # that two axes always have the same size
     *(f"The shape inference of {domain}::" for domain in ("mmcv", "mmdeploy", "mmort")),
 )

@@ -141,7 +141,9 @@ def batched_nms(
         dets, keep = soft_nms(boxes, scores, **settings)
         order = keep.argsort()  # of equal scores the lower place comes first
         order = order[dets[order, 4].sort(descending=True, stable=True).indices]
-        return (dets[order][:most], keep[order][:most]) if most > 0 else (dets[order], keep[order])
+        if most > 0:  # a mask and no slice: torch 2.9 does not export slices of sizes that only the run knows
+            order = order[torch.arange(len(order)) < most]
+        return dets[order], keep[order]
     _refuse_export("batched_nms: type 'soft_nms' must not be exported unless class_agnostic, multiclass_nms can be")
     detections, kept = mmort.batched_nms(
         boxes.detach().numpy(), scores.detach().numpy(), idxs.detach().numpy(), nms_cfg

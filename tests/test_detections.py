@@ -1,0 +1,144 @@
+"""What `verify` reports of detectors: detections as sets, image by image."""
+
+import json
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import pytest
+
+import mmort.onnx
+from mmort.onnx.detections import compare_detections
+
+BOXES = np.array([[0, 0, 10, 10], [20, 20, 40, 30], [20, 20, 40, 30], [5, 50, 9, 70]], np.float32)
+SCORES = np.array([0.9, 0.8, 0.7, 0.6], np.float32)
+LABELS = np.array([1, 2, 3, 1])
+
+
+def outputs(order=(0, 1, 2, 3), rows=6, masks=False, boxes=BOXES, scores=SCORES, labels=LABELS):
+    """Return dets, labels and perhaps masks of an image, with rows that are not used."""
+    order = list(order)
+    dets = np.zeros((1, rows, 5), np.float32)
+    dets[0, : len(order)] = np.column_stack([boxes, scores])[order]
+    places = np.full((1, rows), -1)
+    places[0, : len(order)] = labels[order]
+    if not masks:
+        return [dets, places]
+    values = np.zeros((1, rows, 4, 4), np.float32)
+    values[0, : len(order)] = np.random.default_rng(0).random((4, 4, 4))[order]
+    return [dets, places, values]
+
+
+def compare(got, wanted, **tolerances):
+    return compare_detections("-", got, wanted, **{"rtol": 1e-3, "atol": 1e-4, **tolerances})
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_neither_order_nor_unused_rows_matter(masks):
+    (row,) = compare(outputs([3, 1, 0, 2], rows=5, masks=masks), outputs(masks=masks))
+    assert (row.detections, row.matched, row.missing, row.extra, row.ok) == (4, 4, 0, 0, True)
+    assert (row.max_box_diff, row.max_score_diff) == (0, 0)
+    assert row.min_mask_overlap == (1 if masks else None)
+
+
+def test_missing_and_extra():
+    (row,) = compare(outputs([0, 2]), outputs([0, 1, 3]))
+    assert (row.detections, row.matched, row.missing, row.extra) == (3, 1, 2, 1)
+    assert row.problem == "2 missing, 1 extra"
+    (row,) = compare(outputs([]), outputs([]))
+    assert (row.detections, row.ok) == (0, True)
+    (row,) = compare(outputs([]), outputs())
+    assert row.missing == 4
+    (row,) = compare(outputs(), outputs([]))
+    assert row.extra == 4
+
+
+def test_each_detection_is_matched_once():
+    (row,) = compare(outputs([0]), outputs([0, 0]))
+    assert (row.matched, row.missing, row.extra) == (1, 1, 0)
+    (row,) = compare(outputs([0, 0]), outputs([0]))
+    assert (row.matched, row.missing, row.extra) == (1, 0, 1)
+
+
+def test_tolerances():
+    """A box has one, by its largest coordinate; a label none."""
+    (row,) = compare(outputs(boxes=BOXES + np.float32([0.009, 0, 0, 0])), outputs())
+    assert row.ok
+    assert row.max_box_diff == pytest.approx(0.009, rel=1e-3)
+    (row,) = compare(outputs(boxes=BOXES + np.float32([0.011, 0, 0, 0])), outputs())
+    assert (row.matched, row.missing, row.extra) == (3, 1, 1)  # the box of 10 pixels
+    (row,) = compare(outputs(scores=SCORES + np.float32(5e-4)), outputs())
+    assert row.ok
+    assert row.max_score_diff == pytest.approx(5e-4, rel=1e-3)
+    (row,) = compare(outputs(scores=SCORES + np.float32(2e-3)), outputs())
+    assert row.missing == row.extra == 4
+    (row,) = compare(outputs(labels=LABELS + np.array([0, 0, 0, 1])), outputs())
+    assert row.missing == row.extra == 1
+    (row,) = compare(outputs(boxes=BOXES * np.nan), outputs())
+    assert row.missing == row.extra == 4
+
+
+def test_masks_overlap():
+    got, wanted = outputs(masks=True), outputs(masks=True)
+    got[2][0, 2] *= np.float32(0.995)
+    (row,) = compare(got, wanted)
+    assert row.ok
+    assert row.min_mask_overlap == pytest.approx(0.995)
+    got[2][0, 2] *= np.float32(0.98)
+    (row,) = compare(got, wanted)
+    assert row.problem == "masks"
+    got[2][0, 2], wanted[2][0, 2] = 0, 0  # both are empty
+    assert compare(got, wanted)[0].ok
+
+
+def test_images_have_rows_of_their_own():
+    first, second = outputs(), outputs([0, 3])
+    got = [np.concatenate(both) for both in zip(first, second, strict=True)]
+    wanted = [np.concatenate(both) for both in zip(first, first, strict=True)]
+    assert [(row.image, row.missing) for row in compare(got, wanted)] == [(0, 0), (1, 2)]
+
+
+def reversing(path, names=("dets", "labels")):
+    """Make a file that reverses the detections it is given."""
+    values = [("d", onnx.TensorProto.FLOAT, ["n", "k", 5]), ("l", onnx.TensorProto.INT64, ["n", "k"])]
+    bounds = [oh.make_tensor(name, onnx.TensorProto.INT64, [1], [value]) for name, value in BOUNDS.items()]
+    nodes = [oh.make_node("Slice", [value[0], *BOUNDS], [name]) for value, name in zip(values, names, strict=True)]
+    found = [oh.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in zip(names, values, strict=True)]
+    graph = oh.make_graph(nodes, "example", [oh.make_tensor_value_info(*one) for one in values], found, bounds)
+    onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8), path)
+    return path
+
+
+BOUNDS = {"first": -1, "last": -99, "axis": 1, "step": -1}
+
+
+def test_verify_reports_detections(tmp_path):
+    path = reversing(tmp_path / "detector.onnx")
+    report = mmort.onnx.verify(path, lambda dets, labels: (dets, labels), [outputs()])
+    assert report.ok
+    (row,) = report.rows
+    assert (row.inputs, row.image, row.matched) == ("1x6x5, 1x6", 0, 4)
+    head, line = str(report).splitlines()
+    assert head.split("  ")[0] == "inputs"
+    assert "missing  extra" in head
+    assert line.endswith("ok")
+    report = mmort.onnx.verify(path, lambda dets, labels: (dets + 1, labels), [outputs()])
+    assert not report.ok
+    assert str(report).endswith("DIFFERS: 4 missing, 4 extra")
+    saved = json.loads(report.to_json())
+    assert (saved["ok"], saved["rows"][0]["missing"], saved["rows"][0]["ok"]) == (False, 4, False)
+
+
+def test_other_outputs_are_compared_number_by_number(tmp_path):
+    path = reversing(tmp_path / "other.onnx", ("boxes", "labels"))
+    report = mmort.onnx.verify(path, lambda dets, labels: (dets, labels), [outputs()])
+    assert [row.output for row in report.rows] == ["boxes", "labels"]
+    assert not report.ok
+
+
+def test_a_model_that_is_no_detector_differs(tmp_path):
+    path = reversing(tmp_path / "detector.onnx")
+    report = mmort.onnx.verify(path, lambda dets, labels: (dets[..., :4], labels), [outputs()])
+    assert report.rows[0].problem == "shape 1x6x5, the model gives 1x6x4"
+    report = mmort.onnx.verify(path, lambda dets, labels: (dets.repeat(2, 1, 1), labels.repeat(2, 1)), [outputs()])
+    assert report.rows[0].problem == "shape 1x6x5, the model gives 2x6x5"
