@@ -1,17 +1,19 @@
 """Compares exported detectors with what torch computes: run by hand, for it needs data that is not kept here.
 
-    python tests/check_exported.py FOLDER [FAMILY ...] [--python OTHER_PYTHON] [--keep FOLDER]
+    python tests/check_exported.py FOLDER [FAMILY ...] [--python OTHER_PYTHON] [--portable] [--keep FOLDER]
 
 FOLDER holds images, and a config and a checkpoint for each family.  Each family is exported once, at a size that none
 of its images has, and run on all images alone, in batches of four of different sizes, and at other sizes: with one
-thread and two, and again with the ONNX Runtime of another interpreter, which needs nothing but it and numpy.  Prints a
-line for each family and kind of inputs.  Exit code 1 if anything differs.
+thread and two, and again with the ONNX Runtime of another interpreter, which needs nothing but it and numpy.  With
+``--portable`` the files have definitions of mmort's operators, and are run without its library, too.  Prints a line for
+each family and kind of inputs.  Exit code 1 if anything differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -42,7 +44,8 @@ import sys
 import numpy as np, onnxruntime
 library, model, inputs, outputs, threads = sys.argv[1:]
 options = onnxruntime.SessionOptions()
-options.register_custom_ops_library(library)
+if library:
+    options.register_custom_ops_library(library)
 options.intra_op_num_threads = int(threads)
 session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 names = [one.name for one in session.get_inputs()]
@@ -86,10 +89,13 @@ def run_torch(detector: Detector, inputs: list[Inputs]) -> list[list[Array]]:
     return results
 
 
-def run_file(python: str, model: Path, inputs: Path, threads: int) -> tuple[str, list[list[Array]]]:
-    """Return an ONNX Runtime's version and what it computes, as `run_torch` does; or why it fails, and nothing."""
+def run_file(python: str, library: str, model: Path, inputs: Path, threads: int) -> tuple[str, list[list[Array]]]:
+    """Return an ONNX Runtime's version and what it computes, as `run_torch` does; or why it fails, and nothing.
+
+    `library` may be empty.
+    """
     outputs = inputs.with_name("outputs.npz")
-    arguments = [mmort.get_onnxruntime_op_path(), model, inputs, outputs, threads]
+    arguments = [library, model, inputs, outputs, threads]
     done = subprocess.run([python, "-c", RUN, *map(str, arguments)], capture_output=True, text=True, check=False)
     if done.returncode:
         return done.stderr.strip().splitlines()[-1], []
@@ -117,7 +123,7 @@ def whole(outputs: list[Array]) -> list[Array]:
     return [dets, labels, every]
 
 
-def export(detector: Detector, inputs: Inputs, path: Path) -> float:
+def export(detector: Detector, inputs: Inputs, path: Path, portable: bool) -> float:
     """Export with an example that has another size than all images; return the seconds it takes.
 
     It is so large that no feature map has one row or column: torch.export takes that for a constant.
@@ -135,11 +141,12 @@ def export(detector: Detector, inputs: Inputs, path: Path) -> float:
         output_names=NAMES[: len(detector(*arguments))],
         rtol=RTOL,
         atol=ATOL,
+        portable=portable,
     )
     return time.perf_counter() - begin
 
 
-def check(folder: Path, family: str, flip: bool, pythons: list[str], work: Path) -> int:
+def check(folder: Path, family: str, flip: bool, pythons: list[str], portable: bool, work: Path) -> int:
     """Check a family; return the number of images that differ in a run."""
     own = folder / family
     prepare = Preprocessing.from_config(read_config(own / "config.py"))
@@ -149,7 +156,7 @@ def check(folder: Path, family: str, flip: bool, pythons: list[str], work: Path)
         family += " with flip"
     images = sorted((folder / "data/val2017").glob("*.png"))
     model = work / f"{family.replace(' ', '_')}.onnx"
-    seconds = export(detector, prepare.batch([prepare(image) for image in images[:2]]), model)
+    seconds = export(detector, prepare.batch([prepare(image) for image in images[:2]]), model, portable)
     print(f"{family}: exported in {seconds:.0f} s, {model.stat().st_size / 1e6:.1f} MB", flush=True)
     different = 0
     for kind, inputs in kinds_of_inputs(prepare, images):
@@ -158,9 +165,11 @@ def check(folder: Path, family: str, flip: bool, pythons: list[str], work: Path)
             arrays |= {f"{index}.{name}": one for name, one in zip(("input", "img_shape"), pair, strict=True)}
         np.savez(work / "inputs.npz", **arrays)
         wanted = run_torch(detector, inputs)
-        for python in pythons:
+        library = mmort.get_onnxruntime_op_path()
+        for python, used in itertools.product(pythons, [library, ""] if portable else [library]):
             for threads in (1, 2):
-                version, got = run_file(python, model, work / "inputs.npz", threads)
+                version, got = run_file(python, used, model, work / "inputs.npz", threads)
+                version += "" if used else ", no library"
                 if not got:
                     print(f"{family}, {kind}, {python}, {threads} threads: {version}", flush=True)
                     different += len(inputs)
@@ -181,7 +190,7 @@ def line(family: str, kind: str, runtime: str, rows: list[DetectionRow]) -> str:
     overlaps = [row.min_mask_overlap for row in rows if row.min_mask_overlap is not None]
     mask = f"{min(overlaps):.4f}" if overlaps else "-"
     numbers = "  ".join(f"{count:6}" for count in counts)
-    return f"{family:20}  {kind:14}  {runtime:18}  {numbers}  {box:8.1e}  {score:8.1e}  {mask:>7}"
+    return f"{family:20}  {kind:14}  {runtime:30}  {numbers}  {box:8.1e}  {score:8.1e}  {mask:>7}"
 
 
 def main() -> int:
@@ -190,11 +199,12 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("families", nargs="*")
     parser.add_argument("--python", action="append", default=[], help="another interpreter with ONNX Runtime")
+    parser.add_argument("--portable", action="store_true", help="run the files without mmort's library, too")
     parser.add_argument("--keep", type=Path, help="a folder for the exported files")
     arguments = parser.parse_args()
     known = sorted(path.parent.name for path in arguments.folder.glob("*/config.py"))
     print(
-        f"{'family':20}  {'inputs':14}  {'ONNX Runtime':18}  detections  matched  missing  extra  box  score  overlap",
+        f"{'family':20}  {'inputs':14}  {'ONNX Runtime':30}  detections  matched  missing  extra  box  score  overlap",
         flush=True,
     )
     different = 0
@@ -202,7 +212,9 @@ def main() -> int:
         work = arguments.keep or Path(temporary)
         for family in arguments.families or known:
             for flip in (False, True) if family == "cornernet" else (False,):
-                different += check(arguments.folder, family, flip, [sys.executable, *arguments.python], work)
+                different += check(
+                    arguments.folder, family, flip, [sys.executable, *arguments.python], arguments.portable, work
+                )
     print(f"{different} images differ")
     return different > 0
 
