@@ -43,8 +43,11 @@ def attention() -> tuple[np.ndarray, ...]:
 ROWS = [
     ("nms", "1000 boxes", (boxes(1000), random(1000)), {"iou_threshold": 0.5}),
     ("nms", "1000 boxes, offset 1", (boxes(1000), random(1000)), {"iou_threshold": 0.5, "offset": 1}),
+    ("nms", "1000 boxes in 80 classes", (boxes(1000), random(1000), rng.integers(0, 80, 1000)), {"iou_threshold": 0.5}),
     ("soft_nms", "1000 boxes", (boxes(1000), random(1000)), {"method": 1}),
     ("multiclass_nms", "1000 boxes, 80 classes", (boxes(1000)[None], random(1, 1000, 80)), {"score_threshold": 0.9}),
+    ("multiclass_nms", "1000 boxes, 80 classes, soft_nms_linear", (boxes(1000)[None], random(1, 1000, 80)),
+     {"score_threshold": 0.9, "method": "soft_nms_linear"}),
     ("roi_align", "256 RoIs, 256 x 64 x 64", (random(1, 256, 64, 64), rois(256)),
      {"output_height": 7, "output_width": 7, "spatial_scale": 0.0625, "sampling_ratio": 2}),
     ("grid_sample", "64 x 128 x 128, as many points", (random(1, 64, 128, 128), 2 * random(1, 128, 128, 2) - 1), {}),

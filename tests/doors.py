@@ -93,7 +93,7 @@ def array_names(function, arrays, attributes):
     return [
         name
         for name in inspect.signature(function).parameters
-        if name not in attributes and "ArrayLike" in annotations[name]
+        if name not in attributes and "ArrayLike" in annotations.get(name, "")
     ][: len(arrays)]
 
 

@@ -136,7 +136,15 @@ def test_nms_within_classes(attributes, runner):
         assert differing("nms", selected, runner) == []
 
 
-@pytest.mark.parametrize("attributes", [{"offset": 1}, {"iou_threshold": -1.0}, {"method": "soft_nms_linear"}])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"offset": 1},
+        {"iou_threshold": -1.0},
+        {"method": "soft_nms_linear"},
+        {"method": "soft_nms_naive", "min_score": 2.0},  # which is above all
+    ],
+)
 @pytest.mark.parametrize("agnostic", [False, True])
 def test_multiclass_nms_in_a_loop(attributes, agnostic):
     """With boxes for each class, classes and images without a candidate, and none at all."""
@@ -273,6 +281,19 @@ def test_suppression_with_classes_and_without():
     imports = [oh.make_opsetid("", OPSET), oh.make_opsetid("mmcv", 1)]
     (coverage,) = make_portable(oh.make_model(graph, opset_imports=imports, ir_version=8))
     assert "'all' and mmcv::NonMaxSuppression node 'within' need different ones" in coverage.missing
+
+
+@pytest.mark.parametrize("operator", ["nms", "soft_nms", "multiclass_nms"])
+def test_sessions_start_without_a_warning(operator, capfd):
+    """ONNX Runtime warns of values that are made and not used."""
+    models = {}
+    for case in defined(operator):
+        model, _ = portable_model(case)
+        models.setdefault(model.functions[0].SerializeToString(), model)
+    for model in models.values():
+        onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert len(models) > 1
+    assert capfd.readouterr().err == ""
 
 
 def test_twice_is_once():

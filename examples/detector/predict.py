@@ -14,6 +14,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import onnxruntime
 from numpy.typing import NDArray
 
 import mmort.ort
@@ -33,7 +34,9 @@ class Predictor:
     """A detector's file: what it needs to know of pictures and classes stands in its metadata."""
 
     def __init__(self, path: str | Path) -> None:
-        self.session = mmort.ort.session(path)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # not the warning that img_shape has a default value
+        self.session = mmort.ort.session(path, sess_options=options)
         metadata = self.session.get_modelmeta().custom_metadata_map
         self.classes = json.loads(metadata["classes"])
         self.preprocessing = Preprocessing.from_dict(json.loads(metadata["preprocessing"]))

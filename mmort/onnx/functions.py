@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import onnx
 
@@ -128,7 +128,7 @@ def nms(op: Body, boxes: Value, scores: Value, idxs: Value | None = None, *, att
             places, _ = op.TopK(places, op.Shape(places), axis=0, largest=0, outputs=2)
         kept = op.Gather(order, places)
     else:
-        kept = _greedy(op, boxes, order, iou_threshold, op.integer("offset").to(FLOAT), idxs)
+        kept = _greedy(op, boxes, order, iou_threshold, _offset(op), idxs)
     most = op.integer("max_num")
     return op.Slice(kept, [0], op.Where(most > 0, most, 2**62))  # type: ignore[no-any-return]
 
@@ -166,26 +166,26 @@ def soft_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -
     """A loop over emitted boxes; those left change places as in the kernel, since that decides among equal scores."""
     if attributes["method"] not in (0, 1, 2):
         raise ValueError(f"method must be 0, 1 or 2, got {attributes['method']}")
-    return _soft(op, _soft_settings(op), attributes["method"], boxes, scores)
+    return _soft(op, _decay(op, attributes["method"]), op.number("min_score"), _offset(op), boxes, scores)
 
 
-SOFT_METHODS = {"soft_nms_naive": 0, "soft_nms_linear": 1, "soft_nms_gaussian": 2}
-"""Those of `multiclass_nms` by the numbers that `soft_nms` has for them."""
+def _offset(op: Body) -> Value:
+    return op.integer("offset").to(FLOAT)
 
 
-class _SoftSettings(NamedTuple):
-    iou_threshold: Value
-    min_score: Value
-    sigma: Value
-    offset: Value
+def _decay(op: Body, method: int) -> Callable[[Body, Value], Value]:
+    """Return what gives the factors of scores for overlaps with the best box."""
+    if method == 2:
+        sigma = op.number("sigma")
+        # Rounded once: the kernel's exponential is double, too.
+        return lambda op, overlap: op.Exp((-(overlap * overlap) / sigma).to(DOUBLE)).to(FLOAT)
+    threshold = op.number("iou_threshold")
+    return lambda op, overlap: op.Where(overlap >= threshold, 1.0 - overlap if method == 1 else 0.0, 1.0)
 
 
-def _soft_settings(op: Body) -> _SoftSettings:
-    numbers = (op.number(name) for name in ("iou_threshold", "min_score", "sigma"))
-    return _SoftSettings(*numbers, op.integer("offset").to(FLOAT))
-
-
-def _soft(op: Body, settings: _SoftSettings, method: int, boxes: Value, scores: Value) -> tuple[Value, Value]:
+def _soft(
+    op: Body, decay: Callable[[Body, Value], Value], min_score: Value, offset: Value, boxes: Value, scores: Value
+) -> tuple[Value, Value]:
     """Return the boxes with their lowered scores, and their places."""
 
     def step(op: Body, i: Value, go_on: Value, rows: Value, indices: Value) -> tuple[Value, ...]:
@@ -198,16 +198,11 @@ def _soft(op: Body, settings: _SoftSettings, method: int, boxes: Value, scores: 
         places = op.Slice(places, [1], [2**62])
         row, index = op.Gather(rows, best), op.Gather(indices, best)
         rows, indices = op.Gather(rows, places), op.Gather(indices, places)
-        overlap = _iou(op, row, rows, settings.offset)
-        if method == 2:
-            # Rounded once: the kernel's exponential is double, too.
-            factor = op.Exp((-(overlap * overlap) / settings.sigma).to(DOUBLE)).to(FLOAT)
-        else:
-            factor = op.Where(overlap >= settings.iou_threshold, 1.0 - overlap if method == 1 else 0.0, 1.0)
-        decayed = _columns(op, rows, 4, 5) * factor
+        overlap = _iou(op, row, rows, offset)
+        decayed = _columns(op, rows, 4, 5) * decay(op, overlap)
         rows = op.Concat(_columns(op, rows, 0, 4), decayed, axis=1)
         # Whoever leaves is replaced by the last one that stays.
-        leave = op.Squeeze(decayed < settings.min_score, [1])
+        leave = op.Squeeze(decayed < min_score, [1])
         stay = ~leave
         count = op.ReduceSum(stay.to(INT64), [0], keepdims=1)
         places = _range(op, op.Shape(stay))
@@ -232,8 +227,7 @@ def _soft(op: Body, settings: _SoftSettings, method: int, boxes: Value, scores: 
 
 def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attributes) -> tuple[Value, Value, Value]:
     """Suppression in each class of each image, by ONNX's operator if that can do it; then the best of each image."""
-    soft = SOFT_METHODS.get(attributes["method"])
-    in_loop = soft is not None or _needs_loop(attributes)
+    in_loop = attributes["method"] != "nms" or _needs_loop(attributes)
     images, count, classes = (_size(op, scores, axis) for axis in range(3))
     each = op.ReduceProd(op.Slice(op.Shape(boxes), [2], [-1]), keepdims=1)  # sets of boxes: classes, or 1
     boxes = _reshape(op, boxes, images, count, each, 4)
@@ -256,7 +250,7 @@ def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attribu
     group_boxes = _reshape(op, group_boxes, groups, length, 4)
     group_scores = _reshape(op, group_scores, groups, length)
     if in_loop:
-        kept = _each_group(op, soft, group_boxes, group_scores)
+        kept = _each_group(op, _suppression(op, attributes), group_boxes, group_scores)
     else:
         selected = op.NonMaxSuppression(
             group_boxes,
@@ -294,23 +288,43 @@ def multiclass_nms(op: Body, boxes: Value, scores: Value, *, attributes: Attribu
     return dets, op.Where(used, label, -1), op.Where(used, box, -1)
 
 
-def _each_group(op: Body, soft: int | None, boxes: Value, scores: Value) -> Value:
+Suppression = Callable[[Body, Value, Value], tuple[Value, Value]]
+"""Takes boxes [n, 4] and scores [n]; gives places of those that stay, and their scores."""
+
+SOFT_METHODS = {"soft_nms_naive": 0, "soft_nms_linear": 1, "soft_nms_gaussian": 2}
+"""Methods of `multiclass_nms` by the numbers that `soft_nms` has for them."""
+
+
+def _suppression(op: Body, attributes: Attributes) -> Suppression:
+    """Return the suppression for the loop over groups; only values that it uses, as ONNX Runtime warns of others."""
+    offset = _offset(op)
+    if attributes["method"] == "nms":
+        iou_threshold = op.number("iou_threshold")
+
+        def greedy(op: Body, boxes: Value, scores: Value) -> tuple[Value, Value]:
+            kept = _greedy(op, boxes, _descending(op, scores), iou_threshold, offset)
+            return kept, op.Gather(scores, kept)
+
+        return greedy
+    decay, min_score = _decay(op, SOFT_METHODS[attributes["method"]]), op.number("min_score")
+
+    def soft(op: Body, boxes: Value, scores: Value) -> tuple[Value, Value]:
+        dets, kept = _soft(op, decay, min_score, offset, boxes, scores)
+        lowered = op.Squeeze(_columns(op, dets, 4, 5), [1])
+        return kept, op.Where(lowered >= min_score, lowered, MINUS_INFINITY)  # the best one comes whatever its score
+
+    return soft
+
+
+def _each_group(op: Body, suppress: Suppression, boxes: Value, scores: Value) -> Value:
     """Suppress by a loop over groups of boxes [G, n, 4]; return the scores [G, n] of those kept, -inf for others."""
-    settings = _soft_settings(op)
 
     def step(op: Body, i: Value, go_on: Value) -> tuple[Value, ...]:
         found = op.Gather(scores, i)
         chosen = op.Compress(_range(op, op.Shape(found)), found > MINUS_INFINITY, axis=0)
-        own_boxes, own_scores = op.Gather(op.Gather(boxes, i), chosen), op.Gather(found, chosen)
-        if soft is None:
-            kept = _greedy(op, own_boxes, _descending(op, own_scores), settings.iou_threshold, settings.offset)
-            left = op.Gather(own_scores, kept)
-        else:
-            dets, kept = _soft(op, settings, soft, own_boxes, own_scores)
-            left = op.Squeeze(_columns(op, dets, 4, 5), [1])
-            left = op.Where(left >= settings.min_score, left, MINUS_INFINITY)  # the best one comes whatever its score
+        kept, left = suppress(op, op.Gather(op.Gather(boxes, i), chosen), op.Gather(found, chosen))
         nothing = op.Expand(MINUS_INFINITY, op.Shape(found))
-        return op.Identity(go_on), op.ScatterElements(nothing, op.Gather(chosen, kept), left)
+        return go_on, op.ScatterElements(nothing, op.Gather(chosen, kept), left)
 
     body = op.graph(step, [(INT64, []), (BOOL, [])], [(BOOL, []), (FLOAT, [None])])
     return op.Loop(op.Squeeze(op.Shape(scores, end=1), [0]), True, body=body)  # type: ignore[no-any-return]
