@@ -39,6 +39,8 @@ Inputs = tuple[Array, Array]
 
 RTOL, ATOL = 1e-3, 1e-4
 
+VARIANTS = {"cornernet": ("with flip",), "detr": ("isolated",)}
+
 RUN = """
 import sys
 import numpy as np, onnxruntime
@@ -146,14 +148,16 @@ def export(detector: Detector, inputs: Inputs, path: Path, portable: bool) -> fl
     return time.perf_counter() - begin
 
 
-def check(folder: Path, family: str, flip: bool, pythons: list[str], portable: bool, work: Path) -> int:
+def check(folder: Path, family: str, variant: str, pythons: list[str], portable: bool, work: Path) -> int:
     """Check a family; return the number of images that differ in a run."""
     own = folder / family
     prepare = Preprocessing.from_config(read_config(own / "config.py"))
     detector = load(own / "config.py", own / "checkpoint.pth")
-    if flip:
+    if variant == "with flip":
         detector.flip_test = True
-        family += " with flip"
+    if variant == "isolated":
+        detector.isolate_images()
+    family = f"{family} {variant}".strip()
     images = sorted((folder / "data/val2017").glob("*.png"))
     model = work / f"{family.replace(' ', '_')}.onnx"
     seconds = export(detector, prepare.batch([prepare(image) for image in images[:2]]), model, portable)
@@ -211,10 +215,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         work = arguments.keep or Path(temporary)
         for family in arguments.families or known:
-            for flip in (False, True) if family == "cornernet" else (False,):
-                different += check(
-                    arguments.folder, family, flip, [sys.executable, *arguments.python], arguments.portable, work
-                )
+            pythons = [sys.executable, *arguments.python]
+            for variant in ("", *VARIANTS.get(family, ())):
+                different += check(arguments.folder, family, variant, pythons, arguments.portable, work)
     print(f"{different} images differ")
     return different > 0
 

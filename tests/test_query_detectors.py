@@ -247,6 +247,25 @@ def test_batches_give_what_their_images_give(name, request):
         assert (together[1][index] == labels[0]).all()
 
 
+def test_detr_of_isolated_images():
+    """Images of a batch give what they give alone, without any padding."""
+    detector = random_detector(DETR)
+    shapes = torch.tensor([[95, 127], [63, 100], [80, 50]])
+    batch = torch.zeros(3, 3, 95, 127)
+    images = [torch.randn(1, 3, *shape) for shape in shapes.tolist()]
+    for place, image in zip(batch, images, strict=True):
+        place[:, : image.shape[2], : image.shape[3]] = image[0]
+    before = detector(batch, shapes)
+    alone = [detector(image) for image in images]
+    detector.isolate_images()
+    after = detector(batch, shapes)
+    for index, (dets, labels) in enumerate(alone):
+        torch.testing.assert_close(after[0][index], dets[0], rtol=1e-4, atol=1e-3)
+        assert (after[1][index] == labels[0]).all()
+    torch.testing.assert_close(after[0][0], before[0][0], rtol=1e-4, atol=1e-3)  # without padding
+    assert (after[0][1] - before[0][1]).abs().max() > 0.1
+
+
 def test_detr_padding_is_passed_over():
     """Of the transformer's places only those of the image count."""
     head = random_detector(DETR).bbox_head
@@ -353,7 +372,10 @@ def test_what_is_not_supported_is_named(config, path, value, match):
 def test_exported(name, request, tmp_path):
     """The export itself compares with torch, at other sizes and batches too; CornerNet with the flip test."""
     detector = copy.deepcopy(request.getfixturevalue(name))
-    detector.flip_test = True
+    if name == "cornernet":
+        detector.flip_test = True
+    else:
+        detector.isolate_images()
     example = torch.randn(2, 3, 95, 127), torch.tensor([[95, 127], [60, 70]])
     report = mmort.onnx.export(
         detector,

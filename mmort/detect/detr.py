@@ -220,7 +220,7 @@ class DETR(Detector):
     Notes
     -----
     Padding takes no part in the transformer.  It does in the backbone, as in MMDetection, so that an image in a batch
-    of larger ones is not seen quite as it is alone.
+    of larger ones is not seen quite as it is alone; see `isolate_images`.
     """
 
     family = "DETR"
@@ -252,6 +252,24 @@ class DETR(Detector):
         )
         self.max_per_image: int = min(test_config(config).get("max_per_img", queries), queries)
 
+        self.strides: dict[nn.Module | None, int] = {}  # of the inputs of the backbone's layers, None: of its output
+
+    def isolate_images(self) -> None:
+        """Let padding take no part in the backbone either: images of any batch give what they give alone.
+
+        MMDetection's results for batches are not these: they lose some accuracy.
+        """
+
+        def note(layer: nn.Module, inputs: tuple[Tensor]) -> None:
+            self.strides[layer] = size // inputs[0].shape[3]
+
+        size = 256
+        layers = [one for one in self.backbone.modules() if isinstance(one, (nn.Conv2d, nn.MaxPool2d))]
+        hooks = [layer.register_forward_pre_hook(note) for layer in layers]
+        self.strides[None] = size // self.backbone(torch.zeros(1, 3, size, size))[-1].shape[3]
+        for hook in hooks:
+            hook.remove()
+
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return class logits [N, Q, C + 1], the background last, and boxes (x, y of the middle, w, h) in 0 ... 1."""
         return self._raw(input, image_limits(input, None))
@@ -268,10 +286,37 @@ class DETR(Detector):
         return dets, labels.gather(1, queries)
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
-        features = self.backbone(input)[-1]  # [N, C, h, w]
-        columns = _inside(input.shape[3], features.shape[3], limits[..., 0])  # [N, w]
-        rows = _inside(input.shape[2], features.shape[2], limits[..., 1])  # [N, h]
+        if self.strides:
+            features = self._isolated(input, limits)  # [N, C, h, w]
+            rows, columns = _used(features, limits, self.strides[None])  # [N, h], [N, w]
+        else:
+            features = self.backbone(input)[-1]
+            columns = _inside(input.shape[3], features.shape[3], limits[..., 0])
+            rows = _inside(input.shape[2], features.shape[2], limits[..., 1])
         return self.bbox_head(features, rows, columns)  # type: ignore[no-any-return]
+
+    def _isolated(self, input: Tensor, limits: Tensor) -> Tensor:
+        """Return the backbone's features, with zeros around each image before each layer, as around an image alone."""
+
+        def clear(layer: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+            rows, columns = _used(inputs[0], limits, self.strides[layer])
+            return torch.where(rows[:, None, :, None] & columns[:, None, None], inputs[0], 0)
+
+        hooks = [layer.register_forward_pre_hook(clear) for layer in self.strides if layer is not None]
+        try:
+            return self.backbone(input)[-1]  # type: ignore[no-any-return]
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def _used(map: Tensor, limits: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Tell which rows [N, h] and columns [N, w] of a map an image alone would have."""
+    columns, rows = (
+        torch.arange(size, device=map.device) < torch.ceil(limits[..., axis] / stride)
+        for axis, size in enumerate((map.shape[3], map.shape[2]))
+    )
+    return rows, columns
 
 
 def _inside(size: int, cells: int, limit: Tensor) -> Tensor:
