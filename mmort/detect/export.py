@@ -25,7 +25,9 @@ import mmort
 import mmort.onnx
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.config import read_config
+from mmort.detect.cornernet import CornerNet
 from mmort.detect.detector import Config, Detector, build, test_config
+from mmort.detect.detr import DETR
 from mmort.detect.preprocessing import Image, Preprocessing, read_image
 
 DEFAULT_IMAGE = Path(mmort.__file__).parent / "demo" / "images" / "digits_05.png"
@@ -74,8 +76,8 @@ def export(
     test_img : path, optional
         The picture for `verify`.  Default: `input_img`.
     shape : (int, int), optional
-        Height and width of the example, and with a static export those of the file.  Default: 800, 1216; those of the
-        test pipeline where it resizes to one size whatever the picture, as SSD's does.
+        Height and width of the example, and with a static export those of the file.  Default: 800, 1216; where the test
+        pipeline resizes to one size whatever the picture, as SSD's does, that size, twice as large if `dynamic_export`.
     opset_version : int, optional
         Default: that of torch's exporter.  Below 18 the older exporter is used, which has 11 to 17; it freezes every
         size that it cannot trace, and what it has frozen is refused as any other difference.
@@ -116,10 +118,11 @@ def export(
         weights, meta = load_checkpoint(checkpoint)
         load_weights(detector, weights, settings)
         detector.classes = tuple(meta.get("classes", ()))
+    _match_pipeline(detector, preprocessing, progress)
     with _phase(progress, f"preparing {os.fspath(input_img or 'an example')}"):
         picture = read_image(input_img or DEFAULT_IMAGE)
         test_picture = read_image(test_img) if test_img else picture
-        height, width = shape or _default_shape(preprocessing)
+        height, width = shape or _default_shape(preprocessing, dynamic_export)
         if min(height, width) < 1:
             raise ValueError(f"export: shape must be positive, got {height} {width}")
         example = Example(preprocessing, dynamic_export, not skip_postprocess)
@@ -229,7 +232,8 @@ class Example:
         if not self.dynamic:
             args = self(picture[::-1], 1, height, width)
             return [args, (args[0].flip(-1), *args[1:])]
-        smallest, factors = (64, (0.5, 0.3)) if self.preprocessing.keep_ratio else (1, (1.125, 1.25))
+        # Where pictures are resized to one size, so small maps of 1 pixel are frozen that only much larger ones show.
+        smallest, factors = (64, (0.5, 0.3)) if self.preprocessing.keep_ratio else (544, (1.125, 1.25))
         short, long = (
             [self.rounded(max(smallest, side * factor)) for factor in factors] for side in sorted((height, width))
         )
@@ -303,11 +307,22 @@ def _mask_threshold(config: Config) -> float:
     return threshold
 
 
-def _default_shape(preprocessing: Preprocessing) -> tuple[int, int]:
+def _default_shape(preprocessing: Preprocessing, dynamic: bool) -> tuple[int, int]:
     if preprocessing.keep_ratio or preprocessing.size is None:
         return SHAPE
-    width, height = preprocessing.size
+    # torch freezes a size of 1, which SSD's last map has at its own size.
+    width, height = (2 * side if dynamic else side for side in preprocessing.size)
     return height, width
+
+
+def _match_pipeline(detector: Detector, preprocessing: Preprocessing, progress: Callable[[str], None]) -> None:
+    """Let the file do what the config's test does: each picture for itself, and mirrored too where it says so."""
+    if isinstance(detector, DETR):
+        detector.isolate_images()
+    if isinstance(detector, CornerNet):
+        detector.flip_test = preprocessing.flip
+    elif preprocessing.flip:
+        progress("left out: the mirrored pictures of the config's test pipeline, which only CornerNet's file has")
 
 
 def _metadata(detector: Detector, preprocessing: Preprocessing, config: Config) -> dict[str, str]:
