@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mmort.detect.boxes import build_box_coder
 from mmort.detect.detector import Config, construct, require
-from mmort.detect.layers import ConvModule
+from mmort.detect.layers import tower
 from mmort.detect.selection import detections
 
 _BOX_CODER = {"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": [0.1, 0.1, 0.2, 0.2]}
@@ -42,8 +42,6 @@ class BoxHead(nn.Module):
         num_classes: int = 80,
         bbox_coder: Config = _BOX_CODER,
         reg_class_agnostic: bool = False,
-        reg_decoded_bbox: bool = False,  # says what the loss is of
-        predict_box_type: str = "box",  # an object or a tensor in MMDetection 3
         cls_predictor_cfg: Config = {"type": "Linear"},  # noqa: B006 - never written to
         reg_predictor_cfg: Config = {"type": "Linear"},  # noqa: B006
     ) -> None:
@@ -55,10 +53,9 @@ class BoxHead(nn.Module):
         self.average = with_avg_pool
         self.coder = build_box_coder(bbox_coder)
 
-        def convolutions(count: int, channels: int) -> tuple[nn.ModuleList, int]:  # and how many channels come out
-            inputs = [channels, *[conv_out_channels] * count]
-            layer: Config = {"padding": 1, "conv_cfg": conv_cfg, "norm_cfg": norm_cfg}
-            return nn.ModuleList(ConvModule(one, conv_out_channels, 3, **layer) for one in inputs[:-1]), inputs[-1]
+        def convolutions(count: int, channels: int) -> tuple[nn.Sequential, int]:  # and how many channels come out
+            layers = tower(channels, conv_out_channels, count, conv_cfg=conv_cfg, norm_cfg=norm_cfg)
+            return layers, conv_out_channels if count else channels
 
         def linears(count: int, features: int) -> tuple[nn.ModuleList, int]:  # and how many features come out
             inputs = [features, *[fc_out_channels] * count]
@@ -76,7 +73,7 @@ class BoxHead(nn.Module):
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Give logits [R, classes + 1] (background last) and deltas [R, 4 or classes * 4], of features [R, C, h, w]."""
-        x = _apply(self.shared_convs, features)
+        x = self.shared_convs(features)
         if self.shared_fcs:
             shared = _fully_connect(self.shared_fcs, self._flat(x))
             return (
@@ -84,8 +81,8 @@ class BoxHead(nn.Module):
                 self.fc_reg(_fully_connect(self.reg_fcs, shared)),
             )
         return (
-            self.fc_cls(_fully_connect(self.cls_fcs, self._flat(_apply(self.cls_convs, x)))),
-            self.fc_reg(_fully_connect(self.reg_fcs, self._flat(_apply(self.reg_convs, x)))),
+            self.fc_cls(_fully_connect(self.cls_fcs, self._flat(self.cls_convs(x)))),
+            self.fc_reg(_fully_connect(self.reg_fcs, self._flat(self.reg_convs(x)))),
         )
 
     def refine(self, boxes: Tensor, logits: Tensor, deltas: Tensor, limits: Tensor) -> Tensor:
@@ -142,12 +139,6 @@ def build_box_head(config: Config) -> BoxHead:
         },
     )
     return head
-
-
-def _apply(layers: nn.ModuleList, x: Tensor) -> Tensor:
-    for layer in layers:
-        x = layer(x)
-    return x
 
 
 def _fully_connect(layers: nn.ModuleList, x: Tensor) -> Tensor:

@@ -32,7 +32,6 @@ class CascadeRoIHead(StandardRoIHead):
         test_cfg: Config,
         mask_roi_extractor: Config | list[Config] | None = None,
         mask_head: Config | list[Config] | None = None,
-        stage_loss_weights: list[float] | None = None,
     ) -> None:
         nn.Module.__init__(self)
         self.family = "Cascade R-CNN" if mask_head is None else "Cascade Mask R-CNN"

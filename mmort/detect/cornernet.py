@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.backbones import build_backbone
-from mmort.detect.detector import Config, Detector, choose, construct, image_limits, plain_type, test_config
+from mmort.detect.detector import Config, Detector, construct, image_limits, plain_type, require, test_config
 from mmort.detect.layers import ConvModule
 from mmort.detect.selection import nms_arguments
 from mmort.torch import corner_pool, multiclass_nms
@@ -114,7 +114,7 @@ class CornerNet(Detector):
     def __init__(self, config: Config) -> None:
         super().__init__()
         model, test_cfg = config["model"], test_config(config)
-        choose("model.type", model, {"CornerNet": CornerNet})
+        require("model.type", model["type"], "CornerNet")
         self.backbone = build_backbone(model["backbone"])
         self.bbox_head: CornerHead = construct("bbox_head", model["bbox_head"], {"CornerHead": CornerHead})
         self.num_classes: int = model["bbox_head"]["num_classes"]

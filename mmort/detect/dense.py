@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmort.detect.backbones import build_backbone
 from mmort.detect.detector import Config, Detector, construct, image_limits, is_version_3, test_config
 from mmort.detect.necks import build_neck
-from mmort.detect.selection import best_pairs, best_priors, check_test_cfg, detections, take
+from mmort.detect.selection import best_pairs, best_priors, check_test_cfg, detections, larger, take
 
 
 class DenseHead(nn.Module):
@@ -83,6 +83,5 @@ class DenseDetector(Detector):
         scores, regressed, priors = (torch.cat(each, 1) for each in zip(*chosen, strict=True))  # [N, all K, ...]
         boxes = head.coder.decode(priors, regressed, image_limits(input, img_shape))  # [N, all K, 4]
         if self.min_size >= 0:
-            large = (boxes[..., 2:] - boxes[..., :2] > self.min_size).all(-1, keepdim=True)
-            scores = torch.where(large, scores, 0)
+            scores = torch.where(larger(boxes, self.min_size), scores, 0)
         return detections(boxes, scores, test_cfg)

@@ -120,10 +120,15 @@ def load(config: str | os.PathLike[str], checkpoint: str | os.PathLike[str], opt
     """
     settings = read_config(config, options)
     detector = build(settings)
-    weights, meta = load_checkpoint(checkpoint)
-    load_weights(detector, weights, settings)
-    detector.classes = tuple(meta.get("classes", ()))
+    load_trained(detector, checkpoint, settings)
     return detector
+
+
+def load_trained(detector: Detector, checkpoint: str | os.PathLike[str], config: Config) -> None:
+    """Give a detector that was built from a config the weights and the classes of a checkpoint; see `load`."""
+    weights, meta = load_checkpoint(checkpoint)
+    load_weights(detector, weights, config)
+    detector.classes = tuple(meta.get("classes", ()))
 
 
 def plain_type(name: Any) -> str:
@@ -152,17 +157,19 @@ _TRAINING = {
     "init_cfg",
     "norm_eval",
     "one_hot_smoother",
+    "predict_box_type",
     "pretrained",
     "reg_decoded_bbox",
     "regress_ranges",
     "score_threshold",
+    "stage_loss_weights",
     "test_cfg",
     "train_cfg",
     "use_box_type",
     "with_cp",
     "zero_init_residual",
 }
-"""Entries that matter in training only, whatever part they belong to; losses do too."""
+"""Entries that matter in training only, or say how MMDetection 3 wraps boxes, whatever part they belong to."""
 
 
 def construct(kind: str, config: Config, classes: dict[str, Any]) -> Any:

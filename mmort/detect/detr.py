@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.backbones import build_backbone
-from mmort.detect.detector import Config, Detector, choose, construct, image_limits, test_config
+from mmort.detect.detector import Config, Detector, construct, image_limits, require, test_config
 
 
 class Attention(nn.Module):
@@ -228,7 +228,7 @@ class DETR(Detector):
     def __init__(self, config: Config) -> None:
         super().__init__()
         model = config["model"]
-        choose("model.type", model, {"DETR": DETR})
+        require("model.type", model["type"], "DETR")
         head = model["bbox_head"]
         if head.get("loss_cls", {}).get("use_sigmoid", False):
             raise ValueError("detect.build: bbox_head.loss_cls.use_sigmoid must be false: scores are a softmax here")
@@ -333,7 +333,7 @@ def _projected_channels(model: Config) -> int:
     neck = model.get("neck")
     if neck is None:
         return model["bbox_head"]["in_channels"]  # type: ignore[no-any-return]
-    choose("neck", neck, {"ChannelMapper": nn.Conv2d})
+    require("neck", neck["type"], "ChannelMapper")
     known = {"kernel_size": 1, "norm_cfg": None, "act_cfg": None, "num_outs": 1}
     for name, value in known.items():
         if neck.get(name, "left out") != value:

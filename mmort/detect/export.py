@@ -23,10 +23,9 @@ from torch import Tensor, nn
 
 import mmort
 import mmort.onnx
-from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.config import read_config
 from mmort.detect.cornernet import CornerNet
-from mmort.detect.detector import Config, Detector, build, test_config
+from mmort.detect.detector import Config, Detector, build, load_trained, test_config
 from mmort.detect.detr import DETR
 from mmort.detect.preprocessing import Image, Preprocessing, read_image
 
@@ -115,9 +114,7 @@ def export(
         detector = build(settings)
         preprocessing = Preprocessing.from_config(settings)
     with _phase(progress, f"loading {os.fspath(checkpoint)} into {_article(detector.family)}"):
-        weights, meta = load_checkpoint(checkpoint)
-        load_weights(detector, weights, settings)
-        detector.classes = tuple(meta.get("classes", ()))
+        load_trained(detector, checkpoint, settings)
     _match_pipeline(detector, preprocessing, progress)
     with _phase(progress, f"preparing {os.fspath(input_img or 'an example')}"):
         picture = read_image(input_img or DEFAULT_IMAGE)

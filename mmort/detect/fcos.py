@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmort.detect.boxes import build_box_coder
 from mmort.detect.dense import DenseDetector, DenseHead
 from mmort.detect.detector import Config
-from mmort.detect.layers import ConvModule
+from mmort.detect.layers import tower
 from mmort.detect.priors import Points
 
 
@@ -55,25 +55,18 @@ class FCOSHead(DenseHead):
         self.priors = Points(strides)
         self.strides = list(strides)
         self.coder = build_box_coder(bbox_coder)
-
-        def tower() -> nn.ModuleList:
-            convs = nn.ModuleList()
-            for index in range(stacked_convs):
-                last = dcn_on_last_conv and index == stacked_convs - 1
-                convs.append(
-                    ConvModule(
-                        feat_channels if index else in_channels,
-                        feat_channels,
-                        3,
-                        padding=1,
-                        bias=conv_bias,
-                        conv_cfg={"type": "DCNv2"} if last else conv_cfg,
-                        norm_cfg=norm_cfg,
-                    )
-                )
-            return convs
-
-        self.cls_convs, self.reg_convs = tower(), tower()
+        self.cls_convs, self.reg_convs = (
+            tower(
+                in_channels,
+                feat_channels,
+                stacked_convs,
+                conv_cfg=conv_cfg,
+                last_conv_cfg={"type": "DCNv2"} if dcn_on_last_conv else None,
+                norm_cfg=norm_cfg,
+                bias=conv_bias,
+            )
+            for _ in range(2)
+        )
         self.conv_cls = nn.Conv2d(feat_channels, num_classes + self.softmax, 3, padding=1)
         self.conv_reg = nn.Conv2d(feat_channels, 4, 3, padding=1)
         self.conv_centerness = nn.Conv2d(feat_channels, 1, 3, padding=1)
@@ -82,11 +75,7 @@ class FCOSHead(DenseHead):
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:  # noqa: D102
         logits, distances, centerness = [], [], []
         for x, scale, stride in zip(features, self.scales, self.strides, strict=True):  # [N, C, h, w]
-            for_classes = for_boxes = x
-            for conv in self.cls_convs:
-                for_classes = conv(for_classes)
-            for conv in self.reg_convs:
-                for_boxes = conv(for_boxes)
+            for_classes, for_boxes = self.cls_convs(x), self.reg_convs(x)
             logits.append(self.conv_cls(for_classes))  # [N, classes, h, w]
             far = scale(self.conv_reg(for_boxes))  # [N, 4, h, w]
             distances.append(far.relu() * stride if self.norm_on_bbox else far.exp())

@@ -124,3 +124,24 @@ class DepthwiseSeparableConvModule(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return self.pointwise_conv(self.depthwise_conv(x))  # type: ignore[no-any-return]
+
+
+def tower(
+    in_channels: int,
+    channels: int,
+    count: int,
+    kernel_size: int = 3,
+    conv_cfg: dict[str, Any] | None = None,
+    last_conv_cfg: dict[str, Any] | None = None,
+    **common: Any,
+) -> nn.Sequential:
+    """Build `count` convolutions that keep the size, one after another; the last may be of another kind."""
+    inputs = [in_channels] + [channels] * (count - 1)
+    kinds = [conv_cfg] * (count - 1) + [last_conv_cfg or conv_cfg]
+    padding = (kernel_size - 1) // 2
+    return nn.Sequential(
+        *(
+            ConvModule(each, channels, kernel_size, padding=padding, conv_cfg=kind, **common)
+            for each, kind in zip(inputs[:count], kinds[:count], strict=True)
+        )
+    )

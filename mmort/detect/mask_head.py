@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from mmort.detect.detector import Config, construct, require
-from mmort.detect.layers import ConvModule
+from mmort.detect.layers import tower
 
 
 class FCNMaskHead(nn.Module):
@@ -34,25 +34,18 @@ class FCNMaskHead(nn.Module):
         super().__init__()
         require("mask_head.predictor_cfg", predictor_cfg["type"], "Conv", "Conv2d")
         require("mask_head.upsample_cfg", upsample_cfg["type"], "deconv")
-        self.convs = nn.ModuleList()
-        channels = in_channels
-        for _ in range(num_convs):
-            padding = (conv_kernel_size - 1) // 2
-            layer = ConvModule(
-                channels, conv_out_channels, conv_kernel_size, padding=padding, conv_cfg=conv_cfg, norm_cfg=norm_cfg
-            )
-            self.convs.append(layer)
-            channels = conv_out_channels
+        self.convs = tower(
+            in_channels, conv_out_channels, num_convs, conv_kernel_size, conv_cfg=conv_cfg, norm_cfg=norm_cfg
+        )
+        channels = conv_out_channels if num_convs else in_channels
         factor = upsample_cfg["scale_factor"]
         self.upsample = nn.ConvTranspose2d(channels, conv_out_channels, factor, stride=factor)
         self.conv_logits = nn.Conv2d(conv_out_channels, 1 if class_agnostic else num_classes, 1)
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:
         """Return the logits of each region's own class, [R, h, w], from features [R, C, h', w'] and classes [R]."""
-        x = features
-        for conv in self.convs:
-            x = conv(x)
-        return own_class(self.conv_logits(self.upsample(x).relu()), classes)
+        x = self.upsample(self.convs(features)).relu()
+        return own_class(self.conv_logits(x), classes)
 
 
 def build_mask_head(config: Config) -> FCNMaskHead:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mmort.detect.boxes import build_box_coder
 from mmort.detect.dense import DenseDetector, DenseHead
 from mmort.detect.detector import Config
-from mmort.detect.layers import ConvModule
+from mmort.detect.layers import tower
 from mmort.detect.priors import build_priors
 
 _ANCHORS = {
@@ -23,12 +23,6 @@ _ANCHORS = {
     "ratios": [0.5, 1.0, 2.0],
     "strides": [8, 16, 32, 64, 128],
 }
-
-
-def tower(in_channels: int, channels: int, count: int, **common: Any) -> nn.ModuleList:
-    """Return `count` 3x3 convolutions, each of the other's output."""
-    inputs = [in_channels] + [channels] * (count - 1)
-    return nn.ModuleList(ConvModule(each, channels, 3, padding=1, **common) for each in inputs[:count])
 
 
 class RetinaHead(DenseHead):
@@ -61,13 +55,8 @@ class RetinaHead(DenseHead):
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:  # noqa: D102
         logits, deltas = [], []
         for x in features:  # [N, C, h, w]
-            for_classes = for_boxes = x
-            for conv in self.cls_convs:
-                for_classes = conv(for_classes)
-            for conv in self.reg_convs:
-                for_boxes = conv(for_boxes)
-            logits.append(self.retina_cls(for_classes))  # [N, A * classes, h, w]
-            deltas.append(self.retina_reg(for_boxes))  # [N, A * 4, h, w]
+            logits.append(self.retina_cls(self.cls_convs(x)))  # [N, A * classes, h, w]
+            deltas.append(self.retina_reg(self.reg_convs(x)))  # [N, A * 4, h, w]
         return (*logits, *deltas)
 
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from mmort.detect.boxes import build_box_coder
 from mmort.detect.detector import Config, construct
-from mmort.detect.layers import ConvModule
+from mmort.detect.layers import tower
 from mmort.detect.priors import build_priors
-from mmort.detect.selection import nms_arguments
+from mmort.detect.selection import best_places, larger, nms_arguments
 from mmort.torch import multiclass_nms
 
 
@@ -31,7 +31,6 @@ class RPNHead(nn.Module):
         feat_channels: int = 256,
         num_convs: int = 1,
         num_classes: int = 1,
-        reg_decoded_bbox: bool = False,  # says what the loss is of
     ) -> None:
         super().__init__()
         self.priors = build_priors(anchor_generator)
@@ -39,8 +38,7 @@ class RPNHead(nn.Module):
         if num_convs == 1:
             self.rpn_conv: nn.Module = nn.Conv2d(in_channels, feat_channels, 3, padding=1)
         else:
-            inputs = [in_channels] + [feat_channels] * (num_convs - 1)
-            self.rpn_conv = nn.Sequential(*(ConvModule(channels, feat_channels, 3, padding=1) for channels in inputs))
+            self.rpn_conv = tower(in_channels, feat_channels, num_convs)
         anchors = self.priors.num_base_priors[0]
         self.rpn_cls = nn.Conv2d(feat_channels, anchors, 1)
         self.rpn_reg = nn.Conv2d(feat_channels, anchors * 4, 1)
@@ -76,16 +74,13 @@ class RPNHead(nn.Module):
             # makes ties of large ones, ONNX Runtime's of all below -18.
             score = logits.permute(0, 2, 3, 1).flatten(1)  # [N, h*w*A]
             offsets = offsets.permute(0, 2, 3, 1).reshape(offsets.shape[0], -1, 4)  # [N, h*w*A, 4]
-            count = score.shape[1] if self.nms_pre <= 0 else min(self.nms_pre, score.shape[1])
-            # In the order of the places, so that it decides among equals, whatever topk's is.
-            places = score.topk(count).indices.sort().values  # [N, K]
+            places = best_places(score, self.nms_pre)  # [N, K]
             scores.append(score.gather(1, places))
             priors.append(self.priors.level(index, logits)[places])  # [N, K, 4]
             deltas.append(offsets.gather(1, places[..., None].expand(-1, -1, 4)))
             levels.append(torch.full_like(places, index))
         boxes = self.coder.decode(torch.cat(priors, 1), torch.cat(deltas, 1), limits)  # [N, all levels' K, 4]
-        sizes = boxes[..., 2:] - boxes[..., :2]
-        valid = (sizes > self.min_size).all(-1, keepdim=True)
+        valid = larger(boxes, self.min_size)
         # Boxes of one level suppress each other, as those of one class do elsewhere.
         own = torch.cat(levels, 1)[..., None] == torch.arange(len(features), device=boxes.device)
         by_level = torch.where(valid & own, torch.cat(scores, 1)[..., None], -torch.inf)  # [N, all levels' K, levels]

@@ -36,6 +36,20 @@ def take(map: Tensor, places: Tensor, channels: int, count: int | None = None) -
     return torch.unflatten(map.flatten(1).gather(1, indices.flatten(1)), 1, (-1, steps.shape[0]))
 
 
+def best_places(scores: Tensor, count: int) -> Tensor:
+    """Return the places [N, K] of an image's `count` best scores [N, P], or of all if it is 0 or less, in their order.
+
+    So the place decides among scores that are equal later, as in MMDetection, whatever the order of topk is.
+    """
+    most = scores.shape[1] if count <= 0 else min(count, scores.shape[1])
+    return scores.topk(most).indices.sort().values
+
+
+def larger(boxes: Tensor, size: float) -> Tensor:
+    """Tell which boxes [N, P, 4] are wider and higher than a size, [N, P, 1]."""
+    return (boxes[..., 2:] - boxes[..., :2] > size).all(-1, keepdim=True)
+
+
 def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) -> tuple[Tensor, Tensor]:
     """Choose the priors of one level that have its best pairs of prior and class.
 
@@ -64,9 +78,7 @@ def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) 
         map = torch.unflatten(map, 1, (-1, channels)).softmax(2).flatten(1, 2)
     best = torch.unflatten(map, 1, (-1, channels))[:, :, :classes].amax(2)  # [N, A, h, w]
     best = best.permute(0, 2, 3, 1).flatten(1)  # [N, P]
-    count = best.shape[1] if nms_pre <= 0 else min(nms_pre, best.shape[1])
-    # In the order of their places, equal scores later have the order that they have in MMDetection.
-    places = best.topk(count).indices.sort().values
+    places = best_places(best, nms_pre)
     scores = take(map, places, channels, classes)
     return scores if softmax else scores.sigmoid(), places
 
@@ -105,7 +117,7 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: dict[str, Any]) -> tuple
     by_class: int = nms.pop("max_output_boxes_per_class", 0)
     before: int = test_cfg.get("deploy_nms_pre", 0)
     if before > 0:
-        places = scores.amax(2).topk(min(before, scores.shape[1])).indices.sort().values[..., None]  # [N, P', 1]
+        places = best_places(scores.amax(2), before)[..., None]  # [N, P', 1]
         scores = scores.gather(1, places.expand(-1, -1, scores.shape[2]))
         flat = boxes.flatten(2)
         boxes = torch.unflatten(flat.gather(1, places.expand(-1, -1, flat.shape[2])), 2, boxes.shape[2:])

@@ -16,7 +16,7 @@ from mmort.detect.detector import Config, Detector, construct, is_version_3, pla
 from mmort.detect.layers import ConvModule
 from mmort.detect.necks import build_neck
 from mmort.detect.priors import build_priors
-from mmort.detect.selection import best_pairs, check_test_cfg, detections
+from mmort.detect.selection import best_pairs, check_test_cfg, detections, larger
 
 _ANCHORS = {
     "type": "YOLOAnchorGenerator",
@@ -106,6 +106,5 @@ class YOLOv3(Detector):
         scores = best_pairs(scores, test_cfg["score_thr"], test_cfg.get("nms_pre", -1) if self.version_3 else -1)
         scores = scores * objectness
         if self.version_3 and test_cfg.get("min_bbox_size", -1) >= 0:
-            large = (boxes[..., 2:] - boxes[..., :2] > test_cfg["min_bbox_size"]).all(-1, keepdim=True)
-            scores = torch.where(large, scores, 0)
+            scores = torch.where(larger(boxes, test_cfg["min_bbox_size"]), scores, 0)
         return detections(boxes, scores, test_cfg)
