@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mmort import info
+from mmort.tables import lay_out
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -227,9 +228,7 @@ def _portable(arguments: argparse.Namespace) -> str | None:
             (row.operator, str(len(row.nodes)), f"needs the library: {row.missing}" if row.missing else "defined")
             for row in rows
         ]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for line in table:
-            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        print(lay_out(table))
     return f"{missing} node{'s' * (missing > 1)} still need{'s' * (missing == 1)} the library" if missing else None
 
 

@@ -11,8 +11,6 @@ import torch
 
 from mmort.onnx.verification import leaves, shape_text
 
-Shapes = Mapping[str, Sequence[int]]
-
 
 @dataclass
 class Symbol:

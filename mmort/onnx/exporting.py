@@ -41,8 +41,7 @@ _KNOWN_WARNINGS = (
     "`isinstance(treespec, LeafSpec)` is deprecated",
     "You are using the legacy TorchScript-based ONNX export",
     "The feature will be removed. Please remove usage of this function",
-    "# The axis name: ",  # another input has the axis of that name, too
-    "# The axis name: ",  # that two axes always have the same size
+    "# The axis name: ",  # another input has it too, or two axes always have the same size
     *(f"The shape inference of {domain}::" for domain in ("mmcv", "mmdeploy", "mmort")),
 )
 _KNOWN_LOG = "torchvision is not installed"
@@ -179,12 +178,13 @@ def export(
         _check_file(draft, opset_version, exporter, operators)
         if simplify:
             _simplify(draft)
+        if portable:
+            _make_portable(draft)
         report = _verify(draft, module, inputs, libraries, rtol, atol)
         if portable and report.ok:
-            _make_portable(draft)
             alone = _verify(draft, module, inputs, libraries, rtol, atol, own_library=False)
             rows = (dataclasses.replace(row, inputs=f"{row.inputs}, no library") for row in alone.rows)
-            report = Report((*_verify(draft, module, inputs, libraries, rtol, atol).rows, *rows))
+            report = Report((*report.rows, *rows))
         frozen = _frozen_axes(draft, axes)
         if frozen or not report.ok:
             causes = frozen + hints + _violated_guards(module, args, tuple(specs), inputs, report)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import mmort.ort
 from mmort.onnx.detections import DetectionRow, are_detections, compare_detections
+from mmort.tables import lay_out
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -332,9 +333,4 @@ def _table(head: str, lines: Sequence[Sequence[str]]) -> str:
     """Lay lines out under a head, its columns apart by commas; nothing without lines."""
     if not lines:
         return ""
-    table = [head.split(","), *lines]
-    table[0] = [cell.strip() for cell in table[0]]
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
-    )
+    return lay_out([[cell.strip() for cell in head.split(",")], *lines])
