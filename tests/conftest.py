@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-import cases
 import mmort
+from tests.operators import cases
 
 # The same examples every time, unless another seed is asked for.
 settings.register_profile("mmort", deadline=None, derandomize=cases.SEED == 0)

@@ -1,0 +1,221 @@
+"""Operators of another package: the one in docs/adding_an_operator.md is built and used as it stands there."""
+
+import importlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+
+import numpy as np
+import onnx
+import onnx.helper
+import onnxruntime
+import pytest
+
+import mmort
+import mmort.build
+import mmort.ort
+from mmort import schemas
+from tests import front_ends
+
+ROOT = pathlib.Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "adding_an_operator.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"^`([\w/.]+)`:\n\n```\w+\n(.*?)^```$", DOCUMENT, re.M | re.S))
+
+
+def write_package(folder):
+    for name, text in FILES.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def run_setup(folder, *arguments):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "setup.py", "-q", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("package")
+    write_package(folder)
+    run_setup(folder, "build_ext", "--inplace")
+    return folder
+
+
+@pytest.fixture
+def my_ops(package, monkeypatch):
+    monkeypatch.syspath_prepend(package)
+    return importlib.import_module("my_ops")
+
+
+@pytest.fixture
+def library(package):
+    (path,) = package.glob("my_ops/libmy_ops_ort.*")
+    return str(path)
+
+
+def expected(x, slope):
+    return np.where(x < 0, np.float32(slope) * x, x)
+
+
+def test_document_has_the_files():
+    assert set(FILES) == {f"my_ops/{name}" for name in ("leaky_relu.c", "kernels.h", "operators.c", "__init__.py")} | {
+        "setup.py"
+    }
+
+
+def test_numpy(my_ops, rng):
+    x = rng.standard_normal((200, 3, 700)).astype(np.float32)  # long enough for several threads
+    np.testing.assert_array_equal(my_ops.leaky_relu(x, 0.25), expected(x, 0.25))
+    assert my_ops.leaky_relu(np.zeros((0, 2))).shape == (0, 2)
+    assert my_ops._door.operators() == ("leaky_relu",)
+    with pytest.raises(ValueError, match=r"^leaky_relu: slope must not be negative, got -1$"):
+        my_ops.leaky_relu(x, -1)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nm reads ELF files")
+def test_exports(library):
+    def symbols(*options):
+        text = subprocess.run(["nm", "-D", *options, library], check=True, capture_output=True, text=True).stdout
+        return {line.split()[-1].split("@")[0] for line in text.splitlines()}
+
+    assert symbols("--defined-only") == {"RegisterCustomOps", "mmort_describe"}
+    assert not [name for name in symbols("--undefined-only") if re.match("_?Py|Ort", name)]
+
+
+def test_description(my_ops, library):
+    assert mmort.ort.describe(library)["version"] == "1.0"
+    assert mmort.ort.describe(pathlib.Path(library))["operators"] == mmort.ort.operators(library)
+    (operator,) = schemas.parse(my_ops._door.describe())
+    assert (operator.domain, operator.type, operator.kernel) == ("mine", "LeakyRelu", "leaky_relu")
+    assert operator.inputs == (schemas.Tensor("x", "float32", "[...]", False),)
+    assert operator.attributes == (schemas.Attribute("slope", "FLOAT", 0.01),)
+    assert mmort.ort.describe()["version"] == mmort.__version__
+
+
+def test_description_of_something_else():
+    with pytest.raises(
+        ValueError, match=r"^mmort\.ort\.describe: library must be built with mmort\.build, got .*umath"
+    ):
+        mmort.ort.describe(np._core._multiarray_umath.__file__)
+    with pytest.raises(OSError, match="not_there"):
+        mmort.ort.operators("not_there.so")
+
+
+def make_model(nodes, inputs, outputs):
+    graph = onnx.helper.make_graph(nodes, "graph", *([value(name) for name in names] for names in (inputs, outputs)))
+    opsets = [onnx.helper.make_opsetid(domain, 1) for domain in ("mine", "mmcv", "mmort")]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def value(name):
+    return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None] * 4)
+
+
+def with_both(model, library):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.register_custom_ops_library(library)
+    return mmort.ort.session(model.SerializeToString(), sess_options=options)
+
+
+def test_both_libraries_in_one_session(library, rng):
+    nodes = [
+        onnx.helper.make_node("LeakyRelu", ["x"], ["y"], "mine", domain="mine", slope=0.5),
+        onnx.helper.make_node("MMCVCornerPool", ["y"], ["z"], "theirs", domain="mmcv", mode=3),
+    ]
+    session = with_both(make_model(nodes, "x", "z"), library)
+    x = rng.standard_normal((2, 3, 40, 500)).astype(np.float32)
+    (z,) = session.run(None, {"x": x})
+    np.testing.assert_array_equal(z, mmort.corner_pool(expected(x, 0.5), "right"))
+
+
+def test_a_refusal_names_the_node(library):
+    node = onnx.helper.make_node("LeakyRelu", ["x"], ["y"], "the_node", domain="mine", slope=1)
+    with pytest.raises(
+        front_ends.ORT_ERRORS, match=r"leaky_relu: attribute slope must be of type FLOAT, got INT.*the_node"
+    ):
+        with_both(make_model([node], "x", "y"), library)
+
+
+def test_unknown_sizes_of_two_libraries_have_two_names(library):
+    """ONNX Runtime lets tensors share memory whose sizes have the same names."""
+    nodes = [
+        onnx.helper.make_node("LeakyRelu", ["a"], ["b"], domain="mine"),
+        onnx.helper.make_node("MMCVCornerPool", ["c"], ["d"], domain="mmcv", mode=3),
+    ]
+    model = make_model(nodes, "ac", "bd")
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    outputs = with_both(model, library).get_outputs()
+    assert [len(set(output.shape)) for output in outputs] == [4, 4]
+    assert not set(outputs[0].shape) & set(outputs[1].shape)
+    assert all(name.startswith("my-ops_") for name in outputs[0].shape)
+
+
+def test_source_distribution(tmp_path):
+    """It holds all of the package and nothing of the kit, not even a path."""
+    write_package(tmp_path)
+    (tmp_path / "my_ops" / "another.pyx").write_text("cdef public int another() noexcept nogil:\n    return 0\n")
+    setup = tmp_path / "setup.py"
+    setup.write_text(setup.read_text().replace("sources=[", 'sources=["my_ops/another.pyx", '))
+    run_setup(tmp_path, "sdist")
+    (path,) = tmp_path.glob("dist/*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+        (listing,) = (name for name in archive.getnames() if name.endswith("SOURCES.txt"))
+        listed = archive.extractfile(listing).read().decode().split()
+    assert {*FILES, "my_ops/another.pyx"} <= names
+    kit = {path.name for path in pathlib.Path(mmort.build.get_include()).iterdir()} - {"__init__.py"}
+    assert not kit & {pathlib.PurePath(name).name for name in [*names, *listed]}
+
+
+@pytest.mark.parametrize(
+    ("sources", "text"),
+    [
+        (["my_ops/leaky_relu.c"], r"sources must hold operators\.c, got \['my_ops/leaky_relu\.c'\]"),
+        (["operators.c"], r"kernels\.h must lie beside one of the sources, got none in \['\.'\]"),
+    ],
+)
+def test_refused_sources(sources, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=rf"^mmort\.build\.operators: {text}$"):
+        mmort.build.operators(door="my_ops._door", library="my_ops.libmy_ops_ort", sources=sources)
+
+
+def test_without_cython(monkeypatch):
+    monkeypatch.setitem(sys.modules, "Cython.Build", None)
+    with pytest.raises(ImportError, match=r"^mmort\.build\.operators needs Cython.*pip install setuptools cython"):
+        mmort.build.operators(door="my_ops._door", library="my_ops.libmy_ops_ort", sources=["operators.c"])
+
+
+def row(type_, domains='"mine"', kernel="leaky_relu"):
+    x, y = (f'{{{{"{name}", "[...]", MMK_FLOAT32}}}}' for name in "xy")
+    return f'{{"{kernel}", "{type_}", {{{domains}}}, {x}, {y}}},\n'
+
+
+TABLES = {
+    "names a kernel that kernels.h does not list": row("A", kernel="leaky"),
+    "names one domain more than a library may have": "".join(row("A", f'"d{d}"') for d in range(9)),
+    "is one more than a library may have": "".join(row(f"A{r}") for r in range(65)),
+}
+
+
+@pytest.mark.parametrize("text", TABLES)
+def test_tables_that_cannot_be_registered(text, tmp_path):
+    """Built by hand, as any C compiler can build a kernel in C with the kit."""
+    kit = pathlib.Path(mmort.build.get_include())
+    write_package(tmp_path)
+    table = f'#include "operators.h"\nconst OperatorRow operator_rows[] = {{\n{TABLES[text]}{{.type = NULL}}}};\n'
+    (tmp_path / "my_ops" / "operators.c").write_text(table)
+    sources = [*kit.glob("*.c"), *(tmp_path / "my_ops").glob("*.c")]
+    options = ["-std=gnu11", "-fPIC", "-shared", '-DMMK_LIBRARY="mine"', '-DMMK_VERSION="0"', f"-I{kit}", "-Imy_ops"]
+    command = [os.environ.get("CC", "cc"), *options, *sources, "-o", "library.so"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    with pytest.raises(front_ends.ORT_ERRORS, match=rf"mine: the row of A.* in operators\.c {text}"):
+        onnxruntime.SessionOptions().register_custom_ops_library(str(tmp_path / "library.so"))

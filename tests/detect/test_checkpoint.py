@@ -1,0 +1,196 @@
+"""Checkpoints: their weights come out, what else is in them is passed over, and code in them never runs."""
+
+import builtins
+import contextlib
+import os
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from mmort.detect.checkpoint import load_checkpoint, load_weights
+
+MMENGINE = Path(__file__).parents[1] / "data" / "checkpoints" / "mmengine.pth"
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(content, zipped=True):
+        torch.save(content, tmp_path / "c.pth", _use_new_zipfile_serialization=zipped)
+        return tmp_path / "c.pth"
+
+    return save
+
+
+def test_of_mmengine():
+    weights, meta = load_checkpoint(MMENGINE)
+    assert list(weights) == ["conv.weight"]
+    assert torch.equal(weights["conv.weight"], torch.tensor([[0.5, -2]]))
+    assert weights["conv.weight"].dtype == torch.float32
+    assert meta["classes"] == ("cat", "dog")
+    assert meta["epoch"] == 1
+    assert "seed" not in meta  # a number of numpy's: better none than a wrong one
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_layouts(saved, zipped):
+    one = torch.ones(1)
+    for content, classes in (
+        ({"state_dict": {"a": one}, "meta": {"CLASSES": ["x", "y"]}}, ("x", "y")),
+        ({"state_dict": {"a": one}, "meta": {"CLASSES": "x"}}, ("x",)),
+        ({"state_dict": {"a": one}, "meta": {"dataset_meta": {"CLASSES": ("x",)}}}, ("x",)),
+        ({"state_dict": {"module.a": one, "ema_a": one}, "meta": {"CLASSES": None}}, None),
+        ({"a": one.double()}, None),
+    ):
+        weights, meta = load_checkpoint(saved(content, zipped))
+        assert weights == {"a": one}
+        assert weights["a"].dtype == torch.float32
+        assert meta.get("classes") == classes
+    assert load_checkpoint(saved({"n": torch.tensor(3)}, zipped))[0]["n"].dtype == torch.int64
+
+
+class Attack:
+    def __init__(self, function, *arguments):
+        self.function, self.arguments = function, arguments
+
+    def __reduce__(self):
+        return self.function, self.arguments
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("name", ["os.mkdir", "eval", "open", "getattr"])
+def test_code_is_refused(saved, tmp_path, name, zipped):
+    marker = str(tmp_path / "marker")
+    attack = {
+        "os.mkdir": Attack(os.mkdir, marker),
+        "eval": Attack(eval, f"__import__('os').mkdir({marker!r})"),
+        "open": Attack(open, marker, "w"),
+        "getattr": Attack(getattr, Attack(builtins.__import__, "os"), "mkdir"),
+    }[name]
+    path = saved({"meta": {"x": attack}, "state_dict": {"a": torch.ones(1)}}, zipped)
+    with pytest.raises(ValueError, match="holds code, which is not run: it asks for") as error:
+        load_checkpoint(path)
+    assert "\n" not in str(error.value)
+    assert not Path(marker).exists()
+
+
+def test_what_is_passed_over_does_nothing(saved):
+    """`getattr` is among what MMEngine's logs ask for; it finds nothing here."""
+    stand_in = Attack(getattr, Attack(getattr, "text", "__class__"), "mro")
+    weights, meta = load_checkpoint(saved({"meta": {"x": stand_in}, "state_dict": {"a": torch.ones(1)}}))
+    assert list(weights) == ["a"]
+    assert meta == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ([1], "holds a list"),
+        ({"state_dict": {}}, "neither a 'state_dict' nor tensors"),
+        ({"state_dict": [1]}, "neither"),
+        ({"state_dict": {"a": 1}}, "neither"),
+        ({"epoch": 3}, "neither"),
+        (torch.nn.Linear(1, 1), "holds code"),
+    ],
+)
+def test_no_checkpoint(saved, content, what):
+    with pytest.raises(ValueError, match=what):
+        load_checkpoint(saved(content))
+
+
+def test_no_file_of_torch(tmp_path):
+    path = tmp_path / "c.pth"
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as file:
+        file.writestr("a", "b")
+    for content in (b"", b"\0", b"text", b"<html>404</html>" * 50, b"\x80\x02.", (tmp_path / "other.zip").read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="is no checkpoint"):
+            load_checkpoint(path)
+    with pytest.raises(FileNotFoundError):
+        load_checkpoint(tmp_path / "nowhere.pth")
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_damaged(saved, zipped):
+    content = saved({"state_dict": {"a": torch.ones(100)}, "meta": {"CLASSES": ["x"]}}, zipped).read_bytes()
+    path = saved({})
+    for length in range(0, len(content) - 1, 37):
+        path.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"is no checkpoint, or is cut short: .|holds code") as error:
+            load_checkpoint(path)
+        assert "\n" not in str(error.value)
+    generator = random.Random(0)
+    for _ in range(200):
+        damaged = bytearray(content)
+        damaged[generator.randrange(min(len(content), 600))] = generator.randrange(256)
+        path.write_bytes(damaged)
+        with contextlib.suppress(ValueError):
+            load_checkpoint(path)
+
+
+class Head(torch.nn.Module):
+    def __init__(self, classes, anchors=3):
+        super().__init__()
+        self.fc_cls = torch.nn.Linear(4, classes + 1)
+        self.retina_cls = torch.nn.Conv2d(4, classes * anchors, 1)
+        self.convs_pred = torch.nn.ModuleList([torch.nn.Conv2d(4, (classes + 5) * anchors, 1)])
+        self.bn = torch.nn.BatchNorm2d(4)
+
+
+class Model(torch.nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.bbox_head = Head(classes)
+
+
+def test_weights_load():
+    weights = {key: value + 1 for key, value in Model(10).state_dict().items()}
+    del weights["bbox_head.bn.num_batches_tracked"]
+    model = Model(10)
+    load_weights(model, weights)
+    assert torch.equal(model.bbox_head.fc_cls.weight, weights["bbox_head.fc_cls.weight"])
+
+
+def test_weights_that_do_not_fit():
+    weights = Model(10).state_dict()
+    weights.update({f"neck.{i:02}": torch.ones(1) for i in range(13)})
+    weights["bbox_head.bn.bias"] = torch.ones(5)
+    del weights["bbox_head.fc_cls.bias"], weights["bbox_head.bn.running_mean"]
+    before = Model(10)
+    copy = {key: value.clone() for key, value in before.state_dict().items()}
+    with pytest.raises(ValueError, match="the weights do not fit the config") as error:
+        load_weights(before, weights)
+    assert str(error.value).split("\n")[1:4] == [
+        "  missing from the checkpoint: bbox_head.bn.running_mean",
+        "    bbox_head.fc_cls.bias",
+        "  not in the config's model: neck.00",
+    ]
+    assert "    ... and 3 more\n  other shapes: bbox_head.bn.bias is [5] in the checkpoint, [4] by the" in str(
+        error.value
+    )
+    assert all(torch.equal(value, copy[key]) for key, value in before.state_dict().items())  # nothing was loaded
+
+
+@pytest.mark.parametrize(("key", "rows"), [("fc_cls.bias", 81), ("retina_cls.bias", 240), ("convs_pred.0.bias", 255)])
+def test_other_number_of_classes(key, rows):
+    config = {"model": {"roi_head": {"bbox_head": [{"num_classes": 10}, {"num_classes": 10}]}}}
+    weights = Model(10).state_dict()
+    weights[f"bbox_head.{key}"] = Model(80).state_dict()[f"bbox_head.{key}"]
+    what = f"bbox_head.{key} has {rows} rows = 80 classes in the checkpoint, the config says num_classes=10"
+    with pytest.raises(ValueError, match="rows") as error:
+        load_weights(Model(10), weights, config)
+    assert str(error.value) == what
+
+
+def test_former_names():
+    class Convolution(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv_offset = torch.nn.Conv2d(1, 18, 1)
+
+    model = torch.nn.ModuleDict({"conv2": Convolution()})
+    weights = {"conv2_offset.weight": torch.ones(18, 1, 1, 1), "conv2_offset.bias": torch.ones(18)}
+    load_weights(model, weights)
+    assert torch.equal(model["conv2"].conv_offset.bias, torch.ones(18))

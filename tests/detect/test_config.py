@@ -1,0 +1,268 @@
+"""Configs: the same as MMEngine reads, and nothing executed, whatever stands in them."""
+
+import ast
+import contextlib
+import copy
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mmort.detect.config import ConfigError, parse_options, read_config
+from mmort.detect.expressions import Budget
+
+CONFIGS = Path(__file__).parents[1] / "data" / "configs"
+EXPECTED = ast.literal_eval((CONFIGS / "expected.txt").read_text())  # by make_expected.py beside it
+
+
+def typed(value):
+    """Spell a config out, so that 1, 1.0 and True differ, and the order of keys counts."""
+    return repr(value).replace(str(CONFIGS), "FOLDER")
+
+
+@pytest.fixture
+def config(tmp_path):
+    def read(text, *options, name="config.py"):
+        (tmp_path / name).write_text(text)
+        return read_config(tmp_path / name, options)
+
+    return read
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_equal_to_mmengine(name, monkeypatch):
+    monkeypatch.setenv("MMORT_TEST_CLASSES", "9")
+    assert typed(read_config(CONFIGS / name, search_path=[CONFIGS / "packages"])) == typed(EXPECTED[name])
+
+
+def test_relative_path(monkeypatch):
+    monkeypatch.chdir(CONFIGS / "deeper")
+    monkeypatch.setenv("MMORT_TEST_CLASSES", "9")
+    assert typed(read_config("child.py")) == typed(EXPECTED["deeper/child.py"])
+
+
+def test_environment(monkeypatch):
+    monkeypatch.delenv("MMORT_TEST_CLASSES", raising=False)
+    monkeypatch.setenv("MMORT_TEST_CHECKPOINT", "'a.pth'")
+    read = read_config(CONFIGS / "inherit.py")
+    assert (read["num_classes"], read["checkpoint"]) == (7, "a.pth")
+    monkeypatch.setenv("MMORT_TEST_CHECKPOINT", "__import__('os')")
+    with pytest.raises(ConfigError, match=r"base_model\.py:7: .*the call of __import__ is refused"):
+        read_config(CONFIGS / "inherit.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("import os", 1, "import of os is refused|import os is refused"),
+        ("a = 1\nb = __import__('os').system('true')", 2, "the call of __import__ is refused"),
+        ("a = [\n  1,\n  open('x').read()]", 3, "the call of open is refused"),
+        ("a = exec", 1, "exec is not defined"),
+        ("a = len", 1, "len may only be called"),
+        ("a = max([1], key=len)", 1, "len may only be called"),
+        ("a = ().__class__", 1, r"attribute \(\)\.__class__ is refused"),
+        ("a = [].append.__self__", 1, "is refused"),
+        ("a = '{0.__class__}'.format(1)", 1, "field '0.__class__' is refused"),
+        ("a = '{0[0]}'.format([1])", 1, "is refused"),
+        ("a = dict()\na.b = 1", 2, r"cannot assign to or delete a\.b"),
+        ("a = _base_.__class__", 1, "there is no '__class__'"),
+        ("a = (lambda: 1)()", 1, "the call of lambda: 1 is refused"),
+        ("a = lambda: 1", 1, "lambda: 1 is refused"),
+        ("def f():\n  pass", 1, r"def f\(\):.* is refused"),
+        ("while True:\n  pass", 1, "while True:.* is refused"),
+        ("for i in [1]:\n  break", 2, "break is refused"),
+        ("with open('x') as f:\n  pass", 1, "is refused"),
+        ("a = (b := 1)", 1, "is refused"),
+        ("a = 1 @ 2", 1, "operator MatMult is refused"),
+        ("a = ~1", 1, "operator Invert is refused"),
+        ("a = 1j", 1, "is no value of a config"),
+        ("a = ...", 1, "is no value of a config"),
+        ("a = '%999999999d' % 1", 1, "write an f-string"),
+        ("a = f'{1:999999999}'", 1, "format '999999999' is refused"),
+        ("a = 1\n\na = b", 3, "b is not defined"),
+        ("a = dict(b=1)\na.pop('c')", 2, "there is no 'c'"),
+        ("a = 1 / 0", 1, "division by zero"),
+        ("a, b = 1, 2, 3", 1, "cannot unpack 3 values"),
+        ("a = dict(**dict(b=1), b=2)", 1, r"got \['b'\] twice"),
+        ("a = {[]: 1}", 1, "unhashable"),
+        ("a = [1][5]", 1, "index out of range"),
+        ("a = b'\\0' * 3 + 'x'", 1, "can't concat|concat"),
+        ("a = )", 1, "is no Python"),
+        ("a = '\0'", 1, "is no Python|null byte"),
+        ("_base_ = 'nowhere.py'", 0, "there is no base config"),
+        ("_base_ = 5", 0, "_base_ must be a path"),
+        ("_base_ = 'config.py'", 0, "more than 20 configs inherit"),
+        ("_base_ = open('x')", 1, "the call of open is refused"),
+        ("_base_ = 'mmdet::../../x.py'", 0, "on the search path"),
+        ("from x import *", 1, "may import configs"),
+        ("from os import system", 1, "import of os is refused|is refused"),
+        ("with read_base():\n  import x", 2, "takes `from"),
+        ("with read_base():\n  from .nowhere import *", 2, "there is no base config"),
+        ("from mmdet.models import FCOS\nmodel = FCOS(1)", 2, "the call of FCOS is refused"),
+        ("from mmdet.models import FCOS\nmodel = FCOS.__globals__", 2, "is refused"),
+    ],
+)
+def test_refused(config, text, line, what):
+    place = rf"config\.py:{line}: " if line else r"config\.py: "
+    with pytest.raises(ConfigError, match=rf"{place}(?s:.*)({what})") as error:
+        config(text)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = 9 ** 9 ** 9",
+        "a = 1\nfor i in range(99): a = a * 10",
+        "a = int('9' * 4000)",
+        "a = [0] * 10 ** 9",
+        "a = 'x' * 10 ** 10",
+        "a = list(range(10 ** 12))",
+        "a = sum(range(10 ** 12))",
+        "a = 10 ** 12 in range(10 ** 15)",
+        "a = [i for i in range(10 ** 5) for j in range(10 ** 5)]",
+        "a = [0]\nfor i in a: a.append(i)",
+        "a = 'x'\nfor i in range(60): a = a + a",
+        "a = 'x'\nfor i in range(60): a = f'{a}{a}'",
+        "a = 'x'\nfor i in range(60): a = '{0}{0}'.format(a)",
+        "a = [1]\nfor i in range(60): a = [a, a]",
+        "a = (1,)\nfor i in range(60): a = (a, a)\nb = {a: 1}",
+        "a, b = [1], [1]\nfor i in range(60): a, b = [a, a], [b, b]\nc = a == b",
+        "a = [1]\nfor i in range(10 ** 5): a = [a]",
+        "a = (1,)\nfor i in range(10 ** 5): a = (a,)\nb = {a: 1}",
+        "a = []\na.append(a)",
+        "a = dict()\na['a'] = a",
+        "a = sum([[0] * 1000] * 3000, [])",
+        "a = sorted([[0] * 1000] * 10 ** 5)",
+        "a = 1" + " + 1" * 10**5,
+        "a = " + "[" * 10**4 + "]" * 10**4,
+        "a = " + "-" * 10**4 + "1",
+    ],
+    ids=range(25),
+)
+def test_bombs(config, text):
+    start = time.perf_counter()
+    with pytest.raises(ConfigError):
+        config(text)
+    assert time.perf_counter() - start < 20  # far less; but the machine may be busy
+
+
+def test_budget_pays_for_what_is_within():
+    budget = Budget(100)
+    with pytest.raises(ValueError, match="more steps or memory"):
+        budget.pay_for([list(range(50)), "x" * 60])
+
+
+def test_inheritance_refuses(tmp_path):
+    (tmp_path / "a.py").write_text("model = [1]\nlr = 1")
+    (tmp_path / "b.py").write_text("lr = 2")
+    for text, what in {
+        "_base_ = ['a.py', 'b.py']": "two base configs define lr",
+        "_base_ = 'a.py'\nmodel = dict(a=1)": "model is a dict, but a list where it comes from",
+        "_base_ = 'a.py'\nx = _base_.y": "there is no 'y'",
+        "with read_base():\n  from .a import z": "does not define z",
+    }.items():
+        (tmp_path / "c.py").write_text(text)
+        with pytest.raises(ConfigError, match=what):
+            read_config(tmp_path / "c.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("c.json", "{", "Expecting property name"),
+        ("c.json", "[1]", "a config is a mapping, got list"),
+        ("c.yaml", "a: [", "expected the node"),
+        ("c.yaml", "a: !!python/object/apply:os.system ['true']", "could not determine a constructor"),
+        ("c.yaml", "a: &a [*a]", "recursive|deep"),
+        ("c.yaml", "a: {{_base_.b.c}}", "the base configs have no b.c"),
+        ("c.json", '{"_base_": "c.json"}', "more than 20"),
+        ("c.txt", "a = 1", r"a \.py, \.json, \.yaml or \.yml file"),
+    ],
+)
+def test_other_formats_refuse(config, name, text, what):
+    with pytest.raises(ConfigError, match=what):
+        config(text, name=name)
+
+
+def test_not_a_text_file(tmp_path):
+    (tmp_path / "c.py").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is no text"):
+        read_config(tmp_path / "c.py")
+    with pytest.raises(FileNotFoundError):
+        read_config(tmp_path / "nowhere.py")
+
+
+# By mmengine.config.DictAction.
+VALUES = {
+    "3": 3,
+    "-1e-3": -0.001,
+    "TRUE": True,
+    "None": None,
+    "none": "none",
+    "'text'": "text",
+    "a b": "ab",
+    "1,2": [1, 2],
+    "[1,2]": [1, 2],
+    "(1,)": (1,),
+    "[]": [],
+    "()": (),
+    "[(1,2),[a,0.5],c]": [(1, 2), ["a", 0.5], "c"],
+    "[[(1,2)]]": [[(1, 2)]],
+    "(1,2),(3,4)": [(1, 2), (3, 4)],
+    "a=b": "a=b",
+    "": "",
+    "(1": "(1",
+    "(x)-(y)": "(x)-(y)",
+}
+
+
+@pytest.mark.parametrize(("text", "value"), VALUES.items())
+def test_option_values(text, value):
+    assert typed(parse_options([f"key={text}"])["key"]) == typed(value)
+
+
+@pytest.mark.parametrize("option", ["key", "=1", "key=[1,2", "key=[1,2)]", "key=" + "[" * 2000 + "]" * 2000])
+def test_options_refuse(option):
+    with pytest.raises(ValueError, match=r"key=value|brackets|deep"):
+        parse_options([option])
+
+
+def test_options_reach_lists_and_new_keys(config):
+    text = "model = dict(heads=[dict(a=1), dict(a=2, b=[0, 1])])"
+    read = config(text, "model.heads.1.a=5", "model.heads.1.b.0=x", "model.new.depth=18", "data=1,2")
+    assert read == {
+        "model": {"heads": [{"a": 1}, {"a": 5, "b": ["x", 1]}], "new": {"depth": 18}},
+        "data": [1, 2],
+    }
+    for option, what in {
+        "model.heads.2.a=5": "there is no place 2 in a list of 2",
+        "model.heads.x=5": "'x' is no place in a list",
+        "model.heads.0.a.b=5": "a is a dict, but a int",
+    }.items():
+        with pytest.raises(ConfigError, match=what):
+            config(text, option)
+
+
+def test_options_leave_the_shared_alone(config):
+    """The same list in two places of a config is two lists for options."""
+    read = config("pipeline = [dict(a=1)]\nval = dict(p=pipeline)\ntest = dict(p=pipeline)", "test.p.0.a=2")
+    assert (read["val"]["p"][0]["a"], read["test"]["p"][0]["a"]) == (1, 2)
+    assert read["pipeline"] is not read["val"]["p"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_text_is_read_or_refused(tmp_path_factory, data):
+    """Pieces of configs, thrown together."""
+    lines = "\n".join((CONFIGS / name).read_text() for name in ("features.py", "deeper/taken_apart.py")).split("\n")
+    text = "\n".join(data.draw(st.lists(st.sampled_from(lines), max_size=12)))
+    at, length = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 6))
+    text = text[:at] + data.draw(st.text("()[]{}'*._=, x1", max_size=4)) + text[at + length :]
+    path = tmp_path_factory.getbasetemp() / "pieces.py"
+    path.write_text(text)
+    with contextlib.suppress(ConfigError):
+        read = read_config(path)
+        assert copy.deepcopy(read) == read

@@ -1,0 +1,252 @@
+"""``mmort export``: files that detect what torch does and say how to be fed; one line for whatever goes wrong."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import onnx
+import pytest
+import torch
+
+import mmort.ort
+from mmort.cli import main
+from mmort.detect import export, load
+from mmort.detect.preprocessing import Preprocessing
+from mmort.detect.results import paste_masks
+from mmort.onnx.detections import compare_detections
+
+DATA = Path(__file__).parents[1] / "data"
+FCOS = DATA / "detect" / "fcos" / "config.py", DATA / "detect" / "fcos" / "checkpoint.pth"
+PICTURES = sorted((DATA / "preprocessing").glob("*.png"))
+PIPELINE = json.loads((DATA / "preprocessing" / "expected.json").read_text())["cascade_mask_rcnn"]["pipeline"]
+
+
+def run(*arguments):
+    return main(["export", *map(str, arguments)])
+
+
+@pytest.fixture(scope="session")
+def mask_rcnn(tmp_path_factory):
+    """A Mask R-CNN: its config, its checkpoint, its file for any size, and what was printed."""
+    folder = tmp_path_factory.mktemp("mask_rcnn")
+    config = json.loads((DATA / "detect" / "mask_rcnn.json").read_text()) | {"test_pipeline": PIPELINE}
+    (folder / "config.json").write_text(json.dumps(config))
+    files = folder / "config.json", DATA / "detect" / "mask_rcnn.pth", folder / "model.onnx"
+    lines = []
+    export.export(
+        *files,
+        shape=(128, 160),
+        input_img=PICTURES[0],
+        test_img=PICTURES[1],
+        dynamic_export=True,
+        verify=True,
+        options=["model.test_cfg.rcnn.max_per_img=30"],
+        progress=lines.append,
+    )
+    return files, lines
+
+
+@pytest.fixture(scope="session")
+def session(mask_rcnn):
+    return mmort.ort.session(mask_rcnn[0][2])
+
+
+def test_phases_and_tables_are_printed(mask_rcnn):
+    _, lines = mask_rcnn
+    phases = [line for line in lines if line.endswith(" s")]
+    assert [phase.split()[0] for phase in phases] == ["reading", "loading", "preparing", "exporting,", "verifying"]
+    assert "into a Mask R-CNN: " in phases[1]
+    assert "2x3x128x160, 1x3x96x64, 3x3x64x96" in phases[3]
+    (table,) = (line for line in lines if "matched" in line)
+    assert "2x3x192x256" in table  # the test picture and its mirror image, at 1.5 times the size
+    assert lines[-1].startswith("wrote ")
+
+
+def test_metadata_says_how_to_use_the_file(mask_rcnn, session):
+    metadata = session.get_modelmeta().custom_metadata_map
+    settings = Preprocessing.from_dict(json.loads(metadata["preprocessing"]))
+    assert settings == Preprocessing.from_config({"model": {}, "test_pipeline": PIPELINE})
+    assert json.loads(metadata["thresholds"])["rcnn"]["max_per_img"] == 30
+    assert json.loads(metadata["classes"]) == [*map(str, range(10))]
+    assert (metadata["family"], metadata["mmort_version"]) == ("Mask R-CNN", mmort.__version__)
+    onnx.checker.check_model(str(mask_rcnn[0][2]))
+
+
+def test_padded_batch_equals_torch(mask_rcnn, session):
+    (config, checkpoint, _), _ = mask_rcnn
+    detector = load(config, checkpoint, {"model.test_cfg.rcnn.max_per_img": 30})
+    settings = Preprocessing.from_config({"model": {}, "test_pipeline": PIPELINE})
+    inputs, shapes = settings.batch([settings(picture) for picture in PICTURES])
+    results = session.run(None, {"input": inputs, "img_shape": shapes})
+    expected = [one.numpy() for one in detector(torch.from_numpy(inputs), torch.from_numpy(shapes))]
+    rows = compare_detections("", results, expected, rtol=1e-3, atol=1e-4)
+    assert all(row.ok and row.matched > 2 for row in rows)
+    assert results[0].shape == (3, 30, 5)
+    assert not results[0][results[1] < 0].any()
+
+
+def test_img_shape_may_be_left_out(session):
+    """It then is the whole input; so it is where it is 0, and one row is for all images."""
+    inputs = np.random.default_rng(0).normal(size=(2, 3, 96, 128)).astype(np.float32)
+    assert [one.name for one in session.get_inputs()] == ["input"]
+    alone = session.run(None, {"input": inputs})
+    for shapes in ([[96, 128]] * 2, [[0, 0]] * 2, [[96, 128]], [[0, 128], [999, 0]]):
+        results = session.run(None, {"input": inputs, "img_shape": np.array(shapes)})
+        assert all(np.array_equal(one, other) for one, other in zip(results, alone, strict=True))
+    smaller = session.run(None, {"input": inputs, "img_shape": np.array([[48, 64], [96, 128]])})
+    assert smaller[0][0, :, 2].max() <= 64
+    assert smaller[0][0, :, 3].max() <= 48
+    assert np.array_equal(smaller[0][1], alone[0][1])
+
+
+def test_static_files_of_the_older_exporter(tmp_path, capsys):
+    path = tmp_path / "fcos.onnx"
+    arguments = ("--shape", 128, "--opset-version", 11, "--cfg-options", "model.test_cfg.max_per_img=7", "--show")
+    assert run(*FCOS, "--output-file", path, *arguments, "--mean", 1, 2, 3) == 0
+    output = capsys.readouterr().out
+    assert "MultiClassNMS" in output  # the graph
+    assert "score  class  x1, y1, x2, y2\n0." in output
+    model = onnx.load(path)
+    assert model.opset_import[0].version == 11
+    session = mmort.ort.session(path)
+    assert session.get_inputs()[0].shape == [1, 3, 128, 128]
+    assert session.run(None, {"input": np.zeros((1, 3, 128, 128), np.float32)})[0].shape == (1, 7, 5)
+    assert [one.name for one in tmp_path.iterdir()] == ["fcos.onnx"]
+
+
+def test_without_postprocessing(tmp_path):
+    path = tmp_path / "fcos.onnx"
+    assert (
+        run(*FCOS, "--output-file", path, "--shape", 64, 96, "--opset-version", 16, "--skip-postprocess", "--verify")
+        == 0
+    )
+    session = mmort.ort.session(path)
+    inputs = np.random.default_rng(0).normal(size=(1, 3, 64, 96)).astype(np.float32)
+    expected = load(*FCOS).raw(torch.from_numpy(inputs))
+    results = session.run(None, {"input": inputs})
+    assert len(results) == len(expected) > 3
+    for result, one in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, one.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_pasted_masks(rng):
+    """Equal to `results.paste_masks`: boxes beyond the image, of no size, between pixels."""
+    boxes = rng.uniform(-10, 50, (2, 20, 4)).astype(np.float32)
+    boxes[..., 2:] = np.maximum(boxes[..., :2], boxes[..., 2:])
+    boxes[0, 0], boxes[0, 1], boxes[0, 2] = (5, 5, 5, 9), (3, 4, 8, 9), (-30, -30, -20, -20)
+    masks = rng.uniform(0, 1, (2, 20, 7, 7)).astype(np.float32)
+    for threshold in (0.5, 0.2):
+        pasted = export._paste(*map(torch.from_numpy, (masks, boxes)), 31, 43, threshold).numpy()
+        expected = np.stack([paste_masks(*pair, 31, 43, threshold) for pair in zip(masks, boxes, strict=True)])
+        assert pasted.dtype == np.float32
+        assert (pasted != expected).sum() <= 2  # sums in another order
+        assert expected.any()
+
+
+def test_examples_suit_the_networks():
+    """Sizes that no example had, higher than wide and wider than high; CornerNet's are odd, SSD's not smaller."""
+    picture = cv2.imread(str(PICTURES[0]))
+    for settings, shape in (
+        (Preprocessing(), (800, 1216)),
+        (Preprocessing(), (64, 64)),
+        (Preprocessing(pad_or=127), (511, 511)),
+        (Preprocessing(size=(300, 300), keep_ratio=False), (300, 300)),
+    ):
+        example = export.Example(settings, True, True)
+        sizes = [tuple(one.shape) for one, _ in example.checks(picture, *shape)]
+        assert [size[0] for size in sizes] == [1, 3]
+        assert sizes[0][2] > sizes[0][3]
+        assert sizes[1][2] < sizes[1][3]
+        for size in sizes:
+            assert all(side % 128 == 127 if settings.pad_or else side % 32 == 0 for side in size[2:])
+            assert settings.keep_ratio or min(size[2:]) >= 300
+
+
+class Attack:
+    def __reduce__(self):
+        return os.mkdir, ("/nonexistent/marker",)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("config", r"config\.py:1: configs are read, not executed: the call of __import__"),
+        ("no detector", r"detect\.build: the config must have a dict 'model'"),
+        ("code", r"checkpoint\.pth: holds code, which is not run: it asks for posix\.mkdir"),
+        ("truncated", r"checkpoint\.pth: is no checkpoint, or is cut short: "),
+        (
+            "classes",
+            r"bbox_head\.conv_cls\.bias has 10 rows = 10 classes in the checkpoint, the config says num_classes=3",
+        ),
+        ("picture", r"picture\.png: is no picture"),
+        ("option", "options are key=value, got 'model'"),
+        ("shape", "--shape is one number or two, got 3"),
+        ("folder", "is no folder to write x.onnx to"),
+        ("missing", r"No such file or directory: '.*nowhere\.pth'"),
+        ("opset", "opset_version must be 11 to 20 with the legacy exporter, got 9"),
+    ],
+)
+def test_one_line_for_what_goes_wrong(tmp_path, capsys, what, message):
+    config, checkpoint = FCOS
+    output, more = tmp_path / "x.onnx", ()
+    if what in ("config", "no detector"):
+        config = tmp_path / "config.py"
+        config.write_text("__import__('os').mkdir('/tmp/x')" if what == "config" else "a = 1")
+    elif what in ("code", "truncated"):
+        content, checkpoint = checkpoint.read_bytes(), tmp_path / "checkpoint.pth"
+        checkpoint.write_bytes(content[:100_000])
+        if what == "code":
+            torch.save({"state_dict": {}, "meta": Attack()}, checkpoint)
+    elif what == "picture":
+        (tmp_path / "picture.png").write_text("text")
+        more = "--input-img", tmp_path / "picture.png"
+    elif what == "folder":
+        output = tmp_path / "nowhere" / "x.onnx"
+    elif what == "missing":
+        checkpoint = tmp_path / "nowhere.pth"
+    else:
+        more = {
+            "classes": ("--cfg-options", "model.bbox_head.num_classes=3"),
+            "option": ("--cfg-options", "model"),
+            "shape": ("--shape", 1, 2, 3),
+            "opset": ("--shape", 64, 96, "--opset-version", 9),
+        }[what]
+    assert run(config, checkpoint, "--output-file", output, *more) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("mmort: error: ")
+    assert error.count("\n") == 1
+    assert re.search(message, error)
+    assert not output.exists()
+
+
+def test_a_difference_is_told_and_nothing_written(tmp_path, capsys, monkeypatch):
+    """The file computes something else than torch does: here the boxes are 1 pixel off in torch, after the export."""
+    calls = []
+    forward = export._Exported.forward
+
+    def moved(self, input, img_shape):
+        calls.append(input)
+        dets, *others = forward(self, input, img_shape)
+        return dets + (0 if torch.jit.is_tracing() else 1), *others
+
+    monkeypatch.setattr(export._Exported, "forward", moved)
+    path = tmp_path / "x.onnx"
+    assert run(*FCOS, "--output-file", path, "--shape", 64, 96, "--opset-version", 16) == 1
+    error = capsys.readouterr().err
+    assert f"{path} was not written" in error
+    assert "missing" in error
+    assert list(tmp_path.iterdir()) == []
+    assert calls
+
+
+def test_failures_of_the_exporter_are_a_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        export._Exported, "forward", lambda self, input, img_shape: (torch.special.i0e(input), img_shape)
+    )
+    assert run(*FCOS, "--output-file", tmp_path / "x.onnx", "--shape", 64, 96, "--opset-version", 16) == 1
+    error = capsys.readouterr().err
+    assert "torch's legacy exporter cannot export this: Exporting the operator 'aten::special_i0e'" in error
+    assert error.count("\n") == 1

@@ -1,0 +1,549 @@
+"""Export: every operator and a whole detector through both exporters, and what must not become a file."""
+
+import json
+import re
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import onnx
+import onnx.defs
+import onnxruntime
+import pytest
+import torch
+from torch.export import Dim
+
+import mmort.onnx
+import mmort.ort
+import mmort.torch
+from mmort import schemas
+from mmort.onnx.schemas import check, op_schema
+from tests import front_ends
+from tests.compare import assert_same
+from tests.onnx.models import CLASSES, DETECTIONS, Detector
+from tests.operators import cases
+
+EXPORTERS = ("dynamo", "legacy")
+KERNELS = sorted({operator.kernel for operator in schemas.operators()})
+IMAGES = ({0: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC},)
+EXAMPLE = torch.randn(2, 3, 70, 90, generator=torch.Generator().manual_seed(0))
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.eval()
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def nodes(path):
+    return [(node.domain, node.op_type) for node in onnx.load(path).graph.node]
+
+
+def refuse(path, *args, error=ValueError, match=None, **kwargs):
+    """Exporting fails with this text, and leaves nothing behind."""
+    before = sorted(path.parent.iterdir())
+    with pytest.raises(error, match=match) as caught:
+        mmort.onnx.export(*args, path, **kwargs)
+    assert sorted(path.parent.iterdir()) == before
+    return caught.value
+
+
+# ---- schemas ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operator", schemas.operators(), ids=lambda one: f"{one.domain}.{one.type}")
+def test_schemas_are_what_the_library_says(operator):
+    """The schemas come from the extension module; the library tells its own operators to ONNX Runtime."""
+    schema = op_schema(operator)
+    (row,) = (one for one in front_ends.ROWS if (one["domain"], one["type"]) == (schema.domain, schema.name))
+    types = {"float32": "tensor(float)", "int64": "tensor(int64)"}
+    for kind, formals in (("inputs", schema.inputs), ("outputs", schema.outputs)):
+        optional = [one.option == onnx.defs.OpSchema.FormalParameterOption.Optional for one in formals]
+        assert [(one.name, one.type_str) for one in formals] == [(one["name"], types[one["type"]]) for one in row[kind]]
+        assert optional == [one["optional"] for one in row[kind]]
+    names = [one["name"] for one in row["attributes"]]
+    former = [one["former_name"] for one in row["attributes"] if "former_name" in one]
+    assert sorted(schema.attributes) == sorted(names + former)
+    for one in row["attributes"]:
+        attribute = schema.attributes[one["name"]]
+        assert attribute.type.name == one["type"]
+        assert attribute.required == (one["default"] is None and "former_name" not in one)
+        if attribute.default_value.name:
+            default = onnx.helper.get_attribute_value(attribute.default_value)
+            default = default.decode() if isinstance(default, bytes) else default
+            assert default == pytest.approx(one["default"]) if one["type"] == "FLOAT" else default == one["default"]
+
+
+def checked(**attributes):
+    row = front_ends.row_of("roi_align")
+    shapes = [["N", "C", "H", "W"], ["K", 5]]
+    model = front_ends.make_model(row, attributes, shapes=shapes)
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    check(model)
+
+
+def test_checker_knows_the_operators():
+    checked(output_height=2, output_width=2)
+    checked(aligned_height=2, aligned_width=2, pool_mode="max")  # as MMCV wrote them
+    for wrong in ({"output_height": 2.0}, {"output_height": "2"}, {"output_hight": 2}, {"mode": 1}):
+        with pytest.raises(onnx.checker.ValidationError):
+            checked(**{"output_width": 2, **wrong})
+
+
+# ---- single operators -------------------------------------------------------------------------------------------
+
+
+class Single(torch.nn.Module):
+    """A call of one torch operator; it has some attributes, the arrays are its inputs by name."""
+
+    def __init__(self, kernel, names, attributes):
+        super().__init__()
+        self.overload = getattr(torch.ops.mmort, kernel).default
+        self.names, self.attributes = names, attributes
+        self.eval()
+
+    def forward(self, *arrays):
+        return self.overload(**dict(zip(self.names, arrays, strict=True)), **self.attributes)
+
+
+def single(kernel):
+    """A model of one operator with as many attributes as a case has, and tensors for it."""
+    full = [case for case in cases.of(kernel) if all(array.size for array in case.arrays)]
+    case = max(full, key=lambda case: (len(case.attributes), -sum(array.size for array in case.arrays)))
+    names = front_ends.array_names(getattr(mmort, kernel), case.arrays, case.attributes)
+    return Single(kernel, names, case.attributes), tuple(torch.from_numpy(one.copy()) for one in case.arrays)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_single_operator(kernel, exporter, tmp_path):
+    model, tensors = single(kernel)
+    path = tmp_path / "one.onnx"
+    mmort.onnx.export(model, tensors, path, exporter=exporter, check_sizes=[tensors])
+    row = front_ends.row_of(kernel)
+    assert [name for name in nodes(path) if name[0]] == [(row["domain"], row["type"])]
+    got = front_ends.run_session(mmort.ort.session(path), [one.numpy() for one in tensors])
+    wanted = model(*tensors)
+    assert_same(got, [one.numpy() for one in (wanted if isinstance(wanted, tuple) else (wanted,))])
+
+
+# ---- a detector -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def detector(tmp_path_factory):
+    """A detector exported by torch's exporter, checked at three sizes."""
+    path = tmp_path_factory.mktemp("detector") / "detector.onnx"
+    mmort.onnx.export(
+        Detector(), (EXAMPLE,), path, dynamic_shapes=IMAGES, output_names=["dets", "labels", "masks"], simplify=False
+    )
+    return path
+
+
+def test_detector_finds_the_same_at_30_sizes(detector):
+    model, session = Detector(), mmort.ort.session(detector)
+    random = np.random.default_rng([cases.SEED, 30])
+    found = 0
+    for _ in range(30):
+        images = random.standard_normal((random.integers(1, 4), 3, *random.integers(8, 160, 2))).astype(np.float32)
+        dets, labels, masks = session.run(None, {"images": images})
+        with torch.no_grad():
+            wanted = [one.numpy() for one in model(torch.from_numpy(images))]
+        np.testing.assert_array_equal(labels, wanted[1], err_msg=str(images.shape))
+        np.testing.assert_allclose(dets, wanted[0], rtol=1e-4, atol=2e-3)
+        np.testing.assert_allclose(masks, wanted[2], rtol=1e-3, atol=1e-3)
+        found += int((labels >= 0).sum())
+    assert found > 300
+    assert set(np.unique(labels)) - {-1} == set(range(CLASSES))
+
+
+def test_detector_has_the_nodes(detector):
+    custom = [name for name in nodes(detector) if name[0]]
+    assert sorted(set(custom)) == [("mmcv", "MMCVRoiAlign"), ("mmcv", "NonMaxSuppression"), ("mmort", "MultiClassNMS")]
+    model = onnx.load(detector)
+    assert [one.name for one in model.graph.output] == ["dets", "labels", "masks"]
+    assert {one.domain: one.version for one in model.opset_import} == {"": 20, "mmcv": 1, "mmort": 1}
+
+
+def test_detector_by_the_legacy_exporter(tmp_path):
+    """It freezes min(48, number of anchors), so there is a size from which on the file is right."""
+    path = tmp_path / "detector.onnx"
+    sizes = [(1, 3, 64, 113), (3, 3, 113, 64)]
+    arguments = {"dynamic_shapes": IMAGES, "exporter": "legacy"}
+    report = mmort.onnx.export(Detector(), (EXAMPLE,), path, check_sizes=sizes, **arguments)
+    assert {row.shape for row in report.rows if row.tolerance == "exact"} == {f"{n}x{DETECTIONS}" for n in (1, 2, 3)}
+    path.unlink()
+    sizes = [(1, 3, 16, 32), (3, 3, 32, 16)]
+    match = r"cause: Converting a tensor to a Python boolean .* \(.*models.py:\d+\)"
+    refuse(path, Detector(), (EXAMPLE,), check_sizes=sizes, match=match, **arguments)
+
+
+def test_simplified(tmp_path):
+    path = tmp_path / "pool.onnx"
+
+    def model(x):
+        return mmort.torch.corner_pool(x + torch.zeros(3) * 1, "left")
+
+    mmort.onnx.export(model, (torch.randn(1, 2, 4, 3),), path, simplify=True)
+    assert ("mmcv", "MMCVCornerPool") in nodes(path)
+
+
+def test_simplify_without_onnxslim(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxslim", None)
+    path = tmp_path / "relu.onnx"
+    refuse(path, torch.relu, (torch.randn(3),), simplify=True, error=ImportError, match="pip install onnxslim")
+
+
+def test_portable(tmp_path):
+    """The same detections without the library, as the report says."""
+    path = tmp_path / "suppression.onnx"
+    boxes = torch.rand(20, 4) * 10 + torch.tensor([0.0, 0, 10, 10])
+    shapes = ({0: "n"}, {0: "n"})
+    report = mmort.onnx.export(
+        lambda boxes, scores: mmort.torch.nms(boxes, scores, 0.5),
+        (boxes, torch.rand(20)),
+        path,
+        dynamic_shapes=shapes,
+        portable=True,
+    )
+    assert {row.inputs for row in report.rows if "no library" in row.inputs} == {
+        f"{n}x4, {n}, no library" for n in (20, 26, 14)
+    }
+    boxes, scores = boxes.numpy()[:7], np.linspace(0, 1, 7, dtype=np.float32)
+    feeds = {"boxes": boxes, "scores": scores}
+    plain = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feeds)
+    assert_same(plain, mmort.ort.session(path).run(None, feeds))
+
+
+def test_portable_is_refused_without_a_definition(tmp_path):
+    model, tensors = single("nms_match_pairs")
+    match = "portable must be False, as mmdeploy::NMSMatch has no definition"
+    refuse(tmp_path / "match.onnx", model, tensors, portable=True, check_sizes=[tensors], match=match)
+
+
+# ---- what torch's exporter lacks ----------------------------------------------------------------------------------
+
+GAPS = {
+    "cummax": lambda x: torch.cummax(x, 1),
+    "cummin": lambda x: torch.cummin(x, -1),
+    "cummax of integers": lambda x: torch.cummax((x * 3).long(), 0),
+    "cummin of a number": lambda x: torch.cummin(x.sum(), 0),
+    "sort stable": lambda x: torch.sort((x * 2).round(), dim=1, stable=True, descending=True),
+    "argsort stable": lambda x: torch.argsort((x * 2).round(), dim=1, stable=True),
+    "sort of a number": lambda x: torch.sort(x.mean(), stable=True),
+    "masked_select": lambda x: x.masked_select(x > 0.2),
+    "masked_select, broadcast": lambda x: x.masked_select(x[0, 0] > 0.2),
+    "amax": lambda x: x.amax(),
+    "amin": lambda x: x.amin(),
+    "amax of axes": lambda x: x.amax((0, 2), keepdim=True),
+    "searchsorted": lambda x: torch.searchsorted(torch.sort(x, -1)[0], (x * 2).round() / 2),
+    "searchsorted right": lambda x: torch.searchsorted(torch.sort(x.flatten())[0], x, right=True, out_int32=True),
+    "searchsorted of a number": lambda x: torch.searchsorted(torch.sort(x[0, 0])[0], 0.5),
+    "isin": lambda x: torch.isin((x * 4).long(), torch.tensor([1, 2, -3])),
+    "cdist": lambda x: torch.cdist(x, x[:, :2] + 1),
+    "cdist p=1": lambda x: torch.cdist(x, x[:, :2] + 1, p=1.0),
+    "cdist p=3": lambda x: torch.cdist(x, x[:, :2] + 1, p=3.0),
+    "cdist p=0": lambda x: torch.cdist(x, x[:, :2], p=0.0),
+    "cdist p=inf": lambda x: torch.cdist(x, x[:, :2], p=torch.inf),
+    "kthvalue": lambda x: torch.kthvalue(x, 2, 1),
+    "median": lambda x: torch.median(x, 1, keepdim=True),
+    "adaptive_avg_pool2d": lambda x: torch.nn.functional.adaptive_avg_pool2d(x[None], (3, 4)),
+}
+
+
+def test_gaps_are_filled(tmp_path):
+    """All in one model, as each export takes a second."""
+    example = torch.randn(3, 5, 7)
+    model = Function(lambda x: [one(x) for one in GAPS.values()])
+    report = mmort.onnx.export(
+        model, (example,), tmp_path / "gaps.onnx", dynamic_shapes=({0: "b", 1: "h", 2: "w"},), opset_version=18
+    )
+    assert len(report.rows) > 3 * len(GAPS)
+
+
+@pytest.mark.parametrize("scan", [torch.cummax, torch.cummin])
+def test_scans_with_nan_ties_and_infinities(scan, tmp_path):
+    values = torch.tensor([1.0, 1, -torch.inf, torch.inf, torch.nan, 2, torch.nan, 0, -0.0, 0])
+    rows = torch.stack([values, values.flip(0), values.roll(3), values.roll(5)])
+    path = tmp_path / "scan.onnx"
+    mmort.onnx.export(
+        lambda x: scan(x, 1), (torch.randn(2, 3),), path, dynamic_shapes=({0: "b", 1: "n"},), check_sizes=[(rows,)]
+    )
+    for shape in ((2, 0), (0, 2), (0, 0)):
+        results = mmort.ort.session(path).run(None, {"x": np.empty(shape, np.float32)})
+        assert [one.shape for one in results] == [shape, shape]
+
+
+# ---- torch's operators as MMCV's nodes ----------------------------------------------------------------------------
+
+
+class Scans(torch.nn.Module):
+    def forward(self, x, grid):
+        sampled = torch.nn.functional.grid_sample(x, grid, "nearest", "border", align_corners=True)
+        return torch.cummax(x, 1), torch.cummin(x, -1), sampled
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_torch_operators_become_mmcv_nodes_when_asked_for(exporter, tmp_path):
+    path, args = tmp_path / "scans.onnx", (torch.randn(2, 3, 5, 6), torch.rand(2, 4, 3, 2) * 2 - 1)
+    names = ("cummax", "cummin", "grid_sample")
+    mmort.onnx.export(Scans().eval(), args, path, exporter=exporter, mmcv_nodes=names, input_names=["a", "b"])
+    assert {("mmcv", "cummax"), ("mmcv", "cummin"), ("mmcv", "grid_sampler")} <= set(nodes(path))
+    sampler = next(node for node in onnx.load(path).graph.node if node.op_type == "grid_sampler")
+    attributes = {one.name: onnx.helper.get_attribute_value(one) for one in sampler.attribute}
+    assert attributes == {"interpolation_mode": 1, "padding_mode": 1, "align_corners": 1}
+    if exporter == "legacy":
+        for opset in (11, 16):
+            mmort.onnx.export(Scans().eval(), args, path, exporter=exporter, mmcv_nodes=names, opset_version=opset)
+            assert ("mmcv", "grid_sampler") in nodes(path)
+    grid = Function(lambda x: torch.nn.functional.grid_sample(x, x[:, :2].permute(0, 2, 3, 1), align_corners=False))
+    mmort.onnx.export(grid, args[:1], path, exporter=exporter)
+    assert ("", "GridSample") in nodes(path)
+    assert all(domain == "" for domain, _ in nodes(path))  # the request above does not last
+
+
+def test_scans_are_standard_operators_otherwise(tmp_path):
+    mmort.onnx.export(lambda x: torch.cummax(x, 0), (torch.randn(3),), tmp_path / "scan.onnx")
+    assert all(domain == "" for domain, _ in nodes(tmp_path / "scan.onnx"))
+
+
+def test_table_for_those_who_call_torch_themselves(tmp_path):
+    table = mmort.onnx.translation_table(mmcv_nodes=["cummax"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's
+        program = torch.onnx.export(
+            Function(lambda x: (torch.cummax(x, 0)[0], mmort.torch.corner_pool(x, "top"))),
+            (torch.randn(1, 2, 3, 4),),
+            dynamo=True,
+            verbose=False,
+            custom_translation_table=table,
+        )
+    program.save(tmp_path / "model.onnx")
+    assert sorted(nodes(tmp_path / "model.onnx")) == [("mmcv", "MMCVCornerPool"), ("mmcv", "cummax")]
+
+
+# ---- an operator of others ----------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op(
+    "mmdeploy::their_pool", mutates_args=(), schema="(Tensor x, Tensor where, int[2] size) -> Tensor"
+)
+def their_pool(x, where, size):
+    return torch.from_numpy(mmort.roi_align(x.numpy(), where.numpy(), tuple(size), aligned=False))
+
+
+@their_pool.register_fake
+def _(x, where, size):
+    return x.new_empty((where.shape[0], x.shape[1], *size))
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_operator_of_others(exporter, tmp_path):
+    """Theirs is called and described otherwise than ours; its type is one that a library has."""
+    text = {
+        "domain": "mmdeploy",
+        "type": "MMCVRoiAlign",
+        "kernel": "their_pool",
+        "inputs": [
+            {"name": "x", "type": "float32", "shape": "[N, C, H, W]", "optional": False},
+            {"name": "where", "type": "float32", "shape": "[K, 5]", "optional": False},
+        ],
+        "outputs": [{"name": "y", "type": "float32", "shape": "[K, C, height, width]", "optional": False}],
+        "attributes": [
+            {"name": "aligned_height", "type": "INT", "default": None},
+            {"name": "aligned_width", "type": "INT", "default": None},
+        ],
+    }
+    (operator,) = schemas.parse(json.dumps({"operators": [text]}))
+    path = tmp_path / "theirs.onnx"
+    args = (torch.randn(1, 2, 9, 8), torch.tensor([[0, 1, 1, 7, 6.5]]))
+    error = refuse(
+        path, Theirs(), args, exporter=exporter, operators=[operator], error=mmort.onnx.VerificationError
+    )  # the library's default is aligned=1
+    assert not error.report.ok
+
+
+class Theirs(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.eval()
+
+    def forward(self, x, where):
+        return torch.ops.mmdeploy.their_pool(x, where, [2, 3])
+
+
+def test_operator_without_a_torch_operator():
+    operator = schemas.Operator("nowhere", "Nothing", "nothing", (), (), ())
+    with pytest.raises(ValueError, match=r"got nowhere::Nothing without torch.ops.nowhere.nothing"):
+        mmort.onnx.translation_table(operators=[operator])
+
+
+# ---- what must not become a file ----------------------------------------------------------------------------------
+
+
+class Branch(torch.nn.Module):
+    def forward(self, image):
+        if image.shape[2] > image.shape[3]:
+            return image.flip(1)
+        return image * 2
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("dims", [("n", "h", "w"), (Dim("n"), Dim("h", min=4), Dim("w")), (Dim.AUTO,) * 3])
+def test_frozen_branch_is_refused_and_named(exporter, dims, tmp_path):
+    shapes = {"image": dict(zip((0, 2, 3), dims, strict=True))}
+    match = r"cause: image.shape\[2\] <= image.shape\[3\] was taken for granted at .*test_export.py:\d+ in forward"
+    error = refuse(
+        tmp_path / "branch.onnx",
+        Branch().eval(),
+        (torch.randn(2, 3, 9, 14),),
+        dynamic_shapes=shapes,
+        exporter=exporter,
+        match=match,
+    )
+    assert [row.ok for row in error.report.rows] == [True, True, False]  # wider images, and higher ones
+    assert isinstance(error, mmort.onnx.VerificationError)
+
+
+def test_frozen_size_is_refused_and_named(tmp_path):
+    model = Function(lambda x: x * torch.linspace(0, 1, int(x.shape[0])))
+    match = r"cause: x.shape\[0\] == 5 was taken for granted at .*test_export.py:\d+ in <lambda>"
+    refuse(tmp_path / "size.onnx", model, (torch.randn(5),), dynamic_shapes=({0: Dim.AUTO},), match=match)
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_frozen_batch_is_refused(exporter, tmp_path):
+    model = Function(lambda x: x + torch.zeros(int(x.shape[0]), 1))
+    shapes = ({0: Dim.AUTO},)
+    refuse(
+        tmp_path / "batch.onnx", model, (torch.randn(2, 6),), dynamic_shapes=shapes, exporter=exporter, match="DIFFERS"
+    )
+
+
+def test_nothing_is_overwritten_by_a_failure(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"old")
+    refuse(path, Branch().eval(), (torch.randn(2, 3, 9, 14),), dynamic_shapes=IMAGES)
+    assert path.read_bytes() == b"old"
+    mmort.onnx.export(torch.relu, (torch.randn(3),), path)
+    assert nodes(path) == [("", "Relu")]
+
+
+def test_model_that_fails_at_a_size_to_check_with(tmp_path):
+    def picky(x):
+        torch._check(x.shape[0] % 2 == 0)
+        return x * 2
+
+    match = r"check_sizes must be sizes that the model takes, it fails with 5: .*"
+    refuse(tmp_path / "x.onnx", picky, (torch.randn(4),), dynamic_shapes=({0: "n"},), check_sizes=[(5,)], match=match)
+
+
+RELU = (torch.relu, (torch.randn(4),))
+REFUSALS = [
+    ({"exporter": "torch"}, "exporter must be 'dynamo' or 'legacy', got 'torch'"),
+    ({"mmcv_nodes": ["cumsum"]}, "mmcv_nodes must be of cummax, cummin, grid_sample, got 'cumsum'"),
+    ({"dynamic_shapes": ({0: "n"}, None)}, "dynamic_shapes must be 1, one for each argument, got 2"),
+    ({"dynamic_shapes": {"y": {0: "n"}}}, "dynamic_shapes must be of input_0, got y"),
+    ({"dynamic_shapes": ({0: 2 * Dim("n")},)}, "check_sizes must be given for a dimension computed from another"),
+    (
+        {"dynamic_shapes": ({0: "n"},), "check_sizes": []},
+        "another size than the example's 4 at dynamic axis 0 of input_0",
+    ),
+    ({"dynamic_shapes": ({0: "n"},), "check_sizes": [(4,)]}, r"axis 0 of input_0, got \[4\]"),
+    ({"check_sizes": [{"y": (4,)}]}, r"check_sizes must be of inputs input_0, got \['y'\]"),
+    ({"check_sizes": [(4, 4)]}, "check_sizes must have the example's number of dimensions, .* got 4x4 for 4"),
+    ({"input_names": ["a", "b"]}, "input_names must be 1, one for each tensor in args, got 2"),
+    ({"opset_version": 11}, "must be one that the dynamo exporter can make, got 11, .* exporter='legacy' has 11 to 20"),
+    ({"opset_version": 21, "exporter": "legacy"}, "opset_version must be 11 to 20 with the legacy exporter, got 21"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "match"), REFUSALS, ids=[match[:40] for _, match in REFUSALS])
+def test_wrong_arguments(arguments, match, tmp_path):
+    refuse(tmp_path / "relu.onnx", *RELU, match=f"^export: .*{match}", **arguments)
+
+
+def test_several_inputs_want_names_in_sizes(tmp_path):
+    args, path = (torch.randn(4), torch.randn(4)), tmp_path / "add.onnx"
+    shapes = ({0: "n"}, {0: "n"})
+    refuse(path, torch.add, args, dynamic_shapes=shapes, check_sizes=[(5,)], match="must name the inputs")
+    names = ["a", "b"]
+    mmort.onnx.export(
+        torch.add, args, path, dynamic_shapes=shapes, check_sizes=[{"a": (5,), "b": (5,)}], input_names=names
+    )
+
+
+def test_images_that_may_not_be_higher_than_wide(tmp_path):
+    dims = {2: Dim("h", max=8), 3: Dim("w", min=9)}
+    args = (torch.randn(1, 1, 8, 10),)
+    refuse(tmp_path / "x.onnx", torch.relu, args, dynamic_shapes=(dims,), match="check_sizes must be given: the ranges")
+
+
+def test_training_mode_is_refused(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())
+    refuse(tmp_path / "x.onnx", model, (torch.randn(1, 2),), match=r"call model.eval\(\); got model in training mode")
+    model.eval()[1].train()
+    refuse(tmp_path / "x.onnx", model, (torch.randn(1, 2),), match="got 1 in training mode")
+
+
+def test_double_precision_is_refused(tmp_path):
+    """The library's operators are float32, and ONNX Runtime says so before a file appears."""
+    model = Function(lambda x: mmort.torch.corner_pool(x, "top"))
+    match = re.compile("ONNX Runtime must load|check_model|type", re.S)
+    with pytest.raises(Exception, match=match):
+        mmort.onnx.export(model, (torch.randn(1, 1, 2, 2, dtype=torch.float64),), tmp_path / "x.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- the rest -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_models_own_warnings_are_heard(exporter, tmp_path):
+    def model(x):
+        warnings.warn("mind the gap", stacklevel=1)
+        return x * 2
+
+    with pytest.warns(UserWarning, match="mind the gap"):
+        mmort.onnx.export(model, (torch.randn(3),), tmp_path / "x.onnx", exporter=exporter)
+
+
+def test_nothing_is_printed(tmp_path, capfd):
+    for exporter in EXPORTERS:
+        mmort.onnx.export(*RELU, tmp_path / "x.onnx", exporter=exporter)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+def test_old_opsets_by_the_legacy_exporter(opset, tmp_path):
+    path = tmp_path / "pool.onnx"
+    model = Function(lambda x: mmort.torch.corner_pool(x, "top"))
+    mmort.onnx.export(model, (torch.randn(1, 1, 2, 2),), path, exporter="legacy", opset_version=opset)
+    assert onnx.load(path).opset_import[0].version == opset
+
+
+def test_several_tensors_in_an_argument(tmp_path):
+    args = ([torch.randn(2, 3), torch.randn(2, 4)], {"scale": torch.rand(2, 1)})
+    shapes = ([{0: "n"}, {0: "n"}], {"scale": {0: "n"}})
+    path = tmp_path / "x.onnx"
+    mmort.onnx.export(lambda pair, more: torch.cat(pair, 1) * more["scale"], args, path, dynamic_shapes=shapes)
+    assert [one.name for one in onnx.load(path).graph.input] == ["pair_0", "pair_1", "more_0"]
+
+
+def test_comparing_files_needs_no_torch():
+    text = "import sys, mmort.onnx; mmort.onnx.verify; print(sorted({'torch', 'onnxscript'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    assert result.stdout == "[]\n"
+
+
+def test_without_torch(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("mmort.onnx.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"mmort.onnx.export needs torch: pip install 'mmort\[torch\]'"):
+        _ = mmort.onnx.export

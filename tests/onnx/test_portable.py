@@ -1,0 +1,469 @@
+"""Portable models: definitions in standard operators give what the kernels give, and serve without the library only."""
+
+import re
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import onnx.reference
+import onnxruntime
+import pytest
+
+import mmort.cli
+import mmort.ort
+from mmort import demo
+from mmort.demo import detector
+from mmort.onnx import Coverage, functions, make_portable, upgrade
+from tests import compare, front_ends
+from tests.operators import cases
+
+OPSET = 18
+INEXACT = {
+    "grid_sample": (
+        r"not_finite_\w+_reflection_\w+",  # places beyond 10000
+        r"not_finite_bicubic_\w+",  # places whose pixel overflows float32
+        r"(\w+_)?holes_bilinear_(border|reflection)_\w+",  # NaN and infinite pixels of weight 0
+        r"no_pixels\w*",  # 0 instead of an error
+    ),
+    "deform_conv2d": ("not_finite",),  # NaN offsets give 0, as in torch
+    "modulated_deform_conv2d": ("not_finite", "border_holes"),  # and NaN and infinite pixels of weight 0
+}
+"""Cases with another result than the kernel's, all named in docs/portable.md."""
+
+
+def undefined(case):
+    """Whether there is no definition for the case's attributes."""
+    if case.operator == "roi_align":
+        return case.attributes.get("pool_mode") == "max" and case.attributes.get("sampling_ratio", 0) == 0
+    return False
+
+
+def portable_model(case, opset=OPSET):
+    row = front_ends.row_of(case.operator)
+    names = [one["name"] for one in row["inputs"]][: len(case.arrays)]
+    model = front_ends.make_model(row, front_ends.onnx_attributes(case.operator, case.attributes), names)
+    model.opset_import.append(oh.make_opsetid("", opset))
+    return model, make_portable(model)
+
+
+def stock_session(model):
+    """A session that does not know mmort's operators."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def same(found, expected):
+    try:
+        compare.assert_close(found, expected)
+    except AssertionError:
+        return False
+    return True
+
+
+def small(case):
+    """Tensors are float32, and few enough for a loop of suppressions to be quick."""
+    return all(array.dtype in (np.float32, np.int64) for array in case.arrays) and (
+        "nms" not in case.operator or max(case.arrays[0].shape) <= 400
+    )
+
+
+def defined(operator):
+    return [case for case in cases.of(operator) if small(case) and not undefined(case)]
+
+
+def differing(operator, selected, runner, opset=OPSET):
+    """Names of the cases whose definition has other results than the kernel."""
+    runners, names = {}, []
+    for case in selected:
+        key = str(case.attributes), len(case.arrays)
+        if key not in runners:
+            model, (coverage,) = portable_model(case, opset)
+            assert coverage.missing is None, (case.name, coverage)
+            runners[key] = runner(model)
+        formals = [one["name"] for one in front_ends.row_of(operator)["inputs"]]
+        found = runners[key].run(None, dict(zip(formals, case.arrays, strict=False)))
+        expected = front_ends.run_ort(operator, case.arrays, case.attributes)
+        if not same(found, expected):
+            names.append(case.name)
+    return names
+
+
+@pytest.mark.parametrize("operator", functions.WRITERS)
+def test_definition_equals_kernel(operator):
+    names = differing(operator, defined(operator), stock_session)
+    patterns = INEXACT.get(operator, ())
+    assert [name for name in names if not any(re.fullmatch(one, name) for one in patterns)] == []
+    assert len(names) <= len(defined(operator)) // 8
+
+
+def test_nms_takes_nan_scores_last():
+    """After -inf, that is."""
+    boxes = np.arange(6, dtype=np.float32)[:, None] * 10 + np.array([0, 0, 5, 5], np.float32)
+    scores = np.array([np.nan, -np.inf, 0.5, np.nan, -np.inf, np.inf], np.float32)
+    case = cases.Case("nms", "nan_and_infinity", cases.given(boxes, scores), {"iou_threshold": 0.5})
+    assert differing("nms", [case], stock_session) == []
+
+
+SUPPRESSIONS = {
+    "best": {"max_num": 7, "score_threshold": 0.3},
+    "offset": {"offset": 1},
+    "best_offset": {"offset": 2, "max_num": 7, "score_threshold": 0.3},
+    "negative": {"iou_threshold": -1.0},
+    "above_1": {"iou_threshold": 1.5},
+}
+
+
+@pytest.mark.parametrize("attributes", SUPPRESSIONS.values(), ids=SUPPRESSIONS)
+@pytest.mark.parametrize("runner", [stock_session, onnx.reference.ReferenceEvaluator])
+def test_nms_within_classes(attributes, runner):
+    """With equal scores, NaN, boxes without area, and none at all."""
+    selected = []
+    for count in (0, 1, 40) if runner is stock_session else (40,):  # onnx.reference has no Loop of no steps
+
+        def build(rng, count=count):
+            boxes, scores, idxs = cases.classed(count, "clustered", 8)(rng)
+            boxes[::7, 2] = boxes[::7, 0]
+            boxes[3::9] = np.nan
+            scores[::6] = np.nan
+            return boxes, scores, -idxs
+
+        selected.append(cases.Case("nms", f"n{count}", build, {"iou_threshold": 0.3} | attributes))
+    assert [len(case.arrays) for case in selected] == [3] * len(selected)
+    with np.errstate(all="ignore"):
+        assert differing("nms", selected, runner) == []
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"offset": 1},
+        {"iou_threshold": -1.0},
+        {"method": "soft_nms_linear"},
+        {"method": "soft_nms_naive", "min_score": 2.0},  # which is above all
+    ],
+)
+@pytest.mark.parametrize("agnostic", [False, True])
+def test_multiclass_nms_in_a_loop(attributes, agnostic):
+    """With boxes for each class, classes and images without a candidate, and none at all."""
+    selected = [
+        cases.Case(
+            "multiclass_nms",
+            f"{size}",
+            cases.batch(*size, levels=9, each=True),
+            {"score_threshold": threshold, "iou_threshold": 0.3, "class_agnostic": agnostic} | attributes,
+        )
+        for size in ((2, 30, 3), (2, 0, 3), (0, 4, 3), (2, 4, 0))
+        for threshold in (0.3, 0.97)
+    ]
+    assert differing("multiclass_nms", selected, stock_session) == []
+
+
+@pytest.mark.parametrize("operator", functions.WRITERS)
+def test_definition_equals_kernel_in_onnx_reference(operator):
+    selected = [
+        case
+        for case in defined(operator)
+        if sum(array.size for array in case.arrays) < 900
+        and not any(re.fullmatch(one, case.name) for one in INEXACT.get(operator, ()))
+        and case.attributes.get("mode") != "bicubic"  # onnx.reference's has other coefficients at the border
+        and 0 not in {size for array in case.arrays for size in array.shape}  # it does not take all empty tensors
+    ]
+    with np.errstate(all="ignore"):
+        # Its GridSample knows only the words for modes of opset 20.
+        assert differing(operator, selected[:: max(len(selected) // 6, 1)], onnx.reference.ReferenceEvaluator, 20) == []
+    assert selected
+
+
+@pytest.mark.parametrize("operator", functions.WRITERS)
+def test_the_library_is_preferred(operator):
+    """A definition that cannot run does no harm where the library is loaded."""
+    case = defined(operator)[0]
+    model, _ = portable_model(case)
+    expected = front_ends.run_ort(operator, case.arrays, case.attributes)
+    (function,) = model.functions
+    function.node.insert(0, oh.make_node("NoSuchOperator", list(function.input[:1]), ["unused"]))
+    found = front_ends.run_session(front_ends.make_session(model), case.arrays)
+    assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(found, expected, strict=True))
+    with pytest.raises(Exception, match="NoSuchOperator"):
+        stock_session(model)
+
+
+def test_what_is_not_covered_is_said():
+    uncovered = list(filter(undefined, cases.of("roi_align")))
+    assert uncovered
+    for case in uncovered:
+        model, (coverage,) = portable_model(case)
+        assert coverage.missing == (
+            "no definition of mmcv::MMCVRoiAlign node 'the_node': mode max with sampling_ratio 0"
+        )
+        assert not model.functions
+
+
+@pytest.mark.parametrize("row", front_ends.ROWS, ids=lambda row: f"{row['domain']}.{row['type']}")
+def test_operators_without_definition_are_said(row):
+    attributes = front_ends.onnx_attributes(row["kernel"], cases.of(row["kernel"])[0].attributes)
+    model = front_ends.make_model(row, attributes)
+    (coverage,) = make_portable(model)
+    assert coverage.operator == f"{row['domain']}::{row['type']}"
+    assert coverage.nodes == ("the_node",)
+    assert (coverage.missing is None) == (row["kernel"] in functions.WRITERS) == bool(model.functions)
+    onnx.checker.check_model(give_shapes(model))
+
+
+def give_shapes(model):
+    """The checker wants shapes of all inputs and outputs."""
+    for one in [*model.graph.input, *model.graph.output]:
+        if not one.type.tensor_type.HasField("shape"):
+            one.type.tensor_type.shape.SetInParent()
+    return model
+
+
+def corner_pools(*modes, opset=OPSET, **attributes):
+    """One corner pool after another, of 4 x 4 pixels."""
+    names = [f"x{i}" for i in range(len(modes) + 1)]
+    made = [
+        oh.make_node("MMCVCornerPool", [names[i]], [names[i + 1]], f"pool{i}", domain="mmcv", mode=mode, **attributes)
+        for i, mode in enumerate(modes)
+    ]
+    tensors = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 1, 4, 4]) for name in names]
+    graph = oh.make_graph(made, "pools", tensors[:1], tensors[-1:])
+    return oh.make_model(graph, opset_imports=[oh.make_opsetid("", opset), oh.make_opsetid("mmcv", 1)], ir_version=8)
+
+
+def grid_samplers(*modes):
+    """The same map and grid, sampled in several ways."""
+    made = [
+        oh.make_node("grid_sampler", ["x", "grid"], [f"y{i}"], f"sample{i}", domain="mmcv", padding_mode=mode)
+        for i, mode in enumerate(modes)
+    ]
+    tensor = oh.make_tensor_value_info
+    inputs = [tensor("x", onnx.TensorProto.FLOAT, [1, 1, 4, 4]), tensor("grid", onnx.TensorProto.FLOAT, [1, 2, 2, 2])]
+    outputs = [tensor(f"y{i}", onnx.TensorProto.FLOAT, [1, 1, 2, 2]) for i in range(len(modes))]
+    graph = oh.make_graph(made, "samplers", inputs, outputs)
+    return oh.make_model(graph, opset_imports=[oh.make_opsetid("", OPSET), oh.make_opsetid("mmcv", 1)], ir_version=8)
+
+
+def test_nodes_of_other_attributes_share_a_definition(rng):
+    model = corner_pools(0, 1, 2, 3)
+    assert make_portable(model) == [Coverage("mmcv::MMCVCornerPool", ("pool0", "pool1", "pool2", "pool3"), None)]
+    assert len(model.functions) == 1
+    x = rng.standard_normal((1, 1, 4, 4)).astype(np.float32)
+    (found,) = stock_session(model).run(None, {"x0": x})
+    for mode in ("top", "bottom", "left", "right"):
+        x = mmort.corner_pool(x, mode)
+    np.testing.assert_array_equal(found, x)
+
+
+def test_nodes_that_need_different_definitions_need_the_library():
+    """Overloads would be the way, but ONNX Runtime up to 1.23 takes the last one for all nodes."""
+    model = grid_samplers(0, 1)
+    (coverage,) = make_portable(model)
+    assert "'sample0' and mmcv::grid_sampler node 'sample1' need different ones" in coverage.missing
+    assert not model.functions
+    assert make_portable(grid_samplers(1, 1))[0].missing is None
+
+
+def test_suppression_with_classes_and_without():
+    """Their definitions have another number of inputs."""
+    inputs = [oh.make_tensor_value_info("boxes", onnx.TensorProto.FLOAT, [9, 4])]
+    inputs += [oh.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, [9])]
+    inputs += [oh.make_tensor_value_info("idxs", onnx.TensorProto.INT64, [9])]
+    names = [one.name for one in inputs]
+    made = [
+        oh.make_node("NonMaxSuppression", names[:2], ["y0"], "all", domain="mmcv", iou_threshold=0.5),
+        oh.make_node("NonMaxSuppression", names, ["y1"], "within", domain="mmcv", iou_threshold=0.5),
+    ]
+    outputs = [oh.make_tensor_value_info(f"y{i}", onnx.TensorProto.INT64, [None]) for i in range(2)]
+    graph = oh.make_graph(made, "suppressions", inputs, outputs)
+    imports = [oh.make_opsetid("", OPSET), oh.make_opsetid("mmcv", 1)]
+    (coverage,) = make_portable(oh.make_model(graph, opset_imports=imports, ir_version=8))
+    assert "'all' and mmcv::NonMaxSuppression node 'within' need different ones" in coverage.missing
+
+
+@pytest.mark.parametrize("operator", ["nms", "soft_nms", "multiclass_nms"])
+def test_sessions_start_without_a_warning(operator, capfd):
+    """ONNX Runtime warns of values that are made and not used."""
+    models = {}
+    for case in defined(operator):
+        model, _ = portable_model(case)
+        models.setdefault(model.functions[0].SerializeToString(), model)
+    for model in models.values():
+        onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert len(models) > 1
+    assert capfd.readouterr().err == ""
+
+
+def test_twice_is_once():
+    model = corner_pools(0)
+    make_portable(model)
+    before = model.SerializeToString(deterministic=True)
+    assert make_portable(model) == [Coverage("mmcv::MMCVCornerPool", ("pool0",), None)]
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_nodes_within_graphs_and_functions(rng):
+    """A node in a branch, and one in a function of the model's own."""
+    x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 1, 4, 4]) for name in ("x", "y"))
+    inner = oh.make_node("MMCVCornerPool", ["x"], ["y"], "inner", domain="mmcv", mode=1)
+    branch = oh.make_graph([inner], "branch", [], [y])
+    other = oh.make_graph([oh.make_node("Wrapped", ["x"], ["y"], domain="own")], "other", [], [y])
+    node = oh.make_node("If", ["condition"], ["y"], then_branch=branch, else_branch=other)
+    imports = [oh.make_opsetid(domain, version) for domain, version in (("", OPSET), ("mmcv", 1), ("own", 1))]
+    wrapped = oh.make_node("MMCVCornerPool", ["a"], ["b"], "wrapped", domain="mmcv", mode=0)
+    function = oh.make_function("own", "Wrapped", ["a"], ["b"], [wrapped], imports[:2])
+    condition = oh.make_tensor_value_info("condition", onnx.TensorProto.BOOL, [])
+    graph = oh.make_graph([node], "graph", [condition, x], [y])
+    model = oh.make_model(graph, functions=[function], opset_imports=imports, ir_version=8)
+    assert make_portable(model) == [Coverage("mmcv::MMCVCornerPool", ("inner", "wrapped"), None)]
+    session = stock_session(model)
+    x = rng.standard_normal((1, 1, 4, 4)).astype(np.float32)
+    for value, mode in ((True, "bottom"), (False, "top")):
+        (found,) = session.run(None, {"condition": np.array(value), "x": x})
+        np.testing.assert_array_equal(found, mmort.corner_pool(x, mode))
+
+
+def test_attributes_left_out_or_of_old_names_are_stated():
+    """Definitions refer to them."""
+    row = front_ends.row_of("roi_align")
+    model = front_ends.make_model(row, {"aligned_height": 2, "aligned_width": 3})
+    make_portable(model)
+    arrays = np.ones((1, 2, 8, 9), np.float32), np.array([[0, 1, 1, 5, 6]], np.float32)
+    found = stock_session(model).run(None, dict(zip(("input", "rois"), arrays, strict=True)))
+    np.testing.assert_array_equal(found[0], mmort.roi_align(*arrays, (2, 3)))
+    np.testing.assert_array_equal(front_ends.run_session(front_ends.make_session(model), arrays)[0], found[0])
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes", "text"),
+    [
+        ("corner_pool", {"mode": 4}, "mmcv::MMCVCornerPool node 'the_node': mode must be 0, 1, 2 or 3, got 4"),
+        ("corner_pool", {}, "attribute mode (INT) is missing"),
+        ("corner_pool", {"mode": 1.0}, "attribute mode must be of type INT"),
+        ("soft_nms", {"method": 3}, "method must be 0, 1 or 2, got 3"),
+        ("grid_sample", {"padding_mode": 3}, "padding_mode must be 0, 1 or 2, got 3"),
+        ("group_norm", {"num_groups": 0}, "num_groups must be at least 1, got 0"),
+        ("nms", {"iou_threshold": float("nan")}, "iou_threshold must be a number, got nan"),
+        ("roi_align", {"output_height": 1, "output_width": 1, "mode": "sum"}, "mode must be avg or max, got sum"),
+        ("deform_conv2d", {"stride": [1, 2, 3]}, "stride must be 1, 2 or 4 integers (each twice), got [1, 2, 3]"),
+    ],
+)
+def test_wrong_attributes_are_refused(operator, attributes, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        make_portable(front_ends.make_model(front_ends.row_of(operator), attributes))
+
+
+@pytest.mark.parametrize(("opset", "text"), [(11, "must be 16 or higher, got 11; mmort upgrade raises it"), (15, "15")])
+def test_old_opsets_are_refused(opset, text):
+    with pytest.raises(ValueError, match=text):
+        make_portable(corner_pools(0, opset=opset))
+
+
+def test_new_opsets_have_no_roi_align():
+    """ONNX Runtime 1.31 has none of opset 22."""
+    case = defined("roi_align")[0]
+    _, (coverage,) = portable_model(case, opset=22)
+    assert coverage.missing.endswith("ONNX Runtime has RoiAlign up to opset 21, the model has 22")
+
+
+@pytest.mark.parametrize("opset", [16, 17, 19, 20, 21])
+def test_opsets(opset):
+    for operator in functions.WRITERS:
+        case = next(case for case in defined(operator) if min(min(array.shape) for array in case.arrays) > 0)
+        model, (coverage,) = portable_model(case, opset)
+        assert coverage.missing is None
+        formals = [one["name"] for one in front_ends.row_of(operator)["inputs"]]
+        found = stock_session(model).run(None, dict(zip(formals, case.arrays, strict=False)))
+        compare.assert_close(found, front_ends.run_ort(operator, case.arrays, case.attributes), operator)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------
+
+
+def test_files(tmp_path):
+    source, target = tmp_path / "model.onnx", tmp_path / "portable.onnx"
+    onnx.save(corner_pools(0), source)
+    before = source.read_bytes()
+    make_portable(source, target)
+    assert source.read_bytes() == before
+    assert len(onnx.load(target).functions) == 1
+    make_portable(source)
+    assert source.read_bytes() == target.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "portable.onnx"]
+
+
+def test_tensors_beside_the_model_stay_there(tmp_path, rng):
+    weight = rng.standard_normal((1, 1, 4, 4)).astype(np.float32)
+    model = corner_pools(0)
+    model.graph.node.append(oh.make_node("Add", ["x1", "weight"], ["sum"]))
+    model.graph.output[0].name = "sum"
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "weight"))
+    source = tmp_path / "model.onnx"
+    onnx.save(model, source, save_as_external_data=True, location="weights", size_threshold=0)
+    make_portable(source, tmp_path / "portable.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "portable.onnx", providers=["CPUExecutionProvider"])
+    zeros = np.zeros((1, 1, 4, 4), np.float32)
+    np.testing.assert_array_equal(session.run(None, {"x0": zeros})[0], weight)
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(ValueError, match="has tensors in files beside it: the output must be in its folder"):
+        make_portable(source, other / "portable.onnx")
+    assert not list(other.iterdir())
+
+
+def test_a_model_that_does_not_load_is_not_written(tmp_path):
+    model = corner_pools(0)
+    model.graph.node.append(oh.make_node("Unknown", ["x1"], ["z"], domain="somewhere"))
+    model.opset_import.append(oh.make_opsetid("somewhere", 1))
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match=r"ONNX Runtime refuses the changed model, so it was not written: .*Unknown"):
+        make_portable(tmp_path / "model.onnx", tmp_path / "portable.onnx")
+    (tmp_path / "text.onnx").write_text("no model")
+    with pytest.raises(ValueError, match=r"text\.onnx is no ONNX model"):
+        make_portable(tmp_path / "text.onnx")
+    with pytest.raises(FileNotFoundError):
+        make_portable(tmp_path / "missing.onnx")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "text.onnx"]
+
+
+# ---- a detector, and the command line --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def detector_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("portable") / "mask_rcnn.onnx"
+    upgrade(detector.MODEL, path)
+    return path
+
+
+def test_a_detector_without_the_library(detector_file, tmp_path, capsys):
+    target = tmp_path / "portable.onnx"
+    assert mmort.cli.main(["portable", str(detector_file), "--output", str(target)]) == 0
+    assert capsys.readouterr().out == "mmcv::MMCVRoiAlign  8  defined\nmmcv::grid_sampler  1  defined\n"
+    stock = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
+    with_library = mmort.ort.session(target)
+    for image in demo.IMAGES[:2]:
+        pixels, _ = detector.preprocess(detector.read_image(image))
+        dets, labels, masks = stock.run(None, {"input": pixels})
+        expected_dets, expected_labels, expected_masks = with_library.run(None, {"input": pixels})
+        np.testing.assert_array_equal(labels, expected_labels)
+        np.testing.assert_allclose(dets, expected_dets, rtol=0, atol=1e-3)
+        assert ((masks > 0.5) != (expected_masks > 0.5)).mean() < 1e-4
+
+
+def test_command_line_errors(tmp_path, capsys):
+    path = tmp_path / "model.onnx"
+    onnx.save(grid_samplers(0, 1), path)
+    before = path.read_bytes()
+    with pytest.raises(SystemExit):
+        mmort.cli.main(["portable", str(path)])
+    assert "one of the arguments --output --in-place is required" in capsys.readouterr().err
+    assert path.read_bytes() == before
+    assert mmort.cli.main(["portable", str(path), "--in-place", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert '"operator": "mmcv::grid_sampler"' in out
+    assert err == "mmort: error: 2 nodes still need the library\n"
+    onnx.save(corner_pools(0, opset=11), path)
+    assert mmort.cli.main(["portable", str(path), "--in-place"]) == 1
+    assert re.fullmatch("mmort: error: make_portable: the model's opset must be .*\n", capsys.readouterr().err)

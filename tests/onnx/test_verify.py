@@ -1,0 +1,286 @@
+"""Verification: it finds what differs, whatever that is, and the command says so."""
+
+import json
+
+import numpy as np
+import onnx
+import onnx.helper
+import onnx.numpy_helper
+import pytest
+from test_cli import refused, run
+
+import mmort
+import mmort.cli
+import mmort.onnx
+from mmort.onnx.verification import RTOL
+from tests import front_ends
+
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+
+
+def write(path, nodes, inputs, outputs, weights=()):
+    """An ONNX file; inputs and outputs are {name: (type, shape)}."""
+    formal = [
+        [onnx.helper.make_tensor_value_info(name, *kind) for name, kind in names.items()] for names in (inputs, outputs)
+    ]
+    initializers = [onnx.numpy_helper.from_array(array, name) for name, array in dict(weights).items()]
+    graph = onnx.helper.make_graph(nodes, "test", *formal, initializers)
+    imports = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("mmcv", 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=imports, ir_version=8), path)
+    return path
+
+
+def linear(path, weight, shape=("n", 4)):
+    nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])]
+    return write(path, nodes, {"x": (FLOAT, shape)}, {"y": (FLOAT, None)}, {"w": weight})
+
+
+def cast(path, kind):
+    nodes = [onnx.helper.make_node("Cast", ["x"], ["y"], to=kind)]
+    return write(path, nodes, {"x": (FLOAT, ["n"])}, {"y": (kind, None)})
+
+
+@pytest.fixture
+def weight(rng):
+    return rng.standard_normal((4, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def batches(rng):
+    return [[rng.standard_normal((n, 4)).astype(np.float32)] for n in (2, 1, 5)]
+
+
+def test_same(tmp_path, weight, batches):
+    path = linear(tmp_path / "a.onnx", weight)
+    report = mmort.onnx.verify(path, path, batches)
+    assert report.ok
+    assert [(row.inputs, row.output, row.shape, row.max_abs_diff) for row in report.rows] == [
+        ("2x4", "y", "2x3", 0),
+        ("1x4", "y", "1x3", 0),
+        ("5x4", "y", "5x3", 0),
+    ]
+
+
+def test_altered_weight(tmp_path, weight, batches):
+    altered = weight.copy()
+    altered[1, 2] *= 1.01
+    report = mmort.onnx.verify(linear(tmp_path / "a.onnx", altered), linear(tmp_path / "b.onnx", weight), batches)
+    assert not report.ok
+    assert "DIFFERS: 2 of 6 numbers" in str(report)
+    assert report.rows[0].max_abs_diff == pytest.approx(
+        0.01 * np.abs(batches[0][0][:, 1] * weight[1, 2]).max(), rel=1e-3
+    )
+
+
+def test_tolerances(tmp_path, weight, batches):
+    paths = linear(tmp_path / "a.onnx", weight * np.float32(1 + RTOL / 2)), linear(tmp_path / "b.onnx", weight)
+    assert mmort.onnx.verify(*paths, batches).ok
+    assert not mmort.onnx.verify(*paths, batches, rtol=1e-5, atol=1e-6).ok
+    assert mmort.onnx.verify(*paths, batches, rtol=1e-5, atol=1).ok
+
+
+def test_frozen_batch(tmp_path, weight, batches):
+    paths = linear(tmp_path / "a.onnx", weight, (2, 4)), linear(tmp_path / "b.onnx", weight)
+    report = mmort.onnx.verify(*paths, batches)
+    assert [row.ok for row in report.rows] == [True, False, False]
+    assert "ONNX Runtime refuses the inputs" in report.rows[1].problem
+    assert "Got: 1 Expected: 2" in report.rows[1].problem
+
+
+def test_altered_threshold(tmp_path):
+    boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 6], [50, 50, 60, 60]], np.float32)
+    scores = np.array([0.9, 0.8, 0.7], np.float32)
+    paths = []
+    for threshold in (0.5, 0.7):
+        model = front_ends.make_model(front_ends.row_of("nms"), {"iou_threshold": threshold}, ["boxes", "scores"])
+        paths.append(tmp_path / f"{threshold}.onnx")
+        onnx.save(model, paths[-1])
+    report = mmort.onnx.verify(*paths, [[boxes, scores]])
+    assert report.rows[0].problem == "shape 2, the model gives 3"
+    assert mmort.onnx.verify(paths[0], lambda *x: mmort_nms(*x, 0.5), [[boxes, scores]]).ok
+    report = mmort.onnx.verify(paths[0], lambda *x: mmort_nms(*x, 0.5).flip(0), [[boxes, scores]])
+    assert report.rows[0].problem == "2 of 2 numbers"
+    assert report.rows[0].tolerance == "exact"
+
+
+def mmort_nms(boxes, scores, threshold):
+    import torch
+
+    return torch.from_numpy(mmort.nms(boxes.numpy(), scores.numpy(), threshold)[1])
+
+
+NAN, INF = np.nan, np.inf
+PAIRS = [
+    ([1, NAN, INF, -INF], [1, NAN, INF, -INF], True),
+    ([1, NAN], [1, 1], False),
+    ([1, 1], [1, NAN], False),
+    ([1, INF], [1, 1], False),
+    ([1, 1], [1, INF], False),
+    ([1, INF], [1, -INF], False),
+    ([0.0], [-0.0], True),
+    ([1e-5], [0.0], True),
+    ([1e-3], [0.0], False),
+    ([1e6], [1e6 + 500], True),
+    ([1e6], [1e6 + 5000], False),
+    ([], [], True),
+]
+
+
+@pytest.mark.parametrize(("got", "wanted", "ok"), PAIRS)
+def test_special_numbers(got, wanted, ok, tmp_path):
+    path = cast(tmp_path / "a.onnx", FLOAT)
+    report = mmort.onnx.verify(path, lambda x: [np.float32(wanted)], [[np.float32(got)]])
+    assert report.ok == ok
+    assert json.loads(report.to_json())["ok"] == ok  # with NaN it would be no JSON
+    assert "Infinity" not in report.to_json()
+
+
+def test_other_types_shapes_and_numbers_of_outputs(tmp_path):
+    path, x = cast(tmp_path / "a.onnx", INT64), np.float32([1, 2, 3])
+    for outputs, problem in [
+        (np.int64([1, 2, 3]), ""),
+        (np.int64([1, 2, 4]), "1 of 3 numbers"),
+        (np.int32([1, 2, 3]), "int64, the model gives int32"),
+        (np.int64([[1, 2, 3]]), "shape 3, the model gives 1x3"),
+        ([np.int64([1, 2, 3])] * 2, "the file has 1 outputs, the model 2"),
+        ([], "the file has 1 outputs, the model 0"),
+    ]:
+        report = mmort.onnx.verify(path, lambda x, outputs=outputs: outputs, [[x]])
+        assert report.rows[-1].problem == problem
+        assert report.ok == (not problem)
+        assert json.loads(report.to_json())["rows"][-1]["problem"] == problem
+
+
+def test_bools_are_exact(tmp_path):
+    path = cast(tmp_path / "a.onnx", onnx.TensorProto.BOOL)
+    report = mmort.onnx.verify(path, lambda x: np.array([True, True]), [[np.float32([1, 0])]])
+    assert report.rows[0].problem == "1 of 2 numbers"
+
+
+def test_words(tmp_path):
+    path = cast(tmp_path / "a.onnx", onnx.TensorProto.STRING)
+    assert mmort.onnx.verify(path, path, [[np.float32([1, 0])]]).ok
+    report = mmort.onnx.verify(path, lambda x: np.array(["1", "one"], object), [[np.float32([1, 0])]])
+    assert report.rows[0].problem == "1 of 2 values"
+
+
+def test_nothing_compared_is_not_ok(tmp_path, weight):
+    path = linear(tmp_path / "a.onnx", weight)
+    assert not mmort.onnx.verify(path, path, []).ok
+
+
+def test_wrong_number_of_inputs(tmp_path, weight, batches):
+    path = linear(tmp_path / "a.onnx", weight)
+    two = [[*batches[0], *batches[0]]]
+    with pytest.raises(ValueError, match=r"^verify: inputs must be 1 \(x\), got 2$"):
+        mmort.onnx.verify(path, path, two)
+    with pytest.raises(ValueError, match=r"^verify: inputs must be 1 \(x\), got 2$"):
+        mmort.onnx.verify(path, lambda *x: x, two)
+
+
+def test_files_that_do_not_load(tmp_path, weight):
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    for path in (broken, tmp_path / "missing.onnx"):
+        with pytest.raises(ValueError, match=f"^verify: ONNX Runtime must load .*{path.name}, got: "):
+            mmort.onnx.verify(path, path, [])
+    path = linear(tmp_path / "a.onnx", weight)
+    with pytest.raises(ValueError, match=r"verify: ONNX Runtime must load .*, got: .*no_library"):
+        mmort.onnx.verify(path, path, [], libraries=[tmp_path / "no_library.so"])
+
+
+def test_table_is_aligned(tmp_path, weight, batches):
+    path = linear(tmp_path / "a.onnx", weight)
+    lines = str(mmort.onnx.verify(path, path, batches)).splitlines()
+    assert lines[0].split() == [
+        "inputs",
+        "output",
+        "shape",
+        *("max", "abs", "diff"),
+        *("max", "rel", "diff"),
+        "tolerance",
+    ]
+    assert {line.index("y") for line in lines[1:]} == {lines[0].index("output")}
+
+
+# ---- the command --------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import numpy as np
+import torch
+
+WEIGHT = torch.tensor({weight})
+
+def model():
+    return lambda x: x @ WEIGHT
+
+def pair():
+    return model(), [[np.ones((3, 4), np.float32)]]
+
+number = 1
+"""
+
+
+@pytest.fixture
+def script(tmp_path, weight):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT.format(weight=weight.tolist()))
+    return path
+
+
+def test_command_with_two_files(tmp_path, weight):
+    path, other = linear(tmp_path / "a.onnx", weight), linear(tmp_path / "b.onnx", weight + np.float32(0.1))
+    code, out, err = run("verify", path, "--against", path, "--sizes", "2x4,7x4")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == ["inputs", "2x4", "7x4"]
+    code, out, err = run("verify", path, "--against", other, "--sizes", "2x4,7x4")
+    assert (code, err) == (1, f"mmort: error: {path} does not compute what {other} does\n")
+    assert out.count("DIFFERS") == 2
+    code, out, _ = run("verify", path, "--against", other, "--sizes", "2x4", "--json")
+    report = json.loads(out)
+    assert code == 1
+    assert not report["ok"]
+    assert report["rows"][0]["inputs"] == "2x4"
+    assert run("verify", path, "--against", other, "--sizes", "2x4", "--atol", "1")[0] == 0
+
+
+def test_command_with_a_script(tmp_path, weight, script):
+    path = linear(tmp_path / "a.onnx", weight)
+    code, out, _ = run("verify", path, "--against", f"{script}:pair")
+    assert code == 0
+    assert out.splitlines()[1].startswith("3x4 ")
+    code, out, _ = run("verify", path, "--against", f"{script}:pair", "--sizes", "5x4")
+    assert code == 0
+    assert out.splitlines()[1].startswith("5x4 ")
+    altered = linear(tmp_path / "b.onnx", weight * 2)
+    assert run("verify", altered, "--against", f"{script}:model", "--sizes", "5x4")[0] == 1
+
+
+def test_command_with_several_and_fixed_inputs(tmp_path):
+    nodes = [onnx.helper.make_node("Gather", ["x", "i"], ["y"])]
+    for shape, sizes in ((("n", 3), "4x3+5,2x3+5"), ((2, 3), "2x3+5")):
+        path = write(tmp_path / "a.onnx", nodes, {"x": (FLOAT, shape), "i": (INT64, [5])}, {"y": (FLOAT, None)})
+        assert run("verify", path, "--against", path, "--sizes", sizes)[0] == 0
+    assert "must take the inputs, it fails with 3x3, 5" in refused(
+        "verify", path, "--against", path, "--sizes", "3x3+5"
+    )
+    assert run("verify", path, "--against", path)[1].splitlines()[1].startswith("2x3, 5 ")
+
+
+def test_command_refuses(tmp_path, weight, script):
+    path = linear(tmp_path / "a.onnx", weight)
+    assert "sizes must be given for inputs of dynamic sizes, x" in refused("verify", path, "--against", path)
+    assert "sizes must be 1 a set (x), got 2" in refused("verify", path, "--against", path, "--sizes", "1x4+2")
+    assert "ONNX Runtime must load" in refused("verify", tmp_path / "no.onnx", "--against", path, "--sizes", "1x4")
+    assert "must be an .onnx file or script.py:function, got 'x'" in refused("verify", path, "--against", "x")
+    assert "there is no file" in refused("verify", path, "--against", f"{tmp_path}/no.py:f")
+    assert "must name a function of" in refused("verify", path, "--against", f"{script}:number")
+    assert "must name a function of" in refused("verify", path, "--against", f"{script}:missing")
+    words = write(
+        tmp_path / "w.onnx",
+        [onnx.helper.make_node("Identity", ["x"], ["y"])],
+        *[{name: (onnx.TensorProto.STRING, [2])} for name in "xy"],
+    )
+    assert "got tensor(string); have a script make them" in refused("verify", words, "--against", words)
+    with pytest.raises(SystemExit):
+        run("verify", path, "--against", path, "--sizes", "1xx4,b")

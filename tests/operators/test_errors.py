@@ -1,0 +1,317 @@
+"""What cannot be computed is refused by both doors in the same words, and nothing breaks by it."""
+
+import re
+import subprocess
+import sys
+from typing import Literal, get_origin
+
+import numpy as np
+import pytest
+
+import mmort
+from tests import front_ends
+from tests.compare import assert_close
+from tests.operators import cases
+from tests.operators.cases import MAP, roi, zeros
+
+EXISTING = [refusal for refusal in cases.REFUSALS if hasattr(mmort, refusal.operator)]
+IN_ORT = [refusal for refusal in EXISTING if front_ends.row_of(refusal.operator)]
+
+
+def whole(refusal):
+    return f"{refusal.operator}: {refusal.text}"
+
+
+@pytest.mark.parametrize("refusal", EXISTING, ids=str)
+def test_numpy_refuses(refusal):
+    with pytest.raises(ValueError, match=f"^{re.escape(whole(refusal))}$"):
+        front_ends.run_numpy(refusal.operator, refusal.arrays, refusal.attributes)
+
+
+@pytest.mark.parametrize("refusal", IN_ORT, ids=str)
+def test_ort_refuses_in_the_same_words_and_goes_on(refusal):
+    session = front_ends.session_for(refusal.operator, refusal.attributes, count=len(refusal.arrays))
+    good = cases.ordinary(refusal.operator, len(refusal.arrays))
+    for _ in range(2):
+        with pytest.raises(front_ends.ORT_ERRORS, match=f"{re.escape(whole(refusal))}$"):
+            front_ends.run_session(session, refusal.arrays)
+    if refusal.text.split()[0] in front_ends.onnx_attributes(refusal.operator, refusal.attributes):
+        return  # this session's attribute is what is wrong, so it refuses everything
+    wanted = front_ends.run_oracle(refusal.operator, good.arrays, refusal.attributes)
+    assert_close(front_ends.run_session(session, good.arrays), front_ends.node_outputs(refusal.operator, wanted))
+
+
+# ---- attributes of nodes ---------------------------------------------------------------------------------------
+
+ATTRIBUTES = [(row, attribute) for row in front_ends.ROWS for attribute in row["attributes"]]
+
+
+def attribute_ids(value):
+    return value["name"] if "name" in value else f"{value['domain']}.{value['type']}"
+
+
+def node_attributes(row, **changed):
+    """Those of an ordinary case, and others changed; None: left out."""
+    attributes = front_ends.onnx_attributes(row["kernel"], cases.ordinary(row["kernel"]).attributes) | changed
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def run_row(row, attributes):
+    session = front_ends.make_session(front_ends.make_model(row, attributes))
+    return front_ends.run_session(session, cases.ordinary(row["kernel"]).arrays)
+
+
+@pytest.mark.parametrize(("row", "attribute"), ATTRIBUTES, ids=attribute_ids)
+def test_attribute_of_another_type(row, attribute):
+    name, needed = attribute["name"], attribute["type"]
+    wrong = {"INT": 1, "FLOAT": 1.0, "STRING": "avg", "INTS": [1, 2], "FLOATS": [1.0, 2.0]}
+    for fitting in ("INT", "INTS") if needed == "INTS" else (needed,):
+        del wrong[fitting]
+    for came, value in wrong.items():
+        text = f"{row['kernel']}: attribute {name} must be of type {needed}, got {came} ({row['type']} node 'the_node')"
+        with pytest.raises(front_ends.ORT_ERRORS, match=re.escape(text)):
+            run_row(row, node_attributes(row, **{name: value}))
+
+
+@pytest.mark.parametrize(("row", "attribute"), ATTRIBUTES, ids=attribute_ids)
+def test_attribute_left_out(row, attribute):
+    """It has the default of the Python function's argument; if there is none, that is what the error says."""
+    name, operator = attribute["name"], row["kernel"]
+    left_out = node_attributes(row, **{name: None})
+    if attribute["default"] is None:
+        text = f"{operator}: attribute {name} ({attribute['type']}) is missing ({row['type']} node 'the_node')"
+        with pytest.raises(front_ends.ORT_ERRORS, match=re.escape(text)):
+            run_row(row, left_out)
+    else:
+        given = node_attributes(row, **{name: front_ends.CONVERT[attribute["type"]](attribute["default"])})
+        for got, wanted in zip(run_row(row, left_out), run_row(row, given), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(("row", "attribute"), ATTRIBUTES, ids=attribute_ids)
+def test_defaults_are_those_of_the_function(row, attribute):
+    name = front_ends.argument_names(row["kernel"])[attribute["name"]]
+    default = front_ends.signature(row["kernel"])[name].default
+    if attribute["default"] is None:
+        assert default is front_ends.signature(row["kernel"])[name].empty
+    else:
+        assert front_ends.onnx_attributes(row["kernel"], {name: default}) == {attribute["name"]: attribute["default"]}
+
+
+@pytest.mark.parametrize("row", front_ends.ROWS, ids=attribute_ids)
+def test_other_attributes_are_ignored(row):
+    others = {"another": 1, "one_more": "text", "even": [1.0, 2.0]}
+    for got, wanted in zip(
+        run_row(row, node_attributes(row, **others)), run_row(row, node_attributes(row)), strict=True
+    ):
+        np.testing.assert_array_equal(got, wanted)
+
+
+FORMER = [(row, attribute) for row, attribute in ATTRIBUTES if "former_name" in attribute]
+
+
+@pytest.mark.parametrize(("row", "attribute"), FORMER, ids=attribute_ids)
+def test_former_names_of_attributes(row, attribute):
+    name, former = attribute["name"], attribute["former_name"]
+    value = node_attributes(row).get(name, attribute["default"])
+    wanted = run_row(row, node_attributes(row, **{name: value}))
+    for got, one in zip(run_row(row, node_attributes(row, **{name: None, former: value})), wanted, strict=True):
+        np.testing.assert_array_equal(got, one)
+    wrong = [1.0, 2.0]
+    with pytest.raises(
+        front_ends.ORT_ERRORS, match=f"attribute {former} must be of type {attribute['type']}, got FLOATS"
+    ):
+        run_row(row, node_attributes(row, **{name: None, former: wrong}))
+    for got, one in zip(run_row(row, node_attributes(row, **{name: value, former: wrong})), wanted, strict=True):
+        np.testing.assert_array_equal(got, one)  # today's name wins
+
+
+CHOICES = [(row, attribute) for row, attribute in ATTRIBUTES if "choices" in attribute]
+
+
+@pytest.mark.parametrize(("row", "attribute"), CHOICES, ids=attribute_ids)
+@pytest.mark.parametrize("value", ["", "AVG", "average", "x" * 300])
+def test_another_word(row, attribute, value):
+    allowed = " or ".join(f"'{choice}'" for choice in attribute["choices"])
+    text = f"{row['kernel']}: {attribute['name']} must be {allowed}, got "
+    with pytest.raises(front_ends.ORT_ERRORS, match=re.escape(text)):
+        run_row(row, node_attributes(row, **{attribute["name"]: value}))
+
+
+PLACES = [
+    ("corner_pool", "mode", "mode must be 0 (top), 1 (bottom), 2 (left) or 3 (right)"),
+    ("soft_nms", "method", "method must be 0 (naive), 1 (linear) or 2 (gaussian)"),
+    ("grid_sample", "interpolation_mode", "interpolation_mode must be 0 (bilinear), 1 (nearest) or 2 (bicubic)"),
+    ("grid_sample", "padding_mode", "padding_mode must be 0 (zeros), 1 (border) or 2 (reflection)"),
+]
+
+
+@pytest.mark.parametrize(("operator", "name", "text"), PLACES)
+@pytest.mark.parametrize("value", [-1, 4, 2**32, -(2**63)])
+def test_number_that_stands_for_no_word(operator, name, text, value):
+    row = front_ends.row_of(operator)
+    with pytest.raises(front_ends.ORT_ERRORS, match=f"{operator}: {re.escape(text)}, got {value}$"):
+        run_row(row, node_attributes(row, **{name: value}))
+
+
+@pytest.mark.parametrize("row", front_ends.ROWS, ids=attribute_ids)
+@pytest.mark.parametrize("change", [-1, +1])
+def test_number_of_inputs(row, change):
+    names = [formal["name"] for formal in row["inputs"]]
+    required = [formal["name"] for formal in row["inputs"] if not formal["optional"]]
+    names = names + names[:1] if change > 0 else required[:-1]
+    with pytest.raises(front_ends.ORT_ERRORS, match="the_node"):
+        front_ends.make_session(front_ends.make_model(row, node_attributes(row), inputs=names))
+
+
+# ---- arguments of functions ------------------------------------------------------------------------------------
+
+FUNCTIONS = [cases.ordinary(operator) for operator in cases.OPERATORS if hasattr(mmort, operator)]
+NOT_NUMBERS = (
+    np.array(["1"]),
+    np.array([1j]),
+    np.array([None]),
+    np.array(["2020"], "M8[Y]"),
+    np.array([1], np.longdouble),
+)
+
+
+def names_of_arrays(case):
+    return front_ends.array_names(getattr(mmort, case.operator), case.arrays, case.attributes)
+
+
+@pytest.mark.parametrize("case", FUNCTIONS, ids=lambda case: case.operator)
+def test_arrays_of_other_things(case):
+    names = names_of_arrays(case)
+    for i, array in enumerate(case.arrays):
+        for wrong in NOT_NUMBERS:
+            arrays = list(case.arrays)
+            arrays[i] = np.broadcast_to(wrong, array.shape)
+            with pytest.raises(
+                TypeError, match=f"^{case.operator}: {names[i]} must be .*, got {re.escape(str(wrong.dtype))}"
+            ):
+                front_ends.run_numpy(case.operator, arrays, case.attributes)
+
+
+@pytest.mark.parametrize("case", FUNCTIONS, ids=lambda case: case.operator)
+def test_bools_are_no_coordinates(case):
+    arrays = [array.astype(bool) for array in case.arrays]
+    if case.operator in ("corner_pool", "cummax", "cummin"):
+        results = front_ends.run_numpy(case.operator, arrays, case.attributes)
+        wanted = front_ends.run_numpy(case.operator, [array.astype(np.uint8) for array in arrays], case.attributes)
+        assert results[0].dtype == bool
+        for got, one in zip(results, wanted, strict=True):
+            np.testing.assert_array_equal(got, one)
+    else:
+        with pytest.raises(TypeError, match=f"^{case.operator}: .* got bool"):
+            front_ends.run_numpy(case.operator, arrays, case.attributes)
+
+
+def annotated(fits):
+    """(case, name) of all arguments beside the arrays that have such an annotation."""
+    return [
+        pytest.param(case, name, id=f"{case.operator}-{name}")
+        for case in FUNCTIONS
+        for name, parameter in front_ends.signature(case.operator).items()
+        if name not in names_of_arrays(case) and fits(parameter.annotation)
+    ]
+
+
+NUMBERS = annotated(lambda annotation: annotation is float)
+INTEGERS = annotated(lambda annotation: annotation in (int, int | tuple[int, int]))
+WORDS = annotated(lambda annotation: get_origin(annotation) is Literal)
+
+
+@pytest.mark.parametrize(("case", "name"), NUMBERS)
+def test_arguments_that_are_no_numbers(case, name):
+    for wrong in ("text", None, 1j, object()):
+        with pytest.raises(TypeError, match=f"^{case.operator}: {name} must be a number, got "):
+            front_ends.run_numpy(case.operator, case.arrays, case.attributes | {name: wrong})
+
+
+@pytest.mark.parametrize(("case", "name"), INTEGERS)
+def test_arguments_that_are_no_integers(case, name):
+    for wrong in ("text", None, 1j, object(), 0.5, 1.0):
+        with pytest.raises(TypeError, match=f"^{case.operator}: {name} must be an integer, got "):
+            front_ends.run_numpy(case.operator, case.arrays, case.attributes | {name: wrong})
+
+
+@pytest.mark.parametrize(("case", "name"), NUMBERS + INTEGERS)
+def test_numbers_of_numpy_are_numbers(case, name):
+    value = (case.attributes | {name: case.attributes.get(name, front_ends.signature(case.operator)[name].default)})[
+        name
+    ]
+    wanted = front_ends.run_numpy(case.operator, case.arrays, case.attributes)
+    kind = np.float64 if front_ends.signature(case.operator)[name].annotation is float else np.int64
+    other = tuple(map(kind, value)) if isinstance(value, tuple) else kind(value)
+    for got, one in zip(
+        front_ends.run_numpy(case.operator, case.arrays, case.attributes | {name: other}), wanted, strict=True
+    ):
+        np.testing.assert_array_equal(got, one)
+
+
+@pytest.mark.parametrize(("case", "name"), INTEGERS)
+def test_integers_beyond_64_bits(case, name):
+    with pytest.raises(ValueError, match=f"^{case.operator}: {name} must fit in 64 bits, got {2**63}"):
+        front_ends.run_numpy(case.operator, case.arrays, case.attributes | {name: 2**63})
+
+
+@pytest.mark.parametrize(("case", "name"), WORDS)
+@pytest.mark.parametrize("word", ["", "other", "TOP", None, 0])
+def test_other_words(case, name, word):
+    with pytest.raises(ValueError, match=f"^{case.operator}: {name} must be '.*' or '.*', got {word!r}"):
+        front_ends.run_numpy(case.operator, case.arrays, case.attributes | {name: word})
+
+
+ENORMOUS = """
+import numpy as np
+
+import mmort
+
+for reach in (1e6, 1e9, 1e20, 1e38):
+    for sampling_ratio in (0, 2, 10**6, 2**62):
+        for pool_mode in ("avg", "max"):
+            rois = np.array([[0, -reach, -reach, reach, reach]], np.float32)
+            try:
+                result = mmort.roi_align(np.ones((1, 1, 4, 4)), rois, (1, 2), 1.0, sampling_ratio, pool_mode)
+                assert ((result >= 0) & (result <= 1)).all(), result
+            except ValueError as error:
+                assert str(error).startswith("roi_align: "), error
+"""
+
+
+def test_enormous_regions_end():
+    """With a result or an error, and neither by counting samples one by one nor by keeping them all."""
+    subprocess.run([sys.executable, "-c", ENORMOUS], check=True, timeout=20)
+
+
+@pytest.mark.parametrize("size", [(2,), (1, 2, 3), [], np.zeros(3, int)])
+def test_output_size_of_another_length(size):
+    with pytest.raises(ValueError, match=r"^roi_align: output_size must be one integer or two, got "):
+        mmort.roi_align(MAP, roi(), size)
+
+
+def test_output_size_as_one_integer():
+    np.testing.assert_array_equal(mmort.roi_align(MAP + 1, roi(), 2), mmort.roi_align(MAP + 1, roi(), (2, 2)))
+
+
+@pytest.mark.parametrize("word", ["nms_rotated", "", None])
+def test_batched_nms_of_another_type(word):
+    with pytest.raises(ValueError, match=r"^batched_nms: nms_cfg\['type'\] must be 'nms' or 'soft_nms', got "):
+        mmort.batched_nms(zeros(2, 4), zeros(2), [0, 1], {"type": word, "iou_threshold": 0.5})
+
+
+@pytest.mark.parametrize("kind", ["nms", "soft_nms"])
+def test_batched_nms_with_wrong_classes(kind):
+    config = {"type": kind, "iou_threshold": 0.5}
+    for classes in ([0], [[0, 1]], [0, 1, 2], 0):
+        with pytest.raises(ValueError, match=r"^batched_nms: idxs must be \[N\]"):
+            mmort.batched_nms(zeros(2, 4), zeros(2), classes, config)
+    with pytest.raises(TypeError, match=r"^batched_nms: idxs must be integers, got float"):
+        mmort.batched_nms(zeros(2, 4), zeros(2), [0.0, 1.0], config)
+    with pytest.raises(TypeError, match="unknown"):
+        mmort.batched_nms(zeros(2, 4), zeros(2), [0, 1], config | {"unknown": 1})
+    with pytest.raises(ValueError, match=r"^batched_nms: boxes must be \[N, 4\], got \[2, 5\]$"):
+        mmort.batched_nms(zeros(2, 5), zeros(2), [0, 1], config)
+    with pytest.raises(ValueError, match=r"^batched_nms: scores must be \[N\] with N = 3, got \[2\]$"):
+        mmort.batched_nms(zeros(3, 4), zeros(2), [0, 1], config)

@@ -1,0 +1,162 @@
+"""Kernels, functions, rows of the bridge, cases and documentation name the same operators, shapes and attributes."""
+
+import importlib
+import math
+import pathlib
+import pkgutil
+import re
+import types
+
+import numpy as np
+import pytest
+import test_golden
+
+import mmort
+from mmort import _kernels, ops
+from tests import front_ends
+from tests.operators import cases, oracles
+
+COMPOSED = {"batched_nms", "multiclass_nms_rotated", "point_sample"}
+"""Functions that call another function's kernel."""
+
+NUMPY_ONLY = {"box_iou", "box_iou_rotated", "nms_match"}
+"""Kernels that are no ONNX operator."""
+
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "operators.md"
+SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", DOCUMENT.read_text(encoding="utf-8"), re.M | re.S))
+
+
+def assert_names(what, found, expected):
+    found, expected = set(found), set(expected)
+    assert found == expected, f"{what}: missing {sorted(expected - found)}, too many {sorted(found - expected)}"
+
+
+def test_assert_names_can_fail():
+    for found in ({"one"}, {"one", "two", "three"}):
+        with pytest.raises(AssertionError, match=r"the list: missing \[.*\], too many \[.*\]"):
+            assert_names("the list", found, {"one", "two"})
+
+
+def test_same_operators_everywhere():
+    kernels = _kernels.operators()
+    functions = kernels + tuple(COMPOSED)
+    assert len(set(kernels)) == len(kernels)
+    assert_names("mmort.ops.__all__", ops.__all__, functions)
+    assert_names("public functions", {name for name in mmort.__all__ if name in functions}, functions)
+    assert_names("bridge rows", {row["kernel"] for row in front_ends.ROWS}, set(kernels) - NUMPY_ONLY)
+    assert_names("cases.py", cases.OPERATORS, functions)
+    assert_names("oracles.py", {name for name in functions if hasattr(oracles, name)}, functions)
+    assert_names("docs/operators.md", SECTIONS, functions)
+
+
+def test_public_names_are_there():
+    assert len(set(mmort.__all__)) == len(mmort.__all__)
+    for name in mmort.__all__:
+        assert callable(getattr(mmort, name))
+        assert getattr(mmort, name).__doc__
+
+
+def test_all_names_every_function_of_the_modules():
+    """A function that is written but not listed would be unreachable."""
+    written = set()
+    for info in pkgutil.iter_modules(ops.__path__):
+        module = importlib.import_module(f"mmort.ops.{info.name}")
+        written |= {
+            name
+            for name, value in vars(module).items()
+            if isinstance(value, types.FunctionType) and value.__module__ == module.__name__ and name[0] != "_"
+        }
+    assert_names("mmort.ops.__all__", ops.__all__, written)
+
+
+def test_rows_are_unique():
+    names = [(row["domain"], row["type"]) for row in front_ends.ROWS]
+    assert len(set(names)) == len(names)
+
+
+def row_ids(row):
+    return f"{row['domain']}.{row['type']}"
+
+
+def dimensions(shape):
+    return [part for part in re.split(r"[\[\], ]+", shape) if part]
+
+
+def fitting(formal):
+    """An array of the shape that the row asks for."""
+    parts = [part.split("*") for part in dimensions(formal["shape"]) if part != "..."]
+    sizes = [math.prod(int(factor) for factor in factors if factor.isdigit()) for factors in parts]
+    return np.zeros(sizes or [1], formal["type"])
+
+
+WITH_RANK = [
+    (row, i) for row in front_ends.ROWS for i, formal in enumerate(row["inputs"]) if "..." not in formal["shape"]
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "i"), WITH_RANK, ids=lambda value: row_ids(value) if isinstance(value, dict) else str(value)
+)
+def test_rows_have_the_shapes_that_the_kernels_check(row, i):
+    attributes = front_ends.onnx_attributes(row["kernel"], cases.of(row["kernel"])[0].attributes)
+    session = front_ends.make_session(front_ends.make_model(row, attributes))
+    arrays = [fitting(formal) for formal in row["inputs"]]
+    front_ends.run_session(session, arrays)  # these fit
+    arrays[i] = arrays[i][None, None]  # two more: multiclass_nms takes boxes of another rank too
+    formal = row["inputs"][i]
+    text = f"{row['kernel']}: {formal['name']} must be {formal['shape']}, got {list(arrays[i].shape)}".replace("'", "")
+    with pytest.raises(front_ends.ORT_ERRORS, match=f"{re.escape(text)}$"):
+        front_ends.run_session(session, arrays)
+
+
+# ---- documentation ---------------------------------------------------------------------------------------------
+
+
+def table(section):
+    """[(kind, name, the other cells)] of a section's table; a line may name several."""
+    rows = []
+    for line in re.findall(r"^\| (input|output|attribute) \| (.*) \|$", SECTIONS[section], re.M):
+        names, *others = line[1].split(" | ")
+        rows += [(line[0], name, others) for name in names.split(", ")]
+    return rows
+
+
+DOCUMENTED = [row for row in front_ends.ROWS if row["kernel"] != "cummin"]  # "all else as cummax"
+
+
+@pytest.mark.parametrize("row", DOCUMENTED, ids=row_ids)
+def test_document_has_the_rows(row):
+    section = table(row["kernel"])
+    assert f"`{row['domain']}::{row['type']}`" in SECTIONS[row["kernel"]]
+    for kind in ("input", "output", "attribute"):
+        assert [name for found, name, _ in section if found == kind] == [one["name"] for one in row[kind + "s"]]
+    for attribute in row["attributes"]:
+        ((element_type, text),) = [
+            others for kind, name, others in section if (kind, name) == ("attribute", attribute["name"])
+        ]
+        assert element_type == attribute["type"]
+        if attribute["default"] is None:
+            assert text.startswith("required")
+        elif attribute["type"] == "STRING":
+            assert text.startswith(f'"{attribute["default"]}"')
+        elif attribute["type"] == "INTS":
+            assert text.startswith(str(attribute["default"]))
+        else:
+            assert float(re.match(r"-?[\d.]+", text)[0]) == attribute["default"]
+        if "former_name" in attribute:
+            assert attribute["former_name"] in text
+        argument = front_ends.argument_names(row["kernel"])[attribute["name"]]
+        assert (f"numpy: `{argument}`" in text) == (argument != attribute["name"])
+
+
+def test_document_names_the_recorded_cases_that_differ():
+    """One by one, in the section of their operator."""
+    kernels = {row["type"]: row["kernel"] for row in front_ends.ROWS}
+    for kernel in set(kernels.values()):
+        (named,) = re.findall(r"^Golden cases not followed: (.*?)(?=\n\n|\Z)", SECTIONS[kernel], re.M | re.S)
+        differing = {
+            name.split("__", 2)[2]
+            for name in test_golden.OTHER_RESULTS | test_golden.REFUSED
+            if kernels[test_golden.GOLDEN[name]["op"]] == kernel
+        }
+        assert_names(f"docs/operators.md, {kernel}", re.findall(r"`(\d{3}_\w+)`", named), differing)

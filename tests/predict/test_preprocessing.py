@@ -1,0 +1,158 @@
+"""Preprocessing: the bits that MMDetection gives its networks, from its configs of both kinds."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from mmort.detect.preprocessing import Preprocessing, read_image
+
+FOLDER = Path(__file__).parents[1] / "data" / "preprocessing"
+EXPECTED = json.loads((FOLDER / "expected.json").read_text())  # by pack.py beside it
+IMAGES = [(family, image) for family, case in EXPECTED.items() for image in case["images"]]
+
+
+def preprocessing(family):
+    return Preprocessing.from_config({"model": {}, "data": {"test": {"pipeline": EXPECTED[family]["pipeline"]}}})
+
+
+@pytest.mark.parametrize(
+    ("family", "image"), IMAGES, ids=lambda value: value if isinstance(value, str) else value["file"]
+)
+def test_equal_to_mmdetection(family, image):
+    prepared = preprocessing(family)(FOLDER / image["file"])
+    assert prepared.ori_shape == tuple(image["ori_shape"][:2])
+    assert prepared.img_shape == tuple(image["img_shape"][:2])
+    assert prepared.pad_shape == tuple(image["pad_shape"][:2]) == prepared.input.shape[1:]
+    assert prepared.scale_factor.dtype == np.float32
+    assert prepared.scale_factor.tolist() == image["scale_factor"]
+    if "border" in image:
+        assert list(prepared.border) == image["border"]
+    assert prepared.input.flags.c_contiguous
+    assert hashlib.sha256(prepared.input.tobytes()).hexdigest() == image["sha256"]
+
+
+LOAD = {"type": "LoadImageFromFile", "backend_args": None}
+PACK = [{"type": "LoadAnnotations", "with_bbox": True}, {"type": "mmdet.PackDetInputs", "meta_keys": ("img_id",)}]
+
+
+def config3(*steps, **data_preprocessor):
+    """Return a config as MMDetection 3 writes them."""
+    dataset = {"type": "RepeatDataset", "dataset": {"pipeline": [LOAD, *steps, *PACK]}}
+    return {"model": {"data_preprocessor": data_preprocessor}, "test_dataloader": {"dataset": dataset}}
+
+
+def test_configs_of_mmdetection_3():
+    resize = {"type": "mmdet.datasets.transforms.Resize", "scale": (208, 160), "keep_ratio": True}
+    mean, std = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
+    config = config3(resize, mean=mean, std=std, bgr_to_rgb=True, pad_size_divisor=32, pad_mask=True)
+    assert Preprocessing.from_config(config) == preprocessing("cascade_mask_rcnn")
+    resize = {"type": "Resize", "scale": (320, 320)}  # keep_ratio=False is the default there
+    assert not Preprocessing.from_config(config3(resize)).keep_ratio
+    pad = {"type": "RandomCenterCropPad", "test_mode": True, "test_pad_mode": ["logical_or", 31], "test_pad_add_pix": 0}
+    config = config3(pad, mean=mean, std=std, bgr_to_rgb=True)
+    assert Preprocessing.from_config(config) == preprocessing("cornernet")
+
+
+def test_settings_survive_json():
+    for family in EXPECTED:
+        settings = preprocessing(family)
+        assert Preprocessing.from_dict(json.loads(json.dumps(settings.to_dict() | {"later": 1}))) == settings
+
+
+@pytest.mark.parametrize(
+    ("step", "what"),
+    [
+        ({"type": "Albu"}, "step Albu of the test pipeline is not supported"),
+        ({"type": "Resize", "scale": (1, 2), "interpolation": "bicubic"}, "interpolation='bilinear' only"),
+        ({"type": "Resize", "scale": [(1, 2), (3, 4)]}, "needs one size"),
+        ({"type": "Resize", "scale": (0, 4)}, "size must be positive"),
+        ({"type": "Resize", "scale_factor": 2.0}, "scale_factor=1.0 only"),
+        ({"type": "Resize", "img_scale": (3, 4), "ratio_range": (0.5, 1)}, "ratio_range"),
+        ({"type": "MultiScaleFlipAug", "img_scale": [(3, 4), (5, 6)], "transforms": []}, "needs one size"),
+        ({"type": "Pad", "size": (640, 640)}, "size_divisor and zeros only"),
+        ({"type": "Pad", "size_divisor": 32, "pad_val": {"img": 114}}, "size_divisor and zeros only"),
+        ({"type": "Normalize", "mean": [1], "std": [1]}, "mean must be 3 numbers"),
+        ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers"),
+        ({"type": "LoadImageFromFile", "color_type": "grayscale"}, "color_type='color' only"),
+        (
+            {"type": "RandomCenterCropPad", "test_mode": True, "test_pad_mode": ["size_divisor", 127]},
+            "'logical_or' only",
+        ),
+    ],
+)
+def test_refused(step, what):
+    with pytest.raises(ValueError, match=f"preprocessing: .*{what}"):
+        Preprocessing.from_config(config3(step))
+
+
+def test_no_pipeline():
+    for config in (
+        {"model": {}},
+        {"model": {}, "data": {"test": {}}},
+        {"model": {}, "test_dataloader": {"dataset": {}}},
+    ):
+        with pytest.raises(ValueError, match="has no test pipeline"):
+            Preprocessing.from_config(config)
+    with pytest.raises(ValueError, match="pad_value must be 0"):
+        Preprocessing.from_config(config3(pad_value=114))
+
+
+@pytest.mark.parametrize("family", ["cascade_mask_rcnn", "cornernet", "detr"])
+def test_batches(family):
+    settings = preprocessing(family)
+    images = [settings(FOLDER / f"00000{i}.png") for i in range(3)]
+    inputs, shapes = settings.batch(images)
+    assert shapes.tolist() == [list(image.img_shape) for image in images]
+    assert inputs.dtype == np.float32
+    assert inputs.shape[2:] == tuple(np.max([image.pad_shape for image in images], 0))
+    for image, array in zip(images, inputs, strict=True):
+        height, width = image.pad_shape
+        assert np.array_equal(array[:, :height, :width], image.input)
+        array[:, :height, :width] = 0
+        assert not array.any()
+    alone, shape = settings.batch(images[:1])
+    assert np.array_equal(alone[0], images[0].input)
+    assert shape.shape == (1, 2)
+    with pytest.raises(ValueError, match="needs an image"):
+        settings.batch([])
+
+
+def test_no_picture(tmp_path):
+    settings = Preprocessing()
+    for content in (b"", b"text", (FOLDER / "000000.png").read_bytes()[:40]):
+        (tmp_path / "x.png").write_bytes(content)
+        with pytest.raises(ValueError, match=r"x\.png: is no picture"):
+            settings(tmp_path / "x.png")
+    with pytest.raises(FileNotFoundError):
+        settings(tmp_path / "nowhere.png")
+    for array in (
+        np.zeros((3, 4), np.uint8),
+        np.zeros((3, 4, 3)),
+        np.zeros((0, 4, 3), np.uint8),
+        np.zeros((3, 4, 4), np.uint8),
+    ):
+        with pytest.raises(ValueError, match=r"image must be \[H, W, 3\] of uint8"):
+            settings(array)
+
+
+def test_pictures_are_read_upright_in_three_colours(tmp_path):
+    """A grey picture, one with transparency, and one that its file says to turn."""
+    grey = np.arange(12, dtype=np.uint8).reshape(3, 4)
+    cv2.imwrite(str(tmp_path / "grey.png"), grey)
+    assert np.array_equal(read_image(tmp_path / "grey.png"), np.repeat(grey[:, :, None], 3, 2))
+    cv2.imwrite(str(tmp_path / "alpha.png"), np.dstack([grey, grey + 1, grey + 2, grey]))
+    assert np.array_equal(read_image(tmp_path / "alpha.png"), np.dstack([grey, grey + 1, grey + 2]))
+    _, encoded = cv2.imencode(".jpg", np.zeros((8, 16, 3), np.uint8))
+    exif = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"  # orientation 6: a quarter turn
+    data = encoded.tobytes()
+    (tmp_path / "turned.jpg").write_bytes(data[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + data[2:])
+    assert read_image(tmp_path / "turned.jpg").shape == (16, 8, 3)
+
+
+def test_extreme_sides():
+    """No side is resized to nothing, as a picture 1 pixel high would be."""
+    assert Preprocessing(size=(100, 10))(np.zeros((1, 900, 3), np.uint8)).img_shape == (1, 100)

@@ -1,0 +1,258 @@
+"""Compares detectors with what MMDetection itself found: run by hand, for it needs data that is not kept here.
+
+    python -m tests.tools.check_detectors digits FOLDER [FAMILY ...]
+    python -m tests.tools.check_detectors oracle FOLDER [FAMILY ...]
+
+`digits` holds checkpoints, images and results of small detectors; `oracle` full-size ones with weights from a recipe.
+Prints a line for each image that differs, where in the network a difference begins, and a summary for each family.
+Exit code 1 if anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mmort.detect import Detector, build, load
+from mmort.detect.checkpoint import load_weights
+from mmort.detect.config import read_config
+from mmort.detect.cornernet import CornerNet
+from mmort.detect.detector import image_limits
+from mmort.detect.preprocessing import Preprocessing
+
+Array = NDArray[Any]
+
+
+@dataclass
+class Found:
+    """Detections of an image: boxes and scores [K, 5], labels [K], and perhaps masks [K, H, W]."""
+
+    dets: Array
+    labels: Array
+    masks: Array | None = None
+
+
+@dataclass
+class Difference:
+    """What distinguishes two sets of detections."""
+
+    ours: int
+    theirs: int
+    unmatched: list[str]
+    box: float = 0.0
+    score: float = 0.0
+    mask: float = 1.0
+
+    @property
+    def equal(self) -> bool:
+        return self.ours == self.theirs and not self.unmatched
+
+
+def compare(ours: Found, theirs: Found, box: float, score: float, mask: float = 0.99) -> Difference:
+    """Pair detections of the same label, by descending score, each with the nearest that is within the tolerances."""
+    difference = Difference(len(ours.dets), len(theirs.dets), [])
+    free = np.ones(len(ours.dets), bool)
+    for index in np.argsort(-theirs.dets[:, 4], kind="stable"):
+        row, label = theirs.dets[index], theirs.labels[index]
+        size = max(row[2] - row[0], row[3] - row[1], 1.0)
+        far = np.abs(ours.dets[:, :4] - row[:4]).max(1, initial=0)
+        off = np.abs(ours.dets[:, 4] - row[4])
+        possible = free & (ours.labels == label) & (far <= max(box, size * box / 10)) & (off <= score)
+        if not possible.any():
+            difference.unmatched.append(f"missing {label} {np.round(row, 4).tolist()}")
+            continue
+        best = int(np.where(possible, far, np.inf).argmin())
+        free[best] = False
+        difference.box, difference.score = max(difference.box, far[best]), max(difference.score, off[best])
+        if ours.masks is not None and theirs.masks is not None:
+            first, second = ours.masks[best], theirs.masks[index]
+            union = (first | second).sum()
+            overlap = float((first & second).sum() / union) if union else 1.0
+            difference.mask = min(difference.mask, overlap)
+            if overlap <= mask:
+                difference.unmatched.append(f"mask of {label} {np.round(row, 4).tolist()}: IoU {overlap:.4f}")
+    extra = zip(ours.labels[free], ours.dets[free], strict=True)
+    difference.unmatched += [f"extra {label} {np.round(row, 4).tolist()}" for label, row in extra]
+    return difference
+
+
+def detect(detector: Detector, batch: Array, metas: list[dict[str, Any]], rescale: bool) -> list[Found]:
+    """Run a detector on a batch; with `rescale` the results are those of the original images."""
+    shapes = torch.tensor([meta["img_shape"][:2] for meta in metas])
+    with torch.inference_mode():
+        run = as_mmdetection_2 if isinstance(detector, CornerNet) and len(metas) > 1 else Detector.__call__
+        outputs = [output.numpy() for output in run(detector, torch.from_numpy(batch), shapes)]
+    found = []
+    for meta, dets, labels, *masks in zip(metas, *outputs, strict=True):
+        used = labels >= 0
+        scale = np.array(meta["scale_factor"], np.float32)
+        top, left = meta.get("offset") or meta.get("border", np.zeros(4))[::2]
+        boxes = dets[used, :4] - np.array([left, top, left, top], np.float32)
+        if rescale:
+            boxes = boxes / scale
+        one = Found(np.concatenate([boxes, dets[used, 4:]], 1), labels[used])
+        if masks:
+            from mmort.detect.results import paste_masks
+
+            height, width = meta["ori_shape"][:2] if rescale else meta["img_shape"][:2]
+            one.masks = paste_masks(masks[0][used], boxes, height, width)
+        found.append(one)
+    return found
+
+
+def as_mmdetection_2(detector: CornerNet, input: torch.Tensor, shapes: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Detect with coordinates scaled by each canvas' own size, not by the batch's: what differs from MMDetection 3."""
+    image = image_limits(input, shapes)
+    canvas = detector.canvas(image)
+    return detector.detect(detector.raw(input), canvas, image, canvas)
+
+
+def trace(detector: Detector, batch: Array, expected: dict[tuple[str, int], Array]) -> str:
+    """Say how far each recorded output of a module is from ours, up to the first that is far."""
+    outputs: dict[str, list[Any]] = {}
+
+    def record(name: str) -> Any:
+        return lambda module, inputs, output: outputs.setdefault(name, []).append(output)
+
+    names = {name for name, _ in expected}
+    hooks = [module.register_forward_hook(record(name)) for name, module in detector.named_modules() if name in names]
+    with torch.inference_mode():
+        detector(torch.from_numpy(batch))
+    for hook in hooks:
+        hook.remove()
+    lines = []
+    for (name, index), value in expected.items():
+        flat = list(_tensors(outputs.get(name, [])))
+        if index >= len(flat) or tuple(flat[index].shape) != value.shape:
+            lines.append(f"{name}[{index}]: no such output of shape {value.shape}")
+            continue
+        far = float(np.abs(flat[index].numpy() - value).max(initial=0))
+        lines.append(f"{name}[{index}]: {far:.2e} of {np.abs(value).max(initial=0):.2e}")
+    return "\n    ".join(lines)
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, (list, tuple)):
+        for each in output:
+            yield from _tensors(each)
+
+
+def digits(folder: Path, family: str) -> Iterator[tuple[str, Difference]]:
+    """Check all images of the digits set, one at a time."""
+    own = folder / family
+    config = read_config(own / "config.py")
+    detector = load(own / "config.py", own / "checkpoint.pth")
+    prepare = Preprocessing.from_config(config)
+    with np.load(own / "ref_results.npz") as file:
+        reference = {key: file[key] for key in file.files}
+    names = [str(name) for name in reference["file_names"]]
+    for index, name in enumerate(names):
+        image = prepare(folder / "data/val2017" / name)
+        batch, meta = image.input[None], vars(image)
+        if f"raw/{index}/input" in reference:
+            far = np.abs(batch - reference[f"raw/{index}/input"]).max()
+            if far > 0:
+                yield f"{name} (input)", Difference(0, 0, [f"the network's input differs by {far}"])
+        rows = reference["image_index"] == index
+        theirs = Found(reference["dets"][rows], reference["labels"][rows])
+        if "mask_counts" in reference:
+            theirs.masks = _masks(reference["mask_counts"][rows], meta["ori_shape"])
+        (ours,) = detect(detector, batch, [meta], rescale=True)
+        difference = compare(ours, theirs, 1e-2, 1e-4)
+        yield name, difference
+        prefix = f"raw/{index}/"
+        recorded = [key for key in reference if key.startswith(prefix)]
+        if not difference.equal and recorded:
+            parts = {}
+            for key in recorded:
+                module = key[len(prefix) :].split(".")[0]
+                if module in ("backbone", "neck", "bbox_head") and "#" not in key:
+                    parts[module, sum(name == module for name, _ in parts)] = reference[key]
+            print("   ", trace(detector, batch, parts))
+
+
+def _masks(counts: Array, shape: tuple[int, ...]) -> Array:
+    """Decode COCO's compressed run lengths."""
+    from pycocotools import mask
+
+    height, width = shape[:2]
+    each = [mask.decode({"size": [height, width], "counts": str(one).encode()}) for one in counts]
+    return np.array(each, bool).reshape(-1, height, width)
+
+
+def oracle(folder: Path, family: str) -> Iterator[tuple[str, Difference]]:
+    """Check all cases of a full-size detector, in batches as they were run."""
+    cases, recipe = _module(folder / "cases.py"), _module(folder / "recipe.py")
+    meta, arrays = cases.load(folder / f"{family}_ref.npz")
+    with np.load(folder / "images.npz") as file:
+        images = {key: file[key] for key in file.files}
+    detector = build(read_config(folder / f"config_{family}.py"))
+    weights = recipe.state_dict(folder / f"{family}.npz")
+    load_weights(detector, {key: torch.from_numpy(np.array(value)) for key, value in weights.items()})
+    for case in meta["cases"]:
+        batch, metas = cases.batch(meta, case, images), cases.img_metas(meta, case)
+        if isinstance(detector, CornerNet):
+            detector.flip_test = meta["cases"][case].get("tta", False)
+            if detector.flip_test:  # it mirrors the image itself
+                batch, metas = batch[:1], metas[:1]
+            detector.pad_or = 127 if "border" in metas[0] else 0
+        for mode in ("net", "ori"):
+            for index, ours in enumerate(detect(detector, batch, metas, mode == "ori")):
+                result = cases.result(arrays, case, mode, index)
+                theirs = Found(result["dets"], result["labels"], result["masks"])
+                yield f"{case}.{mode}.{index}", compare(ours, theirs, 2e-2, 5e-4)
+
+
+def _module(path: Path) -> ModuleType:
+    spec = util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main() -> int:
+    """Check what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["digits", "oracle"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("families", nargs="*")
+    arguments = parser.parse_args()
+    check, pattern = (digits, "*/config.py") if arguments.what == "digits" else (oracle, "config_*.py")
+    found = sorted(arguments.folder.glob(pattern))
+    known = [path.parent.name if check is digits else path.stem.removeprefix("config_") for path in found]
+    different = 0
+    for family in arguments.families or known:
+        images: list[Difference] = []
+        for name, difference in check(arguments.folder, family):
+            images.append(difference)
+            if not difference.equal:
+                print(f"{family} {name}: {difference.ours} detections, {difference.theirs} expected")
+                print("    " + "\n    ".join(difference.unmatched[:10]))
+        equal = sum(one.equal for one in images)
+        different += len(images) - equal
+        box, score = max(one.box for one in images), max(one.score for one in images)
+        mask = min(one.mask for one in images)
+        count = sum(one.theirs for one in images)
+        print(
+            f"{family}: {equal} of {len(images)} equal, {count} detections; "
+            f"box {box:.1e}, score {score:.1e}, mask IoU {mask:.4f}"
+        )
+    return different > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""The same library on old and new ONNX Runtimes: all cases are recorded as models with results and replayed on each.
+
+python -m tests.tools.run_on_runtimes: makes a virtual environment for each version, prints a table, exits with 1 if
+anything differs.  The recorded results are those of the numpy API, which the tests compare with the oracles.
+"""
+
+import glob
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+
+import mmort
+from tests import front_ends
+from tests.operators import cases, test_errors
+from tests.ort import test_smoke
+
+RUNTIMES = {"1.16.3": ["numpy<2"], "1.20.1": [], "1.24.4": [], "1.31.1": []}
+"""Versions, and what each needs beside; Python 3.11 is the one that all of them have wheels for."""
+
+TOOLS = pathlib.Path(__file__).resolve().parent
+
+
+class Recording:
+    """Models and arrays in a folder, as replay.py reads them."""
+
+    def __init__(self, folder):
+        self.folder, self.models, self.arrays = folder, [], {}
+
+    def add_model(self, row, title, model, error=None):
+        """Add a model of one operator; `error` is part of what creating a session says."""
+        name = f"{row['domain']}::{row['type']} {title}"
+        entry = {"name": name, "file": f"{len(self.models)}.onnx", "error": error, "cases": []}
+        onnx.save(model, self.folder / entry["file"])
+        if not error:
+            shapes = [one.shape for one in front_ends.make_session(model).get_outputs()]
+            entry["output_shapes"] = [[n if isinstance(n, int) else None for n in shape] for shape in shapes]
+            # Older runtimes get no shape inference from the library: see make_op in bridge.c.
+            entry["infers_from"] = 24 if any(formal["optional"] for formal in row["inputs"]) else 17
+        self.models.append(entry)
+        return entry
+
+    def add_case(self, entry, name, inputs, outputs=(), error=None):
+        """Add inputs of a model with the outputs, or part of the error, that they give."""
+        key = f"{entry['file']}_{len(entry['cases'])}"
+        for kind, arrays in (("in", inputs), ("out", outputs)):
+            self.arrays |= {f"{key}_{kind}{i}": array for i, array in enumerate(arrays)}
+        entry["cases"].append({"name": name, "key": key, "outputs": len(outputs), "error": error})
+
+    def write(self):
+        """Write what was added; return how many checks one round over it makes."""
+        (self.folder / "models.json").write_text(json.dumps(self.models))
+        np.savez(self.folder / "arrays.npz", **self.arrays)
+        return sum(len(entry["cases"]) or 1 for entry in self.models)
+
+
+def record_row(recording, row):
+    """Add every case of an operator, what it refuses, and nodes that it refuses."""
+    operator, entries = row["kernel"], {}
+
+    def model_for(one):
+        """Return the model for a case or refusal: optional inputs at the end may be left out."""
+        names = [formal["name"] for formal in row["inputs"]][: len(one.arrays)]
+        key = f"{one.attributes} of {', '.join(names)}"
+        if key not in entries:
+            model = front_ends.make_model(row, front_ends.onnx_attributes(operator, one.attributes), names)
+            entries[key] = recording.add_model(row, key, model)
+        return entries[key]
+
+    def add(case, entry):
+        outputs = front_ends.node_outputs(operator, front_ends.run_numpy(operator, case.arrays, case.attributes))
+        recording.add_case(entry, str(case), case.arrays, outputs)
+
+    for case in cases.of(operator):
+        add(case, model_for(case))
+    ordinary = cases.ordinary(operator)
+    shapes = [array.shape for array in ordinary.arrays]
+    fixed = front_ends.make_model(row, front_ends.onnx_attributes(operator, ordinary.attributes), shapes=shapes)
+    add(ordinary, recording.add_model(row, "of known shapes", fixed))
+
+    for refusal in test_errors.IN_ORT:
+        if refusal.operator == operator:
+            entry = model_for(refusal)
+            recording.add_case(entry, str(refusal), refusal.arrays, error=test_errors.whole(refusal))
+            good = cases.ordinary(operator, len(refusal.arrays))
+            if refusal.attributes == good.attributes:
+                add(good, entry)  # the session goes on
+    for attribute in row["attributes"]:
+        wrong = "text" if attribute["type"] != "STRING" else 1
+        model = front_ends.make_model(row, test_errors.node_attributes(row, **{attribute["name"]: wrong}))
+        error = f"attribute {attribute['name']} must be of type {attribute['type']}"
+        recording.add_model(row, f"with {attribute['name']}={wrong!r}", model, error)
+
+
+def find_python():
+    """Return a Python 3.11 that can make virtual environments."""
+    pyenv = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
+    candidates = [sys.executable, shutil.which("python3.11"), *sorted(glob.glob(f"{pyenv}/versions/3.11.*/bin/python"))]
+    check = "import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))"
+    for python in filter(None, candidates):
+        if subprocess.run([python, "-c", check], capture_output=True).returncode == 0:
+            return python
+    sys.exit("run_on_runtimes.py: needs Python 3.11 with venv and ensurepip (as python3.11 on PATH, or in pyenv)")
+
+
+def replay(python, version, library, folder):
+    """Return the number of checks replayed on a version, and what the C program said."""
+    environment = folder / version
+    subprocess.run([python, "-m", "venv", environment], check=True)
+    packages = [f"onnxruntime=={version}", *RUNTIMES[version]]
+    subprocess.run([environment / "bin/pip", "install", "-qq", *packages], check=True)
+    command = [environment / "bin/python", TOOLS / "replay.py", library, folder]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    last = done.stdout.strip().splitlines()[-1:]
+    if done.returncode or not last or not last[0].startswith("replayed "):
+        print(f"ONNX Runtime {version}, exit code {done.returncode}:\n{done.stdout}")
+        return 0, "-"
+    runtimes = list(environment.glob("lib/python*/site-packages/onnxruntime/capi/libonnxruntime.so.*"))
+    if not runtimes:
+        return int(last[0].split()[1]), "no C library in the wheel"
+    smoke = test_smoke.run_smoke(folder, runtimes[0], library)
+    if smoke.returncode:
+        print(f"smoke.c on ONNX Runtime {version}:\n{smoke.stdout}{smoke.stderr}")
+    return int(last[0].split()[1]), "FAILED" if smoke.returncode else "ok"
+
+
+def main():
+    """Record, replay on every version, print the table."""
+    python = find_python()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        recording = Recording(folder)
+        for row in front_ends.ROWS:
+            before = len(recording.arrays)
+            record_row(recording, row)
+            assert len(recording.arrays) > before, f"{row['type']} has no cases"
+        expected = 2 * recording.write()
+        assert expected, "the library has no operators"
+        library = mmort.get_onnxruntime_op_path()
+        results = {version: replay(python, version, library, folder) for version in RUNTIMES}
+    print(f"{len(front_ends.ROWS)} operators, {len(recording.models)} models, 1 and 2 threads")
+    print("ONNX Runtime  checks  passed  C program")
+    for version, (count, smoke) in results.items():
+        print(f"{version:<12}  {expected:>6}  {count:>6}  {smoke}")
+    sys.exit(any(count != expected or smoke in ("-", "FAILED") for count, smoke in results.values()))
+
+
+if __name__ == "__main__":
+    main()
