@@ -1,7 +1,7 @@
 """Draw the pictures of operators.md: `python docs/draw.py` writes docs/pictures/*.svg.
 
 Results that they show are computed by mmort itself.  Where they show how something is computed, the formula is a
-function here, and tests/docs/test_pictures.py compares it with mmort.  Every picture lies on a white card, so that it can be
+function here, and tests/docs/test_pictures.py compares it with mmort.  Every picture lies on a white card so that it can be
 read on any background.
 """
 

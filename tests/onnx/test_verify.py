@@ -7,13 +7,13 @@ import onnx
 import onnx.helper
 import onnx.numpy_helper
 import pytest
-from test_cli import refused, run
 
 import mmort
 import mmort.cli
 import mmort.onnx
 from mmort.onnx.verification import RTOL
 from tests import front_ends
+from tests.cli.test_cli import refused, run
 
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 

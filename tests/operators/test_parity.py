@@ -9,12 +9,11 @@ import types
 
 import numpy as np
 import pytest
-import test_golden
 
 import mmort
 from mmort import _kernels, ops
 from tests import front_ends
-from tests.operators import cases, oracles
+from tests.operators import cases, oracles, test_golden
 
 COMPOSED = {"batched_nms", "multiclass_nms_rotated", "point_sample"}
 """Functions that call another function's kernel."""
