@@ -1,4 +1,4 @@
-"""The pictures of docs/operators.md are what docs/draw.py draws, and its formulas are what the operators do."""
+"""The pictures of docs/operators.md are what docs/pictures/draw.py draws, by the formulas of the operators."""
 
 import importlib.util
 import itertools
@@ -12,7 +12,7 @@ import mmort
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
-spec = importlib.util.spec_from_file_location("draw", DOCS / "draw.py")
+spec = importlib.util.spec_from_file_location("draw", DOCS / "pictures" / "draw.py")
 draw = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(draw)
 
@@ -32,7 +32,7 @@ def test_committed_picture_is_what_the_script_draws(name):
 
 def test_document_shows_every_picture_and_says_what_is_on_it():
     shown = re.findall(r"^!\[(.+)\]\(pictures/(\w+)\.svg\)$", (DOCS / "operators.md").read_text(encoding="utf-8"), re.M)
-    assert {name for _, name in shown} == set(draw.PICTURES) == {path.stem for path in draw.FOLDER.iterdir()}
+    assert {name for _, name in shown} == set(draw.PICTURES) == {path.stem for path in draw.FOLDER.glob("*.svg")}
     assert all(len(words) > 60 for words, _ in shown)
 
 

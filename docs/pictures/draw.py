@@ -1,8 +1,7 @@
-"""Draw the pictures of operators.md: `python docs/draw.py` writes docs/pictures/*.svg.
+"""Draw the pictures of operators.md: `python docs/pictures/draw.py` writes the *.svg beside it.
 
-Results that they show are computed by mmort itself.  Where they show how something is computed, the formula is a
-function here, and tests/docs/test_pictures.py compares it with mmort.  Every picture lies on a white card so that it can be
-read on any background.
+mmort itself computes the results that a picture shows.  A formula that a picture explains is a function here, and
+tests/docs/test_pictures.py compares it with mmort.  Every picture has a white background, to be readable on any page.
 """
 
 import math
@@ -12,7 +11,7 @@ import numpy as np
 
 import mmort
 
-FOLDER = pathlib.Path(__file__).parent / "pictures"
+FOLDER = pathlib.Path(__file__).parent
 
 INK, GREY, FAINT, PIXEL = "#1f2933", "#616e7c", "#cbd2d9", "#f1f4f8"
 BLUE, PALE_BLUE, RED, GREEN = "#1f5fbf", "#e9effa", "#c92a2a", "#2b8a3e"
@@ -399,7 +398,6 @@ PICTURES = {
 
 def main():
     """Write the pictures."""
-    FOLDER.mkdir(exist_ok=True)
     for name, draw in PICTURES.items():
         (FOLDER / f"{name}.svg").write_text(draw().svg(), encoding="utf-8", newline="\n")
 
