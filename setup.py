@@ -11,7 +11,7 @@ import runpy
 import sys
 from glob import glob
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 FLAGS = {name: os.environ.get(name, "") for name in ("WITH_ORT", "MMORT_DEBUG")}
 for name, value in FLAGS.items():
@@ -21,6 +21,8 @@ for name, value in FLAGS.items():
 
 operators = runpy.run_path("mmort/build.py")["operators"]  # importing mmort needs what is built here
 setup(
+    packages=[*find_packages(include=["mmort", "mmort.*"]), "mmort.bridge_c"],
+    package_dir={"mmort.bridge_c": "bridge_c"},
     **operators(
         door="mmort._kernels.door",
         library="mmort.libmmort_ort",

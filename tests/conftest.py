@@ -1,4 +1,9 @@
-"""What all tests share: the seed, and the number of threads put back after a test that changed it."""
+"""What all tests share: the seed, the number of threads of each process, and what a test changed of it put back."""
+
+import os
+
+# Tests run in a process per core, see pyproject.toml.  What is tested with more threads sets their number itself.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
