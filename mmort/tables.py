@@ -1,13 +1,13 @@
-"""Tables as commands and reports print them."""
+"""Tables of text, as commands and reports print them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 
-def lay_out(lines: Sequence[Sequence[str]]) -> str:
-    """Write lines of cells, the cells of a column below one another."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+def lay_out(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )

@@ -18,8 +18,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 import mmort.ort
-from mmort.detect.preprocessing import Preprocessing, read_image
-from mmort.detect.results import paste_masks
+from mmort.predict import Preprocessing, paste_masks, read_image
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def test_detections_are_those_of_torch(model):
     from predict import Predictor
 
     import mmort.detect
-    from mmort.detect.preprocessing import read_image
+    from mmort.predict import read_image
 
     predictor = Predictor(model)
     found = predictor(read_image(PICTURE), 0.3)

@@ -1,8 +1,9 @@
-"""How to run a Mask R-CNN that MMDetection exported: image in, detections out.  Copy it for a model of your own.
+"""How to run a Mask R-CNN that MMDetection itself exported: image in, detections out.  Copy it for a model of your own.
 
-What belongs to one model is at the top, and comes from its MMDetection config.  All else holds for every two-stage
-detector exported by ``tools/deployment/pytorch2onnx.py --dynamic-export``: input [1, 3, H, W]; outputs dets [1, N, 5]
-(x1, y1, x2, y2, score), labels [1, N] and masks [1, N, H, W], all in pixels of the network's input.
+The constants at the top come from the model's MMDetection config.  The rest holds for every two-stage detector exported
+by ``tools/deployment/pytorch2onnx.py --dynamic-export``: input [1, 3, H, W]; outputs dets [1, N, 5] (x1, y1, x2, y2,
+score), labels [1, N] and masks [1, N, H, W], all in pixels of the network's input.  (Files of ``mmort export`` carry
+their settings as metadata; ``examples/detector`` runs one.)  Images are read and resized by Pillow, not OpenCV.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import math
 import os
 import warnings
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import onnxruntime
@@ -19,37 +19,32 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 import mmort.ort
+from mmort.predict import Preprocessing
+from mmort.predict.drawing import Detection
+from mmort.predict.masks import resample_mask
 
 MODEL = Path(__file__).with_name("mask_rcnn.onnx")
 CLASSES = tuple("0123456789")
-LONGEST_SIDE, SHORTEST_SIDE = 208, 160  # test_pipeline: img_scale, keep_ratio=True
-MEAN = np.array([123.675, 116.28, 103.53], np.float32)  # img_norm_cfg, of RGB
-STD = np.array([58.395, 57.12, 57.375], np.float32)
-SIZE_DIVISOR = 32  # Pad
-
-
-class Detection(NamedTuple):
-    """One object, in pixels of the original image."""
-
-    label: str
-    score: float
-    box: tuple[float, float, float, float]
-    """x1, y1, x2, y2"""
-    mask: NDArray[np.bool_]
-    """[h, w], of the pixels that the box touches: from column floor(x1) and row floor(y1) on."""
+PREPROCESSING = Preprocessing(
+    size=(208, 160),  # test_pipeline: img_scale, keep_ratio=True
+    mean=(123.675, 116.28, 103.53),  # img_norm_cfg
+    std=(58.395, 57.12, 57.375),
+    to_rgb=True,
+    size_divisor=32,  # Pad
+)
 
 
 def load(profile_prefix: str) -> onnxruntime.InferenceSession:
-    """Open the model with mmort's operators; ONNX Runtime is to write its profile to a file of this prefix."""
+    """Load the model with mmort's operators; ONNX Runtime writes its profile to a file of this prefix."""
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # old exports list their weights as inputs too, and ONNX Runtime warns of each
+    options.log_severity_level = 3  # no warning for each weight that an old export also lists as an input
     options.enable_profiling = True
     options.profile_file_prefix = profile_prefix
     return mmort.ort.session(MODEL, sess_options=options)
 
 
 def read_image(path: str | os.PathLike[str]) -> Image.Image:
-    """Read any image file as RGB, upright, transparency on white; what cannot be read is an OSError."""
+    """Read an image file as RGB, upright, transparent pixels on white; OSError if Pillow cannot read it."""
     try:
         with warnings.catch_warnings(), open(path, "rb") as file:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -69,16 +64,14 @@ def read_image(path: str | os.PathLike[str]) -> Image.Image:
 
 
 def preprocess(image: Image.Image) -> tuple[NDArray[np.float32], tuple[int, int]]:
-    """Turn an RGB image into the network's input, as the test pipeline does: resize, normalise, pad.
+    """Turn an RGB image into the network's input [1, 3, H, W], as the test pipeline does: resize, normalise, pad.
 
-    Also return the width and height that the image has there, without the padding.
+    Also return the width and height of the image within the input, without the padding.
     """
-    scale = min(LONGEST_SIDE / max(image.size), SHORTEST_SIDE / min(image.size))
-    width, height = (max(1, int(side * scale + 0.5)) for side in image.size)
-    pixels = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR), np.float32)
-    padding = ((0, -height % SIZE_DIVISOR), (0, -width % SIZE_DIVISOR), (0, 0))
-    padded = np.pad((pixels - MEAN) / STD, padding)
-    return np.ascontiguousarray(padded.transpose(2, 0, 1)[np.newaxis]), (width, height)
+    size = PREPROCESSING.resized_size(image.width, image.height)
+    resized = np.asarray(image.resize(size, Image.Resampling.BILINEAR), np.float32)
+    blue_green_red = resized[:, :, ::-1]
+    return PREPROCESSING.finish(blue_green_red, (image.height, image.width)).input[np.newaxis], size
 
 
 def run(
@@ -97,31 +90,26 @@ def postprocess(
     image_size: tuple[int, int],
     score_threshold: float,
 ) -> list[Detection]:
-    """Bring what the network found to the original image: detections above the threshold, best first.
+    """Map the network's outputs to the original image; return the detections above the threshold by descending score.
 
-    The sizes are (width, height): those that `preprocess` returned, and those of the original image.
+    The sizes are (width, height): what `preprocess` returned, and that of the original image.
     """
     scale = np.tile(np.divide(network_size, image_size), 2)
     boxes = np.clip(dets[:, :4] / scale, 0, np.tile(image_size, 2))
-    detections = []
-    for i in np.argsort(-dets[:, 4], kind="stable"):
-        x1, y1, x2, y2 = map(float, boxes[i])
-        touched = math.floor(x1), math.floor(y1), math.ceil(x2), math.ceil(y2)
-        if dets[i, 4] > score_threshold and x1 < x2 and y1 < y2:  # a box may lie in the padding alone
-            mask = _paste(masks[i], network_size, scale, touched)
-            detections.append(Detection(CLASSES[labels[i]], float(dets[i, 4]), (x1, y1, x2, y2), mask))
-    return detections
-
-
-def _paste(
-    mask: NDArray[np.float32],
-    network_size: tuple[int, int],
-    scale: NDArray[np.float64],
-    touched: tuple[int, int, int, int],
-) -> NDArray[np.bool_]:
-    """Resample a mask of the network's input to the pixels of the original image that the box touches."""
     width, height = network_size
-    left, top, right, bottom = np.minimum(touched * scale, [width, height, width, height])  # last bits may exceed
-    plane = Image.fromarray((mask[:height, :width] * 255).astype(np.uint8))
-    size = touched[2] - touched[0], touched[3] - touched[1]
-    return np.asarray(plane.resize(size, Image.Resampling.BILINEAR, box=(left, top, right, bottom))) >= 128
+    detections = []
+    for index in np.argsort(-dets[:, 4], kind="stable"):
+        x1, y1, x2, y2 = map(float, boxes[index])
+        if dets[index, 4] <= score_threshold or x1 >= x2 or y1 >= y2:  # a box may lie entirely in the padding
+            continue
+        touched = math.floor(x1), math.floor(y1), math.ceil(x2), math.ceil(y2)  # pixels of the original image
+        region = np.minimum(touched * scale, [width, height, width, height])  # rounding may exceed the size
+        left, top, right, bottom = map(float, region)
+        mask = resample_mask(
+            masks[index, :height, :width],
+            (left, top, right, bottom),
+            touched[2] - touched[0],
+            touched[3] - touched[1],
+        )
+        detections.append(Detection(CLASSES[labels[index]], float(dets[index, 4]), (x1, y1, x2, y2), mask))
+    return detections

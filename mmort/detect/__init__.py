@@ -1,7 +1,7 @@
 """Detectors in plain torch that read MMDetection's configs and checkpoints, and give MMDetection's results.
 
 `load` takes a config and a checkpoint, `build` a config alone (the weights are random).  mmcv and mmdet are not needed.
-`preprocessing` and `results` serve programs that run an exported detector, and need no torch.
+Programs that run an exported detector need `mmort.predict` only, and no torch.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from mmort.detect.config import read_config
 from mmort.detect.cornernet import CornerNet
 from mmort.detect.detector import Config, Detector, build, load_trained, test_config
 from mmort.detect.detr import DETR
-from mmort.detect.preprocessing import Image, Preprocessing, read_image
+from mmort.predict.images import Image, read_image
+from mmort.predict.preprocessing import Preprocessing
 
 DEFAULT_IMAGE = Path(mmort.__file__).parent / "demo" / "images" / "digits_05.png"
 SHAPE = 800, 1216

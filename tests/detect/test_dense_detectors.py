@@ -15,9 +15,9 @@ from mmort.detect import build, load
 from mmort.detect.backbones import build_backbone
 from mmort.detect.config import read_config
 from mmort.detect.necks import build_neck
-from mmort.detect.preprocessing import Preprocessing
 from mmort.detect.priors import build_priors
 from mmort.detect.selection import best_pairs, best_priors, detections, take
+from mmort.predict import Preprocessing
 from tests.tools.check_detectors import Found, compare
 
 DATA = Path(__file__).parents[1] / "data/detect"

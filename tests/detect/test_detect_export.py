@@ -14,9 +14,8 @@ import torch
 import mmort.ort
 from mmort.cli import main
 from mmort.detect import export, load
-from mmort.detect.preprocessing import Preprocessing
-from mmort.detect.results import paste_masks
 from mmort.onnx.detections import compare_detections
+from mmort.predict import Preprocessing, paste_masks
 
 DATA = Path(__file__).parents[1] / "data"
 FCOS = DATA / "detect" / "fcos" / "config.py", DATA / "detect" / "fcos" / "checkpoint.pth"
@@ -181,9 +180,9 @@ class Attack:
             "classes",
             r"bbox_head\.conv_cls\.bias has 10 rows = 10 classes in the checkpoint, the config says num_classes=3",
         ),
-        ("picture", r"picture\.png: is no picture"),
+        ("picture", r"picture\.png: not an image"),
         ("option", "options are key=value, got 'model'"),
-        ("shape", "--shape is one number or two, got 3"),
+        ("shape", "--shape must be one or two numbers, got 3"),
         ("folder", "is no folder to write x.onnx to"),
         ("missing", r"No such file or directory: '.*nowhere\.pth'"),
         ("opset", "opset_version must be 11 to 20 with the legacy exporter, got 9"),

@@ -14,8 +14,8 @@ from mmort.detect import build
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.detector import image_limits
 from mmort.detect.point_rend import sample
-from mmort.detect.results import paste_masks
 from mmort.detect.roi_extractor import regions
+from mmort.predict import paste_masks
 
 DATA = Path(__file__).parents[1] / "data" / "detect"
 CONFIG = json.loads((DATA / "mask_rcnn.json").read_text())

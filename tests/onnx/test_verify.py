@@ -234,7 +234,7 @@ def test_command_with_two_files(tmp_path, weight):
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()] == ["inputs", "2x4", "7x4"]
     code, out, err = run("verify", path, "--against", other, "--sizes", "2x4,7x4")
-    assert (code, err) == (1, f"mmort: error: {path} does not compute what {other} does\n")
+    assert (code, err) == (1, f"mmort: error: the outputs of {path} differ from those of {other}\n")
     assert out.count("DIFFERS") == 2
     code, out, _ = run("verify", path, "--against", other, "--sizes", "2x4", "--json")
     report = json.loads(out)

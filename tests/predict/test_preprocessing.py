@@ -1,4 +1,4 @@
-"""Preprocessing: the bits that MMDetection gives its networks, from its configs of both kinds."""
+"""Preprocessing: the same bits as MMDetection, from configs of MMDetection 2 and 3."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from mmort.detect.preprocessing import Preprocessing, read_image
+from mmort.predict import Preprocessing, read_image
 
 FOLDER = Path(__file__).parents[1] / "data" / "preprocessing"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())  # by pack.py beside it
@@ -40,7 +40,7 @@ PACK = [{"type": "LoadAnnotations", "with_bbox": True}, {"type": "mmdet.PackDetI
 
 
 def config3(*steps, **data_preprocessor):
-    """Return a config as MMDetection 3 writes them."""
+    """Return a config in the style of MMDetection 3."""
     dataset = {"type": "RepeatDataset", "dataset": {"pipeline": [LOAD, *steps, *PACK]}}
     return {"model": {"data_preprocessor": data_preprocessor}, "test_dataloader": {"dataset": dataset}}
 
@@ -57,14 +57,14 @@ def test_configs_of_mmdetection_3():
     assert Preprocessing.from_config(config) == preprocessing("cornernet")
 
 
-def test_settings_survive_json():
+def test_settings_round_trip_through_json():
     for family in EXPECTED:
         settings = preprocessing(family)
         assert Preprocessing.from_dict(json.loads(json.dumps(settings.to_dict() | {"later": 1}))) == settings
 
 
 @pytest.mark.parametrize(
-    ("step", "what"),
+    ("step", "message"),
     [
         ({"type": "Albu"}, "step Albu of the test pipeline is not supported"),
         ({"type": "Resize", "scale": (1, 2), "interpolation": "bicubic"}, "interpolation='bilinear' only"),
@@ -84,8 +84,8 @@ def test_settings_survive_json():
         ),
     ],
 )
-def test_refused(step, what):
-    with pytest.raises(ValueError, match=f"preprocessing: .*{what}"):
+def test_refused(step, message):
+    with pytest.raises(ValueError, match=f"preprocessing: .*{message}"):
         Preprocessing.from_config(config3(step))
 
 
@@ -121,11 +121,11 @@ def test_batches(family):
         settings.batch([])
 
 
-def test_no_picture(tmp_path):
+def test_files_that_are_not_images(tmp_path):
     settings = Preprocessing()
     for content in (b"", b"text", (FOLDER / "000000.png").read_bytes()[:40]):
         (tmp_path / "x.png").write_bytes(content)
-        with pytest.raises(ValueError, match=r"x\.png: is no picture"):
+        with pytest.raises(ValueError, match=r"x\.png: not an image"):
             settings(tmp_path / "x.png")
     with pytest.raises(FileNotFoundError):
         settings(tmp_path / "nowhere.png")
@@ -139,8 +139,8 @@ def test_no_picture(tmp_path):
             settings(array)
 
 
-def test_pictures_are_read_upright_in_three_colours(tmp_path):
-    """A grey picture, one with transparency, and one that its file says to turn."""
+def test_images_are_read_upright_with_three_channels(tmp_path):
+    """A grey image, one with transparency, and one with an EXIF orientation."""
     grey = np.arange(12, dtype=np.uint8).reshape(3, 4)
     cv2.imwrite(str(tmp_path / "grey.png"), grey)
     assert np.array_equal(read_image(tmp_path / "grey.png"), np.repeat(grey[:, :, None], 3, 2))
@@ -154,5 +154,5 @@ def test_pictures_are_read_upright_in_three_colours(tmp_path):
 
 
 def test_extreme_sides():
-    """No side is resized to nothing, as a picture 1 pixel high would be."""
+    """No side is resized to 0, as that of an image 1 pixel high would be."""
     assert Preprocessing(size=(100, 10))(np.zeros((1, 900, 3), np.uint8)).img_shape == (1, 100)

@@ -28,7 +28,7 @@ from mmort.detect.checkpoint import load_weights
 from mmort.detect.config import read_config
 from mmort.detect.cornernet import CornerNet
 from mmort.detect.detector import image_limits
-from mmort.detect.preprocessing import Preprocessing
+from mmort.predict import Preprocessing
 
 Array = NDArray[Any]
 
@@ -102,7 +102,7 @@ def detect(detector: Detector, batch: Array, metas: list[dict[str, Any]], rescal
             boxes = boxes / scale
         one = Found(np.concatenate([boxes, dets[used, 4:]], 1), labels[used])
         if masks:
-            from mmort.detect.results import paste_masks
+            from mmort.predict import paste_masks
 
             height, width = meta["ori_shape"][:2] if rescale else meta["img_shape"][:2]
             one.masks = paste_masks(masks[0][used], boxes, height, width)

@@ -30,8 +30,8 @@ import mmort
 import mmort.onnx
 from mmort.detect import Detector, load
 from mmort.detect.config import read_config
-from mmort.detect.preprocessing import Preprocessing
 from mmort.onnx.detections import NAMES, DetectionRow, compare_detections
+from mmort.predict import Preprocessing
 
 Array = NDArray[Any]
 Inputs = tuple[Array, Array]

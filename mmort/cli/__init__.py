@@ -1,0 +1,60 @@
+"""The command line, a module for each command: maps arguments onto functions, errors onto one line and an exit code.
+
+A command's module has `HELP`, `add_arguments(parser)` and `run(arguments)`, which returns why the command failed, or
+None.  It imports what it calls in `run`, so that ``mmort info`` works where extras are not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from mmort.cli import demo, export, info, portable, upgrade, verify
+
+COMMANDS = {
+    "info": info,
+    "demo": demo,
+    "export": export,
+    "verify": verify,
+    "upgrade": upgrade,
+    "portable": portable,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Command and arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code: 0, or 1 after an error or a comparison that failed.  Wrong usage exits with 2.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        failure = COMMANDS[arguments.command].run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has stopped reading: nothing may be flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ImportError, OSError, ValueError) as error:
+        failure = str(error)
+    if failure is None:
+        return 0
+    print(f"mmort: error: {failure}", file=sys.stderr)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
+    parser = argparse.ArgumentParser("mmort", description="Detection operators for numpy and ONNX Runtime.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name, command in COMMANDS.items():
+        command.add_arguments(commands.add_parser(name, help=command.HELP, description=command.HELP))
+    return parser

@@ -1,0 +1,23 @@
+"""``mmort upgrade``: an old model, brought up to date."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mmort.cli.rewriting import add_files
+
+HELP = "bring an old model up to date: opset, attributes, domains and weights as exporters write them today"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_files(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Upgrade a model, and print what changed."""
+    import mmort.onnx
+
+    changes = mmort.onnx.upgrade(arguments.model, arguments.output)
+    print(json.dumps({"changes": changes}, indent=2) if arguments.json else "\n".join(changes or ["nothing to do"]))

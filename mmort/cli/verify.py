@@ -1,0 +1,58 @@
+"""``mmort verify``: whether two models, one of them an ONNX file, compute the same."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "run an ONNX file and its reference on the same inputs, and compare the outputs; exit code 1 if one differs"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("model", metavar="MODEL.onnx", help="the file to verify")
+    parser.add_argument(
+        "--against",
+        required=True,
+        metavar="REFERENCE",
+        help="another ONNX file, or script.py:function; the function returns a torch model, or a model and its inputs",
+    )
+    parser.add_argument(
+        "--sizes",
+        type=_sizes,
+        metavar="SIZES",
+        help="shapes of random inputs, such as 2x3x64x96,1x3x50x40 for two runs; a model with two inputs takes "
+        "1x3x64x96+1x2,2x3x64x96+2x2",
+    )
+    parser.add_argument("--rtol", type=float, default=1e-3, help="relative tolerance (default: %(default)s)")
+    parser.add_argument("--atol", type=float, default=1e-4, help="absolute tolerance (default: %(default)s)")
+    parser.add_argument(
+        "--library", action="append", default=[], help="another library of custom operators; may be repeated"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> str | None:
+    """Compare the outputs, and print the report."""
+    from mmort.onnx.against import verify_against
+
+    report = verify_against(
+        arguments.model,
+        arguments.against,
+        arguments.sizes,
+        rtol=arguments.rtol,
+        atol=arguments.atol,
+        libraries=arguments.library,
+    )
+    print(report.to_json() if arguments.json else report)
+    return None if report.ok else f"the outputs of {arguments.model} differ from those of {arguments.against}"
+
+
+def _sizes(value: str) -> list[list[list[int]]]:
+    """Parse runs, separated by commas, of shapes, separated by plus signs."""
+    try:
+        return [
+            [[int(size) for size in shape.split("x") if size] for shape in shapes.split("+")]
+            for shapes in value.split(",")
+        ]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be shapes such as 2x3x64x96,1x3x50x40, got {value!r}") from None

@@ -1,0 +1,67 @@
+"""Read and resize images with OpenCV: MMDetection uses its decoder and its interpolation, so the bits are the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+Image = NDArray[np.uint8]
+"""[H, W, 3]; blue, green, red."""
+
+
+def read_image(path: str | os.PathLike[str]) -> Image:
+    """Read an image file.
+
+    Parameters
+    ----------
+    path : path
+        In any format that OpenCV reads.
+
+    Returns
+    -------
+    ndarray of uint8, (H, W, 3)
+        Blue, green, red; rotated upright if the file's EXIF data asks for it.
+
+    Raises
+    ------
+    ValueError
+        If OpenCV cannot decode the file.
+    OSError
+        If the file cannot be opened.
+    ImportError
+        If OpenCV is not installed.
+    """
+    cv2 = _opencv()
+    data = np.frombuffer(Path(path).read_bytes(), np.uint8)
+    try:
+        image: Image | None = cv2.imdecode(data, cv2.IMREAD_COLOR) if data.size else None
+    except cv2.error:  # an image above OpenCV's size limit, among others
+        image = None
+    if image is None:
+        raise ValueError(f"{path}: not an image in a format that OpenCV reads")
+    return image
+
+
+def resize(image: Image, width: int, height: int) -> Image:
+    """Resize an image bilinearly; return it unchanged if it has that size already."""
+    if image.shape[:2] == (height, width):
+        return image
+    cv2 = _opencv()
+    resized: Image = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
+    return resized
+
+
+def _opencv() -> ModuleType:
+    """Import OpenCV, or name the extra that installs it."""
+    try:
+        import cv2
+    except ModuleNotFoundError:
+        raise ImportError("mmort.predict needs OpenCV to read and resize images: pip install 'mmort[detect]'") from None
+    return cv2

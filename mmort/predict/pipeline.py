@@ -1,0 +1,128 @@
+"""The test pipeline of an MMDetection config, 2.x or 3.x, read as the settings of `Preprocessing`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+_WITHOUT_EFFECT = (
+    "Collect",
+    "DefaultFormatBundle",
+    "ImageToTensor",
+    "LoadAnnotations",
+    "PackDetInputs",
+    "RandomFlip",
+    "ToTensor",
+    "Transpose",
+)
+"""Steps that only pack, and flips, which only MultiScaleFlipAug's ``flip`` turns on."""
+
+
+def settings_of(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Preprocessing` that a config stands for.
+
+    Raises
+    ------
+    ValueError
+        If the config has no test pipeline, or a step that is not supported; the message names it.
+    """
+    settings: dict[str, Any] = {}
+    for kind, step in _steps(_test_pipeline(config)):
+        settings |= _step_settings(kind, step)
+    settings |= _data_preprocessor(config["model"].get("data_preprocessor") or config.get("data_preprocessor") or {})
+    return settings
+
+
+def _test_pipeline(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Find the pipeline of the test data set, or ``test_pipeline``."""
+    data = config.get("data") or {}
+    loader = config.get("test_dataloader") or {}
+    found: Any = data.get("test") or loader.get("dataset") or {}
+    while isinstance(found, list) or "pipeline" not in found:  # data sets that repeat or concatenate others
+        found = found[0] if isinstance(found, list) else found.get("dataset") or found.get("datasets")
+        if not found:
+            found = {"pipeline": config.get("test_pipeline")}
+    pipeline: list[dict[str, Any]] | None = found["pipeline"]
+    if not pipeline:
+        raise ValueError("preprocessing: the config has no test pipeline")
+    return pipeline
+
+
+def _steps(pipeline: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each step with its type, including the steps inside MMDetection 2's MultiScaleFlipAug."""
+    for step in pipeline:
+        kind = str(step["type"]).rpartition(".")[2]
+        yield kind, step
+        if kind == "MultiScaleFlipAug":
+            yield from _steps(step["transforms"])
+
+
+def _step_settings(kind: str, step: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that a step stands for; refuse entries that `Preprocessing` cannot express."""
+    given = {key: value for key, value in step.items() if value is not None}
+    if kind in _WITHOUT_EFFECT:
+        return {}
+    if kind == "LoadImageFromFile":
+        _require(kind, given, color_type="color", imdecode_backend="cv2", channel_order="bgr")
+        return {}
+    if kind == "MultiScaleFlipAug":
+        _require(kind, given, scale_factor=1.0)
+        return {"flip": given.get("flip", False), **_size(kind, given)}
+    if kind == "Resize":
+        return _resize(given)
+    if kind == "Normalize":
+        return {"mean": step["mean"], "std": step["std"], "to_rgb": step.get("to_rgb", True)}
+    if kind == "Pad":
+        value = given.get("pad_val", 0)
+        values = value.values() if isinstance(value, dict) else [value]
+        if set(given) - {"type", "size_divisor", "pad_val"} or any(values):
+            raise ValueError(f"preprocessing: Pad is supported with size_divisor and zeros only, got {given}")
+        return {"size_divisor": step.get("size_divisor") or 1}
+    if kind == "RandomCenterCropPad":
+        mode, bits = step.get("test_pad_mode") or ("", 0)
+        if not step.get("test_mode") or mode != "logical_or" or step.get("test_pad_add_pix"):
+            raise ValueError(
+                f"preprocessing: RandomCenterCropPad is supported in test mode 'logical_or' only, got {given}"
+            )
+        return {"pad_or": bits}
+    raise ValueError(f"preprocessing: step {kind} of the test pipeline is not supported")
+
+
+def _resize(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of ``Resize``."""
+    _require("Resize", given, scale_factor=1.0, interpolation="bilinear", backend="cv2", multiscale_mode="range")
+    if "ratio_range" in given:
+        raise ValueError("preprocessing: Resize with ratio_range is not supported")
+    keep_ratio = given.get("keep_ratio", "scale" not in given)  # the default was True in MMDetection 2
+    return {"keep_ratio": keep_ratio, **_size("Resize", given)}
+
+
+def _require(kind: str, given: dict[str, Any], **supported: Any) -> None:
+    """Refuse entries whose value is not the supported one."""
+    for name, value in supported.items():
+        if given.get(name, value) != value:
+            raise ValueError(f"preprocessing: {kind} is supported with {name}={value!r} only, got {given[name]!r}")
+
+
+def _size(kind: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the setting of ``scale`` or ``img_scale``, which must be one size."""
+    scale = given.get("scale", given.get("img_scale"))
+    if isinstance(scale, list) and len(scale) == 1:
+        (scale,) = scale
+    if scale is None:
+        return {}
+    if isinstance(scale, (tuple, list)) and len(scale) == 2 and all(isinstance(side, int) for side in scale):
+        return {"size": tuple(scale)}
+    raise ValueError(f"preprocessing: {kind} needs one size, (width, height), got {scale}")
+
+
+def _data_preprocessor(step: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that MMDetection 3 keeps in the model's ``data_preprocessor``."""
+    if not step:
+        return {}
+    settings: dict[str, Any] = {"to_rgb": bool(step.get("bgr_to_rgb") or step.get("rgb_to_bgr"))}
+    if step.get("mean") is not None:
+        settings |= {"mean": step["mean"], "std": step["std"]}
+    if step.get("pad_value"):
+        raise ValueError(f"preprocessing: pad_value must be 0, got {step['pad_value']}")
+    return {**settings, "size_divisor": step.get("pad_size_divisor", 1)}

@@ -1,0 +1,203 @@
+"""From an image to a detector's input, as the test pipeline of MMDetection does it, bit by bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.predict import pipeline
+from mmort.predict.images import Image, read_image, resize
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A preprocessed image.
+
+    Attributes
+    ----------
+    input : ndarray of float32, (3, H, W)
+        The network's input, padded.
+    ori_shape, img_shape, pad_shape : (int, int)
+        Height and width of the original image, of the resized image, and of the padded one, which are H and W.
+    scale_factor : ndarray of float32, (4,)
+        Divide boxes (x1, y1, x2, y2) of the resized image by it to get boxes of the original.
+    offset : (int, int)
+        Row and column of `input` at which the resized image starts: (0, 0) unless `Preprocessing.pad_or` is set.
+    """
+
+    input: NDArray[np.float32]
+    ori_shape: tuple[int, int]
+    img_shape: tuple[int, int]
+    pad_shape: tuple[int, int]
+    scale_factor: NDArray[np.float32]
+    offset: tuple[int, int]
+
+    @property
+    def border(self) -> tuple[int, int, int, int]:
+        """MMDetection's ``border``: first and last row, first and last column of the resized image in `input`."""
+        (top, left), (height, width) = self.offset, self.img_shape
+        return top, top + height, left, left + width
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What is done to an image before the network sees it.  Call it with an image.
+
+    Resize (bilinearly), subtract `mean`, multiply by ``1 / std``, pad with zeros.
+
+    Parameters
+    ----------
+    mean, std : (float, float, float)
+        By channel, in the network's order of channels.
+    to_rgb : bool
+        Whether the network takes red, green, blue.  Otherwise it takes blue, green, red.
+    size : (int, int), optional
+        Width and height to resize to.  By default images keep their size.
+    keep_ratio : bool
+        Keep the aspect ratio: resize to fit `size` in either orientation, the longer side into the larger number and
+        the shorter side into the smaller.  Otherwise resize to exactly `size`.
+    size_divisor : int
+        Pad on the right and at the bottom to a multiple of this.
+    pad_or : int
+        If not 0, pad on all sides instead, to ``height | pad_or`` and ``width | pad_or``, as CornerNet does.
+    flip : bool
+        Whether the config also detects in the mirrored image and merges both results.  Left to the caller.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmort.predict import Preprocessing
+    >>> prepare = Preprocessing(size=(1333, 800), size_divisor=32)
+    >>> image = prepare(np.zeros((480, 640, 3), np.uint8))
+    >>> image.img_shape, image.input.shape, image.scale_factor.tolist()
+    ((800, 1067), (3, 800, 1088), [1.6671874523162842, 1.6666666269302368, 1.6671874523162842, 1.6666666269302368])
+    """
+
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    to_rgb: bool = False
+    size: tuple[int, int] | None = None
+    keep_ratio: bool = True
+    size_divisor: int = 1
+    pad_or: int = 0
+    flip: bool = False
+
+    def __post_init__(self) -> None:  # noqa: D105
+        for name in ("mean", "std"):
+            values = tuple(getattr(self, name))
+            if len(values) != 3 or not all(np.isfinite(values)) or (name == "std" and not all(values)):
+                raise ValueError(f"preprocessing: {name} must be 3 numbers, got {values}")
+            object.__setattr__(self, name, tuple(map(float, values)))
+        if self.size is not None:
+            width, height = map(int, self.size)
+            if min(width, height) < 1:
+                raise ValueError(f"preprocessing: size must be positive, got {self.size}")
+            object.__setattr__(self, "size", (width, height))
+        if self.size_divisor < 1 or self.pad_or < 0:
+            raise ValueError(f"preprocessing: cannot pad by {self.size_divisor} or {self.pad_or}")
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Preprocessing:
+        """Return the settings of a config's test pipeline, MMDetection 2 or 3.
+
+        Raises
+        ------
+        ValueError
+            If the config has no test pipeline, or a step that is not supported; the message names it.
+        """
+        return cls(**pipeline.settings_of(config))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Preprocessing:
+        """Return the settings that `to_dict` returned; unknown entries are ignored."""
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as numbers and lists, ready for JSON."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    def __call__(self, image: Image | str | os.PathLike[str]) -> Prepared:
+        """Preprocess an image; resizing it, or reading a file, needs OpenCV.
+
+        Parameters
+        ----------
+        image : ndarray of uint8, (H, W, 3), or path
+            Blue, green, red, as OpenCV reads files.
+
+        Raises
+        ------
+        ValueError
+            If `image` is not of this shape and dtype, or the file cannot be decoded.
+        OSError
+            If the file cannot be opened.
+        """
+        if isinstance(image, (str, os.PathLike)):
+            image = read_image(image)
+        elif image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+            raise ValueError(f"preprocessing: image must be [H, W, 3] of uint8, got {[*image.shape]} of {image.dtype}")
+        height, width = image.shape[:2]
+        return self.finish(resize(image, *self.resized_size(width, height)), (height, width))
+
+    def resized_size(self, width: int, height: int) -> tuple[int, int]:
+        """Return the width and height to which an image of the given width and height is resized."""
+        if self.size is None:
+            return width, height
+        if not self.keep_ratio:
+            return self.size
+        scale = min(max(self.size) / max(width, height), min(self.size) / min(width, height))
+        return max(1, int(width * scale + 0.5)), max(1, int(height * scale + 0.5))
+
+    def finish(self, resized: NDArray[Any], ori_shape: tuple[int, int]) -> Prepared:
+        """Normalise and pad an image that has been resized already, by whatever library.
+
+        Parameters
+        ----------
+        resized : ndarray of uint8 or float32, (h, w, 3)
+            Blue, green, red.
+        ori_shape : (int, int)
+            Height and width of the original image.
+        """
+        height, width = resized.shape[:2]
+        channels = resized[:, :, ::-1] if self.to_rgb else resized
+        # mean and std are float32 first, the difference too, and the product is rounded once: MMDetection's bits.
+        mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
+        normalised = ((channels - mean) * (1 / std.astype(np.float64))).astype(np.float32)
+        pad_shape = self._padded_length(height), self._padded_length(width)
+        offset = (0, 0)
+        if self.pad_or:
+            offset = pad_shape[0] // 2 - height // 2, pad_shape[1] // 2 - width // 2
+        canvas = _on_zeros(normalised.transpose(2, 0, 1), pad_shape, offset)
+        scale = np.array([width / ori_shape[1], height / ori_shape[0]] * 2, np.float32)
+        return Prepared(canvas, ori_shape, (height, width), pad_shape, scale, offset)
+
+    def batch(self, images: Sequence[Prepared]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Stack preprocessed images of any sizes; zeros fill them up to the largest height and width.
+
+        Returns
+        -------
+        input : ndarray of float32, (N, 3, H, W)
+        img_shape : ndarray of int64, (N, 2)
+            Height and width of each image.
+        """
+        if not images:
+            raise ValueError("preprocessing: a batch needs an image")
+        shape = max(image.pad_shape[0] for image in images), max(image.pad_shape[1] for image in images)
+        inputs = np.stack([_on_zeros(image.input, shape, (0, 0)) for image in images])
+        return inputs, np.array([image.img_shape for image in images], np.int64)
+
+    def _padded_length(self, length: int) -> int:
+        """Return the height or width after padding."""
+        return length | self.pad_or if self.pad_or else -(-length // self.size_divisor) * self.size_divisor
+
+
+def _on_zeros(image: NDArray[np.float32], shape: tuple[int, int], offset: tuple[int, int]) -> NDArray[np.float32]:
+    """Return an image [3, h, w] on a canvas of zeros [3, H, W]."""
+    canvas = np.zeros((3, *shape), np.float32)
+    (top, left), (height, width) = offset, image.shape[1:]
+    canvas[:, top : top + height, left : left + width] = image
+    return canvas

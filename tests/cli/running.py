@@ -1,0 +1,23 @@
+"""Run the command line inside this process."""
+
+import contextlib
+import io
+
+import mmort.cli
+
+
+def run(*arguments):
+    """Return exit code, stdout and stderr of a command."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = mmort.cli.main([str(argument) for argument in arguments])
+    return code, out.getvalue(), err.getvalue()
+
+
+def error_of(*arguments):
+    """Run a command that must fail, and return its error message, which must be one line."""
+    code, _, err = run(*arguments)
+    assert code == 1
+    assert err.startswith("mmort: error: ")
+    assert err.count("\n") == 1
+    return err

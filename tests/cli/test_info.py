@@ -1,0 +1,61 @@
+"""``mmort info``: what it prints, with and without the library and ONNX Runtime."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import mmort
+import mmort.ort
+from tests.cli.running import run
+
+pytest.importorskip("onnxruntime")
+
+
+def test_info_lists_versions_and_operators():
+    code, out, err = run("info")
+    assert (code, err) == (0, "")
+    assert re.search(rf"^mmort +{re.escape(mmort.__version__)}$", out, re.MULTILINE)
+    assert re.search(rf"^numpy +{re.escape(np.__version__)}$", out, re.MULTILINE)
+    assert re.search(rf"^library +{re.escape(mmort.ort.library_path())}$", out, re.MULTILINE)
+    assert re.search(rf"^threads +{mmort.get_num_threads()}$", out, re.MULTILINE)
+    for operator in mmort.ort.operators():
+        row = rf"^{operator['domain']} +{operator['type']} +{operator['kernel']} +{operator['inputs'][0]['name']}"
+        assert re.search(row, out, re.MULTILINE), row
+    attributes = "iou_threshold=0.3, sigma=0.5, min_score=0.001, method=1, offset=0"
+    assert f"boxes, scores; {attributes}" in " ".join(out.split())  # the last column may be wrapped
+    for function in mmort.ops.__all__:
+        assert re.search(rf"\b{function}\b", out), function
+    assert max(map(len, out.splitlines())) <= 120
+
+
+def test_info_json():
+    code, out, _ = run("info", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["operators"] == mmort.ort.operators()
+    assert facts["library"] == mmort.ort.library_path()
+    assert facts["library_error"] is None
+    assert facts["simd"] == mmort.ort.describe()["simd"]
+
+
+def test_info_without_library(monkeypatch):
+    monkeypatch.setattr(mmort.ort, "_NAME", "absent.so")
+    code, out, err = run("info")
+    assert (code, err) == (0, "")
+    assert "WITH_ORT=1 pip install" in re.sub(r"\s+", " ", out)
+    assert "MMCVCornerPool" not in out
+    assert "corner_pool" in out
+    facts = json.loads(run("info", "--json")[1])
+    assert facts["library"] is None
+    assert "absent.so" in facts["library_error"]
+
+
+def test_info_without_onnxruntime(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    code, out, _ = run("info")
+    assert code == 0
+    assert re.search(r"^onnxruntime +not installed$", out, re.MULTILINE)
+    assert json.loads(run("info", "--json")[1])["onnxruntime"] is None

@@ -1,0 +1,49 @@
+"""The command line itself: usage errors, closed pipes, and that extras are imported only when a command needs them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import mmort.cli
+
+
+def test_module_runs_and_extras_load_late():
+    code = (
+        "import runpy, sys; sys.argv = ['mmort', 'info', '--help']\n"
+        "try: runpy.run_module('mmort', run_name='__main__')\n"
+        "finally: print({'PIL', 'onnxruntime', 'torch', 'onnx'} & set(sys.modules))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--json" in result.stdout
+    assert result.stdout.endswith("set()\n")
+
+
+def test_a_reader_may_stop_reading():
+    command = [sys.executable, "-m", "mmort", "info"]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=buffered) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["info", "extra"],
+        ["demo", "--score-threshold", "1.5"],
+        ["demo", "--score-threshold", "nan"],
+        ["demo", "--score-threshold", "much"],
+        ["demo", "--output", "demo.jpg"],
+    ],
+)
+def test_wrong_usage(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        mmort.cli.main(arguments)
+    assert caught.value.code == 2
+    assert "usage: mmort" in capsys.readouterr().err
