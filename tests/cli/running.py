@@ -14,7 +14,7 @@ def run(*arguments):
     return code, out.getvalue(), err.getvalue()
 
 
-def error_of(*arguments):
+def refused(*arguments):
     """Run a command that must fail, and return its error message, which must be one line."""
     code, _, err = run(*arguments)
     assert code == 1

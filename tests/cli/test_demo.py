@@ -10,7 +10,7 @@ from PIL import Image
 
 import mmort
 import mmort.ort
-from tests.cli.running import error_of, run
+from tests.cli.running import refused, run
 
 pytest.importorskip("onnxruntime")
 
@@ -148,30 +148,30 @@ def test_demo_refuses_files_that_are_not_images(tmp_path):
     text.write_text("not a picture")
     cut.write_bytes(demo.IMAGES[0].read_bytes()[:5000])
     Image.new("1", (20000, 9000)).save(bomb)
-    assert f"{text}: not an image in a format that Pillow reads" in error_of("demo", text, "--output", output)
-    assert f"{cut}: " in error_of("demo", cut, "--output", output)
-    assert f"{bomb}: Image size" in error_of("demo", bomb, "--output", output)
-    assert f"{tmp_path}: Is a directory" in error_of("demo", tmp_path, "--output", output)
+    assert f"{text}: not an image in a format that Pillow reads" in refused("demo", text, "--output", output)
+    assert f"{cut}: " in refused("demo", cut, "--output", output)
+    assert f"{bomb}: Image size" in refused("demo", bomb, "--output", output)
+    assert f"{tmp_path}: Is a directory" in refused("demo", tmp_path, "--output", output)
     absent = tmp_path / "absent.png"
-    assert f"{absent}: No such file" in error_of("demo", demo.IMAGES[0], absent, "--output", output)
+    assert f"{absent}: No such file" in refused("demo", demo.IMAGES[0], absent, "--output", output)
     assert not output.exists()
 
 
 def test_demo_never_overwrites_its_input(tmp_path):
     path = tmp_path / "demo.png"
     shutil.copy(demo.IMAGES[0], path)
-    assert "is one of the images" in error_of("demo", path, "--output", path)
+    assert "is one of the images" in refused("demo", path, "--output", path)
     assert path.read_bytes() == demo.IMAGES[0].read_bytes()
 
 
 def test_demo_output_directory_must_exist(tmp_path):
     output = tmp_path / "absent" / "demo.png"
-    assert str(output) in error_of("demo", demo.IMAGES[0], "--output", output)
+    assert str(output) in refused("demo", demo.IMAGES[0], "--output", output)
 
 
 def test_demo_without_library(monkeypatch, tmp_path):
     monkeypatch.setattr(mmort.ort, "_NAME", "absent.so")
-    assert "WITH_ORT=1 pip install" in error_of("demo", "--output", tmp_path / "demo.png")
+    assert "WITH_ORT=1 pip install" in refused("demo", "--output", tmp_path / "demo.png")
 
 
 @pytest.mark.parametrize("extra", ["PIL", "onnxruntime"])
@@ -180,5 +180,5 @@ def test_demo_without_an_extra(monkeypatch, tmp_path, extra):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(mmort, "demo")
     monkeypatch.setitem(sys.modules, extra, None)
-    line = error_of("demo", "--output", tmp_path / "demo.png")
+    line = refused("demo", "--output", tmp_path / "demo.png")
     assert line == f"mmort: error: mmort demo needs {extra}, which is not installed: pip install 'mmort[demo]'\n"

@@ -13,7 +13,7 @@ import mmort.cli
 import mmort.onnx
 from mmort.onnx.verification import RTOL
 from tests import front_ends
-from tests.cli.test_cli import refused, run
+from tests.cli.running import refused, run
 
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 
