@@ -68,10 +68,9 @@ def define(name: str, function: Callable[..., Any], operator: Operator) -> Calla
             if isinstance(value, Tensor):
                 _check(operator.kernel, arrays[key], value)
                 given[key] = value.detach().numpy()
-        results = function(**given)
-        if len(operator.outputs) == 1:
-            return torch.from_numpy(results)
-        return tuple(map(torch.from_numpy, results))
+        returned = function(**given)
+        results = [torch.from_numpy(array) for array in (returned if isinstance(returned, tuple) else (returned,))]
+        return results[-1] if len(operator.outputs) == 1 else tuple(results[-len(operator.outputs) :])
 
     def fake(*values: Any) -> Any:
         given = dict(zip(names, values, strict=False))

@@ -1,8 +1,8 @@
-"""The operators as functions of tensors, with the arguments of those in ``mmcv.ops``.
+"""The operators as functions of tensors, with the arguments of their namesakes in ``mmcv.ops``.
 
-Each computes what the numpy function of its name in `mmort` computes, whose docstring is the contract, and is traced as
-one node by torch.compile, torch.export and the exporters to ONNX.  The few that are not say so, and refuse an export.
-Tensors are on the CPU, of float16, float32 or float64; ``docs/torch.md`` tells which operators have gradients.
+A function computes what its namesake in `mmort` computes on arrays, and is traced as one node by torch.compile,
+torch.export and the exporters to ONNX; where it is not, its docstring says so.  Tensors are on the CPU and of dtype
+float16, float32 or float64; ``docs/torch.md`` lists the functions that have gradients.
 """
 
 from __future__ import annotations
@@ -11,67 +11,95 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 import mmort
-from mmort.torch.operators import OPERATORS
+from mmort.torch.operators import OPERATORS, mirrors, on_tensors
 
-Pair = int | tuple[int, int]
-Suppressed = tuple[Tensor, Tensor]
+__all__ = [
+    "batched_nms",
+    "bbox_overlaps",
+    "box_iou_rotated",
+    "corner_pool",
+    "deform_conv2d",
+    "grid_sample",
+    "modulated_deform_conv2d",
+    "multi_scale_deformable_attention",
+    "multiclass_nms",
+    "nms",
+    "nms_match",
+    "nms_rotated",
+    "point_sample",
+    "rel_roi_point_to_rel_img_point",
+    "roi_align",
+    "roi_align_rotated",
+    "rotated_feature_align",
+    "soft_nms",
+]
+
+Detections = tuple[Tensor, Tensor]
+
+corner_pool = on_tensors(mmort.corner_pool)
+deform_conv2d = on_tensors(mmort.deform_conv2d)
+grid_sample = on_tensors(mmort.grid_sample)
+modulated_deform_conv2d = on_tensors(mmort.modulated_deform_conv2d)
+multi_scale_deformable_attention = on_tensors(mmort.multi_scale_deformable_attention)
+multiclass_nms = on_tensors(mmort.multiclass_nms)
+roi_align = on_tensors(mmort.roi_align)
+roi_align_rotated = on_tensors(mmort.roi_align_rotated)
+rotated_feature_align = on_tensors(mmort.rotated_feature_align)
+soft_nms = on_tensors(mmort.soft_nms)
 
 
-def _pair(value: Pair) -> list[int]:
-    return [value, value] if isinstance(value, int) else list(value)
+@mirrors(mmort.nms)
+def nms(boxes: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Detections:
+    """Perform greedy non-maximum suppression.
 
-
-def nms(
-    boxes: Tensor,
-    scores: Tensor,
-    iou_threshold: float,
-    offset: int = 0,
-    score_threshold: float = 0,
-    max_num: int = -1,
-    idxs: Tensor | None = None,
-) -> Suppressed:
-    """Keep the best of boxes that overlap; as `mmort.nms`, and ``mmcv.ops.nms``, which has no `idxs`.
+    The arguments and errors are those of `mmort.nms`, on tensors.
 
     Returns
     -------
-    dets : Tensor, [K, 5]
-        The boxes that are kept with their scores, by descending score.
-    inds : Tensor of int64, [K]
-        Their places in `boxes`.
+    dets : Tensor, (K, 5)
+        The kept boxes with their scores, by descending score.  Gradients flow to `boxes` and `scores`.
+    indices : Tensor of int64, (K,)
+        Their indices in `boxes`.
 
     Examples
     --------
-    >>> import torch, mmort.torch
+    >>> import torch
+    >>> import mmort.torch
     >>> boxes = torch.tensor([[0.0, 0, 10, 10], [1, 1, 11, 11], [20, 20, 30, 30]])
     >>> mmort.torch.nms(boxes, torch.tensor([0.8, 0.9, 0.7]), 0.5)[1]
     tensor([1, 2])
     """
-    kept = OPERATORS["nms"](boxes, scores, iou_threshold, offset, score_threshold, max_num, idxs)
-    return _detections(boxes, scores, kept), kept
+    keep = OPERATORS["nms"](boxes, scores, *args, **kwargs)
+    return _gather(boxes, scores, keep), keep
 
 
-def soft_nms(
-    boxes: Tensor,
-    scores: Tensor,
-    iou_threshold: float = 0.3,
-    sigma: float = 0.5,
-    min_score: float = 1e-3,
-    method: Literal["naive", "linear", "gaussian"] = "linear",
-    offset: int = 0,
-) -> Suppressed:
-    """Lower the scores of boxes that overlap a better one; as `mmort.soft_nms`, and ``mmcv.ops.soft_nms``.
+@mirrors(mmort.nms_rotated)
+def nms_rotated(dets: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Detections:
+    """Perform greedy non-maximum suppression of rotated boxes.
+
+    The arguments and errors are those of `mmort.nms_rotated`, on tensors.
 
     Returns
     -------
-    dets : Tensor, [K, 5]
-        The boxes left with their new scores, in the order in which they were chosen.
-    inds : Tensor of int64, [K]
-        Their places in `boxes`.
+    dets : Tensor, (K, 6)
+        The kept boxes with their scores, by descending score.  Gradients flow to `dets` and `scores`.
+    keep : Tensor of int64, (K,)
+        Their indices in `dets`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import mmort.torch
+    >>> boxes = torch.tensor([[5.0, 5, 10, 4, 0.0], [5, 5, 10, 4, 0.1], [5, 5, 10, 4, 1.5]])
+    >>> mmort.torch.nms_rotated(boxes, torch.tensor([0.8, 0.9, 0.7]), 0.5)[1]
+    tensor([1, 2])
     """
-    return OPERATORS["soft_nms"](boxes, scores, iou_threshold, sigma, min_score, method, offset)  # type: ignore[no-any-return]
+    keep = OPERATORS["nms_rotated"](dets, scores, *args, **kwargs)
+    return _gather(dets, scores, keep), keep
 
 
 def batched_nms(
@@ -80,40 +108,41 @@ def batched_nms(
     idxs: Tensor,
     nms_cfg: Mapping[str, Any] | None,
     class_agnostic: bool = False,
-) -> Suppressed:
-    """Suppress boxes within each class only; as `mmort.batched_nms`, and ``mmcv.ops.batched_nms``.
+) -> Detections:
+    """Perform non-maximum suppression separately for each class; as ``mmcv.ops.batched_nms``.
 
     Parameters
     ----------
-    boxes : Tensor, [N, 4] or [N, 5]
-        Five columns are rotated boxes, with the type "nms_rotated".
-    scores : Tensor, [N]
-    idxs : Tensor of integers, [N]
+    boxes : Tensor, (N, 4) or (N, 5)
+        Corners (x1, y1, x2, y2); rotated boxes (cx, cy, w, h, angle) with the type "nms_rotated".
+    scores : Tensor, (N,)
+    idxs : Tensor of integers, (N,)
         The class of each box.
     nms_cfg : mapping or None
-        ``type``: "nms" (the default), "soft_nms" or "nms_rotated"; the rest are that function's arguments.
-        ``class_agnostic`` here is the same as the argument; ``split_thr`` is accepted and not needed.  None suppresses
-        nothing and only sorts.
+        ``type``: "nms" (the default), "soft_nms" or "nms_rotated"; the other entries are that function's arguments.
+        ``class_agnostic`` here overrides the argument; ``split_thr`` is accepted and ignored.  None only sorts, and
+        suppresses nothing.
     class_agnostic : bool, default False
-        Let boxes of different classes suppress each other.
+        Whether boxes of different classes suppress each other.
 
     Returns
     -------
-    dets : Tensor, [K, 5] or [K, 6]
-        The boxes that are kept with their scores, by descending score over all classes.
-    keep : Tensor of int64, [K]
-        Their places in `boxes`.
+    dets : Tensor, (K, 5) or (K, 6)
+        The kept boxes with their scores, by descending score over all classes.
+    keep : Tensor of int64, (K,)
+        Their indices in `boxes`.
 
     Raises
     ------
     ValueError
-        If ``type`` is another word.
+        If ``type`` is not one of the three.
     RuntimeError
-        If "soft_nms" by classes is exported: it is no operator of ONNX.  `multiclass_nms` is.
+        If "soft_nms" within classes is exported, for which ONNX has no operator; `multiclass_nms` exports.
 
     Notes
     -----
-    Classes are compared, and boxes are not shifted as MMCV does, here and in ONNX: large coordinates cost no precision.
+    Boxes of a class are told apart by comparing classes, here and in ONNX, not by shifting boxes as in MMCV: large
+    coordinates cost no precision.
 
     Examples
     --------
@@ -137,68 +166,69 @@ def batched_nms(
     if kind != "soft_nms":
         raise ValueError(f"batched_nms: nms_cfg['type'] must be 'nms', 'soft_nms' or 'nms_rotated', got {kind!r}")
     if agnostic:
-        most = settings.pop("max_num", -1)
+        max_num = settings.pop("max_num", -1)
         dets, keep = soft_nms(boxes, scores, **settings)
-        order = keep.argsort()  # of equal scores the lower place comes first
+        order = keep.argsort()  # ties go to the lower index
         order = order[dets[order, 4].sort(descending=True, stable=True).indices]
-        if most > 0:  # a mask and no slice: torch 2.9 does not export slices of sizes that only the run knows
-            order = order[torch.arange(len(order)) < most]
+        if max_num > 0:  # by a mask: torch 2.9 cannot export a slice of a dimension that depends on the data
+            order = order[torch.arange(len(order)) < max_num]
         return dets[order], keep[order]
-    _refuse_export("batched_nms: type 'soft_nms' must not be exported unless class_agnostic, multiclass_nms can be")
-    detections, kept = mmort.batched_nms(
-        boxes.detach().numpy(), scores.detach().numpy(), idxs.detach().numpy(), nms_cfg
-    )
+    _refuse_export("batched_nms: type 'soft_nms' cannot be exported unless class_agnostic; use multiclass_nms")
+    detections, kept = mmort.batched_nms(_array(boxes), _array(scores), _array(idxs), nms_cfg)
     return torch.from_numpy(detections), torch.from_numpy(kept)
 
 
-def nms_rotated(
-    dets: Tensor, scores: Tensor, iou_threshold: float, labels: Tensor | None = None, clockwise: bool = True
-) -> Suppressed:
-    """Keep the best of rotated boxes that overlap; as `mmort.nms_rotated`, and ``mmcv.ops.nms_rotated``.
-
-    Returns
-    -------
-    dets : Tensor, [K, 6]
-        The boxes that are kept with their scores, by descending score.
-    keep : Tensor of int64, [K]
-        Their places in `dets`.
-    """
-    kept = OPERATORS["nms_rotated"](dets, scores, iou_threshold, labels, clockwise)
-    return _detections(dets, scores, kept), kept
-
-
 def nms_match(dets: Tensor, iou_threshold: float) -> list[Tensor]:
-    """Tell which boxes suppression groups; as `mmort.nms_match`, and ``mmcv.ops.nms_match``.
+    """Group boxes by the kept box that suppresses them; as `mmort.nms_match`.
 
-    A list cannot be exported; ``torch.ops.mmort.nms_match_pairs`` can.
+    It cannot be exported, as its result is a list; ``torch.ops.mmort.nms_match_pairs`` can.
+
+    Parameters
+    ----------
+    dets : Tensor, (N, 5)
+        Corners and score (x1, y1, x2, y2, score).
+    iou_threshold : float
+        A box belongs to a kept box of higher score if their intersection over union is at least this.
 
     Returns
     -------
     list of Tensor of int64
-        For each kept box its place in `dets`, [N, 5], then the places of the boxes it suppressed.
+        For each kept box its index in `dets`, then the indices of the boxes that it suppresses.
+
+    Raises
+    ------
+    RuntimeError
+        If it is exported.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import mmort.torch
+    >>> dets = torch.tensor([[0, 0, 10, 10, 0.8], [0, 0, 10, 9, 0.9], [20, 20, 30, 30, 0.7]])
+    >>> mmort.torch.nms_match(dets, 0.5)
+    [tensor([1, 0]), tensor([2])]
     """
-    _refuse_export("nms_match: must not be exported, a list is no result in ONNX")
-    return [torch.from_numpy(one.copy()) for one in mmort.nms_match(dets.detach().numpy(), iou_threshold)]
+    _refuse_export("nms_match: cannot be exported: an ONNX node cannot return a list")
+    return [torch.from_numpy(group.copy()) for group in mmort.nms_match(_array(dets), iou_threshold)]
 
 
-def box_iou_rotated(
-    bboxes1: Tensor,
-    bboxes2: Tensor,
-    mode: Literal["iou", "iof"] = "iou",
-    aligned: bool = False,
-    clockwise: bool = True,
-) -> Tensor:
-    """Compute overlaps of rotated boxes; as `mmort.box_iou_rotated`, and ``mmcv.ops.box_iou_rotated``.
+@mirrors(mmort.box_iou_rotated)
+def box_iou_rotated(bboxes1: Tensor, bboxes2: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Compute the overlaps of rotated boxes.
 
-    It is no operator of ONNX and cannot be exported.
+    The arguments, results and errors are those of `mmort.box_iou_rotated`, on tensors.  It cannot be exported:
+    ONNX has no such operator.
 
-    Returns
-    -------
-    Tensor, [N, M], or [N] with `aligned`
+    Examples
+    --------
+    >>> import torch
+    >>> import mmort.torch
+    >>> box = torch.tensor([[5.0, 5, 4, 2, 0.0]])
+    >>> mmort.torch.box_iou_rotated(box, torch.tensor([[5.0, 5, 2, 2, 0]]))
+    tensor([[0.5000]])
     """
-    _refuse_export("box_iou_rotated: must not be exported, it is no operator of ONNX")
-    first, second = bboxes1.detach().numpy(), bboxes2.detach().numpy()
-    return torch.from_numpy(mmort.box_iou_rotated(first, second, mode, aligned, clockwise))
+    _refuse_export("box_iou_rotated: cannot be exported: ONNX has no such operator")
+    return torch.from_numpy(mmort.box_iou_rotated(_array(bboxes1), _array(bboxes2), *args, **kwargs))
 
 
 def bbox_overlaps(
@@ -208,31 +238,32 @@ def bbox_overlaps(
     aligned: bool = False,
     offset: int = 0,
 ) -> Tensor:
-    """Compute overlaps of boxes; as `mmort.box_iou`, and ``mmcv.ops.bbox_overlaps``.
+    """Compute the overlaps of boxes; as `mmort.box_iou`, and ``mmcv.ops.bbox_overlaps``.
 
-    It is made of torch's own operators: it has gradients, works on any device, and becomes standard ONNX operators.
+    It is written with torch's own operators: it has gradients, runs on any device, and exports to standard ONNX.
 
     Parameters
     ----------
-    bboxes1 : Tensor, [N, 4]
-    bboxes2 : Tensor, [M, 4]
-        With `aligned` M is N.
+    bboxes1 : Tensor, (N, 4)
+        Corners (x1, y1, x2, y2).
+    bboxes2 : Tensor, (M, 4)
+        With `aligned`, M is N.
     mode : {"iou", "iof"}, default "iou"
-        Divide by the union, or by the box of `bboxes1`.
+        Whether intersections are divided by unions, or by the areas of `bboxes1`.
     aligned : bool, default False
-        Compare row i with row i only.
+        Whether row i is compared with row i only.
     offset : int, default 0
         Added to widths and heights.
 
     Returns
     -------
-    Tensor, [N, M], or [N] with `aligned`
-        NaN where the divisor is zero; other than those of `mmort.box_iou` where a box is not finite.
+    Tensor, (N, M), or (N,) with `aligned`
+        NaN where the divisor is zero.  Where a box is not finite, values may differ from those of `mmort.box_iou`.
 
     Raises
     ------
     ValueError
-        If `mode` is another word.
+        If `mode` is neither "iou" nor "iof".
 
     Examples
     --------
@@ -245,110 +276,11 @@ def bbox_overlaps(
         raise ValueError(f"bbox_overlaps: mode must be 'iou' or 'iof', got {mode!r}")
     if not aligned:
         bboxes1, bboxes2 = bboxes1[:, None], bboxes2[None]
-    areas = [(one[..., 2:] - one[..., :2] + offset).prod(-1) for one in (bboxes1, bboxes2)]
-    first = torch.maximum(bboxes1[..., :2], bboxes2[..., :2])
-    last = torch.minimum(bboxes1[..., 2:], bboxes2[..., 2:])
-    shared = (last - first + offset).clamp(min=0).prod(-1)
-    return shared / (areas[0] + areas[1] - shared if mode == "iou" else areas[0])
-
-
-def multiclass_nms(
-    boxes: Tensor,
-    scores: Tensor,
-    score_threshold: float = 0.05,
-    iou_threshold: float = 0.5,
-    max_per_image: int = 100,
-    nms_pre: int = -1,
-    class_agnostic: bool = False,
-    method: Literal["nms", "soft_nms_naive", "soft_nms_linear", "soft_nms_gaussian"] = "nms",
-    sigma: float = 0.5,
-    min_score: float = 1e-3,
-    offset: int = 0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Turn the boxes and class scores of a batch into detections; as `mmort.multiclass_nms`.
-
-    Returns
-    -------
-    dets : Tensor, [B, K, 5]
-    labels, indices : Tensor of int64, [B, K]
-    """
-    return OPERATORS["multiclass_nms"](  # type: ignore[no-any-return]
-        boxes,
-        scores,
-        score_threshold,
-        iou_threshold,
-        max_per_image,
-        nms_pre,
-        class_agnostic,
-        method,
-        sigma,
-        min_score,
-        offset,
-    )
-
-
-def roi_align(
-    input: Tensor,
-    rois: Tensor,
-    output_size: Pair,
-    spatial_scale: float = 1.0,
-    sampling_ratio: int = 0,
-    pool_mode: Literal["avg", "max"] = "avg",
-    aligned: bool = True,
-) -> Tensor:
-    """Pool regions of interest, [K, C, output height, output width]; as `mmort.roi_align`."""
-    arguments = _pair(output_size), spatial_scale, sampling_ratio, pool_mode, aligned
-    return OPERATORS["roi_align"](input, rois, *arguments)  # type: ignore[no-any-return]
-
-
-def roi_align_rotated(
-    input: Tensor,
-    rois: Tensor,
-    output_size: Pair,
-    spatial_scale: float = 1.0,
-    sampling_ratio: int = 0,
-    aligned: bool = True,
-    clockwise: bool = False,
-) -> Tensor:
-    """Pool rotated regions, [K, C, output height, output width]; as `mmort.roi_align_rotated`."""
-    arguments = _pair(output_size), spatial_scale, sampling_ratio, aligned, clockwise
-    return OPERATORS["roi_align_rotated"](input, rois, *arguments)  # type: ignore[no-any-return]
-
-
-def rotated_feature_align(
-    features: Tensor, best_rbboxes: Tensor, spatial_scale: float = 1 / 8, points: int = 1
-) -> Tensor:
-    """Add the features at the boxes' centres and corners, [N, C, H, W]; as `mmort.rotated_feature_align`."""
-    return OPERATORS["rotated_feature_align"](features, best_rbboxes, spatial_scale, points)  # type: ignore[no-any-return]
-
-
-def multi_scale_deformable_attention(
-    value: Tensor,
-    spatial_shapes: Tensor,
-    level_start_index: Tensor,
-    sampling_locations: Tensor,
-    attention_weights: Tensor,
-) -> Tensor:
-    """Sum weighted samples of several maps, [B, Q, M * D]; as `mmort.multi_scale_deformable_attention`."""
-    return OPERATORS["multi_scale_deformable_attention"](  # type: ignore[no-any-return]
-        value, spatial_shapes, level_start_index, sampling_locations, attention_weights
-    )
-
-
-def corner_pool(input: Tensor, mode: Literal["top", "bottom", "left", "right"]) -> Tensor:
-    """Take running maxima towards one side, [N, C, H, W]; as `mmort.corner_pool`."""
-    return OPERATORS["corner_pool"](input, mode)  # type: ignore[no-any-return]
-
-
-def grid_sample(
-    input: Tensor,
-    grid: Tensor,
-    mode: Literal["bilinear", "nearest", "bicubic"] = "bilinear",
-    padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
-    align_corners: bool = False,
-) -> Tensor:
-    """Sample feature maps at the points of a grid, [N, C, OH, OW]; as `mmort.grid_sample`."""
-    return OPERATORS["grid_sample"](input, grid, mode, padding_mode, align_corners)  # type: ignore[no-any-return]
+    area1, area2 = ((boxes[..., 2:] - boxes[..., :2] + offset).prod(-1) for boxes in (bboxes1, bboxes2))
+    top_left = torch.maximum(bboxes1[..., :2], bboxes2[..., :2])
+    bottom_right = torch.minimum(bboxes1[..., 2:], bboxes2[..., 2:])
+    intersection = (bottom_right - top_left + offset).clamp(min=0).prod(-1)
+    return intersection / (area1 + area2 - intersection if mode == "iou" else area1)
 
 
 def point_sample(input: Tensor, points: Tensor, align_corners: bool = False, **kwargs: Any) -> Tensor:
@@ -356,42 +288,50 @@ def point_sample(input: Tensor, points: Tensor, align_corners: bool = False, **k
 
     Parameters
     ----------
-    input : Tensor, [N, C, H, W]
-    points : Tensor, [N, P, 2] or [N, OH, OW, 2]
+    input : Tensor, (N, C, H, W)
+    points : Tensor, (N, P, 2) or (N, OH, OW, 2)
         x and y, from 0 (left, top) to 1 (right, bottom).
     align_corners : bool, default False
-        Whether 0 and 1 are the centres of the outermost pixels.
+        Whether 0 and 1 are the centres of the outermost pixels, instead of their outer edges.
     **kwargs
         ``mode`` and ``padding_mode`` of `grid_sample`.
 
     Returns
     -------
-    Tensor, [N, C, P] or [N, C, OH, OW]
+    Tensor, (N, C, P) or (N, C, OH, OW)
+
+    Examples
+    --------
+    >>> import torch
+    >>> import mmort.torch
+    >>> mmort.torch.point_sample(torch.tensor([[[[0.0, 1.0]]]]), torch.tensor([[[0.5, 0.5]]]))
+    tensor([[[0.5000]]])
     """
     flat = points.dim() == 3
-    output = grid_sample(input, 2 * (points[:, :, None] if flat else points) - 1, align_corners=align_corners, **kwargs)
+    grid = 2 * (points[:, :, None] if flat else points) - 1
+    output = grid_sample(input, grid, align_corners=align_corners, **kwargs)
     return output.squeeze(3) if flat else output
 
 
 def rel_roi_point_to_rel_img_point(
     rois: Tensor, rel_roi_points: Tensor, img: Tensor | tuple[int, int], spatial_scale: float = 1.0
 ) -> Tensor:
-    """Turn points relative to regions into points relative to the map, for `point_sample`; as in ``mmcv.ops``.
+    """Convert points relative to regions into points relative to the map, for `point_sample`; as in ``mmcv.ops``.
 
     Parameters
     ----------
-    rois : Tensor, [K, 4] or [K, 5]
-        Corners, after an image index or without one.
-    rel_roi_points : Tensor, [K, P, 2]
+    rois : Tensor, (K, 4) or (K, 5)
+        Corners (x1, y1, x2, y2), with a batch index before them or without.
+    rel_roi_points : Tensor, (K, P, 2)
         x and y, from 0 to 1 over the region.
-    img : Tensor, [N, C, H, W], or (H, W)
-        The map.
+    img : Tensor, (N, C, H, W), or (int, int)
+        The feature map, or its height and width.
     spatial_scale : float, default 1.0
-        The map's size over that of the image that `rois` refer to.
+        The size of the map divided by that of the image that `rois` refer to.
 
     Returns
     -------
-    Tensor, [K, P, 2]
+    Tensor, (K, P, 2)
         x and y, from 0 to 1 over the map.
 
     Examples
@@ -403,48 +343,23 @@ def rel_roi_point_to_rel_img_point(
     tensor([[[0.2500, 0.3750]]])
     """
     corners = rois[:, -4:]
-    first, last = corners[:, None, :2], corners[:, None, 2:]
+    top_left, bottom_right = corners[:, None, :2], corners[:, None, 2:]
     height, width = img.shape[2:] if isinstance(img, Tensor) else img
-    places = (rel_roi_points * (last - first) + first) * spatial_scale
-    return torch.stack([places[..., 0] / width, places[..., 1] / height], dim=2)
+    positions = (rel_roi_points * (bottom_right - top_left) + top_left) * spatial_scale
+    return torch.stack([positions[..., 0] / width, positions[..., 1] / height], dim=2)
 
 
-def deform_conv2d(
-    input: Tensor,
-    offset: Tensor,
-    weight: Tensor,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
-    deform_groups: int = 1,
-) -> Tensor:
-    """Convolve at displaced points, [N, O, OH, OW]; as `mmort.deform_conv2d`."""
-    arguments = _pair(stride), _pair(padding), _pair(dilation), groups, deform_groups
-    return OPERATORS["deform_conv2d"](input, offset, weight, *arguments)  # type: ignore[no-any-return]
+def _gather(boxes: Tensor, scores: Tensor, keep: Tensor) -> Tensor:
+    """Return the kept boxes with their scores as the last column."""
+    return torch.cat([boxes[keep], scores[keep, None]], dim=1)
 
 
-def modulated_deform_conv2d(
-    input: Tensor,
-    offset: Tensor,
-    mask: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
-    deform_groups: int = 1,
-) -> Tensor:
-    """Convolve at displaced and weighted points, [N, O, OH, OW]; as `mmort.modulated_deform_conv2d`."""
-    arguments = _pair(stride), _pair(padding), _pair(dilation), groups, deform_groups
-    return OPERATORS["modulated_deform_conv2d"](input, offset, mask, weight, bias, *arguments)  # type: ignore[no-any-return]
+def _array(tensor: Tensor) -> NDArray[Any]:
+    """Return a tensor's memory as an array."""
+    return tensor.detach().numpy()
 
 
-def _detections(boxes: Tensor, scores: Tensor, kept: Tensor) -> Tensor:
-    return torch.cat([boxes[kept], scores[kept, None]], dim=1)
-
-
-def _refuse_export(text: str) -> None:
-    if torch.compiler.is_exporting() or torch.jit.is_tracing():  # type: ignore[no-untyped-call,attr-defined]
-        raise RuntimeError(text)
+def _refuse_export(message: str) -> None:
+    """Raise RuntimeError while a model is exported or traced."""
+    if torch.compiler.is_exporting() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
+        raise RuntimeError(message)

@@ -1,4 +1,4 @@
-"""Layers with the arguments and the ``state_dict`` of those in ``mmcv.ops``."""
+"""Layers with the arguments and the ``state_dict`` keys of their namesakes in ``mmcv.ops``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.utils import _pair
 
+from mmort import _arrays
+from mmort.ops import corner
 from mmort.torch.functions import (
-    Pair,
     corner_pool,
     deform_conv2d,
     modulated_deform_conv2d,
@@ -20,9 +21,22 @@ from mmort.torch.functions import (
     roi_align_rotated,
 )
 
+__all__ = [
+    "CornerPool",
+    "DeformConv2d",
+    "DeformConv2dPack",
+    "ModulatedDeformConv2d",
+    "ModulatedDeformConv2dPack",
+    "RoIAlign",
+    "RoIAlignRotated",
+    "SimpleRoIAlign",
+]
+
+Pair = int | tuple[int, int]
+
 
 class RoIAlign(nn.Module):
-    """Pool regions of interest; see `roi_align`."""
+    """Pool the features of regions of interest; the arguments are those of `mmort.roi_align`."""
 
     def __init__(
         self,
@@ -40,14 +54,14 @@ class RoIAlign(nn.Module):
         self.aligned = aligned
 
     def forward(self, input: Tensor, rois: Tensor) -> Tensor:
-        """Return [K, C, output height, output width] for maps [N, C, H, W] and regions [K, 5]."""
+        """Return (K, C, output height, output width) for maps (N, C, H, W) and regions (K, 5)."""
         return roi_align(
             input, rois, self.output_size, self.spatial_scale, self.sampling_ratio, self.pool_mode, self.aligned
         )
 
 
 class RoIAlignRotated(nn.Module):
-    """Pool rotated regions of interest; see `roi_align_rotated`."""
+    """Pool the features of rotated regions of interest; the arguments are those of `mmort.roi_align_rotated`."""
 
     def __init__(
         self,
@@ -65,14 +79,14 @@ class RoIAlignRotated(nn.Module):
         self.clockwise = clockwise
 
     def forward(self, input: Tensor, rois: Tensor) -> Tensor:
-        """Return [K, C, output height, output width] for maps [N, C, H, W] and regions [K, 6]."""
+        """Return (K, C, output height, output width) for maps (N, C, H, W) and regions (K, 6)."""
         return roi_align_rotated(
             input, rois, self.output_size, self.spatial_scale, self.sampling_ratio, self.aligned, self.clockwise
         )
 
 
 class SimpleRoIAlign(nn.Module):
-    """Read a map at the centres of the bins of regions: RoIAlign with one sample a bin, as PointRend uses it."""
+    """Sample feature maps at the bin centres of regions: RoIAlign with one sample per bin, as PointRend uses it."""
 
     def __init__(self, output_size: Pair, spatial_scale: float, aligned: bool = True) -> None:
         super().__init__()
@@ -81,37 +95,36 @@ class SimpleRoIAlign(nn.Module):
         self.aligned = aligned
 
     def forward(self, features: Tensor, rois: Tensor) -> Tensor:
-        """Return [K, C, output height, output width] for maps [N, C, H, W] and regions [K, 5].
+        """Return (K, C, output height, output width) for maps (N, C, H, W) and regions (K, 5).
 
-        Every map is read at every region's points: a loop over maps, or over their regions, could not be exported.
+        Every map is sampled at the points of all regions: a loop over maps, or over their regions, cannot be exported.
         """
         height, width = self.output_size
         y = (torch.arange(height, dtype=rois.dtype, device=rois.device) + 0.5) / height
         x = (torch.arange(width, dtype=rois.dtype, device=rois.device) + 0.5) / width
-        centres = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=2).flatten(0, 1)  # [OH*OW, 2]
-        points = rel_roi_point_to_rel_img_point(rois, centres[None], features, self.spatial_scale)  # [K, OH*OW, 2]
-        everywhere = points[None].expand(features.shape[0], -1, -1, -1)
-        sampled = point_sample(features, everywhere, align_corners=not self.aligned)  # [N, C, K, OH*OW]
-        chosen = sampled.transpose(1, 2)[rois[:, 0].long(), torch.arange(rois.shape[0], device=rois.device)]
-        return chosen.reshape(-1, features.shape[1], height, width)
+        centres = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=2).flatten(0, 1)  # (OH*OW, 2)
+        points = rel_roi_point_to_rel_img_point(rois, centres[None], features, self.spatial_scale)  # (K, OH*OW, 2)
+        points = points[None].expand(features.shape[0], -1, -1, -1)
+        sampled = point_sample(features, points, align_corners=not self.aligned)  # (N, C, K, OH*OW)
+        pooled = sampled.transpose(1, 2)[rois[:, 0].long(), torch.arange(rois.shape[0], device=rois.device)]
+        return pooled.reshape(-1, features.shape[1], height, width)
 
 
 class CornerPool(nn.Module):
-    """Take running maxima towards one side; see `corner_pool`."""
+    """Take running maxima towards one side of feature maps; the argument is that of `mmort.corner_pool`."""
 
     def __init__(self, mode: Literal["top", "bottom", "left", "right"]) -> None:
         super().__init__()
-        if mode not in ("top", "bottom", "left", "right"):
-            raise ValueError(f"CornerPool: mode must be 'top', 'bottom', 'left' or 'right', got {mode!r}")
+        _arrays.choice("CornerPool", "mode", mode, corner.MODES)
         self.mode = mode
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return maps like `x`, [N, C, H, W]."""
+        """Return maps of the shape of `x`, (N, C, H, W)."""
         return corner_pool(x, self.mode)
 
 
 class _DeformConv(nn.Module):
-    """What both deformable convolutions are: weights, and how they begin."""
+    """The parameters of a deformable convolution, and their initial values."""
 
     def __init__(
         self,
@@ -137,26 +150,26 @@ class _DeformConv(nn.Module):
         self.groups, self.deform_groups = groups, deform_groups
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels // groups, *self.kernel_size))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
-        most = 1 / math.sqrt(self.weight[0].numel())
-        nn.init.uniform_(self.weight, -most, most)
+        bound = 1 / math.sqrt(self.weight[0].numel())
+        nn.init.uniform_(self.weight, -bound, bound)
 
-    def _offsets(self, channels: int) -> nn.Conv2d:
-        """Build the convolution that gives the offsets: at first none."""
+    def _conv_offset(self, values_per_tap: int) -> nn.Conv2d:
+        """Return the convolution that computes offsets (and masks), initialized to zero."""
         convolution = nn.Conv2d(
             self.in_channels,
-            self.deform_groups * channels * self.kernel_size[0] * self.kernel_size[1],
+            self.deform_groups * values_per_tap * self.kernel_size[0] * self.kernel_size[1],
             self.kernel_size,
             self.stride,
             self.padding,
             self.dilation,
         )
-        nn.init.zeros_(convolution.weight)
-        nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+        for parameter in convolution.parameters():
+            nn.init.zeros_(parameter)
         return convolution
 
 
 class DeformConv2d(_DeformConv):
-    """Convolve at displaced points; see `deform_conv2d`.  It has no bias."""
+    """Perform a deformable convolution, without a bias; the arguments are those of `mmort.deform_conv2d`."""
 
     def __init__(
         self,
@@ -177,26 +190,26 @@ class DeformConv2d(_DeformConv):
         )
 
     def forward(self, x: Tensor, offset: Tensor) -> Tensor:
-        """Return [N, O, OH, OW] for maps [N, C, H, W] and offsets [N, deform_groups*2*KH*KW, OH, OW]."""
+        """Return (N, O, OH, OW) for maps (N, C, H, W) and offsets (N, deform_groups*2*KH*KW, OH, OW)."""
         return deform_conv2d(
             x, offset, self.weight, self.stride, self.padding, self.dilation, self.groups, self.deform_groups
         )
 
 
 class DeformConv2dPack(DeformConv2d):
-    """A deformable convolution that computes its own offsets, in ``conv_offset``."""
+    """Perform a deformable convolution whose offsets are computed by the layer's own ``conv_offset``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.conv_offset = self._offsets(2)
+        self.conv_offset = self._conv_offset(2)
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        """Return [N, O, OH, OW] for maps [N, C, H, W]."""
+        """Return (N, O, OH, OW) for maps (N, C, H, W)."""
         return super().forward(x, self.conv_offset(x))
 
 
 class ModulatedDeformConv2d(_DeformConv):
-    """Convolve at displaced and weighted points; see `modulated_deform_conv2d`."""
+    """Perform a modulated deformable convolution; the arguments are those of `mmort.modulated_deform_conv2d`."""
 
     def __init__(
         self,
@@ -213,7 +226,7 @@ class ModulatedDeformConv2d(_DeformConv):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, deform_groups, bias)
 
     def forward(self, x: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
-        """Return [N, O, OH, OW] for maps [N, C, H, W], offsets and masks [N, deform_groups*KH*KW, OH, OW]."""
+        """Return (N, O, OH, OW) for maps (N, C, H, W), offsets and masks (N, deform_groups*KH*KW, OH, OW)."""
         return modulated_deform_conv2d(
             x,
             offset,
@@ -229,13 +242,13 @@ class ModulatedDeformConv2d(_DeformConv):
 
 
 class ModulatedDeformConv2dPack(ModulatedDeformConv2d):
-    """A modulated deformable convolution that computes its own offsets and masks, in ``conv_offset``."""
+    """Perform a modulated deformable convolution whose offsets and masks are computed by its own ``conv_offset``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.conv_offset = self._offsets(3)
+        self.conv_offset = self._conv_offset(3)
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        """Return [N, O, OH, OW] for maps [N, C, H, W]."""
+        """Return (N, O, OH, OW) for maps (N, C, H, W)."""
         first, second, mask = self.conv_offset(x).chunk(3, dim=1)
         return super().forward(x, torch.cat((first, second), dim=1), mask.sigmoid())

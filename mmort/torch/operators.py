@@ -1,44 +1,85 @@
-"""The operators that ONNX has as custom operators of torch: ``torch.ops.mmort.<name>``."""
+"""The operators as custom operators of torch, ``torch.ops.mmort.<name>``, and numpy functions as functions of tensors.
+
+Everything is derived from the operators' rows and the signatures of the numpy functions: a new operator needs no edit.
+"""
 
 from __future__ import annotations
 
+import inspect
+import typing
 from collections.abc import Callable
-from typing import Any
+from types import GenericAlias
+from typing import Any, ParamSpec, TypeVar, overload
 
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 import mmort
 from mmort import schemas
 from mmort.torch.definition import define
 from mmort.torch.gradients import GRADIENTS, register
 
-
-def _nms(
-    boxes: ArrayLike,
-    scores: ArrayLike,
-    iou_threshold: float,
-    offset: int = 0,
-    score_threshold: float = 0,
-    max_num: int = -1,
-    idxs: ArrayLike | None = None,
-) -> NDArray[Any]:
-    return mmort.nms(boxes, scores, iou_threshold, offset, score_threshold, max_num, idxs)[1]
-
-
-def _nms_rotated(
-    dets: ArrayLike, scores: ArrayLike, iou_threshold: float, labels: ArrayLike | None = None, clockwise: bool = True
-) -> NDArray[Any]:
-    return mmort.nms_rotated(dets, scores, iou_threshold, labels, clockwise)[1]
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"nms": _nms, "nms_rotated": _nms_rotated}
-"""Where the ONNX operator gives less than the numpy function; for all others it is the numpy function."""
+P = ParamSpec("P")
+R = TypeVar("R")
+Array = NDArray[Any]
 
 OPERATORS: dict[str, Callable[..., Any]] = {
-    one.kernel: define(f"mmort::{one.kernel}", _FUNCTIONS.get(one.kernel, getattr(mmort, one.kernel)), one)
-    for one in {one.kernel: one for one in reversed(schemas.operators())}.values()
+    operator.kernel: define(f"mmort::{operator.kernel}", getattr(mmort, operator.kernel), operator)
+    for operator in {operator.kernel: operator for operator in reversed(schemas.operators())}.values()
 }
 """By the name of the kernel."""
 
 for _name, _gradient in GRADIENTS.items():
     register(OPERATORS[_name], _gradient)
+
+
+@overload
+def on_tensors(function: Callable[P, Array]) -> Callable[P, Tensor]: ...
+@overload
+def on_tensors(function: Callable[P, tuple[Array, Array]]) -> Callable[P, tuple[Tensor, Tensor]]: ...
+@overload
+def on_tensors(function: Callable[P, tuple[Array, Array, Array]]) -> Callable[P, tuple[Tensor, Tensor, Tensor]]: ...
+def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the numpy function as a function of tensors that calls the custom operator of its name."""
+    operator = OPERATORS[function.__name__]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return operator(*args, **kwargs)
+
+    summary = (inspect.getdoc(function) or "").partition("\n\n")[0]
+    contract = f"The arguments, results and errors are those of `mmort.{function.__name__}`, on tensors."
+    call.__doc__, call.__module__ = f"{summary}\n\n{contract}", "mmort.torch"
+    return mirrors(function)(call)
+
+
+def mirrors(function: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Decorate a function of tensors with the name and signature of the numpy function that it mirrors."""
+    signature = _signature(function)
+
+    def decorate(implementation: Callable[..., R]) -> Callable[P, R]:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not torch.compiler.is_compiling():
+                signature.bind(*args, **kwargs)  # raises TypeError, where torch's operators raise RuntimeError
+            return implementation(*args, **kwargs)
+
+        call.__name__ = call.__qualname__ = function.__name__
+        call.__module__, call.__doc__ = implementation.__module__, implementation.__doc__
+        vars(call)["__signature__"] = signature
+        return call
+
+    return decorate
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a numpy function with tensors in place of arrays."""
+    signature = inspect.signature(function, eval_str=True)
+    tensors: dict[Any, Any] = {ArrayLike: Tensor, ArrayLike | None: Tensor | None}
+    parameters = [
+        parameter.replace(annotation=tensors.get(parameter.annotation, parameter.annotation))
+        for parameter in signature.parameters.values()
+    ]
+    results = typing.get_args(signature.return_annotation)
+    is_tuple = typing.get_origin(signature.return_annotation) is tuple
+    returned = GenericAlias(tuple, (Tensor,) * len(results)) if is_tuple else Tensor
+    return signature.replace(parameters=parameters, return_annotation=returned)
