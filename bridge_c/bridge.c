@@ -224,14 +224,20 @@ typedef struct {
     mmk_call *call;
     int phase;
     int64_t work, pieces;
-    atomic_int failed;
+    atomic_int out_of_memory;
 } Loop;
 
 static void run_piece(void *argument, size_t i) {
     Loop *loop = argument;
     int64_t step = loop->work / loop->pieces, rest = loop->work % loop->pieces, n = (int64_t)i;
     int64_t begin = n * step + (n < rest ? n : rest), end = begin + step + (n < rest);
-    if (loop->kernel->run(loop->call, loop->phase, begin, end)) atomic_store(&loop->failed, 1);
+    size_t scratch_size = loop->call->worker_scratch_size[loop->phase];
+    void *memory, *scratch = mmk_allocate_scratch(scratch_size, &memory);
+    if (scratch_size && !scratch)
+        atomic_store(&loop->out_of_memory, 1);
+    else
+        loop->kernel->run(loop->call, loop->phase, begin, end, scratch);
+    free(memory);
 }
 
 /* One phase, on ONNX Runtime's own threads where there is enough to do. */
@@ -246,7 +252,7 @@ static OrtStatus *run_phase(const Op *op, OrtKernelContext *context, mmk_call *c
     } else {
         TRY(op->api->ParallelFor(context, run_piece, (size_t)loop.pieces, 0, &loop));
     }
-    return atomic_load(&loop.failed) ? out_of_memory(op) : NULL;
+    return atomic_load(&loop.out_of_memory) ? out_of_memory(op) : NULL;
 }
 
 static OrtStatus *ORT_CALL compute(void *kernel, OrtKernelContext *context) {
@@ -257,12 +263,9 @@ static OrtStatus *ORT_CALL compute(void *kernel, OrtKernelContext *context) {
     for (int i = 0; op->row->inputs[i].name; i++) TRY(get_input(op, context, i, &call.inputs[i]));
     if (op->kernel->prepare(&call)) return op->api->CreateStatus(ORT_INVALID_ARGUMENT, call.message);
     if (!call.late_outputs) TRY(make_outputs(op, context, &call));
-    void *memory = NULL;
-    if (call.scratch_size) {
-        memory = malloc(call.scratch_size + 64);
-        if (!memory) return out_of_memory(op);
-        call.scratch = (void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-    }
+    void *memory;
+    call.scratch = mmk_allocate_scratch(call.scratch_size, &memory);
+    if (call.scratch_size && !call.scratch) return out_of_memory(op);
     OrtStatus *status = NULL;
     for (int phase = 0; !status && phase < call.phases; phase++) status = run_phase(op, context, &call, phase);
     if (!status && call.late_outputs) status = make_outputs(op, context, &call);

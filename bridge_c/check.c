@@ -97,6 +97,12 @@ int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *sha
     return 0;
 }
 
+void *mmk_allocate_scratch(size_t size, void **memory) {
+    const uintptr_t alignment = 64;
+    *memory = size && size <= SIZE_MAX - alignment ? malloc(size + alignment) : NULL;
+    return *memory ? (void *)(((uintptr_t)*memory + alignment - 1) & ~(alignment - 1)) : NULL;
+}
+
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) {
     double grain = 20000.0 / (nanoseconds > 0.02 ? nanoseconds : 0.02);
     call->work[call->phases] = work;

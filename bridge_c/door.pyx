@@ -4,7 +4,7 @@ The other modules of this package hold no Python at all; this one holds no mathe
 """
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from mmk cimport *
@@ -103,11 +103,14 @@ cdef class _Job:
         return array
 
     cpdef int piece(self, int phase, int64_t begin, int64_t end) except -1:
-        cdef int status
-        with nogil:
-            status = self.operator.run(&self.c, phase, begin, end)
-        if status:
+        cdef size_t scratch_size = self.c.worker_scratch_size[phase]
+        cdef void *memory = NULL
+        cdef void *scratch = mmk_allocate_scratch(scratch_size, &memory)
+        if scratch_size and scratch == NULL:
             raise MemoryError(f"{self.c.name.decode()}: out of memory")
+        with nogil:
+            self.operator.run(&self.c, phase, begin, end, scratch)
+            free(memory)
         return 0
 
 
@@ -131,11 +134,9 @@ def call(str operator, tuple inputs, tuple attributes) -> tuple:
     outputs = None
     if not c.late_outputs:
         outputs = _outputs(job)
-    if c.scratch_size:
-        job.memory = malloc(c.scratch_size + 64)
-        if job.memory == NULL:
-            raise MemoryError(f"{operator}: out of memory")
-        c.scratch = <void *>((<size_t>job.memory + 63) & ~<size_t>63)
+    c.scratch = mmk_allocate_scratch(c.scratch_size, &job.memory)
+    if c.scratch_size and c.scratch == NULL:
+        raise MemoryError(f"{operator}: out of memory")
     for phase in range(c.phases):
         pieces = c.work[phase] // c.grain[phase]
         if pieces < _threads.FEWEST_PIECES or _threads.get_num_threads() == 1:

@@ -2,10 +2,12 @@
  *
  * A kernel is two functions in Cython or C, declared below by one line in MMK_OPERATORS:
  *
- *   prepare(call)                    checks the inputs and attributes, sets the shapes of the outputs, says how much
- *                                    scratch memory it wants and how the work is cut; 0, or -1 with call->message set
- *   run(call, phase, begin, end)     does the pieces [begin, end) of a phase; ranges of one phase may run at the same
- *                                    time on several threads; 0, or -1 when out of memory
+ *   prepare(call)                           checks the inputs and attributes, sets the shapes of the outputs, the sizes
+ *                                           of the scratch memory and how the work is split; 0, or -1 with
+ *                                           call->message set
+ *   run(call, phase, begin, end, scratch)   does the work [begin, end) of a phase; ranges of one phase may run at the
+ *                                           same time on several threads, each with scratch memory of its own.  It
+ *                                           allocates nothing, so it cannot fail
  *
  * A door (door.pyx for numpy, bridge.c for ONNX Runtime) fills in the inputs and attributes, calls prepare,
  * allocates, runs phase after phase and hands out the outputs.  So every check, default order and formula stands
@@ -75,9 +77,11 @@ typedef struct {
                                       shapes and their data (in scratch memory) in `outputs` for the door to copy */
     int64_t work[MMK_MAX_PHASES];  /* each phase is the range [0, work); a phase may set that of later ones */
     int64_t grain[MMK_MAX_PHASES]; /* pieces of work that take about 20 microseconds */
-    size_t scratch_size;           /* bytes */
+    size_t scratch_size;           /* bytes that all phases share */
+    size_t worker_scratch_size[MMK_MAX_PHASES]; /* bytes of scratch memory that each running range of a phase gets, not
+                                                   initialised; a phase may set that of later ones */
 
-    void *scratch; /* allocated by the door, aligned to 64 bytes */
+    void *scratch; /* allocated by the front end and aligned to 64 bytes, like the workers' */
     int32_t dimension_count;
     mmk_dimension dimensions[MMK_MAX_DIMENSIONS];
     char message[MMK_MESSAGE];
@@ -86,7 +90,7 @@ typedef struct {
 typedef struct {
     const char *name;
     int (*prepare)(mmk_call *);
-    int (*run)(mmk_call *, int phase, int64_t begin, int64_t end);
+    void (*run)(mmk_call *, int phase, int64_t begin, int64_t end, void *scratch);
 } mmk_operator;
 
 /* One source, two machine versions of a hot loop, picked by the loader: `cdef simd_void f(...)` in Cython.  "avx2" and
@@ -108,9 +112,13 @@ typedef struct {
 
 #define MMK_DECLARE(name)                 \
     int mmk_##name##_prepare(mmk_call *); \
-    int mmk_##name##_run(mmk_call *, int phase, int64_t begin, int64_t end);
+    void mmk_##name##_run(mmk_call *, int phase, int64_t begin, int64_t end, void *scratch);
 MMK_OPERATORS(MMK_DECLARE)
 #undef MMK_DECLARE
+
+/* Scratch memory for the front ends: `*memory` is what to free, the result is aligned to 64 bytes.  NULL if there is
+ * not enough memory, or `size` is 0. */
+void *mmk_allocate_scratch(size_t size, void **memory);
 
 /* check.c: what every prepare uses. */
 

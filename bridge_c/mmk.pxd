@@ -41,19 +41,21 @@ cdef extern from "mmk.h" nogil:
         int64_t work[4]
         int64_t grain[4]
         size_t scratch_size
+        size_t worker_scratch_size[4]
         void *scratch
         char message[320]
 
     ctypedef struct mmk_operator:
         const char *name
         int (*prepare)(mmk_call *) noexcept nogil
-        int (*run)(mmk_call *, int phase, int64_t begin, int64_t end) noexcept nogil
+        void (*run)(mmk_call *, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil
 
     # the return type of a hot loop that is compiled once for each SIMD level
     ctypedef void simd_void "MMK_SIMD void"
 
     const mmk_operator mmk_operators[]
     const char *mmk_simd_level() noexcept
+    void *mmk_allocate_scratch(size_t size, void **memory) noexcept
     int mmk_fail(mmk_call *call, const char *format, ...) noexcept
     int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *required) noexcept
     int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape) noexcept

@@ -72,7 +72,7 @@ cdef public int mmk_box_iou_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef public int mmk_box_iou_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_box_iou_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
     cdef const void *boxes1 = call.inputs[0].data
     cdef const void *boxes2 = call.inputs[1].data
     cdef void *out = call.outputs[0].data
@@ -80,4 +80,3 @@ cdef public int mmk_box_iou_run(mmk_call *call, int phase, int64_t begin, int64_
         _rows(call, <const float *>boxes1, <const float *>boxes2, <float *>out, begin, end)
     else:
         _rows(call, <const double *>boxes1, <const double *>boxes2, <double *>out, begin, end)
-    return 0

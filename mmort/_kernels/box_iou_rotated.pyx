@@ -60,7 +60,8 @@ cdef public int mmk_box_iou_rotated_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef public int mmk_box_iou_rotated_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_box_iou_rotated_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                         void *scratch) noexcept nogil:
     cdef const void *first = call.inputs[0].data
     cdef const void *second = call.inputs[1].data
     if call.inputs[0].type == MMK_FLOAT32:
@@ -72,4 +73,3 @@ cdef public int mmk_box_iou_rotated_run(mmk_call *call, int phase, int64_t begin
         _measure(call, <const double *>first, <const double *>second, begin, end)
     else:
         _compare(call, <double *>call.outputs[0].data, begin, end)
-    return 0

@@ -93,7 +93,8 @@ cdef public int mmk_corner_pool_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef public int mmk_corner_pool_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_corner_pool_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                     void *scratch) noexcept nogil:
     cdef const void *x = call.inputs[0].data
     cdef void *y = call.outputs[0].data
     cdef int type = call.inputs[0].type
@@ -117,4 +118,3 @@ cdef public int mmk_corner_pool_run(mmk_call *call, int phase, int64_t begin, in
         _lines(call, <const uint32_t *>x, <uint32_t *>y, begin, end)
     else:
         _lines(call, <const uint64_t *>x, <uint64_t *>y, begin, end)
-    return 0

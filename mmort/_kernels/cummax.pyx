@@ -131,7 +131,7 @@ cdef int _prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef int _run(mmk_call *call, int64_t begin, int64_t end, bint largest) noexcept nogil:
+cdef void _run(mmk_call *call, int64_t begin, int64_t end, bint largest) noexcept nogil:
     cdef const void *x = call.inputs[0].data
     cdef void *y = call.outputs[0].data
     cdef int type = call.inputs[0].type
@@ -155,20 +155,19 @@ cdef int _run(mmk_call *call, int64_t begin, int64_t end, bint largest) noexcept
         _lines(call, <const uint32_t *>x, <uint32_t *>y, begin, end, largest)
     else:
         _lines(call, <const uint64_t *>x, <uint64_t *>y, begin, end, largest)
-    return 0
 
 
 cdef public int mmk_cummax_prepare(mmk_call *call) noexcept nogil:
     return _prepare(call)
 
 
-cdef public int mmk_cummax_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
-    return _run(call, begin, end, True)
+cdef public void mmk_cummax_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
+    _run(call, begin, end, True)
 
 
 cdef public int mmk_cummin_prepare(mmk_call *call) noexcept nogil:
     return _prepare(call)
 
 
-cdef public int mmk_cummin_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
-    return _run(call, begin, end, False)
+cdef public void mmk_cummin_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
+    _run(call, begin, end, False)

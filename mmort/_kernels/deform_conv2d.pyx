@@ -10,7 +10,6 @@ A pixel outside of the map is 0, and must not be read: the few samples that touc
 """
 from libc.stdint cimport int32_t, int64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from element_types cimport real
@@ -380,20 +379,14 @@ cdef void _convolve(const _Sizes *s, const real *x, const real *offset, const re
                 y[i * s.places + p] += bias[i]
 
 
-cdef int _tiles(const mmk_call *call, const real *x, const real *offset, const real *mask, const real *weights,
-                const real *bias, real *y, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+cdef void _tiles(const mmk_call *call, const real *x, const real *offset, const real *mask, const real *weights,
+                 const real *bias, real *y, ptrdiff_t begin, ptrdiff_t end, void *scratch) noexcept nogil:
     cdef _Sizes s = _sizes(call)
+    cdef _Workspace w = _workspace(scratch, sizeof(real))
     cdef ptrdiff_t tiles = (s.places + s.tile - 1) // s.tile, tile, start
-    cdef void *memory = malloc(_workspace(NULL, sizeof(real)).size + 64)
-    cdef _Workspace w
-    if memory == NULL:
-        return -1
-    w = _workspace(<void *>((<size_t>memory + 63) & ~<size_t>63), sizeof(real))
     for tile in range(begin, end):
         start = tile % tiles * s.tile
         _convolve(&s, x, offset, mask, weights, bias, y, tile // tiles, start, min(s.tile, s.places - start), &w)
-    free(memory)
-    return 0
 
 
 # ---- the two operators --------------------------------------------------------------------------------------------
@@ -496,10 +489,12 @@ cdef int _prepare(mmk_call *call, bint modulated) noexcept nogil:
     if call.outputs[0].size:
         mmk_add_phase(call, x.shape[0] * ((s.places + s.tile - 1) // s.tile),
                       s.tile * (weight.size * 0.018 + s.channels * s.taps * 0.5))
+        call.worker_scratch_size[0] = _workspace(
+            NULL, sizeof(float) if x.type == MMK_FLOAT32 else sizeof(double)).size
     return 0
 
 
-cdef int _run(mmk_call *call, bint modulated, int64_t begin, int64_t end) noexcept nogil:
+cdef void _run(mmk_call *call, bint modulated, int64_t begin, int64_t end, void *scratch) noexcept nogil:
     cdef const void *x = call.inputs[INPUT].data
     cdef const void *offset = call.inputs[OFFSET].data
     cdef const void *mask = call.inputs[MASK].data if modulated else NULL
@@ -507,23 +502,26 @@ cdef int _run(mmk_call *call, bint modulated, int64_t begin, int64_t end) noexce
     cdef const void *bias = call.inputs[BIAS].data if modulated else NULL
     cdef void *y = call.outputs[0].data
     if call.inputs[INPUT].type == MMK_FLOAT64:
-        return _tiles(call, <const double *>x, <const double *>offset, <const double *>mask, <const double *>weight,
-                      <const double *>bias, <double *>y, begin, end)
-    return _tiles(call, <const float *>x, <const float *>offset, <const float *>mask, <const float *>weight,
-                  <const float *>bias, <float *>y, begin, end)
+        _tiles(call, <const double *>x, <const double *>offset, <const double *>mask, <const double *>weight,
+               <const double *>bias, <double *>y, begin, end, scratch)
+    else:
+        _tiles(call, <const float *>x, <const float *>offset, <const float *>mask, <const float *>weight,
+               <const float *>bias, <float *>y, begin, end, scratch)
 
 
 cdef public int mmk_deform_conv2d_prepare(mmk_call *call) noexcept nogil:
     return _prepare(call, False)
 
 
-cdef public int mmk_deform_conv2d_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
-    return _run(call, False, begin, end)
+cdef public void mmk_deform_conv2d_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                       void *scratch) noexcept nogil:
+    _run(call, False, begin, end, scratch)
 
 
 cdef public int mmk_modulated_deform_conv2d_prepare(mmk_call *call) noexcept nogil:
     return _prepare(call, True)
 
 
-cdef public int mmk_modulated_deform_conv2d_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
-    return _run(call, True, begin, end)
+cdef public void mmk_modulated_deform_conv2d_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                                 void *scratch) noexcept nogil:
+    _run(call, True, begin, end, scratch)

@@ -9,7 +9,6 @@ the other two; bicubic gives NaN.
 """
 from libc.math cimport INFINITY, floor, floorf, fmod, rint, rintf
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from element_types cimport real
@@ -508,6 +507,11 @@ cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
     return g
 
 
+cdef inline ptrdiff_t _copy_size(const Geometry *g) noexcept nogil:
+    """Numbers in the copy of LANES channels."""
+    return (g.height + 1) * g.stride * LANES
+
+
 cdef void _planes(mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin,
                   ptrdiff_t end) noexcept nogil:
     """Tiles [begin, end) of all images, in all channels."""
@@ -549,15 +553,15 @@ cdef void _planes(mmk_call *call, const real *x, const real *grid, real *y, ptrd
                 _bicubic_from_plane(plane, g.height, g.width, first, second, weights, y_weights, count, result)
 
 
-cdef int _copies(mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin,
-                 ptrdiff_t end) noexcept nogil:
+cdef void _copies(mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin, ptrdiff_t end,
+                  real *copies) noexcept nogil:
     """Bundles of channel groups [begin, end) of all images, at all places."""
     cdef Geometry g = _geometry(call, True)
     cdef ptrdiff_t channels = call.inputs[0].shape[1], pixels = g.height * g.width
     cdef ptrdiff_t places = call.outputs[0].shape[2] * call.outputs[0].shape[3]
     cdef ptrdiff_t most = LANES * _groups_in_bundle(call), bundles = (channels + most - 1) // most
     cdef ptrdiff_t right = g.width > 1, below = g.stride if g.height > 1 else 0, nothing = g.height * g.stride
-    cdef ptrdiff_t copy_size = (g.height + 1) * g.stride * LANES
+    cdef ptrdiff_t copy_size = _copy_size(&g)
     cdef int64_t mode = call.attributes[INTERPOLATION_MODE].i
     cdef int32_t[4 * TILE] first
     cdef int32_t[4 * TILE] second
@@ -568,9 +572,6 @@ cdef int _copies(mmk_call *call, const real *x, const real *grid, real *y, ptrdi
     cdef const real *locations
     cdef const real *copy
     cdef bint live = False
-    cdef real *copies = <real *>malloc(copy_size * (most // LANES) * sizeof(real))
-    if copies == NULL:
-        return -1
     for bundle in range(begin, end):
         image = bundle // bundles
         channel = image * channels + bundle % bundles * most
@@ -602,8 +603,6 @@ cdef int _copies(mmk_call *call, const real *x, const real *grid, real *y, ptrdi
                 for lane in range(min(LANES, last - channel - group * LANES)):
                     memcpy(y + (channel + group * LANES + lane) * places + start, lines + lane * TILE,
                            count * sizeof(real))
-    free(copies)
-    return 0
 
 
 cdef ptrdiff_t _groups_in_bundle(const mmk_call *call) noexcept nogil:
@@ -628,6 +627,7 @@ cdef public int mmk_grid_sample_prepare(mmk_call *call) noexcept nogil:
     cdef int64_t[4] shape
     cdef int64_t places, channels
     cdef double locate, read
+    cdef Geometry g
     cdef bint has_more_columns = grid.rank == 4 and grid.shape[3] > 2
     if (mmk_check_shape(call, 0, "input", "[N, C, H, W]")
             or mmk_check_shape(call, 1, "grid", "[N, OH, OW, XY]" if has_more_columns else "[N, OH, OW, 2]")):
@@ -659,22 +659,26 @@ cdef public int mmk_grid_sample_prepare(mmk_call *call) noexcept nogil:
         channels = LANES * _groups_in_bundle(call)
         mmk_add_phase(call, shape[0] * ((shape[1] + channels - 1) // channels),
                       places * (locate + channels * read / 2) + x.shape[2] * x.shape[3] * channels * 0.3)
+        g = _geometry(call, True)
+        call.worker_scratch_size[0] = (<size_t>(_copy_size(&g) * _groups_in_bundle(call))
+                                       * (sizeof(float) if x.type == MMK_FLOAT32 else sizeof(double)))
     else:
         mmk_add_phase(call, shape[0] * ((places + TILE - 1) // TILE), min(places, TILE) * (locate + shape[1] * read))
     return 0
 
 
-cdef public int mmk_grid_sample_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_grid_sample_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                     void *scratch) noexcept nogil:
     cdef const void *x = call.inputs[0].data
     cdef const void *grid = call.inputs[1].data
     cdef void *y = call.outputs[0].data
     cdef bint copying = _worth_copying(call)
     if call.inputs[0].type == MMK_FLOAT64:
         if copying:
-            return _copies(call, <const double *>x, <const double *>grid, <double *>y, begin, end)
-        _planes(call, <const double *>x, <const double *>grid, <double *>y, begin, end)
+            _copies(call, <const double *>x, <const double *>grid, <double *>y, begin, end, <double *>scratch)
+        else:
+            _planes(call, <const double *>x, <const double *>grid, <double *>y, begin, end)
+    elif copying:
+        _copies(call, <const float *>x, <const float *>grid, <float *>y, begin, end, <float *>scratch)
     else:
-        if copying:
-            return _copies(call, <const float *>x, <const float *>grid, <float *>y, begin, end)
         _planes(call, <const float *>x, <const float *>grid, <float *>y, begin, end)
-    return 0

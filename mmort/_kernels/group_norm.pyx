@@ -88,7 +88,8 @@ cdef public int mmk_group_norm_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef public int mmk_group_norm_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_group_norm_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                    void *scratch) noexcept nogil:
     cdef mmk_tensor *inputs = call.inputs
     cdef void *y = call.outputs[0].data
     if inputs[X].type == MMK_FLOAT32:
@@ -97,4 +98,3 @@ cdef public int mmk_group_norm_run(mmk_call *call, int phase, int64_t begin, int
     else:
         _groups(call, <const double *>inputs[X].data, <const double *>inputs[SCALE].data,
                 <const double *>inputs[BIAS].data, <double *>y, begin, end)
-    return 0

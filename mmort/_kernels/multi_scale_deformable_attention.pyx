@@ -4,7 +4,6 @@ The heads' channels lie side by side in memory, so each sample is a sum of up to
 are and what they weigh is worked out once a query and head.
 """
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
 
 from element_types cimport real
 from mmk cimport *
@@ -98,18 +97,18 @@ cdef simd_void _attend(const _Sizes *s, const real *values, const int64_t *shape
             channel += 1
 
 
-cdef int _run(mmk_call *call, const real *values, const real *locations, const real *attention, real *out,
-              int64_t begin, int64_t end) noexcept nogil:
+cdef void _run(mmk_call *call, const real *values, const real *locations, const real *attention, real *out,
+               int64_t begin, int64_t end, void *scratch) noexcept nogil:
     cdef _Sizes s = _sizes(call)
-    cdef size_t taps = 4 * s.levels * s.points
-    cdef ptrdiff_t *offsets = <ptrdiff_t *>malloc(taps * (sizeof(ptrdiff_t) + sizeof(real)) + 1)
-    if offsets == NULL:
-        return -1
+    cdef ptrdiff_t *offsets = <ptrdiff_t *>scratch
     _attend(&s, values, <const int64_t *>call.inputs[SPATIAL_SHAPES].data,
             <const int64_t *>call.inputs[LEVEL_STARTS].data, locations, attention, out, begin, end, offsets,
-            <real *>(offsets + taps))
-    free(offsets)
-    return 0
+            <real *>(offsets + _max_taps(&s)))
+
+
+cdef inline ptrdiff_t _max_taps(const _Sizes *s) noexcept nogil:
+    """Of a query and head."""
+    return 4 * s.levels * s.points
 
 
 cdef _Sizes _sizes(const mmk_call *call) noexcept nogil:
@@ -158,14 +157,17 @@ cdef public int mmk_multi_scale_deformable_attention_prepare(mmk_call *call) noe
         return -1
     if call.outputs[0].size:
         mmk_add_phase(call, shape[0] * s.queries * s.heads, 1.0 * s.levels * s.points * (10 + s.channels))
+        call.worker_scratch_size[0] = <size_t>_max_taps(&s) * (
+            sizeof(ptrdiff_t) + (sizeof(float) if inputs[VALUE].type == MMK_FLOAT32 else sizeof(double)))
     return 0
 
 
-cdef public int mmk_multi_scale_deformable_attention_run(mmk_call *call, int phase, int64_t begin,
-                                                         int64_t end) noexcept nogil:
+cdef public void mmk_multi_scale_deformable_attention_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                                          void *scratch) noexcept nogil:
     cdef mmk_tensor *inputs = call.inputs
     if inputs[VALUE].type == MMK_FLOAT32:
-        return _run(call, <const float *>inputs[VALUE].data, <const float *>inputs[LOCATIONS].data,
-                    <const float *>inputs[WEIGHTS].data, <float *>call.outputs[0].data, begin, end)
-    return _run(call, <const double *>inputs[VALUE].data, <const double *>inputs[LOCATIONS].data,
-                <const double *>inputs[WEIGHTS].data, <double *>call.outputs[0].data, begin, end)
+        _run(call, <const float *>inputs[VALUE].data, <const float *>inputs[LOCATIONS].data,
+             <const float *>inputs[WEIGHTS].data, <float *>call.outputs[0].data, begin, end, scratch)
+    else:
+        _run(call, <const double *>inputs[VALUE].data, <const double *>inputs[LOCATIONS].data,
+             <const double *>inputs[WEIGHTS].data, <double *>call.outputs[0].data, begin, end, scratch)

@@ -4,7 +4,6 @@ For each image and class: scores above the threshold, the best `nms_pre` of them
 classes.  Classes are looked at a block at a time, so that each cache line of the scores is read once.
 """
 from libc.stdint cimport INT32_MAX, int32_t, int64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from mmort._kernels.boxes cimport box_area
@@ -121,30 +120,24 @@ cdef struct _Pool:
     int32_t *flags
     void *suppression
     int32_t *listed       # boxes above the threshold, for each class of a block
-    void *memory
+    size_t size
 
 
-cdef bint _make_pool(const mmk_call *call, const _Sizes *s, _Pool *pool) noexcept nogil:
+cdef _Pool _pool(const mmk_call *call, const _Sizes *s, const void *scratch) noexcept nogil:
     # a class joins the pool whole before the best of it are picked
-    cdef size_t address = 0, n = s.pool + s.boxes, width = _width(call)
-    cdef int again
-    pool.memory = NULL
-    for again in range(2):  # count, then cut
-        pool.candidates = <int64_t *>take(&address, n * sizeof(int64_t))
-        pool.scores = take(&address, n * width)
-        pool.items = <mmk_item *>take(&address, n * sizeof(mmk_item))
-        pool.spare = <mmk_item *>take(&address, n * sizeof(mmk_item))
-        pool.places = <int64_t *>take(&address, n * sizeof(int64_t))
-        pool.ordered = <int64_t *>take(&address, n * sizeof(int64_t))
-        pool.flags = <int32_t *>take(&address, n * sizeof(int32_t))
-        pool.suppression = take(&address, n * max(mmk_suppress_size(call.inputs[SCORES].type), 6 * width))
-        pool.listed = <int32_t *>take(&address, s.boxes * BLOCK * sizeof(int32_t))
-        if not again:
-            pool.memory = malloc(address + 64)
-            if pool.memory == NULL:
-                return False
-            address = (<size_t>pool.memory + 63) & ~<size_t>63
-    return True
+    cdef _Pool pool
+    cdef size_t address = <size_t>scratch, n = s.pool + s.boxes, width = _width(call)
+    pool.candidates = <int64_t *>take(&address, n * sizeof(int64_t))
+    pool.scores = take(&address, n * width)
+    pool.items = <mmk_item *>take(&address, n * sizeof(mmk_item))
+    pool.spare = <mmk_item *>take(&address, n * sizeof(mmk_item))
+    pool.places = <int64_t *>take(&address, n * sizeof(int64_t))
+    pool.ordered = <int64_t *>take(&address, n * sizeof(int64_t))
+    pool.flags = <int32_t *>take(&address, n * sizeof(int32_t))
+    pool.suppression = take(&address, n * max(mmk_suppress_size(call.inputs[SCORES].type), 6 * width))
+    pool.listed = <int32_t *>take(&address, s.boxes * BLOCK * sizeof(int32_t))
+    pool.size = address - <size_t>scratch
+    return pool
 
 
 cdef inline int64_t _place(const mmk_call *call, int64_t classes, int64_t candidate) noexcept nogil:
@@ -262,13 +255,10 @@ cdef void _suppress_block(const mmk_call *call, const _Sizes *s, const _Workspac
         _suppress(call, s, w, pool, image, 0, filled[0], boxes, <real *>pool.scores)
 
 
-cdef int _suppress_blocks(const mmk_call *call, const _Sizes *s, const _Workspace *w, int64_t begin, int64_t end,
-                          const real *boxes, const real *scores) noexcept nogil:
+cdef void _suppress_blocks(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool,
+                           int64_t begin, int64_t end, const real *boxes, const real *scores) noexcept nogil:
     """Pieces of work are blocks of classes, or images where classes suppress each other."""
-    cdef _Pool pool
     cdef int64_t piece, block, first_block, last_block, image, filled
-    if not _make_pool(call, s, &pool):
-        return -1
     for piece in range(begin, end):
         if call.attributes[CLASS_AGNOSTIC].i:
             image = piece
@@ -281,10 +271,8 @@ cdef int _suppress_blocks(const mmk_call *call, const _Sizes *s, const _Workspac
             last_block = first_block + 1
         filled = 0
         for block in range(first_block, last_block):
-            _suppress_block(call, s, w, &pool, image, block * BLOCK, min((block + 1) * BLOCK, s.classes), &filled,
+            _suppress_block(call, s, w, pool, image, block * BLOCK, min((block + 1) * BLOCK, s.classes), &filled,
                             boxes, scores)
-    free(pool.memory)
-    return 0
 
 
 cdef void _merge(const mmk_call *call, const _Sizes *s, const _Workspace *w, int64_t image, const real *all_scores,
@@ -373,23 +361,28 @@ cdef public int mmk_multiclass_nms_prepare(mmk_call *call) noexcept nogil:
     call.scratch_size = _workspace(call, &s).size
     mmk_add_phase(call, s.images * (1 if call.attributes[CLASS_AGNOSTIC].i else s.blocks),
                   s.boxes * (50.0 * s.classes if call.attributes[CLASS_AGNOSTIC].i else 50.0 * BLOCK))
+    call.worker_scratch_size[SUPPRESS] = _pool(call, &s, NULL).size
     mmk_add_phase(call, s.images, 30.0 * s.groups * s.most)
     mmk_add_phase(call, 1, 1.0)
     return 0
 
 
-cdef public int mmk_multiclass_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_multiclass_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                        void *scratch) noexcept nogil:
     cdef _Sizes s = _sizes(call)
     cdef _Workspace w = _workspace(call, &s)
     cdef const void *boxes = call.inputs[BOXES].data
     cdef const void *scores = call.inputs[SCORES].data
     cdef bint single = call.inputs[SCORES].type == MMK_FLOAT32
+    cdef _Pool pool
     cdef int64_t image
     if phase == SUPPRESS:
+        pool = _pool(call, &s, scratch)
         if single:
-            return _suppress_blocks(call, &s, &w, begin, end, <const float *>boxes, <const float *>scores)
-        return _suppress_blocks(call, &s, &w, begin, end, <const double *>boxes, <const double *>scores)
-    if phase == MERGE:
+            _suppress_blocks(call, &s, &w, &pool, begin, end, <const float *>boxes, <const float *>scores)
+        else:
+            _suppress_blocks(call, &s, &w, &pool, begin, end, <const double *>boxes, <const double *>scores)
+    elif phase == MERGE:
         for image in range(begin, end):
             if single:
                 _merge(call, &s, &w, image, <const float *>w.scores, <float *>w.sorted_scores)
@@ -399,4 +392,3 @@ cdef public int mmk_multiclass_nms_run(mmk_call *call, int phase, int64_t begin,
         _collect(call, &s, &w, <const float *>boxes, <const float *>w.scores, <float *>w.detections)
     else:
         _collect(call, &s, &w, <const double *>boxes, <const double *>w.scores, <double *>w.detections)
-    return 0

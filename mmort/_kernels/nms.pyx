@@ -417,7 +417,7 @@ cdef public int mmk_nms_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef public int mmk_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
     cdef _Workspace w = _workspace(call)
     cdef const void *boxes = call.inputs[BOXES].data
     cdef const void *scores = call.inputs[SCORES].data
@@ -430,4 +430,3 @@ cdef public int mmk_nms_run(mmk_call *call, int phase, int64_t begin, int64_t en
         _collect(call, &w, <const float *>boxes, <const float *>scores, <float *>w.detections)
     else:
         _collect(call, &w, <const double *>boxes, <const double *>scores, <double *>w.detections)
-    return 0

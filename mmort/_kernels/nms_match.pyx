@@ -148,12 +148,11 @@ cdef public int mmk_nms_match_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef public int mmk_nms_match_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_nms_match_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
     if call.inputs[0].type == MMK_FLOAT32:
         _nms_match(call, <const float *>call.inputs[0].data)
     else:
         _nms_match(call, <const double *>call.inputs[0].data)
-    return 0
 
 
 # ---- nms_match_pairs -------------------------------------------------------------------------------------------------
@@ -202,7 +201,8 @@ cdef public int mmk_nms_match_pairs_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef public int mmk_nms_match_pairs_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_nms_match_pairs_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                         void *scratch) noexcept nogil:
     cdef mmk_tensor *inputs = call.inputs
     cdef _Workspace w = _workspace(call, inputs[SCORES].type, inputs[SCORES].size, 4)
     if inputs[SCORES].type == MMK_FLOAT32:
@@ -216,4 +216,3 @@ cdef public int mmk_nms_match_pairs_run(mmk_call *call, int phase, int64_t begin
                      <const double *>inputs[IOU_THRESHOLD].data)
     else:
         _collect(call, &w, <const double *>inputs[SCORES].data, <const double *>inputs[SCORE_THRESHOLD].data)
-    return 0

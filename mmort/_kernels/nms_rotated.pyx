@@ -8,7 +8,6 @@ nms_rotated_indices is MMDeploy's: images and classes, where only one above it d
 """
 from libc.math cimport fabs
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
 
 from mmort._kernels.kernels cimport *
 from mmort._kernels.rotated cimport BOX, Rectangle, measure, overlap, shared_area
@@ -259,7 +258,8 @@ cdef public int mmk_nms_rotated_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef public int mmk_nms_rotated_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_nms_rotated_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                     void *scratch) noexcept nogil:
     cdef _Workspace w = _workspace(call)
     cdef const void *boxes = call.inputs[BOXES].data
     cdef const void *scores = call.inputs[SCORES].data
@@ -282,7 +282,6 @@ cdef public int mmk_nms_rotated_run(mmk_call *call, int phase, int64_t begin, in
         _collect(call, &w, <const float *>boxes, <const float *>scores, <float *>w.detections)
     else:
         _collect(call, &w, <const double *>boxes, <const double *>scores, <double *>w.detections)
-    return 0
 
 
 # ---- nms_rotated_indices ---------------------------------------------------------------------------------------------
@@ -394,15 +393,16 @@ cdef public int mmk_nms_rotated_indices_prepare(mmk_call *call) noexcept nogil:
     call.scratch_size = _results(call).size
     mmk_add_phase(call, scores.shape[0] * count, 50)
     mmk_add_phase(call, scores.shape[0] * scores.shape[1], 100.0 * count)
+    call.worker_scratch_size[SUPPRESS_CLASSES] = _memory(NULL, count).size
     mmk_add_phase(call, 1, 10.0 * count)
     return 0
 
 
-cdef public int mmk_nms_rotated_indices_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_nms_rotated_indices_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                             void *scratch) noexcept nogil:
     cdef _Results r = _results(call)
     cdef _Memory m
     cdef size_t count = call.inputs[SCORES].shape[2]
-    cdef void *memory
     cdef bint single = call.inputs[BOXES].type == MMK_FLOAT32
     if phase == MEASURE_ALL:
         if single:
@@ -410,15 +410,10 @@ cdef public int mmk_nms_rotated_indices_run(mmk_call *call, int phase, int64_t b
         else:
             _measure(call, <const double *>call.inputs[BOXES].data, True, r.rectangles, begin, end)
     elif phase == SUPPRESS_CLASSES:
-        memory = malloc(_memory(NULL, count).size)
-        if memory == NULL:
-            return -1
-        m = _memory(memory, count)
+        m = _memory(scratch, count)
         if single:
             _suppress_classes(call, &r, &m, <const float *>call.inputs[SCORES].data, <float *>m.scores, begin, end)
         else:
             _suppress_classes(call, &r, &m, <const double *>call.inputs[SCORES].data, <double *>m.scores, begin, end)
-        free(memory)
     else:
         _list(call, &r)
-    return 0

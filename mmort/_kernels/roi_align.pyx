@@ -7,10 +7,11 @@ for bit.  No bin uses a pixel that none of its samples needs, so no NaN leaks.
 """
 from libc.math cimport INFINITY, ceil, fabs, isfinite
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
+from mmort._kernels.workspace cimport take
 
 cdef enum:  # attributes
     OUTPUT_HEIGHT
@@ -23,6 +24,10 @@ cdef enum:  # attributes
 cdef enum:
     AVG
     MAX
+
+cdef enum:
+    MEASURE  # phases
+    ALIGN
 
 cdef enum:
     VECTOR = 8  # channels, or columns, handled at once
@@ -38,10 +43,51 @@ cdef struct Axis:  # how bins are made of the pixels along one axis
     char *outside  # whether bin b has samples outside the map
     ptrdiff_t *tap  # the pixel, then its slot, then that in numbers
     void *weight  # of each tap
-    ptrdiff_t capacity  # for taps
     ptrdiff_t *slot  # of a pixel in use, 1 for the first; 0: not in use
     ptrdiff_t *used  # the pixels in use, by slot
     ptrdiff_t used_count
+
+
+cdef struct _Capacity:  # for the largest of the regions
+    ptrdiff_t[2] taps
+    ptrdiff_t pixels
+
+
+cdef struct _Workspace:
+    Axis[2] axes  # rows, columns
+    void *bins  # [bin][channel]
+    void *tile  # [row slot][column slot][channel]
+    size_t size
+
+
+cdef inline void _set_sizes(const mmk_call *call, Axis *axes) noexcept nogil:
+    cdef bint empty = call.inputs[0].shape[2] * call.inputs[0].shape[3] == 0
+    cdef int axis
+    for axis in range(2):
+        axes[axis].bins = call.attributes[OUTPUT_HEIGHT + axis].i
+        axes[axis].pixels = 0 if empty else call.inputs[0].shape[2 + axis]
+        axes[axis].used_count = 0
+
+
+cdef _Workspace _workspace(const mmk_call *call, const _Capacity *capacity, const void *scratch) noexcept nogil:
+    cdef _Workspace w
+    cdef size_t address = <size_t>scratch
+    cdef size_t width = sizeof(float) if call.inputs[0].type == MMK_FLOAT32 else sizeof(double)
+    cdef Axis *axis
+    cdef int i
+    _set_sizes(call, w.axes)
+    for i in range(2):
+        axis = &w.axes[i]
+        axis.begin = <ptrdiff_t *>take(&address, (axis.bins + 1) * sizeof(ptrdiff_t))
+        axis.outside = <char *>take(&address, axis.bins)
+        axis.slot = <ptrdiff_t *>take(&address, axis.pixels * sizeof(ptrdiff_t))
+        axis.used = <ptrdiff_t *>take(&address, axis.pixels * sizeof(ptrdiff_t))
+        axis.tap = <ptrdiff_t *>take(&address, capacity.taps[i] * sizeof(ptrdiff_t))
+        axis.weight = take(&address, capacity.taps[i] * width)
+    w.bins = take(&address, w.axes[0].bins * w.axes[1].bins * VECTOR * width)
+    w.tile = take(&address, capacity.pixels * VECTOR * width)
+    w.size = address - <size_t>scratch
+    return w
 
 
 cdef inline void _divide(const mmk_call *call, const real *roi, int axis, real *start, real *bin_size,
@@ -84,21 +130,10 @@ cdef ptrdiff_t _first_on_side(real start, real bin_size, real grid, ptrdiff_t b,
     return low
 
 
-cdef int _reserve(Axis *axis, ptrdiff_t taps, size_t weight_size) noexcept nogil:
-    cdef void *memory
-    if taps <= axis.capacity:
-        return 0
-    taps += taps // 2
-    memory = realloc(axis.tap, taps * sizeof(ptrdiff_t))
-    if memory == NULL:
-        return -1
-    axis.tap = <ptrdiff_t *>memory
-    memory = realloc(axis.weight, taps * weight_size)
-    if memory == NULL:
-        return -1
-    axis.weight = memory
-    axis.capacity = taps
-    return 0
+cdef inline bint _all_on_map(const Axis *axis, real start, real bin_size, real grid) noexcept nogil:
+    """Whether the first and the last sample, and so all, are on the map."""
+    return (_side(_sample(start, bin_size, grid, 0, 0), bin_size, axis.pixels) == 0 and
+            _side(_sample(start, bin_size, grid, axis.bins - 1, <ptrdiff_t>grid - 1), bin_size, axis.pixels) == 0)
 
 
 cdef inline ptrdiff_t _slot(Axis *axis, ptrdiff_t pixel) noexcept nogil:
@@ -109,14 +144,12 @@ cdef inline ptrdiff_t _slot(Axis *axis, ptrdiff_t pixel) noexcept nogil:
     return axis.slot[pixel] - 1
 
 
-cdef int _place(Axis *axis, real start, real bin_size, real grid) noexcept nogil:
+cdef void _place(Axis *axis, real start, real bin_size, real grid) noexcept nogil:
     """Finds the taps of all bins, and the slots of the pixels they use."""
     cdef ptrdiff_t samples = <ptrdiff_t>grid, taps = 0, b, i, first, last, low, high
     cdef real coordinate, fraction
-    cdef real *weight
-    cdef bint all_on_map = (
-        _side(_sample(start, bin_size, grid, 0, 0), bin_size, axis.pixels) == 0 and
-        _side(_sample(start, bin_size, grid, axis.bins - 1, samples - 1), bin_size, axis.pixels) == 0)
+    cdef real *weight = <real *>axis.weight
+    cdef bint all_on_map = _all_on_map(axis, start, bin_size, grid)
     for i in range(axis.used_count):
         axis.slot[axis.used[i]] = 0
     axis.used_count = 0
@@ -130,9 +163,6 @@ cdef int _place(Axis *axis, real start, real bin_size, real grid) noexcept nogil
             first = _first_on_side(start, bin_size, grid, b, axis.pixels, 0)
             last = _first_on_side(start, bin_size, grid, b, axis.pixels, 1)
         axis.outside[b] = last - first < samples
-        if _reserve(axis, taps + 2 * (last - first), sizeof(real)):
-            return -1
-        weight = <real *>axis.weight
         for i in range(first, last):
             coordinate = _sample(start, bin_size, grid, b, i)
             if coordinate <= 0:
@@ -149,7 +179,6 @@ cdef int _place(Axis *axis, real start, real bin_size, real grid) noexcept nogil
             weight[taps + 1] = fraction
             taps += 2
     axis.begin[axis.bins] = taps
-    return 0
 
 
 cdef void _count_in(Axis *axis, ptrdiff_t stride) noexcept nogil:
@@ -266,40 +295,29 @@ cdef void _fill(real *output, ptrdiff_t size, real value) noexcept nogil:
         output[i] = value
 
 
-cdef int _align(const mmk_call *call, const real *roi, const real *planes, ptrdiff_t channels, Axis *axes,
-                real **memory, size_t *capacity, real *output) noexcept nogil:
+cdef void _align(const mmk_call *call, const real *roi, const real *planes, ptrdiff_t channels, _Workspace *w,
+                 real *output) noexcept nogil:
     """One region, up to BLOCK channels."""
     cdef bint average = call.attributes[MODE].i == AVG
-    cdef Axis *rows = &axes[0]
-    cdef Axis *columns = &axes[1]
+    cdef Axis *rows = &w.axes[0]
+    cdef Axis *columns = &w.axes[1]
     cdef ptrdiff_t size = rows.bins * columns.bins, plane_size = rows.pixels * columns.pixels, c = 0, k
     cdef real[2] start
     cdef real[2] bin_size
     cdef real[2] grid
     cdef ptrdiff_t[VECTOR] steps
-    cdef real *tile
-    cdef real *bins
-    cdef size_t needed
+    cdef real *tile = <real *>w.tile
+    cdef real *bins = <real *>w.bins
     cdef int axis
     for axis in range(2):
         _divide(call, roi, axis, &start[axis], &bin_size[axis], &grid[axis])
     if grid[0] <= 0 or grid[1] <= 0:
         _fill(output, channels * size, 0 if average else EMPTY_MAX)
-        return 0
+        return
     for axis in range(2):
-        if _place(&axes[axis], start[axis], bin_size[axis], grid[axis]):
-            return -1
+        _place(&w.axes[axis], start[axis], bin_size[axis], grid[axis])
     _count_in(columns, VECTOR)
     _count_in(rows, columns.used_count * VECTOR)
-    needed = (rows.used_count * columns.used_count + size) * VECTOR * sizeof(real)
-    if needed > capacity[0]:
-        free(memory[0])
-        memory[0] = <real *>malloc(needed)
-        capacity[0] = needed if memory[0] != NULL else 0
-        if memory[0] == NULL:
-            return -1
-    bins = memory[0]
-    tile = bins + size * VECTOR
     while c < channels:
         for k in range(VECTOR):  # a missing channel repeats the last one
             steps[k] = min(k, channels - 1 - c) * plane_size
@@ -310,50 +328,55 @@ cdef int _align(const mmk_call *call, const real *roi, const real *planes, ptrdi
             _maximum(tile, rows, columns, VECTOR, bins)
         _write(bins, size, min(<ptrdiff_t>VECTOR, channels - c), output + c * size)
         c += VECTOR
-    return 0
 
 
-cdef int _pieces(const mmk_call *call, const real *input, const real *rois, real *output, int64_t begin,
-                 int64_t end) noexcept nogil:
+cdef void _pieces(const mmk_call *call, const real *input, const real *rois, real *output, int64_t begin,
+                  int64_t end, void *scratch) noexcept nogil:
     """A piece is a region in a block of channels; regions of one block are neighbours, so its planes stay in cache."""
     cdef ptrdiff_t regions = call.inputs[1].shape[0], channels = call.inputs[0].shape[1]
     cdef ptrdiff_t plane_size = call.inputs[0].shape[2] * call.inputs[0].shape[3]
     cdef ptrdiff_t size = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
     cdef ptrdiff_t piece, k, channel
-    cdef real *memory = NULL
-    cdef size_t capacity = 0
-    cdef Axis[2] axes
-    cdef int axis, failed = 0
+    cdef _Workspace w = _workspace(call, <const _Capacity *>call.scratch, scratch)
+    cdef int axis
     for axis in range(2):
-        axes[axis].bins = call.attributes[OUTPUT_HEIGHT + axis].i
-        axes[axis].pixels = call.inputs[0].shape[2 + axis] if plane_size else 0
-        axes[axis].begin = <ptrdiff_t *>calloc(axes[axis].bins + 1, sizeof(ptrdiff_t))
-        axes[axis].outside = <char *>calloc(axes[axis].bins, 1)
-        axes[axis].slot = <ptrdiff_t *>calloc(axes[axis].pixels + 1, sizeof(ptrdiff_t))
-        axes[axis].used = <ptrdiff_t *>calloc(axes[axis].pixels + 1, sizeof(ptrdiff_t))
-        axes[axis].used_count = 0
-        axes[axis].tap = NULL
-        axes[axis].weight = NULL
-        axes[axis].capacity = 0
-        failed |= axes[axis].begin == NULL or axes[axis].outside == NULL
-        failed |= axes[axis].slot == NULL or axes[axis].used == NULL
+        memset(w.axes[axis].slot, 0, w.axes[axis].pixels * sizeof(ptrdiff_t))
     for piece in range(begin, end):
-        if failed:
-            break
         k = piece % regions
         channel = piece // regions * BLOCK
-        failed = _align(call, rois + 5 * k, input + (<ptrdiff_t>rois[5 * k] * channels + channel) * plane_size,
-                        min(<ptrdiff_t>BLOCK, channels - channel), axes, &memory, &capacity,
-                        output + (k * channels + channel) * size)
-    for axis in range(2):
-        free(axes[axis].begin)
-        free(axes[axis].outside)
-        free(axes[axis].slot)
-        free(axes[axis].used)
-        free(axes[axis].tap)
-        free(axes[axis].weight)
-    free(memory)
-    return -1 if failed else 0
+        _align(call, rois + 5 * k, input + (<ptrdiff_t>rois[5 * k] * channels + channel) * plane_size,
+               min(<ptrdiff_t>BLOCK, channels - channel), &w, output + (k * channels + channel) * size)
+
+
+cdef inline ptrdiff_t _count_taps(const Axis *axis, real start, real bin_size, real grid) noexcept nogil:
+    cdef ptrdiff_t taps = 0, b
+    if axis.pixels == 0:
+        return 0
+    if _all_on_map(axis, start, bin_size, grid):
+        return 2 * axis.bins * <ptrdiff_t>grid
+    for b in range(axis.bins):
+        taps += 2 * (_first_on_side(start, bin_size, grid, b, axis.pixels, 1)
+                     - _first_on_side(start, bin_size, grid, b, axis.pixels, 0))
+    return taps
+
+
+cdef void _measure(mmk_call *call, const real *rois) noexcept nogil:
+    """Finds out how much memory the largest region takes."""
+    cdef _Capacity *capacity = <_Capacity *>call.scratch
+    cdef real start, bin_size, grid
+    cdef ptrdiff_t[2] taps
+    cdef Axis[2] axes
+    cdef int64_t k
+    cdef int axis
+    memset(capacity, 0, sizeof(_Capacity))
+    _set_sizes(call, axes)
+    for k in range(call.inputs[1].shape[0]):
+        for axis in range(2):
+            _divide(call, rois + 5 * k, axis, &start, &bin_size, &grid)
+            taps[axis] = _count_taps(&axes[axis], start, bin_size, grid) if grid > 0 else 0
+            capacity.taps[axis] = max(capacity.taps[axis], taps[axis])
+        capacity.pixels = max(capacity.pixels, min(axes[0].pixels, taps[0]) * min(axes[1].pixels, taps[1]))
+    call.worker_scratch_size[ALIGN] = _workspace(call, capacity, NULL).size
 
 
 cdef double _nanoseconds(const mmk_call *call, const double *bin_size) noexcept nogil:
@@ -430,14 +453,23 @@ cdef public int mmk_roi_align_prepare(mmk_call *call) noexcept nogil:
     if mmk_set_output(call, 0, input.type, 4, shape):
         return -1
     if call.outputs[0].size:
+        call.scratch_size = sizeof(_Capacity)
+        mmk_add_phase(call, 1, 30.0 * shape[0])
         mmk_add_phase(call, (shape[1] + BLOCK - 1) // BLOCK * shape[0],
                       300 + nanoseconds / shape[0] * min(<int64_t>BLOCK, shape[1]))
     return 0
 
 
-cdef public int mmk_roi_align_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_roi_align_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
+    cdef const void *input = call.inputs[0].data
+    cdef const void *rois = call.inputs[1].data
+    cdef void *output = call.outputs[0].data
     if call.inputs[0].type == MMK_FLOAT32:
-        return _pieces(call, <const float *>call.inputs[0].data, <const float *>call.inputs[1].data,
-                       <float *>call.outputs[0].data, begin, end)
-    return _pieces(call, <const double *>call.inputs[0].data, <const double *>call.inputs[1].data,
-                   <double *>call.outputs[0].data, begin, end)
+        if phase == MEASURE:
+            _measure(call, <const float *>rois)
+        else:
+            _pieces(call, <const float *>input, <const float *>rois, <float *>output, begin, end, scratch)
+    elif phase == MEASURE:
+        _measure(call, <const double *>rois)
+    else:
+        _pieces(call, <const double *>input, <const double *>rois, <double *>output, begin, end, scratch)

@@ -6,7 +6,6 @@ from the planes if there are too few samples to pay for it.
 """
 from libc.math cimport ceil, cos, isfinite, sin
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from mmk cimport *
@@ -99,19 +98,16 @@ cdef void _sum_bin(const mmk_call *call, const Region *region, const real *image
                 used = 0
 
 
-cdef int _regions(const mmk_call *call, const real *input, const real *rois, real *output, int64_t begin,
-                  int64_t end) noexcept nogil:
+cdef void _regions(const mmk_call *call, const real *input, const real *rois, real *output, int64_t begin,
+                   int64_t end, real *sums) noexcept nogil:
     cdef ptrdiff_t channels = call.inputs[0].shape[1]
     cdef ptrdiff_t plane_size = call.inputs[0].shape[2] * call.inputs[0].shape[3]
     cdef ptrdiff_t rows = call.attributes[OUTPUT_HEIGHT].i, columns = call.attributes[OUTPUT_WIDTH].i
     cdef ptrdiff_t stride = padded(channels), k, row, column, c
     cdef bint channels_last = call.scratch_size != 0
-    cdef real *sums = <real *>malloc(columns * stride * sizeof(real))
     cdef const real *image
     cdef real divisor
     cdef Region region
-    if sums == NULL:
-        return -1
     for k in range(begin, end):
         _place(call, rois + ROI * k, &region)
         if channels_last:
@@ -129,8 +125,6 @@ cdef int _regions(const mmk_call *call, const real *input, const real *rois, rea
             for c in range(channels):
                 for column in range(columns):
                     output[((k * channels + c) * rows + row) * columns + column] = sums[column * stride + c] / divisor
-    free(sums)
-    return 0
 
 
 cdef int _check_rois(mmk_call *call, const real *rois, double *samples) noexcept nogil:
@@ -199,10 +193,12 @@ cdef public int mmk_roi_align_rotated_prepare(mmk_call *call) noexcept nogil:
         mmk_add_phase(call, rois.shape[0], samples / <double>rois.shape[0] * (5 + 0.2 * channels))
     else:
         mmk_add_phase(call, rois.shape[0], samples / <double>rois.shape[0] * (5 + 4.0 * channels))
+    call.worker_scratch_size[call.phases - 1] = <size_t>(width * padded(channels)) * element
     return 0
 
 
-cdef public int mmk_roi_align_rotated_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_roi_align_rotated_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                           void *scratch) noexcept nogil:
     cdef const void *input = call.inputs[0].data
     cdef const void *rois = call.inputs[1].data
     cdef void *output = call.outputs[0].data
@@ -213,7 +209,7 @@ cdef public int mmk_roi_align_rotated_run(mmk_call *call, int phase, int64_t beg
             _copy(<const float *>input, plane_size, channels, begin, end, <float *>call.scratch)
         else:
             _copy(<const double *>input, plane_size, channels, begin, end, <double *>call.scratch)
-        return 0
-    if call.inputs[0].type == MMK_FLOAT32:
-        return _regions(call, <const float *>input, <const float *>rois, <float *>output, begin, end)
-    return _regions(call, <const double *>input, <const double *>rois, <double *>output, begin, end)
+    elif call.inputs[0].type == MMK_FLOAT32:
+        _regions(call, <const float *>input, <const float *>rois, <float *>output, begin, end, <float *>scratch)
+    else:
+        _regions(call, <const double *>input, <const double *>rois, <double *>output, begin, end, <double *>scratch)

@@ -4,7 +4,6 @@ The taps of a location are found once and used for all channels, of a copy with 
 """
 from libc.math cimport cos, sin
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from mmk cimport *
@@ -72,8 +71,8 @@ cdef ptrdiff_t _find_points(const mmk_call *call, const real *box, ptrdiff_t str
     return used
 
 
-cdef int _align(const mmk_call *call, const real *features, const real *boxes, real *output, int64_t begin,
-                int64_t end) noexcept nogil:
+cdef void _align(const mmk_call *call, const real *features, const real *boxes, real *output, int64_t begin,
+                 int64_t end, real *sums) noexcept nogil:
     """Pieces are the locations of all images."""
     cdef const real *pixels = <const real *>call.scratch
     cdef ptrdiff_t channels = call.inputs[0].shape[1]
@@ -81,9 +80,6 @@ cdef int _align(const mmk_call *call, const real *features, const real *boxes, r
     cdef ptrdiff_t stride = padded(channels), image, place, count, taps, i, c
     cdef ptrdiff_t[4 * MOST_POINTS] offset
     cdef real[4 * MOST_POINTS] weight
-    cdef real *sums = <real *>malloc(RUN * stride * sizeof(real))
-    if sums == NULL:
-        return -1
     while begin < end:
         image = begin // plane_size
         place = begin - image * plane_size
@@ -102,8 +98,6 @@ cdef int _align(const mmk_call *call, const real *features, const real *boxes, r
                                    sums + i * stride)
         _write(sums, stride, count, channels, plane_size, output + image * channels * plane_size + place)
         begin += count
-    free(sums)
-    return 0
 
 
 cdef int _check_boxes(mmk_call *call, const real *boxes) noexcept nogil:
@@ -142,10 +136,12 @@ cdef public int mmk_rotated_feature_align_prepare(mmk_call *call) noexcept nogil
         call.scratch_size = <size_t>(locations * padded(features.shape[1])) * element
         mmk_add_phase(call, locations, 1.0 * features.shape[1])
     mmk_add_phase(call, locations, 100.0 + <double>points * 0.4 * features.shape[1])
+    call.worker_scratch_size[call.phases - 1] = <size_t>(RUN * padded(features.shape[1])) * element
     return 0
 
 
-cdef public int mmk_rotated_feature_align_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_rotated_feature_align_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                               void *scratch) noexcept nogil:
     cdef const void *features = call.inputs[0].data
     cdef const void *boxes = call.inputs[1].data
     cdef void *output = call.outputs[0].data
@@ -156,7 +152,7 @@ cdef public int mmk_rotated_feature_align_run(mmk_call *call, int phase, int64_t
             _copy(<const float *>features, plane_size, channels, begin, end, <float *>call.scratch)
         else:
             _copy(<const double *>features, plane_size, channels, begin, end, <double *>call.scratch)
-        return 0
-    if call.inputs[0].type == MMK_FLOAT32:
-        return _align(call, <const float *>features, <const float *>boxes, <float *>output, begin, end)
-    return _align(call, <const double *>features, <const double *>boxes, <double *>output, begin, end)
+    elif call.inputs[0].type == MMK_FLOAT32:
+        _align(call, <const float *>features, <const float *>boxes, <float *>output, begin, end, <float *>scratch)
+    else:
+        _align(call, <const double *>features, <const double *>boxes, <double *>output, begin, end, <double *>scratch)

@@ -206,9 +206,8 @@ cdef public int mmk_soft_nms_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef public int mmk_soft_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_soft_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
     if call.inputs[0].type == MMK_FLOAT32:
         _soft_nms(call, <const float *>call.inputs[0].data, <const float *>call.inputs[1].data)
     else:
         _soft_nms(call, <const double *>call.inputs[0].data, <const double *>call.inputs[1].data)
-    return 0

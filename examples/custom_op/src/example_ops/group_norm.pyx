@@ -48,7 +48,8 @@ cdef public int mmk_group_norm_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
-cdef public int mmk_group_norm_run(mmk_call *call, int phase, int64_t begin, int64_t end) noexcept nogil:
+cdef public void mmk_group_norm_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                    void *scratch) noexcept nogil:
     cdef const float *x = <const float *>call.inputs[X].data
     cdef const float *scale = <const float *>call.inputs[SCALE].data
     cdef const float *bias = <const float *>call.inputs[BIAS].data
@@ -59,4 +60,3 @@ cdef public int mmk_group_norm_run(mmk_call *call, int phase, int64_t begin, int
         first = piece % groups * channels
         _normalize(x + piece * count, scale + first, bias + first, y + piece * count, channels, count // channels,
                    call.attributes[EPSILON].f)
-    return 0
