@@ -1,0 +1,7 @@
+"""Cases and oracles, a module per family of operators: a module that lies here is found."""
+
+import importlib
+import pkgutil
+
+for module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{module.name}")
