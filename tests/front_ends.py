@@ -10,7 +10,7 @@ import onnxruntime
 
 import mmort
 import mmort.ort
-from tests.operators import oracles
+from tests.operators import cases
 
 ROWS = mmort.ort.operators()
 
@@ -106,7 +106,7 @@ def run_numpy(operator, arrays, attributes):
 
 
 def run_oracle(operator, arrays, attributes):
-    return apply(getattr(oracles, operator), arrays, attributes)
+    return apply(cases.ORACLES[operator], arrays, attributes)
 
 
 def node_outputs(operator, outputs):

@@ -16,6 +16,7 @@ from mmort.demo import detector
 from mmort.onnx import Coverage, functions, make_portable, upgrade
 from tests import compare, front_ends
 from tests.operators import cases
+from tests.operators.families import multiclass, nms
 
 OPSET = 18
 INEXACT = {
@@ -123,7 +124,7 @@ def test_nms_within_classes(attributes, runner):
     for count in (0, 1, 40) if runner is stock_session else (40,):  # onnx.reference has no Loop of no steps
 
         def build(rng, count=count):
-            boxes, scores, idxs = cases.classed(count, "clustered", 8)(rng)
+            boxes, scores, idxs = nms.classed(count, "clustered", 8)(rng)
             boxes[::7, 2] = boxes[::7, 0]
             boxes[3::9] = np.nan
             scores[::6] = np.nan
@@ -151,7 +152,7 @@ def test_multiclass_nms_in_a_loop(attributes, agnostic):
         cases.Case(
             "multiclass_nms",
             f"{size}",
-            cases.batch(*size, levels=9, each=True),
+            multiclass.batch(*size, levels=9, each=True),
             {"score_threshold": threshold, "iou_threshold": 0.3, "class_agnostic": agnostic} | attributes,
         )
         for size in ((2, 30, 3), (2, 0, 3), (0, 4, 3), (2, 4, 0))

@@ -12,7 +12,8 @@ import mmort
 from tests import front_ends
 from tests.compare import assert_close
 from tests.operators import cases
-from tests.operators.cases import MAP, roi, zeros
+from tests.operators.case import zeros
+from tests.operators.families.roi import MAP, roi
 
 EXISTING = [refusal for refusal in cases.REFUSALS if hasattr(mmort, refusal.operator)]
 IN_ORT = [refusal for refusal in EXISTING if front_ends.row_of(refusal.operator)]

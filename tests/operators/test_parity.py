@@ -13,7 +13,7 @@ import pytest
 import mmort
 from mmort import _kernels, ops
 from tests import front_ends
-from tests.operators import cases, oracles
+from tests.operators import cases
 
 COMPOSED = {"batched_nms", "multiclass_nms_rotated", "point_sample"}
 """Functions that call another function's kernel."""
@@ -43,8 +43,8 @@ def test_same_operators_everywhere():
     assert_names("mmort.ops.__all__", ops.__all__, functions)
     assert_names("public functions", {name for name in mmort.__all__ if name in functions}, functions)
     assert_names("bridge rows", {row["kernel"] for row in front_ends.ROWS}, set(kernels) - NUMPY_ONLY)
-    assert_names("cases.py", cases.OPERATORS, functions)
-    assert_names("oracles.py", {name for name in functions if hasattr(oracles, name)}, functions)
+    assert_names("tests/operators/families, cases", cases.OPERATORS, functions)
+    assert_names("tests/operators/families, oracles", cases.ORACLES, functions)
     assert set(SECTIONS) <= set(functions)  # remarks and pictures; the reference is the docstrings
 
 
@@ -88,6 +88,20 @@ def fitting(formal):
     return np.zeros(sizes or [1], formal["type"])
 
 
+def session_that_takes(row, arrays):
+    """A session with the attributes of the first case that go with these arrays."""
+    for case in cases.of(row["kernel"]):
+        session = front_ends.make_session(
+            front_ends.make_model(row, front_ends.onnx_attributes(row["kernel"], case.attributes))
+        )
+        try:
+            front_ends.run_session(session, arrays)
+        except front_ends.ORT_ERRORS:
+            continue
+        return session
+    raise AssertionError(f"tests/operators/families: {row['kernel']} needs a case with attributes for inputs of size 1")
+
+
 WITH_RANK = [
     (row, i) for row in front_ends.ROWS for i, formal in enumerate(row["inputs"]) if "..." not in formal["shape"]
 ]
@@ -97,10 +111,8 @@ WITH_RANK = [
     ("row", "i"), WITH_RANK, ids=lambda value: row_ids(value) if isinstance(value, dict) else str(value)
 )
 def test_rows_have_the_shapes_that_the_kernels_check(row, i):
-    attributes = front_ends.onnx_attributes(row["kernel"], cases.of(row["kernel"])[0].attributes)
-    session = front_ends.make_session(front_ends.make_model(row, attributes))
     arrays = [fitting(formal) for formal in row["inputs"]]
-    front_ends.run_session(session, arrays)  # these fit
+    session = session_that_takes(row, arrays)
     arrays[i] = arrays[i][None, None]  # two more: multiclass_nms takes boxes of another rank too
     formal = row["inputs"][i]
     text = f"{row['kernel']}: {formal['name']} must be {formal['shape']}, got {list(arrays[i].shape)}".replace("'", "")

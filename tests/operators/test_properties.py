@@ -9,7 +9,11 @@ from hypothesis.extra import numpy as hnp
 import mmort
 from tests import front_ends
 from tests.compare import assert_close, assert_same
-from tests.operators import cases, oracles
+from tests.operators.cases import ORACLES
+from tests.operators.families import boxes as corner_boxes
+from tests.operators.families.deform import deformed
+from tests.operators.families.nms import descending
+from tests.operators.families.rotated import make_rotated
 
 NUMBERS = st.floats(width=32) | st.integers(0, 8).map(float)
 THRESHOLDS = st.sampled_from([0.0, 0.25, 0.5, 1.0]) | st.floats(-0.5, 1.5, width=32)
@@ -25,14 +29,14 @@ def any_boxes(draw, elements=NUMBERS, scores=SCORES, most=40):
 
 @st.composite
 def made_boxes(draw):
-    """Many boxes of one kind (see cases.py), so that each way through a kernel is taken."""
+    """Many boxes of one kind so that every path through a kernel is taken."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n = draw(st.integers(0, 60) | st.integers(1100, 1300))
     kind = draw(st.sampled_from(["scattered", "clustered", "elongated", "scales", "grid"]))
-    boxes = cases.make_boxes(rng, n, kind) * np.float32(10 ** draw(st.integers(-6, 6)))
+    boxes = corner_boxes.make_boxes(rng, n, kind) * np.float32(10 ** draw(st.integers(-6, 6)))
     strange = rng.random(n) < draw(st.sampled_from([0, 0, 0.1]))
     boxes[strange, rng.integers(0, 4)] = draw(st.sampled_from([np.nan, np.inf, -np.inf, 0, 1e38]))
-    return boxes, cases.make_scores(rng, n, draw(st.sampled_from([0, 3])))
+    return boxes, corner_boxes.make_scores(rng, n, draw(st.sampled_from([0, 3])))
 
 
 BOXES = any_boxes() | made_boxes()
@@ -47,7 +51,7 @@ def test_nms_is_what_the_oracle_says(boxes, iou_threshold, offset, score_thresho
         "max_num": max_num,
     }
     got = mmort.nms(*boxes, **attributes)
-    assert_same(got, oracles.nms(*boxes, **attributes))
+    assert_same(got, ORACLES["nms"](*boxes, **attributes))
     model = front_ends.make_model(
         front_ends.row_of("nms"), front_ends.onnx_attributes("nms", attributes), ["boxes", "scores"]
     )
@@ -65,10 +69,10 @@ def test_nms_keeps_and_drops_for_a_reason(boxes, iou_threshold):
     rank[np.lexsort((np.arange(len(boxes)), -scores))] = np.arange(len(boxes))
     assert (np.diff(rank[kept]) > 0).all()
     for place, i in enumerate(kept):
-        assert not (oracles.iou(boxes[i], boxes[kept[place + 1 :]], 0) > threshold).any()
+        assert not (corner_boxes.iou(boxes[i], boxes[kept[place + 1 :]], 0) > threshold).any()
     for i in set(range(len(boxes))) - set(kept.tolist()):
         better = kept[rank[kept] < rank[i]]
-        assert (oracles.iou(boxes[better], boxes[i], 0) > threshold).any()
+        assert (corner_boxes.iou(boxes[better], boxes[i], 0) > threshold).any()
 
 
 FAR = 1e5 + 100 * np.arange(1100)[:, None] + np.array([0, 0, 8, 8])
@@ -79,13 +83,13 @@ FAR = 1e5 + 100 * np.arange(1100)[:, None] + np.array([0, 0, 8, 8])
 @pytest.mark.parametrize("kind", ["scattered", "clustered", "elongated", "scales"])
 def test_nms_at_the_threshold(kind, others, rng):
     """The IoU of two boxes, and its neighbours among the floats, as threshold: only those below it drop a box."""
-    first = cases.make_boxes(rng, 200, kind)
+    first = corner_boxes.make_boxes(rng, 200, kind)
     side = first[:, [2, 3, 2, 3]] - first[:, [0, 1, 0, 1]]
     second = (first + side * rng.uniform(-0.3, 0.3, first.shape)).astype(np.float32)
     scores = np.linspace(1, 0.1, 2 + others, dtype=np.float32)
     tried = 0
     for pair in np.stack([first, second], axis=1):
-        (iou,) = oracles.iou(pair[0], pair[1:], 0)
+        (iou,) = corner_boxes.iou(pair[0], pair[1:], 0)
         if iou > 0.05:
             boxes = np.concatenate([FAR[:others].astype(np.float32), pair])
             for threshold, kept in (
@@ -108,7 +112,7 @@ def test_nms_at_the_threshold(kind, others, rng):
 def test_soft_nms_is_what_the_oracle_says(boxes, iou_threshold, min_score, method, offset):
     boxes = tuple(array[:150] for array in boxes)  # the oracle is slow
     attributes = {"iou_threshold": iou_threshold, "min_score": min_score, "method": method, "offset": offset}
-    got, wanted = mmort.soft_nms(*boxes, **attributes), oracles.soft_nms(*boxes, **attributes)
+    got, wanted = mmort.soft_nms(*boxes, **attributes), ORACLES["soft_nms"](*boxes, **attributes)
     assert_same([got[0][:, :4], got[1]], [wanted[0][:, :4], wanted[1]])
     with np.errstate(all="ignore"):
         assert_close([got[0][:, 4]], [wanted[0][:, 4]])
@@ -139,14 +143,14 @@ def test_nms_match_holds_each_box_once(boxes, iou_threshold):
     dets = np.column_stack(boxes)
     groups = mmort.nms_match(dets, iou_threshold)
     assert sorted(np.concatenate([np.empty(0, np.int64), *groups]).tolist()) == list(range(len(dets)))
-    assert_same(groups, oracles.nms_match(dets, iou_threshold))
+    assert_same(groups, ORACLES["nms_match"](dets, iou_threshold))
 
 
 @given(any_boxes(), any_boxes(), st.sampled_from(["iou", "iof"]), st.integers(0, 1))
 def test_box_iou_is_what_the_oracle_says(first, second, mode, offset):
     assert_same(
         [mmort.box_iou(first[0], second[0], mode, offset=offset)],
-        oracles.box_iou(first[0], second[0], mode, offset=offset),
+        ORACLES["box_iou"](first[0], second[0], mode, offset=offset),
     )
     n = min(len(first[0]), len(second[0]))
     pairs = first[0][:n], second[0][:n]
@@ -170,7 +174,7 @@ def iou(first, second, **options):
 @given(ROTATED, ROTATED, st.sampled_from(["iou", "iof"]), st.booleans())
 def test_rotated_overlap_is_exact(first, second, mode, clockwise):
     boxes = np.array([first], np.float64), np.array([second], np.float64)
-    (wanted,) = oracles.box_iou_rotated(*boxes, mode, clockwise=clockwise)
+    (wanted,) = ORACLES["box_iou_rotated"](*boxes, mode, clockwise=clockwise)
     got = mmort.box_iou_rotated(*boxes, mode, clockwise=clockwise)
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-11)
     assert 0 <= got.item() <= 1
@@ -220,11 +224,11 @@ def test_upright_boxes_overlap_as_corner_boxes(first, second):
 def rotated_boxes(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n, kind = draw(st.integers(0, 150)), draw(st.sampled_from(["scattered", "clustered", "elongated", "scales"]))
-    boxes = cases.make_rotated(rng, n, kind)
+    boxes = make_rotated(rng, n, kind)
     boxes[:, :4] *= np.float32(10 ** draw(st.integers(-6, 6)))
     strange = rng.random(n) < draw(st.sampled_from([0, 0, 0.1]))
     boxes[strange, rng.integers(0, 5)] = draw(st.sampled_from([np.nan, np.inf, -np.inf, 0, 1e38]))
-    return boxes, cases.make_scores(rng, n, draw(st.sampled_from([0, 3]))), rng.integers(0, 3, n)
+    return boxes, corner_boxes.make_scores(rng, n, draw(st.sampled_from([0, 3]))), rng.integers(0, 3, n)
 
 
 @given(rotated_boxes(), THRESHOLDS, st.booleans())
@@ -236,7 +240,7 @@ def test_nms_rotated_keeps_and_drops_for_a_reason(boxes, iou_threshold, clockwis
     reaches = mmort.box_iou_rotated(boxes, boxes, clockwise=clockwise) >= np.float32(iou_threshold)
     reaches &= labels[:, None] == labels
     kept = []
-    for i in oracles.descending(scores):
+    for i in descending(scores):
         if not reaches[kept, i].any():
             kept.append(i)
     assert keep.tolist() == kept
@@ -250,7 +254,7 @@ def test_nms_rotated_indices_is_nms_of_each_class(boxes, iou_threshold, score_th
     rows = []
     for one in range(classes):
         kept = []
-        for i in oracles.descending(scores[one]):
+        for i in descending(scores[one]):
             if not above[kept, i].any():
                 kept.append(i)
         rows += [[0, one, i] for i in kept if scores[one, i] > np.float32(score_threshold)]
@@ -312,7 +316,7 @@ def test_grid_sample_is_what_the_oracle_says(shape, points, mode, padding_mode, 
     places = st.floats(width=32) | st.floats(-2, 2, width=32)
     grid = data.draw(hnp.arrays(np.float32, (shape[0], *points, 2), elements=places))
     attributes = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
-    assert_close([mmort.grid_sample(input, grid, **attributes)], oracles.grid_sample(input, grid, **attributes))
+    assert_close([mmort.grid_sample(input, grid, **attributes)], ORACLES["grid_sample"](input, grid, **attributes))
 
 
 @given(
@@ -328,7 +332,7 @@ def test_deform_conv2d_is_what_the_oracle_says(shape, outputs, kernel, numbers, 
     attributes = dict(zip(("stride", "padding", "dilation"), zip(numbers[:3], numbers[3:], strict=True), strict=True))
     attributes |= {"groups": groups, "deform_groups": deform_groups}
     shape = shape[0], shape[1] * groups * deform_groups, *shape[2:]
-    build = cases.deformed(shape, outputs * groups, kernel, **attributes)
+    build = deformed(shape, outputs * groups, kernel, **attributes)
     input, offset, mask, weight, bias = build(np.random.default_rng(data.draw(st.integers(0, 2**32))))
     places = st.floats(width=32) | st.floats(-2, 2, width=32) | st.integers(-3, 3).map(float)
     offset = data.draw(hnp.arrays(np.float32, offset.shape, elements=places))
@@ -337,7 +341,7 @@ def test_deform_conv2d_is_what_the_oracle_says(shape, outputs, kernel, numbers, 
         ("modulated_deform_conv2d", (input, offset, mask, weight, bias)),
     ):
         got = getattr(mmort, operator)(*arrays, **attributes)
-        assert_same([got], getattr(oracles, operator)(*arrays, **attributes))
+        assert_same([got], ORACLES[operator](*arrays, **attributes))
 
 
 @given(
@@ -357,7 +361,7 @@ def test_roi_align_is_what_the_oracle_says(shape, size, spatial_scale, sampling_
     rois = np.concatenate([images, corners], axis=1)
     attributes = {"output_size": size, "spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio}
     attributes |= {"pool_mode": pool_mode, "aligned": aligned}
-    assert_close([mmort.roi_align(input, rois, **attributes)], oracles.roi_align(input, rois, **attributes))
+    assert_close([mmort.roi_align(input, rois, **attributes)], ORACLES["roi_align"](input, rois, **attributes))
 
 
 @given(
@@ -381,7 +385,7 @@ def test_roi_align_rotated_is_what_the_oracle_says(
     attributes = {"output_size": size, "spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio}
     attributes |= {"aligned": aligned, "clockwise": clockwise}
     assert_close(
-        [mmort.roi_align_rotated(input, rois, **attributes)], oracles.roi_align_rotated(input, rois, **attributes)
+        [mmort.roi_align_rotated(input, rois, **attributes)], ORACLES["roi_align_rotated"](input, rois, **attributes)
     )
 
 
@@ -393,5 +397,5 @@ def test_rotated_feature_align_is_what_the_oracle_says(shape, points, data):
     arrays = rng.standard_normal(shape).astype(np.float32), boxes
     attributes = {"spatial_scale": 0.5, "points": points}
     assert_close(
-        [mmort.rotated_feature_align(*arrays, **attributes)], oracles.rotated_feature_align(*arrays, **attributes)
+        [mmort.rotated_feature_align(*arrays, **attributes)], ORACLES["rotated_feature_align"](*arrays, **attributes)
     )
