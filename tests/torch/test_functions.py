@@ -1,0 +1,190 @@
+"""The functions on tensors: numpy's results and signatures, compiled, exported, and refused where they cannot be."""
+
+import inspect
+import typing
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import ArrayLike
+
+import mmort
+import mmort.onnx
+import mmort.ort
+import mmort.torch
+from mmort.torch.operators import OPERATORS
+from tests import front_ends
+from tests.compare import assert_close, assert_same
+from tests.operators import cases
+from tests.torch.calls import CASES, arguments_of, is_float, random_boxes, tensors_of, to_numpy
+
+BOXES, SCORES = torch.zeros(3, 4), torch.zeros(3)
+
+COMPOSED = ("batched_nms", "box_iou_rotated", "nms_match", "point_sample")
+FUNCTION_CASES = [case for name in COMPOSED for case in cases.of(name) if all(map(is_float, case.arrays[:2]))]
+for name in sorted(set(mmort.torch.__all__) & set(OPERATORS)):
+    FUNCTION_CASES += [case for case in CASES if case.operator == name and case.arrays[0].size][::40]
+
+
+@pytest.mark.parametrize("case", FUNCTION_CASES, ids=str)
+def test_functions_return_what_numpy_returns(case):
+    results = getattr(mmort.torch, case.operator)(**arguments_of(case))
+    assert_same(to_numpy(results), front_ends.run_numpy(case.operator, case.arrays, case.attributes), str(case))
+
+
+FINITE = [
+    case for case in cases.of("box_iou") if all(is_float(array) and np.isfinite(array).all() for array in case.arrays)
+]
+
+
+@pytest.mark.parametrize("case", FINITE, ids=str)
+def test_bbox_overlaps_is_box_iou(case):
+    result = mmort.torch.bbox_overlaps(*tensors_of(case.arrays), **case.attributes)
+    assert_same([result.numpy()], front_ends.run_numpy("box_iou", case.arrays, case.attributes), str(case))
+
+
+NAMESAKES = sorted(set(mmort.torch.__all__) & set(mmort.__all__))
+
+
+@pytest.mark.parametrize("name", NAMESAKES)
+def test_signatures_are_those_of_numpy(name):
+    """Names and defaults of all parameters, types of all but the arrays: code moves from one API to the other."""
+    found = dict(inspect.signature(getattr(mmort.torch, name), eval_str=True).parameters)
+    expected = inspect.signature(getattr(mmort, name), eval_str=True).parameters
+    if name == "point_sample":  # passes mode and padding_mode on, as MMCV does
+        del found["kwargs"]
+        expected = {parameter: expected[parameter] for parameter in ("input", "points", "align_corners")}
+    assert list(found) == list(expected)
+    tensors = {ArrayLike: torch.Tensor, ArrayLike | None: torch.Tensor | None}
+    for parameter, numpy_parameter in zip(found.values(), expected.values(), strict=True):
+        annotation = numpy_parameter.annotation
+        assert parameter.default == numpy_parameter.default
+        assert parameter.annotation == tensors.get(annotation, annotation)
+
+
+@pytest.mark.parametrize("name", NAMESAKES)
+def test_annotated_results_are_tensors(name):
+    found, expected = (inspect.signature(getattr(api, name), eval_str=True) for api in (mmort.torch, mmort))
+    results = typing.get_args(found.return_annotation) or (found.return_annotation,)
+    assert set(results) == {torch.Tensor}
+    if typing.get_origin(expected.return_annotation) is tuple:
+        assert len(results) == len(typing.get_args(expected.return_annotation))
+
+
+@pytest.mark.parametrize("name", NAMESAKES)
+def test_missing_arguments_are_type_errors(name):
+    """As in any Python function; torch's operators raise RuntimeError."""
+    with pytest.raises(TypeError, match="missing"):
+        getattr(mmort.torch, name)()
+
+
+def test_unknown_arguments_are_type_errors():
+    for call in (
+        lambda: mmort.torch.nms(BOXES, SCORES, 0.5, thresh=1),
+        lambda: mmort.torch.soft_nms(BOXES, SCORES, thresh=1),
+        lambda: mmort.torch.batched_nms(BOXES, SCORES, SCORES.long(), {"iou_threshold": 0.5, "thresh": 1}),
+    ):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'thresh'"):
+            call()
+
+
+def test_batched_nms_of_rotated_boxes(rng):
+    (_, scores, classes), boxes = random_boxes(rng), torch.tensor(rng.random((40, 5)) * 9 + 1)
+    for agnostic in (False, True):
+        settings = {"type": "nms_rotated", "iou_threshold": 0.2}
+        dets, keep = mmort.torch.batched_nms(boxes, scores, classes, settings, class_agnostic=agnostic)
+        labels = None if agnostic else classes.numpy()
+        assert_same((dets.numpy(), keep.numpy()), mmort.nms_rotated(boxes.numpy(), scores.numpy(), 0.2, labels))
+        assert len(keep) < 40
+
+
+def test_rel_roi_point_to_rel_img_point(rng):
+    rois = torch.tensor([[1.0, 2, 4, 10, 12], [0, 0, 0, 16, 8]])
+    points = torch.tensor(rng.random((2, 5, 2)).astype(np.float32))
+    expected = (points * torch.tensor([[[8.0, 8]], [[16, 8]]]) + torch.tensor([[[2.0, 4]], [[0, 0]]])) / 4
+    expected = expected / torch.tensor([20.0, 10])
+    for boxes in (rois, rois[:, 1:]):
+        for image in ((10, 20), torch.empty(3, 2, 10, 20)):
+            found = mmort.torch.rel_roi_point_to_rel_img_point(boxes, points, image, 0.25)
+            assert_close([found.numpy()], [expected.numpy()])
+
+
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)  # not the default in torch 2.9
+def test_compile(rng):
+    boxes, scores, classes = random_boxes(rng)
+
+    def detect(features, boxes, scores, classes):
+        dets, _ = mmort.torch.batched_nms(boxes, scores, classes, {"iou_threshold": 0.4})
+        rois = torch.cat([torch.zeros_like(dets[:, :1]), dets[:, :4]], dim=1)
+        return mmort.torch.roi_align(mmort.torch.corner_pool(features, "left"), rois, 3).mean()
+
+    compiled = torch.compile(detect, fullgraph=True, backend="aot_eager")
+    results = []
+    for function in (detect, compiled):
+        features = torch.tensor(np.arange(2 * 8 * 9.0).reshape(1, 2, 8, 9) % 7).requires_grad_()
+        value = function(features, boxes.double(), scores.double(), classes)
+        value.backward()
+        results.append((value.detach().numpy(), features.grad.numpy()))
+    assert_same(results[0], results[1])
+
+
+def test_exported_batched_nms(rng, tmp_path):
+    """ONNX Runtime returns what torch returns, for tied scores too."""
+
+    class Model(torch.nn.Module):
+        def forward(self, boxes, scores, classes):
+            results = ()
+            rotated = torch.cat([boxes, scores[:, None]], dim=1)
+            for candidates, agnostic, settings in (
+                (boxes, False, {"iou_threshold": 0.3, "max_num": 20}),
+                (boxes, True, {"type": "soft_nms", "max_num": 9}),
+                (rotated, False, {"type": "nms_rotated", "iou_threshold": 0.3}),
+                (boxes, False, None),
+            ):
+                results += mmort.torch.batched_nms(candidates, scores, classes, settings, class_agnostic=agnostic)
+            return results
+
+    model, path = Model().eval(), tmp_path / "model.onnx"
+    shapes = [{0: torch.export.Dim.DYNAMIC}] * 3
+    mmort.onnx.export(model, random_boxes(rng), path, dynamic_shapes=shapes)
+    session = mmort.ort.session(path)
+    names = [tensor.name for tensor in session.get_inputs()]
+    for n in (1, 7, 300):
+        boxes, scores, classes = random_boxes(rng, n)
+        inputs = boxes, (scores * 20).round() / 20, classes
+        results = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
+        assert_same(results, to_numpy(model(*inputs)), str(n))
+
+
+def test_values_are_refused():
+    for call, text in (
+        (lambda: mmort.torch.batched_nms(BOXES, SCORES, SCORES.long(), {"type": "fast"}), r"got 'fast'"),
+        (lambda: mmort.torch.bbox_overlaps(BOXES, BOXES, "giou"), r"mode must be 'iou' or 'iof', got 'giou'"),
+        (lambda: mmort.torch.CornerPool("up"), r"got 'up'"),
+        (lambda: mmort.torch.DeformConv2d(4, 4, 3, bias=True), r"bias must be False"),
+        (lambda: mmort.torch.DeformConv2d(4, 4, 3, groups=3), r"groups must divide"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda boxes: mmort.torch.nms_match(boxes, 0.5)[0],
+        lambda boxes: mmort.torch.box_iou_rotated(boxes, boxes),
+        lambda boxes: mmort.torch.batched_nms(boxes[:, :4], boxes[:, 4], boxes[:, 0].long(), {"type": "soft_nms"})[0],
+    ],
+    ids=["nms_match", "box_iou_rotated", "batched soft_nms"],
+)
+def test_export_is_refused(function):
+    class Model(torch.nn.Module):
+        def forward(self, boxes):
+            return function(boxes)
+
+    with pytest.raises(Exception, match=r"cannot be exported"):
+        torch.export.export(Model(), (torch.rand(4, 5),), strict=False)
+    warnings.simplefilter("ignore")  # torch warns of tracing, how often depends on its version
+    with pytest.raises(RuntimeError, match=r"cannot be exported"):
+        torch.jit.trace(Model(), (torch.rand(4, 5),))
