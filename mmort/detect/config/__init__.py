@@ -1,0 +1,34 @@
+"""MMDetection's configs, 2.x and 3.x, read without executing them.
+
+`read_config` returns what ``mmengine.Config.fromfile`` does, but evaluates a config from its syntax tree.  Nothing is
+executed or imported; what is not listed here is refused with a `ConfigError` that names file and line.
+
+**Files.** ``.py``, ``.json``, ``.yaml`` and ``.yml``.  ``{{ fileDirname }}``, ``{{ fileBasename }}``,
+``{{ fileBasenameNoExtension }}``, ``{{ fileExtname }}`` and ``{{$VARIABLE:default}}`` (an environment variable) are
+filled in first.
+
+**Inheritance.** Two kinds of configs:
+
+* ``_base_ = 'path'``, or a list of paths, or ``'package::path'``: the config is merged into its bases, dictionaries
+  entry by entry; ``_delete_=True`` replaces one.  ``_base_.variable`` and ``{{ _base_.variable }}`` are the bases'
+  variables.
+* ``with read_base(): from .path import *``: variables of the bases become the config's own.  Other imports make dotted
+  names (``"mmdet.models.RetinaNet"``); those from the standard library are refused.
+
+**Statements.** Assignments (also ``+=`` and the like, to elements, to several names), ``del``, ``if``, ``for``,
+``pass``, expressions.
+
+**Expressions.** Constants, names, lists, tuples, sets, dictionaries, ``*`` and ``**``, comprehensions, conditions,
+arithmetic, comparisons, ``and``, ``or``, ``not``, elements and slices, f-strings without wide fields, attributes of
+base dictionaries, and calls of the functions and methods that ``mmort.detect.config.expressions`` lists (``dict``,
+``range``, ``len``, ``str.format``, ``list.append`` ...).
+
+**Limits.** Files of 1 MB, chains of 20 bases, integers of 64 bits, and 3 million steps in all: six times what the
+largest published config takes.
+"""
+
+from mmort.detect.config.errors import ConfigError
+from mmort.detect.config.options import parse_options
+from mmort.detect.config.reader import read_config
+
+__all__ = ["ConfigError", "parse_options", "read_config"]

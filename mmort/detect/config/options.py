@@ -1,0 +1,99 @@
+"""Options that override a config: ``key=value`` text, as MMDetection's ``--cfg-options`` takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mmort.detect.config.errors import ConfigError
+
+
+def parse_options(options: Iterable[str]) -> dict[str, Any]:
+    """Parse options as MMDetection's ``--cfg-options`` does.
+
+    A value is an int, a float, a bool, None or text; ``1,2`` and ``[1,2]`` are lists, ``(1,2)`` is a tuple, and they
+    nest.  Spaces and outer quotes are dropped.
+
+    Parameters
+    ----------
+    options : iterable of str
+        Each ``key=value``.
+
+    Returns
+    -------
+    dict
+        The values by key.
+
+    Raises
+    ------
+    ValueError
+        If an option has no ``=``, or its brackets do not match.
+
+    Examples
+    --------
+    >>> from mmort.detect.config import parse_options
+    >>> parse_options(["model.test_cfg.score_thr=0.3", "scale=(800,1333)", "ratios=[0.5,1]", "name=x", "flip=False"])
+    {'model.test_cfg.score_thr': 0.3, 'scale': (800, 1333), 'ratios': [0.5, 1], 'name': 'x', 'flip': False}
+    """
+    parsed = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not key or not equals:
+            raise ValueError(f"options must be key=value, got {option!r}")
+        try:
+            parsed[key] = _value(value)
+        except RecursionError:
+            raise ValueError(f"option {key} is nested too deeply") from None
+    return parsed
+
+
+def nested(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn dotted keys into nested dictionaries."""
+    result: dict[str, Any] = {}
+    for name, value in options.items():
+        *outer, last = name.split(".")
+        target = result
+        for key in outer:
+            target = target.setdefault(key, {})
+            if not isinstance(target, dict):
+                raise ConfigError(f"options: {name} needs entries in {key}, which is set to a value")
+        target[last] = value
+    return result
+
+
+def _value(text: str) -> Any:
+    """Parse a value."""
+    text = text.strip("'\"").replace(" ", "")
+    parts = _split(text)
+    if parts and len(parts) > 1:
+        return _values(parts)
+    if "," in text and not parts:
+        raise ValueError(f"brackets do not match in {text!r}")
+    inner = _split(text[1:-1]) if text[:1] + text[-1:] in ("()", "[]") else None
+    if inner:
+        return _values(inner) if text[0] == "[" else tuple(_values(inner))
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False}.get(text.lower(), None if text == "None" else text)
+
+
+def _values(parts: list[str]) -> list[Any]:
+    """Parse the elements of a list, which may end in a comma."""
+    return [_value(part) for part in (parts if parts[-1] else parts[:-1])]
+
+
+def _split(text: str) -> list[str] | None:
+    """Split at the commas outside all brackets; None if brackets do not match."""
+    depth, parts = 0, [""]
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if depth < 0:
+            return None
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return None if depth else parts
