@@ -1,0 +1,62 @@
+"""The program of docs/cpp.md, as it stands there, finds what Python finds."""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import numpy as np
+import onnxruntime
+import pytest
+from PIL import Image
+
+import mmort.ort
+from mmort.demo import IMAGES, detector
+
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "cpp.md"
+INCLUDE = pathlib.Path(__file__).with_name("include")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The document's program, compiled by the document's command, with ONNX Runtime laid out as in its releases."""
+    folder = tmp_path_factory.mktemp("cpp")
+    document = DOCUMENT.read_text(encoding="utf-8")
+    (text,) = re.findall(r"^`detect\.cpp`:\n\n```cpp\n(.*?)^```$", document, re.M | re.S)
+    (folder / "detect.cpp").write_text(text, encoding="utf-8")
+    (folder / "onnxruntime" / "lib").mkdir(parents=True)
+    (folder / "onnxruntime" / "include").symlink_to(INCLUDE)
+    (runtime,) = pathlib.Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
+    for name in ("libonnxruntime.so", "libonnxruntime.so.1"):
+        (folder / "onnxruntime" / "lib" / name).symlink_to(runtime)
+    (command,) = re.findall("^g[+][+] .*", document, re.M)
+    environment = os.environ | {"ORT": str(folder / "onnxruntime")}
+    subprocess.run(f"{command} -Wall -Wextra -Werror", shell=True, cwd=folder, env=environment, check=True)
+    return folder / "detect"
+
+
+def test_program_finds_what_python_finds(program, tmp_path):
+    image = detector.read_image(IMAGES[0])
+    network_input, size = detector.preprocess(image)
+    image.resize(size, Image.Resampling.BILINEAR).save(tmp_path / "picture.ppm")
+    command = [program, detector.MODEL, mmort.ort.library_path(), tmp_path / "picture.ppm"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = np.array([line.split() for line in printed.splitlines()], float)
+
+    session = mmort.ort.session(detector.MODEL)
+    dets, labels = (output[0] for output in session.run(["dets", "labels"], {"input": network_input}))
+    strong = dets[:, 4] > 0.5
+    assert strong.sum() == len(found) > 3
+    np.testing.assert_array_equal(found[:, 0], labels[strong])
+    np.testing.assert_allclose(found[:, 1], dets[strong, 4], atol=0.006)
+    np.testing.assert_allclose(found[:, 2:], dets[strong, :4], atol=0.06)
+
+
+def test_program_says_what_is_wrong(program, tmp_path):
+    command = [program, "missing.onnx", mmort.ort.library_path(), "missing.ppm"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "missing.ppm is not a PPM picture\n")
+    Image.new("RGB", (64, 64)).save(tmp_path / "picture.ppm")
+    done = subprocess.run([*command[:3], tmp_path / "picture.ppm"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "missing.onnx" in done.stderr
