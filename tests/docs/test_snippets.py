@@ -1,0 +1,200 @@
+"""Every block of code in the documents: Python runs, commands are parsed, outputs are compared.
+
+The blocks of a document run in order, in one namespace and an empty directory.  A ```text block after a Python block,
+or after `mmort` commands that run, is its whole output, with `...` for what varies.  There is no library in use here:
+those that are maintained (sybil, pytest-codeblocks, pytest-markdown-docs) do not compare a following block with the
+output, or want comments in the documents that say so.
+"""
+
+import contextlib
+import doctest
+import importlib.metadata
+import io
+import itertools
+import pathlib
+import re
+import shlex
+import shutil
+import warnings
+
+import pytest
+
+from mmort import cli, demo
+
+ROOT = pathlib.Path(__file__).parents[2]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+
+DOCUMENTS = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md"))]
+ELSEWHERE = {"docs/adding_an_operator.md"}  # built, run and compared by tests/build
+COMMANDS = [*DOCUMENTS, "CONTRIBUTING.md", "benchmarks/README.md"]
+COMMANDS += sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/*/README.md"))
+LANGUAGES = {"", "c", "cpp", "cython", "python", "sh", "text", "toml"}
+
+FILES = {"docs/old_models.md": {"old.onnx": demo.detector.MODEL}}
+"""Files that a document's reader has already."""
+
+RUN = {"docs/old_models.md"}
+"""Documents of which the `mmort` commands run, instead of being parsed only."""
+
+
+def blocks(document):
+    """[(language, code, line of the first line)] of a document."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return [(match[1], match[2], text.count("\n", 0, match.start(2))) for match in FENCE.finditer(text)]
+
+
+def commands(code):
+    """The commands in a block for a shell, each a list of words, without settings of variables."""
+    lexer = shlex.shlex(code.replace("\\\n", " ").replace("\n", " ; "), posix=True, punctuation_chars="&;|")
+    lexer.whitespace_split = True
+    words = [[]]
+    for word in lexer:
+        if set(word) <= set("&;|"):
+            words.append([])
+        elif words[-1] or "=" not in word:
+            words[-1].append(word)
+    return [command for command in words if command]
+
+
+def without_comments(code):
+    return re.sub(r"(^|\s)#.*", "", code)
+
+
+def assert_output(printed, wanted):
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.OutputChecker().check_output(wanted, printed, options), f"{printed}\nis not\n{wanted}"
+
+
+def run_python(code, line, document, namespace):
+    compiled = compile("\n" * line + code, str(ROOT / document), "exec")
+    with contextlib.redirect_stdout(io.StringIO()) as stdout, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as outside of pytest: torch warns of itself
+        exec(compiled, namespace)
+    return stdout.getvalue()
+
+
+def run_command(command):
+    with contextlib.redirect_stdout(io.StringIO()) as stdout:
+        assert cli.main(command[1:]) == 0
+    return stdout.getvalue()
+
+
+@pytest.mark.parametrize("document", [document for document in DOCUMENTS if document not in ELSEWHERE])
+def test_blocks_run_and_print_what_the_document_shows(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, source in FILES.get(document, {}).items():
+        shutil.copyfile(source, name)
+    namespace, printed = {"__name__": "__main__"}, None
+    for language, code, line in [*blocks(document), ("", "", 0)]:
+        if language == "text":
+            assert printed is not None, f"{document}:{line}: the output of what?"
+            assert_output(printed, code)
+            printed = None
+            continue
+        assert not printed, f"{document}:{line}: the block before printed {printed}"
+        if language == "python":
+            printed = run_python(code, line, document, namespace)
+        elif language == "sh" and document in RUN:
+            printed = "".join(run_command(command) for command in commands(without_comments(code)))
+        else:
+            printed = None
+
+
+def test_output_is_compared():
+    assert_output("a 1.5\nb\n", "a ...\nb\n")
+    for wanted in ("a 1.5\n", "a 1.5\nc\n", "a 1.5\nb\nc\n"):
+        with pytest.raises(AssertionError, match="is not"):
+            assert_output("a 1.5\nb\n", wanted)
+
+
+# ---- commands --------------------------------------------------------------------------------------------------
+
+
+EXTRAS = set(importlib.metadata.metadata("mmort").get_all("Provides-Extra"))
+STEPS = set(re.findall(r"^(\w+)\(\) \{", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.M))
+
+
+def check_mmort(arguments, folder):
+    cli._parser().parse_args(arguments)
+
+
+def check_pip(arguments, folder):
+    assert arguments[0] == "install"
+    for extras in re.findall(r"\[(.+?)\]", " ".join(arguments)):
+        assert set(extras.split(",")) <= EXTRAS, extras
+    for option, value in itertools.pairwise(arguments):
+        assert option != "-c" or (ROOT / value).is_file(), value
+
+
+def check_pytest(arguments, folder):
+    paths = [argument for argument in arguments if "/" in argument]
+    assert all((ROOT / path).exists() for path in paths), paths
+
+
+def check_python(arguments, folder):
+    if arguments[0] == "-m":
+        assert arguments[1] == "venv" or (ROOT / arguments[1].replace(".", "/")).with_suffix(".py").is_file(), arguments
+    else:
+        assert (ROOT / arguments[0]).is_file() or (folder / arguments[0]).is_file(), arguments
+
+
+def check_ci(arguments, folder):
+    assert set(arguments) <= STEPS, arguments
+
+
+def ignore(arguments, folder):
+    """Checked by tests/docs/test_cpp.py (compiler, its program), or a program that is not mmort's."""
+
+
+CHECKS = {"mmort": check_mmort, "pip": check_pip, "pytest": check_pytest, "python": check_python}
+CHECKS |= {"python3": check_python, ".ci/run": check_ci, "g++": ignore, "./detect": ignore, "sphinx-build": ignore}
+
+
+def check(command, folder):
+    name = command[0] if command[0] in CHECKS else pathlib.PurePath(command[0]).name
+    assert name in CHECKS, f"no check for {name}"
+    try:
+        CHECKS[name](command[1:], folder)
+    except SystemExit:
+        pytest.fail(f"the command line refuses {shlex.join(command)}")
+
+
+@pytest.mark.parametrize("document", COMMANDS)
+def test_commands_are_there_and_take_their_arguments(document):
+    for language, code, _ in blocks(document):
+        if language == "sh":
+            for command in commands(without_comments(code)):
+                check(command, (ROOT / document).parent)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mmort exprot config.py x.pth",
+        "mmort verify model.onnx",
+        "X=1 pip install '.[speed]'",
+        "pip install -c constrain.txt -e .",
+        ".venv/bin/pytest tests/test_speed.py",
+        "python examples/none.py",
+        ".ci/run speed",
+        "make check",
+    ],
+)
+def test_wrong_commands_are_found(line):
+    ((*_, command),) = [commands(line)]
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        check(command, ROOT)
+
+
+def test_readme_has_the_two_commands():
+    """A fresh clone: one command runs the main job, one passes the tests."""
+    venv = "python3 -m venv .venv && WITH_ORT=1 .venv/bin/pip install "
+    assert [code for language, code, _ in blocks("README.md") if language == "sh"] == [
+        f"{venv}'.[demo]' && .venv/bin/mmort demo\n",
+        f"{venv}-c constraints.txt -e '.[test]' && .venv/bin/pytest\n",
+    ]
+
+
+def test_every_block_has_a_known_language():
+    for document in COMMANDS:
+        assert {language for language, _, _ in blocks(document)} <= LANGUAGES
