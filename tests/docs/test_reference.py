@@ -1,13 +1,17 @@
-"""The site's tables of ONNX nodes name everything that a row of operators.c holds."""
+"""The reference on the site: tables of ONNX nodes hold a row of operators.c, pages list every public name."""
 
+import importlib
 import importlib.util
 import pathlib
+import re
 
 import pytest
 
 from mmort import schemas
 
-spec = importlib.util.spec_from_file_location("nodes", pathlib.Path(__file__).parents[2] / "docs" / "nodes.py")
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+
+spec = importlib.util.spec_from_file_location("nodes", DOCS / "nodes.py")
 nodes = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(nodes)
 
@@ -52,3 +56,11 @@ def test_table_of_an_attribute():
 
 def test_no_table_without_a_node():
     assert nodes.table("box_iou") == []
+
+
+@pytest.mark.parametrize("name", ["onnx", "detect"])
+def test_page_lists_every_public_name(name):
+    """Of modules that import their functions when they are used, so that Sphinx cannot list them."""
+    page = (DOCS / "reference" / f"{name}.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\.\. auto(?:function|class|exception):: (\w+)$", page, re.M)
+    assert sorted(listed) == sorted(importlib.import_module(f"mmort.{name}").__all__)
