@@ -74,7 +74,7 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.NotIn: lambda item, items: item not in items,
 }
 
-_ITERABLES: tuple[type, ...] = (str, list, tuple, set, dict, range, type({}.keys()), type({}.items()))
+_ITERABLES: tuple[Any, ...] = (str, list, tuple, set, dict, range, type({}.keys()), type({}.items()))
 
 
 class Evaluator:
