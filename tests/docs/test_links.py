@@ -7,12 +7,9 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-DOCUMENTS = [
-    *ROOT.glob("*.md"),
-    *ROOT.glob("docs/**/*.md"),
-    *ROOT.glob("benchmarks/*.md"),
-    *ROOT.glob("examples/*/*.md"),
-]
+PATTERNS = "*.md", "docs/**/*.md", "benchmarks/*.md", "examples/*/*.md"
+DOCUMENTS = [path for pattern in PATTERNS for path in sorted(ROOT.glob(pattern))]
+CURRENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # it names what is no longer there
 
 
 def prose(path):
@@ -54,7 +51,7 @@ def test_links(path):
     assert [link for link in links if broken(path, link)] == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", CURRENT, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_names_of_files_and_of_mmort(path):
     names = re.findall(r"(?<!`)`([^`\n(]+)(?:\(.*?\))?`", prose(path))
     assert [name for name in names if missing(name)] == []
