@@ -1,7 +1,8 @@
 """The documentation site: `sphinx-build -W -c docs . build/site`, after `pip install -e '.[docs]'`.
 
-Sphinx with the PyData theme is what numpy, scipy and scikit-learn use.  The source folder is the repository's root, so
-that README.md, the examples and the benchmarks are pages too, and the same relative links work here and in a checkout.
+Sphinx with the PyData theme is what numpy, scipy, pandas and scikit-learn use, and it imports mmort, so that functions
+made at run time are documented; MkDocs has had no release since 2024.  The source directory is the repository's root:
+README.md, the examples and the benchmarks are pages too, and relative links work on the site as in a checkout.
 """
 
 import sys

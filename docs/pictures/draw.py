@@ -15,18 +15,18 @@ FOLDER = pathlib.Path(__file__).parent
 
 INK, GREY, FAINT, PIXEL = "#1f2933", "#616e7c", "#cbd2d9", "#f1f4f8"
 BLUE, PALE_BLUE, RED, GREEN = "#1f5fbf", "#e9effa", "#c92a2a", "#2b8a3e"
-HEAT = ((0xE7, 0xF0, 0xFB), (0x1B, 0x4F, 0x9C))  # of the least and the greatest value
-BIN, GHOST = "5 3", "2 3"  # dashes: between bins; of what is there for comparison only
+HEAT = ((0xE7, 0xF0, 0xFB), (0x1B, 0x4F, 0x9C))  # colours of the smallest and the largest value
+BIN, GHOST = "5 3", "2 3"  # dashes of the borders between bins, and of outlines drawn for comparison
 FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
 
 
 def number(value):
-    """Write a number as briefly as a picture needs it."""
+    """Format a number with at most two decimals."""
     return f"{round(float(value), 2) + 0.0:g}"  # + 0.0: no -0
 
 
 class Picture:
-    """An SVG file that grows by one element a call; (0, 0) is its top left corner."""
+    """An SVG file to which each call adds an element; (0, 0) is the top left corner."""
 
     def __init__(self, title, width, height):
         self.width, self.height = width, height
@@ -34,7 +34,7 @@ class Picture:
         self.rectangle(0.5, 0.5, width - 1, height - 1, fill="#ffffff", stroke=FAINT, rx=8)
 
     def element(self, name, text=None, **attributes):
-        """Add an element; numbers are rounded and underscores in names become hyphens."""
+        """Add an element; numbers are rounded, and underscores in names become hyphens."""
         words = [name]
         for key, value in attributes.items():
             words.append(f'{key.replace("_", "-")}="{value if isinstance(value, str) else number(value)}"')
@@ -58,7 +58,7 @@ class Picture:
         self.element("circle", cx=x, cy=y, r=radius, **style)
 
     def arrow(self, points, stroke=INK, width=1.6):
-        """Add a line whose last point has a head."""
+        """Add a line with an arrowhead at its last point."""
         (x0, y0), (x1, y1) = points[-2:]
         length = math.hypot(x1 - x0, y1 - y0)
         x, y = (x1 - x0) / length, (y1 - y0) / length
@@ -67,19 +67,19 @@ class Picture:
         self.shape([(x1, y1), *wings], fill=stroke)
 
     def text(self, x, y, words, size=12, fill=INK, anchor="middle", **style):
-        """Add a line of text; (x, y) is its middle, start or end."""
+        """Add a line of text; `anchor` says whether (x, y) is its middle, start or end."""
         self.element("text", words, x=x, y=y + 0.35 * size, font_size=size, fill=fill, text_anchor=anchor, **style)
 
     def label(self, x, y, words, behind="#ffffff", **style):
-        """Add text with a rim of the colour that is behind it, so that no line crosses it."""
+        """Add text with a rim in the background's colour, so that no line crosses it."""
         self.text(x, y, words, stroke=behind, stroke_width=4, stroke_linejoin="round", paint_order="stroke", **style)
 
     def heading(self, x, y, words, anchor="middle"):
-        """Add a title of a part."""
+        """Add the title of a panel."""
         self.text(x, y, words, size=14, font_weight="bold", anchor=anchor)
 
     def svg(self):
-        """Return the file."""
+        """Return the text of the file."""
         head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" '
         head += f'viewBox="0 0 {self.width} {self.height}" font-family="{FONT}">'
         return "\n".join((head, *self.lines, "</svg>", ""))
@@ -89,7 +89,7 @@ class Picture:
 
 
 def sample_coordinates(low, high, bins, samples, aligned):
-    """Return where roi_align samples along one axis, in pixels; 0 is the centre of the first one."""
+    """Return the coordinates of roi_align's samples along an axis, in pixels; 0 is the centre of the first pixel."""
     start = low - 0.5 if aligned else low
     bin_size = (high - low) / bins
     return [start + (b + (i + 0.5) / samples) * bin_size for b in range(bins) for i in range(samples)]
@@ -98,14 +98,14 @@ def sample_coordinates(low, high, bins, samples, aligned):
 ROI, BINS, SAMPLES, MAP = (1, 1, 5, 4), (3, 2), 2, (6, 5)  # bins and pixels: along x, y
 
 
-UNIT, ROI_TOP = 46, 84  # of the drawing: a pixel, and where the maps begin
+UNIT, ROI_TOP = 46, 84  # of the drawing: the size of a pixel, the top of the maps
 
 
 def roi_panel(picture, left, aligned):
     """Draw the map, the region and its samples."""
     zero = -0.5 if aligned else 0.0  # the region's coordinate 0, in pixels
 
-    def place(x, y):
+    def to_drawing(x, y):
         return left + (x + 0.5) * UNIT, ROI_TOP + (y + 0.5) * UNIT
 
     middle = left + MAP[0] * UNIT / 2
@@ -114,18 +114,18 @@ def roi_panel(picture, left, aligned):
     picture.text(middle, 44, f"0 is the {where} of the first pixel", fill=GREY)
     for row in range(MAP[1]):
         for column in range(MAP[0]):
-            x, y = place(column, row)
+            x, y = to_drawing(column, row)
             picture.rectangle(x - UNIT / 2, y - UNIT / 2, UNIT, UNIT, fill=PIXEL, stroke=FAINT)
             picture.dot(x, y, 2, fill=GREY)
     for value in range(MAP[0] + aligned):
-        x, y = place(value + zero, -0.5)
+        x, y = to_drawing(value + zero, -0.5)
         picture.line([(x, y - 5), (x, y)], GREY)
         picture.text(x, y - 13, str(value), fill=GREY)
     for value in range(MAP[1] + aligned):
-        x, y = place(-0.5, value + zero)
+        x, y = to_drawing(-0.5, value + zero)
         picture.line([(x - 5, y), (x, y)], GREY)
         picture.text(x - 13, y, str(value), fill=GREY)
-    (x0, y0), (x1, y1) = place(ROI[0] + zero, ROI[1] + zero), place(ROI[2] + zero, ROI[3] + zero)
+    (x0, y0), (x1, y1) = to_drawing(ROI[0] + zero, ROI[1] + zero), to_drawing(ROI[2] + zero, ROI[3] + zero)
     picture.rectangle(x0, y0, x1 - x0, y1 - y0, fill=BLUE, fill_opacity=0.1, stroke=BLUE, stroke_width=2)
     for b in range(1, BINS[0]):
         x = x0 + b * (x1 - x0) / BINS[0]
@@ -135,7 +135,7 @@ def roi_panel(picture, left, aligned):
         picture.line([(x0, y), (x1, y)], BLUE, stroke_dasharray=BIN)
     for y in sample_coordinates(ROI[1], ROI[3], BINS[1], SAMPLES, aligned):
         for x in sample_coordinates(ROI[0], ROI[2], BINS[0], SAMPLES, aligned):
-            picture.dot(*place(x, y), 3.5, fill=RED)
+            picture.dot(*to_drawing(x, y), 3.5, fill=RED)
     if not aligned:
         x, y = x0 - UNIT / 2, y0 - UNIT / 2
         picture.rectangle(x, y, x1 - x0, y1 - y0, fill="none", stroke=GREY, stroke_dasharray=GHOST)
@@ -170,7 +170,7 @@ FEATURES = np.array([[1, 4, 0, 2], [3, 0, 5, 1], [2, 6, 1, 3], [0, 2, 4, 7]])
 
 
 def heat(value, low, high):
-    """Return a cell's colour and that of the number on it."""
+    """Return the colours of a cell and of the number in it."""
     part = (value - low) / (high - low)
     colour = [round(a + part * (b - a)) for a, b in zip(*HEAT, strict=True)]
     return "#{:02x}{:02x}{:02x}".format(*colour), INK if part < 0.6 else "#ffffff"
@@ -183,8 +183,8 @@ def corner_pool():
     maps = [("input", FEATURES)]
     maps += [(mode, mmort.corner_pool(FEATURES[None, None], mode)[0, 0]) for mode in ("top", "bottom", "left", "right")]
     rows, columns = FEATURES.shape
-    for place, (name, values) in enumerate(maps):
-        left = 32 + place * step
+    for index, (name, values) in enumerate(maps):
+        left = 32 + index * step
         picture.heading(left + columns * unit / 2, 28, name)
         for (row, column), value in np.ndenumerate(values):
             colour, ink = heat(value, FEATURES.min(), FEATURES.max())
@@ -206,11 +206,11 @@ def corner_pool():
 # ---- rotated boxes -----------------------------------------------------------------------------------------------
 
 CORNERS = ((1, 1), (-1, 1), (-1, -1), (1, -1))
-"""rotated_feature_align's order, in halves of width and height."""
+"""Corners in the order of rotated_feature_align, in halves of width and height."""
 
 
 def turned(x, y, angle, clockwise):
-    """Return a point of a box's own frame on the map, from the box's centre, with y downwards."""
+    """Rotate a point of a box's own frame around the box's centre, with y downwards."""
     cosine, sine = math.cos(angle), math.sin(angle) if clockwise else -math.sin(angle)
     return x * cosine - y * sine, x * sine + y * cosine
 
@@ -219,9 +219,9 @@ WIDTH, HEIGHT, ANGLE = 180, 108, math.pi / 6
 
 
 def rotated_panel(picture, x, y, clockwise):
-    """Draw a turned box around (x, y)."""
+    """Draw a rotated box around (x, y)."""
 
-    def place(dx, dy):
+    def to_drawing(dx, dy):
         dx, dy = turned(dx, dy, ANGLE, clockwise)
         return x + dx, y + dy
 
@@ -230,24 +230,24 @@ def rotated_panel(picture, x, y, clockwise):
         picture.arrow([(x - 164, 58), end], GREY, 1.2)
         picture.text(end[0] + 8 * (name == "x"), end[1] + 9 * (name == "y"), name, fill=GREY)
     picture.rectangle(x - WIDTH / 2, y - HEIGHT / 2, WIDTH, HEIGHT, fill="none", stroke=GREY, stroke_dasharray=GHOST)
-    corners = [place(u * WIDTH / 2, v * HEIGHT / 2) for u, v in CORNERS]
+    corners = [to_drawing(u * WIDTH / 2, v * HEIGHT / 2) for u, v in CORNERS]
     picture.shape(corners, fill=BLUE, fill_opacity=0.1, stroke=BLUE, stroke_width=2)
     for u in (-WIDTH / 6, WIDTH / 6):
-        picture.line([place(u, -HEIGHT / 2), place(u, HEIGHT / 2)], BLUE, stroke_dasharray=BIN)
-    picture.line([place(-WIDTH / 2, 0), place(WIDTH / 2, 0)], BLUE, stroke_dasharray=BIN)
+        picture.line([to_drawing(u, -HEIGHT / 2), to_drawing(u, HEIGHT / 2)], BLUE, stroke_dasharray=BIN)
+    picture.line([to_drawing(-WIDTH / 2, 0), to_drawing(WIDTH / 2, 0)], BLUE, stroke_dasharray=BIN)
     picture.line([(x, y), (x + 148, y)], GREY, stroke_dasharray=GHOST)
-    picture.line([(x, y), place(148, 0)], RED)
+    picture.line([(x, y), to_drawing(148, 0)], RED)
     arc = [turned(132, 0, ANGLE * part / 16, clockwise) for part in range(17)]
     picture.arrow([(x + dx, y + dy) for dx, dy in arc], RED)
     dx, dy = turned(154, 0, ANGLE / 2, clockwise)
     picture.text(x + dx, y + dy, "a > 0", fill=RED)
     for row, column in ((0, 0), (0, 1), (0, 2), (1, 0)):
         u, v = (column - 1) * WIDTH / 3, (row - 0.5) * HEIGHT / 2
-        picture.label(*place(u, v), f"{row}, {column}", fill=BLUE, behind=PALE_BLUE)
+        picture.label(*to_drawing(u, v), f"{row}, {column}", fill=BLUE, behind=PALE_BLUE)
     picture.dot(x, y, 3.5, fill=INK)
     picture.label(x - 2, y + 14, "(x, y)", size=11, behind=PALE_BLUE)
-    picture.label(*place(-WIDTH / 4, -HEIGHT / 2 - 12), "w")
-    picture.label(*place(-WIDTH / 2 - 13, HEIGHT / 5), "h")
+    picture.label(*to_drawing(-WIDTH / 4, -HEIGHT / 2 - 12), "w")
+    picture.label(*to_drawing(-WIDTH / 2 - 13, HEIGHT / 5), "h")
     if clockwise:
         for k, corner in enumerate(corners, 1):
             picture.dot(*corner, 9, fill="#ffffff", stroke=GREEN, stroke_width=1.6)
@@ -255,7 +255,7 @@ def rotated_panel(picture, x, y, clockwise):
 
 
 def rotation():
-    """Draw a box that is turned by the same angle in either sense."""
+    """Draw a box that is rotated by the same angle in either direction."""
     picture = Picture("Rotated boxes: the sense of the angle", 760, 376)
     rotated_panel(picture, 196, 186, False)
     rotated_panel(picture, 564, 186, True)
@@ -273,32 +273,32 @@ LINE = np.array([3.0, 1.0, 4.0, 2.0])
 
 
 def pixel_coordinate(x, size, align_corners):
-    """Return the pixel that grid_sample's coordinate x means along an axis; 0 is the centre of the first one."""
+    """Convert a coordinate of grid_sample to pixels along an axis; 0 is the centre of the first pixel."""
     return (x + 1) / 2 * (size - 1) if align_corners else ((x + 1) * size - 1) / 2
 
 
 def grid_coordinate(pixel, size, align_corners):
-    """Return the inverse of `pixel_coordinate`."""
+    """Convert pixels to a coordinate of grid_sample: the inverse of `pixel_coordinate`."""
     return pixel * 2 / (size - 1) - 1 if align_corners else (2 * pixel + 1) / size - 1
 
 
 def read_line(pixels, padding_mode, align_corners):
-    """Return what grid_sample reads from LINE at places given in pixels."""
+    """Sample LINE with grid_sample at positions given in pixels."""
     x = grid_coordinate(pixels, len(LINE), align_corners)
     grid = np.stack([x, np.zeros_like(x)], axis=-1)[None, None]
     return mmort.grid_sample(LINE[None, None, None], grid, "bilinear", padding_mode, align_corners)[0, 0, 0]
 
 
-FIRST, LAST = -3.5, 6.5  # of the places that are shown, in pixels
+FIRST, LAST = -3.5, 6.5  # range of the positions that are drawn, in pixels
 
 
 def across(pixel):
-    """Return the drawing's x of a place."""
+    """Convert a position in pixels to the drawing's x."""
     return 178 + (pixel - FIRST) * 62
 
 
 def grid_axis(picture, y, align_corners):
-    """Draw grid_sample's coordinates."""
+    """Draw the axis of grid_sample's coordinates."""
     picture.text(across(FIRST) - 18, y, f"align_corners = {align_corners:d}", anchor="end", font_weight="bold")
     picture.line([(across(FIRST), y), (across(LAST), y)], GREY)
     for value in (-2, -1, 0, 1, 2):
@@ -309,7 +309,7 @@ def grid_axis(picture, y, align_corners):
 
 
 def padding_panel(picture, bottom, number_of_mode, mode):
-    """Draw what is read along the line and outside."""
+    """Draw the values that are sampled along the line and outside it."""
 
     def curve(align_corners, stroke, width, **style):
         pixels = np.arange(FIRST, LAST + 0.1, 0.125)
@@ -333,7 +333,7 @@ def padding_panel(picture, bottom, number_of_mode, mode):
 
 
 def grid_sample():
-    """Draw where -1 and 1 lie, and what is read outside."""
+    """Draw the positions of -1 and 1, and the values outside the map for each padding mode."""
     picture = Picture("grid_sample: align_corners and padding_mode", 826, 520)
     left, right, top, bottom = across(-0.5), across(len(LINE) - 0.5), 38, 496
     picture.heading((left + right) / 2, 20, f"a line of {len(LINE)} pixels")
@@ -360,7 +360,7 @@ COLOURS = BLUE, RED, GREEN
 
 
 def suppression():
-    """Draw what becomes of three boxes."""
+    """Draw what nms and soft_nms return for three boxes."""
     picture = Picture("nms and soft_nms: what becomes of three boxes", 760, 240)
     parts = [
         ("boxes and scores", "", np.c_[BOXES, SCORES], np.arange(3)),
@@ -369,8 +369,8 @@ def suppression():
         ("soft_nms, gaussian", "sigma 0.5", *mmort.soft_nms(BOXES, SCORES, sigma=0.5, method="gaussian")),
     ]
     anchors = "start", "start", "end"
-    for place, (name, setting, dets, indices) in enumerate(parts):
-        left, top = 24 + place * 184, 66
+    for panel, (name, setting, dets, indices) in enumerate(parts):
+        left, top = 24 + panel * 184, 66
         picture.heading(left + 80, 24, name)
         picture.text(left + 80, 44, setting, fill=GREY)
         picture.rectangle(left, top, 160, 150, fill=PIXEL, stroke=FAINT)

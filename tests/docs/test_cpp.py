@@ -1,4 +1,4 @@
-"""The program of docs/cpp.md, as it stands there, finds what Python finds."""
+"""The program of docs/cpp.md, as it stands there, finds what Python finds; other lines of C++ compile."""
 
 import os
 import pathlib
@@ -13,7 +13,8 @@ from PIL import Image
 import mmort.ort
 from mmort.demo import IMAGES, detector
 
-DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "cpp.md"
+ROOT = pathlib.Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "cpp.md"
 INCLUDE = pathlib.Path(__file__).with_name("include")
 
 
@@ -60,3 +61,20 @@ def test_program_says_what_is_wrong(program, tmp_path):
     done = subprocess.run([*command[:3], tmp_path / "picture.ppm"], capture_output=True, text=True)
     assert done.returncode == 1
     assert "missing.onnx" in done.stderr
+
+
+@pytest.mark.parametrize("document", ["docs/cpp.md", "examples/detector/README.md"])
+def test_lines_compile(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    (lines,) = (code for code in re.findall(r"^```cpp\n(.*?)^```$", text, re.M | re.S) if "main(" not in code)
+    lines = f"""
+        #include <onnxruntime_cxx_api.h>
+        int main() {{
+            Ort::Env env(ORT_LOGGING_LEVEL_ERROR, "");
+            Ort::SessionOptions options;
+            {{ {lines} }}
+        }}
+    """
+    subprocess.run(
+        ["g++", "-std=c++17", "-fsyntax-only", "-I", INCLUDE, "-x", "c++", "-"], input=lines, text=True, check=True
+    )

@@ -18,7 +18,7 @@ spec.loader.exec_module(draw)
 
 ROWS, COLUMNS = np.mgrid[:12.0, :12.0]
 COORDINATES = np.stack([COLUMNS, ROWS])[None]
-"""A map of which each pixel holds its column and row: what is read of it tells where."""
+"""A map whose pixels hold their own column and row: a sample of it is its position."""
 
 
 def close(actual, expected):
