@@ -1,51 +1,16 @@
-"""Models with mmort's operators as ONNX files: export, proof, files that run without the library, old files renewed."""
+"""Models with mmort's operators as ONNX files: export, verification, portable files, upgrades of old files.
 
-from __future__ import annotations
+Importing this package needs numpy only: each function imports torch, onnx and ONNX Runtime when it is called.
+"""
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mmort.onnx.exporting import export
-    from mmort.onnx.portable import Coverage, make_portable
-    from mmort.onnx.symbolics import register_symbolics
-    from mmort.onnx.translations import translation_table
-    from mmort.onnx.upgrading import upgrade
-    from mmort.onnx.verification import Report, VerificationError, verify
-
-# Where each name is: some of these modules need torch and onnxscript, which comparing two files does not.
-_MODULES = {
-    "Coverage": "portable",
-    "Report": "verification",
-    "VerificationError": "verification",
-    "export": "exporting",
-    "make_portable": "portable",
-    "register_symbolics": "symbolics",
-    "translation_table": "translations",
-    "upgrade": "upgrading",
-    "verify": "verification",
-}
-
-__all__ = [
-    "Coverage",
-    "Report",
-    "VerificationError",
-    "export",
-    "make_portable",
-    "register_symbolics",
-    "translation_table",
-    "upgrade",
-    "verify",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'mmort.onnx' has no attribute {name!r}")
-    try:
-        module = importlib.import_module(f"mmort.onnx.{_MODULES[name]}")
-    except ModuleNotFoundError as error:
-        if error.name not in ("onnx", "onnxscript", "torch"):
-            raise
-        raise ImportError(f"mmort.onnx.{name} needs {error.name}: pip install 'mmort[torch]'") from None
-    return getattr(module, name)
+# As each function has the name of the package that it is in, it must be imported here and not on demand: whoever
+# imports one of these packages first would otherwise get the package by that name.
+from mmort.onnx.export import export as export
+from mmort.onnx.export import register_symbolics as register_symbolics
+from mmort.onnx.export import translation_table as translation_table
+from mmort.onnx.portable import Coverage as Coverage
+from mmort.onnx.portable import make_portable as make_portable
+from mmort.onnx.upgrade import upgrade as upgrade
+from mmort.onnx.verify import Report as Report
+from mmort.onnx.verify import verify as verify
+from mmort.onnx.verify.report import VerificationError as VerificationError

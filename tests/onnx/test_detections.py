@@ -8,7 +8,7 @@ import onnx.helper as oh
 import pytest
 
 import mmort.onnx
-from mmort.onnx.detections import compare_detections
+from mmort.onnx.verify.detections import compare_detections
 
 BOXES = np.array([[0, 0, 10, 10], [20, 20, 40, 30], [20, 20, 40, 30], [5, 50, 9, 70]], np.float32)
 SCORES = np.array([0.9, 0.8, 0.7, 0.6], np.float32)

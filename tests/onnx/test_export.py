@@ -18,7 +18,7 @@ import mmort.onnx
 import mmort.ort
 import mmort.torch
 from mmort import schemas
-from mmort.onnx.schemas import check, op_schema
+from mmort.onnx.op_schemas import check, op_schema
 from tests import front_ends
 from tests.compare import assert_same
 from tests.onnx.models import CLASSES, DETECTIONS, Detector
@@ -439,7 +439,7 @@ def test_model_that_fails_at_a_size_to_check_with(tmp_path):
         torch._check(x.shape[0] % 2 == 0)
         return x * 2
 
-    match = r"check_sizes must be sizes that the model takes, it fails with 5: .*"
+    match = r"check_sizes must be sizes that the model accepts, it fails with 5: .*"
     refuse(tmp_path / "x.onnx", picky, (torch.randn(4),), dynamic_shapes=({0: "n"},), check_sizes=[(5,)], match=match)
 
 
@@ -458,7 +458,7 @@ REFUSALS = [
     ({"check_sizes": [{"y": (4,)}]}, r"check_sizes must be of inputs input_0, got \['y'\]"),
     ({"check_sizes": [(4, 4)]}, "check_sizes must have the example's number of dimensions, .* got 4x4 for 4"),
     ({"input_names": ["a", "b"]}, "input_names must be 1, one for each tensor in args, got 2"),
-    ({"opset_version": 11}, "must be one that the dynamo exporter can make, got 11, .* exporter='legacy' has 11 to 20"),
+    ({"opset_version": 11}, "must be one that the dynamo exporter supports, got 11, .* exporter='legacy' has 11 to 20"),
     ({"opset_version": 21, "exporter": "legacy"}, "opset_version must be 11 to 20 with the legacy exporter, got 21"),
 ]
 

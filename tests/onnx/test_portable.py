@@ -13,7 +13,8 @@ import mmort.cli
 import mmort.ort
 from mmort import demo
 from mmort.demo import detector
-from mmort.onnx import Coverage, functions, make_portable, upgrade
+from mmort.onnx import Coverage, make_portable, upgrade
+from mmort.onnx.portable.definitions import DEFINITIONS
 from tests import compare, front_ends
 from tests.operators import cases
 from tests.operators.families import multiclass, nms
@@ -91,7 +92,7 @@ def differing(operator, selected, runner, opset=OPSET):
     return names
 
 
-@pytest.mark.parametrize("operator", functions.WRITERS)
+@pytest.mark.parametrize("operator", DEFINITIONS)
 def test_definition_equals_kernel(operator):
     names = differing(operator, defined(operator), stock_session)
     patterns = INEXACT.get(operator, ())
@@ -161,7 +162,7 @@ def test_multiclass_nms_in_a_loop(attributes, agnostic):
     assert differing("multiclass_nms", selected, stock_session) == []
 
 
-@pytest.mark.parametrize("operator", functions.WRITERS)
+@pytest.mark.parametrize("operator", DEFINITIONS)
 def test_definition_equals_kernel_in_onnx_reference(operator):
     selected = [
         case
@@ -177,7 +178,7 @@ def test_definition_equals_kernel_in_onnx_reference(operator):
     assert selected
 
 
-@pytest.mark.parametrize("operator", functions.WRITERS)
+@pytest.mark.parametrize("operator", DEFINITIONS)
 def test_the_library_is_preferred(operator):
     """A definition that cannot run does no harm where the library is loaded."""
     case = defined(operator)[0]
@@ -209,7 +210,7 @@ def test_operators_without_definition_are_said(row):
     (coverage,) = make_portable(model)
     assert coverage.operator == f"{row['domain']}::{row['type']}"
     assert coverage.nodes == ("the_node",)
-    assert (coverage.missing is None) == (row["kernel"] in functions.WRITERS) == bool(model.functions)
+    assert (coverage.missing is None) == (row["kernel"] in DEFINITIONS) == bool(model.functions)
     onnx.checker.check_model(give_shapes(model))
 
 
@@ -370,7 +371,7 @@ def test_new_opsets_have_no_roi_align():
 
 @pytest.mark.parametrize("opset", [16, 17, 19, 20, 21])
 def test_opsets(opset):
-    for operator in functions.WRITERS:
+    for operator in DEFINITIONS:
         case = next(case for case in defined(operator) if min(min(array.shape) for array in case.arrays) > 0)
         model, (coverage,) = portable_model(case, opset)
         assert coverage.missing is None

@@ -11,7 +11,7 @@ import pytest
 import mmort
 import mmort.cli
 import mmort.onnx
-from mmort.onnx.verification import RTOL
+from mmort.onnx.verify import RTOL
 from tests import front_ends
 from tests.cli.running import refused, run
 
@@ -261,7 +261,7 @@ def test_command_with_several_and_fixed_inputs(tmp_path):
     for shape, sizes in ((("n", 3), "4x3+5,2x3+5"), ((2, 3), "2x3+5")):
         path = write(tmp_path / "a.onnx", nodes, {"x": (FLOAT, shape), "i": (INT64, [5])}, {"y": (FLOAT, None)})
         assert run("verify", path, "--against", path, "--sizes", sizes)[0] == 0
-    assert "must take the inputs, it fails with 3x3, 5" in refused(
+    assert "must accept the inputs, it fails with 3x3, 5" in refused(
         "verify", path, "--against", path, "--sizes", "3x3+5"
     )
     assert run("verify", path, "--against", path)[1].splitlines()[1].startswith("2x3, 5 ")
@@ -273,7 +273,7 @@ def test_command_refuses(tmp_path, weight, script):
     assert "sizes must be 1 a set (x), got 2" in refused("verify", path, "--against", path, "--sizes", "1x4+2")
     assert "ONNX Runtime must load" in refused("verify", tmp_path / "no.onnx", "--against", path, "--sizes", "1x4")
     assert "must be an .onnx file or script.py:function, got 'x'" in refused("verify", path, "--against", "x")
-    assert "there is no file" in refused("verify", path, "--against", f"{tmp_path}/no.py:f")
+    assert "file does not exist" in refused("verify", path, "--against", f"{tmp_path}/no.py:f")
     assert "must name a function of" in refused("verify", path, "--against", f"{script}:number")
     assert "must name a function of" in refused("verify", path, "--against", f"{script}:missing")
     words = write(

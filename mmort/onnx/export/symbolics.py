@@ -9,7 +9,7 @@ import torch
 import torch.onnx
 
 from mmort import schemas
-from mmort.onnx.translations import arrange, is_tensor, replaced, torch_operators
+from mmort.onnx.export.translations import arrange, is_tensor, replaced, torch_operators
 
 _FIRST_OPSETS = {"aten::grid_sampler": (11, 16, 20)}
 """Opsets from which on torch has translations of its own: each hides what was registered for older ones."""
@@ -17,27 +17,8 @@ _FIRST_OPSETS = {"aten::grid_sampler": (11, 16, 20)}
 _TYPES = {"float32": torch.float32, "int64": torch.int64}
 
 
-def register_symbolics(*, mmcv_nodes: Collection[str] = (), operators: Iterable[schemas.Operator] = ()) -> None:
-    """Make ``torch.onnx.export(..., dynamo=False)`` know mmort's torch operators, from opset 11 on.
-
-    Parameters
-    ----------
-    mmcv_nodes : collection of str, default ()
-        Which of "cummax", "cummin" and "grid_sample", torch's own, become nodes of domain ``mmcv``, as MMCV made them.
-        torch keeps this until `unregister_symbolics` is called.
-    operators : iterable of mmort.schemas.Operator, default ()
-        Operators of others, as for `translation_table`.
-
-    Raises
-    ------
-    ValueError
-        As `translation_table`.
-
-    Examples
-    --------
-    >>> import mmort.onnx
-    >>> mmort.onnx.register_symbolics()
-    """
+def register_symbolics(mmcv_nodes: Collection[str], operators: Iterable[schemas.Operator]) -> None:
+    """Do what `mmort.onnx.register_symbolics` documents."""
     torch.onnx.register_custom_op_symbolic("aten::unflatten", _unflatten, 11)  # type: ignore[attr-defined]
     for overload, operator in (*torch_operators(operators), *replaced(mmcv_nodes)):
         symbolic = _symbolic(overload, operator)

@@ -1,4 +1,4 @@
-"""What ``mmort verify`` does: compare a file with another one, or with the model that a script makes."""
+"""The work of ``mmort verify``: compare a file with another file or with the model that a script makes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.onnx.verification import ATOL, RTOL, Report, open_session, verify
+from mmort.onnx.verify import ATOL, RTOL, verify
+from mmort.onnx.verify.report import Report
+from mmort.onnx.verify.sessions import open_session
 
 _DTYPES = {
     "tensor(float)": np.float32,
@@ -33,18 +35,18 @@ def verify_against(
     atol: float = ATOL,
     libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> Report:
-    """Compare an ONNX file with another one, or with a model that a Python script makes.
+    """Compare an ONNX file with another file, or with a model that a Python script makes.
 
     Parameters
     ----------
     path : path
         The ONNX file.
     against : str
-        Another ONNX file, or ``script.py:function``.  The script is run; the function takes nothing and returns a torch
-        module or function of tensors, or a pair of that and a list of inputs, as `verify` takes both.
+        Another ONNX file, or ``script.py:function``.  The script is run.  The function takes no arguments and returns a
+        torch module, a function of tensors, or a pair of one of these and a list of inputs, as `verify` takes them.
     sizes : sequence of sequences of shapes, optional
-        For each set of inputs the shape of each input: floating-point numbers are then normal random numbers, integers
-        0 or 1.  By default the script's inputs, or one set of the file's own sizes if it has no dynamic ones.
+        For each set of inputs the shape of each input, to be filled with normal random floating-point numbers or with
+        integers 0 and 1.  Default: the script's inputs, or one set of the file's own sizes if none of them is dynamic.
     rtol, atol, libraries
         As for `verify`.
 
@@ -55,22 +57,22 @@ def verify_against(
     Raises
     ------
     ValueError
-        If `sizes` is needed and missing or has another number of inputs, a file cannot be loaded, or there is no such
-        function.
+        If `sizes` is missing for dynamic inputs or has another number of inputs, a file cannot be loaded, or the script
+        has no such function.
     OSError
-        If a file is not there.
+        If a file does not exist.
 
     Examples
     --------
     >>> import pathlib, tempfile
     >>> import onnx, onnx.helper as oh
-    >>> import mmort.onnx.against
+    >>> from mmort.onnx.verify.command import verify_against
     >>> x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n"]) for name in "xy")
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> onnx.save(oh.make_model(oh.make_graph([oh.make_node("Relu", ["x"], ["y"])], "example", [x], [y]),
     ...           opset_imports=[oh.make_opsetid("", 18)], ir_version=8), folder / "relu.onnx")
     >>> _ = (folder / "script.py").write_text("import torch; make = lambda: torch.relu")
-    >>> mmort.onnx.against.verify_against(folder / "relu.onnx", f"{folder}/script.py:make", [[[3]], [[5]]]).ok
+    >>> verify_against(folder / "relu.onnx", f"{folder}/script.py:make", [[[3]], [[5]]]).ok
     True
     """
     model: Any = against
@@ -87,40 +89,40 @@ def random_inputs(
     sizes: Sequence[Sequence[Sequence[int]]] | None,
     libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> list[list[NDArray[Any]]]:
-    """Make random inputs for a file, the same ones each time."""
-    formal = open_session(path, libraries).get_inputs()
-    names = ", ".join(one.name for one in formal)
+    """Make random inputs for a file, always the same ones."""
+    tensors = open_session(path, libraries).get_inputs()
+    names = ", ".join(tensor.name for tensor in tensors)
     if sizes is None:
-        shapes = [one.shape for one in formal]
-        if not all(isinstance(size, int) for shape in shapes for size in shape):
+        own_shapes = [tensor.shape for tensor in tensors]
+        if not all(isinstance(size, int) for shape in own_shapes for size in shape):
             raise ValueError(f"verify: sizes must be given for inputs of dynamic sizes, {names}, got none")
-        sizes = [shapes]
+        sizes = [own_shapes]
     generator = np.random.default_rng(0)
     inputs = []
-    for one in sizes:
-        if len(one) != len(formal):
-            raise ValueError(f"verify: sizes must be {len(formal)} a set ({names}), got {len(one)}")
-        inputs.append([_random(generator, place.type, shape) for place, shape in zip(formal, one, strict=True)])
+    for shapes in sizes:
+        if len(shapes) != len(tensors):
+            raise ValueError(f"verify: sizes must be {len(tensors)} a set ({names}), got {len(shapes)}")
+        inputs.append([_random(generator, tensor.type, shape) for tensor, shape in zip(tensors, shapes, strict=True)])
     return inputs
 
 
-def _random(generator: np.random.Generator, kind: str, shape: Sequence[int]) -> NDArray[Any]:
-    if kind not in _DTYPES:
-        raise ValueError(f"verify: inputs must be {', '.join(_DTYPES)}, got {kind}; have a script make them")
-    dtype = np.dtype(_DTYPES[kind])
-    numbers = generator.standard_normal(shape) if dtype.kind == "f" else generator.integers(0, 2, shape)
-    return np.asarray(numbers).astype(dtype)
+def _random(generator: np.random.Generator, element_type: str, shape: Sequence[int]) -> NDArray[Any]:
+    if element_type not in _DTYPES:
+        raise ValueError(f"verify: inputs must be {', '.join(_DTYPES)}, got {element_type}; have a script make them")
+    dtype = np.dtype(_DTYPES[element_type])
+    values = generator.standard_normal(shape) if dtype.kind == "f" else generator.integers(0, 2, shape)
+    return np.asarray(values).astype(dtype)
 
 
 def _run_script(against: str) -> tuple[Any, Any]:
-    """Return the model, and its inputs or None, that a script's function makes."""
+    """Return the model that a script's function makes, and its inputs or None."""
     file, _, name = against.rpartition(":")
     if not file.endswith(".py"):
         raise ValueError(f"verify: against must be an .onnx file or script.py:function, got {against!r}")
     if not Path(file).exists():
-        raise FileNotFoundError(f"verify: there is no file {file}")
+        raise FileNotFoundError(f"verify: file does not exist: {file}")
     spec = importlib.util.spec_from_file_location(Path(file).stem, file)
-    assert spec is not None  # for .py there is always a loader
+    assert spec is not None  # .py files always have a loader
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)

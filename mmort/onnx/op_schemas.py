@@ -1,4 +1,4 @@
-"""The operators as `onnx.defs.OpSchema`: what the exporters build nodes from, and what the ONNX checker checks."""
+"""The operators as `onnx.defs.OpSchema`: what torch's exporter builds nodes from, and what onnx's checker checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnx.defs import OpSchema
 from mmort import schemas
 
 VERSION = 1
-"""Of the operators' domains."""
+"""The version of the operators' domains."""
 
 _TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
 
@@ -26,45 +26,46 @@ def op_schema(operator: schemas.Operator) -> OpSchema:
 
     Examples
     --------
-    >>> import mmort.onnx.schemas, mmort.schemas
+    >>> import mmort.schemas
+    >>> from mmort.onnx.op_schemas import op_schema
     >>> row = next(row for row in mmort.schemas.operators() if row.type == "MMCVCornerPool")
-    >>> schema = mmort.onnx.schemas.op_schema(row)
-    >>> schema.domain, schema.name, [one.name for one in schema.inputs], schema.attributes["mode"].required
+    >>> schema = op_schema(row)
+    >>> schema.domain, schema.name, [tensor.name for tensor in schema.inputs], schema.attributes["mode"].required
     ('mmcv', 'MMCVCornerPool', ['input'], True)
     """
     return OpSchema(
         operator.type,
         operator.domain,
         VERSION,
-        inputs=[_formal(one) for one in operator.inputs],
-        outputs=[_formal(one) for one in operator.outputs],
-        attributes=[attribute for one in operator.attributes for attribute in _attributes(one)],
+        inputs=[_formal(tensor) for tensor in operator.inputs],
+        outputs=[_formal(tensor) for tensor in operator.outputs],
+        attributes=[formal for attribute in operator.attributes for formal in _attributes(attribute)],
     )
 
 
 def check(model: onnx.ModelProto | str | os.PathLike[str], operators: Iterable[schemas.Operator] | None = None) -> None:
-    """Check a model as ``onnx.checker`` does, the operators' nodes too: other inputs or attributes are refused.
+    """Check a model as ``onnx.checker`` does, including the inputs and attributes of the operators' nodes.
 
     Parameters
     ----------
     model : onnx.ModelProto or path
     operators : iterable of mmort.schemas.Operator, optional
-        By default mmort's own.  onnx knows them during the check only: its reference evaluator cannot be imported while
-        two domains have an operator of the same name.
+        Default: mmort's own.  They are registered with onnx during the check only, as its reference evaluator cannot be
+        imported while two domains have an operator of the same name.
 
     Raises
     ------
     onnx.checker.ValidationError
-        If something is wrong.
+        If the model is invalid.
 
     Examples
     --------
     >>> import onnx.helper as oh
-    >>> import mmort.onnx.schemas
+    >>> from mmort.onnx.op_schemas import check
     >>> node = oh.make_node("MMCVCornerPool", ["x"], ["y"], domain="mmcv", mode="left")
     >>> x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 1, 1, 3]) for name in "xy")
     >>> model = oh.make_model(oh.make_graph([node], "example", [x], [y]), opset_imports=[oh.make_opsetid("mmcv", 1)])
-    >>> mmort.onnx.schemas.check(model)
+    >>> check(model)
     Traceback (most recent call last):
     onnx.onnx_cpp2py_export.checker.ValidationError: Mismatched attribute type in ' : mode'...
     """
@@ -86,12 +87,13 @@ def _formal(tensor: schemas.Tensor) -> OpSchema.FormalParameter:
 
 
 def _attributes(attribute: schemas.Attribute) -> list[OpSchema.Attribute]:
-    kind = getattr(OpSchema.AttrType, attribute.type)
+    """Return an attribute, under both names if it has a former one."""
+    attribute_type = getattr(OpSchema.AttrType, attribute.type)
     if attribute.former_name is not None:
         names = attribute.name, attribute.former_name
-        return [OpSchema.Attribute(name, kind, required=False) for name in names]
+        return [OpSchema.Attribute(name, attribute_type, required=False) for name in names]
     if attribute.default is None:
-        return [OpSchema.Attribute(attribute.name, kind, required=True)]
+        return [OpSchema.Attribute(attribute.name, attribute_type, required=True)]
     value = list(attribute.default) if isinstance(attribute.default, tuple) else attribute.default
     if attribute.type == "FLOAT":
         value = float(value)  # type: ignore[arg-type]

@@ -10,8 +10,8 @@ import onnxscript
 import torch
 
 from mmort import schemas
-from mmort.onnx import gaps
-from mmort.onnx.schemas import VERSION, op_schema
+from mmort.onnx.export import aten
+from mmort.onnx.op_schemas import VERSION, op_schema
 from mmort.ops import corner, grid
 
 Translation = Callable[..., Any]
@@ -29,41 +29,10 @@ _WORDS = {
 
 
 def translation_table(
-    *, mmcv_nodes: Collection[str] = (), operators: Iterable[schemas.Operator] = ()
+    mmcv_nodes: Collection[str], operators: Iterable[schemas.Operator]
 ) -> dict[Callable[..., Any], Translation]:
-    """Return what ``torch.onnx.export`` needs to know: its ``custom_translation_table``.
-
-    The table holds mmort's torch operators, the given ones, and torch's own that its exporter has no translation for
-    (or a wrong one), made of standard ONNX operators: `mmort.onnx.gaps` lists them.
-
-    Parameters
-    ----------
-    mmcv_nodes : collection of str, default ()
-        Which of "cummax", "cummin" and "grid_sample", torch's own, become nodes of domain ``mmcv``, as MMCV made them.
-        By default none does: files then need the operator library for mmort's own operators only.
-    operators : iterable of mmort.schemas.Operator, default ()
-        Operators of others.  Each needs a torch operator ``torch.ops.<domain>.<kernel>``: its tensors become the node's
-        inputs, and its other arguments, in order, the attributes; one ``int[2]`` may fill two INT attributes.
-
-    Returns
-    -------
-    dict
-        From torch operators (overloads) to functions that add ONNX nodes.
-
-    Raises
-    ------
-    ValueError
-        If a name in `mmcv_nodes` is another, or one of `operators` has no torch operator.
-
-    Examples
-    --------
-    >>> import torch
-    >>> import mmort.onnx
-    >>> table = mmort.onnx.translation_table()
-    >>> torch.ops.aten.cummax.default in table
-    True
-    """
-    table = dict(gaps.TRANSLATIONS)
+    """Do what `mmort.onnx.translation_table` documents."""
+    table = dict(aten.TRANSLATIONS)
     for overload, operator in (*torch_operators(operators), *replaced(mmcv_nodes)):
         table[overload] = _translation(overload, operator)
     return {overload: _with_signature(overload, translation) for overload, translation in table.items()}

@@ -1,0 +1,229 @@
+"""Translations of torch's own operators that its exporter lacks, to standard ONNX operators.
+
+Found by exporting with torch 2.13: cummax and cummin, sort and argsort with ``stable=True``, masked_select, amax and
+amin of all elements, searchsorted and isin, cdist, kthvalue, median along a dimension, and adaptive_avg_pool2d, whose
+own translation is wrong at sizes other than the example's.  Each computes what torch does on the CPU, including NaN and
+ties unless its docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.defs
+import onnx.numpy_helper
+import onnxscript
+import torch
+from onnx.defs import OpSchema
+from onnxscript import ir
+
+from mmort.onnx.portable.builder import END, Builder, Value
+from mmort.onnx.portable.definitions.scans import cumulative
+
+OPSET = 18
+"""Of the operators used; torch's exporter converts them to the opset of the file."""
+
+Number = int | float
+
+
+class ExportBuilder(Builder):
+    """Adds nodes to the graph that torch is exporting.
+
+    A value's handle is onnxscript's tensor, whose rank and type are known.  Graphs cannot use values outside of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(OPSET)
+        self._opset = onnxscript.values.Opset("", OPSET)
+
+    def _add(self, op_type: str, inputs: Sequence[Any], outputs: int, attributes: dict[str, Any]) -> Any:
+        handles = [None if value is None else self.value(value).handle for value in inputs]
+        operator = onnxscript.values.Op(self._opset, op_type, self._schema(op_type, len(inputs), outputs, attributes))
+        results = operator(*handles, **attributes)
+        if outputs == 1:
+            return Value(self, results)
+        return tuple(Value(self, result) for result in results)
+
+    @staticmethod
+    def _schema(op_type: str, inputs: int, outputs: int, attributes: dict[str, Any]) -> OpSchema:
+        """Return ONNX's schema; of Scan, which leaves the number of outputs open, one of this number."""
+        schema = onnx.defs.get_schema(op_type, OPSET)
+        if op_type != "Scan":
+            return schema
+        any_type = next(each for each in schema.type_constraints if each.type_param_str == "V")
+        types = [f"T{index}" for index in range(max(inputs, outputs))]
+        return OpSchema(
+            op_type,
+            "",
+            schema.since_version,
+            inputs=[OpSchema.FormalParameter(f"input_{index}", types[index]) for index in range(inputs)],
+            outputs=[OpSchema.FormalParameter(f"output_{index}", types[index]) for index in range(outputs)],
+            type_constraints=[(name, any_type.allowed_type_strs, "") for name in types],
+            attributes=[OpSchema.Attribute(name, schema.attributes[name].type) for name in attributes],
+        )
+
+
+def _translation(write: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what torch's exporter calls: tensors become values for ``write(op, ...)``, and its results tensors."""
+
+    @functools.wraps(write)
+    def translate(*args: Any, **kwargs: Any) -> Any:
+        op = ExportBuilder()
+
+        def wrap(argument: Any) -> Any:
+            return Value(op, argument) if isinstance(argument, ir.Value) else argument
+
+        results = write(op, *map(wrap, args), **{name: wrap(argument) for name, argument in kwargs.items()})
+        return tuple(result.handle for result in results) if isinstance(results, tuple) else results.handle
+
+    return translate
+
+
+def _rank(x: Value) -> int:
+    return len(x.handle.shape)
+
+
+def _length(op: Builder, x: Value, dim: int) -> Value:
+    """Return a dimension, as a list of one number."""
+    return op.Gather(op.Shape(x), [dim % _rank(x)])
+
+
+def _cumulative(largest: bool) -> Callable[..., tuple[Value, ...]]:
+    def write(op: Builder, x: Value, dim: int) -> tuple[Value, ...]:
+        """Scan along `dim`."""
+        if _rank(x) == 0:
+            return op.Identity(x), op.value(0)
+        dtype: ir.DataType = x.handle.dtype
+        worst = None
+        if not dtype.is_floating_point():
+            limits = np.iinfo(dtype.numpy())
+            worst = int(limits.min if largest else limits.max)
+        rank = _rank(x)
+        return cumulative(op, x, largest=largest, rank=rank, axis=dim % rank, element_type=int(dtype), worst=worst)
+
+    return write
+
+
+def _sort_stable(
+    op: Builder, x: Value, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> tuple[Value, ...]:
+    """Use TopK, which is stable, as it gives the lower index first among equals; NaN are not sorted as torch does."""
+    if _rank(x) == 0:
+        return op.Identity(x), op.value(0)
+    return op.TopK(x, _length(op, x, dim), axis=dim, largest=int(descending), sorted=1, outputs=2)
+
+
+def _masked_select(op: Builder, x: Value, mask: Value) -> Value:
+    if list(x.handle.shape) != list(mask.handle.shape):
+        rank = max(_rank(x), _rank(mask))
+        shape = op.Max(*(op.Concat([1] * (rank - _rank(tensor)), op.Shape(tensor), axis=0) for tensor in (x, mask)))
+        x, mask = op.Expand(x, shape), op.Expand(mask, shape)
+    return op.Compress(op.Reshape(x, [-1]), op.Reshape(mask, [-1]))
+
+
+def _extreme_over(op_type: str) -> Callable[..., Value]:
+    def write(op: Builder, x: Value, dim: Sequence[int] = (), keepdim: bool = False) -> Value:
+        axes = (list(dim),) if dim else ()
+        return op.node(op_type, x, *axes, keepdims=int(keepdim))
+
+    return write
+
+
+def _searchsorted(
+    op: Builder,
+    boundaries: Value,
+    values: Value | Number,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Value | None = None,
+) -> Value:
+    """Count the boundaries below a value, with memory for each pair of the two; NaN values come first, not last."""
+    if sorter is not None:
+        boundaries = op.GatherElements(boundaries, sorter, axis=-1)
+    if not isinstance(values, Value):
+        values = op.CastLike(float(values), boundaries)
+    if _rank(boundaries) > 1:  # a list of boundaries for each list of values
+        boundaries = op.Unsqueeze(boundaries, [-2])
+    values = op.Unsqueeze(values, [-1])
+    smaller = boundaries <= values if right or side == "right" else boundaries < values
+    count = op.ReduceSum(smaller.to(ir.DataType.INT64), [-1], keepdims=0)
+    return count.to(ir.DataType.INT32) if out_int32 else count
+
+
+def _cdist(op: Builder, x: Value, y: Value, p: float, compute_mode: int | None) -> Value:
+    """Take all differences, with memory for each pair of rows and each column."""
+    difference = op.Abs(op.Unsqueeze(x, [-2]) - op.Unsqueeze(y, [-3]))
+    if p == 0:
+        return op.ReduceSum(op.CastLike(difference > op.CastLike(0.0, x), x), [-1], keepdims=0)
+    if p == 1:
+        return op.ReduceSum(difference, [-1], keepdims=0)
+    if p == 2:
+        return op.ReduceL2(difference, [-1], keepdims=0)
+    if math.isinf(p):
+        return op.ReduceMax(difference, [-1], keepdims=0)
+    power, root = op.CastLike(float(p), x), op.CastLike(1 / p, x)
+    return op.Pow(op.ReduceSum(op.Pow(difference, power), [-1], keepdims=0), root)
+
+
+def _kthvalue(op: Builder, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Value, ...]:
+    """Take the k-th smallest; among equal values torch's index is any of theirs, here the highest of the first k."""
+    return _last_of_smallest(op, x, op.value([k]), dim, keepdim)
+
+
+def _median(op: Builder, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, ...]:
+    """Take the lower of two medians; NaN are not preferred as torch does; indices as with kthvalue."""
+    return _last_of_smallest(op, x, (_length(op, x, dim) + 1) / 2, dim, keepdim)
+
+
+def _last_of_smallest(op: Builder, x: Value, k: Value, dim: int, keepdim: bool) -> tuple[Value, ...]:
+    """Return the last of the k smallest elements, and its index."""
+    smallest = op.TopK(x, k, axis=dim, largest=0, sorted=1, outputs=2)
+    last = [op.slice(part, -1, END, dim) for part in smallest]
+    return tuple(last if keepdim else (op.Squeeze(part, [dim]) for part in last))
+
+
+def _adaptive_avg_pool2d(op: Builder, x: Value, output_size: Sequence[int]) -> Value:
+    """Multiply by a matrix of averages from each side, as torch's exporter freezes the number of pixels in a bin.
+
+    An infinity or NaN reaches all bins of its row and column, in torch only its own.
+    """
+    height, width = (op.Gather(op.Shape(x), axis) for axis in (-2, -1))
+    rows, columns = (_averages(op, side, bins, x) for side, bins in zip((height, width), output_size, strict=True))
+    return op.MatMul(op.MatMul(rows, x), op.Transpose(columns, perm=[1, 0]))
+
+
+def _averages(op: Builder, side: Value, bins: int, like: Value) -> Value:
+    """Return the weights [bins, side]: of bin i, 1 / n for the n pixels from i * side / bins to (i + 1) * side / bins."""
+    numbers, count = op.value(np.arange(bins)[:, None]), op.value(bins)
+    begin = numbers * side / count
+    end = ((numbers + 1) * side + count - 1) / count
+    pixels = op.Unsqueeze(op.Range(0, side, 1), [0])
+    inside = (pixels >= begin) & (pixels < end)
+    return op.CastLike(inside, like) / op.CastLike(end - begin, like)
+
+
+_aten = torch.ops.aten
+
+TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+    overload: _translation(write)
+    for overload, write in {
+        _aten.cummax.default: _cumulative(largest=True),
+        _aten.cummin.default: _cumulative(largest=False),
+        _aten.sort.stable: _sort_stable,
+        _aten.masked_select.default: _masked_select,
+        _aten.amax.default: _extreme_over("ReduceMax"),
+        _aten.amin.default: _extreme_over("ReduceMin"),
+        _aten.searchsorted.Tensor: _searchsorted,
+        _aten.searchsorted.Scalar: _searchsorted,
+        _aten._cdist_forward.default: _cdist,
+        _aten.kthvalue.default: _kthvalue,
+        _aten.median.dim: _median,
+        _aten._adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
+    }.items()
+}

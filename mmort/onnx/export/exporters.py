@@ -1,0 +1,94 @@
+"""torch's two exporters, each as a function that writes a draft: by torch.export, and by tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.onnx
+
+from mmort.onnx.export import symbolics
+from mmort.onnx.export.inputs import DynamicAxes
+from mmort.onnx.export.torch_internals import quiet
+from mmort.onnx.export.translations import translation_table
+
+if TYPE_CHECKING:
+    from mmort.onnx.export.pipeline import Options
+
+_LEGACY_OPSETS = range(11, 21)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A model, the arguments to export it with, and what of their shapes is dynamic."""
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    specs: Sequence[Any]
+    """For each argument the caller's dynamic shapes."""
+    axes: Sequence[DynamicAxes]
+    """For each tensor its dynamic axes."""
+    names: list[str]
+    """For each tensor the name of the input."""
+
+    @property
+    def positional(self) -> tuple[Any, ...]:
+        """The arguments, protected from torch.onnx, which takes a dict at the end for keyword arguments."""
+        return (*self.args, {}) if self.args and isinstance(self.args[-1], dict) else self.args
+
+
+def dynamo(example: Example, draft: Path, options: Options) -> list[str]:
+    """Export by torch.export; there is nothing to report about frozen sizes."""
+    with quiet(), torch.no_grad():
+        program = torch.onnx.export(
+            example.module,
+            example.positional,
+            dynamo=True,
+            verbose=False,
+            dynamic_shapes=tuple(example.specs) if any(dynamic for _, dynamic in example.axes) else None,
+            opset_version=options.opset_version,
+            input_names=example.names,
+            output_names=options.output_names,
+            custom_translation_table=translation_table(options.mmcv_nodes, options.operators),
+        )
+        assert program is not None  # as dynamo=True
+        program.save(draft)
+    return []
+
+
+def legacy(example: Example, draft: Path, options: Options) -> list[str]:
+    """Export by tracing; return the tracer's warnings, one for each number that Python looked at and it froze."""
+    if options.opset_version is not None and options.opset_version not in _LEGACY_OPSETS:
+        raise ValueError(
+            f"export: opset_version must be {_LEGACY_OPSETS[0]} to {_LEGACY_OPSETS[-1]} with the legacy exporter, got "
+            f"{options.opset_version}"
+        )
+    symbolics.register_symbolics(options.mmcv_nodes, options.operators)
+    dynamic_axes = {
+        name: {
+            axis: dim if isinstance(dim, str) else getattr(dim, "__name__", f"{name}_{axis}")
+            for axis, dim in dynamic.items()
+        }
+        for name, (_, dynamic) in zip(example.names, example.axes, strict=True)
+    }
+    try:
+        with quiet() as traced, torch.no_grad():
+            torch.onnx.export(
+                example.module,
+                example.positional,
+                draft,
+                dynamo=False,
+                dynamic_axes=dynamic_axes,
+                opset_version=options.opset_version,
+                input_names=example.names,
+                output_names=options.output_names,
+            )
+    finally:
+        symbolics.unregister_symbolics(options.mmcv_nodes)
+    return traced
+
+
+EXPORTERS: dict[str, Callable[[Example, Path, Options], list[str]]] = {"dynamo": dynamo, "legacy": legacy}

@@ -1,0 +1,207 @@
+"""The steps of an export: torch writes a draft, which is completed, verified, and only then moved into place.
+
+All that changes the file comes before the verification, so that the bytes written are the bytes that were compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Collection, Sequence
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+
+from mmort import schemas
+from mmort.onnx import files, op_schemas
+from mmort.onnx.export import inputs
+from mmort.onnx.export.exporters import EXPORTERS, Example
+from mmort.onnx.export.frozen import frozen_axes, violated_guards
+from mmort.onnx.portable import make_portable
+from mmort.onnx.verify import ATOL, RTOL
+from mmort.onnx.verify.comparators import compare
+from mmort.onnx.verify.numbers import refusal
+from mmort.onnx.verify.report import Report, Row, VerificationError
+from mmort.onnx.verify.sessions import open_session
+from mmort.onnx.verify.values import leaves, shapes_text
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The keyword arguments of `mmort.onnx.export`, which documents them, and two hooks for its callers in mmort."""
+
+    dynamic_shapes: Any = None
+    check_sizes: Sequence[Any] | None = None
+    opset_version: int | None = None
+    input_names: Sequence[str] | None = None
+    output_names: Sequence[str] | None = None
+    portable: bool = False
+    simplify: bool = False
+    exporter: str = "dynamo"
+    mmcv_nodes: Collection[str] = ()
+    operators: Sequence[schemas.Operator] = ()
+    libraries: Sequence[str | os.PathLike[str]] = ()
+    rtol: float = RTOL
+    atol: float = ATOL
+    finish: Callable[[onnx.ModelProto], None] | None = None
+    """Changes the model before it is verified.  The tensors of a model above 2 GB are in a second file."""
+    accept: Callable[[Path], None] | None = None
+    """Gets the path of the verified draft.  If it raises, nothing is written."""
+
+
+def export_model(
+    model: torch.nn.Module | Callable[..., Any],
+    args: Sequence[Any],
+    path: str | os.PathLike[str],
+    options: Options,
+) -> Report:
+    """Do what `mmort.onnx.export` documents."""
+    if options.exporter not in EXPORTERS:
+        raise ValueError(f"export: exporter must be 'dynamo' or 'legacy', got {options.exporter!r}")
+    path = Path(path)
+    example = _example(model, tuple(args), options)
+    checks = inputs.check_inputs(example.args, example.axes, options.check_sizes, example.names)
+    with files.replacing(path) as draft:
+        hints = EXPORTERS[options.exporter](example, draft, options)
+        _check_exported(draft, options)
+        if options.simplify:
+            _simplify(draft)
+        proto = files.load(draft)
+        frozen = frozen_axes(proto, example.axes)
+        _complete(proto, draft, options)
+        report = _verify(draft, path, example.module, checks, options)
+        if frozen or not report.ok:
+            causes = [*frozen, *hints, *_violated_guards(example, checks, report)]
+            raise VerificationError(_explanation(path, causes, report), report)
+        if options.accept is not None:
+            options.accept(draft)
+    return report
+
+
+def _example(model: torch.nn.Module | Callable[..., Any], args: tuple[Any, ...], options: Options) -> Example:
+    """Bring model and arguments into the form that torch's exporters take; refuse a model in training mode."""
+    function = model.forward if isinstance(model, torch.nn.Module) else model
+    arguments = inputs.argument_names(function, len(args))
+    module = model if isinstance(model, torch.nn.Module) else _Function(model, arguments)
+    training = next((name or "model" for name, part in module.named_modules() if part.training), None)
+    if training is not None:
+        raise ValueError(
+            f"export: model must be in evaluation mode, call model.eval(); got {training} in training mode"
+        )
+    specs = inputs.by_argument(options.dynamic_shapes, arguments)
+    axes = [pair for value, spec in zip(args, specs, strict=True) for pair in inputs.dynamic_axes(value, spec)]
+    return Example(module, args, specs, axes, _input_names(options.input_names, arguments, args))
+
+
+class _Function(torch.nn.Module):
+    """A function as a module, as torch.export requires; with named arguments, as torch 2.9 fails with ``*args``."""
+
+    def __init__(self, function: Callable[..., Any], names: Sequence[str]) -> None:
+        super().__init__()
+
+        def forward(*args: Any) -> Any:
+            return function(*args)
+
+        parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+        forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        self.forward = forward
+        self.eval()
+
+
+def _input_names(names: Sequence[str] | None, arguments: Sequence[str], args: Sequence[Any]) -> list[str]:
+    """Return the given names or, by default, the arguments', numbered where an argument has several tensors."""
+    default: list[str] = []
+    for argument, value in zip(arguments, args, strict=True):
+        count = len(leaves(value))
+        default += [argument] if isinstance(value, torch.Tensor) else [f"{argument}_{index}" for index in range(count)]
+    if names is not None and len(names) != len(default):
+        raise ValueError(f"export: input_names must be {len(default)}, one for each tensor in args, got {len(names)}")
+    return default if names is None else list(names)
+
+
+def _check_exported(draft: Path, options: Options) -> None:
+    """Let onnx check the file, including mmort's nodes; refuse an opset other than the requested one."""
+    op_schemas.check(draft, (*schemas.operators(), *options.operators))
+    opset = files.opset_of(files.load(draft))
+    if options.opset_version not in (None, opset):
+        advice = "; exporter='legacy' has 11 to 20" if options.exporter == "dynamo" else ""
+        raise ValueError(
+            f"export: opset_version must be one that the {options.exporter} exporter supports, got "
+            f"{options.opset_version}, which it turned into {opset}{advice}"
+        )
+
+
+def _simplify(draft: Path) -> None:
+    try:
+        import onnxslim
+    except ModuleNotFoundError:
+        raise ImportError("export: simplify needs onnxslim: pip install onnxslim") from None
+    onnxslim.slim(os.fspath(draft), os.fspath(draft))
+
+
+def _complete(model: onnx.ModelProto, draft: Path, options: Options) -> None:
+    """Add the definitions and whatever `finish` adds to the draft."""
+    if options.portable:
+        for row in make_portable(model):
+            if row.missing is not None:
+                raise ValueError(f"export: portable must be False, as {row.operator} has no definition: {row.missing}")
+    if options.finish is not None:
+        options.finish(model)
+    if options.portable or options.finish is not None:
+        draft.write_bytes(model.SerializeToString())
+
+
+def _verify(
+    draft: Path, path: Path, module: torch.nn.Module, checks: Sequence[tuple[Any, ...]], options: Options
+) -> Report:
+    """Compare the draft with the model; a portable one also without mmort's library."""
+    report = _compare(draft, path, module, checks, options)
+    if options.portable and report.ok:
+        alone = _compare(draft, path, module, checks, options, own_library=False)
+        rows = (dataclasses.replace(row, inputs=f"{row.inputs}, no library") for row in alone.rows)
+        report = Report((*report.rows, *rows))
+    return report
+
+
+def _compare(
+    draft: Path,
+    path: Path,
+    module: torch.nn.Module,
+    checks: Sequence[tuple[Any, ...]],
+    options: Options,
+    own_library: bool = True,
+) -> Report:
+    try:
+        session = open_session(draft, options.libraries, own_library)
+    except ValueError as error:
+        text = str(error).removeprefix("verify: ").replace(str(draft), str(path))
+        return Report((refusal("-", text),))
+    rows: list[Row] = []
+    for values in checks:
+        try:
+            with torch.no_grad():
+                expected = module(*values)
+        except Exception as error:
+            raise ValueError(
+                f"export: check_sizes must be sizes that the model accepts, it fails with {shapes_text(values)}: "
+                f"{error}"
+            ) from error
+        rows += compare(session, values, expected, rtol=options.rtol, atol=options.atol)
+    return Report(tuple(rows))
+
+
+def _violated_guards(example: Example, checks: Sequence[tuple[Any, ...]], report: Report) -> list[str]:
+    shapes = {row.inputs for row in report.rows if row.problem}
+    passed, failed = (
+        [values for values in checks if (shapes_text(values) in shapes) == differs] for differs in (False, True)
+    )
+    return violated_guards(example.module, example.args, tuple(example.specs), passed, failed)
+
+
+def _explanation(path: Path, causes: Sequence[str], report: Report) -> str:
+    lines = [f"export: {path} was not written, as ONNX Runtime does not compute with it what the model computes"]
+    lines += [f"cause: {cause}" for cause in dict.fromkeys(causes)]
+    return "\n".join([*lines, str(report)])

@@ -1,0 +1,119 @@
+"""Private parts of torch that the export relies on, gathered in one file.  Tested with torch 2.9.1, 2.13.0 and 2.15.0.
+
+They improve messages only: which size torch.export froze, what the tracer warned of, and no output that users can do
+nothing about.  If another version of torch keeps them elsewhere, exports stay as correct as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_KNOWN_WARNINGS = (
+    "`isinstance(treespec, LeafSpec)` is deprecated",
+    "You are using the legacy TorchScript-based ONNX export",
+    "The feature will be removed. Please remove usage of this function",
+    "# The axis name: ",  # shared with another input, or with another axis that always has the same size
+    *(f"The shape inference of {domain}::" for domain in ("mmcv", "mmdeploy", "mmort")),
+)
+_LOGGER = "torch.onnx._internal.exporter._registration"
+_KNOWN_LOG = "torchvision is not installed"
+_TRACER_WARNING = "TracerWarning"  # the name of a class that torch's stubs do not have
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[list[str]]:
+    """Suppress what torch's exporters print and warn of needlessly; collect what the tracer warned of.
+
+    The list is filled at the end of the block: a line for each number that Python looked at and the tracer froze.
+    """
+    traced: list[str] = []
+    logger = logging.getLogger(_LOGGER)
+    logger.addFilter(_is_unknown)
+    log_graph = torch._C._jit_onnx_log  # the legacy exporter prints the whole graph with it if it fails
+    torch._C._jit_onnx_log = lambda *_: None
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield traced
+    finally:
+        logger.removeFilter(_is_unknown)
+        torch._C._jit_onnx_log = log_graph
+    for warning in caught:
+        if warning.category.__name__ == _TRACER_WARNING:
+            text = str(warning.message).split(". ")[0]
+            traced.append(f"{text} ({warning.filename}:{warning.lineno})")
+        elif not str(warning.message).startswith(_KNOWN_WARNINGS):
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
+            )
+
+
+def _is_unknown(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_KNOWN_LOG)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition on the sizes of the inputs that torch.export assumed to hold."""
+
+    condition: Any
+    """A sympy expression."""
+    sources: Mapping[Any, str]
+    """torch's names of the symbols in it: ``L['x'][0].size()[2]``."""
+    location: str
+    """The line of the model that needs it."""
+
+    def holds(self, arguments: Mapping[str, Any]) -> bool:
+        """Evaluate the condition for the model's arguments."""
+        sizes = {symbol: _size(self.sources[symbol], arguments) for symbol in self.condition.free_symbols}
+        return bool(self.condition.subs(sizes))
+
+    def __str__(self) -> str:
+        """Write the condition with ``x.shape[2]`` in place of torch's names."""
+        text = str(self.condition)
+        for symbol in self.condition.free_symbols:
+            name = re.sub(r"^L\['(\w+)'\](.*)\.size\(\)", r"\1\2.shape", self.sources[symbol])
+            text = re.sub(rf"\b{symbol}\b", name, text)
+        return re.sub(r"^Eq\((.*), (.*)\)$", r"\1 == \2", text)
+
+
+def guards(program: torch.export.ExportedProgram) -> list[Guard]:
+    """Return the conditions on the inputs' sizes under which a captured program is the model."""
+    environment = _shape_environment(program)
+    sources = {
+        symbol: str(source[0].name if isinstance(source[0].name, str) else source[0].name())
+        for symbol, source in getattr(environment, "var_to_sources", {}).items()
+    }
+    return [
+        Guard(guard.expr, sources, str(guard.sloc).removeprefix("(").removesuffix(")"))
+        for guard in getattr(environment, "guards", ())
+        if guard.expr.free_symbols <= set(sources)
+    ]
+
+
+def _size(source: str, arguments: Mapping[str, Any]) -> int:
+    """Look up the size that torch calls ``L['x'][0].size()[2]``."""
+    tensor, axis = source.split(".size()")
+    value: Any = arguments
+    for key in re.findall(r"\[(.*?)\]", tensor):
+        value = value[ast.literal_eval(key)]
+    return int(value.shape[int(axis.strip("[]"))])
+
+
+def _shape_environment(program: torch.export.ExportedProgram) -> Any:
+    """Return the record of a program's symbolic sizes, which every such size refers to, or None."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else ():
+            if isinstance(size, torch.SymInt):
+                return size.node.shape_env
+    return None

@@ -1,0 +1,228 @@
+"""ONNX files and their nodes: reading, writing without leaving half a file behind, and walking the graph."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import onnx
+import onnx.external_data_helper
+import onnx.helper
+
+from mmort import schemas
+
+PathLike = str | os.PathLike[str]
+
+
+@contextlib.contextmanager
+def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path]:
+    """Give the path of a draft, which replaces `path` at the end of the block unless the block raises.
+
+    The draft has the name of `path` in a directory of its own beside it, so that files written next to the draft, such
+    as a large model's tensors, move with it.
+
+    Parameters
+    ----------
+    path : path
+        The file to write; its directory must exist.
+    keep_neighbours : bool, default False
+        Whether the draft refers to files that lie beside `path` already.  It is then written beside them, under a
+        hidden name.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from mmort.onnx.files import replacing
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.onnx")
+    >>> with replacing(path) as draft:
+    ...     _ = draft.write_bytes(b"a model")
+    ...     path.exists()
+    False
+    >>> path.read_bytes(), [file.name for file in path.parent.iterdir()]
+    (b'a model', ['model.onnx'])
+    """
+    path = Path(path)
+    with tempfile.TemporaryDirectory(prefix=".mmort-", dir=path.parent) as directory:
+        if keep_neighbours:
+            draft = path.with_name(f"{Path(directory).name}-{path.name}")
+            try:
+                yield draft
+                os.replace(draft, path)
+            finally:
+                draft.unlink(missing_ok=True)
+        else:
+            draft = Path(directory, path.name)
+            yield draft
+            others = [file for file in Path(directory).iterdir() if file != draft]
+            for file in (*others, draft):  # the model last, as it refers to the others
+                os.replace(file, path.parent / file.name)
+
+
+def load(path: PathLike) -> onnx.ModelProto:
+    """Read a model.  Tensors in other files stay there, so that the model's size does not matter.
+
+    Raises
+    ------
+    ValueError
+        If the file is not an ONNX model.
+    OSError
+        If it cannot be read.
+    """
+    try:
+        return onnx.load(path, load_external_data=False)
+    except OSError:
+        raise
+    except Exception as error:  # protobuf's implementations raise different classes
+        raise ValueError(f"{path} is not an ONNX model: {error}") from None
+
+
+def save(model: onnx.ModelProto, path: PathLike, source: PathLike | None, library: bool = True) -> None:
+    """Check a changed model, and write it.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+    path : path
+        The file to write.  An existing one is replaced only after all checks.
+    source : path or None
+        The file that the model was read from.
+    library : bool, default True
+        Whether the model needs mmort's library in ONNX Runtime.
+
+    Raises
+    ------
+    ValueError
+        If onnx's checker or ONNX Runtime refuses the model, or if it has tensors in files of another directory.
+    """
+    path = Path(path)
+    if source is not None and Path(source).resolve().parent != path.resolve().parent and _has_external_data(model):
+        raise ValueError(f"{source} has tensors in files beside it: the output must be in its directory, got {path}")
+    try:
+        content = model.SerializeToString()
+    except Exception as error:  # above 2 GB; protobuf's implementations raise different classes
+        raise ValueError(
+            f"{path}: the model cannot be written ({error}); keep its tensors in files beside it"
+        ) from None
+    with replacing(path, keep_neighbours=True) as draft:
+        draft.write_bytes(content)
+        _check(draft, path, source, library)
+
+
+def _check(draft: Path, path: Path, source: PathLike | None, library: bool) -> None:
+    """Raise ValueError if onnx's checker objects to more than it does in the source, or no session starts."""
+    complaint = _complaint(draft)
+    if complaint and (source is None or complaint != _complaint(source)):
+        raise ValueError(f"the changed model is wrong, so it was not written: {complaint}")
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        return
+    from mmort import ort
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors are raised
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        if library:
+            ort.session(draft, sess_options=options)
+        else:
+            onnxruntime.InferenceSession(draft, options, providers=["CPUExecutionProvider"])
+    except FileNotFoundError:  # mmort was built without the library
+        return
+    except Exception as error:  # ONNX Runtime's exceptions have no common base class
+        text = str(error).replace(str(draft), str(path))
+        raise ValueError(f"ONNX Runtime refuses the changed model, so it was not written: {text}") from None
+
+
+def _complaint(path: PathLike) -> str | None:
+    """Return the objection of onnx's checker, if there is one."""
+    try:
+        onnx.checker.check_model(os.fspath(path))
+    except onnx.checker.ValidationError as error:
+        return str(error)
+    return None
+
+
+def _has_external_data(model: onnx.ModelProto) -> bool:
+    tensors = onnx.external_data_helper._get_all_tensors(model)
+    return any(map(onnx.external_data_helper.uses_external_data, tensors))
+
+
+def every_node(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of the graph, of the model's functions, and of the graphs within them."""
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        yield from _nested(nodes)
+
+
+def _nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _nested(graph.node)
+
+
+def opset_of(model: onnx.ModelProto, domain: str = "") -> int | None:
+    """Return the version of the domain that the model imports; "ai.onnx" is another name of ""."""
+    names = ("", "ai.onnx") if domain == "" else (domain,)
+    return next((opset.version for opset in model.opset_import if opset.domain in names), None)
+
+
+def operator_of(node: onnx.NodeProto) -> schemas.Operator | None:
+    """Return the operator of mmort that a node calls, or None."""
+    matching = (row for row in schemas.operators() if (row.domain, row.type) == (node.domain, node.op_type))
+    return next(matching, None)
+
+
+def name_of(node: onnx.NodeProto) -> str:
+    """Name a node in messages, by its outputs if it has no name."""
+    return f"{node.domain}::{node.op_type} node '{node.name or ', '.join(node.output)}'"
+
+
+def attributes_of(node: onnx.NodeProto, operator: schemas.Operator) -> dict[str, schemas.Value]:
+    """Return a node's attributes by their current names, with defaults filled in and pairs as pairs.
+
+    Raises
+    ------
+    ValueError
+        If an attribute is missing, of the wrong type, or not among the choices.
+    """
+    given = {attribute.name: attribute for attribute in node.attribute}
+    values: dict[str, schemas.Value] = {}
+    for formal in operator.attributes:
+        attribute = given.get(formal.name) or given.get(formal.former_name or "")
+        values[formal.name] = value = _value(node, formal, attribute)
+        if formal.choices and value not in formal.choices:
+            raise ValueError(f"{name_of(node)}: {formal.name} must be {' or '.join(formal.choices)}, got {value}")
+        if value != value:
+            raise ValueError(f"{name_of(node)}: {formal.name} must be a number, got nan")
+    return values
+
+
+def _value(node: onnx.NodeProto, formal: schemas.Attribute, attribute: onnx.AttributeProto | None) -> schemas.Value:
+    """Return the value of one attribute, or its default if the node does not have it."""
+    if attribute is None:
+        if formal.default is None:
+            raise ValueError(f"{name_of(node)}: attribute {formal.name} ({formal.type}) is missing")
+        return float(formal.default) if formal.type == "FLOAT" else formal.default  # type: ignore[arg-type]
+    if formal.type == "INTS":
+        return pair_of(node, attribute)
+    if attribute.type != onnx.AttributeProto.AttributeType.Value(formal.type):
+        raise ValueError(f"{name_of(node)}: attribute {formal.name} must be of type {formal.type}")
+    value: schemas.Value | bytes = onnx.helper.get_attribute_value(attribute)
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def pair_of(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> tuple[int, int]:
+    """Return a stride, padding or dilation, which MMCV may write as one number and MMDeploy writes twice."""
+    values = [attribute.i] if attribute.type == onnx.AttributeProto.INT else list(attribute.ints)
+    if len(values) == 1:
+        return values[0], values[0]
+    if len(values) == 4 and values[:1] + values[2:3] == values[1:2] + values[3:]:
+        return values[0], values[2]
+    if len(values) != 2:
+        raise ValueError(f"{name_of(node)}: {attribute.name} must be 1, 2 or 4 integers (each twice), got {values}")
+    return values[0], values[1]

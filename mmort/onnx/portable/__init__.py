@@ -1,0 +1,82 @@
+"""Portable models: mmort's operators get definitions in standard operators, for ONNX Runtimes without the library.
+
+With the library loaded ONNX Runtime uses the kernel, as before; without it, it puts the definition in the node's place.
+Importing this package needs numpy only.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mmort.onnx._extras import needed_by
+
+if TYPE_CHECKING:
+    import onnx
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Whether an operator's nodes run without the library.
+
+    Attributes
+    ----------
+    operator : str
+        Domain and type, ``mmcv::MMCVRoiAlign``.
+    nodes : tuple of str
+        The names of its nodes.
+    missing : str or None
+        Why they still need the library; None if they do not.
+    """
+
+    operator: str
+    nodes: tuple[str, ...]
+    missing: str | None
+
+
+def make_portable(
+    model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.PathLike[str] | None = None
+) -> list[Coverage]:
+    """Define mmort's operators in a model by standard operators, so that it also runs without the library.
+
+    A definition is a function in the model, which ONNX Runtime, `onnx.reference` and others put in a node's place
+    unless they know the operator.  With the library loaded, ONNX Runtime uses the kernel.  ``docs/portable.md`` lists
+    what each definition covers.
+
+    Parameters
+    ----------
+    model : path or onnx.ModelProto
+        A file, or a model, which is changed in place.  Its opset must be 16 or higher.
+    output : path, optional
+        The file to write.  By default the model's own file is replaced.  Tensors in files beside the model stay there.
+
+    Returns
+    -------
+    list of Coverage
+        For each of mmort's operators in the model its nodes, and why they still need the library, if they do.
+
+    Raises
+    ------
+    ValueError
+        If the model's opset is too low, an attribute is wrong, or the result does not pass onnx's checker or, where
+        onnxruntime is installed, does not load.  Nothing is written then.
+    OSError
+        If a file cannot be read or written.
+
+    Examples
+    --------
+    >>> import onnx, onnx.helper as oh
+    >>> import mmort.onnx
+    >>> node = oh.make_node("MMCVCornerPool", ["x"], ["y"], domain="mmcv", mode=3)
+    >>> x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 1, 1, 3]) for name in "xy")
+    >>> model = oh.make_model(oh.make_graph([node], "example", [x], [y]),
+    ...                       opset_imports=[oh.make_opsetid("", 18), oh.make_opsetid("mmcv", 1)], ir_version=8)
+    >>> mmort.onnx.make_portable(model)
+    [Coverage(operator='mmcv::MMCVCornerPool', nodes=('y',), missing=None)]
+    >>> [(function.domain, function.name) for function in model.functions]
+    [('mmcv', 'MMCVCornerPool')]
+    """
+    with needed_by("mmort.onnx.make_portable"):
+        from mmort.onnx.portable.apply import define_operators
+    return define_operators(model, output)

@@ -1,0 +1,107 @@
+"""Adding definitions to a model: one function for all nodes of an operator."""
+
+from __future__ import annotations
+
+import onnx
+import onnx.helper
+
+from mmort import schemas
+from mmort.onnx import files
+from mmort.onnx.portable import Coverage
+from mmort.onnx.portable.builder import FunctionBuilder, NotCoveredError, Value
+from mmort.onnx.portable.definitions import DEFINITIONS, MIN_OPSET
+
+
+def define_operators(model: files.PathLike | onnx.ModelProto, output: files.PathLike | None) -> list[Coverage]:
+    """Do what `mmort.onnx.make_portable` documents."""
+    proto = model if isinstance(model, onnx.ModelProto) else files.load(model)
+    opset = files.opset_of(proto)
+    if opset is None:
+        opset = MIN_OPSET
+        proto.opset_import.append(onnx.helper.make_opsetid("", opset))
+    covered = _add_functions(proto, opset)
+    source = None if isinstance(model, onnx.ModelProto) else model
+    target = output or source
+    if target is not None:
+        files.save(proto, target, source, library=any(row.missing for row in covered))
+    return covered
+
+
+def _add_functions(model: onnx.ModelProto, opset: int) -> list[Coverage]:
+    """Add the definitions that the model does not have yet."""
+    present = {(function.domain, function.name) for function in model.functions}
+    groups: dict[schemas.Operator, list[onnx.NodeProto]] = {}
+    for node in files.every_node(model):
+        operator = files.operator_of(node)
+        if operator is not None:
+            groups.setdefault(operator, []).append(node)
+    covered = []
+    for operator, nodes in groups.items():
+        missing = None
+        if (operator.domain, operator.type) not in present:
+            try:
+                model.functions.append(_shared_function(operator, nodes, opset))
+            except NotCoveredError as reason:
+                missing = str(reason)
+        names = tuple(node.name or ", ".join(node.output) for node in nodes)
+        covered.append(Coverage(f"{operator.domain}::{operator.type}", names, missing))
+        if missing is None:
+            model.ir_version = max(model.ir_version, 8)  # the first version of the format with functions
+            if files.opset_of(model, operator.domain) is None:
+                model.opset_import.append(onnx.helper.make_opsetid(operator.domain, 1))
+    return covered
+
+
+def _shared_function(operator: schemas.Operator, nodes: list[onnx.NodeProto], opset: int) -> onnx.FunctionProto:
+    """Return the one function that serves all nodes of an operator.
+
+    A function may have overloads, but ONNX Runtime up to 1.23 silently uses the last one for all nodes.
+    """
+    if opset < MIN_OPSET:
+        raise ValueError(
+            f"make_portable: the model's opset must be {MIN_OPSET} or higher, got {opset}; mmort upgrade raises it"
+        )
+    functions = []
+    for node in nodes:
+        try:
+            functions.append(_function(operator, node, opset))
+        except NotCoveredError as reason:
+            raise NotCoveredError(f"no definition of {files.name_of(node)}: {reason}") from None
+        except ValueError as error:
+            raise ValueError(f"{files.name_of(node)}: {error}") from None
+        if functions[-1] != functions[0]:
+            first, other = files.name_of(nodes[0]), files.name_of(node)
+            raise NotCoveredError(f"one definition must serve all nodes, and {first} and {other} need different ones")
+    return functions[0]
+
+
+def _function(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.FunctionProto:
+    """Return a node's definition; write the attributes that it refers to into the node, as defaults may be left out."""
+    if operator.kernel not in DEFINITIONS:
+        raise NotCoveredError("the operator has none")
+    attributes = files.attributes_of(node, operator)
+    while not node.input[-1]:  # an optional input that is left out
+        del node.input[-1]
+    op = FunctionBuilder(opset)
+    names = [formal.name for formal in operator.inputs][: len(node.input)]
+    inputs = [Value(op, name) if given else None for name, given in zip(names, node.input, strict=True)]
+    results = DEFINITIONS[operator.kernel](op, *inputs, attributes=attributes)
+    outputs = [formal.name for formal in operator.outputs]
+    for name, result in zip(outputs, results if isinstance(results, tuple) else (results,), strict=True):
+        op.nodes.append(onnx.helper.make_node("Identity", [result.handle], [name]))
+    for reference in sorted(op.references):
+        stated = onnx.helper.make_attribute(reference, attributes[reference])
+        others = [attribute for attribute in node.attribute if attribute.name != reference]
+        if stated not in node.attribute:
+            del node.attribute[:]
+            node.attribute.extend([*others, stated])
+    return onnx.helper.make_function(
+        operator.domain,
+        operator.type,
+        names,
+        outputs,
+        op.nodes,
+        [onnx.helper.make_opsetid("", opset)],
+        attributes=sorted(op.references),
+        doc_string="by mmort, for runtimes without its library",
+    )

@@ -1,0 +1,35 @@
+"""The operators in standard ONNX operators: for each kernel that has one, a function that writes its definition.
+
+A definition computes what the kernel computes, to float32's rounding where sums are made; docs/portable.md lists what
+it takes for granted.  It is written for the attributes of one node, so it holds no branches for others.  A value that
+does not change its form is a reference to the node's attribute, so that many nodes share a definition.  The arguments
+are the node's inputs; an optional input that is left out is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mmort.onnx.portable.definitions import attention, convolution, normalization, sampling, scans, suppression
+
+MIN_OPSET = 16
+"""The lowest opset that has all operators used (GridSample, RoiAlign with half pixels)."""
+
+DEFINITIONS: dict[str, Callable[..., Any]] = {
+    definition.__name__: definition
+    for definition in (
+        suppression.nms,
+        suppression.soft_nms,
+        suppression.multiclass_nms,
+        sampling.roi_align,
+        sampling.grid_sample,
+        convolution.deform_conv2d,
+        convolution.modulated_deform_conv2d,
+        attention.multi_scale_deformable_attention,
+        scans.corner_pool,
+        scans.cummax,
+        scans.cummin,
+        normalization.group_norm,
+    )
+}

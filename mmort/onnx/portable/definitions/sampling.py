@@ -1,0 +1,86 @@
+"""roi_align and grid_sample by ONNX's RoiAlign and GridSample, and the sampling that other definitions share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from mmort.onnx.portable.builder import FLOAT, INT64, Builder, FunctionBuilder, NotCoveredError, Reference, Value
+
+OUTSIDE = 100.0
+"""A coordinate outside every map, in the units of GridSample's grid, in which maps lie between -1 and 1."""
+
+
+def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Mapping[str, Any]) -> Value:
+    """Use ONNX's operator, whose average is the same; the maximum is taken of its samples, one for each output."""
+    ratio = max(attributes["sampling_ratio"], 0)
+    if op.opset > 21:
+        raise NotCoveredError(f"ONNX Runtime has RoiAlign up to opset 21, the model has {op.opset}")
+    if attributes["mode"] == "max" and not ratio:
+        raise NotCoveredError("mode max with sampling_ratio 0")
+    if attributes["spatial_scale"] < 0:
+        raise NotCoveredError(f"spatial_scale {attributes['spatial_scale']:g}")
+    corners = op.slice(rois, 1, 5, 1)
+    if attributes["aligned"] and not ratio:  # negative sizes have no samples
+        first, last = op.Split(corners, [2, 2], axis=1, outputs=2)
+        corners = op.Concat(first, op.Max(first, last), axis=1)
+    images = op.Gather(op.range(op.size(input, 0)), op.Gather(rois, 0, axis=1).to(INT64))  # refuses wrong indices
+    common = {
+        "spatial_scale": Reference("spatial_scale", onnx.AttributeProto.FLOAT),
+        "mode": "avg",
+        "coordinate_transformation_mode": "half_pixel" if attributes["aligned"] else "output_half_pixel",
+    }
+    if attributes["mode"] == "avg":
+        sizes = {"output_height": Reference("output_height"), "output_width": Reference("output_width")}
+        return op.RoiAlign(input, corners, images, sampling_ratio=ratio, **sizes, **common)
+    finer = {name: attributes[name] * ratio for name in ("output_height", "output_width")}
+    samples = op.RoiAlign(input, corners, images, sampling_ratio=1, **finer, **common)
+    window = {"kernel_shape": [ratio, ratio], "strides": [ratio, ratio]}
+    unordered = op.MaxPool(op.IsNaN(samples).to(FLOAT), **window) > 0.0  # MaxPool need not propagate NaN
+    return op.Where(unordered, math.nan, op.MaxPool(samples, **window))
+
+
+def grid_sample(op: FunctionBuilder, input: Value, grid: Value, *, attributes: Mapping[str, Any]) -> Value:
+    """Use ONNX's operator, with coordinates that are not finite replaced by finite ones of the same result."""
+    mode, padding_mode = attributes["interpolation_mode"], attributes["padding_mode"]
+    for name in ("interpolation_mode", "padding_mode"):
+        if attributes[name] not in (0, 1, 2):
+            raise ValueError(f"{name} must be 0, 1 or 2, got {attributes[name]}")
+    original = op.slice(grid, 0, 2, 3)
+    # Reflected, those not finite give the last pixel, as 1 does; huge ones crash ONNX Runtime 1.20's GridSample.
+    grid = clipped(op, original) if padding_mode < 2 else op.Where(op.Abs(original) <= 1e4, original, 1.0)
+    sampled = sample(op, input, grid, mode, padding_mode, bool(attributes["align_corners"]))
+    if mode == 2:  # NaN there, which is what such coordinates times 0 are
+        sampled = sampled + op.Unsqueeze(op.ReduceSum(original * 0.0, [3], keepdims=0), [1])
+    return sampled
+
+
+def clipped(op: Builder, grid: Value) -> Value:
+    """Clip huge and infinite coordinates, and NaN, to where GridSample's arithmetic holds, still outside the map."""
+    return op.Clip(op.Where(op.IsNaN(grid), OUTSIDE, grid), -OUTSIDE, OUTSIDE)
+
+
+def sample(
+    op: Builder, input: Value, grid: Value, mode: int = 0, padding_mode: int = 0, align_corners: bool = False
+) -> Value:
+    """Sample by GridSample; a map without pixels, with which some GridSample crash, gives 0."""
+
+    def grid_sample(op: Builder) -> tuple[Value, ...]:
+        modes = ("bilinear", "nearest", "bicubic") if op.opset < 20 else ("linear", "nearest", "cubic")
+        sampled = op.GridSample(
+            input,
+            grid,
+            mode=modes[mode],
+            padding_mode=("zeros", "border", "reflection")[padding_mode],
+            align_corners=int(align_corners),
+        )
+        return (sampled,)
+
+    def zeros(op: Builder) -> tuple[Value, ...]:
+        return (op.Expand(0.0, op.Concat(op.Shape(input, end=2), op.Shape(grid, start=1, end=3), axis=0)),)
+
+    (sampled,) = op.choose(op.Size(input) > 0, grid_sample, zeros, [(FLOAT, [None] * 4)])
+    return sampled

@@ -1,0 +1,140 @@
+"""The steps of an upgrade, in the order in which they are taken.  Each changes a model and yields what it changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import onnx
+import onnx.defs
+import onnx.helper
+import onnx.version_converter
+
+from mmort import schemas
+from mmort.onnx import files
+
+OPSET = 18
+"""Older opsets are converted to this one, which every ONNX Runtime that mmort's library supports knows."""
+
+IR_VERSION = 10
+"""The newest version of the file format that is kept if no opset needs a newer one."""
+
+
+def upgrade_model(model: files.PathLike | onnx.ModelProto, output: files.PathLike | None) -> list[str]:
+    """Do what `mmort.onnx.upgrade` documents."""
+    proto = model if isinstance(model, onnx.ModelProto) else files.load(model)
+    counts = Counter(_nodes(proto))
+    changes = [f"{change} ({count} node{'s' * (count > 1)})" for change, count in counts.items()]
+    changes += [*_weights(proto), *_imports(proto), *_opset(proto), *_format(proto)]
+    source = None if isinstance(model, onnx.ModelProto) else model
+    target = output or (source if changes else None)
+    if target is not None:
+        files.save(proto, target, source, library=any(map(files.operator_of, files.every_node(proto))))
+    return changes
+
+
+def _nodes(model: onnx.ModelProto) -> Iterator[str]:
+    """Give nodes their preferred domain, and attributes their current names and types."""
+    functions = {(function.domain, function.name) for function in model.functions}
+    for node in files.every_node(model):
+        if (node.domain, node.op_type) in functions:
+            continue
+        preferred = _preferred_domain(node)
+        if preferred is not None and preferred != node.domain:
+            yield f"{node.domain or '(no domain)'}::{node.op_type}: {preferred}::{node.op_type} now"
+            node.domain = preferred
+        operator = files.operator_of(node)
+        if operator is not None:
+            yield from _attributes(node, operator)
+
+
+def _attributes(node: onnx.NodeProto, operator: schemas.Operator) -> Iterator[str]:
+    files.attributes_of(node, operator)  # raises if an attribute is wrong
+    formals = {name: formal for formal in operator.attributes for name in (formal.name, formal.former_name)}
+    names = {attribute.name for attribute in node.attribute}
+    for attribute in node.attribute:
+        formal = formals.get(attribute.name)
+        if formal is None:
+            continue
+        label = f"{operator.domain}::{operator.type}: attribute {attribute.name}"
+        if attribute.name != formal.name and formal.name not in names:
+            yield f"{label} is {formal.name} now"
+            attribute.name = formal.name
+        if formal.type == "INTS":
+            pair = files.pair_of(node, attribute)
+            if attribute.type != onnx.AttributeProto.INTS or tuple(attribute.ints) != pair:
+                yield f"{label} is a pair now"
+                attribute.CopyFrom(onnx.helper.make_attribute(attribute.name, pair))
+
+
+def _preferred_domain(node: onnx.NodeProto) -> str | None:
+    """Return the domain that a node of mmort's types belongs to, or None for other nodes."""
+    rows = schemas.operators()  # of several domains of a kernel the preferred one first
+    if node.domain in ("", "ai.onnx"):
+        if onnx.defs.has(node.op_type):
+            return None
+        return next((row.domain for row in rows if row.type == node.op_type), None)
+    operator = files.operator_of(node)
+    if operator is None:
+        return None
+    return next(row.domain for row in rows if (row.kernel, row.type) == (operator.kernel, operator.type))
+
+
+def _weights(model: onnx.ModelProto) -> Iterator[str]:
+    """Remove weights from the inputs, where format versions before 4 required them, so that they become constant."""
+    names = {tensor.name for tensor in model.graph.initializer}
+    inputs = [tensor for tensor in model.graph.input if tensor.name not in names]
+    count = len(model.graph.input) - len(inputs)
+    if count:
+        del model.graph.input[:]
+        model.graph.input.extend(inputs)
+        yield f"{count} weight{'s' * (count > 1)} listed as input{'s' * (count > 1)}: constant now"
+
+
+def _imports(model: onnx.ModelProto) -> Iterator[str]:
+    """Import those of mmort's domains that have nodes, and no others."""
+    domains = {row.domain for row in schemas.operators()}
+    used = {node.domain for node in files.every_node(model)} & domains
+    unused = {opset.domain for opset in model.opset_import} & (domains - used)
+    for domain in sorted(unused):
+        yield f"domain {domain}: no longer imported, there are no nodes of it"
+    if unused:
+        kept = [opset for opset in model.opset_import if opset.domain not in unused]
+        del model.opset_import[:]
+        model.opset_import.extend(kept)
+    for domain in sorted(used):
+        if files.opset_of(model, domain) is None:
+            model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
+            yield f"domain {domain}: imported now"
+        for opset in model.opset_import:
+            if opset.domain == domain and opset.version != 1:
+                yield f"domain {domain}: version {opset.version} is 1 now"
+                opset.version = 1
+
+
+def _opset(model: onnx.ModelProto) -> Iterator[str]:
+    """Convert an old opset of standard operators."""
+    opset = files.opset_of(model)
+    if opset is None or opset >= OPSET:
+        return
+    if model.functions:  # onnx.version_converter would drop them
+        raise ValueError(f"upgrade: the model's opset, {opset}, cannot be converted while it has functions of its own")
+    try:
+        model.CopyFrom(onnx.version_converter.convert_version(model, OPSET))
+    except Exception as error:  # the converter's and the checker's exceptions have no common base class
+        raise ValueError(f"upgrade: opset {opset} cannot be converted to {OPSET}: {error}") from None
+    yield f"opset {opset}: {OPSET} now"
+
+
+def _format(model: onnx.ModelProto) -> Iterator[str]:
+    """Set the version of the file format that the opset, functions and their overloads need."""
+    standard = [onnx.helper.make_opsetid("", files.opset_of(model) or 1)]
+    needed = max(
+        onnx.helper.find_min_ir_version_for(standard),
+        8 if model.functions else 4,
+        10 if any(function.overload for function in model.functions) else 4,
+    )
+    version = max(needed, min(model.ir_version, IR_VERSION))
+    if version != model.ir_version:
+        yield f"format version {model.ir_version}: {version} now"
+        model.ir_version = version

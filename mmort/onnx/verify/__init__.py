@@ -1,0 +1,87 @@
+"""Does an ONNX file compute what a model computes?  Both are run on the same inputs, and the outputs compared.
+
+Importing this package needs numpy only; ONNX Runtime and torch are imported when they are used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from mmort.onnx.verify.comparators import compare, reference
+from mmort.onnx.verify.report import Report, Row
+from mmort.onnx.verify.sessions import open_session
+
+RTOL, ATOL = 1e-3, 1e-4
+"""The default tolerances of `verify`, whose docstring gives the reasons."""
+
+
+def verify(
+    path: str | os.PathLike[str],
+    model: Callable[..., Any] | str | os.PathLike[str],
+    inputs: Iterable[Sequence[Any]],
+    *,
+    rtol: float = RTOL,
+    atol: float = ATOL,
+    libraries: Sequence[str | os.PathLike[str]] = (),
+) -> Report:
+    """Run an ONNX file and a reference model on the same inputs, and compare all outputs.
+
+    Parameters
+    ----------
+    path : path
+        The ONNX file, which ONNX Runtime runs on the CPU with mmort's operators.
+    model : callable or path
+        The reference: a torch module or a function of tensors, run without gradients, or another ONNX file.
+    inputs : iterable of sequences
+        Sets of inputs, each a sequence of arrays or tensors in the order of the model's arguments.  Lists and dicts of
+        tensors are several inputs.  Numbers, strings and None are passed to the model and are no inputs of the file.
+    rtol, atol : float, default 1e-3, 1e-4
+        A floating-point number ``a`` may differ from the model's ``b`` by ``atol + rtol * abs(b)``.  Float32 sums of a
+        deep network taken in another order differ by 1e-6 to 1e-4 of their magnitude; wrong weights, thresholds or
+        sizes differ by far more.  Integers and bools must be equal, NaN and infinities at the same positions.  The
+        outputs of detectors (``dets`` and ``labels``, and optionally ``masks``) are compared as sets: see
+        `mmort.onnx.verify.detections.compare_detections`.
+    libraries : sequence of paths, default ()
+        Further libraries of custom operators that the files need.
+
+    Returns
+    -------
+    Report
+        A row for each set of inputs and each output or, of a detector, each image.  A different number of outputs,
+        dtype or shape, and inputs that ONNX Runtime refuses, count as differences.
+
+    Raises
+    ------
+    ValueError
+        If the number of inputs does not match, or ONNX Runtime does not load a file.
+    ImportError
+        If onnxruntime is not installed.
+    Exception
+        Whatever the model raises.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, onnx, onnx.helper as oh
+    >>> import mmort.onnx
+    >>> x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n"]) for name in "xy")
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "relu.onnx")
+    >>> onnx.save(oh.make_model(oh.make_graph([oh.make_node("Relu", ["x"], ["y"])], "example", [x], [y]),
+    ...           opset_imports=[oh.make_opsetid("", 18)], ir_version=8), path)
+    >>> import torch
+    >>> report = mmort.onnx.verify(path, torch.abs, [[np.ones(2, np.float32)], [-np.ones(3, np.float32)]])
+    >>> print(report)
+    inputs  output  shape  max abs diff  max rel diff  tolerance
+    2       y       2      0             0             1e-04 + 0.1 %  ok
+    3       y       3      1             1             1e-04 + 0.1 %  DIFFERS: 3 of 3 numbers
+    >>> report.ok
+    False
+    """
+    session = open_session(path, libraries)
+    expected = reference(model, libraries)
+    rows: list[Row] = []
+    for values in inputs:
+        rows += compare(session, values, expected(values), rtol=rtol, atol=atol)
+    return Report(tuple(rows))

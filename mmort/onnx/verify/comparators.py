@@ -1,0 +1,76 @@
+"""Running a session and a reference on the same inputs, and the comparators of their outputs.
+
+A comparator takes `Outputs` and returns rows of a report, or None if the outputs are not of its kind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmort.onnx.verify import detections, numbers
+from mmort.onnx.verify.report import Row
+from mmort.onnx.verify.sessions import feeds, one_line, open_session
+from mmort.onnx.verify.values import Outputs, as_array, leaves, shapes_text
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+Comparator = Callable[[Outputs], "Sequence[Row] | None"]
+
+COMPARATORS: tuple[Comparator, ...] = (detections.compare, numbers.compare)
+"""In the order in which they are asked; the last one takes all outputs."""
+
+
+def compare(
+    session: onnxruntime.InferenceSession, values: Sequence[Any], expected: Any, *, rtol: float, atol: float
+) -> Sequence[Row]:
+    """Run a session on inputs, and compare its outputs with the expected ones."""
+    named = feeds(session, values)
+    inputs = shapes_text(values)
+    try:
+        actual = session.run(None, named)
+    except Exception as error:  # ONNX Runtime's exceptions have no common base class
+        return [numbers.refusal(inputs, f"ONNX Runtime refuses the inputs: {one_line(error)}")]
+    names = [tensor.name for tensor in session.get_outputs()]
+    outputs = Outputs(inputs, names, actual, [as_array(value) for value in leaves(expected)], rtol, atol)
+    return next(rows for comparator in COMPARATORS if (rows := comparator(outputs)) is not None)
+
+
+def reference(
+    model: Callable[..., Any] | str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]]
+) -> Callable[[Sequence[Any]], Any]:
+    """Return a function that computes a model's outputs, whether the model is a file or a function of tensors."""
+    if isinstance(model, (str, os.PathLike)):
+        return _file_reference(model, libraries)
+    import torch
+
+    function = model
+
+    def run_model(values: Sequence[Any]) -> Any:
+        tensors = [torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in values]
+        with torch.no_grad():
+            return function(*tensors)
+
+    return run_model
+
+
+def _file_reference(
+    path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]]
+) -> Callable[[Sequence[Any]], Any]:
+    session = open_session(path, libraries)
+
+    def run_file(values: Sequence[Any]) -> Any:
+        named = feeds(session, values)
+        try:
+            return session.run(None, named)
+        except Exception as error:  # ONNX Runtime's exceptions have no common base class
+            raise ValueError(
+                f"verify: {os.fspath(path)} must accept the inputs, it fails with {shapes_text(values)}: "
+                f"{one_line(error)}"
+            ) from error
+
+    return run_file

@@ -1,0 +1,220 @@
+"""Detections compared as sets, image by image: the comparator of detectors, and the one place that matches detections.
+
+A detector's outputs are boxes with scores (N, K, 5), labels (N, K) with -1 in unused rows, and optionally masks
+(N, K, h, w).  The order of the rows does not matter, as equal scores may be sorted differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmort.onnx.verify.report import number_text
+from mmort.onnx.verify.values import Outputs
+
+NAMES = ("dets", "labels", "masks")
+"""The names of a detector's outputs; `masks` is optional."""
+
+MIN_MASK_OVERLAP = 0.99
+"""The smallest overlap of the masks of matching detections."""
+
+
+@dataclass(frozen=True)
+class DetectionRow:
+    """The detections in one image."""
+
+    HEADINGS: ClassVar = (
+        *("inputs", "image", "detections", "matched", "missing", "extra"),
+        *("max box diff", "max score diff", "min mask overlap"),
+    )
+
+    inputs: str
+    """The inputs' shapes, ``2x3x64x96, 2x2``."""
+    image: int
+    """The image's index in the batch."""
+    detections: int
+    """The number of expected detections."""
+    matched: int
+    missing: int
+    """The number of expected detections without a match."""
+    extra: int
+    """The number of the file's detections without a match."""
+    max_box_diff: float
+    """Over matching detections, in pixels."""
+    max_score_diff: float
+    min_mask_overlap: float | None
+    """Over matching detections: the sum of the smaller divided by the sum of the larger probabilities.  None without
+    masks."""
+
+    @property
+    def problem(self) -> str:
+        """What differs, or an empty string."""
+        problems = []
+        if self.missing:
+            problems.append(f"{self.missing} missing")
+        if self.extra:
+            problems.append(f"{self.extra} extra")
+        if self.min_mask_overlap is not None and self.min_mask_overlap < MIN_MASK_OVERLAP:
+            problems.append("masks")
+        return ", ".join(problems)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the detections are the same."""
+        return not self.problem
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the text of each column."""
+        counts = self.image, self.detections, self.matched, self.missing, self.extra
+        differences = self.max_box_diff, self.max_score_diff, self.min_mask_overlap
+        return self.inputs, *map(str, counts), *map(number_text, differences)
+
+
+def compare(outputs: Outputs) -> list[DetectionRow] | None:
+    """Compare outputs that are a detector's; return None if they are not, or if the batches differ in size."""
+    actual, expected = outputs.actual, outputs.expected
+    if not all(_are_detections(outputs.names, arrays) for arrays in (actual, expected)):
+        return None
+    if len(actual[0]) != len(expected[0]):
+        return None
+    return compare_detections(outputs.inputs, actual, expected, rtol=outputs.rtol, atol=outputs.atol)
+
+
+def _are_detections(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> bool:
+    """Recognize a detector's outputs by their names and shapes."""
+    if tuple(names) != NAMES[: len(names)] or len(names) < 2 or len(names) != len(arrays):
+        return False
+    dets, labels = arrays[:2]
+    return (
+        dets.ndim == 3
+        and dets.shape[2] == 5
+        and labels.dtype.kind == "i"
+        and all(array.shape[:2] == dets.shape[:2] for array in arrays)
+    )
+
+
+def compare_detections(
+    inputs: str, actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], *, rtol: float, atol: float
+) -> list[DetectionRow]:
+    """Compare detections image by image.
+
+    Parameters
+    ----------
+    inputs : str
+        The text for the rows' ``inputs``.
+    actual, expected : sequences of arrays
+        Boxes with scores (N, K, 5), labels (N, K) with -1 in unused rows, and optionally masks (N, K, h, w).  K may
+        differ.
+    rtol, atol : float
+        A score ``a`` may differ from the expected ``b`` by ``atol + rtol * b``.  For the corners of a box ``b`` is its
+        largest expected coordinate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmort.onnx.verify.detections import compare_detections
+    >>> expected = np.array([[[0, 0, 10, 10, 0.9], [5, 5, 9, 9, 0.8]]]), np.array([[1, 2]])
+    >>> actual = np.array([[[5, 5, 9, 9.001, 0.8], [0, 0, 0, 0, 0]]]), np.array([[2, -1]])
+    >>> (row,) = compare_detections("1x3x64x96", actual, expected, rtol=1e-3, atol=1e-4)
+    >>> row.matched, row.missing, row.extra, round(row.max_box_diff, 3), row.problem
+    (1, 1, 0, 0.001, '1 missing')
+    """
+    images = zip(zip(*actual, strict=True), zip(*expected, strict=True), strict=True)
+    return [
+        _compare_image(inputs, image, _used(ours), _used(theirs), rtol, atol)
+        for image, (ours, theirs) in enumerate(images)
+    ]
+
+
+def match_detections(
+    dets: NDArray[Any],
+    labels: NDArray[Any],
+    expected_dets: NDArray[Any],
+    expected_labels: NDArray[Any],
+    *,
+    box_tolerance: ArrayLike,
+    score_tolerance: ArrayLike,
+) -> NDArray[np.int64]:
+    """Match the expected detections of an image with others, each with one of the same label.
+
+    By descending score each expected detection takes the one with the nearest box that is left and within the
+    tolerances.
+
+    Parameters
+    ----------
+    dets, expected_dets : ndarray
+        Boxes with scores, (K, 5) and (L, 5).
+    labels, expected_labels : ndarray
+        (K,) and (L,).
+    box_tolerance, score_tolerance : float or array of shape (L,)
+        The largest difference of a corner's coordinate, in pixels, and of the score.
+
+    Returns
+    -------
+    ndarray of int64, shape (L,)
+        For each expected detection the index of its match in `dets`, or -1.
+    """
+    box_tolerance = np.broadcast_to(box_tolerance, len(expected_dets))
+    score_tolerance = np.broadcast_to(score_tolerance, len(expected_dets))
+    matches = np.full(len(expected_dets), -1)
+    free = np.ones(len(dets), bool)
+    for index in np.argsort(-expected_dets[:, 4], kind="stable"):
+        distance = np.abs(dets[:, :4] - expected_dets[index, :4]).max(1, initial=0)
+        candidates = (
+            free
+            & (labels == expected_labels[index])
+            & (distance <= box_tolerance[index])
+            & (np.abs(dets[:, 4] - expected_dets[index, 4]) <= score_tolerance[index])
+        )
+        if candidates.any():
+            matches[index] = np.where(candidates, distance, np.inf).argmin()
+            free[matches[index]] = False
+    return matches
+
+
+def _compare_image(
+    inputs: str, image: int, actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], rtol: float, atol: float
+) -> DetectionRow:
+    (dets, labels, *masks), (expected_dets, expected_labels, *expected_masks) = actual, expected
+    matches = match_detections(
+        dets,
+        labels,
+        expected_dets,
+        expected_labels,
+        box_tolerance=atol + rtol * np.abs(expected_dets[:, :4]).max(1, initial=0),
+        score_tolerance=atol + rtol * np.abs(expected_dets[:, 4]),
+    )
+    found = np.flatnonzero(matches >= 0)
+    differences = np.abs(dets[matches[found]] - expected_dets[found])
+    overlaps = [
+        _overlap(mask[matches[index]], expected_mask[index])
+        for index in found
+        for mask, expected_mask in zip(masks, expected_masks, strict=True)
+    ]
+    return DetectionRow(
+        inputs,
+        image,
+        detections=len(expected_dets),
+        matched=len(found),
+        missing=len(expected_dets) - len(found),
+        extra=len(dets) - len(found),
+        max_box_diff=float(differences[:, :4].max(initial=0)),
+        max_score_diff=float(differences[:, 4].max(initial=0)),
+        min_mask_overlap=float(min(overlaps, default=1)) if masks else None,
+    )
+
+
+def _used(outputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return the rows that hold a detection, as float64."""
+    used = outputs[1] >= 0
+    return [array[used].astype(np.float64) for array in outputs]
+
+
+def _overlap(mask: NDArray[Any], other: NDArray[Any]) -> float:
+    """Return the overlap of two masks of probabilities, which unlike IoU does not depend on a threshold."""
+    larger = float(np.maximum(mask, other).sum())
+    return float(np.minimum(mask, other).sum()) / larger if larger else 1.0

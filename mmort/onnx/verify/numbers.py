@@ -1,0 +1,85 @@
+"""Outputs compared number by number: the comparator of every output that no other comparator takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.onnx.verify.report import number_text
+from mmort.onnx.verify.values import Outputs, shape_text
+
+
+@dataclass(frozen=True)
+class NumbersRow:
+    """One output for one set of inputs."""
+
+    HEADINGS: ClassVar = ("inputs", "output", "shape", "max abs diff", "max rel diff", "tolerance")
+
+    inputs: str
+    """The inputs' shapes, ``2x3x64x96``."""
+    output: str
+    shape: str
+    max_abs_diff: float | None
+    """None if numbers cannot be compared; `problem` says why."""
+    max_rel_diff: float | None
+    """The largest difference relative to the magnitude of the expected number."""
+    tolerance: str
+    problem: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the output agrees."""
+        return not self.problem
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the text of each column."""
+        differences = number_text(self.max_abs_diff), number_text(self.max_rel_diff)
+        return self.inputs, self.output, self.shape, *differences, self.tolerance
+
+
+def compare(outputs: Outputs) -> list[NumbersRow]:
+    """Compare each output, and the number of outputs."""
+    rows = [
+        _compare_output(outputs, name, np.asarray(actual), expected)
+        for name, actual, expected in zip(outputs.names, outputs.actual, outputs.expected, strict=False)
+    ]
+    if len(outputs.names) != len(outputs.expected):
+        problem = f"the file has {len(outputs.names)} outputs, the model {len(outputs.expected)}"
+        rows.append(refusal(outputs.inputs, problem))
+    return rows
+
+
+def refusal(inputs: str, problem: str) -> NumbersRow:
+    """Return the row of inputs for which there are no outputs to compare."""
+    return NumbersRow(inputs, "-", "-", None, None, "-", problem)
+
+
+def _compare_output(outputs: Outputs, name: str, actual: NDArray[Any], expected: NDArray[Any]) -> NumbersRow:
+    rtol, atol = outputs.rtol, outputs.atol
+    exact = expected.dtype.kind != "f"
+    tolerance = "exact" if exact else f"{atol:.0e} + {100 * rtol:g} %"
+
+    def row(max_abs_diff: float | None, max_rel_diff: float | None, problem: str) -> NumbersRow:
+        shape = shape_text(actual.shape)
+        return NumbersRow(outputs.inputs, name, shape, max_abs_diff, max_rel_diff, tolerance, problem)
+
+    if actual.dtype != expected.dtype:
+        return row(None, None, f"{actual.dtype}, the model gives {expected.dtype}")
+    if actual.shape != expected.shape:
+        return row(None, None, f"shape {shape_text(actual.shape)}, the model gives {shape_text(expected.shape)}")
+    if actual.dtype.kind not in "fiub":
+        different = int((actual != expected).sum())
+        return row(None, None, f"{different} of {actual.size} values" if different else "")
+    value, target = actual.astype(np.float64), expected.astype(np.float64)
+    same = (actual == expected) | (np.isnan(value) & np.isnan(target))
+    with np.errstate(divide="ignore", invalid="ignore"):  # infinity - infinity, and division by 0
+        difference = np.where(same, 0, np.abs(value - target))
+        relative = np.where(same, 0, difference / np.abs(target))
+    # Comparisons with NaN are false, so a NaN on one side only never agrees.
+    agrees = same if exact else same | (np.isfinite(target) & (difference <= atol + rtol * np.abs(target)))
+    wrong = int(actual.size - agrees.sum())
+    problem = f"{wrong} of {actual.size} numbers" if wrong else ""
+    return row(float(difference.max(initial=0)), float(relative.max(initial=0)), problem)

@@ -1,0 +1,66 @@
+"""ONNX Runtime sessions for comparisons: opened with the libraries of operators, fed with nested arrays and tensors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+import mmort.ort
+from mmort.onnx.verify.values import as_array, leaves
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+
+def open_session(
+    path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = (), own_library: bool = True
+) -> onnxruntime.InferenceSession:
+    """Open a file with mmort's operators and those of other libraries.
+
+    Raises
+    ------
+    ValueError
+        If ONNX Runtime does not load the file or a library.
+    ImportError
+        If onnxruntime is not installed.
+    """
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        raise ImportError("mmort.onnx.verify needs ONNX Runtime: pip install onnxruntime") from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors are raised anyway, and warnings do not concern the results
+    try:
+        for library in libraries:
+            options.register_custom_ops_library(os.fspath(library))
+        if own_library:
+            return mmort.ort.session(path, sess_options=options)
+        return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+    except OSError:
+        raise
+    except Exception as error:  # ONNX Runtime's exceptions have no common base class
+        raise ValueError(f"verify: ONNX Runtime must load {os.fspath(path)}, got: {one_line(error)}") from error
+
+
+def feeds(session: onnxruntime.InferenceSession, values: Sequence[Any]) -> dict[str, NDArray[Any]]:
+    """Name the arrays and tensors in `values` as a session's inputs; inputs with a default value come last.
+
+    Raises
+    ------
+    ValueError
+        If the session has another number of inputs.
+    """
+    arrays = [as_array(value) for value in leaves(values)]
+    names = [tensor.name for tensor in session.get_inputs()]
+    optional = [tensor.name for tensor in session.get_overridable_initializers()]
+    if not len(names) <= len(arrays) <= len(names) + len(optional):
+        raise ValueError(f"verify: inputs must be {len(names)} ({', '.join(names)}), got {len(arrays)}")
+    return dict(zip((names + optional)[: len(arrays)], arrays, strict=True))
+
+
+def one_line(error: Exception) -> str:
+    """Write an exception's text on one line."""
+    return " ".join(str(error).split())
