@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> str | None:
     """Compare the outputs, and print the report."""
-    from mmort.onnx.against import verify_against
+    from mmort.onnx.verify.command import verify_against
 
     report = verify_against(
         arguments.model,

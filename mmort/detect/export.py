@@ -27,6 +27,7 @@ from mmort.detect.config import read_config
 from mmort.detect.cornernet import CornerNet
 from mmort.detect.detector import Config, Detector, build, load_trained, test_config
 from mmort.detect.detr import DETR
+from mmort.onnx.verify.sessions import open_session
 from mmort.predict.images import Image, read_image
 from mmort.predict.preprocessing import Preprocessing
 
@@ -367,7 +368,7 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
 def _check_optional(path: Path, args: Sequence[Tensor]) -> None:
     """Make sure that leaving ``img_shape`` out is the same as giving the size of the input."""
     input = args[0].numpy()
-    session = mmort.onnx.verification.open_session(path)
+    session = open_session(path)
     whole = np.array([input.shape[2:]] * len(input), np.int64)
     results = session.run(None, {"input": input}), session.run(None, {"input": input, "img_shape": whole})
     if not all(np.array_equal(one, other) for one, other in zip(*results, strict=True)):

@@ -11,6 +11,6 @@ from mmort.onnx.export import translation_table as translation_table
 from mmort.onnx.portable import Coverage as Coverage
 from mmort.onnx.portable import make_portable as make_portable
 from mmort.onnx.upgrade import upgrade as upgrade
-from mmort.onnx.verify import Report as Report
 from mmort.onnx.verify import verify as verify
+from mmort.onnx.verify.report import Report as Report
 from mmort.onnx.verify.report import VerificationError as VerificationError

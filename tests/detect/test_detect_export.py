@@ -14,7 +14,7 @@ import torch
 import mmort.ort
 from mmort.cli import main
 from mmort.detect import export, load
-from mmort.onnx.detections import compare_detections
+from mmort.onnx.verify.detections import compare_detections
 from mmort.predict import Preprocessing, paste_masks
 
 DATA = Path(__file__).parents[1] / "data"

@@ -535,15 +535,35 @@ def test_several_tensors_in_an_argument(tmp_path):
     assert [one.name for one in onnx.load(path).graph.input] == ["pair_0", "pair_1", "more_0"]
 
 
-def test_comparing_files_needs_no_torch():
-    text = "import sys, mmort.onnx; mmort.onnx.verify; print(sorted({'torch', 'onnxscript'} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
-    assert result.stdout == "[]\n"
+def python(text):
+    return subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True).stdout
 
 
-def test_without_torch(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("mmort.onnx.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match=r"mmort.onnx.export needs torch: pip install 'mmort\[torch\]'"):
-        _ = mmort.onnx.export
+def test_importing_needs_numpy_only():
+    text = "import sys, mmort.onnx; print(sorted({'onnx', 'onnxruntime', 'onnxscript', 'torch'} & set(sys.modules)))"
+    assert python(text) == "[]\n"
+
+
+def test_comparing_files_needs_no_torch(tmp_path):
+    path = tmp_path / "relu.onnx"
+    mmort.onnx.export(*RELU, path)
+    arguments = f"({str(path)!r}, {str(path)!r}, [[np.zeros(4, np.float32)]])"
+    text = f"import sys, numpy as np, mmort.onnx; print(mmort.onnx.verify{arguments}.ok); print('torch' in sys.modules)"
+    assert python(text) == "True\nFalse\n"
+
+
+def test_without_torch():
+    text = "import sys; sys.modules['torch'] = None; import mmort.onnx; mmort.onnx.export(abs, (), 'x.onnx')"
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        python(text)
+    message = "ImportError: mmort.onnx.export needs torch: pip install 'mmort[torch]'"
+    assert caught.value.stderr.splitlines()[-1] == message
+
+
+def test_functions_are_found_by_the_names_of_their_packages():
+    """Whichever is imported first."""
+    text = (
+        "import mmort.onnx.upgrade.steps, mmort.onnx.verify.command, mmort.onnx.export.pipeline, mmort.onnx; "
+        "print(*(callable(getattr(mmort.onnx, name)) for name in ('export', 'upgrade', 'verify')))"
+    )
+    assert python(text) == "True True True\n"

@@ -409,7 +409,7 @@ def test_tensors_beside_the_model_stay_there(tmp_path, rng):
     np.testing.assert_array_equal(session.run(None, {"x0": zeros})[0], weight)
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(ValueError, match="has tensors in files beside it: the output must be in its folder"):
+    with pytest.raises(ValueError, match="has tensors in files beside it: the output must be in its directory"):
         make_portable(source, other / "portable.onnx")
     assert not list(other.iterdir())
 
@@ -422,7 +422,7 @@ def test_a_model_that_does_not_load_is_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"ONNX Runtime refuses the changed model, so it was not written: .*Unknown"):
         make_portable(tmp_path / "model.onnx", tmp_path / "portable.onnx")
     (tmp_path / "text.onnx").write_text("no model")
-    with pytest.raises(ValueError, match=r"text\.onnx is no ONNX model"):
+    with pytest.raises(ValueError, match=r"text\.onnx is not an ONNX model"):
         make_portable(tmp_path / "text.onnx")
     with pytest.raises(FileNotFoundError):
         make_portable(tmp_path / "missing.onnx")

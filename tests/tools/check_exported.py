@@ -30,7 +30,7 @@ import mmort
 import mmort.onnx
 from mmort.detect import Detector, load
 from mmort.detect.config import read_config
-from mmort.onnx.detections import NAMES, DetectionRow, compare_detections
+from mmort.onnx.verify.detections import NAMES, DetectionRow, compare_detections
 from mmort.predict import Preprocessing
 
 Array = NDArray[Any]

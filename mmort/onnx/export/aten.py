@@ -199,7 +199,7 @@ def _adaptive_avg_pool2d(op: Builder, x: Value, output_size: Sequence[int]) -> V
 
 
 def _averages(op: Builder, side: Value, bins: int, like: Value) -> Value:
-    """Return the weights [bins, side]: of bin i, 1 / n for the n pixels from i * side / bins to (i + 1) * side / bins."""
+    """Return the weights [bins, side]: of bin i, 1 / n for its n pixels, i * side / bins to (i + 1) * side / bins."""
     numbers, count = op.value(np.arange(bins)[:, None]), op.value(bins)
     begin = numbers * side / count
     end = ((numbers + 1) * side + count - 1) / count
@@ -210,20 +210,20 @@ def _averages(op: Builder, side: Value, bins: int, like: Value) -> Value:
 
 _aten = torch.ops.aten
 
-TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
-    overload: _translation(write)
-    for overload, write in {
-        _aten.cummax.default: _cumulative(largest=True),
-        _aten.cummin.default: _cumulative(largest=False),
-        _aten.sort.stable: _sort_stable,
-        _aten.masked_select.default: _masked_select,
-        _aten.amax.default: _extreme_over("ReduceMax"),
-        _aten.amin.default: _extreme_over("ReduceMin"),
-        _aten.searchsorted.Tensor: _searchsorted,
-        _aten.searchsorted.Scalar: _searchsorted,
-        _aten._cdist_forward.default: _cdist,
-        _aten.kthvalue.default: _kthvalue,
-        _aten.median.dim: _median,
-        _aten._adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
-    }.items()
+_WRITERS: dict[Callable[..., Any], Callable[..., Any]] = {
+    _aten.cummax.default: _cumulative(largest=True),
+    _aten.cummin.default: _cumulative(largest=False),
+    _aten.sort.stable: _sort_stable,
+    _aten.masked_select.default: _masked_select,
+    _aten.amax.default: _extreme_over("ReduceMax"),
+    _aten.amin.default: _extreme_over("ReduceMin"),
+    _aten.searchsorted.Tensor: _searchsorted,
+    _aten.searchsorted.Scalar: _searchsorted,
+    _aten._cdist_forward.default: _cdist,
+    _aten.kthvalue.default: _kthvalue,
+    _aten.median.dim: _median,
+    _aten._adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
 }
+
+TRANSLATIONS = {overload: _translation(write) for overload, write in _WRITERS.items()}
+"""From torch's operators (overloads) to what its exporter calls."""

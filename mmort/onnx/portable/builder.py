@@ -143,14 +143,14 @@ class Builder(ABC):
         op = FunctionBuilder(self.opset, self._numbers)
         parameters = [Value(op, op.name("input")) for _ in inputs]
         results = [op.node("Identity", value) for value in write(op, *parameters)]  # an output must be a node's
-        infos = (
+        input_infos, output_infos = (
             [
                 onnx.helper.make_tensor_value_info(value.handle, *tensor_type)
                 for value, tensor_type in zip(values, types, strict=True)
             ]
             for values, types in ((parameters, inputs), (results, outputs))
         )
-        return onnx.helper.make_graph(op.nodes, "graph", *infos)
+        return onnx.helper.make_graph(op.nodes, "graph", input_infos, output_infos)
 
     def size(self, x: Value, axis: int) -> Value:
         """Return a dimension, as a list of one number."""

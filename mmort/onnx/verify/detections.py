@@ -27,7 +27,7 @@ MIN_MASK_OVERLAP = 0.99
 class DetectionRow:
     """The detections in one image."""
 
-    HEADINGS: ClassVar = (
+    HEADINGS: ClassVar[tuple[str, ...]] = (
         *("inputs", "image", "detections", "matched", "missing", "extra"),
         *("max box diff", "max score diff", "min mask overlap"),
     )

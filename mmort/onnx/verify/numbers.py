@@ -16,7 +16,7 @@ from mmort.onnx.verify.values import Outputs, shape_text
 class NumbersRow:
     """One output for one set of inputs."""
 
-    HEADINGS: ClassVar = ("inputs", "output", "shape", "max abs diff", "max rel diff", "tolerance")
+    HEADINGS: ClassVar[tuple[str, ...]] = ("inputs", "output", "shape", "max abs diff", "max rel diff", "tolerance")
 
     inputs: str
     """The inputs' shapes, ``2x3x64x96``."""
