@@ -4,7 +4,7 @@ import numpy as np
 
 
 def assert_same(actual, expected, message=""):
-    """The same dtypes, shapes and values, NaN in the same places, and zeros of the same sign."""
+    """Assert the same dtypes, shapes and values, NaN at the same positions, and zeros of the same sign."""
     assert len(actual) == len(expected), f"{message} {len(actual)} arrays instead of {len(expected)}"
     for i, (got, wanted) in enumerate(zip(actual, expected, strict=True)):
         _assert_form(got, wanted, f"{message} output {i}:")
@@ -17,9 +17,9 @@ def assert_same(actual, expected, message=""):
 
 
 def assert_close(actual, expected, message="", tolerance=None):
-    """Integers the same; floating-point numbers within a tolerance relative to the largest magnitude of their array.
+    """Assert equal integers, and floating-point numbers within a tolerance relative to their array's largest magnitude.
 
-    Sums are made in another order than the oracles', so their last bits differ; NaN and infinities do not.
+    Kernels sum in another order than the oracles, so last bits differ; NaN and infinities do not.
     """
     assert len(actual) == len(expected), f"{message} {len(actual)} arrays instead of {len(expected)}"
     for i, (got, wanted) in enumerate(zip(actual, expected, strict=True)):
@@ -28,7 +28,7 @@ def assert_close(actual, expected, message="", tolerance=None):
             np.testing.assert_array_equal(got, wanted, err_msg=f"{message} output {i}")
             continue
         finite = np.isfinite(wanted)
-        np.testing.assert_array_equal(np.isfinite(got), finite, err_msg=f"{message} output {i}: finite places")
+        np.testing.assert_array_equal(np.isfinite(got), finite, err_msg=f"{message} output {i}: finite elements")
         np.testing.assert_array_equal(got[~finite], wanted[~finite], err_msg=f"{message} output {i}: NaN, infinities")
         scale = max(1.0, np.abs(wanted[finite].astype(np.float64)).max(initial=0))
         limit = (tolerance or {2: 2e-3, 4: 1e-5, 8: 1e-13}[wanted.dtype.itemsize]) * scale

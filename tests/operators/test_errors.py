@@ -1,4 +1,4 @@
-"""What cannot be computed is refused by both doors in the same words, and nothing breaks by it."""
+"""Invalid input is refused by numpy and ONNX Runtime with the same message, and breaks nothing."""
 
 import re
 import subprocess
@@ -52,7 +52,7 @@ def attribute_ids(value):
 
 
 def node_attributes(row, **changed):
-    """Those of an ordinary case, and others changed; None: left out."""
+    """Return an ordinary case's attributes with some changed; None leaves one out."""
     attributes = front_ends.onnx_attributes(row["kernel"], cases.ordinary(row["kernel"]).attributes) | changed
     return {name: value for name, value in attributes.items() if value is not None}
 
@@ -68,15 +68,17 @@ def test_attribute_of_another_type(row, attribute):
     wrong = {"INT": 1, "FLOAT": 1.0, "STRING": "avg", "INTS": [1, 2], "FLOATS": [1.0, 2.0]}
     for fitting in ("INT", "INTS") if needed == "INTS" else (needed,):
         del wrong[fitting]
-    for came, value in wrong.items():
-        text = f"{row['kernel']}: attribute {name} must be of type {needed}, got {came} ({row['type']} node 'the_node')"
+    for given, value in wrong.items():
+        text = (
+            f"{row['kernel']}: attribute {name} must be of type {needed}, got {given} ({row['type']} node 'the_node')"
+        )
         with pytest.raises(front_ends.ORT_ERRORS, match=re.escape(text)):
             run_row(row, node_attributes(row, **{name: value}))
 
 
 @pytest.mark.parametrize(("row", "attribute"), ATTRIBUTES, ids=attribute_ids)
 def test_attribute_left_out(row, attribute):
-    """It has the default of the Python function's argument; if there is none, that is what the error says."""
+    """It takes the default of the Python function's argument; if there is none, it is reported as missing."""
     name, operator = attribute["name"], row["kernel"]
     left_out = node_attributes(row, **{name: None})
     if attribute["default"] is None:
@@ -100,10 +102,10 @@ def test_defaults_are_those_of_the_function(row, attribute):
 
 
 @pytest.mark.parametrize("row", front_ends.ROWS, ids=attribute_ids)
-def test_other_attributes_are_ignored(row):
-    others = {"another": 1, "one_more": "text", "even": [1.0, 2.0]}
+def test_unknown_attributes_are_ignored(row):
+    unknown = {"an_integer": 1, "a_text": "text", "a_list": [1.0, 2.0]}
     for got, wanted in zip(
-        run_row(row, node_attributes(row, **others)), run_row(row, node_attributes(row)), strict=True
+        run_row(row, node_attributes(row, **unknown)), run_row(row, node_attributes(row)), strict=True
     ):
         np.testing.assert_array_equal(got, wanted)
 
@@ -116,15 +118,15 @@ def test_former_names_of_attributes(row, attribute):
     name, former = attribute["name"], attribute["former_name"]
     value = node_attributes(row).get(name, attribute["default"])
     wanted = run_row(row, node_attributes(row, **{name: value}))
-    for got, one in zip(run_row(row, node_attributes(row, **{name: None, former: value})), wanted, strict=True):
-        np.testing.assert_array_equal(got, one)
+    for got, expected in zip(run_row(row, node_attributes(row, **{name: None, former: value})), wanted, strict=True):
+        np.testing.assert_array_equal(got, expected)
     wrong = [1.0, 2.0]
     with pytest.raises(
         front_ends.ORT_ERRORS, match=f"attribute {former} must be of type {attribute['type']}, got FLOATS"
     ):
         run_row(row, node_attributes(row, **{name: None, former: wrong}))
-    for got, one in zip(run_row(row, node_attributes(row, **{name: value, former: wrong})), wanted, strict=True):
-        np.testing.assert_array_equal(got, one)  # today's name wins
+    for got, expected in zip(run_row(row, node_attributes(row, **{name: value, former: wrong})), wanted, strict=True):
+        np.testing.assert_array_equal(got, expected)  # the current name wins
 
 
 CHOICES = [(row, attribute) for row, attribute in ATTRIBUTES if "choices" in attribute]
@@ -132,14 +134,14 @@ CHOICES = [(row, attribute) for row, attribute in ATTRIBUTES if "choices" in att
 
 @pytest.mark.parametrize(("row", "attribute"), CHOICES, ids=attribute_ids)
 @pytest.mark.parametrize("value", ["", "AVG", "average", "x" * 300])
-def test_another_word(row, attribute, value):
+def test_unknown_word(row, attribute, value):
     allowed = " or ".join(f"'{choice}'" for choice in attribute["choices"])
     text = f"{row['kernel']}: {attribute['name']} must be {allowed}, got "
     with pytest.raises(front_ends.ORT_ERRORS, match=re.escape(text)):
         run_row(row, node_attributes(row, **{attribute["name"]: value}))
 
 
-PLACES = [
+NUMBERED_WORDS = [
     ("corner_pool", "mode", "mode must be 0 (top), 1 (bottom), 2 (left) or 3 (right)"),
     ("soft_nms", "method", "method must be 0 (naive), 1 (linear) or 2 (gaussian)"),
     ("grid_sample", "interpolation_mode", "interpolation_mode must be 0 (bilinear), 1 (nearest) or 2 (bicubic)"),
@@ -147,7 +149,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("operator", "name", "text"), PLACES)
+@pytest.mark.parametrize(("operator", "name", "text"), NUMBERED_WORDS)
 @pytest.mark.parametrize("value", [-1, 4, 2**32, -(2**63)])
 def test_number_that_stands_for_no_word(operator, name, text, value):
     row = front_ends.row_of(operator)
@@ -182,7 +184,7 @@ def names_of_arrays(case):
 
 
 @pytest.mark.parametrize("case", FUNCTIONS, ids=lambda case: case.operator)
-def test_arrays_of_other_things(case):
+def test_arrays_of_unsupported_dtypes(case):
     names = names_of_arrays(case)
     for i, array in enumerate(case.arrays):
         for wrong in NOT_NUMBERS:
@@ -195,21 +197,21 @@ def test_arrays_of_other_things(case):
 
 
 @pytest.mark.parametrize("case", FUNCTIONS, ids=lambda case: case.operator)
-def test_bools_are_no_coordinates(case):
+def test_bools_are_not_coordinates(case):
     arrays = [array.astype(bool) for array in case.arrays]
     if case.operator in ("corner_pool", "cummax", "cummin"):
         results = front_ends.run_numpy(case.operator, arrays, case.attributes)
         wanted = front_ends.run_numpy(case.operator, [array.astype(np.uint8) for array in arrays], case.attributes)
         assert results[0].dtype == bool
-        for got, one in zip(results, wanted, strict=True):
-            np.testing.assert_array_equal(got, one)
+        for got, expected in zip(results, wanted, strict=True):
+            np.testing.assert_array_equal(got, expected)
     else:
         with pytest.raises(TypeError, match=f"^{case.operator}: .* got bool"):
             front_ends.run_numpy(case.operator, arrays, case.attributes)
 
 
 def annotated(fits):
-    """(case, name) of all arguments beside the arrays that have such an annotation."""
+    """Return (case, name) of the arguments whose annotation fits, other than the arrays."""
     return [
         pytest.param(case, name, id=f"{case.operator}-{name}")
         for case in FUNCTIONS
@@ -224,14 +226,14 @@ WORDS = annotated(lambda annotation: get_origin(annotation) is Literal)
 
 
 @pytest.mark.parametrize(("case", "name"), NUMBERS)
-def test_arguments_that_are_no_numbers(case, name):
+def test_arguments_that_are_not_numbers(case, name):
     for wrong in ("text", None, 1j, object()):
         with pytest.raises(TypeError, match=f"^{case.operator}: {name} must be a number, got "):
             front_ends.run_numpy(case.operator, case.arrays, case.attributes | {name: wrong})
 
 
 @pytest.mark.parametrize(("case", "name"), INTEGERS)
-def test_arguments_that_are_no_integers(case, name):
+def test_arguments_that_are_not_integers(case, name):
     for wrong in ("text", None, 1j, object(), 0.5, 1.0):
         with pytest.raises(TypeError, match=f"^{case.operator}: {name} must be an integer, got "):
             front_ends.run_numpy(case.operator, case.arrays, case.attributes | {name: wrong})
@@ -244,11 +246,10 @@ def test_numbers_of_numpy_are_numbers(case, name):
     ]
     wanted = front_ends.run_numpy(case.operator, case.arrays, case.attributes)
     kind = np.float64 if front_ends.signature(case.operator)[name].annotation is float else np.int64
-    other = tuple(map(kind, value)) if isinstance(value, tuple) else kind(value)
-    for got, one in zip(
-        front_ends.run_numpy(case.operator, case.arrays, case.attributes | {name: other}), wanted, strict=True
-    ):
-        np.testing.assert_array_equal(got, one)
+    converted = tuple(map(kind, value)) if isinstance(value, tuple) else kind(value)
+    got = front_ends.run_numpy(case.operator, case.arrays, case.attributes | {name: converted})
+    for result, expected in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize(("case", "name"), INTEGERS)
@@ -282,7 +283,7 @@ for reach in (1e6, 1e9, 1e20, 1e38):
 
 
 def test_enormous_regions_end():
-    """With a result or an error, and neither by counting samples one by one nor by keeping them all."""
+    """With a result or an error, without visiting the samples one by one or keeping them all."""
     subprocess.run([sys.executable, "-c", ENORMOUS], check=True, timeout=20)
 
 

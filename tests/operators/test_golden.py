@@ -1,4 +1,4 @@
-"""MMCV's and MMDeploy's own results, recorded once from their libraries: mmort gives the same, or says why not."""
+"""Results recorded from MMCV's and MMDeploy's own libraries: mmort gives the same, or a reason stands here."""
 
 import json
 import pathlib
@@ -43,7 +43,7 @@ OTHER_RESULTS = {
     "mmdeploy__MMCVModulatedDeformConv2d__019_g2_dg2": GROUPS,
     "mmdeploy__MMCVModulatedDeformConv2d__020_g2_dg4": GROUPS,
 }
-"""Cases where mmort gives something else than the original, and why."""
+"""Cases in which mmort differs from the original, and why."""
 
 REFUSED = {
     "mmcv__NonMaxSuppression__041_scores_2d": "scores must be [N], got [4, 1]",
@@ -55,7 +55,7 @@ REFUSED = {
     "mmcv__MMCVModulatedDeformConv2d__035_input_smaller_s2": "offset must be [1, 18, 0, 0], got [1, 18, 1, 1]",
     "mmdeploy__MMCVModulatedDeformConv2d__022_dg3_of_c7": "deform_groups must divide the channels of input, 8, got 3",
 }
-"""Cases that the original let pass and mmort refuses, and a part of what it says."""
+"""Cases that the original accepted and mmort refuses, and a part of the message."""
 
 ORDINARY = sorted(GOLDEN.keys() - OTHER_RESULTS.keys() - REFUSED.keys())
 
@@ -71,7 +71,7 @@ def arrays(name, kind):
 
 def run_ort(name):
     row = row_of(name)
-    given = zip(row["inputs"], GOLDEN[name]["inputs"], strict=False)  # an optional one may be left off
+    given = zip(row["inputs"], GOLDEN[name]["inputs"], strict=False)  # optional inputs may be left out
     names = [formal["name"] if recorded else "" for formal, recorded in given]
     model = front_ends.make_model(row, GOLDEN[name]["attrs"], names)
     return front_ends.run_session(front_ends.make_session(model), arrays(name, "in"))
@@ -99,7 +99,7 @@ def test_same_as_the_original(name, run):
 
 @pytest.mark.parametrize("run", [run_ort, run_numpy])
 @pytest.mark.parametrize("name", OTHER_RESULTS)
-def test_other_than_the_original(name, run):
+def test_differs_from_the_original(name, run):
     assert not {"ok", "edge"} & set(GOLDEN[name]["tags"]) or OTHER_RESULTS[name] is EXACTLY_ONE
     got = run(name)
     compare(name)(got, run_numpy(name, front_ends.run_oracle))
@@ -108,7 +108,7 @@ def test_other_than_the_original(name, run):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_though_the_original_was_silent(name):
+def test_refused_though_the_original_accepted(name):
     assert not {"ok", "edge"} & set(GOLDEN[name]["tags"])
     with pytest.raises(front_ends.ORT_ERRORS, match=re.escape(REFUSED[name])):
         run_ort(name)

@@ -1,4 +1,4 @@
-"""Kernels, functions, rows of the bridge, cases and documentation name the same operators, shapes and attributes."""
+"""Kernels, functions, rows of the bridge, cases and documents name the same operators, shapes and attributes."""
 
 import importlib
 import math
@@ -16,10 +16,10 @@ from tests import front_ends
 from tests.operators import cases
 
 COMPOSED = {"batched_nms", "multiclass_nms_rotated", "point_sample"}
-"""Functions that call another function's kernel."""
+"""Functions that are computed with kernels of other functions."""
 
 NUMPY_ONLY = {"box_iou", "box_iou_rotated", "nms_match"}
-"""Kernels that are no ONNX operator."""
+"""Kernels without an ONNX operator."""
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "operators.md"
 SECTIONS = re.findall(r"^## (\w+)$", DOCUMENT.read_text(encoding="utf-8"), re.M)
@@ -56,7 +56,7 @@ def test_public_names_are_there():
 
 
 def test_all_names_every_function_of_the_modules():
-    """A function that is written but not listed would be unreachable."""
+    """A function that is not listed would be unreachable."""
     written = set()
     for info in pkgutil.iter_modules(ops.__path__):
         module = importlib.import_module(f"mmort.ops.{info.name}")
@@ -82,14 +82,14 @@ def dimensions(shape):
 
 
 def fitting(formal):
-    """An array of the shape that the row asks for."""
+    """Return an array of the shape in the row, with 1 for every name."""
     parts = [part.split("*") for part in dimensions(formal["shape"]) if part != "..."]
     sizes = [math.prod(int(factor) for factor in factors if factor.isdigit()) for factors in parts]
     return np.zeros(sizes or [1], formal["type"])
 
 
 def session_that_takes(row, arrays):
-    """A session with the attributes of the first case that go with these arrays."""
+    """Return a session with the attributes of the first case that accept these arrays."""
     for case in cases.of(row["kernel"]):
         session = front_ends.make_session(
             front_ends.make_model(row, front_ends.onnx_attributes(row["kernel"], case.attributes))

@@ -1,4 +1,4 @@
-"""What holds for any input whatever, tried on inputs that hypothesis looks for."""
+"""Properties that hold for any input, tried on inputs that hypothesis looks for."""
 
 import numpy as np
 import pytest
@@ -21,15 +21,15 @@ SCORES = st.sampled_from([0.0, -0.0, 0.25, 0.5, np.nan]) | st.floats(width=32)
 
 
 @st.composite
-def any_boxes(draw, elements=NUMBERS, scores=SCORES, most=40):
-    """Boxes of any numbers: without area, inside out, NaN, infinite; scores that tie."""
-    n = draw(st.integers(0, most))
+def any_boxes(draw, elements=NUMBERS, scores=SCORES, max_boxes=40):
+    """Draw boxes of any numbers (without area, inside out, NaN, infinite) and scores that tie."""
+    n = draw(st.integers(0, max_boxes))
     return draw(hnp.arrays(np.float32, (n, 4), elements=elements)), draw(hnp.arrays(np.float32, n, elements=scores))
 
 
 @st.composite
 def made_boxes(draw):
-    """Many boxes of one kind so that every path through a kernel is taken."""
+    """Draw many boxes of one kind, so that every path through a kernel is taken."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n = draw(st.integers(0, 60) | st.integers(1100, 1300))
     kind = draw(st.sampled_from(["scattered", "clustered", "elongated", "scales", "grid"]))
@@ -43,7 +43,7 @@ BOXES = any_boxes() | made_boxes()
 
 
 @given(BOXES, THRESHOLDS, st.integers(0, 1), st.sampled_from([0, 0.25]), st.integers(-1, 20))
-def test_nms_is_what_the_oracle_says(boxes, iou_threshold, offset, score_threshold, max_num):
+def test_nms_is_what_the_oracle_gives(boxes, iou_threshold, offset, score_threshold, max_num):
     attributes = {
         "iou_threshold": iou_threshold,
         "offset": offset,
@@ -68,21 +68,21 @@ def test_nms_keeps_and_drops_for_a_reason(boxes, iou_threshold):
     rank = np.empty(len(boxes), np.int64)
     rank[np.lexsort((np.arange(len(boxes)), -scores))] = np.arange(len(boxes))
     assert (np.diff(rank[kept]) > 0).all()
-    for place, i in enumerate(kept):
-        assert not (corner_boxes.iou(boxes[i], boxes[kept[place + 1 :]], 0) > threshold).any()
+    for rank_of_box, i in enumerate(kept):
+        assert not (corner_boxes.iou(boxes[i], boxes[kept[rank_of_box + 1 :]], 0) > threshold).any()
     for i in set(range(len(boxes))) - set(kept.tolist()):
         better = kept[rank[kept] < rank[i]]
         assert (corner_boxes.iou(boxes[better], boxes[i], 0) > threshold).any()
 
 
 FAR = 1e5 + 100 * np.arange(1100)[:, None] + np.array([0, 0, 8, 8])
-"""So many boxes beside two that these two are found by another way through the kernel."""
+"""Enough boxes far from the two under test that the kernel takes its path for many boxes."""
 
 
 @pytest.mark.parametrize("others", [0, len(FAR)])
 @pytest.mark.parametrize("kind", ["scattered", "clustered", "elongated", "scales"])
 def test_nms_at_the_threshold(kind, others, rng):
-    """The IoU of two boxes, and its neighbours among the floats, as threshold: only those below it drop a box."""
+    """With the IoU of two boxes and the neighbouring floats as threshold: only the lower one drops a box."""
     first = corner_boxes.make_boxes(rng, 200, kind)
     side = first[:, [2, 3, 2, 3]] - first[:, [0, 1, 0, 1]]
     second = (first + side * rng.uniform(-0.3, 0.3, first.shape)).astype(np.float32)
@@ -109,7 +109,7 @@ def test_nms_at_the_threshold(kind, others, rng):
     st.sampled_from(["naive", "linear", "gaussian"]),
     st.integers(0, 1),
 )
-def test_soft_nms_is_what_the_oracle_says(boxes, iou_threshold, min_score, method, offset):
+def test_soft_nms_is_what_the_oracle_gives(boxes, iou_threshold, min_score, method, offset):
     boxes = tuple(array[:150] for array in boxes)  # the oracle is slow
     attributes = {"iou_threshold": iou_threshold, "min_score": min_score, "method": method, "offset": offset}
     got, wanted = mmort.soft_nms(*boxes, **attributes), ORACLES["soft_nms"](*boxes, **attributes)
@@ -126,8 +126,8 @@ def test_batched_nms_is_nms_of_each_class(boxes, iou_threshold, data):
     )
     dets, kept = mmort.batched_nms(boxes, scores, classes, {"type": "nms", "iou_threshold": iou_threshold})
     separately = [np.empty(0, np.int64)]
-    for one in np.unique(classes):
-        members = np.flatnonzero(classes == one)
+    for label in np.unique(classes):
+        members = np.flatnonzero(classes == label)
         separately.append(members[mmort.nms(boxes[members], scores[members], iou_threshold)[1]])
     assert sorted(kept.tolist()) == sorted(np.concatenate(separately).tolist())
     assert_same([dets[:, :4], dets[:, 4]], [boxes[kept], scores[kept]])
@@ -147,7 +147,7 @@ def test_nms_match_holds_each_box_once(boxes, iou_threshold):
 
 
 @given(any_boxes(), any_boxes(), st.sampled_from(["iou", "iof"]), st.integers(0, 1))
-def test_box_iou_is_what_the_oracle_says(first, second, mode, offset):
+def test_box_iou_is_what_the_oracle_gives(first, second, mode, offset):
     assert_same(
         [mmort.box_iou(first[0], second[0], mode, offset=offset)],
         ORACLES["box_iou"](first[0], second[0], mode, offset=offset),
@@ -159,10 +159,10 @@ def test_box_iou_is_what_the_oracle_says(first, second, mode, offset):
 
 # ---- rotated boxes ---------------------------------------------------------------------------------------------
 
-PLACES = st.integers(-4, 4).map(float) | st.floats(-20, 20, width=32)
+COORDINATES = st.integers(-4, 4).map(float) | st.floats(-20, 20, width=32)
 SIDES_OF_BOXES = st.integers(1, 6).map(float) | st.floats(0.0625, 30, width=32)
 ANGLES = st.sampled_from([0.0, np.pi / 2, np.pi / 4, -np.pi]) | st.floats(-7, 7, width=32)
-ROTATED = st.tuples(PLACES, PLACES, SIDES_OF_BOXES, SIDES_OF_BOXES, ANGLES)
+ROTATED = st.tuples(COORDINATES, COORDINATES, SIDES_OF_BOXES, SIDES_OF_BOXES, ANGLES)
 
 
 def iou(first, second, **options):
@@ -186,11 +186,11 @@ def test_rotated_overlap_is_exact(first, second, mode, clockwise):
     st.floats(-1e4, 1e4), st.floats(-3, 5), st.floats(-1, 1), ANGLES,
     st.sampled_from([0.0, 1e-16, 1e-12, 1e-9, 1e-6]), st.sampled_from(["x", "y", "size", "angle"]),
 )  # fmt: skip
-def test_boxes_that_nearly_coincide_overlap_by_nearly_one(place, magnitude, ratio, angle, step, what):
-    """By however little they differ, at any angle and of any size."""
+def test_boxes_that_nearly_coincide_overlap_by_nearly_one(position, magnitude, ratio, angle, step, what):
+    """However little they differ, at any angle and of any size."""
     width, height = 10**magnitude, 10 ** (magnitude + ratio)
-    place *= min(width, height)  # further off, float64 itself moves the box by more
-    box = (place, -place, width, height, angle)
+    position *= min(width, height)  # further off, float64 itself moves the box by more
+    box = (position, -position, width, height, angle)
     smaller, larger = sorted((width, height))
     change = {"x": (step * smaller, 0, 0, 0, 0), "y": (0, step * smaller, 0, 0, 0)}
     change |= {"size": (0, 0, step * smaller, -step * smaller, 0), "angle": (0, 0, 0, 0, step * smaller / larger)}
@@ -201,9 +201,9 @@ def test_boxes_that_nearly_coincide_overlap_by_nearly_one(place, magnitude, rati
         assert 1 - 1e-11 <= iou(box, same) <= 1
 
 
-@given(ROTATED, ROTATED, ANGLES, PLACES, st.integers(-20, 20))
+@given(ROTATED, ROTATED, ANGLES, COORDINATES, st.integers(-20, 20))
 def test_rotated_overlap_does_not_depend_on_the_view(first, second, turn, shift, power):
-    """Moved, scaled, turned and mirrored together, two boxes overlap as before."""
+    """Two boxes that are moved, scaled, turned and mirrored together overlap as before."""
     c, s = np.cos(turn), np.sin(turn)
     boxes = [(c * x - s * y + shift, s * x + c * y - shift, w, h, a + turn) for x, y, w, h, a in (first, second)]
     assert abs(iou(*boxes) - iou(first, second)) < 1e-11
@@ -233,7 +233,7 @@ def rotated_boxes(draw):
 
 @given(rotated_boxes(), THRESHOLDS, st.booleans())
 def test_nms_rotated_keeps_and_drops_for_a_reason(boxes, iou_threshold, clockwise):
-    """By the overlaps that box_iou_rotated gives, to the last bit."""
+    """The overlaps are those of box_iou_rotated, to the last bit."""
     boxes, scores, labels = boxes
     dets, keep = mmort.nms_rotated(boxes, scores, iou_threshold, labels, clockwise)
     assert_same([dets], [np.concatenate([boxes, scores[:, None]], axis=1)[keep]])
@@ -252,12 +252,12 @@ def test_nms_rotated_indices_is_nms_of_each_class(boxes, iou_threshold, score_th
     scores = np.stack([np.roll(scores, 7 * i) for i in range(classes)])
     above = mmort.box_iou_rotated(boxes, boxes) > np.float32(iou_threshold)
     rows = []
-    for one in range(classes):
+    for label in range(classes):
         kept = []
-        for i in descending(scores[one]):
+        for i in descending(scores[label]):
             if not above[kept, i].any():
                 kept.append(i)
-        rows += [[0, one, i] for i in kept if scores[one, i] > np.float32(score_threshold)]
+        rows += [[0, label, i] for i in kept if scores[label, i] > np.float32(score_threshold)]
     arrays, attributes = (
         (boxes[None], scores[None]),
         {"iou_threshold": iou_threshold, "score_threshold": score_threshold},
@@ -311,10 +311,10 @@ SIDES = st.integers(1, 12)
     st.booleans(),
     st.data(),
 )
-def test_grid_sample_is_what_the_oracle_says(shape, points, mode, padding_mode, align_corners, data):
+def test_grid_sample_is_what_the_oracle_gives(shape, points, mode, padding_mode, align_corners, data):
     input = np.random.default_rng(data.draw(st.integers(0, 2**32))).standard_normal(shape).astype(np.float32)
-    places = st.floats(width=32) | st.floats(-2, 2, width=32)
-    grid = data.draw(hnp.arrays(np.float32, (shape[0], *points, 2), elements=places))
+    positions = st.floats(width=32) | st.floats(-2, 2, width=32)
+    grid = data.draw(hnp.arrays(np.float32, (shape[0], *points, 2), elements=positions))
     attributes = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
     assert_close([mmort.grid_sample(input, grid, **attributes)], ORACLES["grid_sample"](input, grid, **attributes))
 
@@ -328,14 +328,14 @@ def test_grid_sample_is_what_the_oracle_says(shape, points, mode, padding_mode, 
     st.integers(1, 2),
     st.data(),
 )
-def test_deform_conv2d_is_what_the_oracle_says(shape, outputs, kernel, numbers, groups, deform_groups, data):
+def test_deform_conv2d_is_what_the_oracle_gives(shape, outputs, kernel, numbers, groups, deform_groups, data):
     attributes = dict(zip(("stride", "padding", "dilation"), zip(numbers[:3], numbers[3:], strict=True), strict=True))
     attributes |= {"groups": groups, "deform_groups": deform_groups}
     shape = shape[0], shape[1] * groups * deform_groups, *shape[2:]
     build = deformed(shape, outputs * groups, kernel, **attributes)
     input, offset, mask, weight, bias = build(np.random.default_rng(data.draw(st.integers(0, 2**32))))
-    places = st.floats(width=32) | st.floats(-2, 2, width=32) | st.integers(-3, 3).map(float)
-    offset = data.draw(hnp.arrays(np.float32, offset.shape, elements=places))
+    positions = st.floats(width=32) | st.floats(-2, 2, width=32) | st.integers(-3, 3).map(float)
+    offset = data.draw(hnp.arrays(np.float32, offset.shape, elements=positions))
     for operator, arrays in (
         ("deform_conv2d", (input, offset, weight)),
         ("modulated_deform_conv2d", (input, offset, mask, weight, bias)),
@@ -353,7 +353,7 @@ def test_deform_conv2d_is_what_the_oracle_says(shape, outputs, kernel, numbers, 
     st.booleans(),
     st.data(),
 )
-def test_roi_align_is_what_the_oracle_says(shape, size, spatial_scale, sampling_ratio, pool_mode, aligned, data):
+def test_roi_align_is_what_the_oracle_gives(shape, size, spatial_scale, sampling_ratio, pool_mode, aligned, data):
     input = np.random.default_rng(data.draw(st.integers(0, 2**32))).standard_normal(shape).astype(np.float32)
     k = data.draw(st.integers(0, 5))
     corners = data.draw(hnp.arrays(np.float32, (k, 4), elements=st.floats(-20, 40, width=32)))
@@ -373,15 +373,15 @@ def test_roi_align_is_what_the_oracle_says(shape, size, spatial_scale, sampling_
     st.booleans(),
     st.data(),
 )
-def test_roi_align_rotated_is_what_the_oracle_says(
+def test_roi_align_rotated_is_what_the_oracle_gives(
     shape, size, spatial_scale, sampling_ratio, aligned, clockwise, data
 ):
     input = np.random.default_rng(data.draw(st.integers(0, 2**32))).standard_normal(shape)
     k = data.draw(st.integers(0, 4))
-    places = data.draw(hnp.arrays(np.float64, (k, 4), elements=st.floats(-20, 40)))
+    positions = data.draw(hnp.arrays(np.float64, (k, 4), elements=st.floats(-20, 40)))
     angles = data.draw(hnp.arrays(np.float64, (k, 1), elements=st.floats(-7, 7)))
     images = data.draw(hnp.arrays(np.float64, (k, 1), elements=st.integers(0, shape[0] - 1).map(float)))
-    rois = np.concatenate([images, places, angles], axis=1)
+    rois = np.concatenate([images, positions, angles], axis=1)
     attributes = {"output_size": size, "spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio}
     attributes |= {"aligned": aligned, "clockwise": clockwise}
     assert_close(
@@ -390,10 +390,10 @@ def test_roi_align_rotated_is_what_the_oracle_says(
 
 
 @given(st.tuples(st.integers(1, 2), st.integers(1, 40), SIDES, SIDES), st.integers(1, 5), st.data())
-def test_rotated_feature_align_is_what_the_oracle_says(shape, points, data):
+def test_rotated_feature_align_is_what_the_oracle_gives(shape, points, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    places = st.floats(-10, 20, width=32) | st.sampled_from([-1.0, 1e38, np.inf, -np.inf])
-    boxes = data.draw(hnp.arrays(np.float32, (shape[0], *shape[2:], 5), elements=places))
+    positions = st.floats(-10, 20, width=32) | st.sampled_from([-1.0, 1e38, np.inf, -np.inf])
+    boxes = data.draw(hnp.arrays(np.float32, (shape[0], *shape[2:], 5), elements=positions))
     arrays = rng.standard_normal(shape).astype(np.float32), boxes
     attributes = {"spatial_scale": 0.5, "points": points}
     assert_close(

@@ -1,4 +1,4 @@
-"""The operators under threads: called from several at once, after a fork, and with the number of threads changed."""
+"""Operators called from several threads at once, after a fork, and while the number of threads changes."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def run(case):
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_many_callers(threads):
-    """Eight threads, each going through all operators in another order, while the number of threads is set anew."""
+    """Eight threads call all operators, each in its own order, and keep setting the number of threads."""
     mmort.set_num_threads(threads)
     wanted = {operator: run(case) for operator, case in LARGEST.items()}
     failures = []
@@ -89,12 +89,12 @@ def child(queue):
 context = multiprocessing.get_context("fork")
 queue = context.Queue()
 children = [context.Process(target=child, args=(queue,)) for _ in range(3)]
-with mmort._threads._lock:  # as another thread might hold it at that moment
-    for one in children:
-        one.start()
+with mmort._threads._lock:  # another thread might hold it at that moment
+    for process in children:
+        process.start()
 answers = [queue.get(timeout=30) for _ in children]
-for one in children:
-    one.join(50)
+for process in children:
+    process.join(50)
 assert np.array_equal(mmort.cummax(array, 1).values, before)  # the parent's pool still works
 sys.exit(not all(answers))
 """
@@ -132,29 +132,29 @@ def test_number_of_threads():
 
 
 def test_an_error_in_threads_reaches_the_caller():
-    """Also when another thread than the caller's had the piece that failed."""
+    """Also when a thread other than the caller's ran the chunk that failed."""
     from mmort import _threads
 
-    def piece(phase, begin, end):
+    def chunk(phase, begin, end):
         if begin <= 50 < end:
             raise MemoryError("out of memory")
 
     mmort.set_num_threads(3)
     for _ in range(20):
         with pytest.raises(MemoryError, match="out of memory"):
-            _threads.split(piece, 0, 100, 100)
+            _threads.split(chunk, 0, 100, 100)
 
 
-def test_each_piece_is_done_once():
+def test_each_chunk_is_done_once():
     from mmort import _threads
 
-    for threads, work, pieces in ((1, 100, 100), (2, 7, 3), (3, 1000, 40), (5, 16, 16)):
+    for threads, work, chunks in ((1, 100, 100), (2, 7, 3), (3, 1000, 40), (5, 16, 16)):
         mmort.set_num_threads(threads)
         done = [0] * work
 
-        def piece(phase, begin, end, done=done):
+        def chunk(phase, begin, end, done=done):
             for i in range(begin, end):
                 done[i] += 1
 
-        _threads.split(piece, 0, work, pieces)
+        _threads.split(chunk, 0, work, chunks)
         assert done == [1] * work

@@ -1,4 +1,4 @@
-"""torch as a second oracle, for the operators that are torch's own."""
+"""torch as a second oracle, for operators that torch has too."""
 
 import numpy as np
 import pytest
@@ -20,10 +20,10 @@ def torch_grid_sample(input, grid, **attributes):
 
 
 def _comparable(case):
-    """Torch differs where points are not finite; halfway between pixels a last bit decides "nearest"."""
-    strange = any(word in case.name for word in ("not_finite", "holes"))
+    """Return false where torch differs: points not finite, or "nearest" halfway between pixels."""
+    not_finite = any(word in case.name for word in ("not_finite", "holes"))
     halfway = "pixels" in case.name and case.attributes.get("mode") == "nearest"
-    return all(array.size for array in case.arrays) and not strange and not halfway
+    return all(array.size for array in case.arrays) and not not_finite and not halfway
 
 
 SAMPLED = [case for case in cases.of("grid_sample") if _comparable(case)]
@@ -41,7 +41,7 @@ def test_grid_sample(case):
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("padding_mode", PADDING_MODES)
 def test_grid_sample_halfway(padding_mode, align_corners):
-    """Halfway between two pixels "nearest" takes the even one, in torch too."""
+    """Halfway between two pixels "nearest" takes the even one, as in torch."""
     input = np.arange(9.0, dtype=np.float64).reshape(1, 1, 1, 9)
     pixels = np.arange(-1.5, 10, 0.5)
     x = pixels / 4 - 1 if align_corners else (2 * pixels + 1) / 9 - 1
@@ -69,7 +69,7 @@ def test_deform_conv2d_without_offsets_is_conv2d(case):
 
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
 def test_deform_conv2d_is_grid_sample_before_a_product(case):
-    """Tap by tap; where places are far outside both give 0."""
+    """Tap by tap; far outside both give 0."""
     arrays = (array.astype(np.float64) for array in case.arrays)
     input, offset, weight = (np.nan_to_num(array, nan=0.25, posinf=99, neginf=-99) for array in arrays)
     stride, padding, dilation = (
@@ -85,8 +85,8 @@ def test_deform_conv2d_is_grid_sample_before_a_product(case):
         grid = np.empty((images, deform_groups, *size, 2))
         for axis in (0, 1):
             start = np.arange(size[axis]) * stride[axis] - padding[axis] + tap[axis] * dilation[axis]
-            place = np.expand_dims(start, 1 - axis) + offset[:, :, tap[0], tap[1], axis]
-            grid[..., 1 - axis] = (2 * np.clip(place, -1e3, 1e3) + 1) / sides[axis] - 1
+            position = np.expand_dims(start, 1 - axis) + offset[:, :, tap[0], tap[1], axis]
+            grid[..., 1 - axis] = (2 * np.clip(position, -1e3, 1e3) + 1) / sides[axis] - 1
         sampled = torch_grid_sample(maps, grid.reshape(images * deform_groups, *size, 2))
         columns[:, :, tap[0], tap[1]] = sampled.reshape(images, channels, *size)
     columns = columns.reshape(images, groups, channels // groups, *kernel, *size)

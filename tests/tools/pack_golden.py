@@ -1,9 +1,9 @@
-"""Packs recorded results of MMCV's and MMDeploy's own ONNX Runtime operators into golden.npz, for test_golden.py.
+"""Pack recorded results of MMCV's and MMDeploy's own ONNX Runtime operators into golden.npz, for test_golden.py.
 
 usage: python -m tests.tools.pack_golden FOLDER
 
 FOLDER holds a manifest.json and one .npz for each case: results of the original libraries (mmcv-full 1.7.2, mmdeploy
-1.3.1), recorded once; in_i and out_i are a case's inputs and outputs.
+1.3.1), recorded once; in_i and out_i are the inputs and outputs of a case.
 """
 
 import json

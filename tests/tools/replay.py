@@ -1,4 +1,4 @@
-"""Replays what run_on_runtimes.py recorded; needs nothing but numpy and the onnxruntime under test.
+"""Replay what run_on_runtimes.py recorded; needs only numpy and the onnxruntime under test.
 
 python replay.py LIBRARY FOLDER: prints "replayed N" at the end, and stops with an error at the first difference.
 """
@@ -18,7 +18,7 @@ MINOR = int(onnxruntime.__version__.split(".")[1])
 
 def make_session(model, threads):
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # the errors provoked here are raised anyway
+    options.log_severity_level = 4  # errors are expected here, and raised
     options.intra_op_num_threads = threads
     options.register_custom_ops_library(LIBRARY)
     return onnxruntime.InferenceSession(str(FOLDER / model["file"]), options, providers=["CPUExecutionProvider"])
@@ -36,13 +36,13 @@ def expect_error(text):
 
 
 def expect_bits(got, wanted):
-    for i, (one, other) in enumerate(zip(got, wanted)):  # noqa: B905 (the lengths are compared by the caller)
-        assert (one.dtype, one.shape) == (other.dtype, other.shape), f"output {i}: {one.dtype}{one.shape}"
-        assert one.tobytes() == other.tobytes(), f"output {i}: got\n{one}\ninstead of\n{other}"
+    for i, (array, expected) in enumerate(zip(got, wanted, strict=True)):
+        assert (array.dtype, array.shape) == (expected.dtype, expected.shape), f"output {i}: {array.dtype}{array.shape}"
+        assert array.tobytes() == expected.tobytes(), f"output {i}: got\n{array}\ninstead of\n{expected}"
 
 
 def replay_case(session, case, arrays):
-    names = [one.name for one in session.get_inputs()]
+    names = [formal.name for formal in session.get_inputs()]
     inputs = {name: arrays[f"{case['key']}_in{i}"] for i, name in enumerate(names)}
     if case["error"]:
         with expect_error(case["error"]):
@@ -54,7 +54,7 @@ def replay_case(session, case, arrays):
 
 
 def replay_model(model, threads, arrays):
-    """Return how many things were checked."""
+    """Return the number of checks."""
     if model["error"]:
         with expect_error(model["error"]):
             make_session(model, threads)
@@ -62,7 +62,7 @@ def replay_model(model, threads, arrays):
     session = make_session(model, threads)
     if model["infers_from"] <= MINOR:
         # Names of unknown dimensions are ONNX Runtime's own.
-        got = [[n if isinstance(n, int) else None for n in one.shape] for one in session.get_outputs()]
+        got = [[n if isinstance(n, int) else None for n in output.shape] for output in session.get_outputs()]
         assert got == model["output_shapes"], f"inferred {got} instead of {model['output_shapes']}"
     for case in model["cases"]:
         try:
@@ -84,7 +84,7 @@ def main():
             except Exception:
                 print(f"in {model['file']}: {model['name']}")
                 raise
-        # The last session took the library along; the second round loads it again.
+        # The library is unloaded with its last session; the second round loads it again.
         gc.collect()
         maps = pathlib.Path("/proc/self/maps")
         assert not maps.exists() or LIBRARY not in maps.read_text(), "the library is still loaded"

@@ -1,7 +1,7 @@
-"""The same library on old and new ONNX Runtimes: all cases are recorded as models with results and replayed on each.
+"""Run the same library on old and new ONNX Runtimes: cases are recorded as models with results and replayed on each.
 
-python -m tests.tools.run_on_runtimes: makes a virtual environment for each version, prints a table, exits with 1 if
-anything differs.  The recorded results are those of the numpy API, which the tests compare with the oracles.
+python -m tests.tools.run_on_runtimes: makes a virtual environment per version, prints a table, exits with 1 if anything
+differs.  The recorded results are those of the numpy API, which the tests compare with the oracles.
 """
 
 import glob
@@ -22,24 +22,24 @@ from tests.operators import cases, test_errors
 from tests.ort import test_smoke
 
 RUNTIMES = {"1.16.3": ["numpy<2"], "1.20.1": [], "1.24.4": [], "1.31.1": []}
-"""Versions, and what each needs beside; Python 3.11 is the one that all of them have wheels for."""
+"""Versions, and what each needs besides; Python 3.11 is the one for which all of them have wheels."""
 
 TOOLS = pathlib.Path(__file__).resolve().parent
 
 
 class Recording:
-    """Models and arrays in a folder, as replay.py reads them."""
+    """Models and arrays in a directory, in the form that replay.py reads."""
 
     def __init__(self, folder):
         self.folder, self.models, self.arrays = folder, [], {}
 
     def add_model(self, row, title, model, error=None):
-        """Add a model of one operator; `error` is part of what creating a session says."""
+        """Add a model of one operator; `error` is part of the message when a session is created."""
         name = f"{row['domain']}::{row['type']} {title}"
         entry = {"name": name, "file": f"{len(self.models)}.onnx", "error": error, "cases": []}
         onnx.save(model, self.folder / entry["file"])
         if not error:
-            shapes = [one.shape for one in front_ends.make_session(model).get_outputs()]
+            shapes = [output.shape for output in front_ends.make_session(model).get_outputs()]
             entry["output_shapes"] = [[n if isinstance(n, int) else None for n in shape] for shape in shapes]
             # Older runtimes get no shape inference from the library: see make_op in bridge.c.
             entry["infers_from"] = 24 if any(formal["optional"] for formal in row["inputs"]) else 17
@@ -54,7 +54,7 @@ class Recording:
         entry["cases"].append({"name": name, "key": key, "outputs": len(outputs), "error": error})
 
     def write(self):
-        """Write what was added; return how many checks one round over it makes."""
+        """Write the recording; return the number of checks in one round."""
         (self.folder / "models.json").write_text(json.dumps(self.models))
         np.savez(self.folder / "arrays.npz", **self.arrays)
         return sum(len(entry["cases"]) or 1 for entry in self.models)
@@ -64,12 +64,12 @@ def record_row(recording, row):
     """Add every case of an operator, what it refuses, and nodes that it refuses."""
     operator, entries = row["kernel"], {}
 
-    def model_for(one):
+    def model_for(case):
         """Return the model for a case or refusal: optional inputs at the end may be left out."""
-        names = [formal["name"] for formal in row["inputs"]][: len(one.arrays)]
-        key = f"{one.attributes} of {', '.join(names)}"
+        names = [formal["name"] for formal in row["inputs"]][: len(case.arrays)]
+        key = f"{case.attributes} of {', '.join(names)}"
         if key not in entries:
-            model = front_ends.make_model(row, front_ends.onnx_attributes(operator, one.attributes), names)
+            model = front_ends.make_model(row, front_ends.onnx_attributes(operator, case.attributes), names)
             entries[key] = recording.add_model(row, key, model)
         return entries[key]
 
@@ -110,7 +110,7 @@ def find_python():
 
 
 def replay(python, version, library, folder):
-    """Return the number of checks replayed on a version, and what the C program said."""
+    """Return the number of checks replayed on a version, and the result of the C program."""
     environment = folder / version
     subprocess.run([python, "-m", "venv", environment], check=True)
     packages = [f"onnxruntime=={version}", *RUNTIMES[version]]
