@@ -2,6 +2,8 @@
 
 `load` takes a config and a checkpoint, `build` a config alone (the weights are random).  mmcv and mmdet are not needed.
 Programs that run an exported detector need `mmort.predict` only, and no torch.
+
+``registry`` lists the families of detectors (``families``, one file each) and the parts that families share (``parts``).
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mmort.detect.detector import Detector, build, load
+    from mmort.detect.detector import Detector
+    from mmort.detect.loading import build, load
 
 __all__ = ["Detector", "build", "load"]
 
@@ -18,9 +21,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'mmort.detect' has no attribute {name!r}")
     try:
-        from mmort.detect import detector
+        from mmort.detect import detector, loading
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise ImportError(f"mmort.detect.{name} needs torch: pip install 'mmort[detect]'") from None
-    return getattr(detector, name)
+    return getattr(detector if name == "Detector" else loading, name)

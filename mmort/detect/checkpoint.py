@@ -1,23 +1,28 @@
-"""Reads MMDetection's checkpoints, without running what may be in them, and loads their weights strictly."""
+"""Reads MMDetection's checkpoints without running code that they may hold, and loads their weights strictly.
+
+It knows no family: modules have ``renamed_keys`` (see `Detector`) and ``class_layers``, the names of their layers whose
+rows are classes, each with its number of rows that belong to no class.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
 
-LISTED = 10  # keys of each kind that an error lists
+MAX_LISTED = 10
+"""Maximum number of keys of each kind that an error lists."""
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a checkpoint's weights and what it says of itself.
+    """Read the weights and the metadata of a checkpoint.
 
-    What MMEngine saves beside the weights (the training's history, the optimiser's state) is passed over, and needs
-    none of its packages.  Nothing that is in the file is called: a file that asks for anything else is refused.
+    The other content of MMEngine's files (the training's history, the optimiser's state) is skipped, and needs none of
+    its packages.  No code from the file runs: a file that asks for other objects than these is refused.
 
     Parameters
     ----------
@@ -27,15 +32,15 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
     Returns
     -------
     weights : dict of str to Tensor
-        On the CPU; floating-point tensors are float32, whatever the file holds.  The prefix ``module.`` is dropped, and
+        On the CPU; floating-point tensors are converted to float32.  The prefix ``module.`` is dropped, and
         so are the copies ``ema_...`` that MMDetection 2's averaging hook keeps.
     meta : dict
-        The checkpoint's ``meta``; its ``classes`` are a tuple of str, if the file names them.
+        The checkpoint's ``meta``; its ``classes`` are a tuple of str, if the file has them.
 
     Raises
     ------
     ValueError
-        If the file is no checkpoint, is cut short, or holds code.
+        If the file is not a checkpoint, is cut short, or holds code.
     OSError
         If it cannot be opened.
 
@@ -74,10 +79,10 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
 
 
 def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str, Any] | None = None) -> None:
-    """Load weights into a module, each into its place, all of them, and no others.
+    """Load weights into a module strictly: all of its keys, and no others.
 
-    Only ``num_batches_tracked`` may be missing (it matters to training alone).  Keys that MMDetection has renamed are
-    understood.
+    Only ``num_batches_tracked`` may be missing (it matters to training alone).  Keys are renamed as the module, or one
+    of its submodules, specifies (``renamed_keys``).
 
     Parameters
     ----------
@@ -86,12 +91,12 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
     weights : dict of str to Tensor
         As `load_checkpoint` returns them.
     config : dict, optional
-        The detector's config; an error can then say that the number of classes differs.
+        The detector's config, for a clearer error if the number of classes differs.
 
     Raises
     ------
     ValueError
-        If keys are missing or unexpected, or shapes differ; the text lists them.
+        If keys are missing or unexpected, or shapes differ; the message lists them.
 
     Examples
     --------
@@ -106,12 +111,15 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
       other shapes: weight is [1, 3] in the checkpoint, [1, 2] by the config
     """
     own = module.state_dict()
-    weights = {_renamed(key, own): value for key, value in weights.items()}
+    weights = _renamed(weights, module, own)
     missing = [key for key in own.keys() - weights.keys() if not key.endswith("num_batches_tracked")]
     unexpected = weights.keys() - own.keys()
     other = {key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape}
+    class_layers = _class_layers(module)
     for key in sorted(other):
-        _check_classes(key, weights[key].shape[:1], own[key].shape[:1], config or {})
+        other_rows = next((rows for prefix, rows in class_layers.items() if key.startswith(prefix)), None)
+        if other_rows is not None and weights[key].ndim and own[key].ndim:
+            _check_classes(key, weights[key].shape[0], own[key].shape[0], other_rows, config or {})
     shapes = (f"{key} is {[*weights[key].shape]} in the checkpoint, {[*own[key].shape]} by the config" for key in other)
     lists = {"missing from the checkpoint": missing, "not in the config's model": unexpected, "other shapes": shapes}
     problems = [_listed(what, keys) for what, keys in lists.items()]
@@ -121,7 +129,7 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
 
 
 class _StandIn(dict[Any, Any]):
-    """Takes the place of an object that the weights do not need; keeps the entries of one that is a dict."""
+    """Stands for an object that the weights do not need; keeps the entries of one that is a dict."""
 
     def __new__(cls, *_: Any, **__: Any) -> _StandIn:
         return super().__new__(cls)
@@ -136,27 +144,27 @@ class _StandIn(dict[Any, Any]):
         return id(self)
 
 
-# What checkpoints of MMDetection hold beside tensors: configs, logs with their statistics, dates, paths.
-_PASSED_OVER = re.compile(
+# Objects beside tensors in MMDetection's checkpoints: configs, logs with their statistics, dates, paths.
+_SKIPPED = re.compile(
     r"(addict|argparse|datetime|mmcv|mmdet|mmengine|numpy|pathlib)\..+"
     r"|_codecs\.encode|builtins\.getattr|collections\.(deque|defaultdict)"
 )
 
 
 def _load(path: str, file: BinaryIO) -> Any:
-    """Load what a file holds; nothing in it can be called but torch's own makers of tensors, and stand-ins."""
+    """Load a file; it can call nothing but torch's own constructors of tensors, and stand-ins."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(file)
-    except Exception:  # not of the format that MMEngine writes; if it is one at all, torch.load says
+    except Exception:  # not MMEngine's format; torch.load reports it if it is no other one either
         names = []
-    code = sorted(name for name in names if not _PASSED_OVER.fullmatch(name))
+    code = sorted(name for name in names if not _SKIPPED.fullmatch(name))
     if code:
         raise ValueError(f"{path}: holds code, which is not run: it asks for {', '.join(code[:5])}")
     file.seek(0)
     try:
         with torch.serialization.safe_globals([(_StandIn, name) for name in names]):
             return torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # an unpickler stumbles over bytes in every way there is
+    except Exception as error:  # damaged bytes make an unpickler raise anything
         asked = re.search(r"GLOBAL (\S+)", str(error))
         if asked:
             raise ValueError(f"{path}: holds code, which is not run: it asks for {asked[1]}") from None
@@ -164,56 +172,43 @@ def _load(path: str, file: BinaryIO) -> Any:
         raise ValueError(f"{path}: is no checkpoint, or is cut short: {reason[:200]}") from None
 
 
-_FORMER = (
-    (r"_offset\.(weight|bias)$", r".conv_offset.\1"),  # deformable convolution before MMDetection 2.1
-    (r"(transformer\.\w+\.layers\.\d+)\.self_attn\.", r"\1.attentions.0."),  # DETR before MMDetection 2.11
-    (r"(transformer\.\w+\.layers\.\d+)\.multihead_attn\.", r"\1.attentions.1."),
-    (r"(transformer\.\w+\.layers\.\d+)\.ffn\.", r"\1.ffns.0."),
-    (r"(transformer\.decoder)\.norm\.", r"\1.post_norm."),
-    (r"^(\w+\.layers\.\d+)\.self_attn\.", r"bbox_head.transformer.\1.attentions.0."),  # DETR of MMDetection 3
-    (r"^(\w+\.layers\.\d+)\.cross_attn\.", r"bbox_head.transformer.\1.attentions.1."),
-    (r"^(\w+\.layers\.\d+)\.ffn\.", r"bbox_head.transformer.\1.ffns.0."),
-    (r"^(encoder|decoder)\.", r"bbox_head.transformer.\1."),
-    (r"^query_embedding\.", "bbox_head.query_embedding."),
-    (r"^neck\.convs\.0\.conv\.", "bbox_head.input_proj."),
-)
+def _renamed(weights: dict[str, Tensor], module: nn.Module, own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights by the keys of `own`, as far as ``renamed_keys`` of the module or of its submodules lead there."""
+    patterns = dict.fromkeys(pair for each in module.modules() for pair in getattr(each, "renamed_keys", ()))
+
+    def own_key(key: str) -> str:
+        """Return the key of `own` that a checkpoint's key has become, or else the key."""
+        names = (re.sub(pattern, replacement, key) for pattern, replacement in patterns)
+        return key if key in own else next((name for name in names if name in own), key)
+
+    return {own_key(key): value for key, value in weights.items()}
 
 
-def _renamed(key: str, own: dict[str, Tensor]) -> str:
-    if key not in own:
-        for former, today in _FORMER:
-            name = re.sub(former, today, key)
-            if name in own:
-                return name
-    return key
+def _class_layers(module: nn.Module) -> dict[str, int]:
+    """Return the prefixes of the keys of all ``class_layers``, with their numbers of rows that are no class's."""
+    return {
+        f"{name}.{layer}.".lstrip("."): other_rows
+        for name, each in module.named_modules()
+        for layer, other_rows in getattr(each, "class_layers", {}).items()
+    }
 
 
-# The layers that tell classes apart, and how many rows they have beside one for each class.
-_CLASSIFIERS = {
-    r"\.fc_cls\.": 1,
-    r"\.cls_convs\.": 1,
-    r"\.convs_pred\.": 5,
-    r"\.(conv_cls|retina_cls|conv_logits|fc_logits|(tl|br)_heat\..*)\.": 0,
-}
-
-
-def _check_classes(key: str, rows: Iterable[int], own_rows: Iterable[int], config: dict[str, Any]) -> None:
-    """Refuse in clear words where the reason for another shape is another number of classes."""
+def _check_classes(key: str, rows: int, own_rows: int, other_rows: int, config: dict[str, Any]) -> None:
+    """Refuse a class layer with other rows than the model's if the number of classes explains them."""
     wanted = set(_numbers_of_classes(config.get("model")))
-    extra = next((extra for pattern, extra in _CLASSIFIERS.items() if re.search(pattern, key)), None)
-    if extra is None or len(wanted) != 1:
+    if len(wanted) != 1:
         return
     classes = wanted.pop()
-    for count, own_count in zip(rows, own_rows, strict=True):
-        anchors, rest = divmod(own_count, classes + extra)
-        if anchors and not rest and count != own_count and count % anchors == 0:
-            raise ValueError(
-                f"{key} has {count} rows = {count // anchors - extra} classes in the checkpoint, "
-                f"the config says num_classes={classes}"
-            )
+    anchors, rest = divmod(own_rows, classes + other_rows)
+    if anchors and not rest and rows != own_rows and rows % anchors == 0:
+        raise ValueError(
+            f"{key} has {rows} rows = {rows // anchors - other_rows} classes in the checkpoint, "
+            f"the config has num_classes={classes}"
+        )
 
 
-def _numbers_of_classes(config: Any) -> Iterable[int]:
+def _numbers_of_classes(config: Any) -> Iterator[int]:
+    """Return every ``num_classes`` of a config, at any depth."""
     if isinstance(config, dict):
         if isinstance(config.get("num_classes"), int):
             yield config["num_classes"]
@@ -224,6 +219,7 @@ def _numbers_of_classes(config: Any) -> Iterable[int]:
 
 
 def _listed(what: str, keys: Iterable[str]) -> str:
+    """Return a heading and the first keys, one on a line; "" without keys."""
     names = sorted(keys)
-    more = [f"... and {len(names) - LISTED} more"] if len(names) > LISTED else []
-    return f"{what}: " + "\n    ".join([*names[:LISTED], *more]) if names else ""
+    more = [f"... and {len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
+    return f"{what}: " + "\n    ".join([*names[:MAX_LISTED], *more]) if names else ""

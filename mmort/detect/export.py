@@ -24,9 +24,11 @@ from torch import Tensor, nn
 import mmort
 import mmort.onnx
 from mmort.detect.config import read_config
-from mmort.detect.cornernet import CornerNet
-from mmort.detect.detector import Config, Detector, build, load_trained, test_config
-from mmort.detect.detr import DETR
+from mmort.detect.detector import Detector
+from mmort.detect.families.cornernet import CornerNet
+from mmort.detect.families.detr import DETR
+from mmort.detect.loading import build, load_trained
+from mmort.detect.versions import Config, test_config
 from mmort.onnx.verify.sessions import open_session
 from mmort.predict.images import Image, read_image
 from mmort.predict.preprocessing import Preprocessing

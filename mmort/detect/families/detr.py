@@ -1,0 +1,430 @@
+"""DETR: a set of boxes from a transformer, without anchors and without suppression.
+
+Source: N. Carion et al., "End-to-End Object Detection with Transformers", ECCV 2020.  Box AP of MMDetection's R-50
+model on COCO val2017: 40.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.detector import Detector
+from mmort.detect.entries import Parts, Schema, require
+from mmort.detect.parts.boxes import image_limits
+from mmort.detect.versions import Config, test_config
+
+
+class Attention(nn.Module):
+    """Attention of several heads, with the parameters of `torch.nn.MultiheadAttention`.
+
+    Written out, since that module's fast path cannot be exported.
+    """
+
+    def __init__(self, embed_dims: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.in_proj_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(3 * embed_dims, embed_dims)))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dims))
+        self.out_proj = nn.Linear(embed_dims, embed_dims)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None = None) -> Tensor:
+        """Return [N, Q, D] for a query [N, Q, D], keys and values [N, K, D] and the keys that are padding, [N, K]."""
+        q, k, v = (self._project(index, x) for index, x in enumerate((query, key, value)))
+        scores = (q / math.sqrt(q.shape[3])) @ k.transpose(2, 3)  # [N, heads, Q, K]
+        if padding is not None:
+            scores = torch.where(padding[:, None, None], -math.inf, scores)
+        return self.out_proj((scores.softmax(3) @ v).transpose(1, 2).flatten(2))
+
+    def _project(self, index: int, x: Tensor) -> Tensor:
+        """Return [N, heads, L, D / heads] for [N, L, D]; one tensor has the weights for query, key and value."""
+        size = x.shape[2]
+        own = slice(index * size, (index + 1) * size)
+        x = nn.functional.linear(x, self.in_proj_weight[own], self.in_proj_bias[own])
+        return torch.unflatten(x, 2, (self.num_heads, size // self.num_heads)).transpose(1, 2)
+
+
+class FFN(nn.Module):
+    """Two fully connected layers for each row."""
+
+    def __init__(self, embed_dims: int, feedforward_channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Sequential(nn.Linear(embed_dims, feedforward_channels), nn.ReLU()),
+            nn.Linear(feedforward_channels, embed_dims),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+class Layer(nn.Module):
+    """Base of the layers of encoder and decoder: attentions, an `FFN`, and a normalization after each.
+
+    The arguments are those of `layer_arguments`.
+    """
+
+    attentions_per_layer: int
+
+    def __init__(self, embed_dims: int, num_heads: int, feedforward_channels: int) -> None:
+        super().__init__()
+        count = self.attentions_per_layer
+        self.attentions = nn.ModuleList(nn.ModuleDict({"attn": Attention(embed_dims, num_heads)}) for _ in range(count))
+        self.ffns = nn.ModuleList([FFN(embed_dims, feedforward_channels)])
+        self.norms = nn.ModuleList(nn.LayerNorm(embed_dims) for _ in range(count + 1))
+
+    def attend(self, index: int, x: Tensor, *inputs: Tensor | None) -> Tensor:
+        """Add the output of an attention to `x`, and normalize."""
+        return self.norms[index](x + self.attentions[index]["attn"](*inputs))  # type: ignore[index, no-any-return]
+
+    def feed(self, x: Tensor) -> Tensor:
+        """Add the output of the `FFN` to `x`, and normalize."""
+        return self.norms[-1](x + self.ffns[0](x))
+
+
+class EncoderLayer(Layer):
+    """Every location of the image attends to all others."""
+
+    attentions_per_layer = 1
+
+    def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
+        located = x + positions
+        return self.feed(self.attend(0, x, located, located, x, padding))
+
+
+class DecoderLayer(Layer):
+    """Every query attends to all others, then to the image."""
+
+    attentions_per_layer = 2
+
+    def forward(self, x: Tensor, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
+        x = self.attend(0, x, x + queries, x + queries, x)
+        x = self.attend(1, x, x + queries, memory + positions, memory, padding)
+        return self.feed(x)
+
+
+class Encoder(nn.Module):
+    """Encoder layers in a row."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(**layer_arguments("encoder", config)) for _ in range(_layers(config)))
+
+    def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, positions, padding)
+        return x
+
+
+class Decoder(nn.Module):
+    """Decoder layers in a row, and a normalization."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        arguments = layer_arguments("decoder", config)
+        self.layers = nn.ModuleList(DecoderLayer(**arguments) for _ in range(_layers(config)))
+        self.post_norm = nn.LayerNorm(arguments["embed_dims"])
+
+    def forward(self, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
+        x = torch.zeros_like(queries)
+        for layer in self.layers:
+            x = layer(x, queries, memory, positions, padding)
+        return self.post_norm(x)
+
+
+class Transformer(nn.Module):
+    """From the locations of an image, in any order, to one row for each query."""
+
+    def __init__(self, encoder: Config, decoder: Config) -> None:
+        super().__init__()
+        self.encoder = Encoder(encoder)
+        self.decoder = Decoder(decoder)
+
+    def forward(self, x: Tensor, positions: Tensor, padding: Tensor, queries: Tensor) -> Tensor:
+        """Return [N, Q, D] for locations and their positions [N, P, D], which are padding [N, P] and queries [Q, D]."""
+        memory = self.encoder(x, positions, padding)  # [N, P, D]
+        return self.decoder(queries.expand(x.shape[0], -1, -1), memory, positions, padding)
+
+
+class SinePositionalEncoding(nn.Module):
+    """Waves over an image's rows, then over its columns."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``positional_encoding``."""
+
+        num_feats: int
+        temperature: float = 10000
+        normalize: bool = False
+        scale: float = 2 * math.pi
+        eps: float = 1e-6
+        offset: float = 0.0
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        self.entries = entries
+
+    def forward(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return [N, h*w, D]; `rows` [N, h] and `columns` [N, w] tell which belong to the image, the first ones."""
+        batch, height, width, features = rows.shape[0], rows.shape[1], columns.shape[1], self.entries.num_feats
+        y = self._waves(rows)[:, :, None].expand(batch, height, width, features)
+        x = self._waves(columns)[:, None].expand(batch, height, width, features)
+        return torch.cat([y, x], 3).flatten(1, 2)
+
+    def _waves(self, used: Tensor) -> Tensor:
+        """Return the waves [N, L, num_feats] along one axis, whose first cells are `used` [N, L]."""
+        entries = self.entries
+        count = used.sum(1, dtype=torch.float32)[:, None]  # [N, 1]
+        position = torch.minimum(torch.arange(1, used.shape[1] + 1, device=used.device), count)  # [N, L]
+        if entries.normalize:
+            position = (position + entries.offset) / (count + entries.eps) * entries.scale
+        feature = torch.arange(entries.num_feats, dtype=torch.float32, device=used.device)
+        angle = position[:, :, None] / entries.temperature ** (2 * (feature // 2) / entries.num_feats)
+        return torch.where(feature % 2 == 0, angle.sin(), angle.cos())
+
+
+class DETRHead(nn.Module):
+    """The transformer; for each query the logits of the classes and a box."""
+
+    class_layers: ClassVar = {"fc_cls": 1}
+
+    def __init__(
+        self, in_channels: int, num_classes: int, num_queries: int, transformer: Transformer, positions: nn.Module
+    ) -> None:
+        super().__init__()
+        dims: int = transformer.decoder.post_norm.normalized_shape[0]
+        self.positional_encoding = positions
+        self.transformer = transformer
+        self.input_proj = nn.Conv2d(in_channels, dims, 1)
+        self.fc_cls = nn.Linear(dims, num_classes + 1)
+        self.reg_ffn = FFN(dims, dims)
+        self.fc_reg = nn.Linear(dims, 4)
+        self.query_embedding = nn.Embedding(num_queries, dims)
+
+    def forward(self, x: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Return class logits and boxes for features [N, C, h, w]; see `DETR.raw`.
+
+        `rows` [N, h] and `columns` [N, w] tell which belong to the image.
+        """
+        cells = self.input_proj(x).flatten(2).transpose(1, 2)  # [N, h*w, D]
+        padding = ~(rows[:, :, None] & columns[:, None]).flatten(1)  # [N, h*w]
+        positions = self.positional_encoding(rows, columns)  # [N, h*w, D]
+        found = self.transformer(cells, positions, padding, self.query_embedding.weight)  # [N, Q, D]
+        return self.fc_cls(found), self.fc_reg(torch.relu(self.reg_ffn(found))).sigmoid()
+
+
+class DETR(Detector):
+    """DETR.
+
+    Notes
+    -----
+    Padding takes no part in the transformer.  It does in the backbone, as in MMDetection, so that an image in a batch
+    of larger ones gives slightly different results than alone; see `isolate_images`.
+    """
+
+    family = "DETR"
+    renamed_keys = (
+        # before MMDetection 2.11
+        (r"(transformer\.\w+\.layers\.\d+)\.self_attn\.", r"\1.attentions.0."),
+        (r"(transformer\.\w+\.layers\.\d+)\.multihead_attn\.", r"\1.attentions.1."),
+        (r"(transformer\.\w+\.layers\.\d+)\.ffn\.", r"\1.ffns.0."),
+        (r"(transformer\.decoder)\.norm\.", r"\1.post_norm."),
+        # MMDetection 3
+        (r"^(\w+\.layers\.\d+)\.self_attn\.", r"bbox_head.transformer.\1.attentions.0."),
+        (r"^(\w+\.layers\.\d+)\.cross_attn\.", r"bbox_head.transformer.\1.attentions.1."),
+        (r"^(\w+\.layers\.\d+)\.ffn\.", r"bbox_head.transformer.\1.ffns.0."),
+        (r"^(encoder|decoder)\.", r"bbox_head.transformer.\1."),
+        (r"^query_embedding\.", "bbox_head.query_embedding."),
+        (r"^neck\.convs\.0\.conv\.", "bbox_head.input_proj."),
+    )
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__()
+        model = config["model"]
+        require("model.type", model["type"], "DETR")
+        head = model["bbox_head"]
+        if head.get("loss_cls", {}).get("use_sigmoid", False):
+            raise ValueError("detect.build: bbox_head.loss_cls.use_sigmoid must be false: sigmoid is not supported")
+        if head.get("num_reg_fcs", 2) != 2:
+            raise ValueError(f"detect.build: bbox_head.num_reg_fcs must be 2, got {head['num_reg_fcs']}")
+        # MMDetection 3 took the transformer out of the head.
+        transformer = head.get("transformer") or model
+        positions = head.get("positional_encoding") or model["positional_encoding"]
+        queries: int = model.get("num_queries") or model.get("num_query") or head.get("num_query", 100)
+        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
+        self.bbox_head = DETRHead(
+            _projected_channels(model),
+            head["num_classes"],
+            queries,
+            Transformer(transformer["encoder"], transformer["decoder"]),
+            parts.build(
+                "positional_encoding",
+                {"type": "SinePositionalEncoding", **positions},
+                {"SinePositionalEncoding": SinePositionalEncoding},
+            ),
+        )
+        self.max_per_image: int = min(test_config(config).get("max_per_img", queries), queries)
+        self._isolation: Isolation | None = None
+
+    def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
+        """Isolate the images of a batch."""
+        self.isolate_images()
+        return super().prepare_for_export(flip=flip)
+
+    def isolate_images(self) -> None:
+        """Exclude padding from the backbone too: an image gives the same results in any batch as alone.
+
+        MMDetection's results for batches differ: they lose some accuracy.
+        """
+        if self._isolation is None:
+            self._isolation = Isolation(self.backbone)
+
+    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
+        """Return class logits [N, Q, C + 1], the background last, and boxes (x, y of the middle, w, h) in 0 ... 1."""
+        return self._raw(input, image_limits(input, None))
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        limits = image_limits(input, img_shape)  # [N, 1, 4]
+        logits, boxes = self._raw(input, limits)  # [N, Q, C + 1], [N, Q, 4]
+        scores, labels = logits.softmax(2)[..., :-1].max(2)  # [N, Q]
+        scores, queries = scores.topk(self.max_per_image)  # [N, K]
+        boxes = boxes.gather(1, queries[..., None].expand(-1, -1, 4))
+        middle, size = boxes.chunk(2, 2)
+        corners = torch.cat([middle - size / 2, middle + size / 2], 2) * limits
+        dets = torch.cat([torch.minimum(corners.clamp(min=0), limits), scores[..., None]], 2)  # [N, K, 5]
+        return dets, labels.gather(1, queries)
+
+    def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""
+        if self._isolation is not None:
+            with self._isolation.of(limits):
+                features = self.backbone(input)[-1]  # [N, C, h, w]
+            rows, columns = _used(features, limits, self._isolation.stride)  # [N, h], [N, w]
+        else:
+            features = self.backbone(input)[-1]
+            columns = _inside(input.shape[3], features.shape[3], limits[..., 0])
+            rows = _inside(input.shape[2], features.shape[2], limits[..., 1])
+        return self.bbox_head(features, rows, columns)
+
+
+class Isolation:
+    """Keeps zeros around each image of a batch before each layer of a backbone, as around an image alone.
+
+    Hooks on the layers clear what the layers before have put there; outside of `of` they do nothing.
+
+    Attributes
+    ----------
+    stride : int
+        That of the backbone's last maps.
+    """
+
+    def __init__(self, backbone: nn.Module) -> None:
+        size = 256
+        self._strides: dict[nn.Module, int] = {}  # of each layer's inputs
+        self._limits: Tensor | None = None
+        layers = [layer for layer in backbone.modules() if isinstance(layer, (nn.Conv2d, nn.MaxPool2d))]
+
+        def note(layer: nn.Module, inputs: tuple[Tensor]) -> None:
+            self._strides[layer] = size // inputs[0].shape[3]
+
+        hooks = [layer.register_forward_pre_hook(note) for layer in layers]
+        self.stride = size // backbone(torch.zeros(1, 3, size, size))[-1].shape[3]
+        for hook in hooks:
+            hook.remove()
+        for layer in layers:
+            layer.register_forward_pre_hook(self._clear)
+
+    @contextmanager
+    def of(self, limits: Tensor) -> Iterator[None]:
+        """Isolate images that end at `limits`, [N, 1, 4], while the backbone runs."""
+        self._limits = limits
+        try:
+            yield
+        finally:
+            self._limits = None
+
+    def _clear(self, layer: nn.Module, inputs: tuple[Tensor]) -> Tensor | None:
+        """Return the input of a layer with zeros around each image."""
+        if self._limits is None:
+            return None
+        rows, columns = _used(inputs[0], self._limits, self._strides[layer])
+        return torch.where(rows[:, None, :, None] & columns[:, None, None], inputs[0], 0)
+
+
+def _used(map: Tensor, limits: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Tell which rows [N, h] and columns [N, w] of a map an image alone would have."""
+    columns, rows = (
+        torch.arange(size, device=map.device) < torch.ceil(limits[..., axis] / stride)
+        for axis, size in enumerate((map.shape[3], map.shape[2]))
+    )
+    return rows, columns
+
+
+def _inside(size: int, cells: int, limit: Tensor) -> Tensor:
+    """Tell which cells of a map [N, cells] belong to an image that has `limit` [N, 1] of `size` pixels.
+
+    A cell belongs to it if the pixel does that nearest interpolation chooses, with its float32 arithmetic.
+    """
+    pixels = torch.scalar_tensor(size, device=limit.device) / cells * torch.arange(cells, device=limit.device)
+    return torch.floor(pixels) < limit
+
+
+def _projected_channels(model: Config) -> int:
+    """Return the channels of the features: the head's projection is a neck of one convolution in MMDetection 3."""
+    neck = model.get("neck")
+    if neck is None:
+        return model["bbox_head"]["in_channels"]
+    require("neck", neck["type"], "ChannelMapper")
+    known = {"kernel_size": 1, "norm_cfg": None, "act_cfg": None, "num_outs": 1}
+    for name, value in known.items():
+        if neck.get(name, "left out") != value:
+            raise ValueError(f"detect.build: neck.{name} must be {value}, got {neck.get(name)}")
+    return neck["in_channels"][0]
+
+
+def _layers(config: Config) -> int:
+    """Return the number of layers of an encoder or decoder."""
+    return config["num_layers"]
+
+
+_ORDERS = {
+    "encoder": ("self_attn", "norm", "ffn", "norm"),
+    "decoder": ("self_attn", "norm", "cross_attn", "norm", "ffn", "norm"),
+}
+
+
+def layer_arguments(part: str, config: Config) -> dict[str, int]:
+    """Return the arguments of `Layer` for an encoder's or decoder's config, of MMDetection 2 or 3.
+
+    Raises
+    ------
+    ValueError
+        If the config asks for other layers: another order, another activation or other normalization.
+    """
+    layer: dict[str, Any] = config.get("layer_cfg") or config["transformerlayers"]
+    attention = layer.get("self_attn_cfg") or layer.get("attn_cfgs") or {}
+    if isinstance(attention, (list, tuple)):
+        attention = attention[0]
+    ffn: dict[str, Any] = layer.get("ffn_cfg") or layer.get("ffn_cfgs") or {}
+    found = {
+        "operation_order": tuple(layer.get("operation_order", _ORDERS[part])),
+        "num_fcs": ffn.get("num_fcs", layer.get("ffn_num_fcs", 2)),
+        "act_cfg": (ffn.get("act_cfg") or layer.get("act_cfg") or {"type": "ReLU"})["type"],
+        "norm_cfg": (layer.get("norm_cfg") or {"type": "LN"})["type"],
+        "post_norm_cfg": (config.get("post_norm_cfg") or {"type": "LN"})["type"],
+    }
+    known = {"operation_order": _ORDERS[part], "num_fcs": 2, "act_cfg": "ReLU", "norm_cfg": "LN", "post_norm_cfg": "LN"}
+    for name, value in found.items():
+        if value != known[name]:
+            raise ValueError(f"detect.build: {part}.{name} must be {known[name]!r}, got {value!r}")
+    return {
+        "embed_dims": attention.get("embed_dims", 256),
+        "num_heads": attention.get("num_heads", 8),
+        "feedforward_channels": layer.get("feedforward_channels") or ffn.get("feedforward_channels", 1024),
+    }

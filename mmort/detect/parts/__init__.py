@@ -1,0 +1,1 @@
+"""Blocks that several families are made of."""

@@ -1,0 +1,1 @@
+"""Networks from an image to feature maps, finest first; their parameters are named as MMDetection names them."""

@@ -1,0 +1,83 @@
+"""MobileNetV2.
+
+Source: M. Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018; MMDetection's
+``MobileNetV2``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from mmort.detect.entries import default
+from mmort.detect.parts.layers import ConvModule, LayerEntries
+from mmort.detect.versions import Config
+
+# Expansion inside the blocks, channels, number of blocks, stride of the first.
+_STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+
+class InvertedResidual(nn.Module):
+    """A depthwise convolution between two 1x1 (only one if `expansion` is 1), with a shortcut if the shapes allow it."""
+
+    def __init__(self, in_channels: int, out_channels: int, expansion: int, stride: int, **layer: Any) -> None:
+        super().__init__()
+        inner = in_channels * expansion
+        self.expand_conv = ConvModule(in_channels, inner, 1, **layer) if expansion != 1 else None
+        self.depthwise_conv = ConvModule(inner, inner, 3, stride=stride, padding=1, groups=inner, **layer)
+        self.linear_conv = ConvModule(inner, out_channels, 1, **{**layer, "act_cfg": None})
+        self.shortcut = stride == 1 and in_channels == out_channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = x if self.expand_conv is None else self.expand_conv(x)
+        out: Tensor = self.linear_conv(self.depthwise_conv(inner))
+        return x + out if self.shortcut else out
+
+
+class MobileNetV2(nn.Module):
+    """MobileNetV2."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(LayerEntries):
+        """The entries of ``backbone``."""
+
+        widen_factor: float = 1.0
+        out_indices: Sequence[int] = (1, 2, 4, 7)  # stages, counted from 0; 7 is the convolution behind the last
+        norm_cfg: Config | None = default({"type": "BN"})
+        act_cfg: Config | None = default({"type": "ReLU6"})
+
+        ignored: ClassVar = {"frozen_stages": "training only", "norm_eval": "training only", "with_cp": "training only"}
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        self.out_indices = tuple(entries.out_indices)
+        widen_factor = entries.widen_factor
+        layer: dict[str, Any] = entries.layer
+        channels = _multiple_of_8(32 * widen_factor)
+        self.conv1 = ConvModule(3, channels, 3, stride=2, padding=1, **layer)
+        for stage, (expansion, width, count, stride) in enumerate(_STAGES):
+            width = _multiple_of_8(width * widen_factor)
+            blocks = []
+            for block_stride in (stride,) + (1,) * (count - 1):
+                blocks.append(InvertedResidual(channels, width, expansion, block_stride, **layer))
+                channels = width
+            self.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
+        self.conv2 = ConvModule(channels, int(1280 * max(widen_factor, 1)), 1, **layer)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.conv1(x)  # [N, C, H/2, W/2]
+        outputs = []
+        for stage in range(max(self.out_indices) + 1):
+            x = self.conv2(x) if stage == len(_STAGES) else getattr(self, f"layer{stage + 1}")(x)
+            if stage in self.out_indices:
+                outputs.append(x)
+        return tuple(outputs)
+
+
+def _multiple_of_8(channels: float) -> int:
+    """Return the nearest multiple of 8 (at least 8) that is not below 90 % of `channels`."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * channels else rounded + 8

@@ -1,0 +1,116 @@
+"""Box coders: from the numbers that a network regresses to boxes x1, y1, x2, y2.
+
+A coder decodes any number of boxes at once: priors, regressed numbers and limits only need to broadcast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.entries import Schema
+from mmort.detect.parts.boxes import clip
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoderEntries(Schema):
+    """What every coder reads of ``bbox_coder``."""
+
+    clip_border: bool = True
+
+    ignored: ClassVar = {"use_box_type": "a wrapper of MMDetection 3 around the same numbers"}
+
+
+class BoxCoder(nn.Module):
+    """Base of the coders."""
+
+    def __init__(self, entries: CoderEntries) -> None:
+        super().__init__()
+        self.clip_border = entries.clip_border
+
+    def decode(self, priors: Tensor, regressed: Tensor, limits: Tensor) -> Tensor:
+        """Return the boxes [..., 4] of regressed numbers [..., 4] at priors, clipped to `limits` [..., 4]."""
+        boxes = self.boxes(priors, regressed)
+        return clip(boxes, limits) if self.clip_border else boxes
+
+    def boxes(self, priors: Tensor, regressed: Tensor) -> Tensor:
+        """Return the boxes [..., 4] before they are clipped."""
+        raise NotImplementedError
+
+
+class DeltaXYWHBBoxCoder(BoxCoder):
+    """Shift of the centre in units of the prior's size, and logarithm of the growth; MMDetection's of that name."""
+
+    means: Tensor
+    stds: Tensor
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(CoderEntries):
+        """The entries of ``bbox_coder``."""
+
+        target_means: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
+        target_stds: Sequence[float] = (1.0, 1.0, 1.0, 1.0)
+        add_ctr_clamp: bool = False
+        ctr_clamp: int = 32
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self.register_buffer("means", torch.tensor(entries.target_means, dtype=torch.float32), persistent=False)
+        self.register_buffer("stds", torch.tensor(entries.target_stds, dtype=torch.float32), persistent=False)
+        self.max_shift = entries.ctr_clamp if entries.add_ctr_clamp else None
+
+    def boxes(self, priors: Tensor, regressed: Tensor) -> Tensor:
+        """Return `priors` [..., 4] moved by `regressed` [..., 4]: dx, dy, dw, dh."""
+        regressed = regressed * self.stds + self.means
+        size = priors[..., 2:] - priors[..., :2]
+        shift = size * regressed[..., :2]
+        growth = regressed[..., 2:]
+        max_growth = abs(math.log(16 / 1000))
+        if self.max_shift is None:
+            growth = growth.clamp(-max_growth, max_growth)
+        else:
+            shift = shift.clamp(-self.max_shift, self.max_shift)
+            growth = growth.clamp(max=max_growth)
+        centre = (priors[..., :2] + priors[..., 2:]) * 0.5 + shift
+        half = size * growth.exp() * 0.5
+        return torch.cat([centre - half, centre + half], -1)
+
+
+class TBLRBBoxCoder(BoxCoder):
+    """Distances of the sides from the prior's centre, in units of its size; MMDetection's of that name."""
+
+    normalizer: Tensor
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(CoderEntries):
+        """The entries of ``bbox_coder``."""
+
+        normalizer: float | Sequence[float] = 4.0
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self.register_buffer("normalizer", torch.tensor(entries.normalizer, dtype=torch.float32), persistent=False)
+
+    def boxes(self, priors: Tensor, regressed: Tensor) -> Tensor:
+        """Return boxes by their distances [..., 4] (top, bottom, left, right) from the centre of `priors` [..., 4]."""
+        distances = regressed * self.normalizer
+        centre = (priors[..., :2] + priors[..., 2:]) / 2
+        size = priors[..., 2:] - priors[..., :2]
+        first = centre - size * distances[..., [2, 0]]
+        last = centre + size * distances[..., [3, 1]]
+        return torch.cat([first, last], -1)
+
+
+class DistancePointBBoxCoder(BoxCoder):
+    """Distances of the sides from a point, in pixels; MMDetection's of that name."""
+
+    Entries = CoderEntries
+
+    def boxes(self, priors: Tensor, regressed: Tensor) -> Tensor:
+        """Return boxes by their distances [..., 4] (left, top, right, bottom) from points [..., 2]."""
+        return torch.cat([priors - regressed[..., :2], priors + regressed[..., 2:]], -1)

@@ -1,0 +1,170 @@
+"""The heads that classify a region and correct its box from its features.
+
+Source: MMDetection's ``BBoxHead`` and ``ConvFCBBoxHead``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.entries import Schema, default, part, require
+from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.layers import tower
+from mmort.detect.parts.selection import detections
+from mmort.detect.versions import Config
+
+_CODER = {"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": [0.1, 0.1, 0.2, 0.2]}
+
+
+class BoxHead(nn.Module):
+    """Shared layers, then layers for the classes and for the boxes, then one linear layer for each."""
+
+    class_layers: ClassVar = {"fc_cls": 1}
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``bbox_head``."""
+
+        num_shared_convs: int = 0
+        num_shared_fcs: int = 0
+        num_cls_convs: int = 0
+        num_cls_fcs: int = 0
+        num_reg_convs: int = 0
+        num_reg_fcs: int = 0
+        conv_out_channels: int = 256
+        fc_out_channels: int = 1024
+        conv_cfg: Config | None = None
+        norm_cfg: Config | None = None
+        with_avg_pool: bool = False
+        roi_feat_size: int = 7
+        in_channels: int = 256
+        num_classes: int = 80
+        bbox_coder: BoxCoder = part("box coder", default=_CODER)
+        reg_class_agnostic: bool = False
+        cls_predictor_cfg: Config = default({"type": "Linear"})
+        reg_predictor_cfg: Config = default({"type": "Linear"})
+        loss_cls: Config = default({"type": "CrossEntropyLoss"})
+
+        ignored: ClassVar = {
+            "predict_box_type": "a wrapper of MMDetection 3 around the same numbers",
+            "reg_decoded_bbox": "training only",
+        }
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        require("bbox_head.cls_predictor_cfg", entries.cls_predictor_cfg["type"], "Linear")
+        require("bbox_head.reg_predictor_cfg", entries.reg_predictor_cfg["type"], "Linear")
+        # Other losses bring scores of their own instead of a softmax.
+        require("bbox_head.loss_cls", entries.loss_cls.get("type", "CrossEntropyLoss"), "CrossEntropyLoss")
+        self.classes = entries.num_classes
+        self.class_agnostic = entries.reg_class_agnostic
+        self.average = entries.with_avg_pool
+        self.coder = entries.bbox_coder
+
+        def convolutions(count: int, channels: int) -> tuple[nn.Sequential, int]:
+            """Return `count` convolutions of maps with `channels`, and the channels of what they return."""
+            width = entries.conv_out_channels
+            layers = tower(channels, width, count, conv_cfg=entries.conv_cfg, norm_cfg=entries.norm_cfg)
+            return layers, width if count else channels
+
+        def linears(count: int, features: int) -> tuple[nn.ModuleList, int]:
+            """Return `count` linear layers of rows of `features`, and the length of what they return."""
+            width = entries.fc_out_channels
+            sizes = [features, *[width] * count]
+            return nn.ModuleList(nn.Linear(size, width) for size in sizes[:-1]), sizes[-1]
+
+        pixels = 1 if entries.with_avg_pool else entries.roi_feat_size**2  # of what is flattened
+        self.shared_convs, channels = convolutions(entries.num_shared_convs, entries.in_channels)
+        self.shared_fcs, shared = linears(entries.num_shared_fcs, channels * pixels)
+        self.cls_convs, cls_channels = convolutions(entries.num_cls_convs, channels)
+        self.reg_convs, reg_channels = convolutions(entries.num_reg_convs, channels)
+        has_shared = entries.num_shared_fcs > 0
+        self.cls_fcs, cls_features = linears(entries.num_cls_fcs, shared if has_shared else cls_channels * pixels)
+        self.reg_fcs, reg_features = linears(entries.num_reg_fcs, shared if has_shared else reg_channels * pixels)
+        self.fc_cls = nn.Linear(cls_features, self.classes + 1)
+        self.fc_reg = nn.Linear(reg_features, 4 if self.class_agnostic else 4 * self.classes)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [R, classes + 1] (background last) and deltas [R, 4 or classes * 4] of features [R, C, h, w]."""
+        x = self.shared_convs(features)
+        if self.shared_fcs:
+            shared = _fully_connect(self.shared_fcs, self._flat(x))
+            return (
+                self.fc_cls(_fully_connect(self.cls_fcs, shared)),
+                self.fc_reg(_fully_connect(self.reg_fcs, shared)),
+            )
+        return (
+            self.fc_cls(_fully_connect(self.cls_fcs, self._flat(self.cls_convs(x)))),
+            self.fc_reg(_fully_connect(self.reg_fcs, self._flat(self.reg_convs(x)))),
+        )
+
+    def refine(self, boxes: Tensor, logits: Tensor, deltas: Tensor, limits: Tensor) -> Tensor:
+        """Move boxes [N, P, 4] by the deltas of their best class [N, P, 4 or classes * 4], clipped to `limits`."""
+        if not self.class_agnostic:
+            best = logits[..., :-1].argmax(-1)[..., None, None].expand(-1, -1, 1, 4)  # [N, P, 1, 4]
+            deltas = deltas.reshape(*deltas.shape[:2], self.classes, 4).gather(2, best)[:, :, 0]
+        return self.coder.decode(boxes, deltas, limits)
+
+    def detect(
+        self, boxes: Tensor, used: Tensor, logits: Tensor, deltas: Tensor, limits: Tensor, test_cfg: Config
+    ) -> tuple[Tensor, Tensor]:
+        """Choose detections.
+
+        Parameters
+        ----------
+        boxes : Tensor, [N, P, 4]
+            The boxes of the regions.
+        used : Tensor of bool, [N, P]
+            Which of them count.
+        logits, deltas : Tensor, [N, P, classes + 1], [N, P, 4 or classes * 4]
+        limits : Tensor, [N, 1, 4]
+        test_cfg : dict
+            ``test_cfg.rcnn``.
+
+        Returns
+        -------
+        dets, labels : Tensor, [N, K, 5], [N, K]
+            As the detector's.
+        """
+        scores = torch.where(used[..., None], logits.softmax(-1)[..., :-1], 0)  # [N, P, classes]
+        if not self.class_agnostic:
+            deltas = deltas.reshape(*deltas.shape[:2], self.classes, 4)
+            boxes, limits = boxes[:, :, None], limits[:, None]
+        boxes = self.coder.decode(boxes, deltas, limits)  # [N, P, 4] or [N, P, classes, 4]
+        return detections(boxes, torch.where(scores > test_cfg["score_thr"], scores, 0), test_cfg)
+
+    def _flat(self, x: Tensor) -> Tensor:
+        """Return one row for each region, [R, C] or [R, C * h * w]."""
+        return x.mean((2, 3)) if self.average else x.flatten(1)
+
+
+class Shared2FCBoxHead(BoxHead):
+    """A `BoxHead` with two shared linear layers, unless the config has another number."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(BoxHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        num_shared_fcs: int = 2
+
+
+class Shared4Conv1FCBoxHead(BoxHead):
+    """A `BoxHead` with four shared convolutions and a linear layer, unless the config has other numbers."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(BoxHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        num_shared_convs: int = 4
+        num_shared_fcs: int = 1
+
+
+def _fully_connect(layers: nn.ModuleList, x: Tensor) -> Tensor:
+    """Run linear layers in a row, each with a ReLU."""
+    for layer in layers:
+        x = layer(x).relu()
+    return x

@@ -1,0 +1,69 @@
+"""The head that tells which pixels of a box belong to its object.
+
+Source: K. He et al., "Mask R-CNN", ICCV 2017; MMDetection's ``FCNMaskHead``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from mmort.detect.entries import Schema, default, require
+from mmort.detect.parts.layers import tower
+from mmort.detect.versions import Config
+
+
+class FCNMaskHead(nn.Module):
+    """Convolutions, an upsampling layer, and one mask for each class."""
+
+    class_layers: ClassVar = {"conv_logits": 0}
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``mask_head``."""
+
+        num_convs: int = 4
+        in_channels: int = 256
+        conv_kernel_size: int = 3
+        conv_out_channels: int = 256
+        num_classes: int = 80
+        class_agnostic: bool = False
+        upsample_cfg: Config = default({"type": "deconv", "scale_factor": 2})
+        conv_cfg: Config | None = None
+        norm_cfg: Config | None = None
+        predictor_cfg: Config = default({"type": "Conv"})
+
+        ignored: ClassVar = {"roi_feat_size": "MMDetection does not read it either: convolutions take any size"}
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        require("mask_head.predictor_cfg", entries.predictor_cfg["type"], "Conv", "Conv2d")
+        require("mask_head.upsample_cfg", entries.upsample_cfg["type"], "deconv")
+        width = entries.conv_out_channels
+        self.convs = tower(
+            entries.in_channels,
+            width,
+            entries.num_convs,
+            entries.conv_kernel_size,
+            conv_cfg=entries.conv_cfg,
+            norm_cfg=entries.norm_cfg,
+        )
+        channels = width if entries.num_convs else entries.in_channels
+        factor = entries.upsample_cfg["scale_factor"]
+        self.upsample = nn.ConvTranspose2d(channels, width, factor, stride=factor)
+        self.conv_logits = nn.Conv2d(width, 1 if entries.class_agnostic else entries.num_classes, 1)
+
+    def forward(self, features: Tensor, classes: Tensor) -> Tensor:
+        """Return the logits of each region's own class, [R, h, w], from features [R, C, h', w'] and classes [R]."""
+        x = self.upsample(self.convs(features)).relu()
+        return own_class(self.conv_logits(x), classes)
+
+
+def own_class(logits: Tensor, classes: Tensor) -> Tensor:
+    """Choose each region's class in logits [R, C, ...], giving [R, ...]; the only one if C is 1."""
+    if logits.shape[1] == 1:
+        return logits[:, 0]
+    index = classes.reshape(-1, *[1] * (logits.ndim - 1)).expand(-1, 1, *logits.shape[2:])
+    return logits.gather(1, index)[:, 0]

@@ -1,0 +1,178 @@
+"""Layers that every network here is made of, with the names that MMCV gives them in a ``state_dict``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from mmort.detect.entries import Schema, default, require
+from mmort.detect.versions import Config
+from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerEntries(Schema):
+    """The entries of parts whose convolutions, normalizations and activations can be chosen."""
+
+    conv_cfg: Config | None = None
+    norm_cfg: Config | None = None
+    act_cfg: Config | None = default({"type": "ReLU"})
+
+    @property
+    def layer(self) -> dict[str, Config | None]:
+        """These entries as arguments of `ConvModule`."""
+        return {"conv_cfg": self.conv_cfg, "norm_cfg": self.norm_cfg, "act_cfg": self.act_cfg}
+
+
+class ConvWS(nn.Conv2d):
+    """A convolution whose weights are standardized for each output channel, as MMCV's ``ConvWS2d``.
+
+    Source: S. Qiao et al., "Weight Standardization", 2019.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        weight = self.weight
+        mean, deviation = weight.mean((1, 2, 3), keepdim=True), weight.std((1, 2, 3), keepdim=True)
+        return self._conv_forward(input, (weight - mean) / (deviation + 1e-5), self.bias)
+
+
+class DeformConv(DeformConv2dPack):
+    """A deformable convolution that predicts its offsets."""
+
+    # MMDetection 2.0 had the offsets' layer beside the convolution.
+    renamed_keys = ((r"_offset\.(weight|bias)$", r".conv_offset.\1"),)
+
+
+class ModulatedDeformConv(ModulatedDeformConv2dPack):
+    """A deformable convolution that predicts its offsets and a weight of each sample."""
+
+    renamed_keys = DeformConv.renamed_keys
+
+
+_CONVOLUTIONS: dict[str, Any] = {
+    "Conv": nn.Conv2d,
+    "Conv1d": nn.Conv1d,
+    "Conv2d": nn.Conv2d,
+    "ConvWS": ConvWS,
+    "DCN": DeformConv,
+    "DCNv2": ModulatedDeformConv,
+}
+_ACTIVATIONS: dict[str, Any] = {
+    "ReLU": nn.ReLU,
+    "ReLU6": nn.ReLU6,
+    "LeakyReLU": nn.LeakyReLU,
+    "SiLU": nn.SiLU,
+    "Swish": nn.SiLU,
+}
+
+
+def convolution(config: Config | None, *args: Any, **kwargs: Any) -> nn.Module:
+    """Build a convolution: a plain one, or that of a ``conv_cfg`` or ``dcn``."""
+    options = dict(config or {"type": "Conv2d"})
+    kind = require("convolution", options.pop("type"), *_CONVOLUTIONS)
+    options.pop("fallback_on_stride", None)
+    return _CONVOLUTIONS[kind](*args, **options, **kwargs)
+
+
+def normalization(config: Config, channels: int) -> tuple[str, nn.Module]:
+    """Build the layer of a ``norm_cfg``; return its short name in a module ("bn", "gn") too."""
+    options = {key: value for key, value in config.items() if key not in ("type", "requires_grad")}
+    if config["type"] in ("BN", "BN2d", "SyncBN", "MMSyncBN"):  # the same once trained
+        return "bn", nn.BatchNorm2d(channels, **options)
+    if config["type"] == "GN":
+        groups = options.pop("num_groups")
+        return "gn", nn.GroupNorm(groups, channels, **options)
+    raise ValueError(f"detect.build: norm_cfg.type must be 'BN', 'SyncBN' or 'GN', got {config['type']!r}")
+
+
+def activation(config: Config | None) -> nn.Module:
+    """Build the layer of an ``act_cfg``; without one, the identity."""
+    if config is None:
+        return nn.Identity()
+    options = dict(config)
+    kind = require("activation", options.pop("type"), *_ACTIVATIONS)
+    return _ACTIVATIONS[kind](**{**options, "inplace": False})
+
+
+class ConvModule(nn.Module):
+    """A convolution, a normalization and an activation, as MMCV's of that name.
+
+    By default (`bias` "auto") the convolution has a bias if there is no normalization.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool | str = "auto",
+        conv_cfg: Config | None = None,
+        norm_cfg: Config | None = None,
+        act_cfg: Config | None = {"type": "ReLU"},  # never written to
+    ) -> None:
+        super().__init__()
+        self.conv = convolution(
+            conv_cfg,
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            bias=norm_cfg is None if bias == "auto" else bias,
+        )
+        self.norm_name = None
+        if norm_cfg is not None:
+            self.norm_name, norm = normalization(norm_cfg, out_channels)
+            self.add_module(self.norm_name, norm)
+        self.activate = activation(act_cfg)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        if self.norm_name is not None:
+            x = getattr(self, self.norm_name)(x)
+        return self.activate(x)
+
+
+class DepthwiseSeparableConvModule(nn.Module):
+    """A convolution of each channel alone, then a 1x1 convolution, as MMCV's of that name."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, **layer: Any
+    ) -> None:
+        super().__init__()
+        self.depthwise_conv = ConvModule(
+            in_channels, in_channels, kernel_size, stride=stride, padding=padding, groups=in_channels, **layer
+        )
+        self.pointwise_conv = ConvModule(in_channels, out_channels, 1, **layer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.pointwise_conv(self.depthwise_conv(x))
+
+
+def tower(
+    in_channels: int,
+    channels: int,
+    count: int,
+    kernel_size: int = 3,
+    conv_cfg: Config | None = None,
+    last_conv_cfg: Config | None = None,
+    **layer: Any,
+) -> nn.Sequential:
+    """Build `count` convolutions in a row that keep the size of their maps; the last may be of another kind."""
+    inputs = [in_channels] + [channels] * (count - 1)
+    configs = [conv_cfg] * (count - 1) + [last_conv_cfg or conv_cfg]
+    padding = (kernel_size - 1) // 2
+    return nn.Sequential(
+        *(
+            ConvModule(inner, channels, kernel_size, padding=padding, conv_cfg=config, **layer)
+            for inner, config in zip(inputs[:count], configs[:count], strict=True)
+        )
+    )

@@ -1,0 +1,88 @@
+"""The feature pyramid: every level is added to the coarser one, enlarged.
+
+Source: T.-Y. Lin et al., "Feature Pyramid Networks for Object Detection", CVPR 2017; MMDetection's ``FPN``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mmort.detect.entries import default
+from mmort.detect.parts.layers import ConvModule, LayerEntries
+from mmort.detect.versions import Config
+
+
+class FPN(nn.Module):
+    """Feature pyramid.
+
+    Levels beyond the backbone's come from convolutions with stride 2 (`add_extra_convs`: "on_input", which True means
+    too, "on_lateral" or "on_output"); without these, from every second row and column of the last level.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(LayerEntries):
+        """The entries of ``neck``."""
+
+        in_channels: Sequence[int]
+        out_channels: int
+        num_outs: int
+        start_level: int = 0
+        end_level: int = -1
+        add_extra_convs: bool | str = False
+        relu_before_extra_convs: bool = False
+        no_norm_on_lateral: bool = False
+        act_cfg: Config | None = None
+        upsample_cfg: Config = default({"mode": "nearest"})
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        in_channels, out_channels, start_level = entries.in_channels, entries.out_channels, entries.start_level
+        source = "on_input" if entries.add_extra_convs is True else entries.add_extra_convs
+        if source not in (False, "on_input", "on_lateral", "on_output"):
+            raise ValueError(
+                "detect.build: neck.add_extra_convs must be a bool, 'on_input', 'on_lateral' or 'on_output', "
+                f"got {entries.add_extra_convs!r}"
+            )
+        levels = len(in_channels)
+        end = levels if entries.end_level in (-1, levels - 1) else entries.end_level + 1
+        extra = entries.num_outs - (end - start_level)
+        if extra < 0 or (extra and end < levels):
+            raise ValueError(
+                f"detect.build: neck.num_outs must be the number of levels from start_level to end_level, or more if "
+                f"these reach the last, got {entries.num_outs}"
+            )
+        self.start_level, self.end, self.extra, self.source = start_level, end, extra, source
+        self.relu_before_extra_convs = entries.relu_before_extra_convs
+        self.upsample_cfg = entries.upsample_cfg
+        layer: dict[str, Any] = entries.layer
+        lateral = {**layer, "norm_cfg": None} if entries.no_norm_on_lateral else layer
+        used = in_channels[start_level:end]
+        self.lateral_convs = nn.ModuleList(ConvModule(channels, out_channels, 1, **lateral) for channels in used)
+        self.fpn_convs = nn.ModuleList(ConvModule(out_channels, out_channels, 3, padding=1, **layer) for _ in used)
+        for level in range(extra if source else 0):
+            channels = used[-1] if level == 0 and source == "on_input" else out_channels
+            self.fpn_convs.append(ConvModule(channels, out_channels, 3, stride=2, padding=1, **layer))
+
+    def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        inputs = inputs[self.start_level : self.end]
+        laterals = [conv(x) for conv, x in zip(self.lateral_convs, inputs, strict=True)]  # [N, C, h, w]
+        for level in range(len(laterals) - 1, 0, -1):
+            size = None if "scale_factor" in self.upsample_cfg else laterals[level - 1].shape[2:]
+            laterals[level - 1] = laterals[level - 1] + F.interpolate(laterals[level], size, **self.upsample_cfg)
+        convs = list(self.fpn_convs)
+        outputs = [conv(x) for conv, x in zip(convs, laterals, strict=False)]
+        for level in range(self.extra):
+            if not self.source:
+                outputs.append(F.max_pool2d(outputs[-1], 1, stride=2))
+                continue
+            if level == 0:
+                x = {"on_input": inputs[-1], "on_lateral": laterals[-1], "on_output": outputs[-1]}[self.source]
+            else:
+                x = F.relu(outputs[-1]) if self.relu_before_extra_convs else outputs[-1]
+            outputs.append(convs[len(laterals) + level](x))
+        return tuple(outputs)

@@ -1,0 +1,90 @@
+"""Features of regions of interest, each from the pyramid level that fits its size.
+
+Source: T.-Y. Lin et al., "Feature Pyramid Networks", CVPR 2017; MMDetection's ``SingleRoIExtractor``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.entries import Schema, part
+from mmort.torch import RoIAlign
+
+
+class RoILayer:
+    """The RoIAlign of each level, at the level's scale."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``roi_layer``."""
+
+        output_size: int | tuple[int, int]
+        sampling_ratio: int = 0
+        pool_mode: Literal["avg", "max"] = "avg"
+        aligned: bool = True
+
+        ignored: ClassVar = {"spatial_scale": "every level has its own"}
+
+    def __init__(self, entries: Entries) -> None:
+        self.entries = entries
+
+    def at_stride(self, stride: float) -> RoIAlign:
+        """Return the layer for a level of a stride."""
+        return RoIAlign(spatial_scale=1 / stride, **dataclasses.asdict(self.entries))
+
+
+class RoIExtractor(nn.Module):
+    """RoIAlign over the levels of a feature pyramid."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``bbox_roi_extractor`` or ``mask_roi_extractor``."""
+
+        roi_layer: RoILayer = part("roi_layer", types={"RoIAlign": RoILayer})
+        featmap_strides: list[int]
+        finest_scale: float = 56
+
+        ignored: ClassVar = {"out_channels": "those of the features"}
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        self.strides = entries.featmap_strides
+        self.finest_scale = entries.finest_scale
+        self.roi_layers = nn.ModuleList(entries.roi_layer.at_stride(stride) for stride in self.strides)
+
+    def forward(self, features: list[Tensor], rois: Tensor) -> Tensor:
+        """Pool the features of regions.
+
+        Parameters
+        ----------
+        features : list of Tensor, [N, C, h, w]
+            By level, finest first; levels beyond the last stride are not read.
+        rois : Tensor, [R, 5]
+            Index of the image in the batch, x1, y1, x2, y2 in pixels of the network's input.
+
+        Returns
+        -------
+        Tensor, [R, C, output height, output width]
+        """
+        if len(self.strides) == 1:
+            return self.roi_layers[0](features[0], rois)
+        level = self.levels(rois)
+        rows = [torch.nonzero(level == index)[:, 0] for index in range(len(self.strides))]  # [R'] for each level
+        aligned = [
+            layer(features[index], rois.index_select(0, rows[index])) for index, layer in enumerate(self.roi_layers)
+        ]
+        order = torch.cat(rows)
+        # The position of each region.  To gather from there costs half of writing each level's regions to their rows.
+        positions = torch.zeros_like(level).scatter(0, order, torch.arange(level.shape[0], device=level.device))
+        return torch.cat(aligned).index_select(0, positions)
+
+    def levels(self, rois: Tensor) -> Tensor:
+        """Return the level of each region, [R]: 0 below twice ``finest_scale``, one more with each doubling."""
+        scale = torch.sqrt((rois[:, 3] - rois[:, 1]) * (rois[:, 4] - rois[:, 2]))
+        level = torch.floor(torch.log2(scale / self.finest_scale + 1e-6))
+        return level.clamp(0, len(self.strides) - 1).long()

@@ -1,0 +1,176 @@
+"""From scored boxes to detections, for a batch: the steps that dense heads, RPN and RoI heads share."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from mmort.detect.versions import Config
+from mmort.torch import multiclass_nms
+
+
+def take(map: Tensor, indices: Tensor, channels: int, count: int | None = None) -> Tensor:
+    """Return a head's output for some priors.
+
+    Parameters
+    ----------
+    map : Tensor, [N, A * channels, h, w]
+        A head's output for one level.
+    indices : Tensor of int64, [N, K]
+        Priors, counted by row, column and anchor.
+    channels : int
+        How many numbers belong to a prior.
+    count : int, optional
+        Take only the first `count` of them.
+
+    Returns
+    -------
+    Tensor, [N, K, channels]
+    """
+    anchors = map.shape[1] // channels
+    area = map.shape[2] * map.shape[3]
+    first = (indices % anchors) * channels * area + indices // anchors  # [N, K]
+    steps = torch.arange(channels if count is None else count, device=map.device) * area
+    sources = first[..., None] + steps  # [N, K, channels]
+    return torch.unflatten(map.flatten(1).gather(1, sources.flatten(1)), 1, (-1, steps.shape[0]))
+
+
+def best_indices(scores: Tensor, count: int) -> Tensor:
+    """Return the indices [N, K] of an image's `count` best scores [N, P], of all if it is 0 or less, in ascending order.
+
+    So the index decides among scores that are equal later, as in MMDetection, whatever the order of topk is.
+    """
+    limit = scores.shape[1] if count <= 0 else min(count, scores.shape[1])
+    return scores.topk(limit).indices.sort().values
+
+
+def best_priors(
+    map: Tensor, classes: int, nms_pre: int, activation: Literal["sigmoid", "softmax"] | None = "sigmoid"
+) -> tuple[Tensor, Tensor]:
+    """Choose the priors of one level that have its best pairs of prior and class.
+
+    Only they need boxes, and probabilities.  The best `nms_pre` pairs belong to at most `nms_pre` priors, those with
+    the best maxima.
+
+    Parameters
+    ----------
+    map : Tensor, [N, A * classes, h, w]
+        Logits; for a softmax of one class more, the background, which is the last.
+    classes : int
+    nms_pre : int
+        Maximum number of priors; 0 or less: all.
+    activation : "sigmoid", "softmax" or None
+        What makes scores of logits; None leaves them as they are.
+
+    Returns
+    -------
+    scores : Tensor, [N, K, classes]
+    indices : Tensor of int64, [N, K]
+        The priors, counted by row, column and anchor, in this order.
+    """
+    softmax = activation == "softmax"
+    channels = classes + softmax
+    if softmax:
+        map = torch.unflatten(map, 1, (-1, channels)).softmax(2).flatten(1, 2)
+    best = torch.unflatten(map, 1, (-1, channels))[:, :, :classes].amax(2)  # [N, A, h, w]
+    indices = best_indices(best.permute(0, 2, 3, 1).flatten(1), nms_pre)
+    scores = take(map, indices, channels, classes)
+    return scores.sigmoid() if activation == "sigmoid" else scores, indices
+
+
+def best_pairs(scores: Tensor, score_threshold: float, nms_pre: int) -> Tensor:
+    """Return `scores` [N, P, C] with 0 for all but the `nms_pre` best of an image that are above the threshold.
+
+    More stay if they are equal to the last of these; all that are above, if `nms_pre` is 0 or less.
+    """
+    keep = scores > score_threshold
+    if nms_pre > 0:
+        flat = scores.flatten(1)  # [N, P*C]
+        keep = keep & (scores >= flat.topk(min(nms_pre, flat.shape[1])).values[:, -1:, None])
+    return torch.where(keep, scores, 0)
+
+
+def detections(boxes: Tensor, scores: Tensor, test_cfg: Config) -> tuple[Tensor, Tensor]:
+    """Suppress boxes within their classes, and keep the best of all.
+
+    Parameters
+    ----------
+    boxes : Tensor, [N, P, 4] or [N, P, C, 4]
+    scores : Tensor, [N, P, C]
+        Those of 0 take no part.
+    test_cfg : dict
+        With ``nms`` and ``max_per_img``; ``deploy_nms_pre`` and ``nms.max_output_boxes_per_class`` limit the boxes that
+        go into the suppression, and those of one class that come out of it.
+
+    Returns
+    -------
+    dets, labels : Tensor, [N, K, 5], [N, K]
+        As a detector's.
+    """
+    nms = dict(test_cfg["nms"])
+    max_per_image: int = test_cfg["max_per_img"]
+    max_per_class: int = nms.pop("max_output_boxes_per_class", 0)
+    before: int = test_cfg.get("deploy_nms_pre", 0)
+    if before > 0:
+        indices = best_indices(scores.amax(2), before)[..., None]  # [N, P', 1]
+        scores = scores.gather(1, indices.expand(-1, -1, scores.shape[2]))
+        flat = boxes.flatten(2)
+        boxes = torch.unflatten(flat.gather(1, indices.expand(-1, -1, flat.shape[2])), 2, boxes.shape[2:])
+    if not 0 < max_per_class < max_per_image:
+        return multiclass_nms(boxes, scores, 0.0, max_per_image=max_per_image, **nms_arguments(nms))[:2]
+    # Every class becomes an image of its own, so that the limit of an image is that of a class.
+    classes = scores.shape[2]
+    boxes = boxes[:, None].expand(-1, classes, -1, -1) if boxes.ndim == 3 else boxes.transpose(1, 2)
+    dets, labels, _ = multiclass_nms(
+        boxes.flatten(0, 1),
+        scores.transpose(1, 2).flatten(0, 1)[..., None],
+        0.0,
+        max_per_image=max_per_class,
+        **nms_arguments(nms),
+    )
+    classes_of_rows = torch.arange(classes, device=labels.device)[:, None]
+    dets = torch.unflatten(dets, 0, (-1, classes)).flatten(1, 2)  # [N, C * max_per_class, 5]
+    labels = torch.where(torch.unflatten(labels, 0, (-1, classes)) < 0, -1, classes_of_rows).flatten(1)
+    best = dets[..., 4].topk(min(max_per_image, classes * max_per_class)).indices  # [N, K]
+    return dets.gather(1, best[..., None].expand(-1, -1, 5)), labels.gather(1, best)
+
+
+def check_test_cfg(test_cfg: Config) -> Config:
+    """Return the ``test_cfg`` that `detections` reads, after refusing one that lacks an entry or has a wrong one."""
+    missing = [name for name in ("score_thr", "nms", "max_per_img") if name not in test_cfg]
+    if missing:
+        raise ValueError(f"detect.build: test_cfg must have {', '.join(missing)}")
+    nms = dict(test_cfg["nms"])
+    if nms.pop("max_output_boxes_per_class", 0) and nms.get("class_agnostic"):
+        raise ValueError("detect.build: nms cannot have both 'class_agnostic' and 'max_output_boxes_per_class'")
+    nms_arguments(nms)
+    return test_cfg
+
+
+def nms_arguments(nms: Config) -> dict[str, Any]:
+    """Return a config's ``nms`` as arguments of `multiclass_nms`."""
+    known = {
+        "iou_threshold",
+        "iou_thr",
+        "class_agnostic",
+        "split_thr",
+        "type",
+        "sigma",
+        "min_score",
+        "method",
+        "offset",
+    }
+    if unknown := set(nms) - known:
+        raise ValueError(f"detect.build: nms must have no entries but {sorted(known)}, got {sorted(unknown)}")
+    kind = nms.get("type", "nms")
+    if kind not in ("nms", "soft_nms"):
+        raise ValueError(f"detect.build: nms.type must be 'nms' or 'soft_nms', got {kind!r}")
+    arguments: dict[str, Any] = {
+        name: nms[name] for name in ("class_agnostic", "sigma", "min_score", "offset") if name in nms
+    }
+    default = 0.5 if kind == "nms" else 0.3
+    arguments["iou_threshold"] = nms.get("iou_threshold", nms.get("iou_thr", default))
+    arguments["method"] = "nms" if kind == "nms" else f"soft_nms_{nms.get('method', 'linear')}"
+    return arguments

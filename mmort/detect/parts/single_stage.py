@@ -1,0 +1,94 @@
+"""Detectors of one stage: a backbone, a neck and a dense head, which predicts at every location of every level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.detector import Detector
+from mmort.detect.entries import Parts
+from mmort.detect.parts.boxes import image_limits, larger
+from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.priors import Priors
+from mmort.detect.parts.selection import best_pairs, best_priors, check_test_cfg, detections, take
+from mmort.detect.versions import Config, is_version_3, test_config
+
+
+class SingleStageDetector(Detector):
+    """A backbone, a neck and a head of the class `head`, which a family sets."""
+
+    head: ClassVar[type[nn.Module]]
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__()
+        model = config["model"]
+        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
+        self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
+        self.bbox_head: Any = parts.construct("bbox_head", self.head, model["bbox_head"])
+        self.test_cfg = check_test_cfg(test_config(config))
+
+    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
+        """Return the head's maps, by kind and level."""
+        return self.bbox_head(self.neck(self.backbone(input)))
+
+
+class DenseHead(nn.Module):
+    """A head that gives every prior of every level the scores of its classes and a box.
+
+    Attributes
+    ----------
+    classes : int
+        Without a background.
+    softmax : bool
+        Classes exclude each other, and the last of them is the background.
+    priors : Priors
+    coder : BoxCoder
+    """
+
+    classes: int
+    softmax: bool
+    priors: Priors
+    coder: BoxCoder
+
+    def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return logits of the classes [N, A*C, h, w] by level, then what the coder decodes [N, A*4, h, w] by level.
+
+        Behind them, if the head has it, the logit of a factor of the scores [N, A, h, w] by level.
+        """
+        raise NotImplementedError
+
+
+class DenseDetector(SingleStageDetector):
+    """A detector with a `DenseHead`: the best pairs of prior and class of each level, then suppression."""
+
+    head: ClassVar[type[DenseHead]]
+    bbox_head: DenseHead
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__(config, parts)
+        # Before version 3 MMDetection left dense heads' boxes without area where they were.
+        self.min_size: float = self.test_cfg.get("min_bbox_size", -1) if is_version_3(config) else -1
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        head, test_cfg = self.bbox_head, self.test_cfg
+        maps = self.raw(input)
+        levels = len(head.priors.strides)
+        chosen: list[tuple[Tensor, Tensor, Tensor]] = []
+        for level in range(levels):
+            logits, regressed = maps[level], maps[levels + level]
+            scores, indices = best_priors(
+                logits, head.classes, test_cfg.get("nms_pre", -1), "softmax" if head.softmax else "sigmoid"
+            )
+            scores = best_pairs(scores, test_cfg["score_thr"], test_cfg.get("nms_pre", -1))  # [N, K, C]
+            if len(maps) > 2 * levels:
+                # Behind the threshold, so a detection's score may be below it.
+                scores = scores * take(maps[2 * levels + level], indices, 1).sigmoid()
+            chosen.append((scores, take(regressed, indices, 4), head.priors.level(level, logits)[indices]))
+        scores, regressed, priors = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))  # [N, all K, ...]
+        boxes = head.coder.decode(priors, regressed, image_limits(input, img_shape))  # [N, all K, 4]
+        if self.min_size >= 0:
+            scores = torch.where(larger(boxes, self.min_size), scores, 0)
+        return detections(boxes, scores, test_cfg)

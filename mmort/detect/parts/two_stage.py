@@ -1,0 +1,104 @@
+"""Detectors of two stages: proposals, then what is in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.detector import Detector
+from mmort.detect.entries import Parts, Schema, require
+from mmort.detect.parts.boxes import image_limits, regions
+from mmort.detect.parts.heads.rpn_head import RPNHead
+from mmort.detect.parts.selection import check_test_cfg
+from mmort.detect.versions import Config, test_config
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoIHeadEntries(Schema):
+    """The entries that every ``roi_head`` has."""
+
+    test_cfg: Config  # the model's ``test_cfg.rcnn``
+
+
+class RoIHead(nn.Module):
+    """The second stage: classes, boxes and perhaps masks of proposals.
+
+    Attributes
+    ----------
+    with_mask : bool
+        Whether `mask` may be called.
+    """
+
+    with_mask: bool
+
+    def __init__(self, entries: RoIHeadEntries) -> None:
+        super().__init__()
+        self.test_cfg = entries.test_cfg
+
+    def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return dets [N, K, 5] and labels [N, K] of proposals [N, P, 4], those that are `used` [N, P]."""
+        raise NotImplementedError
+
+    def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
+        """Return the masks [R, h, w] of regions [R, 5] whose classes [R] are known."""
+        raise NotImplementedError
+
+    def mask(self, features: list[Tensor], dets: Tensor, labels: Tensor) -> Tensor:
+        """Return the masks of detections, [N, K, h, w]: probabilities over the area of each box, 0 in unused rows."""
+        batch = labels.shape
+        labels = labels.flatten()
+        # Only detections are worth the time.  The first row always takes part: no tensor below is ever empty.
+        rows = torch.nonzero((labels >= 0) | (torch.arange(labels.shape[0], device=labels.device) == 0))[:, 0]  # [R]
+        classes = labels.index_select(0, rows)
+        rois = regions(dets[..., :4]).index_select(0, rows)  # [R, 5]
+        found = self.probabilities(features, rois, classes.clamp(min=0))  # [R, h, w]
+        found = torch.where(classes[:, None, None] >= 0, found, 0)
+        masks = found.new_zeros(labels.shape[0], *found.shape[1:]).index_put((rows,), found)
+        return masks.reshape(*batch, *found.shape[1:])
+
+
+class TwoStageDetector(Detector):
+    """A backbone, a neck, an RPN and a second stage of the class `head`, which a family sets.
+
+    Attributes
+    ----------
+    family_with_masks : str
+        The name of the detector if its config has a mask head.
+    """
+
+    head: ClassVar[type[RoIHead]]
+    family_with_masks: ClassVar[str]
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__()
+        model, test_cfg = config["model"], test_config(config)
+        require("model.type", model["type"], "FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
+        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
+        self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
+        self.rpn_head: RPNHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg["rpn"]})
+        roi_head = {**model["roi_head"], "test_cfg": check_test_cfg(test_cfg["rcnn"])}
+        self.roi_head: RoIHead = parts.construct("roi_head", self.head, roi_head)
+        if self.roi_head.with_mask:
+            self.family = self.family_with_masks
+            self.output_names = ("dets", "labels", "masks")
+            self.mask_threshold = test_cfg["rcnn"].get("mask_thr_binary", 0.5)
+
+    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
+        """Return the first stage's objectness logits, [N, A, h, w] of each level, and then its deltas, [N, A*4, h, w].
+
+        The second stage has no outputs without proposals, and they are post-processing.
+        """
+        logits, deltas = self.rpn_head.raw(self.neck(self.backbone(input)))
+        return *logits, *deltas
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        limits = image_limits(input, img_shape)  # [N, 1, 4]
+        features = self.neck(self.backbone(input))  # by level, [N, C, h, w]
+        proposals, used = self.rpn_head(features, limits)  # [N, P, 4], [N, P]
+        dets, labels = self.roi_head.detect(features, proposals, used, limits)  # [N, K, 5], [N, K]
+        if not self.roi_head.with_mask:
+            return dets, labels
+        return dets, labels, self.roi_head.mask(features, dets, labels)  # [N, K, h, w]

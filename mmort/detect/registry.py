@@ -1,0 +1,83 @@
+"""MMDetection's type names and the classes that stand for them: a new family, or a new part, adds a line here."""
+
+from __future__ import annotations
+
+from mmort.detect.detector import Detector
+from mmort.detect.entries import Parts
+from mmort.detect.families.cascade_rcnn import CascadeRCNN
+from mmort.detect.families.cornernet import CornerNet
+from mmort.detect.families.detr import DETR
+from mmort.detect.families.faster_rcnn import FasterRCNN
+from mmort.detect.families.fcos import FCOS
+from mmort.detect.families.fsaf import FSAF
+from mmort.detect.families.point_rend import PointRend
+from mmort.detect.families.retinanet import RetinaNet
+from mmort.detect.families.ssd import SSD
+from mmort.detect.families.yolov3 import YOLOv3
+from mmort.detect.parts.backbones.darknet import Darknet
+from mmort.detect.parts.backbones.hourglass import HourglassNet
+from mmort.detect.parts.backbones.mobilenet_v2 import MobileNetV2
+from mmort.detect.parts.backbones.resnet import ResNet, ResNetV1d
+from mmort.detect.parts.backbones.ssd_vgg import SSDVGG
+from mmort.detect.parts.coders import DeltaXYWHBBoxCoder, DistancePointBBoxCoder, TBLRBBoxCoder
+from mmort.detect.parts.heads.box_head import BoxHead, Shared2FCBoxHead, Shared4Conv1FCBoxHead
+from mmort.detect.parts.heads.mask_head import FCNMaskHead
+from mmort.detect.parts.heads.rpn_head import RPNHead
+from mmort.detect.parts.necks.fpn import FPN
+from mmort.detect.parts.necks.ssd_neck import SSDNeck
+from mmort.detect.parts.necks.yolo_neck import YOLOV3Neck
+from mmort.detect.parts.priors import AnchorGenerator, SSDAnchorGenerator, YOLOAnchorGenerator
+from mmort.detect.parts.roi_extractor import RoIExtractor
+from mmort.detect.parts.shared_head import ResLayer
+
+FAMILIES: dict[str, type[Detector]] = {
+    "FCOSHead": FCOS,
+    "FSAFHead": FSAF,
+    "RetinaHead": RetinaNet,
+    "AscendRetinaHead": RetinaNet,
+    "SSDHead": SSD,
+    "AscendSSDHead": SSD,
+    "YOLOV3Head": YOLOv3,
+    "StandardRoIHead": FasterRCNN,
+    "CascadeRoIHead": CascadeRCNN,
+    "PointRendRoIHead": PointRend,
+    "CornerHead": CornerNet,
+    "DETRHead": DETR,
+}
+"""By the type of the last head: ``model.type`` tells less, since all two-stage detectors may share one."""
+
+PARTS = Parts(
+    {
+        "backbone": {
+            "HourglassNet": HourglassNet,
+            "ResNet": ResNet,
+            "ResNetV1d": ResNetV1d,
+            "ResNeXt": ResNet,
+            "MobileNetV2": MobileNetV2,
+            "Darknet": Darknet,
+            "SSDVGG": SSDVGG,
+        },
+        "neck": {"FPN": FPN, "SSDNeck": SSDNeck, "YOLOV3Neck": YOLOV3Neck},
+        "prior generator": {
+            "AnchorGenerator": AnchorGenerator,
+            "SSDAnchorGenerator": SSDAnchorGenerator,
+            "YOLOAnchorGenerator": YOLOAnchorGenerator,
+        },
+        "box coder": {
+            "DeltaXYWHBBoxCoder": DeltaXYWHBBoxCoder,
+            "TBLRBBoxCoder": TBLRBBoxCoder,
+            "DistancePointBBoxCoder": DistancePointBBoxCoder,
+        },
+        "rpn_head": {"RPNHead": RPNHead},
+        "RoI extractor": {"SingleRoIExtractor": RoIExtractor},
+        "shared_head": {"ResLayer": ResLayer},
+        "bbox_head": {
+            "BBoxHead": BoxHead,
+            "ConvFCBBoxHead": BoxHead,
+            "Shared2FCBBoxHead": Shared2FCBoxHead,
+            "Shared4Conv1FCBBoxHead": Shared4Conv1FCBoxHead,
+        },
+        "mask_head": {"FCNMaskHead": FCNMaskHead},
+    }
+)
+"""Parts by kind; a part that only one family knows is named in that family's file."""
