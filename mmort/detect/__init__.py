@@ -3,7 +3,7 @@
 `load` takes a config and a checkpoint, `build` a config alone (the weights are random).  mmcv and mmdet are not needed.
 Programs that run an exported detector need `mmort.predict` only, and no torch.
 
-``registry`` lists the families of detectors (``families``, one file each) and the parts that families share (``parts``).
+``registry`` lists the families of detectors (``families``, a file each) and the parts that they share (``parts``).
 """
 
 from __future__ import annotations

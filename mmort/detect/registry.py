@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts
 from mmort.detect.families.cascade_rcnn import CascadeRCNN
@@ -29,8 +31,9 @@ from mmort.detect.parts.necks.yolo_neck import YOLOV3Neck
 from mmort.detect.parts.priors import AnchorGenerator, SSDAnchorGenerator, YOLOAnchorGenerator
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.shared_head import ResLayer
+from mmort.detect.versions import Config
 
-FAMILIES: dict[str, type[Detector]] = {
+FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "FCOSHead": FCOS,
     "FSAFHead": FSAF,
     "RetinaHead": RetinaNet,

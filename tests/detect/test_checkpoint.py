@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from mmort.detect.checkpoint import load_checkpoint, load_weights
+from mmort.detect.parts.layers import DeformConv
 
 MMENGINE = Path(__file__).parents[1] / "data" / "checkpoints" / "mmengine.pth"
 
@@ -131,6 +132,8 @@ def test_damaged(saved, zipped):
 
 
 class Head(torch.nn.Module):
+    class_layers = {"fc_cls": 1, "retina_cls": 0, "convs_pred": 5}  # noqa: RUF012
+
     def __init__(self, classes, anchors=3):
         super().__init__()
         self.fc_cls = torch.nn.Linear(4, classes + 1)
@@ -178,7 +181,7 @@ def test_other_number_of_classes(key, rows):
     config = {"model": {"roi_head": {"bbox_head": [{"num_classes": 10}, {"num_classes": 10}]}}}
     weights = Model(10).state_dict()
     weights[f"bbox_head.{key}"] = Model(80).state_dict()[f"bbox_head.{key}"]
-    what = f"bbox_head.{key} has {rows} rows = 80 classes in the checkpoint, the config says num_classes=10"
+    what = f"bbox_head.{key} has {rows} rows = 80 classes in the checkpoint, the config has num_classes=10"
     with pytest.raises(ValueError, match="rows") as error:
         load_weights(Model(10), weights, config)
     assert str(error.value) == what
@@ -186,6 +189,8 @@ def test_other_number_of_classes(key, rows):
 
 def test_former_names():
     class Convolution(torch.nn.Module):
+        renamed_keys = DeformConv.renamed_keys
+
         def __init__(self):
             super().__init__()
             self.conv_offset = torch.nn.Conv2d(1, 18, 1)

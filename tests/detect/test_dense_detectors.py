@@ -12,11 +12,9 @@ import torch
 import mmort.onnx
 import mmort.ort
 from mmort.detect import build, load
-from mmort.detect.backbones import build_backbone
 from mmort.detect.config import read_config
-from mmort.detect.necks import build_neck
-from mmort.detect.priors import build_priors
-from mmort.detect.selection import best_pairs, best_priors, detections, take
+from mmort.detect.parts.selection import best_pairs, best_priors, detections, take
+from mmort.detect.registry import PARTS
 from mmort.predict import Preprocessing
 from tests.tools.check_detectors import Found, compare
 
@@ -192,7 +190,7 @@ def test_the_best_pairs_are_those_of_all_priors(rng, softmax, nms_pre):
     map = torch.from_numpy(rng.standard_normal((2, 3 * (4 + softmax), 5, 6), np.float32))
     flat = map.permute(0, 2, 3, 1).reshape(2, -1, 4 + softmax)
     every = flat.softmax(-1)[..., :4] if softmax else flat.sigmoid()
-    scores, places = best_priors(map, 4, nms_pre, softmax)
+    scores, places = best_priors(map, 4, nms_pre, "softmax" if softmax else "sigmoid")
     chosen = best_pairs(scores, 0.3, nms_pre)
     ours = torch.zeros_like(every).scatter(1, places[..., None].expand(-1, -1, 4), chosen)
     for own, all_scores in zip(ours, every, strict=True):
@@ -231,7 +229,8 @@ def test_deploy_nms_pre_keeps_the_boxes_with_the_best_scores():
 
 def test_anchors_of_ssd():
     """The sizes that SSD's authors give for COCO."""
-    anchors = build_priors(
+    anchors = PARTS.build(
+        "prior generator",
         {
             "type": "SSDAnchorGenerator",
             "scale_major": False,
@@ -239,7 +238,7 @@ def test_anchors_of_ssd():
             "basesize_ratio_range": (0.15, 0.9),
             "strides": [8, 16, 32, 64, 100, 300],
             "ratios": [[2], [2, 3], [2, 3], [2, 3], [2], [2]],
-        }
+        },
     )
     assert anchors.num_base_priors == [4, 6, 6, 6, 4, 4]
     smallest, largest = [21, 45, 99, 153, 207, 261], [45, 99, 153, 207, 261, 315]
@@ -255,7 +254,9 @@ def test_anchors_of_ssd():
 
 
 def test_anchors_are_ordered_by_row_column_anchor():
-    anchors = build_priors({"type": "AnchorGenerator", "strides": [(4, 8)], "ratios": [0.5, 2.0], "scales": [1, 2]})
+    anchors = PARTS.build(
+        "prior generator", {"type": "AnchorGenerator", "strides": [(4, 8)], "ratios": [0.5, 2.0], "scales": [1, 2]}
+    )
     boxes = anchors.level(0, torch.zeros(1, 1, 2, 3)).reshape(2, 3, 4, 4)
     wide = torch.tensor([4 * math.sqrt(2), 4 * math.sqrt(0.5)])
     sizes = boxes[..., 2:] - boxes[..., :2]
@@ -266,7 +267,7 @@ def test_anchors_are_ordered_by_row_column_anchor():
 @pytest.mark.parametrize(("source", "inputs"), [("on_input", 8), (True, 8), ("on_lateral", 16), ("on_output", 16)])
 def test_extra_levels_of_fpn(source, inputs, rng):
     config = {"type": "FPN", "in_channels": [4, 6, 8], "out_channels": 16, "start_level": 1, "num_outs": 4}
-    neck = build_neck({**config, "add_extra_convs": source, "relu_before_extra_convs": True})
+    neck = PARTS.build("neck", {**config, "add_extra_convs": source, "relu_before_extra_convs": True})
     assert [conv.conv.in_channels for conv in neck.fpn_convs] == [16, 16, inputs, 16]
     maps = [torch.from_numpy(rng.standard_normal((1, c, s, s + 1), np.float32)) for c, s in ((4, 19), (6, 9), (8, 5))]
     outputs = neck(maps)
@@ -279,11 +280,11 @@ def test_extra_levels_of_fpn(source, inputs, rng):
 def test_levels_of_fpn_without_convolutions():
     config = {"type": "FPN", "in_channels": [4, 6, 8], "out_channels": 16, "num_outs": 4}
     maps = [torch.rand(1, c, s, s) for c, s in ((4, 9), (6, 5), (8, 3))]
-    outputs = build_neck(config)(maps)
+    outputs = PARTS.build("neck", config)(maps)
     assert torch.equal(outputs[3], outputs[2][:, :, ::2, ::2])
-    assert len(build_neck({**config, "num_outs": 2, "end_level": 1})(maps)) == 2
+    assert len(PARTS.build("neck", {**config, "num_outs": 2, "end_level": 1})(maps)) == 2
     with pytest.raises(ValueError, match="num_outs"):
-        build_neck({**config, "end_level": 1})
+        PARTS.build("neck", {**config, "end_level": 1})
 
 
 @pytest.mark.parametrize(
@@ -305,7 +306,7 @@ def test_levels_of_fpn_without_convolutions():
 )
 def test_keys_of_resnets(entries, keys):
     with torch.device("meta"):
-        weights = build_backbone({**entries, "base_channels": 8, "stem_channels": 8}).state_dict()
+        weights = PARTS.build("backbone", {**entries, "base_channels": 8, "stem_channels": 8}).state_dict()
     assert set(keys) <= set(weights)
     if "dcn" in entries:
         assert not any("conv_offset" in key for key in weights if key.startswith("layer1"))
@@ -314,10 +315,10 @@ def test_keys_of_resnets(entries, keys):
 def test_styles_of_resnet_and_width_of_resnext():
     strides = {"pytorch": [(1, 1), (2, 2)], "caffe": [(2, 2), (1, 1)]}
     for style, expected in strides.items():
-        block = build_backbone({"type": "ResNet", "depth": 50, "base_channels": 8, "style": style}).layer2[0]
+        block = PARTS.build("backbone", {"type": "ResNet", "depth": 50, "base_channels": 8, "style": style}).layer2[0]
         assert [block.conv1.stride, block.conv2.stride] == expected
     with torch.device("meta"):
-        network = build_backbone({"type": "ResNeXt", "depth": 101, "groups": 64, "base_width": 4})
+        network = PARTS.build("backbone", {"type": "ResNeXt", "depth": 101, "groups": 64, "base_width": 4})
     assert tuple(network.layer4[0].conv2.weight.shape) == (2048, 32, 3, 3)
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 import mmort.onnx
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.detr import Attention, SinePositionalEncoding, _inside
+from mmort.detect.families.detr import Attention, SinePositionalEncoding, _inside
 
 RECORDED = dict(np.load(pathlib.Path(__file__).parents[1] / "data/query/mmdetection.npz"))
 
@@ -295,6 +295,7 @@ def test_attention_is_torchs():
 @pytest.mark.parametrize("normalize", [True, False])
 def test_positions_are_those_of_a_padding_mask(normalize):
     """Interpolated to the nearest, and counted by cumsum, as MMDetection does it."""
+    encoding = SinePositionalEncoding(SinePositionalEncoding.Entries(num_feats=8, normalize=normalize))
     random = np.random.default_rng(0)
     for _ in range(200):
         height, width = (int(size) for size in random.integers(1, 1400, 2))
@@ -306,7 +307,7 @@ def test_positions_are_those_of_a_padding_mask(normalize):
         rows = _inside(height, cells[0], torch.tensor([[limit[0]]]))
         columns = _inside(width, cells[1], torch.tensor([[limit[1]]]))
         assert torch.equal(rows[0][:, None] & columns[0], free), (height, width, limit)
-        waves = SinePositionalEncoding(8, normalize=normalize)(rows, columns).reshape(*cells, 16)
+        waves = encoding(rows, columns).reshape(*cells, 16)
         y, x = (free.cumsum(axis, dtype=torch.float32) for axis in (0, 1))
         if normalize:
             y, x = y / (y[-1:] + 1e-6) * 2 * math.pi, x / (x[:, -1:] + 1e-6) * 2 * math.pi

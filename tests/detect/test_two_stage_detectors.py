@@ -12,9 +12,8 @@ from torch.nn import functional as F
 import mmort.onnx
 from mmort.detect import build
 from mmort.detect.checkpoint import load_checkpoint, load_weights
-from mmort.detect.detector import image_limits
-from mmort.detect.point_rend import sample
-from mmort.detect.roi_extractor import regions
+from mmort.detect.families.point_rend import sample
+from mmort.detect.parts.boxes import image_limits, regions
 from mmort.predict import paste_masks
 
 DATA = Path(__file__).parents[1] / "data" / "detect"

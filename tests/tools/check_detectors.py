@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from mmort.detect import Detector, build, load
 from mmort.detect.checkpoint import load_weights
 from mmort.detect.config import read_config
-from mmort.detect.cornernet import CornerNet
-from mmort.detect.detector import image_limits
+from mmort.detect.families.cornernet import CornerNet
+from mmort.detect.parts.boxes import image_limits
 from mmort.predict import Preprocessing
 
 Array = NDArray[Any]

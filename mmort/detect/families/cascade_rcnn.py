@@ -7,7 +7,7 @@ on COCO val2017: 40.3; 41.2 (35.9).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -47,8 +47,8 @@ class CascadeRoIHead(RoIHead):
         """Return dets and labels; the classes are those of the mean of all stages' logits."""
         batch = proposals.shape[:2]
         boxes, all_logits = proposals, []
-        last_head = self.bbox_head[-1]
-        for extractor, head in zip(self.bbox_roi_extractor, self.bbox_head, strict=True):
+        *_, last_head = heads = list[Any](self.bbox_head)
+        for extractor, head in zip(self.bbox_roi_extractor, heads, strict=True):
             logits, deltas = (output.reshape(*batch, -1) for output in head(extractor(features, regions(boxes))))
             all_logits.append(logits)  # [N, P, classes + 1]
             if head is not last_head:

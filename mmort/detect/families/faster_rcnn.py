@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from mmort.detect.entries import part
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.heads.box_head import BoxHead
-from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetector
 
@@ -21,14 +20,17 @@ from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetect
 class StandardRoIHead(RoIHead):
     """One head for boxes, and perhaps one for masks."""
 
+    mask_roi_extractor: nn.Module
+    mask_head: nn.Module
+
     @dataclass(frozen=True, kw_only=True)
     class Entries(RoIHeadEntries):
         """The entries of ``roi_head``."""
 
         bbox_roi_extractor: RoIExtractor = part("RoI extractor")
         bbox_head: BoxHead = part("bbox_head")
-        mask_roi_extractor: RoIExtractor | None = part("RoI extractor", default=None)
-        mask_head: FCNMaskHead | None = part("mask_head", default=None)
+        mask_roi_extractor: nn.Module | None = part("RoI extractor", default=None)
+        mask_head: nn.Module | None = part("mask_head", default=None)
         shared_head: nn.Module | None = part("shared_head", default=None)
 
     def __init__(self, entries: Entries) -> None:

@@ -15,10 +15,8 @@ from torch.nn import functional
 
 from mmort.detect.entries import Schema, part, require
 from mmort.detect.families.faster_rcnn import StandardRoIHead
-from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.heads.mask_head import own_class
-from mmort.detect.parts.heads.box_head import BoxHead
-from mmort.detect.parts.roi_extractor import RoIExtractor
+from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.two_stage import TwoStageDetector
 from mmort.detect.versions import Config
 
@@ -152,6 +150,9 @@ class MaskPointHead(nn.Module):
 
 class PointRendRoIHead(StandardRoIHead):
     """Faster R-CNN's second stage, and coarse masks that are refined."""
+
+    mask_roi_extractor: PointExtractor
+    mask_head: CoarseMaskHead
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(StandardRoIHead.Entries):

@@ -35,7 +35,7 @@ class Priors(nn.Module):
     num_base_priors: list[int]
 
     def level(self, index: int, map: Tensor) -> Tensor:
-        """Return the priors of a level whose feature map is `map` [N, C, h, w]: float32, [h*w*A, 4], points [h*w, 2]."""
+        """Return the priors of a level whose map is `map` [N, C, h, w]: float32, [h*w*A, 4], for points [h*w, 2]."""
         raise NotImplementedError
 
 

@@ -38,7 +38,7 @@ def take(map: Tensor, indices: Tensor, channels: int, count: int | None = None) 
 
 
 def best_indices(scores: Tensor, count: int) -> Tensor:
-    """Return the indices [N, K] of an image's `count` best scores [N, P], of all if it is 0 or less, in ascending order.
+    """Return the indices [N, K] of the `count` best of an image's scores [N, P], of all if it is 0 or less, ascending.
 
     So the index decides among scores that are equal later, as in MMDetection, whatever the order of topk is.
     """

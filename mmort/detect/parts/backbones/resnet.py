@@ -113,7 +113,7 @@ _BLOCKS: dict[int, tuple[Any, tuple[int, ...]]] = {
 
 
 class ResNet(nn.Module):
-    """ResNet in the styles of PyTorch and Caffe, with deformable convolutions in the stages that `stage_with_dcn` names.
+    """ResNet in the styles of PyTorch and Caffe, with deformable convolutions in the stages of `stage_with_dcn`.
 
     With `groups` it is ResNeXt, with `deep_stem` and `avg_down` ResNetV1d.
     """

@@ -56,10 +56,10 @@ class BoxHead(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        require("bbox_head.cls_predictor_cfg", entries.cls_predictor_cfg["type"], "Linear")
-        require("bbox_head.reg_predictor_cfg", entries.reg_predictor_cfg["type"], "Linear")
         # Other losses bring scores of their own instead of a softmax.
         require("bbox_head.loss_cls", entries.loss_cls.get("type", "CrossEntropyLoss"), "CrossEntropyLoss")
+        require("bbox_head.cls_predictor_cfg", entries.cls_predictor_cfg["type"], "Linear")
+        require("bbox_head.reg_predictor_cfg", entries.reg_predictor_cfg["type"], "Linear")
         self.classes = entries.num_classes
         self.class_agnostic = entries.reg_class_agnostic
         self.average = entries.with_avg_pool
@@ -89,7 +89,7 @@ class BoxHead(nn.Module):
         self.fc_reg = nn.Linear(reg_features, 4 if self.class_agnostic else 4 * self.classes)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [R, classes + 1] (background last) and deltas [R, 4 or classes * 4] of features [R, C, h, w]."""
+        """Return logits [R, classes + 1] (background last) and deltas [R, 4 or classes * 4] for [R, C, h, w]."""
         x = self.shared_convs(features)
         if self.shared_fcs:
             shared = _fully_connect(self.shared_fcs, self._flat(x))
