@@ -1,4 +1,4 @@
-/* check.c - what every kernel's `prepare` uses: shape rules, their error messages, output sizes.  See mmk.h. */
+/* check.c - the functions that every kernel's `prepare` calls: checks, error messages, output sizes.  See mmk.h. */
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mmk.h"
+#include "shapes.h"
 
 #define MMK_ROW(name) {#name, mmk_##name##_prepare, mmk_##name##_run},
 const mmk_operator mmk_operators[] = {MMK_OPERATORS(MMK_ROW){NULL, NULL, NULL}};
@@ -46,47 +47,46 @@ static const int64_t *find_dimension(const mmk_call *call, const char *name, siz
 
 int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *required) {
     const mmk_tensor *tensor = &call->inputs[i];
-    const char *cursor = required + 1; /* behind "[" */
+    const char *cursor = required;
+    mmk_shape_token token;
     int d = 0, fits = 1, open_ended = 0;
-    char bound[96] = "", came[160];
-    while (*cursor && *cursor != ']') {
-        size_t length = strcspn(cursor, ",]");
-        if (*cursor == '.') {
+    char bound[96] = "", given[160];
+    while (mmk_next_dimension(&cursor, &token)) {
+        if (token.kind == SHAPE_REST) {
             open_ended = 1;
-        } else if (d >= tensor->rank) {
+            break;
+        }
+        if (d >= tensor->rank) {
             fits = 0;
-            d++;
-        } else if (*cursor >= '0' && *cursor <= '9') {
-            fits &= tensor->shape[d++] == strtoll(cursor, NULL, 10);
+        } else if (token.kind == SHAPE_SIZE) {
+            fits &= tensor->shape[d] == token.size;
         } else {
-            const int64_t *known = find_dimension(call, cursor, length);
+            const int64_t *known = find_dimension(call, token.text, token.length);
             if (!known && call->dimension_count < MMK_MAX_DIMENSIONS) {
-                call->dimensions[call->dimension_count++] = (mmk_dimension){cursor, length, tensor->shape[d]};
+                call->dimensions[call->dimension_count++] = (mmk_dimension){token.text, token.length, tensor->shape[d]};
             } else if (known && *known != tensor->shape[d]) {
                 fits = 0;
                 size_t used = strlen(bound);
-                snprintf(bound + used, sizeof bound - used, "%s%.*s = %lld", used ? ", " : " with ", (int)length,
-                         cursor, (long long)*known);
+                snprintf(bound + used, sizeof bound - used, "%s%.*s = %lld", used ? ", " : " with ", (int)token.length,
+                         token.text, (long long)*known);
             }
-            d++;
         }
-        cursor += length;
-        cursor += strspn(cursor, ", ");
+        d++;
     }
     if (fits && (d == tensor->rank || (open_ended && d < tensor->rank))) return 0;
-    write_shape(came, sizeof came, tensor->rank, tensor->shape);
-    return mmk_fail(call, "%s must be %s%s, got %s", argument, required, d == tensor->rank ? bound : "", came);
+    write_shape(given, sizeof given, tensor->rank, tensor->shape);
+    return mmk_fail(call, "%s must be %s%s, got %s", argument, required, d == tensor->rank ? bound : "", given);
 }
 
 int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape) {
     mmk_tensor *output = &call->outputs[i];
-    const int64_t most = INT64_MAX / 16; /* elements have at most 8 bytes */
+    const int64_t limit = INT64_MAX / 16; /* elements have at most 8 bytes */
     int64_t size = 1;
     output->type = type;
     output->rank = rank;
     for (int d = 0; d < rank; d++) {
         output->shape[d] = shape[d];
-        if (shape[d] < 0 || (shape[d] > 1 && size > most / shape[d])) {
+        if (shape[d] < 0 || (shape[d] > 1 && size > limit / shape[d])) {
             char text[160];
             write_shape(text, sizeof text, rank, shape);
             return mmk_fail(call, "an output of shape %s is too large", text);
@@ -114,7 +114,8 @@ void mmk_ask_for_large_pages(void *memory, size_t size) {
     const uintptr_t page = (uintptr_t)2 << 20;
     uintptr_t begin = ((uintptr_t)memory + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)memory + size) & ~(page - 1);
-    if (begin < end) madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a hint: whether it is taken is all one */
+    if (begin < end)
+        madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* only a hint, so its result does not matter */
 #else
     (void)memory;
     (void)size;

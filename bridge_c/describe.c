@@ -1,4 +1,6 @@
-/* describe.c - the library's description of itself, as JSON, for whoever loads it (Python reads it with ctypes). */
+/* describe.c - the library's description of itself, as JSON, for the program that loads it (Python uses ctypes).
+ *
+ * "operators" has the ONNX operators, one for each domain and type; "numpy_only" the kernels that are none. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -34,31 +36,57 @@ static const char *type_name(int type) {
 
 static void put_formals(Text *text, const char *key, const Formal *formals) {
     put(text, "\"%s\": [", key);
-    for (const Formal *f = formals; f->name; f++)
+    for (const Formal *formal = formals; formal->name; formal++)
         put(text, "%s{\"name\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", \"optional\": %s}",
-            f == formals ? "" : ", ", f->name, type_name(f->type), f->shape, f->optional ? "true" : "false");
+            formal == formals ? "" : ", ", formal->name, type_name(formal->type), formal->shape,
+            formal->optional ? "true" : "false");
     put(text, "], ");
 }
 
-static void put_attribute(Text *text, const Attribute *a) {
-    static const char *const names[] = {"INT", "FLOAT", "STRING", "INTS"};
-    put(text, "{\"name\": \"%s\", \"type\": \"%s\", ", a->name, names[a->type]);
-    if (a->former) put(text, "\"former_name\": \"%s\", ", a->former);
-    if (a->choices[0]) {
-        put(text, "\"choices\": [");
-        for (int c = 0; a->choices[c]; c++) put(text, "%s\"%s\"", c ? ", " : "", a->choices[c]);
-        put(text, "], ");
-    }
-    if (a->required)
-        put(text, "\"default\": null}");
-    else if (a->type == ATTRIBUTE_STRING)
-        put(text, "\"default\": \"%s\"}", a->choices[a->initial.i]);
-    else if (a->type == ATTRIBUTE_FLOAT)
-        put(text, "\"default\": %.9g}", a->initial.f);
-    else if (a->type == ATTRIBUTE_PAIR)
-        put(text, "\"default\": [%lld, %lld]}", (long long)a->initial.i, (long long)a->initial.i);
+static void put_words(Text *text, const char *key, const char *const *words) {
+    put(text, "\"%s\": [", key);
+    for (int w = 0; words[w]; w++) put(text, "%s\"%s\"", w ? ", " : "", words[w]);
+    put(text, "], ");
+}
+
+static void put_default(Text *text, const Attribute *attribute) {
+    const mmk_attribute *initial = &attribute->initial;
+    put(text, "\"default\": ");
+    if (attribute->required)
+        put(text, "null");
+    else if (attribute->type == ATTRIBUTE_STRING)
+        put(text, "\"%s\"", attribute->words[initial->i]);
+    else if (attribute->type == ATTRIBUTE_FLOAT)
+        put(text, "%.9g", initial->f);
+    else if (attribute->type == ATTRIBUTE_PAIR)
+        put(text, "[%lld, %lld]", (long long)initial->i, (long long)initial->i);
     else
-        put(text, "\"default\": %lld}", (long long)a->initial.i);
+        put(text, "%lld", (long long)initial->i);
+}
+
+static void put_attribute(Text *text, const Attribute *attribute) {
+    put(text, "{\"name\": \"%s\", \"type\": \"%s\", ", attribute->name, mmk_attribute_type_name(attribute->type));
+    if (attribute->former) put(text, "\"former_name\": \"%s\", ", attribute->former);
+    if (attribute->argument) put(text, "\"argument\": \"%s\", ", attribute->argument);
+    if (attribute->words[0])
+        put_words(text, attribute->type == ATTRIBUTE_STRING ? "choices" : "words", attribute->words);
+    if (attribute->type == ATTRIBUTE_FLAG) put(text, "\"flag\": true, ");
+    put_default(text, attribute);
+    put(text, "}");
+}
+
+static void put_row(Text *text, const OperatorRow *row, const char *domain) {
+    put(text, "{");
+    if (domain) put(text, "\"domain\": \"%s\", \"type\": \"%s\", ", domain, row->type);
+    put(text, "\"kernel\": \"%s\", ", row->kernel);
+    put_formals(text, "inputs", row->inputs);
+    put_formals(text, "outputs", row->outputs);
+    put(text, "\"attributes\": [");
+    for (const Attribute *attribute = row->attributes; attribute->name; attribute++) {
+        put(text, "%s", attribute == row->attributes ? "" : ", ");
+        put_attribute(text, attribute);
+    }
+    put(text, "]}");
 }
 
 /* Writes at most `size` bytes with a closing zero; returns the length of the whole text, as snprintf does. */
@@ -66,18 +94,18 @@ EXPORT size_t mmort_describe(char *data, size_t size) {
     Text text = {data, size, 0};
     put(&text, "{\"version\": \"%s\", \"abi\": 1, \"simd\": \"%s\", \"operators\": [", MMK_VERSION, mmk_simd_level());
     const char *comma = "";
-    for (const OperatorRow *row = operator_rows; row->type; row++)
+    for (const OperatorRow *row = operator_rows; row->kernel; row++)
         for (const char *const *domain = row->domains; *domain; domain++) {
-            put(&text, "%s{\"domain\": \"%s\", \"type\": \"%s\", \"kernel\": \"%s\", ", comma, *domain, row->type,
-                row->kernel);
-            put_formals(&text, "inputs", row->inputs);
-            put_formals(&text, "outputs", row->outputs);
-            put(&text, "\"attributes\": [");
-            for (const Attribute *a = row->attributes; a->name; a++) {
-                put(&text, "%s", a == row->attributes ? "" : ", ");
-                put_attribute(&text, a);
-            }
-            put(&text, "]}");
+            put(&text, "%s", comma);
+            put_row(&text, row, *domain);
+            comma = ", ";
+        }
+    put(&text, "], \"numpy_only\": [");
+    comma = "";
+    for (const OperatorRow *row = operator_rows; row->kernel; row++)
+        if (!row->type) {
+            put(&text, "%s", comma);
+            put_row(&text, row, NULL);
             comma = ", ";
         }
     put(&text, "]}");

@@ -1,23 +1,30 @@
-"""The numpy side of the kernels: one function that calls any of them with arrays.
+"""The numpy API of a library of kernels: `call` runs any of them on arrays, by the names in its row.
 
-The other modules of this package hold no Python at all; this one holds no mathematics.
+The kernels hold no Python at all; this module holds no mathematics.
 """
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release,
+                             PyObject_GetBuffer)
+from cpython.dict cimport PyDict_GetItem
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from mmk cimport *
+from operators cimport *
 
 import numpy
 
-from mmort import _threads
+from mmort import _arrays, _threads
 
 cdef extern from *:
     """size_t mmort_describe(char *data, size_t size);  /* describe.c */"""
     size_t mmort_describe(char *data, size_t size)
 
-cdef dict _NUMBERS = {}  # operator name -> place in mmk_operators
+cdef object _ndarray = numpy.ndarray
+cdef object _float16 = numpy.dtype("float16")
+cdef object _float32 = numpy.dtype("float32")
 
 _TYPES = {"f": MMK_FLOAT32, "d": MMK_FLOAT64, "?": MMK_BOOL}
 _TYPES.update((numpy.dtype(name).char, number) for name, number in (
@@ -28,128 +35,353 @@ if numpy.dtype("longlong").itemsize == 8:  # C has two names for 64 bits, and nu
     _TYPES.update({"l" if numpy.dtype("int64").char == "q" else "q": MMK_INT64,
                    "L" if numpy.dtype("int64").char == "q" else "Q": MMK_UINT64})
 
-cdef int _at = 0
-while mmk_operators[_at].name != NULL:
-    _NUMBERS[mmk_operators[_at].name.decode()] = _at
-    _at += 1
+cdef int[128] _type_of  # by a dtype's character; MMK_ABSENT: not supported
+for _char, _number in _TYPES.items():
+    _type_of[<int>ord(_char)] = _number
+
+
+cdef enum Kind:
+    TENSOR
+    INTEGER
+    NUMBER
+    WORD
+    FLAG
+    PAIR
+
+
+cdef class _Argument:
+    """An argument of a kernel: what it must be, and which of the kernel's inputs or attributes it fills."""
+    cdef str name
+    cdef Kind kind
+    cdef int slot
+    cdef bint required
+    cdef mmk_attribute initial  # the default; both of a PAIR
+    cdef dict words  # {word: index}
+    cdef int type  # of a TENSOR: MMK_..., as in the row
+
+
+cdef class _Kernel:
+    """A row, prepared once for all calls."""
+    cdef str name
+    cdef const mmk_operator *functions
+    cdef Dtypes dtypes
+    cdef list arguments
+    cdef dict names  # of the arguments, in order
+
+
+cdef object _text(const char *text, size_t length):
+    return text[:length].decode()
+
+
+cdef _Argument _attribute_argument(const Attribute *attribute, int slot):
+    cdef _Argument argument = _Argument()
+    cdef int w = 0
+    words = []
+    while attribute.words[w] != NULL:
+        words.append(attribute.words[w].decode())
+        w += 1
+    argument.name = (attribute.name if attribute.argument == NULL else attribute.argument).decode()
+    argument.slot, argument.required = slot, attribute.required
+    argument.initial = attribute.initial
+    argument.words = {word: index for index, word in enumerate(words)}
+    argument.kind = (WORD if words else FLAG if attribute.type == ATTRIBUTE_FLAG
+                     else PAIR if attribute.type == ATTRIBUTE_PAIR
+                     else NUMBER if attribute.type == ATTRIBUTE_FLOAT else INTEGER)
+    return argument
+
+
+cdef _Kernel _prepared(const OperatorRow *row):
+    cdef _Kernel kernel = _Kernel()
+    cdef _Argument argument, previous = None
+    cdef const Formal *formal = row.inputs
+    cdef const Attribute *attribute = row.attributes
+    cdef int slot = 0
+    kernel.name, kernel.dtypes, kernel.arguments = row.kernel.decode(), row.dtypes, []
+    kernel.functions = mmk_find_kernel(row.kernel)
+    while formal.name != NULL:
+        argument = _Argument()
+        argument.name, argument.kind, argument.slot = formal.name.decode(), TENSOR, slot
+        argument.required, argument.type, argument.words = not formal.optional, formal.type, {}
+        kernel.arguments.append(argument)
+        formal += 1
+        slot += 1
+    slot = 0
+    while attribute.name != NULL:
+        argument = _attribute_argument(attribute, slot)
+        slot += 2 if argument.kind == PAIR else 1
+        if previous is not None and previous.name == argument.name:
+            previous.kind = PAIR  # two attributes of one argument
+        else:
+            kernel.arguments.append(argument)
+        previous = argument
+        attribute += 1
+    kernel.names = dict.fromkeys([(<_Argument>each).name for each in kernel.arguments])
+    return kernel
+
+
+cdef dict _KERNELS = {}
+cdef const OperatorRow *_row = operator_rows
+while _row.kernel != NULL:
+    if mmk_row_error(_row) != NULL:
+        raise ImportError(
+            f"{__name__}: the row of {_row.kernel.decode()} in operators.c {mmk_row_error(_row).decode()}")
+    _KERNELS[_row.kernel.decode()] = _prepared(_row)
+    _row += 1
 
 
 def operators() -> tuple[str, ...]:
-    """Names of all kernels."""
-    return tuple(_NUMBERS)
+    """Return the names of all kernels."""
+    cdef int i = 0
+    names = []
+    while mmk_operators[i].name != NULL:
+        names.append(mmk_operators[i].name.decode())
+        i += 1
+    return tuple(names)
 
 
 def simd_level() -> str:
-    """The machine version of the hot loops that is in use: "avx2" or "baseline"."""
+    """Return the machine version of the hot loops that is in use: "avx2" or "baseline"."""
     return mmk_simd_level().decode()
 
 
 def describe() -> str:
-    """The table of ONNX operators as JSON: what the ONNX Runtime library, where there is one, says of itself."""
+    """Return the rows as JSON: the text that the ONNX Runtime library, where there is one, gives too."""
     cdef size_t size = mmort_describe(NULL, 0)
     text = bytearray(size + 1)
     mmort_describe(text, size + 1)
     return text[:size].decode()
 
 
+def parse_shape(str shape) -> tuple:
+    """Return the dimensions of a written shape: sizes, names, (factors, divisors), None for "?", and ``...``."""
+    cdef bytes text = shape.encode()
+    cdef const char *cursor = text
+    cdef mmk_shape_token token, factor
+    cdef size_t position
+    dimensions = []
+    while mmk_next_dimension(&cursor, &token):
+        if token.kind == SHAPE_PRODUCT:
+            product, position = ([], []), 0
+            while mmk_next_factor(&token, &position, &factor):
+                product[factor.divides].append(_factor(&factor))
+            dimensions.append((tuple(product[0]), tuple(product[1])))
+        elif token.kind == SHAPE_UNKNOWN:
+            dimensions.append(None)
+        else:
+            dimensions.append(... if token.kind == SHAPE_REST else _factor(&token))
+    return tuple(dimensions)
+
+
+cdef object _factor(const mmk_shape_token *token):
+    return token.size if token.kind == SHAPE_SIZE else _text(token.text, token.length)
+
+
 cdef class _Job:
     """One call under way: the C structure and everything that has to stay alive with it."""
     cdef mmk_call c
-    cdef const mmk_operator *operator
+    cdef _Kernel kernel
+    cdef str function  # the name in messages about arguments
+    cdef object cast  # the dtype that float32 results are to have, if another
     cdef Py_buffer[9] buffers  # of the inputs and outputs
     cdef int buffer_count
     cdef void *memory
 
     def __dealloc__(self):
+        self.release()
+        free(self.memory)
+
+    cdef void release(self):
         cdef int i
         for i in range(self.buffer_count):
             PyBuffer_Release(&self.buffers[i])
-        free(self.memory)
+        self.buffer_count = 0
 
     cdef Py_buffer *hold(self, object array, int flags) except NULL:
         cdef Py_buffer *view = &self.buffers[self.buffer_count]
-        PyObject_GetBuffer(array, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | flags)
+        PyObject_GetBuffer(array, view, PyBUF_STRIDES | PyBUF_FORMAT | flags)
         self.buffer_count += 1
         return view
 
-    cdef int add_input(self, int i, object array) except -1:
-        cdef mmk_tensor *tensor = &self.c.inputs[i]
+    cdef int set_input(self, _Argument argument, object array) except -1:
+        """Let an input point at an array; 0 if it must be converted first."""
+        cdef mmk_tensor *tensor = &self.c.inputs[argument.slot]
         cdef Py_buffer *view
         cdef int d
-        if array is None:
+        if type(array) is not _ndarray:
             return 0
-        view = self.hold(array, 0)
+        try:
+            view = self.hold(array, 0)
+        except (BufferError, ValueError):  # of dates, for instance
+            return 0
         if view.ndim > MMK_MAX_RANK:
-            name = self.c.name.decode()
-            raise ValueError(f"{name}: arrays may have up to {MMK_MAX_RANK} dimensions, got {view.ndim}")
-        tensor.type = _TYPES[view.format.decode()]
+            raise ValueError(
+                f"{self.kernel.name}: arrays may have up to {MMK_MAX_RANK} dimensions, got {view.ndim}")
+        if view.format[0] < 0 or view.format[1] != 0 or not PyBuffer_IsContiguous(view, b"C"):
+            return 0
+        tensor.type = _type_of[<int>view.format[0]]
         tensor.rank = view.ndim
         tensor.data = view.buf
         tensor.size = view.len // view.itemsize
         for d in range(view.ndim):
             tensor.shape[d] = view.shape[d]
+        return tensor.type != MMK_ABSENT
+
+    cdef bint set_inputs(self, dict values) except -1:
+        """Set all inputs from arrays that the kernel takes as they are; False if one must be converted first."""
+        cdef _Argument argument
+        cdef PyObject *value
+        cdef int type, floating = MMK_ABSENT
+        for argument in self.kernel.arguments:
+            if argument.kind != TENSOR:
+                break
+            value = PyDict_GetItem(values, argument.name)
+            if value == NULL and argument.required:
+                _arrays.missing(self.function, argument.name)
+            if value == NULL or (<object>value is None and not argument.required):
+                continue
+            if not self.set_input(argument, <object>value):
+                return False
+            type = self.c.inputs[argument.slot].type
+            if argument.type != MMK_FLOAT32 or self.kernel.dtypes == DTYPES_FLOAT32:
+                if type != argument.type:
+                    return False
+            elif self.kernel.dtypes == DTYPES_FLOATING:
+                if (type != MMK_FLOAT32 and type != MMK_FLOAT64) or (floating != MMK_ABSENT and type != floating):
+                    return False
+                floating = type
+        return True
+
+    cdef int convert_inputs(self, dict values) except -1:
+        """Set all inputs from whatever numpy makes arrays of the right dtype of."""
+        cdef _Argument argument
+        floats, arrays = {}, {}
+        self.release()
+        for argument in self.kernel.arguments:
+            if argument.kind != TENSOR:
+                break
+            value = values.get(argument.name)
+            if value is None and not argument.required:
+                continue
+            if argument.type == MMK_INT64:
+                arrays[argument.name] = _arrays.integers(self.function, argument.name, value)
+            elif argument.type != MMK_FLOAT32 or self.kernel.dtypes == DTYPES_FLOAT32:
+                arrays[argument.name] = _arrays.exactly(self.function, argument.name, value, _DTYPES[argument.type])
+            elif self.kernel.dtypes == DTYPES_REAL:
+                arrays[argument.name], self.cast = _arrays.real(self.function, argument.name, value)
+            else:
+                floats[argument.name] = value
+        if floats:
+            converted, self.cast = _arrays.floating(self.function, **floats)
+            arrays.update(zip(floats, converted))
+        for argument in self.kernel.arguments:
+            if argument.name in arrays:
+                self.set_input(argument, arrays[argument.name])
+        if self.cast != _float16:  # the only dtype that no kernel computes in
+            self.cast = None
+        return 0
+
+    cdef int set_attribute(self, _Argument argument, object value) except -1:
+        cdef mmk_attribute *slot = &self.c.attributes[argument.slot]
+        cdef int overflow = 1
+        if argument.kind == NUMBER:
+            slot.f = <double>value if type(value) is float else _arrays.number(self.function, argument.name, value)
+        elif argument.kind == INTEGER:
+            if type(value) is int:
+                slot.i = PyLong_AsLongLongAndOverflow(value, &overflow)
+            if overflow:
+                slot.i = _arrays.integer(self.function, argument.name, value)
+        elif argument.kind == FLAG:
+            slot.i = 1 if value else 0
+        elif argument.kind == WORD:
+            if type(value) is str and value in argument.words:
+                slot.i = argument.words[value]
+            else:
+                slot.i = _arrays.choice(self.function, argument.name, value, tuple(argument.words))
+        else:
+            slot.i, (slot + 1).i = _arrays.pair(self.function, argument.name, value)
+        return 0
+
+    cdef int set_attributes(self, dict values) except -1:
+        """Set all attributes, from the row's defaults where there is no value."""
+        cdef _Argument argument
+        cdef PyObject *value
+        for argument in self.kernel.arguments:
+            if argument.kind == TENSOR:
+                continue
+            value = PyDict_GetItem(values, argument.name)
+            if value != NULL:
+                self.set_attribute(argument, <object>value)
+            elif argument.required:
+                _arrays.missing(self.function, argument.name)
+            else:
+                self.c.attributes[argument.slot] = argument.initial
+                if argument.kind == PAIR:
+                    self.c.attributes[argument.slot + 1] = argument.initial
         return 0
 
     cdef object new_output(self, int i):
-        """An array for output i, filled from the operator's scratch memory if that is where the output lies."""
+        """Return an array for output i, filled from the kernel's scratch memory if that is where the output is."""
         cdef mmk_tensor *tensor = &self.c.outputs[i]
         cdef int d
         array = numpy.empty(tuple([tensor.shape[d] for d in range(tensor.rank)]), _DTYPES[tensor.type])
         cdef Py_buffer *view = self.hold(array, PyBUF_WRITABLE)
         if not self.c.late_outputs:
             tensor.data = view.buf
-        elif view.len:  # an output of nothing may lie nowhere, which memcpy does not take
+        elif view.len:  # an empty output may have no address, which memcpy does not take
             memcpy(view.buf, tensor.data, view.len)
         return array
 
-    cpdef int piece(self, int phase, int64_t begin, int64_t end) except -1:
+    cdef list new_outputs(self):
+        cdef int i
+        return [self.new_output(i) for i in range(MMK_MAX_OUTPUTS) if self.c.outputs[i].type != MMK_ABSENT]
+
+    cpdef int run_range(self, int phase, int64_t begin, int64_t end) except -1:
         cdef size_t scratch_size = self.c.worker_scratch_size[phase]
         cdef void *memory = NULL
         cdef void *scratch = mmk_allocate_scratch(scratch_size, &memory)
         if scratch_size and scratch == NULL:
-            raise MemoryError(f"{self.c.name.decode()}: out of memory")
+            raise MemoryError(f"{self.kernel.name}: out of memory")
         with nogil:
-            self.operator.run(&self.c, phase, begin, end, scratch)
+            self.kernel.functions.run(&self.c, phase, begin, end, scratch)
             free(memory)
         return 0
 
 
-def call(str operator, tuple inputs, tuple attributes) -> tuple:
-    """Outputs of a kernel for C-contiguous arrays (None: left out) and numbers, both in the kernel's order."""
+def call(str kernel, str function=None, /, **arguments) -> tuple:
+    """Run a kernel and return its outputs.
+
+    Arguments have the names of the row, and its defaults.  Messages about them begin with `function`, by default the
+    kernel's name.
+    """
     cdef _Job job = _Job()
     cdef mmk_call *c = &job.c
-    cdef int i, phase
-    cdef int64_t pieces
-    job.operator = &mmk_operators[<int>_NUMBERS[operator]]
-    c.name = job.operator.name
-    for i, array in enumerate(inputs):
-        job.add_input(i, array)
-    for i, value in enumerate(attributes):
-        if type(value) is float:
-            c.attributes[i].f = value
-        else:
-            c.attributes[i].i = value
-    if job.operator.prepare(c):
+    cdef int phase
+    cdef int64_t chunks
+    job.kernel = _KERNELS.get(kernel)
+    if job.kernel is None:
+        raise ImportError(f"{__name__} has no kernel {kernel}; if it is a new one, build and install the package again")
+    job.function = kernel if function is None else function
+    for name in arguments:
+        if name not in job.kernel.names:
+            raise TypeError(f"{job.function}: there is no argument {name}, only {', '.join(job.kernel.names)}")
+    if not job.set_inputs(arguments):
+        job.convert_inputs(arguments)
+    job.set_attributes(arguments)
+    c.name = job.kernel.functions.name
+    if job.kernel.functions.prepare(c):
         raise ValueError(c.message.decode())
-    outputs = None
-    if not c.late_outputs:
-        outputs = _outputs(job)
+    outputs = None if c.late_outputs else job.new_outputs()
     c.scratch = mmk_allocate_scratch(c.scratch_size, &job.memory)
     if c.scratch_size and c.scratch == NULL:
-        raise MemoryError(f"{operator}: out of memory")
+        raise MemoryError(f"{kernel}: out of memory")
     for phase in range(c.phases):
-        pieces = c.work[phase] // c.grain[phase]
-        if pieces < _threads.FEWEST_PIECES or _threads.get_num_threads() == 1:
-            job.piece(phase, 0, c.work[phase])
+        chunks = c.work[phase] // c.grain[phase]
+        if chunks < _threads.MIN_CHUNKS or _threads.get_num_threads() == 1:
+            job.run_range(phase, 0, c.work[phase])
         else:
-            _threads.split(job.piece, phase, c.work[phase], pieces)
-    return _outputs(job) if outputs is None else outputs
-
-
-cdef tuple _outputs(_Job job):
-    cdef int i
-    outputs = []
-    for i in range(MMK_MAX_OUTPUTS):
-        if job.c.outputs[i].type != MMK_ABSENT:
-            outputs.append(job.new_output(i))
+            _threads.split(job.run_range, phase, c.work[phase], chunks)
+    if outputs is None:
+        outputs = job.new_outputs()
+    if job.cast is not None:
+        outputs = [array.astype(job.cast) if array.dtype == _float32 else array for array in outputs]
     return tuple(outputs)

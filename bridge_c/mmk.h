@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 /* MMK_OPERATORS(X), the kernels of the library that is built: a header of its own, with one X(name) for each. */
-#include "kernels.h"
+#include "kernel_list.h"
 
 enum {
     MMK_MAX_RANK = 16,

@@ -1,97 +1,107 @@
-"""The only place that turns what a user passes into what the kernels take; they check shapes and values."""
+"""Conversion of a caller's arguments to what the kernels take; the kernels check shapes and values."""
 
 from __future__ import annotations
 
 import operator as _operator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_FLOAT32 = np.dtype(np.float32)
+_FLOAT16, _FLOAT32, _FLOAT64, _INT64 = map(np.dtype, (np.float16, np.float32, np.float64, np.int64))
 
 
-def floating(operator: str, **arrays: ArrayLike) -> tuple[list[NDArray[Any]], np.dtype[Any]]:
-    """Bring arrays to one floating dtype, C-contiguous; also return the dtype that floating results are to have.
+def floating(function: str, **arrays: ArrayLike) -> tuple[list[NDArray[Any]], np.dtype[Any]]:
+    """Convert arrays to one floating dtype in C order; also return the dtype of the floating results.
 
     float16 is computed in float32, integers (and Python numbers) in float64.
     """
-    if all(map(_is_ready, arrays.values())):
-        return list(arrays.values()), _FLOAT32  # type: ignore[arg-type]
     converted = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in converted.items():
         if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
-            raise TypeError(f"{operator}: {name} must be float16, float32, float64 or integers, got {array.dtype}")
-    wanted = np.result_type(*(array.dtype for array in converted.values()))
-    if wanted.kind != "f":
-        wanted = np.dtype(np.float64)
-    computed = np.dtype(np.float32) if wanted == np.float16 else wanted
-    return [_dense(array, computed) for array in converted.values()], wanted
+            raise TypeError(f"{function}: {name} must be float16, float32, float64 or integers, got {array.dtype}")
+    result = np.result_type(*(array.dtype for array in converted.values()))
+    if result.kind != "f":
+        result = _FLOAT64
+    computed = _computed(result)
+    return [_dense(array, computed) for array in converted.values()], result
 
 
-def real(operator: str, name: str, array: ArrayLike) -> tuple[NDArray[Any], np.dtype[Any]]:
-    """Bring one array of any real dtype, bool included, to C order; also return the dtype that results are to have."""
-    if _is_ready(array):
-        return array, _FLOAT32  # type: ignore[return-value]
+def real(function: str, name: str, array: ArrayLike) -> tuple[NDArray[Any], np.dtype[Any]]:
+    """Convert an array of any real dtype, bool included, to C order; also return the dtype of the results."""
     converted = np.asarray(array)
     if converted.dtype.kind not in "fiub" or converted.dtype.itemsize > 8:
         raise TypeError(
-            f"{operator}: {name} must be bool, integers, float16, float32 or float64, got {converted.dtype}"
+            f"{function}: {name} must be bool, integers, float16, float32 or float64, got {converted.dtype}"
         )
-    wanted = converted.dtype.newbyteorder("=")
-    return _dense(converted, np.dtype(np.float32) if wanted == np.float16 else wanted), wanted
+    result = converted.dtype.newbyteorder("=")
+    return _dense(converted, _computed(result)), result
 
 
-def integers(operator: str, name: str, array: ArrayLike) -> NDArray[np.int64]:
-    """Bring an array of integers (or an empty one) to int64, C-contiguous."""
+def integers(function: str, name: str, array: ArrayLike) -> NDArray[np.int64]:
+    """Convert an array of integers (or an empty one) to int64 in C order."""
     converted = np.asarray(array)
     if converted.dtype.kind not in "iub" and converted.size:
-        raise TypeError(f"{operator}: {name} must be integers, got {converted.dtype}")
-    return _dense(converted, np.dtype(np.int64))
+        raise TypeError(f"{function}: {name} must be integers, got {converted.dtype}")
+    return _dense(converted, _INT64)
 
 
-def _is_ready(array: ArrayLike) -> bool:
-    # the usual case; finding out more of numpy takes longer than a small kernel
-    return type(array) is np.ndarray and array.dtype is _FLOAT32 and array.flags.c_contiguous
+def exactly(function: str, name: str, array: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Bring an array of this dtype to C order."""
+    converted = np.asarray(array)
+    if converted.dtype.newbyteorder("=") != dtype:
+        raise TypeError(f"{function}: {name} must be {dtype}, got {converted.dtype}")
+    return _dense(converted, dtype)
+
+
+def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype in which results of a dtype are computed."""
+    return _FLOAT32 if dtype == _FLOAT16 else dtype
 
 
 def _dense(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    # not ascontiguousarray: it makes a vector of a scalar
-    return np.asarray(array, dtype=dtype, order="C")
+    """Bring an array to a dtype, C order and aligned memory; unlike ascontiguousarray it keeps scalars."""
+    dense = np.asarray(array, dtype=dtype, order="C")
+    return dense if dense.flags.aligned else dense.copy()
 
 
-def number(operator: str, name: str, value: object) -> float:
+def number(function: str, name: str, value: object) -> float:
     """Return a real number as float."""
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise TypeError(f"{operator}: {name} must be a number, got {value!r}") from None
+        raise TypeError(f"{function}: {name} must be a number, got {value!r}") from None
 
 
-def integer(operator: str, name: str, value: object) -> int:
+def integer(function: str, name: str, value: object) -> int:
     """Return an integer (bool and numpy's included) as int."""
     try:
         result = _operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{operator}: {name} must be an integer, got {value!r}") from None
+        raise TypeError(f"{function}: {name} must be an integer, got {value!r}") from None
     if not -(2**63) <= result < 2**63:
-        raise ValueError(f"{operator}: {name} must fit in 64 bits, got {value!r}")
+        raise ValueError(f"{function}: {name} must fit in 64 bits, got {value!r}")
     return result
 
 
-def choice(operator: str, name: str, value: object, choices: tuple[str, ...]) -> int:
-    """Return the place of `value` among `choices`."""
-    if value not in choices:
-        allowed = ", ".join(repr(one) for one in choices[:-1]) + f" or {choices[-1]!r}"
-        raise ValueError(f"{operator}: {name} must be {allowed}, got {value!r}")
+def choice(function: str, name: str, value: object, choices: tuple[str, ...]) -> int:
+    """Return the index of a word."""
+    if not isinstance(value, str) or value not in choices:
+        words = [repr(word) for word in choices]
+        raise ValueError(f"{function}: {name} must be {', '.join(words[:-1])} or {words[-1]}, got {value!r}")
     return choices.index(value)
 
 
-def pair(operator: str, name: str, value: Any) -> tuple[int, int]:
-    """Return an integer, twice, or two integers."""
+def pair(function: str, name: str, value: Any) -> tuple[int, int]:
+    """Return an integer twice, or two integers."""
     if np.ndim(value) == 0:
-        both = integer(operator, name, value)
+        both = integer(function, name, value)
         return both, both
     if len(value) != 2:
-        raise ValueError(f"{operator}: {name} must be one integer or two, got {value!r}")
-    return integer(operator, name, value[0]), integer(operator, name, value[1])
+        raise ValueError(f"{function}: {name} must be one integer or two, got {value!r}")
+    return integer(function, name, value[0]), integer(function, name, value[1])
+
+
+def missing(function: str, name: str) -> NoReturn:
+    """Refuse a call without a required argument."""
+    raise TypeError(f"{function}: {name} is required, got nothing")

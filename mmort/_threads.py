@@ -1,4 +1,4 @@
-"""The threads of the numpy door: one shared pool, used only for jobs long enough to gain from it."""
+"""The threads of the numpy API: one shared pool, used only for jobs long enough to gain from it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-FEWEST_PIECES = 16
-"""Jobs of fewer pieces (of about 20 microseconds) run on the calling thread: handing work over costs as much."""
+MIN_CHUNKS = 16
+"""Jobs of fewer chunks (of about 20 microseconds each) run on the calling thread: handing work over costs as much."""
 
-_PIECES_PER_THREAD = 4  # so that a thread that is held up does not hold up the call
+_CHUNKS_PER_THREAD = 4  # so that one delayed thread does not delay the call
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -19,12 +19,12 @@ _num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") 
 
 
 def get_num_threads() -> int:
-    """Return how many threads a call of the numpy door may use.
+    """Return how many threads a call of the numpy API may use.
 
     Returns
     -------
     int
-        The number last given to `set_num_threads`; before that, the number of processors this process may use.
+        The number last set with `set_num_threads`; before that, the number of processors this process may use.
 
     Examples
     --------
@@ -36,9 +36,9 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Set how many threads a call of the numpy door may use, for the whole process.
+    """Set how many threads a call of the numpy API may use, for the whole process.
 
-    Small calls run on the calling thread whatever the number.  ONNX Runtime sessions use their own threads
+    Small calls always run on the calling thread.  ONNX Runtime sessions use their own threads
     (``SessionOptions.intra_op_num_threads``).
 
     Parameters
@@ -66,10 +66,11 @@ def set_num_threads(num_threads: int) -> None:
     if num_threads < 1:
         raise ValueError(f"set_num_threads: num_threads must be at least 1, got {num_threads}")
     with _lock:
-        _num_threads, _pool = num_threads, None  # calls under way keep the pool they have
+        _num_threads, _pool = num_threads, None  # running calls keep the pool they have
 
 
 def _get_pool() -> ThreadPoolExecutor:
+    """Return the pool, created by the first call that needs it."""
     global _pool
     with _lock:
         if _pool is None:
@@ -77,19 +78,19 @@ def _get_pool() -> ThreadPoolExecutor:
         return _pool
 
 
-def split(piece: Callable[[int, int, int], object], phase: int, work: int, pieces: int) -> None:
-    """Call ``piece(phase, begin, end)`` for ranges that make up [0, work), on all threads.
+def split(run_range: Callable[[int, int, int], object], phase: int, work: int, chunks: int) -> None:
+    """Call ``run_range(phase, begin, end)`` for ranges that make up [0, work), on all threads.
 
-    The caller works too, and waits only for ranges that another thread has begun: a busy machine, or a pool held up
-    by other calls, costs nothing but the help.
+    The calling thread works too, and waits only for ranges that another thread has begun: on a busy machine, or with
+    the pool held up by other calls, only the help is lost.
     """
     threads = get_num_threads()
-    count = min(pieces, threads * _PIECES_PER_THREAD)
+    count = min(chunks, threads * _CHUNKS_PER_THREAD)
     numbers = itertools.count()  # next() on it is atomic
 
     def help_out() -> None:
         while (number := next(numbers)) < count:
-            piece(phase, work * number // count, work * (number + 1) // count)
+            run_range(phase, work * number // count, work * (number + 1) // count)
 
     helpers = [_get_pool().submit(help_out) for _ in range(min(threads, count) - 1)]
     try:
@@ -103,6 +104,7 @@ def split(piece: Callable[[int, int, int], object], phase: int, work: int, piece
 
 
 def _forget_pool() -> None:
+    """Drop a pool whose threads are gone, and a lock that one of them may have held."""
     global _pool, _lock
     _pool, _lock = None, threading.Lock()
 

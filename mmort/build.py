@@ -1,10 +1,9 @@
-"""Building operators: what a setup.py passes to setuptools, mmort's own and that of any other package.
+"""Building operators: the arguments of setuptools.setup, for mmort's own setup.py and that of any other package.
 
-A package brings its kernels, ``kernels.h`` with their list and ``operators.c`` with their rows; everything else is the
-kit in `get_include`.  Neither ONNX Runtime's header nor its library is needed.  ``docs/adding_an_operator.md`` in
-mmort's sources goes through it.
+A package brings its kernels and ``operators.c`` with their rows; everything else is the kit in `get_include`.  Neither
+ONNX Runtime's header nor its library is needed.  ``docs/adding_an_operator.md`` in mmort's sources builds one.
 
-This module needs setuptools and Cython, which belong into ``build-system.requires``, and nothing of mmort but the kit:
+This module needs setuptools and Cython, which belong in ``build-system.requires``, and nothing of mmort but the kit:
 mmort's own setup.py loads it before anything is compiled.
 """
 
@@ -12,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -19,15 +19,17 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent
-# Installed it is a package of mmort; in mmort's own sources it lies beside them.
+# Installed, the kit is a package of mmort; in mmort's own sources it is a folder beside it.
 _KIT = next(path for path in (_PACKAGE / "bridge_c", _PACKAGE.parent / "bridge_c") if path.is_dir())
 _MSVC, _MAC = sys.platform == "win32", sys.platform == "darwin"
 _SUFFIX = ".dll" if _MSVC else ".dylib" if _MAC else ".so"
 _EXPORTS = ["RegisterCustomOps", "mmort_describe"]
+_ARCHIVED = ["check.c", "rows.c", "shapes.c"]  # what the kernels and both front ends call
+_BRIDGE = ["attributes.c", "bridge.c", "inference.c", "registry.c"]
 
 
 def get_include() -> str:
-    """Return the folder of the kit: ``mmk.h``, ``operators.h``, the sources of both doors and Cython's declarations.
+    """Return the folder of the kit: headers, Cython's declarations, and the sources of both front ends.
 
     Returns
     -------
@@ -52,7 +54,7 @@ def operators(
     with_library: bool | None = True,
     sanitize: bool = False,
 ) -> dict[str, Any]:
-    """Return the arguments of ``setuptools.setup`` that build kernels into a numpy door and an ONNX Runtime library.
+    """Return the arguments of ``setuptools.setup`` that build kernels for numpy and for ONNX Runtime.
 
     Parameters
     ----------
@@ -62,10 +64,9 @@ def operators(
     library : str
         The library for ONNX Runtime, as a module in its package would be named: ``"example.libexample_ort"`` becomes
         ``example/libexample_ort.so`` (``.dll``, ``.dylib``).  It exports ``RegisterCustomOps`` and ``mmort_describe``
-        only, and needs neither Python nor ONNX Runtime to be loaded.
+        only, and loads without Python and without ONNX Runtime.
     sources : sequence of str
-        The kernels, ``.pyx`` or ``.c``, and ``operators.c``, with paths relative to setup.py; ``kernels.h`` lies beside
-        one of them.
+        The kernels, ``.pyx`` or ``.c``, and ``operators.c``, with paths relative to setup.py.
     with_library : bool or None, default True
         False leaves the library out; None builds it where possible.
     sanitize : bool, default False
@@ -82,13 +83,14 @@ def operators(
     ImportError
         If setuptools or Cython is not installed.
     ValueError
-        If ``operators.c`` or ``kernels.h`` is missing.
+        If ``operators.c`` is missing, or no source defines a kernel.
 
     Notes
     -----
-    All kernels are compiled once, into an archive from which both links take what they need.  In the library that is
-    nothing of Python, though Cython writes some into every file: kernels that would need it do not link.  Name and
-    version in the library's messages are those of the distribution.
+    A kernel NAME is found in the sources by its function ``mmk_NAME_prepare``.  All kernels are compiled once, into an
+    archive from which both links take what they need.  In the library that is nothing of Python, though Cython writes
+    some into every file: kernels that would need it do not link.  Name and version in the library's messages are those
+    of the distribution.  A file is compiled again if it, a header or the compiler's options have changed.
 
     Examples
     --------
@@ -117,11 +119,10 @@ def operators(
     folders = sorted({os.path.dirname(source) or "." for source in sources})
     if "operators.c" not in map(os.path.basename, sources):
         raise ValueError(f"mmort.build.operators: sources must hold operators.c, got {list(sources)}")
-    if not any(os.path.exists(os.path.join(folder, "kernels.h")) for folder in folders):
-        raise ValueError(f"mmort.build.operators: kernels.h must lie beside one of the sources, got none in {folders}")
 
     cflags, library_link, door_link = _flags(sanitize)
-    build = "build/debug" if sanitize else "build"  # objects do not tell by which flags they were made
+    build = "build/debug" if sanitize else "build"
+    _write_kernel_list(sources, Path(build, "include"))
     directives: dict[str, Any] = {"language_level": 3, "cdivision": True, "wraparound": False}
     directives |= dict.fromkeys(("boundscheck", "initializedcheck"), sanitize)
     *kernels, door_module = cythonize(  # type: ignore[no-untyped-call]
@@ -132,18 +133,18 @@ def operators(
     )
     compiled = [source for source in sources if not source.endswith(".pyx")]
     compiled += [source for kernel in kernels for source in kernel.sources]
-    include_dirs = [*folders, str(_KIT)]
+    include_dirs = [*folders, str(_KIT), f"{build}/include"]
     headers = [str(path) for folder in include_dirs for path in sorted(Path(folder).glob("*.h"))]
     archive = library.rpartition(".")[2].removeprefix("lib") + "_kernels"
     archived = {
-        "sources": [_kit("check.c"), *compiled],
+        "sources": [*map(_kit, _ARCHIVED), *compiled],
         "include_dirs": [*include_dirs, sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
         "cflags": cflags,
         "obj_deps": {"": headers},
     }
-    # The description is asked for by name only, so that an archive would not give it.
+    # Linkers take a file from an archive only for the functions that are called, and nobody calls the description.
     door_module.sources.append(_kit("describe.c"))
-    library_module = Extension(library, [_kit("bridge.c"), _kit("describe.c")], optional=with_library is None)
+    library_module = Extension(library, [*map(_kit, _BRIDGE), _kit("describe.c")], optional=with_library is None)
     for module, link in ((door_module, door_link), (library_module, library_link)):
         module.include_dirs, module.extra_compile_args, module.extra_link_args = include_dirs, cflags, link
         # The sources themselves, too: setuptools puts dependencies into the source distribution.
@@ -151,24 +152,48 @@ def operators(
     return {
         "ext_modules": [door_module, library_module] if with_library is not False else [door_module],
         "libraries": [(archive, archived)],
-        "cmdclass": _commands(door, library),
+        "cmdclass": _commands(door, library, headers, build),
         "options": {"build": {"build_base": build}},
     }
 
 
+def _write_kernel_list(sources: Sequence[str], folder: Path) -> None:
+    """Write ``kernel_list.h``, which declares the kernels that the sources define; an unchanged one stays."""
+    definitions = re.compile(r"\bint mmk_(\w+)_prepare\(mmk_call \*\w+\)")
+    texts = [Path(source).read_text(encoding="utf-8") for source in sources]
+    names = sorted({name for text in texts for name in definitions.findall(text)})
+    if not names:
+        raise ValueError(
+            f"mmort.build.operators: sources must define a kernel (int mmk_NAME_prepare(mmk_call *call)), got none in "
+            f"{list(sources)}"
+        )
+    text = "".join(
+        [
+            "/* kernel_list.h - the kernels of this library; written by mmort.build. */\n",
+            "#define MMK_OPERATORS(X)",
+            *(f" \\\n    X({name})" for name in names),
+            "\n",
+        ]
+    )
+    path = folder / "kernel_list.h"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
 def _kit(name: str) -> str:
-    """Return the path of a file of the kit; relative in mmort's own setup.py, where it belongs to the sources."""
+    """Return the path of a file of the kit; relative in mmort's own setup.py, where the kit is part of the sources."""
     return str(Path("bridge_c", name) if Path("bridge_c").resolve() == _KIT else _KIT / name)
 
 
 def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
-    """Return the flags of the compiler, of the library's link and of the door's."""
+    """Return the options of the compiler, of the library's link and of the extension module's."""
     if _MSVC:
         return ["/O2", "/std:c11"], ["/OPT:REF"], []
     # Fused multiply-add would give other last bits on machines that have it.
     cflags = ["-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections"]
-    cflags += ["-fno-trapping-math"]  # else gcc keeps branches, for floating-point flags that nobody reads
-    cflags += ["-Wno-tautological-compare"]  # x != x asks for NaN, also where a number of that type has none
+    cflags += ["-fno-trapping-math"]  # otherwise gcc keeps branches, for floating-point flags that nobody reads
+    cflags += ["-Wno-tautological-compare"]  # x != x tests for NaN, also in types that have none
     sanitizers = ["-fsanitize=address,undefined"] if sanitize else []
     cflags += ["-O1", "-g", "-fno-omit-frame-pointer", "-DMMK_NO_CLONES", *sanitizers] if sanitize else ["-O3", "-g0"]
     # Of the kernels' objects the library keeps the functions it calls: none of them knows Python, and `defs` proves it.
@@ -181,20 +206,36 @@ def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
 
 
 def _own(sources: list[str]) -> list[str]:
-    """Leave out the files of an installed kit, whose paths no source distribution should list."""
-    return [path for path in sources if not os.path.isabs(path)]
+    """Leave out what no source distribution should list: files of an installed kit, and files that a build writes."""
+    return [path for path in sources if not os.path.isabs(path) and Path(path).parts[0] != "build"]
 
 
-def _commands(door: str, library: str) -> dict[str, type]:
-    """Return the setuptools commands that know of a shared library that is no Python module, and of the kit."""
+def _commands(door: str, library: str, headers: Sequence[str], build: str) -> dict[str, type]:
+    """Return the setuptools commands that know of the kit and of a shared library that is no Python module."""
     from setuptools.command.build_clib import build_clib
     from setuptools.command.build_ext import build_ext
 
     class BuildClib(build_clib):
+        def finalize_options(self) -> None:
+            super().finalize_options()
+            # pip's editable builds would put both into a temporary folder.
+            self.build_clib, self.build_temp = f"{build}/lib", f"{build}/objects"
+
         def get_source_files(self) -> list[str]:
             return _own(super().get_source_files())  # type: ignore[no-untyped-call]
 
+        def build_libraries(self, libraries: Any) -> None:
+            for name, _ in libraries:  # what was deleted would stay in an old archive
+                for path in Path(self.build_clib).glob(f"*{name}.*"):
+                    path.unlink()
+            _skip_unchanged(self.compiler, headers)
+            super().build_libraries(libraries)
+
     class BuildExt(build_ext):
+        def finalize_options(self) -> None:
+            super().finalize_options()
+            self.build_temp = f"{build}/objects"
+
         def get_source_files(self) -> list[str]:
             return _own(super().get_source_files())
 
@@ -204,12 +245,16 @@ def _commands(door: str, library: str) -> dict[str, type]:
             for extension in self.extensions:
                 if extension.name in (door, library):
                     extension.define_macros = [("MMK_LIBRARY", f'"{name}"'), ("MMK_VERSION", f'"{version}"')]
-            # What an earlier build left, with other flags perhaps, must not be taken for what this one makes.
+            # An optional library that no longer builds must not be left over from an earlier build.
             for folder in [self.build_lib, *(["."] if self.inplace else [])]:
                 for built in (door, library):
                     with contextlib.suppress(FileNotFoundError):
                         os.remove(os.path.join(folder, self.get_ext_filename(built)))
             super().run()
+
+        def build_extensions(self) -> None:
+            _skip_unchanged(self.compiler, headers)
+            super().build_extensions()
 
         def get_ext_filename(self, fullname: str) -> str:
             if fullname.rpartition(".")[2] != library.rpartition(".")[2]:
@@ -221,3 +266,27 @@ def _commands(door: str, library: str) -> dict[str, type]:
             return list(symbols)
 
     return {"build_clib": BuildClib, "build_ext": BuildExt}
+
+
+def _skip_unchanged(compiler: Any, headers: Sequence[str]) -> None:
+    """Make a compiler skip objects that are newer than their source and all headers, with the options they had."""
+    compile_sources = compiler.compile
+
+    def compile_changed(sources: Sequence[str], output_dir: str | None = None, **options: Any) -> list[str]:
+        objects: list[str] = compiler.object_filenames(sources, output_dir=output_dir)
+        settings = {name: value for name, value in options.items() if name != "depends"}
+        command = repr((getattr(compiler, "compiler_so", None), settings))
+        for source, path in zip(sources, map(Path, objects), strict=True):
+            record = path.with_suffix(".options")
+            newest = max(os.path.getmtime(file) for file in (source, *headers))
+            if not path.exists() or path.stat().st_mtime < newest or not _holds(record, command):
+                compile_sources([source], output_dir=output_dir, **options)
+                record.write_text(command, encoding="utf-8")
+        return objects
+
+    compiler.compile = compile_changed
+
+
+def _holds(path: Path, text: str) -> bool:
+    """Return whether a file exists and holds this text."""
+    return path.exists() and path.read_text(encoding="utf-8") == text

@@ -1,4 +1,4 @@
-"""How a case goes through the two doors: the public numpy function, and a one-node model in ONNX Runtime."""
+"""How a case is run by two front ends: the public numpy function, and a one-node model in ONNX Runtime."""
 
 import inspect
 from functools import cache
@@ -10,20 +10,10 @@ import onnxruntime
 
 import mmort
 import mmort.ort
+from mmort import schemas
 from tests.operators import cases
 
 ROWS = mmort.ort.operators()
-
-# Where the two doors' words differ: numpy takes a word where ONNX takes its place in a list.
-WORDS = {
-    ("corner_pool", "mode"): ("top", "bottom", "left", "right"),
-    ("soft_nms", "method"): ("naive", "linear", "gaussian"),
-    ("grid_sample", "mode"): ("bilinear", "nearest", "bicubic"),
-    ("grid_sample", "padding_mode"): ("zeros", "border", "reflection"),
-}
-
-# Outputs of the numpy function that the node gives, where that is not all of them.
-OUTPUTS = {"nms": slice(1, 2), "nms_rotated": slice(1, 2)}
 
 TYPES = {"float32": onnx.TensorProto.FLOAT, "int64": onnx.TensorProto.INT64}
 
@@ -38,48 +28,37 @@ CONVERT = {"INT": int, "FLOAT": float, "STRING": str, "INTS": lambda value: np.b
 
 
 def row_of(operator):
-    """The bridge's description of an operator, None if it is not in the bridge; of several domains the first."""
+    """The library's description of an operator in its preferred domain; None if ONNX has no such operator."""
     return next((row for row in ROWS if row["kernel"] == operator), None)
 
 
-@cache
 def argument_names(operator):
-    """{an attribute of the node: the numpy function's argument}; both stand in the same order, and names may differ."""
-    row = row_of(operator)
-    inputs = {one["name"] for one in row["inputs"]}
-    attributes = [one["name"] for one in row["attributes"]]
-    arguments = [name for name in signature(operator) if name not in inputs]
-    if "output_size" in arguments:  # two attributes
-        arguments.insert(arguments.index("output_size"), "output_size")
-    return dict(zip(attributes, arguments, strict=True))
+    """{an attribute of the node: the numpy function's argument}."""
+    return {attribute.name: attribute.argument for attribute in schemas.kernels()[operator].attributes}
 
 
 def onnx_attributes(operator, attributes):
     """The numpy function's arguments as the node's attributes."""
-    names = {argument: name for name, argument in argument_names(operator).items()}
     converted = {}
     for name, value in attributes.items():
-        if name == "output_size":
-            converted |= dict(zip(("output_height", "output_width"), value, strict=True))
-        else:
-            words = WORDS.get((operator, name))
-            converted[names[name]] = words.index(value) if words else value
-    types = {one["name"]: one["type"] for one in row_of(operator)["attributes"]}
-    return {name: CONVERT[types[name]](value) for name, value in converted.items()}
+        fields = [attribute for attribute in schemas.kernels()[operator].attributes if attribute.argument == name]
+        for attribute, part in zip(fields, value if len(fields) > 1 else [value], strict=True):
+            is_index = attribute.type == "INT" and attribute.words
+            converted[attribute.name] = CONVERT[attribute.type](attribute.words.index(part) if is_index else part)
+    return converted
 
 
 def numpy_attributes(operator, attributes):
-    """The node's attributes as the numpy function's arguments; others than the operator's are ignored, as in ONNX."""
-    known = {one["name"] for one in row_of(operator)["attributes"]}
-    attributes = {name: value for name, value in attributes.items() if name in known}
+    """The node's attributes as the numpy function's arguments; any that the operator does not have are ignored."""
     converted = {}
-    if "output_height" in attributes:
-        converted["output_size"] = attributes.pop("output_height"), attributes.pop("output_width")
-    for onnx_name, value in attributes.items():
-        name = argument_names(operator)[onnx_name]
-        words = WORDS.get((operator, name))
-        converted[name] = words[value] if words and 0 <= value < len(words) else value
-    return converted
+    for attribute in schemas.kernels()[operator].attributes:
+        if attribute.name not in attributes:
+            continue
+        value = attributes[attribute.name]
+        if attribute.type == "INT" and 0 <= value < len(attribute.words):
+            value = attribute.words[value]
+        converted.setdefault(attribute.argument, []).append(value)
+    return {name: values[0] if len(values) == 1 else tuple(values) for name, values in converted.items()}
 
 
 def flat(result):
@@ -110,18 +89,18 @@ def run_oracle(operator, arrays, attributes):
 
 
 def node_outputs(operator, outputs):
-    """Of the numpy function's outputs those that the node has too."""
-    return outputs[OUTPUTS.get(operator, slice(None))]
+    """Of the numpy function's outputs those that the node has too: the last ones."""
+    return outputs[-len(row_of(operator)["outputs"]) :]
 
 
 def make_model(row, attributes, inputs=None, shapes=None, outputs=None, domain=None, node_type=None):
-    """A model of one node; shapes are unknown unless given, input and output names the row's unless given."""
+    """A model of one node; shapes are unknown unless given, input and output names those of the row unless given."""
     shapes = shapes or [None] * len(row["inputs"])
-    names = [formal["name"] for formal in row["inputs"]] if inputs is None else inputs
+    names = [tensor["name"] for tensor in row["inputs"]] if inputs is None else inputs
     node = onnx.helper.make_node(
         node_type or row["type"],
         names,
-        [formal["name"] for formal in row["outputs"]] if outputs is None else outputs,
+        [tensor["name"] for tensor in row["outputs"]] if outputs is None else outputs,
         name="the_node",
         domain=domain or row["domain"],
         **attributes,
@@ -130,11 +109,11 @@ def make_model(row, attributes, inputs=None, shapes=None, outputs=None, domain=N
         [node],
         "one_node",
         [
-            onnx.helper.make_tensor_value_info(formal["name"], TYPES[formal["type"]], shape)
-            for formal, shape in zip(row["inputs"], shapes, strict=True)
-            if formal["name"] in names
+            onnx.helper.make_tensor_value_info(tensor["name"], TYPES[tensor["type"]], shape)
+            for tensor, shape in zip(row["inputs"], shapes, strict=True)
+            if tensor["name"] in names
         ],
-        [onnx.helper.make_tensor_value_info(formal["name"], TYPES[formal["type"]], None) for formal in row["outputs"]],
+        [onnx.helper.make_tensor_value_info(tensor["name"], TYPES[tensor["type"]], None) for tensor in row["outputs"]],
     )
     opset = onnx.helper.make_opsetid(domain or row["domain"], 1)
     return onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8)
@@ -150,7 +129,7 @@ def make_session(model, threads=1):
 @cache
 def _session(operator, attributes, threads, count):
     row = row_of(operator)
-    names = [formal["name"] for formal in row["inputs"]]
+    names = [tensor["name"] for tensor in row["inputs"]]
     return make_session(make_model(row, dict(attributes), names[:count]), threads)
 
 
@@ -166,7 +145,7 @@ def session_for(operator, attributes, threads=1, count=None):
 
 def run_session(session, arrays):
     """Outputs of a session for its inputs in order."""
-    return tuple(session.run(None, dict(zip((one.name for one in session.get_inputs()), arrays, strict=True))))
+    return tuple(session.run(None, dict(zip((tensor.name for tensor in session.get_inputs()), arrays, strict=True))))
 
 
 def run_ort(operator, arrays, attributes, threads=1):

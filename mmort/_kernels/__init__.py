@@ -1,12 +1,12 @@
 """The kernels, compiled from Cython: the mathematics of every operator and nothing else.
 
 Each `.pyx` beside this file is free of Python: its functions work on pointers, without the GIL, and are linked twice,
-into the extension module `door` for numpy and into the library for ONNX Runtime.  `mmk.h` in `bridge_c` is the
-contract, `kernels.h` the list, `operators.c` what ONNX sees of them.
+into the extension module `door` of the numpy API and into the library for ONNX Runtime.  ``bridge_c/mmk.h`` is their
+contract, ``operators.c`` has a row for each.
 """
 
 try:
-    from mmort._kernels.door import call, describe, operators, simd_level
+    from mmort._kernels.door import call, describe, operators, parse_shape, simd_level
 except ModuleNotFoundError as error:
     if error.name != "mmort._kernels.door":
         raise
@@ -15,4 +15,4 @@ except ModuleNotFoundError as error:
         "folder, or leave it to use an installed mmort"
     ) from None
 
-__all__ = ["call", "describe", "operators", "simd_level"]
+__all__ = ["call", "describe", "operators", "parse_shape", "simd_level"]

@@ -1,31 +1,8 @@
-/* kernels.h - mmort's own kernels: their list, and what they call of each other. */
+/* kernels.h - the functions that mmort's kernels call of each other. */
 #ifndef MMORT_KERNELS_H
 #define MMORT_KERNELS_H
 #include <stddef.h>
 #include <stdint.h>
-
-/* One line a kernel. */
-#define MMK_OPERATORS(X)                \
-    X(box_iou)                          \
-    X(box_iou_rotated)                  \
-    X(corner_pool)                      \
-    X(cummax)                           \
-    X(cummin)                           \
-    X(deform_conv2d)                    \
-    X(grid_sample)                      \
-    X(group_norm)                       \
-    X(modulated_deform_conv2d)          \
-    X(multi_scale_deformable_attention) \
-    X(multiclass_nms)                   \
-    X(nms)                              \
-    X(nms_match)                        \
-    X(nms_match_pairs)                  \
-    X(nms_rotated)                      \
-    X(nms_rotated_indices)              \
-    X(roi_align)                        \
-    X(roi_align_rotated)                \
-    X(rotated_feature_align)            \
-    X(soft_nms)
 
 /* order.pyx: stable sorting.  `items` and `spare` have `count` places each; returns the one that holds the result. */
 

@@ -6,32 +6,31 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike, NDArray
 
-from mmort import _arrays
 from mmort._kernels import call
 
-MODES = ("top", "bottom", "left", "right")
+__all__ = ["corner_pool"]
 
 
 def corner_pool(input: ArrayLike, mode: Literal["top", "bottom", "left", "right"]) -> NDArray[Any]:
-    """Take the running maximum of a feature map along one axis, towards one edge.
+    """Compute the running maximum of a feature map along one axis, towards one edge.
 
     Parameters
     ----------
-    input : array_like, [N, C, H, W]
+    input : array_like of shape (N, C, H, W)
         Of any real dtype.
     mode : {"top", "bottom", "left", "right"}
-        The edge that the maximum runs to: with "top", row h of the result is the maximum over the rows h and below it
-        (h, h + 1, ..., H - 1); with "bottom" over the rows up to h; "left" and "right" do the same with columns.
+        The edge that the maximum runs to.  With "top", row h of the result is the maximum over rows h, h + 1, ...,
+        H - 1; with "bottom", over rows 0 to h; "left" and "right" do the same with columns.
 
     Returns
     -------
-    ndarray, [N, C, H, W]
-        Of the input's dtype.  An empty input gives an empty result.
+    ndarray of shape (N, C, H, W)
+        Of the input's dtype.
 
     Raises
     ------
     ValueError
-        If `input` has not four dimensions, or `mode` is another word.
+        If `input` does not have four dimensions, or `mode` is not one of the words above.
     TypeError
         If `input` is not of a real dtype.
 
@@ -48,6 +47,5 @@ def corner_pool(input: ArrayLike, mode: Literal["top", "bottom", "left", "right"
     >>> mmort.corner_pool(np.array([[[[1, 3, 2, 0]]]]), "left")
     array([[[[3, 3, 2, 0]]]])
     """
-    array, dtype = _arrays.real("corner_pool", "input", input)
-    (output,) = call("corner_pool", (array,), (_arrays.choice("corner_pool", "mode", mode, MODES),))
-    return output.astype(dtype, copy=False)
+    (output,) = call("corner_pool", input=input, mode=mode)
+    return output

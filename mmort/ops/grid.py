@@ -1,4 +1,4 @@
-"""Sampling of feature maps at given places."""
+"""Sampling of feature maps at given positions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmort import _arrays
 from mmort._kernels import call
 
-MODES = ("bilinear", "nearest", "bicubic")
-PADDING_MODES = ("zeros", "border", "reflection")
+__all__ = ["grid_sample", "point_sample"]
 
 Mode = Literal["bilinear", "nearest", "bicubic"]
 PaddingMode = Literal["zeros", "border", "reflection"]
@@ -24,40 +23,38 @@ def grid_sample(
     padding_mode: PaddingMode = "zeros",
     align_corners: bool = False,
 ) -> NDArray[Any]:
-    """Read feature maps at the places a grid names, between pixels too; as ``torch.nn.functional.grid_sample``.
+    """Sample feature maps at the positions of a grid, as ``torch.nn.functional.grid_sample``.
 
     Parameters
     ----------
-    input : array_like, [N, C, H, W]
+    input : array_like of shape (N, C, H, W)
         Of any real dtype but bool.
-    grid : array_like, [N, OH, OW, 2]
-        x (along W) and y (along H) of every place to read, from -1 (left, top) to 1 (right, bottom).  Further columns
-        are ignored.
-    mode : {"bilinear", "nearest", "bicubic"}
-        How values between pixels are made.  "nearest" rounds halves to even; "bicubic" is cubic convolution with
-        a = -0.75.
-    padding_mode : {"zeros", "border", "reflection"}
-        What lies outside of the map: zeros, the nearest pixel of the border, or the map mirrored at its borders.
-    align_corners : bool
+    grid : array_like of shape (N, OH, OW, 2)
+        x (along W) and y (along H) of each position, from -1 (left, top) to 1 (right, bottom).  Further columns are
+        ignored.
+    mode : {"bilinear", "nearest", "bicubic"}, default "bilinear"
+        Interpolation between pixels.  "nearest" rounds halves to even; "bicubic" is cubic convolution with a = -0.75.
+    padding_mode : {"zeros", "border", "reflection"}, default "zeros"
+        Values outside the map: zeros, the nearest pixel of the border, or the map mirrored at its borders.
+    align_corners : bool, default False
         Whether -1 and 1 are the centres of the outermost pixels (True) or their outer edges (False).
 
     Returns
     -------
-    ndarray, [N, C, OH, OW]
-        Of the inputs' common floating dtype; float16 is computed in float32, integers in float64.  Empty if N, C, OH or
-        OW is 0.
+    ndarray of shape (N, C, OH, OW)
+        Of the common floating dtype of the inputs; float16 is computed in float32, integers in float64.
 
     Raises
     ------
     ValueError
-        If a shape does not fit, a mode is another word, or there are places to read but H or W is 0.
+        If a shape does not match, a mode is not one of the words above, or H or W is 0 while there are positions.
     TypeError
-        If a dtype is not real.
+        If an array is not of a real dtype.
 
     Notes
     -----
-    Infinite places, and NaN, are outside: with zeros padding they give 0, with the other two the value at the
-    border (at the last row or column for NaN); bicubic gives NaN.
+    Positions that are infinite or NaN are outside the map: with zeros padding they give 0, with the other two the value
+    at the border (at the last row or column for NaN); bicubic gives NaN.
 
     Source: ``torch.nn.functional.grid_sample``; MMCV's and MMDeploy's ``grid_sampler`` operator.
 
@@ -70,9 +67,10 @@ def grid_sample(
     >>> mmort.grid_sample(image, grid, align_corners=True)
     array([[[[0. , 1.5, 2. ]]]])
     """
-    arrays, dtype = _arrays.floating("grid_sample", input=input, grid=grid)
-    (output,) = call("grid_sample", tuple(arrays), _attributes("grid_sample", mode, padding_mode, align_corners))
-    return output.astype(dtype, copy=False)
+    (output,) = call(
+        "grid_sample", input=input, grid=grid, mode=mode, padding_mode=padding_mode, align_corners=align_corners
+    )
+    return output
 
 
 def point_sample(
@@ -82,33 +80,32 @@ def point_sample(
     mode: Mode = "bilinear",
     padding_mode: PaddingMode = "zeros",
 ) -> NDArray[Any]:
-    """Read feature maps at points in relative coordinates; as ``mmcv.ops.point_sample``.
+    """Sample feature maps at points in relative coordinates, as ``mmcv.ops.point_sample``.
 
     Parameters
     ----------
-    input : array_like, [N, C, H, W]
+    input : array_like of shape (N, C, H, W)
         Of any real dtype but bool.
-    points : array_like, [N, P, 2] or [N, OH, OW, 2]
-        x (along W) and y (along H) of every point, from 0 (left, top) to 1 (right, bottom).
-    align_corners : bool
+    points : array_like of shape (N, P, 2) or (N, OH, OW, 2)
+        x (along W) and y (along H) of each point, from 0 (left, top) to 1 (right, bottom).
+    align_corners : bool, default False
         Whether 0 and 1 are the centres of the outermost pixels (True) or their outer edges (False).
-    mode : {"bilinear", "nearest", "bicubic"}
+    mode : {"bilinear", "nearest", "bicubic"}, default "bilinear"
         As in `grid_sample`.
-    padding_mode : {"zeros", "border", "reflection"}
+    padding_mode : {"zeros", "border", "reflection"}, default "zeros"
         As in `grid_sample`.
 
     Returns
     -------
-    ndarray, [N, C, P] or [N, C, OH, OW]
-        Of the inputs' common floating dtype; float16 is computed in float32, integers in float64.  Empty if N, C or
-        the number of points is 0.
+    ndarray of shape (N, C, P) or (N, C, OH, OW)
+        Of the common floating dtype of the inputs; float16 is computed in float32, integers in float64.
 
     Raises
     ------
     ValueError
-        If a shape does not fit, a mode is another word, or there are points to read but H or W is 0.
+        If a shape does not match, a mode is not one of the words above, or H or W is 0 while there are points.
     TypeError
-        If a dtype is not real.
+        If an array is not of a real dtype.
 
     Notes
     -----
@@ -127,17 +124,17 @@ def point_sample(
     shape = np.shape(points)
     if len(shape) not in (3, 4) or shape[-1] != 2:
         raise ValueError(f"point_sample: points must be [N, P, 2] or [N, OH, OW, 2], got {list(shape)}")
-    (array, places), dtype = _arrays.floating("point_sample", input=input, points=points)
-    grid = np.asarray(places) * 2 - 1
+    (features, positions), dtype = _arrays.floating("point_sample", input=input, points=points)
+    grid = np.asarray(positions) * 2 - 1
     if len(shape) == 3:
         grid = grid[:, :, np.newaxis]
-    (output,) = call("grid_sample", (array, grid), _attributes("point_sample", mode, padding_mode, align_corners))
-    return (output[..., 0] if len(shape) == 3 else output).astype(dtype, copy=False)
-
-
-def _attributes(operator: str, mode: Mode, padding_mode: PaddingMode, align_corners: bool) -> tuple[int, int, int]:
-    return (
-        _arrays.choice(operator, "mode", mode, MODES),
-        _arrays.choice(operator, "padding_mode", padding_mode, PADDING_MODES),
-        int(bool(align_corners)),
+    (output,) = call(
+        "grid_sample",
+        "point_sample",
+        input=features,
+        grid=grid,
+        mode=mode,
+        padding_mode=padding_mode,
+        align_corners=align_corners,
     )
+    return (output[..., 0] if len(shape) == 3 else output).astype(dtype, copy=False)

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from mmort import _arrays
 from mmort._kernels import call
 
-Suppressed = tuple[NDArray[Any], NDArray[np.int64]]
+__all__ = ["batched_nms", "multiclass_nms", "nms", "nms_match", "nms_match_pairs", "soft_nms"]
 
-METHODS = ("naive", "linear", "gaussian")
+Suppressed = tuple[NDArray[Any], NDArray[np.int64]]
 
 
 def nms(
@@ -25,45 +25,47 @@ def nms(
     max_num: int = -1,
     idxs: ArrayLike | None = None,
 ) -> Suppressed:
-    """Keep the best boxes and drop those that overlap a kept one by more than a threshold.
+    """Perform greedy non-maximum suppression.
 
     Parameters
     ----------
-    boxes : array_like, [N, 4]
-        Corners (x1, y1, x2, y2), in any unit; float16, float32 or float64 (integers are taken as float64).
-    scores : array_like, [N]
+    boxes : array_like of shape (N, 4)
+        Corners (x1, y1, x2, y2) in any unit; float16, float32 or float64 (integers are converted to float64).
+    scores : array_like of shape (N,)
+        Score of each box.
     iou_threshold : float
-        A box is dropped if its intersection over union with a kept box of higher score is above this (not: equal).
+        A box is removed if its intersection over union with a kept box of higher score is greater than this.
     offset : int, default 0
-        Added to widths and heights; 1 if corners are pixel indices and both belong to the box.
+        Added to widths and heights; 1 if corners are indices of pixels that both belong to the box.
     score_threshold : float, default 0
-        If above 0, boxes whose score is not above it take no part.
+        If positive, boxes take part only if their score is greater than this.
     max_num : int, default -1
-        If above 0, at most so many boxes are kept.
-    idxs : array_like of integers, [N], optional
-        The class of each box: only boxes of one class suppress each other.
+        If positive, the maximum number of boxes kept.
+    idxs : array_like of int, shape (N,), optional
+        Class of each box: only boxes of the same class suppress each other.
 
     Returns
     -------
-    dets : ndarray, [K, 5]
-        The kept boxes with their scores in the last column, by descending score; of the inputs' common floating dtype.
-    indices : ndarray of int64, [K]
-        Their places in `boxes`.
+    dets : ndarray of shape (K, 5)
+        The kept boxes with their scores in the last column, by descending score; of the common floating dtype of the
+        inputs.
+    indices : ndarray of int64, shape (K,)
+        Their indices in `boxes`.
 
     Raises
     ------
     ValueError
-        If a shape is another, or `iou_threshold` is NaN.
+        If a shape does not match, or `iou_threshold` is NaN.
     TypeError
-        If an array does not hold real numbers (`idxs`: integers), or a number is none.
+        If an array is not of a real dtype (`idxs`: of integers), or another argument not of its type.
 
     Notes
     -----
     Among equal scores the lower index comes first; NaN scores come last.  Boxes without area and boxes with NaN are
-    kept and drop nothing.  All is computed in the arrays' own dtype (float16 in float32) in MMCV's order of operations,
-    so that float32 results equal MMCV's bit for bit.  No boxes give no detections.
+    kept and suppress nothing.  Everything is computed in the arrays' own dtype (float16 in float32) in MMCV's order of
+    operations, so that float32 results equal MMCV's bit for bit.
 
-    Source: ``mmcv.ops.nms``, which has no `idxs`; in ONNX Runtime ``mmcv::NonMaxSuppression``.
+    Source: ``mmcv.ops.nms``, which has no `idxs`.
 
     Examples
     --------
@@ -76,29 +78,17 @@ def nms(
     array([[ 1. ,  1. , 11. , 11. ,  0.9],
            [20. , 20. , 30. , 30. ,  0.7]])
     """
-    classes = None if idxs is None else _arrays.integers("nms", "idxs", idxs)
-    return _nms("nms", boxes, scores, classes, iou_threshold, offset, score_threshold, max_num)
-
-
-def _nms(
-    operator: str,
-    boxes: ArrayLike,
-    scores: ArrayLike,
-    idxs: NDArray[np.int64] | None,
-    iou_threshold: float,
-    offset: int = 0,
-    score_threshold: float = 0,
-    max_num: int = -1,
-) -> Suppressed:
-    (boxes, scores), dtype = _arrays.floating(operator, boxes=boxes, scores=scores)
-    attributes = (
-        _arrays.number(operator, "iou_threshold", iou_threshold),
-        _arrays.integer(operator, "offset", offset),
-        _arrays.number(operator, "score_threshold", score_threshold),
-        _arrays.integer(operator, "max_num", max_num),
+    indices, dets = call(
+        "nms",
+        boxes=boxes,
+        scores=scores,
+        idxs=idxs,
+        iou_threshold=iou_threshold,
+        offset=offset,
+        score_threshold=score_threshold,
+        max_num=max_num,
     )
-    indices, dets = call("nms", (boxes, scores, idxs), attributes)
-    return dets.astype(dtype, copy=False), indices
+    return dets, indices
 
 
 def soft_nms(
@@ -110,47 +100,49 @@ def soft_nms(
     method: Literal["naive", "linear", "gaussian"] = "linear",
     offset: int = 0,
 ) -> Suppressed:
-    """Lower the scores of boxes that overlap a better one, and keep those whose score stays high enough.
+    """Perform Soft-NMS: lower the scores of boxes that overlap a better one instead of removing them.
 
     Parameters
     ----------
-    boxes : array_like, [N, 4]
-        Corners (x1, y1, x2, y2), in any unit; float16, float32 or float64 (integers are taken as float64).
-    scores : array_like, [N]
+    boxes : array_like of shape (N, 4)
+        Corners (x1, y1, x2, y2) in any unit; float16, float32 or float64 (integers are converted to float64).
+    scores : array_like of shape (N,)
+        Score of each box.
     iou_threshold : float, default 0.3
-        Boxes overlap if their intersection over union is at least this ("gaussian" does not look at it).
+        Boxes overlap if their intersection over union is at least this; "gaussian" ignores it.
     sigma : float, default 0.5
         Width of the decay of "gaussian".
     min_score : float, default 0.001
-        A box leaves once its score is below this.
+        Boxes are removed once their score is below this.
     method : {"naive", "linear", "gaussian"}, default "linear"
-        The factor for a score: 0 or 1 - IoU if the boxes overlap, else 1; or exp(-IoU**2 / sigma) always.
+        Factor of the score of a box that overlaps: 0 for "naive", 1 - IoU for "linear"; "gaussian" multiplies the score
+        of every box by exp(-IoU**2 / sigma).
     offset : int, default 0
-        Added to widths and heights; 1 if corners are pixel indices and both belong to the box.
+        Added to widths and heights; 1 if corners are indices of pixels that both belong to the box.
 
     Returns
     -------
-    dets : ndarray, [M, 5]
-        The boxes with their lowered scores in the last column, by descending score; of the inputs' common floating
-        dtype.
-    indices : ndarray of int64, [M]
-        Their places in `boxes`.
+    dets : ndarray of shape (M, 5)
+        The remaining boxes with their lowered scores in the last column, by descending score; of the common floating
+        dtype of the inputs.
+    indices : ndarray of int64, shape (M,)
+        Their indices in `boxes`.
 
     Raises
     ------
     ValueError
-        If a shape is another, or `method` another word.
+        If a shape does not match, or `method` is not one of the words above.
     TypeError
-        If an array does not hold real numbers, or a number is none.
+        If an array is not of a real dtype, or another argument not of its type.
 
     Notes
     -----
-    As in MMCV the box with the highest score is always returned, even if that is below `min_score`, and the order among
-    equal scores is the one that MMCV's exchanges of places lead to.  The exponential is evaluated in double precision
-    and rounded, so that results do not depend on the C library.
+    As in MMCV the box with the highest score is always returned, even if its score is below `min_score`, and the order
+    among equal scores follows from MMCV's swaps.  The exponential is evaluated in double precision and rounded, so that
+    results do not depend on the C library.
 
     Source: N. Bodla et al., "Soft-NMS: Improving Object Detection With One Line of Code", ICCV 2017;
-    ``mmcv.ops.soft_nms``; in ONNX Runtime ``mmcv::SoftNonMaxSuppression``.
+    ``mmcv.ops.soft_nms``.
 
     Examples
     --------
@@ -162,16 +154,17 @@ def soft_nms(
     >>> dets[:, 4]
     array([0.9 , 0.7 , 0.16])
     """
-    (boxes, scores), dtype = _arrays.floating("soft_nms", boxes=boxes, scores=scores)
-    attributes = (
-        _arrays.number("soft_nms", "iou_threshold", iou_threshold),
-        _arrays.number("soft_nms", "sigma", sigma),
-        _arrays.number("soft_nms", "min_score", min_score),
-        _arrays.choice("soft_nms", "method", method, METHODS),
-        _arrays.integer("soft_nms", "offset", offset),
+    dets, indices = call(
+        "soft_nms",
+        boxes=boxes,
+        scores=scores,
+        iou_threshold=iou_threshold,
+        sigma=sigma,
+        min_score=min_score,
+        method=method,
+        offset=offset,
     )
-    dets, indices = call("soft_nms", (boxes, scores), attributes)
-    return dets.astype(dtype, copy=False), indices
+    return dets, indices
 
 
 def batched_nms(
@@ -181,41 +174,42 @@ def batched_nms(
     nms_cfg: Mapping[str, Any] | None,
     class_agnostic: bool = False,
 ) -> Suppressed:
-    """Suppress boxes within each class only.
+    """Perform non-maximum suppression within each class.
 
     Parameters
     ----------
-    boxes : array_like, [N, 4]
-        Corners (x1, y1, x2, y2), in any unit; float16, float32 or float64 (integers are taken as float64).
-    scores : array_like, [N]
-    idxs : array_like of integers, [N]
-        The class of each box; any integers.
+    boxes : array_like of shape (N, 4)
+        Corners (x1, y1, x2, y2) in any unit; float16, float32 or float64 (integers are converted to float64).
+    scores : array_like of shape (N,)
+        Score of each box.
+    idxs : array_like of int, shape (N,)
+        Class of each box; any integers.
     nms_cfg : mapping or None
-        ``type``: "nms" (the default) or "soft_nms"; the rest are that function's arguments, and ``max_num`` counts over
-        all classes.  ``class_agnostic`` here is the same as the argument; ``split_thr`` is accepted and not needed.
+        ``type`` is "nms" (the default) or "soft_nms"; the other entries are arguments of that function, with
+        ``max_num`` counted over all classes.  ``class_agnostic`` here overrides the argument; ``split_thr`` is ignored.
         None suppresses nothing and only sorts.
     class_agnostic : bool, default False
         Let boxes of different classes suppress each other.
 
     Returns
     -------
-    dets : ndarray, [K, 5]
+    dets : ndarray of shape (K, 5)
         The kept boxes with their scores in the last column, by descending score over all classes.
-    keep : ndarray of int64, [K]
-        Their places in `boxes`.
+    keep : ndarray of int64, shape (K,)
+        Their indices in `boxes`.
 
     Raises
     ------
     ValueError
-        If a shape is another, or ``type`` another word.
+        If a shape does not match, or ``type`` is not one of the words above.
     TypeError
-        If an array does not hold the numbers it should, or `nms_cfg` has an unknown key.
+        If an array is not of a real dtype (`idxs`: of integers), or `nms_cfg` has an unknown key.
 
     Notes
     -----
     Classes are compared as integers; boxes are never shifted, so neither large coordinates nor float16 nor many classes
-    cost precision.  Ties and NaN as in `nms`.  With "soft_nms" a box below ``min_score`` is returned only if it is the
-    best of all.
+    cost precision.  Ties and NaN are handled as in `nms`.  With "soft_nms" a box below ``min_score`` is returned only
+    if it is the best of all.
 
     Source: ``mmcv.ops.batched_nms``.
 
@@ -229,7 +223,7 @@ def batched_nms(
     """
     (boxes, scores), dtype = _arrays.floating("batched_nms", boxes=boxes, scores=scores)
     classes = _arrays.integers("batched_nms", "idxs", idxs)
-    if boxes.ndim != 2 or boxes.shape[1] != 4:  # the parts could fit where the whole does not
+    if boxes.ndim != 2 or boxes.shape[1] != 4:  # boxes of single classes could fit where all of them do not
         raise ValueError(f"batched_nms: boxes must be [N, 4], got {list(boxes.shape)}")
     for name, array in (("scores", scores), ("idxs", classes)):
         if array.shape != boxes.shape[:1]:
@@ -246,7 +240,9 @@ def batched_nms(
 
 
 def _class_nms(boxes: NDArray[Any], scores: NDArray[Any], classes: NDArray[np.int64], **settings: Any) -> Suppressed:
-    return _nms("batched_nms", boxes, scores, classes, **settings)
+    """Perform greedy suppression within each class."""
+    indices, dets = call("nms", "batched_nms", boxes=boxes, scores=scores, idxs=classes, **settings)
+    return dets, indices
 
 
 def _class_soft_nms(
@@ -258,14 +254,15 @@ def _class_soft_nms(
     max_num: int = -1,
     **settings: Any,
 ) -> Suppressed:
+    """Perform Soft-NMS class by class and merge the results."""
     parts = [(np.empty((0, 5), boxes.dtype), np.empty(0, np.int64))]
-    for one in np.unique(classes):
-        members = np.flatnonzero(classes == one)
-        dets, places = soft_nms(boxes[members], scores[members], min_score=min_score, **settings)
-        parts.append((dets, members[places]))
+    for label in np.unique(classes):
+        members = np.flatnonzero(classes == label)
+        dets, kept = soft_nms(boxes[members], scores[members], min_score=min_score, **settings)
+        parts.append((dets, members[kept]))
     dets, keep = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.lexsort((keep, -dets[:, 4]))
-    # the best box of each class came whatever its score; only the best of all is to
+    # Soft-NMS returns the best box of each class whatever its score; only the best of all is wanted.
     order = order[~(dets[order, 4] < min_score) | (np.arange(len(order)) == 0)]
     if max_num > 0:
         order = order[:max_num]
@@ -273,31 +270,33 @@ def _class_soft_nms(
 
 
 def nms_match(dets: ArrayLike, iou_threshold: float) -> list[NDArray[np.int64]]:
-    """Tell which boxes greedy suppression groups around each kept box.
+    """Group boxes by the kept box that suppresses them in greedy suppression.
 
     Parameters
     ----------
-    dets : array_like, [N, 5]
-        Corners and score (x1, y1, x2, y2, score); float16, float32 or float64 (integers are taken as float64).
+    dets : array_like of shape (N, 5)
+        Corners and score (x1, y1, x2, y2, score); float16, float32 or float64 (integers are converted to float64).
     iou_threshold : float
         A box belongs to a kept box of higher score if their intersection over union is at least this.
 
     Returns
     -------
     list of ndarray of int64
-        One array a kept box, by descending score: its place in `dets`, then the places of the boxes it suppressed, by
-        descending score.  Together they hold each place once.  No boxes give an empty list.
+        One array for each kept box, by descending score: its index in `dets`, then the indices of the boxes that it
+        suppresses, by descending score.  Each index occurs once.
 
     Raises
     ------
     ValueError
-        If the shape is another, or `iou_threshold` is NaN.
+        If the shape does not match, or `iou_threshold` is NaN.
     TypeError
-        If `dets` does not hold real numbers, or `iou_threshold` is none.
+        If `dets` is not of a real dtype, or `iou_threshold` is not a number.
 
     Notes
     -----
-    Equal IoU suppresses here, unlike in `nms`.  Ties and NaN as in `nms`.  Source: ``mmcv.ops.nms_match``.
+    Unlike in `nms`, an IoU equal to the threshold suppresses.  Ties and NaN are handled as in `nms`.
+
+    Source: ``mmcv.ops.nms_match``.
 
     Examples
     --------
@@ -305,44 +304,46 @@ def nms_match(dets: ArrayLike, iou_threshold: float) -> list[NDArray[np.int64]]:
     >>> mmort.nms_match([[0, 0, 10, 10, 0.8], [0, 0, 10, 9, 0.9], [20, 20, 30, 30, 0.7]], 0.5)
     [array([1, 0]), array([2])]
     """
-    (rows,), _ = _arrays.floating("nms_match", dets=dets)
-    members, starts = call("nms_match", (rows,), (_arrays.number("nms_match", "iou_threshold", iou_threshold),))
+    members, starts = call("nms_match", dets=dets, iou_threshold=iou_threshold)
     return np.split(members, starts[1:-1]) if len(members) else []
 
 
 def nms_match_pairs(
     boxes: ArrayLike, scores: ArrayLike, iou_threshold: ArrayLike, score_threshold: ArrayLike
 ) -> NDArray[np.int64]:
-    """List which box suppressed which, for each image and class.
+    """List which box suppresses which in greedy suppression, for each image and class.
 
     Parameters
     ----------
-    boxes : array_like, [B, K, 4]
-        Corners (x1, y1, x2, y2), shared by all classes; float16, float32 or float64 (integers are taken as float64).
-    scores : array_like, [B, C, K]
+    boxes : array_like of shape (B, K, 4)
+        Corners (x1, y1, x2, y2), shared by all classes; float16, float32 or float64 (integers are converted to
+        float64).
+    scores : array_like of shape (B, C, K)
+        Score of each box for each class.
     iou_threshold : float or array_like
         A box belongs to a kept box of higher score if their intersection over union is at least this; of an array the
-        first element counts.
+        first element is used.
     score_threshold : float or array_like
-        Only pairs whose kept box has a score above this are listed; the others suppress all the same.
+        Only pairs whose kept box has a score greater than this are listed; the others suppress all the same.
 
     Returns
     -------
-    ndarray of int64, [S, 4]
+    ndarray of int64, shape (S, 4)
         Rows (image, class, kept box, suppressed box), by image, class, descending score of the kept box, descending
         score of the suppressed one.
 
     Raises
     ------
     ValueError
-        If a shape is another, or a threshold is empty.
+        If a shape does not match, or a threshold is empty.
     TypeError
-        If an array does not hold real numbers.
+        If an array is not of a real dtype.
 
     Notes
     -----
-    The union gets 1e-10 added, so boxes without area have IoU 0.  Ties and NaN as in `nms`.  Source: MMDeploy's
-    ``NMSMatch``, in ONNX Runtime ``mmdeploy::NMSMatch``.
+    1e-10 is added to the area of the union, so boxes without area have IoU 0.  Ties and NaN are handled as in `nms`.
+
+    Source: MMDeploy's ``NMSMatch`` operator.
 
     Examples
     --------
@@ -351,14 +352,14 @@ def nms_match_pairs(
     >>> mmort.nms_match_pairs(boxes, [[[0.8, 0.9, 0.7]]], iou_threshold=0.5, score_threshold=0.1)
     array([[0, 0, 1, 0]])
     """
-    operator = "nms_match_pairs"
-    (boxes, scores), _ = _arrays.floating(operator, boxes=boxes, scores=scores)
-    # thresholds follow the boxes' dtype and do not widen it
-    thresholds = [
-        np.asarray(value, boxes.dtype)
-        for value in _arrays.floating(operator, iou_threshold=iou_threshold, score_threshold=score_threshold)[0]
-    ]
-    (pairs,) = call(operator, (boxes, scores, *thresholds), ())
+    function = "nms_match_pairs"
+    (boxes, scores), _ = _arrays.floating(function, boxes=boxes, scores=scores)
+    # Thresholds follow the dtype of the boxes and do not widen it.
+    iou_threshold, score_threshold = (
+        np.asarray(threshold, boxes.dtype)
+        for threshold in _arrays.floating(function, iou_threshold=iou_threshold, score_threshold=score_threshold)[0]
+    )
+    (pairs,) = call(function, boxes=boxes, scores=scores, iou_threshold=iou_threshold, score_threshold=score_threshold)
     return pairs
 
 
@@ -375,54 +376,55 @@ def multiclass_nms(
     min_score: float = 1e-3,
     offset: int = 0,
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-    """Turn the boxes and class scores of a batch into detections: threshold, suppression in classes, the best of all.
+    """Select detections from the boxes and class scores of a batch: threshold, suppression per class, best of all.
 
     Parameters
     ----------
-    boxes : array_like, [B, N, 4] or [B, N, C, 4]
-        Corners (x1, y1, x2, y2), in any unit, shared by the classes or for each class; float16, float32 or float64
-        (integers are taken as float64).
-    scores : array_like, [B, N, C]
-        Without a background class.
+    boxes : array_like of shape (B, N, 4) or (B, N, C, 4)
+        Corners (x1, y1, x2, y2) in any unit, shared by all classes or for each class; float16, float32 or float64
+        (integers are converted to float64).
+    scores : array_like of shape (B, N, C)
+        Score of each box for each class, without a background class.
     score_threshold : float, default 0.05
-        Only scores above this take part.
+        Only scores greater than this take part.
     iou_threshold : float, default 0.5
         As in `nms` or `soft_nms`.
     max_per_image : int, default 100
-        The number of rows K.  0 or less: as many as the image with most detections needs.
+        Number of rows K.  0 or less: as many as the image with the most detections needs.
     nms_pre : int, default -1
-        If above 0, only so many best boxes of each class take part.
+        If positive, the number of best boxes of each class that take part.
     class_agnostic : bool, default False
         Let boxes of different classes suppress each other.
     method : {"nms", "soft_nms_naive", "soft_nms_linear", "soft_nms_gaussian"}, default "nms"
-    sigma, min_score : float
-        As in `soft_nms`; with "nms" they mean nothing.
+        `nms`, or a method of `soft_nms`.
+    sigma, min_score : float, default 0.5 and 0.001
+        As in `soft_nms`; ignored with "nms".
     offset : int, default 0
         As in `nms`.
 
     Returns
     -------
-    dets : ndarray, [B, K, 5]
-        Boxes with their (lowered) scores, by descending score, rows of zeros behind them; of the inputs' common
-        floating dtype.
-    labels : ndarray of int64, [B, K]
-        Classes; -1 in rows that are not used.
-    indices : ndarray of int64, [B, K]
-        Places in `boxes`' N; -1 in rows that are not used.
+    dets : ndarray of shape (B, K, 5)
+        Boxes with their (lowered) scores, by descending score, followed by rows of zeros; of the common floating dtype
+        of the inputs.
+    labels : ndarray of int64, shape (B, K)
+        Classes; -1 in unused rows.
+    indices : ndarray of int64, shape (B, K)
+        Indices in the second dimension of `boxes`; -1 in unused rows.
 
     Raises
     ------
     ValueError
-        If a shape is another, `iou_threshold` is NaN, or `method` another word.
+        If a shape does not match, `iou_threshold` is NaN, or `method` is not one of the words above.
     TypeError
-        If an array does not hold real numbers, or a number is none.
+        If an array is not of a real dtype, or another argument not of its type.
 
     Notes
     -----
-    Among equal scores the lower box comes first, then the lower class; within a class ties are as in `nms` or
+    Among equal scores the lower box comes first, then the lower class; within a class ties are handled as in `nms` or
     `soft_nms`.  NaN scores never take part.  Images and classes run in parallel.
 
-    Source: MMDetection's ``multiclass_nms``; in ONNX Runtime ``mmort::MultiClassNMS``.
+    Source: MMDetection's ``multiclass_nms``.
 
     Examples
     --------
@@ -433,18 +435,18 @@ def multiclass_nms(
     >>> dets[0, :, 4], labels, indices
     (array([0.9, 0.3, 0. ]), array([[ 0,  1, -1]]), array([[ 0,  0, -1]]))
     """
-    operator = "multiclass_nms"
-    (boxes, scores), dtype = _arrays.floating(operator, boxes=boxes, scores=scores)
-    attributes = (
-        _arrays.number(operator, "score_threshold", score_threshold),
-        _arrays.number(operator, "iou_threshold", iou_threshold),
-        _arrays.integer(operator, "max_per_image", max_per_image),
-        _arrays.integer(operator, "nms_pre", nms_pre),
-        int(bool(class_agnostic)),
-        _arrays.choice(operator, "method", method, ("nms", *(f"soft_nms_{one}" for one in METHODS))),
-        _arrays.number(operator, "sigma", sigma),
-        _arrays.number(operator, "min_score", min_score),
-        _arrays.integer(operator, "offset", offset),
+    dets, labels, indices = call(
+        "multiclass_nms",
+        boxes=boxes,
+        scores=scores,
+        score_threshold=score_threshold,
+        iou_threshold=iou_threshold,
+        max_per_image=max_per_image,
+        nms_pre=nms_pre,
+        class_agnostic=class_agnostic,
+        method=method,
+        sigma=sigma,
+        min_score=min_score,
+        offset=offset,
     )
-    dets, labels, indices = call(operator, (boxes, scores), attributes)
-    return dets.astype(dtype, copy=False), labels, indices
+    return dets, labels, indices

@@ -6,44 +6,43 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from mmort import _arrays
 from mmort._kernels import call
+
+__all__ = ["group_norm"]
 
 
 def group_norm(x: ArrayLike, num_groups: int, scale: ArrayLike, bias: ArrayLike, eps: float = 1e-5) -> NDArray[Any]:
-    """Bring each group of an image's channels to mean 0 and variance 1, then scale and shift each channel.
+    """Normalize each group of channels to mean 0 and variance 1, then scale and shift each channel.
 
     Parameters
     ----------
-    x : array_like, [N, C, ...]
+    x : array_like of shape (N, C, ...)
         float16, float32 or float64; any number of dimensions may follow the channels.
     num_groups : int
-        Into how many groups of neighbours the channels are split; it divides C.
-    scale, bias : array_like, [C]
-        What each channel is multiplied by, and what is then added.
+        Number of groups of neighbouring channels; it divides C.
+    scale, bias : array_like of shape (C,)
+        Factor and summand of each channel.
     eps : float, default 1e-5
         Added to the variance.
 
     Returns
     -------
-    ndarray, [N, C, ...]
-        ``(x - mean) / sqrt(variance + eps) * scale + bias``, of the inputs' common floating dtype.  An empty input
-        gives an empty result.
+    ndarray of shape (N, C, ...)
+        ``(x - mean) / sqrt(variance + eps) * scale + bias``, of the common floating dtype of the inputs.
 
     Raises
     ------
     ValueError
-        If a shape is another, `num_groups` is below 1 or does not divide C, or `eps` is negative or not finite.
+        If a shape does not match, `num_groups` is below 1 or does not divide C, or `eps` is negative or not finite.
     TypeError
-        If an array does not hold real numbers, or an argument is no number.
+        If an array is not of a real dtype, `num_groups` not an integer, or `eps` not a number.
 
     Notes
     -----
     The variance is that of the population, divided by the number of elements.  Everything is computed in float64.
     A group that holds a NaN or an infinity becomes NaN, and so does one of equal elements if `eps` is 0.
 
-    Source: Y. Wu and K. He, "Group Normalization", ECCV 2018; ``torch.nn.functional.group_norm``; in ONNX Runtime
-    ``mmort::GroupNorm``.
+    Source: Y. Wu and K. He, "Group Normalization", ECCV 2018; ``torch.nn.functional.group_norm``.
 
     Examples
     --------
@@ -54,7 +53,5 @@ def group_norm(x: ArrayLike, num_groups: int, scale: ArrayLike, bias: ArrayLike,
     array([[[-1.,  1.],
             [ 4.,  6.]]])
     """
-    arrays, dtype = _arrays.floating("group_norm", x=x, scale=scale, bias=bias)
-    attributes = _arrays.integer("group_norm", "num_groups", num_groups), _arrays.number("group_norm", "eps", eps)
-    (output,) = call("group_norm", tuple(arrays), attributes)
-    return output.astype(dtype, copy=False)
+    (output,) = call("group_norm", x=x, num_groups=num_groups, scale=scale, bias=bias, eps=eps)
+    return output

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmort import _arrays
 from mmort._kernels import call
+
+__all__ = ["cummax", "cummin"]
 
 
 class CumulativeExtremum(NamedTuple):
@@ -19,21 +20,21 @@ class CumulativeExtremum(NamedTuple):
 
 
 def cummax(input: ArrayLike, dim: int) -> CumulativeExtremum:
-    """Take the cumulative maximum along a dimension, with the place of each maximum; as ``torch.cummax``.
+    """Compute the cumulative maximum along a dimension and the index of each maximum, as ``torch.cummax``.
 
     Parameters
     ----------
     input : array_like
         Of any real dtype, with at least one dimension.
     dim : int
-        The dimension to go along; negative ones count from the end.
+        The dimension to scan; negative ones count from the end.
 
     Returns
     -------
-    values : ndarray, shape of `input`
+    values : ndarray of the shape of `input`
         The largest element so far; of the input's dtype.
-    indices : ndarray of int64, shape of `input`
-        Where it stands along `dim`; among equal elements the latest one.
+    indices : ndarray of int64, of the shape of `input`
+        Its index along `dim`; the last one of equal elements.
 
     Raises
     ------
@@ -56,25 +57,25 @@ def cummax(input: ArrayLike, dim: int) -> CumulativeExtremum:
     >>> values, indices
     (array([1., 3., 3., 3.]), array([0, 1, 1, 3]))
     """
-    return _scan("cummax", input, dim)
+    return CumulativeExtremum(*call("cummax", input=input, dim=dim))
 
 
 def cummin(input: ArrayLike, dim: int) -> CumulativeExtremum:
-    """Take the cumulative minimum along a dimension, with the place of each minimum; as ``torch.cummin``.
+    """Compute the cumulative minimum along a dimension and the index of each minimum, as ``torch.cummin``.
 
     Parameters
     ----------
     input : array_like
         Of any real dtype, with at least one dimension.
     dim : int
-        The dimension to go along; negative ones count from the end.
+        The dimension to scan; negative ones count from the end.
 
     Returns
     -------
-    values : ndarray, shape of `input`
+    values : ndarray of the shape of `input`
         The smallest element so far; of the input's dtype.
-    indices : ndarray of int64, shape of `input`
-        Where it stands along `dim`; among equal elements the latest one.
+    indices : ndarray of int64, of the shape of `input`
+        Its index along `dim`; the last one of equal elements.
 
     Raises
     ------
@@ -97,10 +98,4 @@ def cummin(input: ArrayLike, dim: int) -> CumulativeExtremum:
     array([[3, 1, 1],
            [0, 0, 0]])
     """
-    return _scan("cummin", input, dim)
-
-
-def _scan(operator: str, input: ArrayLike, dim: int) -> CumulativeExtremum:
-    array, dtype = _arrays.real(operator, "input", input)
-    values, indices = call(operator, (array,), (_arrays.integer(operator, "dim", dim),))
-    return CumulativeExtremum(values.astype(dtype, copy=False), indices)
+    return CumulativeExtremum(*call("cummin", input=input, dim=dim))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from mmort.ops.grid import MODES, PADDING_MODES
+from mmort import schemas
 
 Gradients = Sequence[Tensor | None]
 
@@ -93,7 +93,8 @@ def _corner_pool(output_gradient: Tensor, input: Tensor, mode: str) -> Gradients
 def _grid_sample(
     output_gradient: Tensor, input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
 ) -> Gradients:
-    modes = MODES.index(mode), PADDING_MODES.index(padding_mode)
+    row = schemas.kernels()["grid_sample"]
+    modes = row.words("mode").index(mode), row.words("padding_mode").index(padding_mode)
     input_gradient, grid_gradient = _grid_sampler_backward(
         output_gradient, input, grid[..., :2], *modes, align_corners, [True, True]
     )

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.utils import _pair
 
-from mmort import _arrays
-from mmort.ops import corner
+from mmort import _arrays, schemas
 from mmort.torch.functions import (
     corner_pool,
     deform_conv2d,
@@ -115,7 +114,7 @@ class CornerPool(nn.Module):
 
     def __init__(self, mode: Literal["top", "bottom", "left", "right"]) -> None:
         super().__init__()
-        _arrays.choice("CornerPool", "mode", mode, corner.MODES)
+        _arrays.choice("CornerPool", "mode", mode, schemas.kernels()["corner_pool"].words("mode"))
         self.mode = mode
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 /* smoke.c - a program without Python that runs a model with mmort's operators and checks what comes out.
  *
- *     cc -std=c11 -Ibridge_c tests/smoke.c -o smoke -ldl && ./smoke libonnxruntime.so.1.x.y libmmort_ort.so nms.onnx
+ *     cc -std=c11 -Ibridge_c tests/ort/smoke.c -o smoke -ldl && ./smoke libonnxruntime.so.1.x.y libmmort_ort.so
+ * nms.onnx
  *
  * The model is one NonMaxSuppression node: boxes [N, 4], scores [N] -> indices [?], with iou_threshold 0.5
  * (test_smoke.py writes it). */
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ort_host.h"
+#include "ort_abi.h"
 
 static const OrtApi *api;
 
@@ -30,8 +31,9 @@ static void check(OrtStatus *status) {
 static OrtValue *tensor(float *data, size_t count, const int64_t *shape, size_t rank) {
     OrtMemoryInfo *memory;
     OrtValue *value;
-    check(api->CreateCpuMemoryInfo(ARENA_ALLOCATOR, DEFAULT_MEMORY, &memory));
-    check(api->CreateTensorWithDataAsOrtValue(memory, data, count * sizeof *data, shape, rank, TENSOR_FLOAT, &value));
+    check(api->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory));
+    check(api->CreateTensorWithDataAsOrtValue(memory, data, count * sizeof *data, shape, rank,
+                                              ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &value));
     api->ReleaseMemoryInfo(memory);
     return value;
 }
@@ -60,7 +62,7 @@ static void expect_indices(OrtSession *session, const char *what) {
     check(api->GetTensorElementType(info, &type));
     check(api->GetTensorShapeElementCount(info, &count));
     check(api->GetTensorMutableData(indices, &data));
-    expect(type == TENSOR_INT64 && count == 2 && !memcmp(data, expected, sizeof expected), what);
+    expect(type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64 && count == 2 && !memcmp(data, expected, sizeof expected), what);
     api->ReleaseTensorTypeAndShapeInfo(info);
     api->ReleaseValue(indices);
 }
@@ -96,11 +98,11 @@ int main(int argc, char **argv) {
     const OrtApiBase *(*get_base)(void);
     *(void **)&get_base = dlsym(runtime, "OrtGetApiBase");
     expect(get_base != NULL, "it has OrtGetApiBase");
-    api = get_base()->GetApi(API_VERSION);
+    api = get_base()->GetApi(ORT_API_VERSION);
     expect(api != NULL, get_base()->GetVersionString());
 
     OrtEnv *environment;
-    check(api->CreateEnv(LOG_FATAL, "smoke", &environment));
+    check(api->CreateEnv(ORT_LOGGING_LEVEL_FATAL, "smoke", &environment));
     for (int load = 0; load < 2; load++) {
         OrtSessionOptions *options;
         OrtSession *session;

@@ -12,20 +12,11 @@ import torch
 from mmort import schemas
 from mmort.onnx.export import aten
 from mmort.onnx.op_schemas import VERSION, op_schema
-from mmort.ops import corner, grid
 
 Translation = Callable[..., Any]
 
 MMCV_NODES = ("cummax", "cummin", "grid_sample")
 """torch's own operators of which MMCV's exporter made nodes of domain mmcv."""
-
-# An argument that is a word in Python and its place among these in the node, by kernel and attribute.
-_WORDS = {
-    ("corner_pool", "mode"): corner.MODES,
-    ("grid_sample", "interpolation_mode"): grid.MODES,
-    ("grid_sample", "padding_mode"): grid.PADDING_MODES,
-    ("soft_nms", "method"): ("naive", "linear", "gaussian"),
-}
 
 
 def translation_table(
@@ -98,7 +89,7 @@ def _preferred() -> dict[str, schemas.Operator]:
 def _value(operator: schemas.Operator, attribute: schemas.Attribute, value: Any) -> Any:
     if attribute.type == "INT":
         if isinstance(value, str):
-            value = _WORDS[operator.kernel, attribute.name].index(value)
+            value = attribute.words.index(value)
         if isinstance(value, torch.SymInt) or not isinstance(value, int):
             raise ValueError(
                 f"{operator.kernel}: {attribute.name} must not depend on an input's size or values, got {value}"

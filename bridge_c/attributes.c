@@ -1,0 +1,108 @@
+/* attributes.c - reads the attributes of an ONNX Runtime node as the row requires them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bridge.h"
+
+/* ONNX Runtime gives the same error for an attribute that is missing and for one of another type. */
+static const char *find_type(const OrtApi *api, const OrtKernelInfo *info, const char *name) {
+    float f;
+    int64_t i;
+    size_t size = 0;
+    if (succeeded(api, api->KernelInfoGetAttribute_float(info, name, &f))) return "FLOAT";
+    if (succeeded(api, api->KernelInfoGetAttribute_int64(info, name, &i))) return "INT";
+    if (succeeded(api, api->KernelInfoGetAttribute_string(info, name, NULL, &size))) return "STRING";
+    /* For an attribute of another type than the list asked for, ONNX Runtime gives an empty list. */
+    size = 0;
+    if (!succeeded(api, api->KernelInfoGetAttributeArray_float(info, name, NULL, &size))) return NULL;
+    if (size) return "FLOATS";
+    if (succeeded(api, api->KernelInfoGetAttributeArray_int64(info, name, NULL, &size)) && size) return "INTS";
+    return "another type";
+}
+
+static OrtStatus *attribute_error(const Op *op, const OrtKernelInfo *info, const char *text) {
+    char node[NAME_SIZE] = "", message[MESSAGE_SIZE];
+    size_t size = sizeof node;
+    succeeded(op->api, op->api->KernelInfo_GetNodeName(info, node, &size));
+    snprintf(message, sizeof message, "%s: %s (%s node '%s')", op->row->kernel, text, op->row->type, node);
+    return op->api->CreateStatus(ORT_INVALID_ARGUMENT, message);
+}
+
+static OrtStatus *read_word(const Op *op, const OrtKernelInfo *info, const Attribute *attribute, const char *name,
+                            mmk_attribute *value) {
+    char text[64] = "", message[NAME_SIZE], allowed[NAME_SIZE] = "";
+    size_t size = sizeof text;
+    int known = succeeded(op->api, op->api->KernelInfoGetAttribute_string(info, name, text, &size));
+    for (int w = 0; attribute->words[w]; w++) {
+        if (known && !strcmp(text, attribute->words[w])) {
+            value->i = w;
+            return NULL;
+        }
+        size_t used = strlen(allowed);
+        snprintf(allowed + used, sizeof allowed - used, "%s'%s'", w ? " or " : "", attribute->words[w]);
+    }
+    snprintf(message, sizeof message, "%s must be %s, got '%s'", name, allowed, known ? text : "a longer text");
+    return attribute_error(op, info, message);
+}
+
+static OrtStatus *read_pair(const Op *op, const OrtKernelInfo *info, const char *name, const char *found,
+                            mmk_attribute *values) {
+    int64_t given[4];
+    size_t size = sizeof given / sizeof *given;
+    char message[NAME_SIZE];
+    if (!strcmp(found, "INT")) {
+        size = 1;
+        TRY(op->api->KernelInfoGetAttribute_int64(info, name, given));
+    } else if (!succeeded(op->api, op->api->KernelInfoGetAttributeArray_int64(info, name, given, &size))) {
+        size = 0; /* more than fit */
+    }
+    int fits = size == 1 || size == 2 || (size == 4 && given[0] == given[1] && given[2] == given[3]);
+    if (!fits) {
+        snprintf(message, sizeof message, "%s must be two integers (or four, each twice), got others", name);
+        return attribute_error(op, info, message);
+    }
+    values[0].i = given[0];
+    values[1].i = given[size / 2];
+    return NULL;
+}
+
+/* Reads an attribute, or sets its default: one value, or two for a PAIR. */
+static OrtStatus *read_attribute(const Op *op, const OrtKernelInfo *info, const Attribute *attribute,
+                                 mmk_attribute *value) {
+    const OrtApi *api = op->api;
+    const char *required_type = mmk_attribute_type_name(attribute->type);
+    const char *name = attribute->name, *found = find_type(api, info, name);
+    char message[NAME_SIZE];
+    float f = 0;
+    if (!found && attribute->former) {
+        found = find_type(api, info, attribute->former);
+        if (found) name = attribute->former;
+    }
+    if (!found && attribute->required) {
+        snprintf(message, sizeof message, "attribute %s (%s) is missing", name, required_type);
+        return attribute_error(op, info, message);
+    }
+    int is_pair = attribute->type == ATTRIBUTE_PAIR;
+    if (found && strcmp(found, required_type) != 0 && !(is_pair && !strcmp(found, "INT"))) {
+        snprintf(message, sizeof message, "attribute %s must be of type %s, got %s", name, required_type, found);
+        return attribute_error(op, info, message);
+    }
+    *value = attribute->initial;
+    if (is_pair) value[1] = attribute->initial;
+    if (!found) return NULL;
+    if (is_pair) return read_pair(op, info, name, found, value);
+    if (attribute->type == ATTRIBUTE_STRING) return read_word(op, info, attribute, name, value);
+    if (attribute->type == ATTRIBUTE_INT || attribute->type == ATTRIBUTE_FLAG)
+        return api->KernelInfoGetAttribute_int64(info, name, &value->i);
+    TRY(api->KernelInfoGetAttribute_float(info, name, &f));
+    value->f = f;
+    return NULL;
+}
+
+OrtStatus *mmk_read_attributes(const Op *op, const OrtKernelInfo *info, mmk_attribute *attributes) {
+    for (const Attribute *attribute = op->row->attributes; attribute->name; attribute++) {
+        TRY(read_attribute(op, info, attribute, attributes));
+        attributes += attribute_slots(attribute);
+    }
+    return NULL;
+}
