@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ort_host.h"
+#include "ort_abi.h"
 
 static const OrtApi *api;
 
@@ -29,8 +29,9 @@ static OrtValue *read_tensor(float *data, const int64_t *shape, size_t rank) {
             fprintf(stderr, "the input is too short\n");
             exit(1);
         }
-    check(api->CreateCpuMemoryInfo(ARENA_ALLOCATOR, DEFAULT_MEMORY, &memory));
-    check(api->CreateTensorWithDataAsOrtValue(memory, data, count * sizeof *data, shape, rank, TENSOR_FLOAT, &value));
+    check(api->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory));
+    check(api->CreateTensorWithDataAsOrtValue(memory, data, count * sizeof *data, shape, rank,
+                                              ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &value));
     api->ReleaseMemoryInfo(memory);
     return value;
 }
@@ -47,12 +48,12 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
-    api = get_base()->GetApi(API_VERSION);
+    api = get_base()->GetApi(ORT_API_VERSION);
 
     OrtEnv *environment;
     OrtSessionOptions *options;
     OrtSession *session;
-    check(api->CreateEnv(LOG_FATAL, "host", &environment));
+    check(api->CreateEnv(ORT_LOGGING_LEVEL_FATAL, "host", &environment));
     check(api->CreateSessionOptions(&options));
     check(api->RegisterCustomOpsLibrary_V2(options, argv[2]));
     check(api->CreateSession(environment, argv[3], options, &session));

@@ -1,4 +1,4 @@
-"""The build of the example: a numpy door and an ONNX Runtime library from one kernel and one row."""
+"""The build of the example: an extension module and an ONNX Runtime library from one kernel and one row."""
 
 from setuptools import setup
 

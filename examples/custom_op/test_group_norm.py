@@ -1,4 +1,4 @@
-"""The example's operator through all its doors: numpy, torch, an exported file, a program without Python."""
+"""The example's operator in numpy, torch, an exported file and a program without Python."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def test_torch_library():
 
 
 def test_refused():
-    x, scale, bias = (one.numpy() for one in inputs(2, 4, 3, 5))
+    x, scale, bias = (tensor.numpy() for tensor in inputs(2, 4, 3, 5))
     with pytest.raises(ValueError, match=r"^group_norm: num_groups must divide C = 4, got 3$"):
         example_ops.group_norm(x, 3, scale, bias)
     with pytest.raises(ValueError, match=r"^group_norm: scale must be \[C\] with C = 4, got \[3\]$"):
@@ -89,7 +89,7 @@ def test_program_without_python(tmp_path):
     compiler = [os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Wextra", "-Werror", include]
     subprocess.run([*compiler, HERE / "host.c", "-o", tmp_path / "host", "-ldl"], check=True)
     (runtime,) = Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
-    arrays = [one.numpy() for one in inputs(1, 4, 3, 3)]
+    arrays = [tensor.numpy() for tensor in inputs(1, 4, 3, 3)]
     text = " ".join(f"{number:.9g}" for array in arrays for number in array.flat)
     command = [tmp_path / "host", runtime, example_ops.library_path(), tmp_path / "model.onnx"]
     output = subprocess.run(command, input=text, check=True, capture_output=True, text=True).stdout

@@ -1,4 +1,4 @@
-/* operators.c - the kernels as ONNX sees them, one row each. */
+/* operators.c - the operators of this library, one row each. */
 #include "operators.h"
 
 const OperatorRow operator_rows[] = {
@@ -9,5 +9,5 @@ const OperatorRow operator_rows[] = {
      .outputs = {{"output", "[...]", MMK_FLOAT32}},
      .attributes = {REQUIRED_INT("num_groups"), FLOAT("epsilon", 1e-5)}},
 
-    {.type = NULL},
+    {.kernel = NULL},
 };
