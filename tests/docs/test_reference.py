@@ -60,7 +60,18 @@ def test_no_table_without_a_node():
 
 @pytest.mark.parametrize("name", ["onnx", "detect"])
 def test_page_lists_every_public_name(name):
-    """Of modules that import their functions when they are used, so that Sphinx cannot list them."""
+    """Of modules that Sphinx cannot list: one imports functions on demand, one has packages of its functions' names."""
+    module = importlib.import_module(f"mmort.{name}")
+    public = getattr(
+        module, "__all__", [key for key, value in vars(module).items() if key[0] != "_" and callable(value)]
+    )
     page = (DOCS / "reference" / f"{name}.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\.\. auto(?:function|class|exception):: (\w+)$", page, re.M)
-    assert sorted(listed) == sorted(importlib.import_module(f"mmort.{name}").__all__)
+    assert sorted(listed) == sorted(public)
+
+
+def test_torch_versions_are_those_of_the_code():
+    """The guide names what the file of torch's private parts was tested with."""
+    sentence = re.compile(r"[Tt]ested with torch (\d[\d., and]+\d)")
+    code = (DOCS.parent / "mmort" / "onnx" / "export" / "torch_internals.py").read_text(encoding="utf-8")
+    assert sentence.search((DOCS / "export.md").read_text(encoding="utf-8"))[1] == sentence.search(code)[1]
