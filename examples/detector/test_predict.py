@@ -1,4 +1,4 @@
-"""From MMDetection's checkpoint to a picture, as README.md says."""
+"""The steps of README.md: a checkpoint of MMDetection is exported, and its detections are drawn."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 HERE = Path(__file__).parent
 DATA = HERE.parents[1] / "tests" / "data"
-PICTURE = DATA / "preprocessing" / "000000.png"
+IMAGE = DATA / "preprocessing" / "000000.png"
 
 
 @pytest.fixture(scope="session")
@@ -22,15 +22,15 @@ def model(tmp_path_factory):
     return path
 
 
-def test_program_draws_what_it_finds(model, tmp_path):
-    command = [sys.executable, HERE / "predict.py", model, PICTURE, "--output", tmp_path]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def test_program_draws_detections(model, tmp_path):
+    command = [sys.executable, HERE / "predict.py", model, IMAGE, "--output", tmp_path]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     drawn = cv2.imread(str(tmp_path / "000000.detected.png"))
-    picture = cv2.imread(str(PICTURE))
-    assert drawn.shape == picture.shape
-    assert (drawn != picture).any()
-    assert said.startswith(f"{PICTURE}: ")
-    assert "nothing" not in said
+    image = cv2.imread(str(IMAGE))
+    assert drawn.shape == image.shape
+    assert (drawn != image).any()
+    assert output.startswith(f"{IMAGE}: ")
+    assert "nothing" not in output
 
 
 def test_detections_are_those_of_torch(model):
@@ -41,12 +41,12 @@ def test_detections_are_those_of_torch(model):
     from mmort.predict import read_image
 
     predictor = Predictor(model)
-    found = predictor(read_image(PICTURE), 0.3)
+    found = predictor(read_image(IMAGE), 0.3)
     detector = mmort.detect.load(DATA / "detect" / "fcos" / "config.py", DATA / "detect" / "fcos" / "checkpoint.pth")
-    image = predictor.preprocessing(read_image(PICTURE))
-    dets, labels = detector(torch.from_numpy(image.input[None]), torch.tensor([image.img_shape]))
+    prepared = predictor.preprocessing(read_image(IMAGE))
+    dets, labels = detector(torch.from_numpy(prepared.input[None]), torch.tensor([prepared.img_shape]))
     strong = dets[0, :, 4] >= 0.3
     assert len(found) == strong.sum() > 0
-    assert [detector.classes[label] for label in labels[0, strong]] == [one.name for one in found]
-    boxes = np.stack([one.box for one in found])
-    np.testing.assert_allclose(boxes, dets[0, strong, :4].numpy() / image.scale_factor, atol=1e-3)
+    assert [detector.classes[label] for label in labels[0, strong]] == [detection.name for detection in found]
+    boxes = np.stack([detection.box for detection in found])
+    np.testing.assert_allclose(boxes, dets[0, strong, :4].numpy() / prepared.scale_factor, atol=1e-3)

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -156,3 +158,18 @@ def test_images_are_read_upright_with_three_channels(tmp_path):
 def test_extreme_sides():
     """No side is resized to 0, as that of an image 1 pixel high would be."""
     assert Preprocessing(size=(100, 10))(np.zeros((1, 900, 3), np.uint8)).img_shape == (1, 100)
+
+
+def test_opencv_is_needed_for_files_and_resizing_only(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    image = np.zeros((4, 6, 3), np.uint8)
+    assert Preprocessing(size_divisor=4)(image).input.shape == (3, 4, 8)
+    for use in (lambda: Preprocessing(size=(3, 2))(image), lambda: read_image(FOLDER / "000000.png")):
+        with pytest.raises(ImportError, match=r"OpenCV.*pip install 'mmort\[detect\]'"):
+            use()
+
+
+def test_package_imports_numpy_only():
+    code = "import sys, mmort.predict; print({'PIL', 'cv2', 'onnx', 'onnxruntime', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
