@@ -1,4 +1,4 @@
-"""``mmort export``: files that detect what torch does and say how to be fed; one line for whatever goes wrong."""
+"""``mmort export``: files detect what torch detects and describe their inputs; every error is one line."""
 
 import json
 import os
@@ -13,13 +13,16 @@ import torch
 
 import mmort.ort
 from mmort.cli import main
-from mmort.detect import export, load
+from mmort.detect import load
+from mmort.detect.export import export, graph_masks
+from mmort.detect.export.examples import Examples
+from mmort.detect.export.wrappers import Exported
 from mmort.onnx.verify.detections import compare_detections
 from mmort.predict import Preprocessing, paste_masks
 
 DATA = Path(__file__).parents[1] / "data"
 FCOS = DATA / "detect" / "fcos" / "config.py", DATA / "detect" / "fcos" / "checkpoint.pth"
-PICTURES = sorted((DATA / "preprocessing").glob("*.png"))
+IMAGES = sorted((DATA / "preprocessing").glob("*.png"))
 PIPELINE = json.loads((DATA / "preprocessing" / "expected.json").read_text())["cascade_mask_rcnn"]["pipeline"]
 
 
@@ -29,17 +32,17 @@ def run(*arguments):
 
 @pytest.fixture(scope="session")
 def mask_rcnn(tmp_path_factory):
-    """A Mask R-CNN: its config, its checkpoint, its file for any size, and what was printed."""
-    folder = tmp_path_factory.mktemp("mask_rcnn")
+    """Export a Mask R-CNN for any size; return its config, checkpoint and file, and the lines printed."""
+    directory = tmp_path_factory.mktemp("mask_rcnn")
     config = json.loads((DATA / "detect" / "mask_rcnn.json").read_text()) | {"test_pipeline": PIPELINE}
-    (folder / "config.json").write_text(json.dumps(config))
-    files = folder / "config.json", DATA / "detect" / "mask_rcnn.pth", folder / "model.onnx"
+    (directory / "config.json").write_text(json.dumps(config))
+    files = directory / "config.json", DATA / "detect" / "mask_rcnn.pth", directory / "model.onnx"
     lines = []
-    export.export(
+    export(
         *files,
         shape=(128, 160),
-        input_img=PICTURES[0],
-        test_img=PICTURES[1],
+        input_img=IMAGES[0],
+        test_img=IMAGES[1],
         dynamic_export=True,
         verify=True,
         options=["model.test_cfg.rcnn.max_per_img=30"],
@@ -53,18 +56,18 @@ def session(mask_rcnn):
     return mmort.ort.session(mask_rcnn[0][2])
 
 
-def test_phases_and_tables_are_printed(mask_rcnn):
+def test_steps_and_tables_are_printed(mask_rcnn):
     _, lines = mask_rcnn
-    phases = [line for line in lines if line.endswith(" s")]
-    assert [phase.split()[0] for phase in phases] == ["reading", "loading", "preparing", "exporting,", "verifying"]
-    assert "into a Mask R-CNN: " in phases[1]
-    assert "2x3x128x160, 1x3x96x64, 3x3x64x96" in phases[3]
+    steps = [line for line in lines if line.endswith(" s")]
+    assert [step.split()[0] for step in steps] == ["reading", "loading", "preparing", "exporting,", "verifying"]
+    assert "into Mask R-CNN: " in steps[1]
+    assert "2x3x128x160, 1x3x96x64, 3x3x64x96" in steps[3]
     (table,) = (line for line in lines if "matched" in line)
-    assert "2x3x192x256" in table  # the test picture and its mirror image, at 1.5 times the size
+    assert "2x3x192x256" in table  # the test image and its mirror image, at 1.5 times the size
     assert lines[-1].startswith("wrote ")
 
 
-def test_metadata_says_how_to_use_the_file(mask_rcnn, session):
+def test_metadata_describes_the_file(mask_rcnn, session):
     metadata = session.get_modelmeta().custom_metadata_map
     settings = Preprocessing.from_dict(json.loads(metadata["preprocessing"]))
     assert settings == Preprocessing.from_config({"model": {}, "test_pipeline": PIPELINE})
@@ -78,9 +81,9 @@ def test_padded_batch_equals_torch(mask_rcnn, session):
     (config, checkpoint, _), _ = mask_rcnn
     detector = load(config, checkpoint, {"model.test_cfg.rcnn.max_per_img": 30})
     settings = Preprocessing.from_config({"model": {}, "test_pipeline": PIPELINE})
-    inputs, shapes = settings.batch([settings(picture) for picture in PICTURES])
+    inputs, shapes = settings.batch([settings(image) for image in IMAGES])
     results = session.run(None, {"input": inputs, "img_shape": shapes})
-    expected = [one.numpy() for one in detector(torch.from_numpy(inputs), torch.from_numpy(shapes))]
+    expected = [output.numpy() for output in detector(torch.from_numpy(inputs), torch.from_numpy(shapes))]
     rows = compare_detections("", results, expected, rtol=1e-3, atol=1e-4)
     assert all(row.ok and row.matched > 2 for row in rows)
     assert results[0].shape == (3, 30, 5)
@@ -88,20 +91,20 @@ def test_padded_batch_equals_torch(mask_rcnn, session):
 
 
 def test_img_shape_may_be_left_out(session):
-    """It then is the whole input; so it is where it is 0, and one row is for all images."""
+    """By default an image is the whole input, as it is for 0; one row serves all images."""
     inputs = np.random.default_rng(0).normal(size=(2, 3, 96, 128)).astype(np.float32)
-    assert [one.name for one in session.get_inputs()] == ["input"]
-    alone = session.run(None, {"input": inputs})
+    assert [formal.name for formal in session.get_inputs()] == ["input"]
+    default = session.run(None, {"input": inputs})
     for shapes in ([[96, 128]] * 2, [[0, 0]] * 2, [[96, 128]], [[0, 128], [999, 0]]):
         results = session.run(None, {"input": inputs, "img_shape": np.array(shapes)})
-        assert all(np.array_equal(one, other) for one, other in zip(results, alone, strict=True))
+        assert all(np.array_equal(*pair) for pair in zip(results, default, strict=True))
     smaller = session.run(None, {"input": inputs, "img_shape": np.array([[48, 64], [96, 128]])})
     assert smaller[0][0, :, 2].max() <= 64
     assert smaller[0][0, :, 3].max() <= 48
-    assert np.array_equal(smaller[0][1], alone[0][1])
+    assert np.array_equal(smaller[0][1], default[0][1])
 
 
-def test_static_files_of_the_older_exporter(tmp_path, capsys):
+def test_static_file_of_the_older_exporter(tmp_path, capsys):
     path = tmp_path / "fcos.onnx"
     arguments = ("--shape", 128, "--opset-version", 11, "--cfg-options", "model.test_cfg.max_per_img=7", "--show")
     assert run(*FCOS, "--output-file", path, *arguments, "--mean", 1, 2, 3) == 0
@@ -113,7 +116,7 @@ def test_static_files_of_the_older_exporter(tmp_path, capsys):
     session = mmort.ort.session(path)
     assert session.get_inputs()[0].shape == [1, 3, 128, 128]
     assert session.run(None, {"input": np.zeros((1, 3, 128, 128), np.float32)})[0].shape == (1, 7, 5)
-    assert [one.name for one in tmp_path.iterdir()] == ["fcos.onnx"]
+    assert [file.name for file in tmp_path.iterdir()] == ["fcos.onnx"]
 
 
 def test_without_postprocessing(tmp_path):
@@ -127,18 +130,18 @@ def test_without_postprocessing(tmp_path):
     expected = load(*FCOS).raw(torch.from_numpy(inputs))
     results = session.run(None, {"input": inputs})
     assert len(results) == len(expected) > 3
-    for result, one in zip(results, expected, strict=True):
-        np.testing.assert_allclose(result, one.numpy(), rtol=1e-3, atol=1e-4)
+    for result, output in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, output.numpy(), rtol=1e-3, atol=1e-4)
 
 
-def test_pasted_masks(rng):
-    """Equal to `results.paste_masks`: boxes beyond the image, of no size, between pixels."""
+def test_masks_are_pasted_as_in_numpy(rng):
+    """The graph's pasting equals numpy's, which defines it: boxes beyond the image, of no size, between pixels."""
     boxes = rng.uniform(-10, 50, (2, 20, 4)).astype(np.float32)
     boxes[..., 2:] = np.maximum(boxes[..., :2], boxes[..., 2:])
     boxes[0, 0], boxes[0, 1], boxes[0, 2] = (5, 5, 5, 9), (3, 4, 8, 9), (-30, -30, -20, -20)
     masks = rng.uniform(0, 1, (2, 20, 7, 7)).astype(np.float32)
     for threshold in (0.5, 0.2):
-        pasted = export._paste(*map(torch.from_numpy, (masks, boxes)), 31, 43, threshold).numpy()
+        pasted = graph_masks.paste_masks(*map(torch.from_numpy, (masks, boxes)), 31, 43, threshold).numpy()
         expected = np.stack([paste_masks(*pair, 31, 43, threshold) for pair in zip(masks, boxes, strict=True)])
         assert pasted.dtype == np.float32
         assert (pasted != expected).sum() <= 2  # sums in another order
@@ -146,16 +149,16 @@ def test_pasted_masks(rng):
 
 
 def test_examples_suit_the_networks():
-    """Sizes that no example had, higher than wide and wider than high; CornerNet's are odd, SSD's not smaller."""
-    picture = cv2.imread(str(PICTURES[0]))
+    """Sizes differ from the example's, one tall and one wide; CornerNet's are odd, SSD's not smaller."""
+    image = cv2.imread(str(IMAGES[0]))
     for settings, shape in (
         (Preprocessing(), (800, 1216)),
         (Preprocessing(), (64, 64)),
         (Preprocessing(pad_or=127), (511, 511)),
         (Preprocessing(size=(300, 300), keep_ratio=False), (300, 300)),
     ):
-        example = export.Example(settings, True, True)
-        sizes = [tuple(one.shape) for one, _ in example.checks(picture, *shape)]
+        examples = Examples(settings, dynamic=True, with_shapes=True)
+        sizes = [tuple(input.shape) for input, _ in examples.checks(image, *shape)]
         assert [size[0] for size in sizes] == [1, 3]
         assert sizes[0][2] > sizes[0][3]
         assert sizes[1][2] < sizes[1][3]
@@ -170,7 +173,7 @@ class Attack:
 
 
 @pytest.mark.parametrize(
-    ("what", "message"),
+    ("fault", "message"),
     [
         ("config", r"config\.py:1: configs are read, not executed: the call of __import__"),
         ("no detector", r"detect\.build: the config must have a dict 'model'"),
@@ -181,30 +184,30 @@ class Attack:
             r"bbox_head\.conv_cls\.bias has 10 rows = 10 classes in the checkpoint, the config says num_classes=3",
         ),
         ("picture", r"picture\.png: not an image"),
-        ("option", "options are key=value, got 'model'"),
+        ("option", "options must be key=value, got 'model'"),
         ("shape", "--shape must be one or two numbers, got 3"),
-        ("folder", "is no folder to write x.onnx to"),
+        ("directory", "output directory does not exist: .*nowhere"),
         ("missing", r"No such file or directory: '.*nowhere\.pth'"),
         ("opset", "opset_version must be 11 to 20 with the legacy exporter, got 9"),
     ],
 )
-def test_one_line_for_what_goes_wrong(tmp_path, capsys, what, message):
+def test_errors_are_one_line(tmp_path, capsys, fault, message):
     config, checkpoint = FCOS
     output, more = tmp_path / "x.onnx", ()
-    if what in ("config", "no detector"):
+    if fault in ("config", "no detector"):
         config = tmp_path / "config.py"
-        config.write_text("__import__('os').mkdir('/tmp/x')" if what == "config" else "a = 1")
-    elif what in ("code", "truncated"):
+        config.write_text("__import__('os').mkdir('/tmp/x')" if fault == "config" else "a = 1")
+    elif fault in ("code", "truncated"):
         content, checkpoint = checkpoint.read_bytes(), tmp_path / "checkpoint.pth"
         checkpoint.write_bytes(content[:100_000])
-        if what == "code":
+        if fault == "code":
             torch.save({"state_dict": {}, "meta": Attack()}, checkpoint)
-    elif what == "picture":
+    elif fault == "picture":
         (tmp_path / "picture.png").write_text("text")
         more = "--input-img", tmp_path / "picture.png"
-    elif what == "folder":
+    elif fault == "directory":
         output = tmp_path / "nowhere" / "x.onnx"
-    elif what == "missing":
+    elif fault == "missing":
         checkpoint = tmp_path / "nowhere.pth"
     else:
         more = {
@@ -212,7 +215,7 @@ def test_one_line_for_what_goes_wrong(tmp_path, capsys, what, message):
             "option": ("--cfg-options", "model"),
             "shape": ("--shape", 1, 2, 3),
             "opset": ("--shape", 64, 96, "--opset-version", 9),
-        }[what]
+        }[fault]
     assert run(config, checkpoint, "--output-file", output, *more) == 1
     error = capsys.readouterr().err
     assert error.startswith("mmort: error: ")
@@ -221,17 +224,33 @@ def test_one_line_for_what_goes_wrong(tmp_path, capsys, what, message):
     assert not output.exists()
 
 
-def test_a_difference_is_told_and_nothing_written(tmp_path, capsys, monkeypatch):
-    """The file computes something else than torch does: here the boxes are 1 pixel off in torch, after the export."""
+def test_bytes_written_are_the_bytes_compared(tmp_path, monkeypatch):
+    """Each session of the proof is of the file that is written, its optional input and metadata included."""
+    compared = []
+    session = mmort.ort.session
+
+    def recording(path, **options):
+        compared.append(Path(path).read_bytes())
+        return session(path, **options)
+
+    monkeypatch.setattr(mmort.ort, "session", recording)
+    path = tmp_path / "fcos.onnx"
+    assert run(*FCOS, "--output-file", path, "--shape", 64, 96, "--opset-version", 16, "--verify") == 0
+    assert len(compared) == 3  # against torch, without img_shape, and with the test image
+    assert set(compared) == {path.read_bytes()}
+
+
+def test_nothing_is_written_if_detections_differ(tmp_path, capsys, monkeypatch):
+    """The boxes of torch are 1 pixel off once the file has been traced."""
     calls = []
-    forward = export._Exported.forward
+    forward = Exported.forward
 
     def moved(self, input, img_shape):
         calls.append(input)
         dets, *others = forward(self, input, img_shape)
         return dets + (0 if torch.jit.is_tracing() else 1), *others
 
-    monkeypatch.setattr(export._Exported, "forward", moved)
+    monkeypatch.setattr(Exported, "forward", moved)
     path = tmp_path / "x.onnx"
     assert run(*FCOS, "--output-file", path, "--shape", 64, 96, "--opset-version", 16) == 1
     error = capsys.readouterr().err
@@ -241,9 +260,9 @@ def test_a_difference_is_told_and_nothing_written(tmp_path, capsys, monkeypatch)
     assert calls
 
 
-def test_failures_of_the_exporter_are_a_line(tmp_path, capsys, monkeypatch):
+def test_failures_of_the_exporter_are_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(
-        export._Exported, "forward", lambda self, input, img_shape: (torch.special.i0e(input), img_shape)
+        Exported, "forward", lambda self, input, img_shape: (torch.special.i0e(input), img_shape)
     )
     assert run(*FCOS, "--output-file", tmp_path / "x.onnx", "--shape", 64, 96, "--opset-version", 16) == 1
     error = capsys.readouterr().err

@@ -1,10 +1,10 @@
-"""Compares detectors with what MMDetection itself found: run by hand, for it needs data that is not kept here.
+"""Compare detectors with MMDetection's own results.  Run by hand, as the data is not in the repository.
 
     python -m tests.tools.check_detectors digits FOLDER [FAMILY ...]
     python -m tests.tools.check_detectors oracle FOLDER [FAMILY ...]
 
-`digits` holds checkpoints, images and results of small detectors; `oracle` full-size ones with weights from a recipe.
-Prints a line for each image that differs, where in the network a difference begins, and a summary for each family.
+`digits` has checkpoints, images and results of small detectors; `oracle` full-size ones with weights from a recipe.
+Prints a line for each image that differs, where in the network the difference starts, and a summary for each family.
 Exit code 1 if anything differs.
 """
 
@@ -28,14 +28,15 @@ from mmort.detect.checkpoint import load_weights
 from mmort.detect.config import read_config
 from mmort.detect.families.cornernet import CornerNet
 from mmort.detect.parts.boxes import image_limits
-from mmort.predict import Preprocessing
+from mmort.onnx.verify.detections import match_detections
+from mmort.predict import Preprocessing, paste_masks
 
 Array = NDArray[Any]
 
 
 @dataclass
 class Found:
-    """Detections of an image: boxes and scores [K, 5], labels [K], and perhaps masks [K, H, W]."""
+    """Detections in an image: boxes and scores [K, 5], labels [K], and perhaps masks [K, H, W]."""
 
     dets: Array
     labels: Array
@@ -44,7 +45,7 @@ class Found:
 
 @dataclass
 class Difference:
-    """What distinguishes two sets of detections."""
+    """How two sets of detections differ."""
 
     ours: int
     theirs: int
@@ -59,35 +60,38 @@ class Difference:
 
 
 def compare(ours: Found, theirs: Found, box: float, score: float, mask: float = 0.99) -> Difference:
-    """Pair detections of the same label, by descending score, each with the nearest that is within the tolerances."""
+    """Match detections within the tolerances, that of a box growing with its size, and list those without a match."""
+    sides = (theirs.dets[:, 2:4] - theirs.dets[:, :2]).max(1, initial=1)
+    matches = match_detections(
+        ours.dets,
+        ours.labels,
+        theirs.dets,
+        theirs.labels,
+        box_tolerance=np.maximum(box, sides * box / 10),
+        score_tolerance=score,
+    )
     difference = Difference(len(ours.dets), len(theirs.dets), [])
-    free = np.ones(len(ours.dets), bool)
-    for index in np.argsort(-theirs.dets[:, 4], kind="stable"):
-        row, label = theirs.dets[index], theirs.labels[index]
-        size = max(row[2] - row[0], row[3] - row[1], 1.0)
-        far = np.abs(ours.dets[:, :4] - row[:4]).max(1, initial=0)
-        off = np.abs(ours.dets[:, 4] - row[4])
-        possible = free & (ours.labels == label) & (far <= max(box, size * box / 10)) & (off <= score)
-        if not possible.any():
-            difference.unmatched.append(f"missing {label} {np.round(row, 4).tolist()}")
+    for index, match in enumerate(matches):
+        detection = f"{theirs.labels[index]} {np.round(theirs.dets[index], 4).tolist()}"
+        if match < 0:
+            difference.unmatched.append(f"missing {detection}")
             continue
-        best = int(np.where(possible, far, np.inf).argmin())
-        free[best] = False
-        difference.box, difference.score = max(difference.box, far[best]), max(difference.score, off[best])
+        off = np.abs(ours.dets[match] - theirs.dets[index])
+        difference.box, difference.score = max(difference.box, off[:4].max()), max(difference.score, off[4])
         if ours.masks is not None and theirs.masks is not None:
-            first, second = ours.masks[best], theirs.masks[index]
+            first, second = ours.masks[match], theirs.masks[index]
             union = (first | second).sum()
             overlap = float((first & second).sum() / union) if union else 1.0
             difference.mask = min(difference.mask, overlap)
             if overlap <= mask:
-                difference.unmatched.append(f"mask of {label} {np.round(row, 4).tolist()}: IoU {overlap:.4f}")
-    extra = zip(ours.labels[free], ours.dets[free], strict=True)
-    difference.unmatched += [f"extra {label} {np.round(row, 4).tolist()}" for label, row in extra]
+                difference.unmatched.append(f"mask of {detection}: IoU {overlap:.4f}")
+    for index in np.setdiff1d(np.arange(len(ours.dets)), matches):
+        difference.unmatched.append(f"extra {ours.labels[index]} {np.round(ours.dets[index], 4).tolist()}")
     return difference
 
 
 def detect(detector: Detector, batch: Array, metas: list[dict[str, Any]], rescale: bool) -> list[Found]:
-    """Run a detector on a batch; with `rescale` the results are those of the original images."""
+    """Run a detector on a batch; with `rescale` return detections in the original images, otherwise in the resized."""
     shapes = torch.tensor([meta["img_shape"][:2] for meta in metas])
     with torch.inference_mode():
         run = as_mmdetection_2 if isinstance(detector, CornerNet) and len(metas) > 1 else Detector.__call__
@@ -100,25 +104,23 @@ def detect(detector: Detector, batch: Array, metas: list[dict[str, Any]], rescal
         boxes = dets[used, :4] - np.array([left, top, left, top], np.float32)
         if rescale:
             boxes = boxes / scale
-        one = Found(np.concatenate([boxes, dets[used, 4:]], 1), labels[used])
+        detections = Found(np.concatenate([boxes, dets[used, 4:]], 1), labels[used])
         if masks:
-            from mmort.predict import paste_masks
-
             height, width = meta["ori_shape"][:2] if rescale else meta["img_shape"][:2]
-            one.masks = paste_masks(masks[0][used], boxes, height, width)
-        found.append(one)
+            detections.masks = paste_masks(masks[0][used], boxes, height, width)
+        found.append(detections)
     return found
 
 
 def as_mmdetection_2(detector: CornerNet, input: torch.Tensor, shapes: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Detect with coordinates scaled by each canvas' own size, not by the batch's: what differs from MMDetection 3."""
+    """Scale coordinates by the size of each image's canvas, as MMDetection 2 does, instead of the batch's."""
     image = image_limits(input, shapes)
     canvas = detector.canvas(image)
     return detector.detect(detector.raw(input), canvas, image, canvas)
 
 
 def trace(detector: Detector, batch: Array, expected: dict[tuple[str, int], Array]) -> str:
-    """Say how far each recorded output of a module is from ours, up to the first that is far."""
+    """List how far each recorded output of a module is from ours."""
     outputs: dict[str, list[Any]] = {}
 
     def record(name: str) -> Any:
@@ -145,17 +147,17 @@ def _tensors(output: Any) -> Iterator[torch.Tensor]:
     if isinstance(output, torch.Tensor):
         yield output
     elif isinstance(output, (list, tuple)):
-        for each in output:
-            yield from _tensors(each)
+        for item in output:
+            yield from _tensors(item)
 
 
 def digits(folder: Path, family: str) -> Iterator[tuple[str, Difference]]:
-    """Check all images of the digits set, one at a time."""
-    own = folder / family
-    config = read_config(own / "config.py")
-    detector = load(own / "config.py", own / "checkpoint.pth")
+    """Yield the difference of each image of the digits set."""
+    directory = folder / family
+    config = read_config(directory / "config.py")
+    detector = load(directory / "config.py", directory / "checkpoint.pth")
     prepare = Preprocessing.from_config(config)
-    with np.load(own / "ref_results.npz") as file:
+    with np.load(directory / "ref_results.npz") as file:
         reference = {key: file[key] for key in file.files}
     names = [str(name) for name in reference["file_names"]]
     for index, name in enumerate(names):
@@ -188,12 +190,12 @@ def _masks(counts: Array, shape: tuple[int, ...]) -> Array:
     from pycocotools import mask
 
     height, width = shape[:2]
-    each = [mask.decode({"size": [height, width], "counts": str(one).encode()}) for one in counts]
-    return np.array(each, bool).reshape(-1, height, width)
+    masks = [mask.decode({"size": [height, width], "counts": str(count).encode()}) for count in counts]
+    return np.array(masks, bool).reshape(-1, height, width)
 
 
 def oracle(folder: Path, family: str) -> Iterator[tuple[str, Difference]]:
-    """Check all cases of a full-size detector, in batches as they were run."""
+    """Yield the difference of each image of a full-size detector's cases, in the recorded batches."""
     cases, recipe = _module(folder / "cases.py"), _module(folder / "recipe.py")
     meta, arrays = cases.load(folder / f"{family}_ref.npz")
     with np.load(folder / "images.npz") as file:
@@ -225,7 +227,7 @@ def _module(path: Path) -> ModuleType:
 
 
 def main() -> int:
-    """Check what the command line names."""
+    """Check the families of the command line, by default all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["digits", "oracle"])
     parser.add_argument("folder", type=Path)
@@ -242,11 +244,11 @@ def main() -> int:
             if not difference.equal:
                 print(f"{family} {name}: {difference.ours} detections, {difference.theirs} expected")
                 print("    " + "\n    ".join(difference.unmatched[:10]))
-        equal = sum(one.equal for one in images)
+        equal = sum(image.equal for image in images)
         different += len(images) - equal
-        box, score = max(one.box for one in images), max(one.score for one in images)
-        mask = min(one.mask for one in images)
-        count = sum(one.theirs for one in images)
+        box, score = max(image.box for image in images), max(image.score for image in images)
+        mask = min(image.mask for image in images)
+        count = sum(image.theirs for image in images)
         print(
             f"{family}: {equal} of {len(images)} equal, {count} detections; "
             f"box {box:.1e}, score {score:.1e}, mask IoU {mask:.4f}"

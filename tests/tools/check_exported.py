@@ -1,11 +1,11 @@
-"""Compares exported detectors with what torch computes: run by hand, for it needs data that is not kept here.
+"""Compare exported detectors with torch.  Run by hand, as the data is not in the repository.
 
     python -m tests.tools.check_exported FOLDER [FAMILY ...] [--python OTHER_PYTHON] [--portable] [--keep FOLDER]
 
-FOLDER holds images, and a config and a checkpoint for each family.  Each family is exported once, at a size that none
-of its images has, and run on all images alone, in batches of four of different sizes, and at other sizes: with one
-thread and two, and again with the ONNX Runtime of another interpreter, which needs nothing but it and numpy.  With
-``--portable`` the files have definitions of mmort's operators, and are run without its library, too.  Prints a line for
+FOLDER has images, and a config and a checkpoint for each family.  Each family is exported once, at a size that none of
+its images has, and run on single images, in batches of four images of different sizes, and at other sizes: with one and
+with two threads, and again with the ONNX Runtime of other interpreters, which need ONNX Runtime and numpy only.  With
+``--portable`` the files have definitions of mmort's operators, and are also run without its library.  Prints a line for
 each family and kind of inputs.  Exit code 1 if anything differs.
 """
 
@@ -50,24 +50,25 @@ if library:
     options.register_custom_ops_library(library)
 options.intra_op_num_threads = int(threads)
 session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-names = [one.name for one in session.get_inputs()]
+names = [formal.name for formal in session.get_inputs()]
 with np.load(inputs) as given:
     results = {}
     for index in range(len(given.files) // 2):
         values = {"input": given[f"{index}.input"], "img_shape": given[f"{index}.img_shape"]}
         found = session.run(None, {name: values[name] for name in names})
-        for place, array in enumerate(found[:2] + [one[found[1] >= 0].astype(np.float16) for one in found[2:]]):
-            results[f"{index}.{place}"] = array
+        masks = [mask[found[1] >= 0].astype(np.float16) for mask in found[2:]]
+        for output, array in enumerate(found[:2] + masks):
+            results[f"{index}.{output}"] = array
 np.savez(outputs, **results)
 print(onnxruntime.__version__)
 """
-"""What runs a model, in any interpreter.  Masks are kept of the rows that are used alone: all would be gigabytes."""
+"""Runs a model in any interpreter.  Masks of unused rows are dropped: they would take gigabytes."""
 
 
 def kinds_of_inputs(prepare: Preprocessing, images: list[Path]) -> Iterator[tuple[str, list[Inputs]]]:
-    """Yield inputs made of the images, and what they are."""
+    """Yield the name of a kind of inputs, and inputs of that kind made from the images."""
     prepared = [prepare(image) for image in images]
-    yield "single images", [prepare.batch([one]) for one in prepared]
+    yield "single images", [prepare.batch([image]) for image in prepared]
     quarter = len(prepared) // 4
     yield "batches of 4", [prepare.batch(prepared[start::quarter]) for start in range(quarter)]
     width, height = prepare.size or (180, 150)
@@ -76,25 +77,25 @@ def kinds_of_inputs(prepare: Preprocessing, images: list[Path]) -> Iterator[tupl
         resize = dataclasses.replace(prepare, size=(round(width * factor), round(height * factor)))
         for start in range(index, len(images), 24):
             input, shapes = resize.batch([resize(image) for image in images[start : start + 2]])
-            # one more row and two more columns of padding: no multiples of a stride
+            # a row and two columns of padding, so that sides are no multiples of a stride
             others.append((np.pad(input, ((0, 0), (0, 0), (0, 1), (0, 2))), shapes))
     yield "other sizes", others
 
 
 def run_torch(detector: Detector, inputs: list[Inputs]) -> list[list[Array]]:
-    """Return what torch computes: dets, labels, and the masks of the rows that are used."""
+    """Return torch's results: dets, labels, and the masks of used rows."""
     results = []
     for input, shapes in inputs:
         with torch.inference_mode():
-            dets, labels, *masks = (one.numpy() for one in detector(torch.from_numpy(input), torch.from_numpy(shapes)))
-        results.append([dets, labels, *(one[labels >= 0].astype(np.float16) for one in masks)])
+            dets, labels, *masks = (output.numpy() for output in detector(torch.from_numpy(input), torch.from_numpy(shapes)))
+        results.append([dets, labels, *(mask[labels >= 0].astype(np.float16) for mask in masks)])
     return results
 
 
 def run_file(python: str, library: str, model: Path, inputs: Path, threads: int) -> tuple[str, list[list[Array]]]:
-    """Return an ONNX Runtime's version and what it computes, as `run_torch` does; or why it fails, and nothing.
+    """Return the version of ONNX Runtime and its results, like those of `run_torch`; or an error and no results.
 
-    `library` may be empty.
+    Without a `library` (an empty string) the file is run without mmort's operators.
     """
     outputs = inputs.with_name("outputs.npz")
     arguments = [library, model, inputs, outputs, threads]
@@ -104,7 +105,7 @@ def run_file(python: str, library: str, model: Path, inputs: Path, threads: int)
     with np.load(outputs) as file:
         count = 1 + max(int(key.split(".")[0]) for key in file.files)
         width = len(file.files) // count
-        return done.stdout.strip(), [[file[f"{index}.{place}"] for place in range(width)] for index in range(count)]
+        return done.stdout.strip(), [[file[f"{index}.{output}"] for output in range(width)] for index in range(count)]
 
 
 def compare(got: list[list[Array]], wanted: list[list[Array]]) -> list[DetectionRow]:
@@ -116,7 +117,7 @@ def compare(got: list[list[Array]], wanted: list[list[Array]]) -> list[Detection
 
 
 def whole(outputs: list[Array]) -> list[Array]:
-    """Put masks of the rows that are used back among all rows."""
+    """Put the masks of used rows back among all rows."""
     dets, labels, *masks = outputs
     if not masks:
         return outputs
@@ -126,9 +127,9 @@ def whole(outputs: list[Array]) -> list[Array]:
 
 
 def export(detector: Detector, inputs: Inputs, path: Path, portable: bool) -> float:
-    """Export with an example that has another size than all images; return the seconds it takes.
+    """Export with an example whose size differs from all images'; return the seconds that it took.
 
-    It is so large that no feature map has one row or column: torch.export takes that for a constant.
+    The example is so large that no feature map has a single row or column, which torch.export takes for a constant.
     """
     input, shapes = inputs
     example = np.pad(input, ((0, 0), (0, 0), (0, input.shape[2] + 5), (0, input.shape[3] + 9)))
@@ -149,7 +150,7 @@ def export(detector: Detector, inputs: Inputs, path: Path, portable: bool) -> fl
 
 
 def check(folder: Path, family: str, variant: str, pythons: list[str], portable: bool, work: Path) -> int:
-    """Check a family; return the number of images that differ in a run."""
+    """Check a family; return the number of images that differ, over all runs."""
     own = folder / family
     prepare = Preprocessing.from_config(read_config(own / "config.py"))
     detector = load(own / "config.py", own / "checkpoint.pth")
@@ -166,7 +167,7 @@ def check(folder: Path, family: str, variant: str, pythons: list[str], portable:
     for kind, inputs in kinds_of_inputs(prepare, images):
         arrays = {}
         for index, pair in enumerate(inputs):
-            arrays |= {f"{index}.{name}": one for name, one in zip(("input", "img_shape"), pair, strict=True)}
+            arrays |= {f"{index}.{name}": array for name, array in zip(("input", "img_shape"), pair, strict=True)}
         np.savez(work / "inputs.npz", **arrays)
         wanted = run_torch(detector, inputs)
         library = mmort.get_onnxruntime_op_path()
@@ -188,7 +189,7 @@ def check(folder: Path, family: str, variant: str, pythons: list[str], portable:
 
 
 def line(family: str, kind: str, runtime: str, rows: list[DetectionRow]) -> str:
-    """Sum rows up."""
+    """Return the totals of a run as a line of the table."""
     counts = [sum(getattr(row, name) for row in rows) for name in ("detections", "matched", "missing", "extra")]
     box, score = max(row.max_box_diff for row in rows), max(row.max_score_diff for row in rows)
     overlaps = [row.min_mask_overlap for row in rows if row.min_mask_overlap is not None]
@@ -198,7 +199,7 @@ def line(family: str, kind: str, runtime: str, rows: list[DetectionRow]) -> str:
 
 
 def main() -> int:
-    """Check what the command line names."""
+    """Check the families of the command line, by default all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("families", nargs="*")

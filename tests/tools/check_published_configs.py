@@ -1,9 +1,9 @@
-"""Read every config of an unpacked mmdet wheel, and compare with what MMEngine makes of it.
+"""Read every config of an unpacked mmdet wheel, and compare with MMEngine's reading.
 
     pip download --no-deps mmdet==3.3.0 && python -m zipfile -e mmdet-3.3.0-py3-none-any.whl FOLDER
     pip install mmengine && python -m tests.tools.check_published_configs FOLDER          # mmcv is not needed
 
-Prints what is refused, and why, and what differs; the exit code is 1 if anything differs.
+Prints the configs that are refused, with reasons, and those that differ.  Exit code 1 if anything differs.
 """
 
 import sys
@@ -18,21 +18,21 @@ from mmengine import Config
 from mmort.detect.config import ConfigError, read_config  # the checkout's, not an installed one
 
 
-def differences(ours: Any, theirs: Any, place: str = "") -> list[str]:
-    """List the places where two configs differ; types count."""
+def differences(ours: Any, theirs: Any, key: str = "") -> list[str]:
+    """List the keys at which two configs differ; types count."""
     if type(ours) is not type(theirs):
-        return [f"{place}: {type(ours).__name__} {ours!r}, MMEngine {type(theirs).__name__} {theirs!r}"[:300]]
+        return [f"{key}: {type(ours).__name__} {ours!r}, MMEngine {type(theirs).__name__} {theirs!r}"[:300]]
     if isinstance(ours, dict):
-        found = [] if list(ours) == list(theirs) else [f"{place}: keys {list(ours)}, MMEngine {list(theirs)}"[:300]]
-        for key in ours.keys() & theirs.keys():
-            found += differences(ours[key], theirs[key], f"{place}.{key}")
+        found = [] if list(ours) == list(theirs) else [f"{key}: keys {list(ours)}, MMEngine {list(theirs)}"[:300]]
+        for name in ours.keys() & theirs.keys():
+            found += differences(ours[name], theirs[name], f"{key}.{name}")
         return found
     if isinstance(ours, (list, tuple)):
         if len(ours) != len(theirs):
-            return [f"{place}: {len(ours)} elements, MMEngine {len(theirs)}"]
+            return [f"{key}: {len(ours)} elements, MMEngine {len(theirs)}"]
         pairs = enumerate(zip(ours, theirs, strict=True))
-        return [line for i, (our, their) in pairs for line in differences(our, their, f"{place}.{i}")]
-    return [] if ours == theirs else [f"{place}: {ours!r}, MMEngine {theirs!r}"[:300]]
+        return [line for i, (our, their) in pairs for line in differences(our, their, f"{key}.{i}")]
+    return [] if ours == theirs else [f"{key}: {ours!r}, MMEngine {theirs!r}"[:300]]
 
 
 def main(folder: str) -> int:

@@ -1,0 +1,71 @@
+"""What a traced graph still lacks: an input that may be left out, and metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+from torch import Tensor
+
+import mmort
+from mmort.detect.detector import Detector
+from mmort.onnx.verify.sessions import open_session
+from mmort.predict import Preprocessing
+
+
+def metadata(detector: Detector, preprocessing: Preprocessing, thresholds: dict[str, Any]) -> dict[str, str]:
+    """Return the metadata of a detector's file."""
+    return {
+        "family": detector.family,
+        "classes": json.dumps(detector.classes),
+        "preprocessing": json.dumps(preprocessing.to_dict()),
+        "thresholds": json.dumps(thresholds),
+        "mmort_version": mmort.__version__,
+    }
+
+
+def make_optional(model: onnx.ModelProto, name: str) -> None:
+    """Give an input [N, 2] a default: one row of zeros, which is expanded to the batch of the first input."""
+    graph = model.graph
+    (formal,) = (formal for formal in graph.input if formal.name == name)
+    formal.type.tensor_type.shape.dim[0].dim_param = f"{name}_rows"  # 1 or N
+    expanded = f"{name}_of_each"
+    _rename(graph, name, expanded)
+    graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 2), np.int64), name))
+    for suffix, value in (("first", [0]), ("two", [2])):
+        graph.initializer.append(onnx.numpy_helper.from_array(np.array(value, np.int64), f"{name}_{suffix}"))
+    nodes = [
+        onnx.helper.make_node("Shape", [graph.input[0].name], [f"{name}_input_shape"]),
+        onnx.helper.make_node("Gather", [f"{name}_input_shape", f"{name}_first"], [f"{name}_batch"], axis=0),
+        onnx.helper.make_node("Concat", [f"{name}_batch", f"{name}_two"], [f"{name}_shape"], axis=0),
+        onnx.helper.make_node("Expand", [name, f"{name}_shape"], [expanded]),
+    ]
+    for position, node in enumerate(nodes):
+        node.name = f"{name}_{position}"
+        graph.node.insert(position, node)
+
+
+def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
+    """Rename an input of nodes, those of inner graphs included."""
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            if name == old:
+                node.input[index] = new
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                _rename(inner, old, new)
+
+
+def check_optional(path: Path, input: Tensor) -> None:
+    """Check that leaving ``img_shape`` out is the same as giving the size of the input, bit by bit."""
+    array = input.numpy()
+    session = open_session(path)
+    whole = np.array([array.shape[2:]] * len(array), np.int64)
+    defaults = session.run(None, {"input": array})
+    explicit = session.run(None, {"input": array, "img_shape": whole})
+    if not all(np.array_equal(default, given) for default, given in zip(defaults, explicit, strict=True)):
+        raise ValueError("export: without img_shape the file gives other detections than with the size of the input")
