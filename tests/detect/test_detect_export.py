@@ -181,7 +181,7 @@ class Attack:
         ("truncated", r"checkpoint\.pth: is no checkpoint, or is cut short: "),
         (
             "classes",
-            r"bbox_head\.conv_cls\.bias has 10 rows = 10 classes in the checkpoint, the config says num_classes=3",
+            r"bbox_head\.conv_cls\.bias has 10 rows = 10 classes in the checkpoint, the config has num_classes=3",
         ),
         ("picture", r"picture\.png: not an image"),
         ("option", "options must be key=value, got 'model'"),
@@ -261,9 +261,7 @@ def test_nothing_is_written_if_detections_differ(tmp_path, capsys, monkeypatch):
 
 
 def test_failures_of_the_exporter_are_one_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(
-        Exported, "forward", lambda self, input, img_shape: (torch.special.i0e(input), img_shape)
-    )
+    monkeypatch.setattr(Exported, "forward", lambda self, input, img_shape: (torch.special.i0e(input), img_shape))
     assert run(*FCOS, "--output-file", tmp_path / "x.onnx", "--shape", 64, 96, "--opset-version", 16) == 1
     error = capsys.readouterr().err
     assert "torch's legacy exporter cannot export this: Exporting the operator 'aten::special_i0e'" in error

@@ -87,7 +87,8 @@ def run_torch(detector: Detector, inputs: list[Inputs]) -> list[list[Array]]:
     results = []
     for input, shapes in inputs:
         with torch.inference_mode():
-            dets, labels, *masks = (output.numpy() for output in detector(torch.from_numpy(input), torch.from_numpy(shapes)))
+            outputs = detector(torch.from_numpy(input), torch.from_numpy(shapes))
+        dets, labels, *masks = (output.numpy() for output in outputs)
         results.append([dets, labels, *(mask[labels >= 0].astype(np.float16) for mask in masks)])
     return results
 

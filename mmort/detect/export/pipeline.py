@@ -197,7 +197,7 @@ class _Export:
             dynamic_shapes=self.examples.dynamic_shapes,
             check_sizes=self.checks,
             opset_version=options.opset_version,
-            output_names=None if options.raw else self.detector.output_names,
+            output_names=None if options.raw else list(self.detector.output_names),
             portable=options.portable,
             simplify=options.simplify,
             exporter=options.exporter,
