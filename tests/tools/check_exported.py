@@ -155,10 +155,8 @@ def check(folder: Path, family: str, variant: str, pythons: list[str], portable:
     own = folder / family
     prepare = Preprocessing.from_config(read_config(own / "config.py"))
     detector = load(own / "config.py", own / "checkpoint.pth")
-    if variant == "with flip":
-        detector.flip_test = True
-    if variant == "isolated":
-        detector.isolate_images()
+    if variant:
+        detector.prepare_for_export(flip=variant == "with flip")
     family = f"{family} {variant}".strip()
     images = sorted((folder / "data/val2017").glob("*.png"))
     model = work / f"{family.replace(' ', '_')}.onnx"
