@@ -20,7 +20,7 @@ def table(kernel: str) -> list[str]:
     if not rows:
         return []
     row = rows[0]
-    cells = [("", "name", "type", "shape or default")]
+    cells = [("", "name", "type", "shape, or default and values")]
     for tensor in row.inputs:
         cells.append(("input", tensor.name, tensor.type, tensor.shape + (", optional" if tensor.optional else "")))
     for tensor in row.outputs:
@@ -35,6 +35,16 @@ def table(kernel: str) -> list[str]:
 
 
 def _values(attribute: schemas.Attribute) -> str:
-    """Describe an attribute's default and choices."""
-    text = "required" if attribute.default is None else f"{attribute.default}"
-    return text + (f"; one of {', '.join(attribute.choices)}" if attribute.choices else "")
+    """Describe an attribute's default, its values, and its name in the numpy API and in old files."""
+    parts = ["required" if attribute.default is None else f"default {attribute.default}"]
+    if attribute.type == "STRING":
+        parts.append(" or ".join(attribute.words))
+    elif attribute.words:
+        parts.append(", ".join(f"{index} {word}" for index, word in enumerate(attribute.words)))
+    elif attribute.flag:
+        parts.append("0 or 1")
+    if attribute.argument != attribute.name:
+        parts.append(f"argument ``{attribute.argument}``")
+    if attribute.former_name:
+        parts.append(f"formerly ``{attribute.former_name}``")
+    return "; ".join(parts)

@@ -37,7 +37,7 @@ def test_table_of_an_attribute():
         "   * - ",
         "     - name",
         "     - type",
-        "     - shape or default",
+        "     - shape, or default and values",
         "   * - input",
         "     - input",
         "     - float32",
@@ -49,9 +49,20 @@ def test_table_of_an_attribute():
         "   * - attribute",
         "     - mode",
         "     - INT",
-        "     - required",
+        "     - required; 0 top, 1 bottom, 2 left, 3 right",
         "",
     ]
+
+
+def test_values_of_attributes():
+    text = "\n".join(nodes.table("roi_align"))
+    for values in (
+        "required; argument ``output_size``; formerly ``aligned_height``",
+        "default 1",
+        "default avg; avg or max; argument ``pool_mode``; formerly ``pool_mode``",
+        "default 1; 0 or 1",
+    ):
+        assert f"     - {values}\n" in text
 
 
 def test_no_table_without_a_node():
