@@ -87,7 +87,7 @@ class Preprocessing:
     pad_or: int = 0
     flip: bool = False
 
-    def __post_init__(self) -> None:  # noqa: D105
+    def __post_init__(self) -> None:
         for name in ("mean", "std"):
             values = tuple(getattr(self, name))
             if len(values) != 3 or not all(np.isfinite(values)) or (name == "std" and not all(values)):

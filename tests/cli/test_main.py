@@ -20,6 +20,33 @@ def test_module_runs_and_extras_load_late():
     assert result.stdout.endswith("set()\n")
 
 
+@pytest.mark.parametrize("command", mmort.cli.COMMANDS)
+def test_commands_have_help(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        mmort.cli.main([command, "--help"])
+    assert caught.value.code == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert words.startswith(f"usage: mmort {command} ")
+    assert mmort.cli.COMMANDS[command].HELP in words
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "message"),
+    [
+        ("torch", ["export", "config.py", "checkpoint.pth"], "mmort export needs torch: pip install 'mmort[detect]'"),
+        ("onnx", ["upgrade", "model.onnx", "--in-place"], "needs onnx: pip install 'mmort[torch]'"),
+        ("onnxruntime", ["verify", "a.onnx", "--against", "b.onnx"], "needs ONNX Runtime: pip install onnxruntime"),
+    ],
+)
+def test_errors_name_the_extra_to_install(package, arguments, message):
+    code = f"import sys; sys.modules[{package!r}] = None; import mmort.cli; sys.exit(mmort.cli.main({arguments}))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith("mmort: error: ")
+    assert result.stderr.endswith(f"{message}\n")
+    assert result.stderr.count("\n") == 1
+
+
 def test_a_reader_may_stop_reading():
     command = [sys.executable, "-m", "mmort", "info"]
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

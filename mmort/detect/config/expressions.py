@@ -178,6 +178,8 @@ class Evaluator:
             self.budget.pay(sum(sizes))
         return function(left, right)
 
+    # The handlers of `EXPRESSIONS`: each returns the value of its kind of node.
+
     def _constant(self, node: ast.Constant) -> Any:
         if not isinstance(node.value, (str, bytes, int, float, type(None))):
             raise ValueError("not a value that configs may have")

@@ -27,6 +27,8 @@ class Program(Evaluator):
                 raise self.refused(statement, excerpt(statement))
             self.guarded(handler, statement)
 
+    # The handlers of `STATEMENTS`: each evaluates its kind of node.
+
     def _assign(self, node: ast.Assign) -> None:
         value = self.value(node.value)
         for target in node.targets:

@@ -27,7 +27,7 @@ class ConfigDict(dict[Any, Any]):
         for key, value in (entries or {}).items():
             self[key] = value
 
-    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: D105
+    def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, self.convert(value))
 
     @classmethod
