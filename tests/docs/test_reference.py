@@ -86,3 +86,19 @@ def test_torch_versions_are_those_of_the_code():
     sentence = re.compile(r"[Tt]ested with torch (\d[\d., and]+\d)")
     code = (DOCS.parent / "mmort" / "onnx" / "export" / "torch_internals.py").read_text(encoding="utf-8")
     assert sentence.search((DOCS / "export.md").read_text(encoding="utf-8"))[1] == sentence.search(code)[1]
+
+
+def rows(document):
+    """The cells of all tables of a document, without the letters' style."""
+    lines = (DOCS.parent / document).read_text(encoding="utf-8").splitlines()
+    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+
+
+def test_speed_in_the_readme_is_that_of_the_benchmarks():
+    measured = [
+        (name, peer, *ratios)
+        for name, peer, _, *ratios in (row for row in rows("benchmarks/README.md") if len(row) > 2)
+    ]
+    told = [tuple(row) for row in rows("README.md") if len(row) == 4 and row[2].count("/") == 2]
+    assert len(told) == 5
+    assert [row for row in told if row not in measured] == []
