@@ -1,8 +1,8 @@
-"""What all tests share: the seed, the number of threads of each process, and what a test changed of it put back."""
+"""What all tests share: the seed, one OpenMP thread per process, and the number of threads restored after each test."""
 
 import os
 
-# Tests run in a process per core, see pyproject.toml.  What is tested with more threads sets their number itself.
+# Tests run in a process per core (see pyproject.toml); tests of threads set their number themselves.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
@@ -23,7 +23,7 @@ def pytest_report_header():
 
 @pytest.fixture
 def rng(request):
-    """Random numbers, the same for a test of the same name and seed."""
+    """Return a random generator, the same for the same test and seed."""
     return np.random.default_rng([cases.SEED, *request.node.name.encode()])
 
 
