@@ -11,15 +11,12 @@ import numpy as np
 import pytest
 
 import mmort
-from mmort import _kernels, ops
+from mmort import _kernels, ops, schemas
 from tests import front_ends
 from tests.operators import cases
 
 COMPOSED = {"batched_nms", "multiclass_nms_rotated", "point_sample"}
 """Functions that are computed with kernels of other functions."""
-
-NUMPY_ONLY = {"box_iou", "box_iou_rotated", "nms_match"}
-"""Kernels without an ONNX operator."""
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "operators.md"
 SECTIONS = re.findall(r"^## (\w+)$", DOCUMENT.read_text(encoding="utf-8"), re.M)
@@ -42,7 +39,9 @@ def test_same_operators_everywhere():
     assert len(set(kernels)) == len(kernels)
     assert_names("mmort.ops.__all__", ops.__all__, functions)
     assert_names("public functions", {name for name in mmort.__all__ if name in functions}, functions)
-    assert_names("bridge rows", {row["kernel"] for row in front_ends.ROWS}, set(kernels) - NUMPY_ONLY)
+    assert_names("rows of operators.c", schemas.kernels(), kernels)
+    in_onnx = {name for name, operator in schemas.kernels().items() if operator.domain}
+    assert_names("operators of the library", {row["kernel"] for row in front_ends.ROWS}, in_onnx)
     assert_names("tests/operators/families, cases", cases.OPERATORS, functions)
     assert_names("tests/operators/families, oracles", cases.ORACLES, functions)
     assert set(SECTIONS) <= set(functions)  # remarks and pictures; the reference is the docstrings
