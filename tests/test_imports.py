@@ -32,8 +32,13 @@ ARROWS = {
 PARTS_OF = {"_binding": "ort", "__main__": "cli"}
 """Modules that belong to a part of another name."""
 
-LAZY = {}
-"""{(module, imported module): why this import is made inside a function although it closes a circle}."""
+LAZY = {
+    (
+        "mmort.onnx.portable",
+        "mmort.onnx.portable.apply",
+    ): "onnx is loaded when the function is called, not with mmort.onnx",
+}
+"""{(module, imported module): why an import inside a function may close a circle}."""
 
 OPTIONAL = {"torch", "onnx", "onnxruntime", "onnxscript", "cv2", "PIL", "yaml"}
 
