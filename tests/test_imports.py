@@ -36,7 +36,7 @@ LAZY = {
     (
         "mmort.onnx.portable",
         "mmort.onnx.portable.apply",
-    ): "onnx is loaded when the function is called, not with mmort.onnx",
+    ): "the function is what loads onnx",
 }
 """{(module, imported module): why an import inside a function may close a circle}."""
 
