@@ -5,9 +5,9 @@ Importing mmort imports numpy, and neither torch nor onnxruntime.
 """
 
 from mmort._threads import get_num_threads, set_num_threads
-from mmort.ops import *  # noqa: F403
+from mmort.ops import *
 from mmort.ops import __all__ as _operators
 from mmort.ort import library_path as get_onnxruntime_op_path
 
 __version__ = "0.1.0"
-__all__ = ["get_num_threads", "get_onnxruntime_op_path", "set_num_threads", *_operators]  # noqa: PLE0604
+__all__ = ["get_num_threads", "get_onnxruntime_op_path", "set_num_threads", *_operators]

@@ -81,7 +81,7 @@ class Layer(nn.Module):
 
     def attend(self, index: int, x: Tensor, *inputs: Tensor | None) -> Tensor:
         """Add the output of an attention to `x`, and normalize."""
-        return self.norms[index](x + self.attentions[index]["attn"](*inputs))  # type: ignore[index, no-any-return]
+        return self.norms[index](x + self.attentions[index]["attn"](*inputs))  # type: ignore[index]
 
     def feed(self, x: Tensor) -> Tensor:
         """Add the output of the `FFN` to `x`, and normalize."""

@@ -114,7 +114,7 @@ class ConvModule(nn.Module):
         bias: bool | str = "auto",
         conv_cfg: Config | None = None,
         norm_cfg: Config | None = None,
-        act_cfg: Config | None = {"type": "ReLU"},  # never written to
+        act_cfg: Config | None = {"type": "ReLU"},  # noqa: B006 - never written to
     ) -> None:
         super().__init__()
         self.conv = convolution(
