@@ -1,4 +1,4 @@
-"""What `mmort info` tells: versions, the machine, where the ONNX Runtime library is, and all operators."""
+"""The facts that ``mmort info`` prints: versions, the machine, the ONNX Runtime library, and all operators."""
 
 from __future__ import annotations
 
@@ -17,10 +17,24 @@ _WIDTH = 120
 
 
 def collect() -> dict[str, Any]:
-    """Return all that is told, ready for JSON; what is not installed or not built is None."""
+    """Return the facts, ready for JSON; None stands for what is not installed or not built.
+
+    Returns
+    -------
+    dict
+        ``mmort``, ``python``, ``numpy`` and ``onnxruntime`` (versions), ``simd`` (the instruction set in use),
+        ``threads``, ``library`` (the path of the ONNX Runtime library), ``library_error`` (why there is none),
+        ``functions`` (the names of the numpy API) and ``operators`` (as `mmort.ort.operators` returns them).
+
+    Examples
+    --------
+    >>> import mmort, mmort.info
+    >>> mmort.info.collect()["mmort"] == mmort.__version__
+    True
+    """
     try:
         library, library_error, operators = mmort.ort.library_path(), None, mmort.ort.operators()
-    except OSError as error:  # there is none, or it does not load
+    except OSError as error:  # it was not built, or cannot be loaded
         library, library_error, operators = None, str(error), []
     return {
         "mmort": mmort.__version__,
@@ -36,7 +50,36 @@ def collect() -> dict[str, Any]:
     }
 
 
+def report(facts: dict[str, Any]) -> str:
+    """Format the facts that `collect` returns as text.
+
+    Parameters
+    ----------
+    facts : dict
+
+    Returns
+    -------
+    str
+        Lines of at most 120 columns, without a newline at the end.
+
+    Examples
+    --------
+    >>> import mmort.info
+    >>> print(mmort.info.report(mmort.info.collect()))
+    mmort        ...
+    """
+    lines = [f"{name:13}{facts[name] or 'not installed'}" for name in ("mmort", "python", "numpy", "onnxruntime")]
+    lines += [f"{'SIMD':13}{facts['simd']}", f"{'threads':13}{facts['threads']}"]
+    lines += [_wrap(f"{'library':13}", facts["library"] or f"none: {facts['library_error']}")]
+    if facts["operators"]:
+        lines += ["", *_operator_table(facts["operators"])]
+    in_library = {operator["kernel"] for operator in facts["operators"]}
+    lines += ["", _wrap("numpy only   ", ", ".join(name for name in facts["functions"] if name not in in_library))]
+    return "\n".join(lines)
+
+
 def _onnxruntime_version() -> str | None:
+    """Return the version of ONNX Runtime, None if it is not installed."""
     try:
         import onnxruntime
     except ImportError:
@@ -44,43 +87,31 @@ def _onnxruntime_version() -> str | None:
     return str(onnxruntime.__version__)
 
 
-def report(facts: dict[str, Any]) -> str:
-    """Lay out what `collect` returned for reading."""
-    lines = [f"{name:13}{facts[name] or 'not installed'}" for name in ("mmort", "python", "numpy", "onnxruntime")]
-    lines += [f"{'SIMD':13}{facts['simd']}", f"{'threads':13}{facts['threads']}"]
-    lines += [_hanging(f"{'library':13}", facts["library"] or f"none: {facts['library_error']}")]
-    if facts["operators"]:
-        lines += ["", *_operator_table(facts["operators"])]
-    served = {operator["kernel"] for operator in facts["operators"]}
-    lines += ["", _hanging("numpy only   ", ", ".join(name for name in facts["functions"] if name not in served))]
-    return "\n".join(lines)
-
-
 def _operator_table(operators: list[dict[str, Any]]) -> list[str]:
+    """Return a header and a line for each operator, in columns."""
     rows = [("domain", "type", "numpy", "inputs; attributes")]
     for operator in operators:
-        inputs = ", ".join(one["name"] + ("?" if one["optional"] else "") for one in operator["inputs"])
-        attributes = ", ".join(_attribute(one) for one in operator["attributes"])
-        arguments = "; ".join(one for one in (inputs, attributes) if one)
+        inputs = ", ".join(tensor["name"] + ("?" if tensor["optional"] else "") for tensor in operator["inputs"])
+        attributes = ", ".join(map(_attribute, operator["attributes"]))
+        arguments = "; ".join(text for text in (inputs, attributes) if text)
         rows.append((operator["domain"], operator["type"], operator["kernel"], arguments))
     widths = [max(len(row[column]) for row in rows) + 2 for column in range(3)]
-    return [
-        _hanging("".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)), row[3]) for row in rows
-    ]
+    return [_wrap("".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)), row[3]) for row in rows]
 
 
 def _attribute(attribute: dict[str, Any]) -> str:
+    """Return an attribute as a parameter with its default, if it has one."""
     default = attribute["default"]
     return str(attribute["name"]) if default is None else f"{attribute['name']}={default}"
 
 
-def _hanging(head: str, text: str) -> str:
-    """Put a text behind a head, its further lines indented to where it begins."""
+def _wrap(label: str, text: str) -> str:
+    """Put a text after a label, wrapped, with its further lines indented below its first."""
     return textwrap.fill(
         text,
         _WIDTH,
-        initial_indent=head,
-        subsequent_indent=" " * len(head),
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
         break_long_words=False,
         break_on_hyphens=False,
     )
