@@ -60,9 +60,9 @@ def nms(boxes: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Detections:
 
     Returns
     -------
-    dets : Tensor, (K, 5)
+    dets : Tensor of shape (K, 5)
         The kept boxes with their scores, by descending score.  Gradients flow to `boxes` and `scores`.
-    indices : Tensor of int64, (K,)
+    indices : Tensor of int64, shape (K,)
         Their indices in `boxes`.
 
     Examples
@@ -85,9 +85,9 @@ def nms_rotated(dets: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Dete
 
     Returns
     -------
-    dets : Tensor, (K, 6)
+    dets : Tensor of shape (K, 6)
         The kept boxes with their scores, by descending score.  Gradients flow to `dets` and `scores`.
-    keep : Tensor of int64, (K,)
+    keep : Tensor of int64, shape (K,)
         Their indices in `dets`.
 
     Examples
@@ -113,10 +113,10 @@ def batched_nms(
 
     Parameters
     ----------
-    boxes : Tensor, (N, 4) or (N, 5)
+    boxes : Tensor of shape (N, 4) or (N, 5)
         Corners (x1, y1, x2, y2); rotated boxes (cx, cy, w, h, angle) with the type "nms_rotated".
-    scores : Tensor, (N,)
-    idxs : Tensor of integers, (N,)
+    scores : Tensor of shape (N,)
+    idxs : Tensor of integers, shape (N,)
         The class of each box.
     nms_cfg : mapping or None
         ``type``: "nms" (the default), "soft_nms" or "nms_rotated"; the other entries are that function's arguments.
@@ -127,9 +127,9 @@ def batched_nms(
 
     Returns
     -------
-    dets : Tensor, (K, 5) or (K, 6)
+    dets : Tensor of shape (K, 5) or (K, 6)
         The kept boxes with their scores, by descending score over all classes.
-    keep : Tensor of int64, (K,)
+    keep : Tensor of int64, shape (K,)
         Their indices in `boxes`.
 
     Raises
@@ -185,7 +185,7 @@ def nms_match(dets: Tensor, iou_threshold: float) -> list[Tensor]:
 
     Parameters
     ----------
-    dets : Tensor, (N, 5)
+    dets : Tensor of shape (N, 5)
         Corners and score (x1, y1, x2, y2, score).
     iou_threshold : float
         A box belongs to a kept box of higher score if their intersection over union is at least this.
@@ -244,9 +244,9 @@ def bbox_overlaps(
 
     Parameters
     ----------
-    bboxes1 : Tensor, (N, 4)
+    bboxes1 : Tensor of shape (N, 4)
         Corners (x1, y1, x2, y2).
-    bboxes2 : Tensor, (M, 4)
+    bboxes2 : Tensor of shape (M, 4)
         With `aligned`, M is N.
     mode : {"iou", "iof"}, default "iou"
         Whether intersections are divided by unions, or by the areas of `bboxes1`.
@@ -257,7 +257,7 @@ def bbox_overlaps(
 
     Returns
     -------
-    Tensor, (N, M), or (N,) with `aligned`
+    Tensor of shape (N, M), or (N,) with `aligned`
         NaN where the divisor is zero.  Where a box is not finite, values may differ from those of `mmort.box_iou`.
 
     Raises
@@ -288,8 +288,8 @@ def point_sample(input: Tensor, points: Tensor, align_corners: bool = False, **k
 
     Parameters
     ----------
-    input : Tensor, (N, C, H, W)
-    points : Tensor, (N, P, 2) or (N, OH, OW, 2)
+    input : Tensor of shape (N, C, H, W)
+    points : Tensor of shape (N, P, 2) or (N, OH, OW, 2)
         x and y, from 0 (left, top) to 1 (right, bottom).
     align_corners : bool, default False
         Whether 0 and 1 are the centres of the outermost pixels, instead of their outer edges.
@@ -298,7 +298,7 @@ def point_sample(input: Tensor, points: Tensor, align_corners: bool = False, **k
 
     Returns
     -------
-    Tensor, (N, C, P) or (N, C, OH, OW)
+    Tensor of shape (N, C, P) or (N, C, OH, OW)
 
     Examples
     --------
@@ -320,18 +320,18 @@ def rel_roi_point_to_rel_img_point(
 
     Parameters
     ----------
-    rois : Tensor, (K, 4) or (K, 5)
+    rois : Tensor of shape (K, 4) or (K, 5)
         Corners (x1, y1, x2, y2), with a batch index before them or without.
-    rel_roi_points : Tensor, (K, P, 2)
+    rel_roi_points : Tensor of shape (K, P, 2)
         x and y, from 0 to 1 over the region.
-    img : Tensor, (N, C, H, W), or (int, int)
+    img : Tensor of shape (N, C, H, W) or (int, int)
         The feature map, or its height and width.
     spatial_scale : float, default 1.0
         The size of the map divided by that of the image that `rois` refer to.
 
     Returns
     -------
-    Tensor, (K, P, 2)
+    Tensor of shape (K, P, 2)
         x and y, from 0 to 1 over the map.
 
     Examples

@@ -25,10 +25,11 @@ R = TypeVar("R")
 Array = NDArray[Any]
 
 OPERATORS: dict[str, Callable[..., Any]] = {
-    operator.kernel: define(f"mmort::{operator.kernel}", getattr(mmort, operator.kernel), operator)
-    for operator in {operator.kernel: operator for operator in reversed(schemas.operators())}.values()
+    name: define(f"mmort::{name}", getattr(mmort, name), operator)
+    for name, operator in schemas.kernels().items()
+    if operator.type
 }
-"""By the name of the kernel."""
+"""The operators that ONNX has too, by name."""
 
 for _name, _gradient in GRADIENTS.items():
     register(OPERATORS[_name], _gradient)
