@@ -90,10 +90,11 @@ def describe(library: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     text = ctypes.create_string_buffer(function(None, 0) + 1)
     function(text, len(text))
     description: dict[str, Any] = json.loads(text.value)
-    del description["numpy_only"]
-    for attribute in (attribute for operator in description["operators"] for attribute in operator["attributes"]):
-        for key in ("argument", "words", "flag"):  # of the Python functions: `mmort.schemas` has them
-            attribute.pop(key, None)
+    description.pop("numpy_only", None)  # a library that an older mmort built has none
+    for operator in description["operators"]:
+        for attribute in operator["attributes"]:
+            for key in ("argument", "words", "flag"):  # they describe the Python functions, as `mmort.schemas` does
+                attribute.pop(key, None)
     return description
 
 
