@@ -1,6 +1,7 @@
-"""What every library of operators is built from, mmort's own and anybody's: see `mmort.build`.
+"""The kit that libraries of operators are built from, mmort's own and those of other packages: see `mmort.build`.
 
-`mmk.h` is the contract of a kernel and `operators.h` that of its row, what ONNX sees; `check.c` has what kernels call.
-The doors know no operator: `door.pyx` serves numpy, `bridge.c` with `ort_abi.h` ONNX Runtime, and `describe.c` tells
-both what there is.  The `.pxd` files are for kernels in Cython: ``from mmk cimport *``.
+``mmk.h`` is the contract of a kernel and ``operators.h`` that of its row, with shapes as in ``shapes.h``; ``check.c``,
+``shapes.c`` and ``rows.c`` are called by kernels and front ends.  ``door.pyx`` is the numpy API.  ``bridge.c``,
+``attributes.c``, ``inference.c`` and ``registry.c`` make the ONNX Runtime library, with the declarations of
+``ort_abi.h``.  ``describe.c`` hands the rows out.  Kernels in Cython say ``from mmk cimport *``.
 """

@@ -10,9 +10,6 @@
 #include "mmk.h"
 #include "shapes.h"
 
-#define MMK_ROW(name) {#name, mmk_##name##_prepare, mmk_##name##_run},
-const mmk_operator mmk_operators[] = {MMK_OPERATORS(MMK_ROW){NULL, NULL, NULL}};
-
 const char *mmk_simd_level(void) {
 #if MMK_HAS_CLONES
     if (__builtin_cpu_supports("avx2")) return "avx2";

@@ -1,6 +1,6 @@
-/* mmk.h - the contract between the kernels and the doors that call them.
+/* mmk.h - the contract between the kernels and the front ends that call them.
  *
- * A kernel is two functions in Cython or C, declared below by one line in MMK_OPERATORS:
+ * A kernel is two functions in Cython or C, mmk_NAME_prepare and mmk_NAME_run:
  *
  *   prepare(call)                           checks the inputs and attributes, sets the shapes of the outputs, the sizes
  *                                           of the scratch memory and how the work is split; 0, or -1 with
@@ -9,16 +9,13 @@
  *                                           same time on several threads, each with scratch memory of its own.  It
  *                                           allocates nothing, so it cannot fail
  *
- * A door (door.pyx for numpy, bridge.c for ONNX Runtime) fills in the inputs and attributes, calls prepare,
- * allocates, runs phase after phase and hands out the outputs.  So every check, default order and formula stands
- * once, and the doors cannot disagree.  Neither Python nor ONNX Runtime is known here. */
+ * A front end (door.pyx for numpy, bridge.c for ONNX Runtime) fills in the inputs and attributes, calls prepare,
+ * allocates, runs one phase after another and returns the outputs.  So every check, default and formula is written
+ * once, and the front ends cannot disagree.  Neither Python nor ONNX Runtime is known here. */
 #ifndef MMK_H
 #define MMK_H
 #include <stddef.h>
 #include <stdint.h>
-
-/* MMK_OPERATORS(X), the kernels of the library that is built: a header of its own, with one X(name) for each. */
-#include "kernel_list.h"
 
 enum {
     MMK_MAX_RANK = 16,
@@ -74,9 +71,9 @@ typedef struct {
     /* Set by prepare. */
     int32_t phases;
     int32_t late_outputs;          /* the sizes of the outputs are known only after the last phase, which leaves their
-                                      shapes and their data (in scratch memory) in `outputs` for the door to copy */
+                                      shapes and their data (in scratch memory) in `outputs` for the front end to copy */
     int64_t work[MMK_MAX_PHASES];  /* each phase is the range [0, work); a phase may set that of later ones */
-    int64_t grain[MMK_MAX_PHASES]; /* pieces of work that take about 20 microseconds */
+    int64_t grain[MMK_MAX_PHASES]; /* work that takes about 20 microseconds */
     size_t scratch_size;           /* bytes that all phases share */
     size_t worker_scratch_size[MMK_MAX_PHASES]; /* bytes of scratch memory that each running range of a phase gets, not
                                                    initialised; a phase may set that of later ones */
@@ -110,20 +107,20 @@ typedef struct {
 #pragma GCC optimize("no-loop-unroll-and-jam")
 #endif
 
+/* The kernels of the library, closed by a NULL name: a table that mmort.build writes from the sources, with
+ * MMK_DECLARE(name) and MMK_ENTRY(name) for each. */
+extern const mmk_operator mmk_operators[];
+
 #define MMK_DECLARE(name)                 \
     int mmk_##name##_prepare(mmk_call *); \
     void mmk_##name##_run(mmk_call *, int phase, int64_t begin, int64_t end, void *scratch);
-MMK_OPERATORS(MMK_DECLARE)
-#undef MMK_DECLARE
+#define MMK_ENTRY(name) {#name, mmk_##name##_prepare, mmk_##name##_run}
 
 /* Scratch memory for the front ends: `*memory` is what to free, the result is aligned to 64 bytes.  NULL if there is
  * not enough memory, or `size` is 0. */
 void *mmk_allocate_scratch(size_t size, void **memory);
 
-/* check.c: what every prepare uses. */
-
-/* The operators above, closed by a NULL name. */
-extern const mmk_operator mmk_operators[];
+/* check.c: the functions that every prepare calls. */
 
 /* "avx2" or "baseline": the version of the hot loops that this machine runs. */
 const char *mmk_simd_level(void);
@@ -135,18 +132,17 @@ int mmk_fail(mmk_call *call, const char *format, ...)
 #endif
     ;
 
-/* 0 if input i has the shape written in `required`, e.g. "[K, 5]": a number is that size; a name stands for one size
- * throughout the call; "..." is any further dimensions.  Else -1, and the message says what is required and what
- * came. */
+/* Returns 0 if input i has the shape `required`, for instance "[K, 5]", written as shapes.h explains; otherwise -1, and
+ * the message has the required and the given shape. */
 int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *required);
 
 /* Sets type and shape of output i; -1 if that is more than the address space holds. */
 int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape);
 
-/* One phase of `work` pieces, each of about `nanoseconds`. */
+/* Adds a phase of `work` units, each of about `nanoseconds`. */
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds);
 
-/* For several MB of fresh memory that are about to be filled: with large pages that takes a fraction of the time. */
+/* For several MB of new memory that are about to be filled: with large pages that takes a fraction of the time. */
 void mmk_ask_for_large_pages(void *memory, size_t size);
 
 #endif

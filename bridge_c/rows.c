@@ -20,6 +20,6 @@ const char *mmk_row_error(const OperatorRow *row) {
     if (row->outputs[MMK_MAX_OUTPUTS].name) return "has one output more than an operator may have";
     int slots = 0, a = 0;
     for (; a <= MMK_MAX_ATTRIBUTES && row->attributes[a].name; a++) slots += attribute_slots(&row->attributes[a]);
-    if (slots > MMK_MAX_ATTRIBUTES) return "has more attributes than an operator may have (a PAIR counts twice)";
+    if (slots > MMK_MAX_ATTRIBUTES) return "has more attributes than an operator may have, a PAIR counting twice";
     return NULL;
 }

@@ -122,7 +122,7 @@ def operators(
 
     cflags, library_link, door_link = _flags(sanitize)
     build = "build/debug" if sanitize else "build"
-    _write_kernel_list(sources, Path(build, "include"))
+    kernel_list = _write_kernel_list(sources, Path(build))
     directives: dict[str, Any] = {"language_level": 3, "cdivision": True, "wraparound": False}
     directives |= dict.fromkeys(("boundscheck", "initializedcheck"), sanitize)
     *kernels, door_module = cythonize(  # type: ignore[no-untyped-call]
@@ -133,11 +133,11 @@ def operators(
     )
     compiled = [source for source in sources if not source.endswith(".pyx")]
     compiled += [source for kernel in kernels for source in kernel.sources]
-    include_dirs = [*folders, str(_KIT), f"{build}/include"]
+    include_dirs = [*folders, str(_KIT)]
     headers = [str(path) for folder in include_dirs for path in sorted(Path(folder).glob("*.h"))]
     archive = library.rpartition(".")[2].removeprefix("lib") + "_kernels"
     archived = {
-        "sources": [*map(_kit, _ARCHIVED), *compiled],
+        "sources": [*map(_kit, _ARCHIVED), kernel_list, *compiled],
         "include_dirs": [*include_dirs, sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
         "cflags": cflags,
         "obj_deps": {"": headers},
@@ -157,28 +157,24 @@ def operators(
     }
 
 
-def _write_kernel_list(sources: Sequence[str], folder: Path) -> None:
-    """Write ``kernel_list.h``, which declares the kernels that the sources define; an unchanged one stays."""
-    definitions = re.compile(r"\bint mmk_(\w+)_prepare\(mmk_call \*\w+\)")
-    texts = [Path(source).read_text(encoding="utf-8") for source in sources]
-    names = sorted({name for text in texts for name in definitions.findall(text)})
+def _write_kernel_list(sources: Sequence[str], folder: Path) -> str:
+    """Write the table of the kernels that the sources define, unless it is there already; return its path."""
+    text = "".join(Path(source).read_text(encoding="utf-8") for source in sources)
+    names = sorted(set(re.findall(r"\bint mmk_(\w+)_prepare\(mmk_call \*\w+\)", text)))
     if not names:
         raise ValueError(
             f"mmort.build.operators: sources must define a kernel (int mmk_NAME_prepare(mmk_call *call)), got none in "
             f"{list(sources)}"
         )
-    text = "".join(
-        [
-            "/* kernel_list.h - the kernels of this library; written by mmort.build. */\n",
-            "#define MMK_OPERATORS(X)",
-            *(f" \\\n    X({name})" for name in names),
-            "\n",
-        ]
-    )
-    path = folder / "kernel_list.h"
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
+    lines = ["/* kernel_list.c - the kernels of this library; written by mmort.build. */", '#include "mmk.h"', ""]
+    lines += [f"MMK_DECLARE({name})" for name in names]
+    lines += ["", "const mmk_operator mmk_operators[] = {"]
+    lines += [*(f"    MMK_ENTRY({name})," for name in names), "    {NULL, NULL, NULL},", "};", ""]
+    path = folder / "kernel_list.c"
+    if not _holds(path, "\n".join(lines)):
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text("\n".join(lines), encoding="utf-8")
+    return path.as_posix()
 
 
 def _kit(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Operators of another package: the one in docs/adding_an_operator.md is built and used as it stands there."""
+"""Operators of another package: the package in docs/adding_an_operator.md is built and used as it stands there."""
 
 import importlib
 import os
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import venv
 
 import numpy as np
 import onnx
@@ -76,6 +77,79 @@ def test_numpy(my_ops, rng):
     assert my_ops._door.operators() == ("leaky_relu",)
     with pytest.raises(ValueError, match=r"^leaky_relu: slope must not be negative, got -1$"):
         my_ops.leaky_relu(x, -1)
+
+
+def test_arguments_are_converted_by_the_row(my_ops):
+    x = np.array([-2, 0, 3], np.float32)
+    for slope in (1, 1.0, np.float32(1), np.int64(1), True):
+        np.testing.assert_array_equal(my_ops.leaky_relu(x, slope), x)
+    (y,) = my_ops._door.call("leaky_relu", x=x)
+    np.testing.assert_array_equal(y, expected(x, 0.01))
+    misaligned = np.frombuffer(b"?" + x.tobytes(), np.float32, offset=1)
+    assert not misaligned.flags.aligned
+    for array in (misaligned, x.astype(">f4"), np.repeat(x, 2)[::2]):
+        np.testing.assert_array_equal(my_ops.leaky_relu(array, 0.5), expected(x, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"x": np.zeros(2, "c8")}, "leaky_relu: x must be float32, got complex64"),
+        ({"x": np.zeros(2, np.int8)}, "leaky_relu: x must be float32, got int8"),
+        ({"x": np.zeros(2)}, "leaky_relu: x must be float32, got float64"),
+        ({"x": np.zeros(2, "M8[s]")}, r"leaky_relu: x must be float32, got datetime64\[s\]"),
+        ({"x": np.zeros(2, "f4,f4")}, r"leaky_relu: x must be float32, got \[.*\]"),
+        ({"x": None}, "leaky_relu: x must be float32, got object"),
+        ({"slope": 1.0}, "leaky_relu: x is required, got nothing"),
+        ({"x": np.zeros(2, np.float32), "slope": "steep"}, "leaky_relu: slope must be a number, got 'steep'"),
+        ({"x": np.zeros(2, np.float32), "slope": None}, "leaky_relu: slope must be a number, got None"),
+        ({"x": np.zeros(2, np.float32), "y": 1}, "leaky_relu: there is no argument y, only x, slope"),
+        ({f"x{i}": 1 for i in range(100)}, "leaky_relu: there is no argument x0, only x, slope"),
+    ],
+)
+def test_arguments_of_other_types_are_refused(my_ops, arguments, text):
+    with pytest.raises(TypeError, match=f"^{text}$"):
+        my_ops._door.call("leaky_relu", **arguments)
+
+
+def test_positional_arguments_are_refused(my_ops):
+    with pytest.raises(TypeError, match="positional"):
+        my_ops._door.call("leaky_relu", "leaky_relu", *[np.zeros(1)] * 20)
+
+
+def test_kernel_that_is_not_built(my_ops):
+    with pytest.raises(ImportError, match=r"^my_ops\._door has no kernel relu; if it is a new one, build and install"):
+        my_ops._door.call("relu")
+
+
+def test_program_of_the_document(my_ops, library, tmp_path, monkeypatch):
+    """Its last block of Python, with the folder of the package and a model in the working directory."""
+    (program,) = re.findall(r"^## Using it\n+```python\n(.*?)^```$", DOCUMENT, re.M | re.S)
+    model = make_model([onnx.helper.make_node("LeakyRelu", ["x"], ["y"], domain="mine")], "x", "y")
+    onnx.save(model, tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    exec(program.replace("<the folder of my_ops>/libmy_ops_ort.so", library), namespace)
+    x = np.full((1, 1, 1, 2), -1, np.float32)
+    np.testing.assert_array_equal(namespace["session"].run(None, {"x": x})[0], expected(x, 0.01))
+
+
+def test_pip_command_of_the_document(tmp_path):
+    """Its last command, in an environment with what the one before installs."""
+    write_package(tmp_path)
+    arguments = re.findall(r"^\.venv/bin/pip (install --no-build-isolation .*)$", DOCUMENT, re.M)
+    assert len(arguments) == 1
+    venv.create(tmp_path / ".venv")
+    (packages,) = tmp_path.glob(".venv/lib/python*/site-packages")
+    (packages / "installed.pth").write_text("\n".join(path for path in sys.path if path), encoding="utf-8")
+    python = tmp_path / ".venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "-q", *arguments[0].split()], cwd=tmp_path, check=True)
+    code = "import my_ops, numpy; print(my_ops.leaky_relu(numpy.float32([-1, 1]), 0.5), my_ops.__file__)"
+    command = [python, "-c", code]
+    printed = subprocess.run(command, cwd=packages, check=True, capture_output=True, text=True).stdout
+    assert printed.split(" /")[0] == "[-0.5  1. ]"
+    assert str(packages) in printed
+    assert list(packages.glob("my_ops/libmy_ops_ort.*"))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nm reads ELF files")
@@ -158,6 +232,33 @@ def test_unknown_sizes_of_two_libraries_have_two_names(library):
     assert all(name.startswith("my-ops_") for name in outputs[0].shape)
 
 
+def test_a_build_compiles_what_has_changed(tmp_path):
+    """And an archive does not keep the kernels that were deleted."""
+    write_package(tmp_path)
+    second, setup = tmp_path / "my_ops" / "relu.c", tmp_path / "setup.py"
+    second.write_text(FILES["my_ops/leaky_relu.c"].replace("leaky_relu", "relu"))
+    setup.write_text(setup.read_text().replace("sources=[", 'sources=["my_ops/relu.c", '))
+    run_setup(tmp_path, "build_ext", "--inplace")
+    (archive,) = tmp_path.glob("build/lib/*my_ops_ort_kernels*")
+    assert b"mmk_relu_run" in archive.read_bytes()
+
+    def compiled():
+        return {path: path.stat().st_mtime_ns for path in tmp_path.glob("build/objects/**/*") if path.suffix == ".o"}
+
+    before = compiled()
+    assert len(before) > 10
+    (tmp_path / "my_ops" / "leaky_relu.c").touch()
+    run_setup(tmp_path, "build_ext", "--inplace")
+    after = compiled()
+    assert {path.name for path in before if before[path] != after[path]} == {"leaky_relu.o"}
+
+    write_package(tmp_path)
+    second.unlink()
+    run_setup(tmp_path, "build_ext", "--inplace")
+    assert b"mmk_relu_run" not in archive.read_bytes()
+    assert b"mmk_leaky_relu_run" in archive.read_bytes()
+
+
 def test_source_distribution(tmp_path):
     """It holds all of the package and nothing of the kit, not even a path."""
     write_package(tmp_path)
@@ -198,15 +299,18 @@ def test_without_cython(monkeypatch):
         mmort.build.operators(door="my_ops._door", library="my_ops.libmy_ops_ort", sources=["operators.c"])
 
 
-def row(type_, domains='"mine"', kernel="leaky_relu"):
-    x, y = (f'{{{{"{name}", "[...]", MMK_FLOAT32}}}}' for name in "xy")
-    return f'{{"{kernel}", "{type_}", {{{domains}}}, {x}, {y}}},\n'
+def row(type_, domains='"mine"', kernel="leaky_relu", inputs=1, outputs=1, attributes=""):
+    x, y = (", ".join(['{"t", "[...]", MMK_FLOAT32}'] * count) for count in (inputs, outputs))
+    return f'{{"{kernel}", "{type_}", {{{domains}}}, {{{x}}}, {{{y}}}, {{{attributes}}}}},\n'
 
 
 TABLES = {
     "names a kernel that none of the sources defines": row("A", kernel="leaky"),
     "names one domain more than a library may have": "".join(row("A", f'"d{d}"') for d in range(9)),
     "is one more than a library may have": "".join(row(f"A{r}") for r in range(65)),
+    "has one input more than an operator may have": row("A", inputs=7),
+    "has one output more than an operator may have": row("A", outputs=4),
+    "has more attributes than an operator may have, a PAIR counting twice": row("A", attributes='PAIR("p", 1), ' * 9),
 }
 
 
@@ -217,7 +321,8 @@ def test_tables_that_cannot_be_registered(text, tmp_path):
     write_package(tmp_path)
     table = f'#include "operators.h"\nconst OperatorRow operator_rows[] = {{\n{TABLES[text]}{{.type = NULL}}}};\n'
     (tmp_path / "my_ops" / "operators.c").write_text(table)
-    (tmp_path / "my_ops" / "kernel_list.h").write_text("#define MMK_OPERATORS(X) X(leaky_relu)\n")
+    listed = "const mmk_operator mmk_operators[] = {MMK_ENTRY(leaky_relu), {NULL, NULL, NULL}};"
+    (tmp_path / "my_ops" / "kernel_list.c").write_text(f'#include "mmk.h"\nMMK_DECLARE(leaky_relu)\n{listed}\n')
     sources = [*kit.glob("*.c"), *(tmp_path / "my_ops").glob("*.c")]
     options = ["-std=gnu11", "-fPIC", "-shared", '-DMMK_LIBRARY="mine"', '-DMMK_VERSION="0"', f"-I{kit}", "-Imy_ops"]
     command = [os.environ.get("CC", "cc"), *options, *sources, "-o", "library.so"]

@@ -20,7 +20,7 @@ FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 
 
 def make_session(nodes, inputs, outputs):
-    values = ([onnx.helper.make_tensor_value_info(*one) for one in many] for many in (inputs, outputs))
+    values = ([onnx.helper.make_tensor_value_info(*value) for value in group] for group in (inputs, outputs))
     graph = onnx.helper.make_graph(nodes, "graph", *values)
     opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("mmcv", 1)]
     options = onnxruntime.SessionOptions()
@@ -185,7 +185,7 @@ def test_types_and_shapes(name, shape):
     """Reshape copies bytes of any type; shapes of no dimensions and of no elements are ordinary."""
     sizes = [f"D{d}" for d in range(len(shape))]
     nodes = [make_node("Shape", ["x"], ["shape"]), make_node("Reshape", ["x", "shape"], ["y"])]
-    ends = ([(one, TYPES[name], sizes)] for one in "xy")
+    ends = ([(end, TYPES[name], sizes)] for end in "xy")
     x = (torch.arange(6) % 2).reshape(2, 3).to(getattr(torch, name))
     x = (x[1, 0] if shape == () else x[: shape[0], : shape[1]]).contiguous()
     y = torch.zeros_like(x)

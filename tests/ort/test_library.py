@@ -1,4 +1,4 @@
-"""The ONNX Runtime library as a file: what it exports and needs, how it is loaded, and the shapes it infers."""
+"""The ONNX Runtime library as a file: its exports and dependencies, how it is loaded, and the shapes it infers."""
 
 import ctypes
 import re
@@ -14,6 +14,7 @@ import pytest
 
 import mmort
 import mmort.ort
+from mmort import schemas
 from tests import front_ends
 from tests.compare import assert_same
 from tests.operators import cases
@@ -33,8 +34,8 @@ def symbols(*options):
     return [(kind, name.split("@")[0]) for kind, name in found]
 
 
-def wanting(names):
-    """Of undefined symbols those that only Python or ONNX Runtime could define."""
+def foreign(names):
+    """The undefined symbols that only Python or ONNX Runtime could define."""
     return [name for name in names if re.match(r"_?Py|Ort|_Z", name)]
 
 
@@ -47,14 +48,14 @@ def test_exports():
 def test_needs_neither_python_nor_onnxruntime():
     undefined = [name for _, name in symbols("-D", "--undefined-only")]
     assert undefined
-    assert not wanting(undefined)
+    assert not foreign(undefined)
     needed = re.findall(r"\(NEEDED\).*\[(.*?)\]", run_tool("readelf", "-d"))
     assert {name.split(".")[0] for name in needed} <= {"libc", "libm", "ld-linux-x86-64", "ld-linux-aarch64"}
 
 
-def test_wanting_can_find():
-    foreign = ["PyLong_Type", "_Py_NoneStruct", "OrtGetApiBase", "_ZdlPv"]
-    assert wanting([*foreign, "memcpy", "exp", "_ITM_deregisterTMCloneTable"]) == foreign
+def test_foreign_can_find():
+    symbols = ["PyLong_Type", "_Py_NoneStruct", "OrtGetApiBase", "_ZdlPv"]
+    assert foreign([*symbols, "memcpy", "exp", "_ITM_deregisterTMCloneTable"]) == symbols
 
 
 @elf
@@ -185,10 +186,6 @@ def row_ids(row):
     return f"{row['domain']}.{row['type']}"
 
 
-def dimensions(shape):
-    return [part for part in re.split(r"[\[\], ]+", shape) if part]
-
-
 def inferred(row, shapes, attributes):
     session = front_ends.make_session(front_ends.make_model(row, attributes, shapes=shapes))
     return [output.shape for output in session.get_outputs()]
@@ -200,24 +197,24 @@ def attributes_of(row):
 
 def unnamed(shape):
     """ONNX Runtime's Python calls a dimension that has no name None, or a made-up name."""
-    return [None if isinstance(one, str) and not one.isupper() else one for one in shape]
+    return [None if isinstance(size, str) and not size.isupper() else size for size in shape]
 
 
 @pytest.mark.parametrize("row", front_ends.ROWS, ids=row_ids)
 def test_symbolic_dimensions_come_through(row):
     """Outputs have the inputs' names, the attributes' numbers, and nothing where only the run knows."""
-    attributes = {one["name"]: one["default"] for one in row["attributes"]} | attributes_of(row)
-    texts = [formal["shape"].replace("...", "P, Q, R, 7") for formal in row["inputs"]]
-    shapes = [[int(one) if one.isdigit() else one for one in dimensions(text)] for text in texts]
+    attributes = {attribute["name"]: attribute["default"] for attribute in row["attributes"]} | attributes_of(row)
+    inputs = [schemas.Tensor(**tensor).dimensions for tensor in row["inputs"]]
+    shapes = [[size for part in shape for size in (("P", "Q", "R", 7) if part is ... else (part,))] for shape in inputs]
+    shapes = [[str(size) if isinstance(size, schemas.Product) else size for size in shape] for shape in shapes]
     expected = []
-    for formal in row["outputs"]:
-        if formal["shape"] == "[...]":
+    for tensor in row["outputs"]:
+        dimensions = schemas.Tensor(**tensor).dimensions
+        if dimensions == (...,):
             expected.append(shapes[0])
-            continue
-        expected.append([])
-        for one in dimensions(formal["shape"]):
-            named = attributes.get(one, one if one.isalpha() else None)
-            expected[-1].append(int(one) if one.isdigit() else named)
+        else:
+            named = (attributes.get(size, size) if isinstance(size, str) else size for size in dimensions)
+            expected.append([None if isinstance(size, schemas.Product) else size for size in named])
     assert [unnamed(shape) for shape in inferred(row, shapes, attributes_of(row))] == expected
 
 
@@ -229,10 +226,10 @@ def test_numbers_come_through(row):
     actual = front_ends.run_ort(case.operator, case.arrays, case.attributes)
     for shape, array in zip(inferred(row, shapes, attributes), actual, strict=True):
         assert len(shape) == array.ndim
-        assert all(one == size for one, size in zip(unnamed(shape), array.shape, strict=True) if one is not None)
-    assert (
-        any(one is not None for shape in inferred(row, shapes, attributes) for one in shape) or row["kernel"] == "nms"
-    )
+        known = zip(unnamed(shape), array.shape, strict=True)
+        assert all(inferred_size == size for inferred_size, size in known if inferred_size is not None)
+    sizes = [size for shape in inferred(row, shapes, attributes) for size in shape]
+    assert row["kernel"] == "nms" or any(size is not None for size in sizes)
 
 
 @pytest.mark.parametrize("row", front_ends.ROWS, ids=row_ids)
@@ -246,10 +243,10 @@ def test_unknown_dimensions_and_ranks_still_load_and_run(row):
 
 
 def chain(row, attributes, shapes, steps):
-    """`steps` nodes of one kind one after another, each with inputs of its own but waiting for the one before."""
+    """`steps` nodes of one kind in sequence, each with its own inputs, which wait for the previous node."""
     given = row["inputs"][: len(shapes)]
-    names = [formal["name"] for formal in given]
-    outputs = [formal["name"] for formal in row["outputs"]]
+    names = [tensor["name"] for tensor in given]
+    outputs = [tensor["name"] for tensor in row["outputs"]]
     nodes, total = [], "zero"
     for step in range(steps):
         # The first input waits for the sum of what came before, so that its tensors are no longer needed.
@@ -262,14 +259,14 @@ def chain(row, attributes, shapes, steps):
         nodes.append(onnx.helper.make_node("Mul", [f"sum{step}", "zero"], [f"total{step}"]))
         total = f"total{step}"
     inputs = [
-        (f"{formal['name']}{step}", front_ends.TYPES[formal["type"]], shape)
+        (f"{tensor['name']}{step}", front_ends.TYPES[tensor["type"]], shape)
         for step in range(steps)
-        for formal, shape in zip(given, shapes, strict=True)
+        for tensor, shape in zip(given, shapes, strict=True)
     ]
     graph = onnx.helper.make_graph(
         nodes,
         "chain",
-        [onnx.helper.make_tensor_value_info(*one) for one in inputs],
+        [onnx.helper.make_tensor_value_info(*value) for value in inputs],
         [onnx.helper.make_tensor_value_info(f"sum{steps - 1}", onnx.TensorProto.FLOAT, None)],
         [onnx.helper.make_tensor("zero", onnx.TensorProto.FLOAT, [], [0.0])],
     )
@@ -282,12 +279,14 @@ def test_nodes_of_unknown_sizes_share_no_memory(row):
     """ONNX Runtime lets tensors of the same inferred shape share memory; two unknown sizes are not the same size."""
     of_rank = {}
     for case in cases.of(row["kernel"]):
-        if all(array.size for array in case.arrays) and not any(one in case.name for one in ("holes", "nan", "finite")):
+        if all(array.size for array in case.arrays) and not any(
+            word in case.name for word in ("holes", "nan", "finite")
+        ):
             form = case.arrays[0].ndim, tuple(case.attributes.items()), len(case.arrays)
             of_rank.setdefault(form, []).append(case)
     (_, attributes, _), same = max(of_rank.items(), key=lambda item: len({case.arrays[0].shape for case in item[1]}))
     same = sorted({case.arrays[0].shape: case for case in same}.values(), key=lambda case: case.arrays[0].size)
-    assert len(same) > 2
+    assert len(same) > 2, f"{row['kernel']}: add cases; this test needs three of equal attributes and different sizes"
     shapes = [[None] * array.ndim for array in same[0].arrays]
     model = chain(row, front_ends.onnx_attributes(row["kernel"], dict(attributes)), shapes, len(same))
     session = front_ends.make_session(model)
@@ -299,7 +298,7 @@ def test_nodes_of_unknown_sizes_share_no_memory(row):
 
 
 def test_unknown_rank_before_another_node():
-    """A rank of 0 must not be inferred from an unknown one: Concat would refuse the model."""
+    """A rank of 0 must not be inferred where the rank is unknown: Concat would refuse the model."""
     row = front_ends.row_of("corner_pool")
     model = front_ends.make_model(row, {"mode": 0})
     model.graph.node.append(onnx.helper.make_node("Concat", ["output", "output"], ["both"], axis=1))
