@@ -135,14 +135,13 @@ def batched_nms(
     Raises
     ------
     ValueError
-        If ``type`` is not one of the three.
+        If ``type`` is none of the three words.
     RuntimeError
         If "soft_nms" within classes is exported, for which ONNX has no operator; `multiclass_nms` exports.
 
     Notes
     -----
-    Boxes of a class are told apart by comparing classes, here and in ONNX, not by shifting boxes as in MMCV: large
-    coordinates cost no precision.
+    Classes are compared, here and in ONNX, and boxes never shifted as in MMCV: large coordinates cost no precision.
 
     Examples
     --------
@@ -170,7 +169,7 @@ def batched_nms(
         dets, keep = soft_nms(boxes, scores, **settings)
         order = keep.argsort()  # ties go to the lower index
         order = order[dets[order, 4].sort(descending=True, stable=True).indices]
-        if max_num > 0:  # by a mask: torch 2.9 cannot export a slice of a dimension that depends on the data
+        if max_num > 0:  # a mask: torch 2.9 does not export slices of dimensions that depend on the data
             order = order[torch.arange(len(order)) < max_num]
         return dets[order], keep[order]
     _refuse_export("batched_nms: type 'soft_nms' cannot be exported unless class_agnostic; use multiclass_nms")
