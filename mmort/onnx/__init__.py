@@ -3,14 +3,23 @@
 Importing this package needs numpy only: each function imports torch, onnx and ONNX Runtime when it is called.
 """
 
-# As each function has the name of the package that it is in, it must be imported here and not on demand: whoever
-# imports one of these packages first would otherwise get the package by that name.
-from mmort.onnx.export import export as export
-from mmort.onnx.export import register_symbolics as register_symbolics
-from mmort.onnx.export import translation_table as translation_table
-from mmort.onnx.portable import Coverage as Coverage
-from mmort.onnx.portable import make_portable as make_portable
-from mmort.onnx.upgrade import upgrade as upgrade
-from mmort.onnx.verify import verify as verify
-from mmort.onnx.verify.report import Report as Report
-from mmort.onnx.verify.report import VerificationError as VerificationError
+# Some functions have the name of the package that they are in.  They are imported here, not on demand, as otherwise
+# whoever imported such a package first would get the package by that name.
+from mmort.onnx.export import export, register_symbolics, translation_table
+from mmort.onnx.portable import make_portable
+from mmort.onnx.portable.coverage import Coverage
+from mmort.onnx.upgrade import upgrade
+from mmort.onnx.verify import verify
+from mmort.onnx.verify.report import Report, VerificationError
+
+__all__ = [
+    "Coverage",
+    "Report",
+    "VerificationError",
+    "export",
+    "make_portable",
+    "register_symbolics",
+    "translation_table",
+    "upgrade",
+    "verify",
+]

@@ -16,8 +16,6 @@ from mmort import schemas
 VERSION = 1
 """The version of the operators' domains."""
 
-_TYPES = {"float32": "tensor(float)", "int64": "tensor(int64)"}
-
 
 def op_schema(operator: schemas.Operator) -> OpSchema:
     """Return an operator's schema for onnx.
@@ -83,7 +81,7 @@ def check(model: onnx.ModelProto | str | os.PathLike[str], operators: Iterable[s
 
 def _formal(tensor: schemas.Tensor) -> OpSchema.FormalParameter:
     option = OpSchema.FormalParameterOption.Optional if tensor.optional else OpSchema.FormalParameterOption.Single
-    return OpSchema.FormalParameter(tensor.name, _TYPES[tensor.type], tensor.shape, param_option=option)
+    return OpSchema.FormalParameter(tensor.name, schemas.ELEMENT_TYPES[tensor.type], tensor.shape, param_option=option)
 
 
 def _attributes(attribute: schemas.Attribute) -> list[OpSchema.Attribute]:

@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.onnx
 
 from mmort.onnx.export import symbolics
-from mmort.onnx.export.inputs import DynamicAxes
+from mmort.onnx.export.options import Example, Options
 from mmort.onnx.export.torch_internals import quiet
 from mmort.onnx.export.translations import translation_table
 
-if TYPE_CHECKING:
-    from mmort.onnx.export.pipeline import Options
-
 _LEGACY_OPSETS = range(11, 21)
-
-
-@dataclass(frozen=True)
-class Example:
-    """A model, the arguments to export it with, and what of their shapes is dynamic."""
-
-    module: torch.nn.Module
-    args: tuple[Any, ...]
-    specs: Sequence[Any]
-    """For each argument the caller's dynamic shapes."""
-    axes: Sequence[DynamicAxes]
-    """For each tensor its dynamic axes."""
-    names: list[str]
-    """For each tensor the name of the input."""
-
-    @property
-    def positional(self) -> tuple[Any, ...]:
-        """The arguments, protected from torch.onnx, which takes a dict at the end for keyword arguments."""
-        return (*self.args, {}) if self.args and isinstance(self.args[-1], dict) else self.args
 
 
 def dynamo(example: Example, draft: Path, options: Options) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
@@ -18,38 +18,15 @@ import torch
 from mmort import schemas
 from mmort.onnx import files, op_schemas
 from mmort.onnx.export import inputs
-from mmort.onnx.export.exporters import EXPORTERS, Example
+from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.export.frozen import frozen_axes, violated_guards
+from mmort.onnx.export.options import Example, Options
 from mmort.onnx.portable import make_portable
-from mmort.onnx.verify import ATOL, RTOL
 from mmort.onnx.verify.comparators import compare
 from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.report import Report, Row, VerificationError
 from mmort.onnx.verify.sessions import open_session
 from mmort.onnx.verify.values import leaves, shapes_text
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The keyword arguments of `mmort.onnx.export`, which documents them, and two hooks for its callers in mmort."""
-
-    dynamic_shapes: Any = None
-    check_sizes: Sequence[Any] | None = None
-    opset_version: int | None = None
-    input_names: Sequence[str] | None = None
-    output_names: Sequence[str] | None = None
-    portable: bool = False
-    simplify: bool = False
-    exporter: str = "dynamo"
-    mmcv_nodes: Collection[str] = ()
-    operators: Sequence[schemas.Operator] = ()
-    libraries: Sequence[str | os.PathLike[str]] = ()
-    rtol: float = RTOL
-    atol: float = ATOL
-    finish: Callable[[onnx.ModelProto], None] | None = None
-    """Changes the model before it is verified.  The tensors of a model above 2 GB are in a second file."""
-    accept: Callable[[Path], None] | None = None
-    """Gets the path of the verified draft.  If it raises, nothing is written."""
 
 
 def export_model(

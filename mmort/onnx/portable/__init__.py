@@ -7,32 +7,13 @@ Importing this package needs numpy only.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mmort.onnx._extras import needed_by
+from mmort.onnx.portable.coverage import Coverage
 
 if TYPE_CHECKING:
     import onnx
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Whether an operator's nodes run without the library.
-
-    Attributes
-    ----------
-    operator : str
-        Domain and type, ``mmcv::MMCVRoiAlign``.
-    nodes : tuple of str
-        The names of its nodes.
-    missing : str or None
-        Why they still need the library; None if they do not.
-    """
-
-    operator: str
-    nodes: tuple[str, ...]
-    missing: str | None
 
 
 def make_portable(

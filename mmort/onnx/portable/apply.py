@@ -7,8 +7,8 @@ import onnx.helper
 
 from mmort import schemas
 from mmort.onnx import files
-from mmort.onnx.portable import Coverage
 from mmort.onnx.portable.builder import FunctionBuilder, NotCoveredError, Value
+from mmort.onnx.portable.coverage import Coverage
 from mmort.onnx.portable.definitions import DEFINITIONS, MIN_OPSET
 
 

@@ -14,16 +14,12 @@ from numpy.typing import NDArray
 from mmort.onnx.verify import ATOL, RTOL, verify
 from mmort.onnx.verify.report import Report
 from mmort.onnx.verify.sessions import open_session
+from mmort.schemas import ELEMENT_TYPES
 
 _DTYPES = {
-    "tensor(float)": np.float32,
-    "tensor(double)": np.float64,
-    "tensor(float16)": np.float16,
-    "tensor(int64)": np.int64,
-    "tensor(int32)": np.int32,
-    "tensor(uint8)": np.uint8,
-    "tensor(bool)": np.bool_,
+    ELEMENT_TYPES[name]: np.dtype(name) for name in ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 }
+"""Of the inputs that can be made at random, by ONNX Runtime's name."""
 
 
 def verify_against(
@@ -109,7 +105,7 @@ def random_inputs(
 def _random(generator: np.random.Generator, element_type: str, shape: Sequence[int]) -> NDArray[Any]:
     if element_type not in _DTYPES:
         raise ValueError(f"verify: inputs must be {', '.join(_DTYPES)}, got {element_type}; have a script make them")
-    dtype = np.dtype(_DTYPES[element_type])
+    dtype = _DTYPES[element_type]
     values = generator.standard_normal(shape) if dtype.kind == "f" else generator.integers(0, 2, shape)
     return np.asarray(values).astype(dtype)
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mmort import schemas
 from mmort.onnx.portable.builder import BOOL, DOUBLE, END, FLOAT, INT64, Builder, FunctionBuilder, Value
 
 MINUS_INFINITY = -math.inf
@@ -15,9 +16,6 @@ Decay = Callable[[Builder, Value], Value]
 
 Suppression = Callable[[Builder, Value, Value], tuple[Value, Value]]
 """Takes boxes (n, 4) and scores (n,) and returns the indices of those that are kept, and their scores."""
-
-SOFT_METHODS = {"soft_nms_naive": 0, "soft_nms_linear": 1, "soft_nms_gaussian": 2}
-"""The methods of `multiclass_nms` that `soft_nms` has, by its numbers for them."""
 
 
 def nms(
@@ -256,7 +254,8 @@ def _suppression(op: FunctionBuilder, attributes: Mapping[str, Any]) -> Suppress
             return kept, op.Gather(scores, kept)
 
         return greedy
-    decay, min_score = _decay(op, SOFT_METHODS[attributes["method"]]), op.number("min_score")
+    method = schemas.kernels()["soft_nms"].words("method").index(attributes["method"].removeprefix("soft_nms_"))
+    decay, min_score = _decay(op, method), op.number("min_score")
 
     def soft(op: Builder, boxes: Value, scores: Value) -> tuple[Value, Value]:
         dets, kept = _soft(op, decay, min_score, offset, boxes, scores)

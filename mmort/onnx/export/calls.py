@@ -1,0 +1,85 @@
+"""What a call of a torch operator becomes in either of torch's exporters: an ONNX operator, inputs and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from mmort import schemas
+
+# torch's name of the operator of each kernel that MMCV's exporter made an mmcv node of.
+_ATEN = {"cummax": "cummax", "cummin": "cummin", "grid_sample": "grid_sampler"}
+
+MMCV_NODES = tuple(_ATEN)
+"""torch's own operators that may become nodes of domain mmcv, by kernel."""
+
+
+def exported_operators(
+    mmcv_nodes: Collection[str], others: Iterable[schemas.Operator]
+) -> Iterator[tuple[Any, schemas.Operator]]:
+    """Pair torch operators with the ONNX operators that they become: mmort's, those of other packages, and torch's."""
+    import mmort.torch  # noqa: F401  it defines the torch operators
+
+    for kernel, operator in schemas.kernels().items():
+        if operator.type:  # numpy-only kernels have none
+            yield getattr(torch.ops.mmort, kernel).default, operator
+    for operator in others:
+        try:
+            yield getattr(getattr(torch.ops, operator.domain), operator.kernel).default, operator
+        except AttributeError:
+            raise ValueError(
+                f"export: operators must have torch operators, got {operator.domain}::{operator.type} without "
+                f"torch.ops.{operator.domain}.{operator.kernel}"
+            ) from None
+    yield from mmcv_operators(mmcv_nodes)
+
+
+def mmcv_operators(names: Collection[str]) -> Iterator[tuple[Any, schemas.Operator]]:
+    """Pair torch's own operators of these names with nodes of domain mmcv."""
+    for name in names:
+        if name not in _ATEN:
+            raise ValueError(f"export: mmcv_nodes must be of {', '.join(MMCV_NODES)}, got {name!r}")
+        yield getattr(torch.ops.aten, _ATEN[name]).default, schemas.kernels()[name]
+
+
+def is_tensor(argument: Any) -> bool:
+    """Whether an argument of a torch operator is a tensor, and so an input of the node."""
+    return str(argument.type) in ("Tensor", "Optional[Tensor]")
+
+
+def arrange(overload: Any, operator: schemas.Operator, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return the node's inputs and attributes for the arguments of a call."""
+    arguments = overload._schema.arguments
+    values = [*args, *(kwargs.get(argument.name, argument.default_value) for argument in arguments[len(args) :])]
+    inputs: list[Any] = []
+    settings: list[Any] = []
+    for argument, value in zip(arguments, values, strict=True):
+        if is_tensor(argument):
+            inputs.append(value)
+        elif isinstance(value, int) and argument.N:  # torch accepts one integer for int[2], too
+            settings.append([value] * argument.N)
+        else:
+            settings.append(value)
+    if len(settings) == len(operator.attributes) - 1:  # a pair fills two attributes
+        index = next(index for index, value in enumerate(settings) if isinstance(value, (list, tuple)))
+        settings[index : index + 1] = settings[index]
+    attributes = {
+        attribute.name: _value(operator, attribute, value)
+        for attribute, value in zip(operator.attributes, settings, strict=True)
+    }
+    return inputs, attributes
+
+
+def _value(operator: schemas.Operator, attribute: schemas.Attribute, value: Any) -> Any:
+    """Convert an argument to the attribute's type."""
+    if attribute.type == "INT":
+        if isinstance(value, str):
+            value = attribute.words.index(value)
+        if isinstance(value, torch.SymInt) or not isinstance(value, int):
+            raise ValueError(
+                f"{operator.kernel}: {attribute.name} must not depend on an input's size or values, got {value}"
+            )
+        return int(value)
+    return {"FLOAT": float, "STRING": str, "INTS": list}[attribute.type](value)

@@ -1,0 +1,58 @@
+"""What an export is given: the model with its example, and the options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+
+from mmort import schemas
+from mmort.onnx.export.inputs import DynamicAxes
+from mmort.onnx.verify import ATOL, RTOL
+
+
+@dataclass(frozen=True)
+class Options:
+    """The keyword arguments of `mmort.onnx.export`, which documents them, and two hooks for its callers in mmort."""
+
+    dynamic_shapes: Any = None
+    check_sizes: Sequence[Any] | None = None
+    opset_version: int | None = None
+    input_names: Sequence[str] | None = None
+    output_names: Sequence[str] | None = None
+    portable: bool = False
+    simplify: bool = False
+    exporter: str = "dynamo"
+    mmcv_nodes: Collection[str] = ()
+    operators: Sequence[schemas.Operator] = ()
+    libraries: Sequence[str | os.PathLike[str]] = ()
+    rtol: float = RTOL
+    atol: float = ATOL
+    finish: Callable[[onnx.ModelProto], None] | None = None
+    """Changes the model before it is verified.  The tensors of a model above 2 GB are in a second file."""
+    accept: Callable[[Path], None] | None = None
+    """Gets the path of the verified draft.  If it raises, nothing is written."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A model, the arguments to export it with, and what of their shapes is dynamic."""
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    specs: Sequence[Any]
+    """For each argument the caller's dynamic shapes."""
+    axes: Sequence[DynamicAxes]
+    """For each tensor its dynamic axes."""
+    names: list[str]
+    """For each tensor the name of the input."""
+
+    @property
+    def positional(self) -> tuple[Any, ...]:
+        """The arguments, protected from torch.onnx, which takes a dict at the end for keyword arguments."""
+        return (*self.args, {}) if self.args and isinstance(self.args[-1], dict) else self.args

@@ -1,0 +1,48 @@
+"""Files are replaced at once or not at all."""
+
+import pytest
+
+from mmort.onnx.files import replacing
+
+
+def names(directory):
+    return sorted(file.name for file in directory.iterdir())
+
+
+def test_draft_replaces_the_file_with_all_that_was_written_beside_it(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"old")
+    with replacing(path) as draft:
+        draft.write_bytes(b"new")
+        draft.with_name("model.onnx.data").write_bytes(b"tensors")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert (tmp_path / "model.onnx.data").read_bytes() == b"tensors"
+    assert names(tmp_path) == ["model.onnx", "model.onnx.data"]
+
+
+@pytest.mark.parametrize("keep_neighbours", [False, True])
+def test_nothing_changes_if_the_block_raises(keep_neighbours, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"old")
+    with pytest.raises(ValueError, match="stop"), replacing(path, keep_neighbours=keep_neighbours) as draft:
+        draft.write_bytes(b"new")
+        raise ValueError("stop")
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["model.onnx"]
+
+
+def test_draft_lies_beside_the_files_that_it_refers_to(tmp_path):
+    (tmp_path / "weights").write_bytes(b"tensors")
+    with replacing(tmp_path / "model.onnx", keep_neighbours=True) as draft:
+        draft.write_bytes(b"new")
+        assert draft.with_name("weights").read_bytes() == b"tensors"
+    assert names(tmp_path) == ["model.onnx", "weights"]
+
+
+def test_written_files_have_the_usual_permissions(tmp_path):
+    (tmp_path / "other").touch()
+    for keep_neighbours in (False, True):
+        with replacing(tmp_path / "model.onnx", keep_neighbours=keep_neighbours) as draft:
+            draft.write_bytes(b"new")
+        assert (tmp_path / "model.onnx").stat().st_mode == (tmp_path / "other").stat().st_mode
