@@ -18,6 +18,8 @@ import mmort.onnx
 import mmort.ort
 import mmort.torch
 from mmort import schemas
+from mmort.onnx.export.options import Options
+from mmort.onnx.export.pipeline import export_model
 from mmort.onnx.op_schemas import check, op_schema
 from tests import front_ends
 from tests.compare import assert_same
@@ -498,6 +500,69 @@ def test_double_precision_is_refused(tmp_path):
     with pytest.raises(Exception, match=match):
         mmort.onnx.export(model, (torch.randn(1, 1, 2, 2, dtype=torch.float64),), tmp_path / "x.onnx")
     assert not list(tmp_path.iterdir())
+
+
+# ---- hooks of other packages of mmort ----------------------------------------------------------------------------
+
+
+def export_with(path, **options):
+    return export_model(*RELU, path, Options(**options))
+
+
+def test_finish_changes_what_is_verified_and_written(tmp_path):
+    path = tmp_path / "relu.onnx"
+    export_with(path, finish=lambda model: onnx.helper.set_model_props(model, {"made": "for a test"}))
+    assert [(entry.key, entry.value) for entry in onnx.load(path).metadata_props] == [("made", "for a test")]
+
+    def negate(model):
+        model.graph.node[0].op_type = "Neg"
+
+    with pytest.raises(mmort.onnx.VerificationError, match="DIFFERS"):
+        export_with(tmp_path / "neg.onnx", finish=negate)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_finish_may_give_an_input_a_default_value(tmp_path):
+    def finish(model):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "other"))
+
+    path, args = tmp_path / "add.onnx", (torch.randn(4), torch.randn(4))
+    report = export_model(torch.add, args, path, Options(input_names=["input", "other"], finish=finish))
+    assert {row.inputs for row in report.rows} == {"4, 4"}
+    assert mmort.onnx.verify(path, lambda x: x + 1, [args[:1]]).ok
+    assert not mmort.onnx.verify(path, lambda x, y: x + 1, [args]).ok
+    with pytest.raises(ValueError, match=r"inputs must be 1 \(input\), got 3"):
+        mmort.onnx.verify(path, lambda x, *others: x, [(*args, torch.randn(4))])
+
+
+def test_accept_decides_after_the_verification(tmp_path):
+    path = tmp_path / "relu.onnx"
+    drafts = []
+
+    def accept(draft):
+        drafts.append(draft.read_bytes())
+        assert not path.exists()
+
+    export_with(path, accept=accept)
+    assert drafts == [path.read_bytes()]
+
+    def refuse(draft):
+        raise ValueError("not this one")
+
+    with pytest.raises(ValueError, match="not this one"):
+        export_with(tmp_path / "other.onnx", accept=refuse)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_errors_name_the_file_that_was_asked_for(tmp_path):
+    def finish(model):
+        model.graph.node[0].op_type = "NoSuchOperator"
+
+    path = tmp_path / "relu.onnx"
+    with pytest.raises(mmort.onnx.VerificationError) as caught:
+        export_with(path, finish=finish)
+    assert f"ONNX Runtime must load {path}, got: " in str(caught.value)
+    assert ".mmort-" not in str(caught.value)
 
 
 # ---- the rest -----------------------------------------------------------------------------------------------------

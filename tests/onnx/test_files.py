@@ -25,9 +25,14 @@ def test_draft_replaces_the_file_with_all_that_was_written_beside_it(tmp_path):
 def test_nothing_changes_if_the_block_raises(keep_neighbours, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(b"old")
-    with pytest.raises(ValueError, match="stop"), replacing(path, keep_neighbours=keep_neighbours) as draft:
-        draft.write_bytes(b"new")
-        raise ValueError("stop")
+
+    def write():
+        with replacing(path, keep_neighbours=keep_neighbours) as draft:
+            draft.write_bytes(b"new")
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        write()
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["model.onnx"]
 
