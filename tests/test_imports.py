@@ -32,12 +32,7 @@ ARROWS = {
 PARTS_OF = {"_binding": "ort", "__main__": "cli"}
 """Modules that belong to a part of another name."""
 
-LAZY = {
-    (
-        "mmort.onnx.portable",
-        "mmort.onnx.portable.apply",
-    ): "the function is what loads onnx",
-}
+LAZY: dict[tuple[str, str], str] = {}
 """{(module, imported module): why an import inside a function may close a circle}."""
 
 OPTIONAL = {"torch", "onnx", "onnxruntime", "onnxscript", "cv2", "PIL", "yaml"}

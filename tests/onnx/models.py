@@ -1,4 +1,4 @@
-"""A small two-stage detector in plain torch, with every step of a real one, for the tests of the export."""
+"""A small two-stage detector in plain torch, with every step of a real one, for the tests of export."""
 
 import torch
 from torch import nn
@@ -11,7 +11,7 @@ PROPOSALS, DETECTIONS, CLASSES, CHANNELS = 24, 10, 3, 8
 
 
 class Detector(nn.Module):
-    """Images [B, 3, H, W] -> dets [B, 10, 5], labels [B, 10] (-1: none), masks [B, 10, 7, 7]; any B, H and W."""
+    """Images [B, 3, H, W] -> dets [B, 10, 5], labels [B, 10] (-1: unused), masks [B, 10, 7, 7]; any B, H and W."""
 
     def __init__(self):
         super().__init__()
@@ -48,7 +48,7 @@ class Detector(nn.Module):
         return dets, labels, masks
 
     def propose(self, levels, image_shape):
-        """The best boxes of each image after suppression: [B, R, 4]; those that are missing have no area."""
+        """Return the best boxes of each image after suppression, [B, R, 4]; missing ones have no area."""
         boxes, scores = [], []
         for level, stride in zip(levels, STRIDES, strict=True):
             score, delta = self.rpn(level).permute(0, 2, 3, 1).flatten(1, 2).split([1, 4], -1)
@@ -62,7 +62,7 @@ class Detector(nn.Module):
             boxes.append(decode(chosen, delta / 4, image_shape))
             scores.append(best)
         boxes, scores = torch.cat(boxes, 1), torch.cat(scores, 1)
-        # one suppression for the batch: each image's boxes are moved to a place of their own
+        # One suppression for the batch, as the boxes of different images are moved apart.
         apart = torch.arange(boxes.shape[0])[:, None, None] * (boxes.amax() + 1)
         _, kept = mmort.torch.nms((boxes + apart).reshape(-1, 4), scores.flatten(), 0.6)
         keep = torch.zeros_like(scores, dtype=torch.bool).flatten()
@@ -72,29 +72,20 @@ class Detector(nn.Module):
         return chosen * best.isfinite()[..., None]
 
     def pool(self, levels, boxes, size):
-        """Features [B * R, C, size, size] of boxes [B, R, 4], of large ones from the coarse level."""
+        """Return features [B * R, C, size, size] of boxes [B, R, 4], those of large ones from the coarse level."""
         images = torch.arange(boxes.shape[0])[:, None].expand(-1, boxes.shape[1])
         rois = torch.cat([images[..., None].to(boxes.dtype), boxes], -1).reshape(-1, 5)
         sides = (rois[:, 3:] - rois[:, 1:3]).prod(-1).sqrt()
         pooled = rois.new_zeros((rois.shape[0], CHANNELS, size, size))
-        for place, (level, stride) in enumerate(zip(levels, STRIDES, strict=True)):
-            members = (sides >= 20 if place else sides < 20).nonzero().squeeze(1)
+        for index, (level, stride) in enumerate(zip(levels, STRIDES, strict=True)):
+            members = (sides >= 20 if index else sides < 20).nonzero().squeeze(1)
             part = mmort.torch.roi_align(level, rois.index_select(0, members), (size, size), 1 / stride, 2)
             pooled = pooled.index_put((members,), part)
         return pooled
 
 
-class Frozen(Detector):
-    """One branch for images wider than high: the exporter takes the example's."""
-
-    def forward(self, images):
-        if images.shape[2] > images.shape[3]:
-            images = images.flip(1)
-        return super().forward(images)
-
-
 def decode(boxes, deltas, image_shape):
-    """Move corners by parts of the boxes' sides, and clip them to the image."""
+    """Move corners by fractions of the boxes' sides, and clip them to the image."""
     sides = boxes[..., 2:] - boxes[..., :2]
     moved = boxes + deltas.clamp(-1, 1) * torch.cat([sides, sides], -1)
     height, width = image_shape[-2:]

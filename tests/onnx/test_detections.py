@@ -1,4 +1,4 @@
-"""What `verify` reports of detectors: detections as sets, image by image."""
+"""Detections compared as sets, image by image, in the report of a detector."""
 
 import json
 
@@ -8,7 +8,7 @@ import onnx.helper as oh
 import pytest
 
 import mmort.onnx
-from mmort.onnx.verify.detections import compare_detections
+from mmort.onnx.verify.detections import compare_detections, match_detections
 
 BOXES = np.array([[0, 0, 10, 10], [20, 20, 40, 30], [20, 20, 40, 30], [5, 50, 9, 70]], np.float32)
 SCORES = np.array([0.9, 0.8, 0.7, 0.6], np.float32)
@@ -16,21 +16,21 @@ LABELS = np.array([1, 2, 3, 1])
 
 
 def outputs(order=(0, 1, 2, 3), rows=6, masks=False, boxes=BOXES, scores=SCORES, labels=LABELS):
-    """Return dets, labels and perhaps masks of an image, with rows that are not used."""
+    """Return dets, labels and optionally masks of an image, with unused rows at the end."""
     order = list(order)
     dets = np.zeros((1, rows, 5), np.float32)
     dets[0, : len(order)] = np.column_stack([boxes, scores])[order]
-    places = np.full((1, rows), -1)
-    places[0, : len(order)] = labels[order]
+    row_labels = np.full((1, rows), -1)
+    row_labels[0, : len(order)] = labels[order]
     if not masks:
-        return [dets, places]
+        return [dets, row_labels]
     values = np.zeros((1, rows, 4, 4), np.float32)
     values[0, : len(order)] = np.random.default_rng(0).random((4, 4, 4))[order]
-    return [dets, places, values]
+    return [dets, row_labels, values]
 
 
-def compare(got, wanted, **tolerances):
-    return compare_detections("-", got, wanted, **{"rtol": 1e-3, "atol": 1e-4, **tolerances})
+def compare(actual, expected, **tolerances):
+    return compare_detections("-", actual, expected, **{"rtol": 1e-3, "atol": 1e-4, **tolerances})
 
 
 @pytest.mark.parametrize("masks", [False, True])
@@ -61,7 +61,7 @@ def test_each_detection_is_matched_once():
 
 
 def test_tolerances():
-    """A box has one, by its largest coordinate; a label none."""
+    """A box has one relative to its largest coordinate; labels must be equal."""
     (row,) = compare(outputs(boxes=BOXES + np.float32([0.009, 0, 0, 0])), outputs())
     assert row.ok
     assert row.max_box_diff == pytest.approx(0.009, rel=1e-3)
@@ -79,32 +79,48 @@ def test_tolerances():
 
 
 def test_masks_overlap():
-    got, wanted = outputs(masks=True), outputs(masks=True)
-    got[2][0, 2] *= np.float32(0.995)
-    (row,) = compare(got, wanted)
+    actual, expected = outputs(masks=True), outputs(masks=True)
+    actual[2][0, 2] *= np.float32(0.995)
+    (row,) = compare(actual, expected)
     assert row.ok
     assert row.min_mask_overlap == pytest.approx(0.995)
-    got[2][0, 2] *= np.float32(0.98)
-    (row,) = compare(got, wanted)
+    actual[2][0, 2] *= np.float32(0.98)
+    (row,) = compare(actual, expected)
     assert row.problem == "masks"
-    got[2][0, 2], wanted[2][0, 2] = 0, 0  # both are empty
-    assert compare(got, wanted)[0].ok
+    actual[2][0, 2], expected[2][0, 2] = 0, 0  # both are empty
+    assert compare(actual, expected)[0].ok
 
 
-def test_images_have_rows_of_their_own():
+def test_each_image_has_a_row():
     first, second = outputs(), outputs([0, 3])
-    got = [np.concatenate(both) for both in zip(first, second, strict=True)]
-    wanted = [np.concatenate(both) for both in zip(first, first, strict=True)]
-    assert [(row.image, row.missing) for row in compare(got, wanted)] == [(0, 0), (1, 2)]
+    actual = [np.concatenate(both) for both in zip(first, second, strict=True)]
+    expected = [np.concatenate(both) for both in zip(first, first, strict=True)]
+    assert [(row.image, row.missing) for row in compare(actual, expected)] == [(0, 0), (1, 2)]
+
+
+def test_matches_take_a_tolerance_for_each_expected_detection():
+    """The nearest that is left and within the tolerances matches, by descending score."""
+    expected = np.column_stack([BOXES, SCORES])
+    moved = expected[::-1] + np.float32([0.5, 0, 0, 0, 0])
+    tolerance = np.array([0.4, 0.6, 0.6, 0.6])  # of boxes 3, 2, 1, 0 in `moved`
+    matches = match_detections(moved, LABELS[::-1], expected, LABELS, box_tolerance=tolerance, score_tolerance=0.01)
+    assert matches.tolist() == [-1, 2, 1, 0]
+    twice = np.concatenate([expected[:1], expected[:1] + np.float32([0.1, 0, 0, 0, 0])])
+    settings = {"box_tolerance": 1, "score_tolerance": 0.01}
+    assert match_detections(twice, LABELS[[0, 0]], expected, LABELS, **settings).tolist() == [0, -1, -1, -1]
+    rivals = np.concatenate([expected[:1] - np.float32([0, 0, 0, 0, 0.1]), expected[:1]])  # the better one comes last
+    settings["score_tolerance"] = 0.2
+    assert match_detections(expected[:1], LABELS[:1], rivals, LABELS[[0, 0]], **settings).tolist() == [-1, 0]
+    assert match_detections(expected[:0], LABELS[:0], expected, LABELS, **settings).tolist() == [-1] * 4
 
 
 def reversing(path, names=("dets", "labels")):
-    """Make a file that reverses the detections it is given."""
+    """Write a model that reverses the order of its detections."""
     values = [("d", onnx.TensorProto.FLOAT, ["n", "k", 5]), ("l", onnx.TensorProto.INT64, ["n", "k"])]
     bounds = [oh.make_tensor(name, onnx.TensorProto.INT64, [1], [value]) for name, value in BOUNDS.items()]
     nodes = [oh.make_node("Slice", [value[0], *BOUNDS], [name]) for value, name in zip(values, names, strict=True)]
     found = [oh.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in zip(names, values, strict=True)]
-    graph = oh.make_graph(nodes, "example", [oh.make_tensor_value_info(*one) for one in values], found, bounds)
+    graph = oh.make_graph(nodes, "example", [oh.make_tensor_value_info(*value) for value in values], found, bounds)
     onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8), path)
     return path
 
@@ -136,7 +152,7 @@ def test_other_outputs_are_compared_number_by_number(tmp_path):
     assert not report.ok
 
 
-def test_a_model_that_is_no_detector_differs(tmp_path):
+def test_a_model_that_is_not_a_detector_differs(tmp_path):
     path = reversing(tmp_path / "detector.onnx")
     report = mmort.onnx.verify(path, lambda dets, labels: (dets[..., :4], labels), [outputs()])
     assert report.rows[0].problem == "shape 1x6x5, the model gives 1x6x4"

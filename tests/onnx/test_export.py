@@ -1,4 +1,4 @@
-"""Export: every operator and a whole detector through both exporters, and what must not become a file."""
+"""Export: every operator and a whole detector through both exporters, and what must not be written."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def nodes(path):
 
 
 def refuse(path, *args, error=ValueError, match=None, **kwargs):
-    """Exporting fails with this text, and leaves nothing behind."""
+    """Assert that exporting fails with this text and leaves nothing behind."""
     before = sorted(path.parent.iterdir())
     with pytest.raises(error, match=match) as caught:
         mmort.onnx.export(*args, path, **kwargs)
@@ -58,30 +58,33 @@ def refuse(path, *args, error=ValueError, match=None, **kwargs):
 # ---- schemas ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operator", schemas.operators(), ids=lambda one: f"{one.domain}.{one.type}")
-def test_schemas_are_what_the_library_says(operator):
-    """The schemas come from the extension module; the library tells its own operators to ONNX Runtime."""
+@pytest.mark.parametrize("operator", schemas.operators(), ids=lambda operator: f"{operator.domain}.{operator.type}")
+def test_schemas_equal_the_librarys_description(operator):
+    """The schemas come from the extension module; the library describes its own operators to ONNX Runtime."""
     schema = op_schema(operator)
-    (row,) = (one for one in front_ends.ROWS if (one["domain"], one["type"]) == (schema.domain, schema.name))
+    (row,) = (row for row in front_ends.ROWS if (row["domain"], row["type"]) == (schema.domain, schema.name))
     types = {"float32": "tensor(float)", "int64": "tensor(int64)"}
     for kind, formals in (("inputs", schema.inputs), ("outputs", schema.outputs)):
-        optional = [one.option == onnx.defs.OpSchema.FormalParameterOption.Optional for one in formals]
-        assert [(one.name, one.type_str) for one in formals] == [(one["name"], types[one["type"]]) for one in row[kind]]
-        assert optional == [one["optional"] for one in row[kind]]
-    names = [one["name"] for one in row["attributes"]]
-    former = [one["former_name"] for one in row["attributes"] if "former_name" in one]
+        optional = [formal.option == onnx.defs.OpSchema.FormalParameterOption.Optional for formal in formals]
+        assert [formal.name for formal in formals] == [tensor["name"] for tensor in row[kind]]
+        assert [formal.type_str for formal in formals] == [types[tensor["type"]] for tensor in row[kind]]
+        assert optional == [tensor["optional"] for tensor in row[kind]]
+    names = [expected["name"] for expected in row["attributes"]]
+    former = [expected["former_name"] for expected in row["attributes"] if "former_name" in expected]
     assert sorted(schema.attributes) == sorted(names + former)
-    for one in row["attributes"]:
-        attribute = schema.attributes[one["name"]]
-        assert attribute.type.name == one["type"]
-        assert attribute.required == (one["default"] is None and "former_name" not in one)
+    for expected in row["attributes"]:
+        attribute = schema.attributes[expected["name"]]
+        assert attribute.type.name == expected["type"]
+        assert attribute.required == (expected["default"] is None and "former_name" not in expected)
         if attribute.default_value.name:
             default = onnx.helper.get_attribute_value(attribute.default_value)
             default = default.decode() if isinstance(default, bytes) else default
-            assert default == pytest.approx(one["default"]) if one["type"] == "FLOAT" else default == one["default"]
+            assert default == (
+                pytest.approx(expected["default"]) if expected["type"] == "FLOAT" else expected["default"]
+            )
 
 
-def checked(**attributes):
+def check_roi_align(**attributes):
     row = front_ends.row_of("roi_align")
     shapes = [["N", "C", "H", "W"], ["K", 5]]
     model = front_ends.make_model(row, attributes, shapes=shapes)
@@ -90,18 +93,18 @@ def checked(**attributes):
 
 
 def test_checker_knows_the_operators():
-    checked(output_height=2, output_width=2)
-    checked(aligned_height=2, aligned_width=2, pool_mode="max")  # as MMCV wrote them
+    check_roi_align(output_height=2, output_width=2)
+    check_roi_align(aligned_height=2, aligned_width=2, pool_mode="max")  # as MMCV wrote them
     for wrong in ({"output_height": 2.0}, {"output_height": "2"}, {"output_hight": 2}, {"mode": 1}):
         with pytest.raises(onnx.checker.ValidationError):
-            checked(**{"output_width": 2, **wrong})
+            check_roi_align(**{"output_width": 2, **wrong})
 
 
 # ---- single operators -------------------------------------------------------------------------------------------
 
 
 class Single(torch.nn.Module):
-    """A call of one torch operator; it has some attributes, the arrays are its inputs by name."""
+    """Calls a torch operator with fixed attributes; the arguments are its named inputs."""
 
     def __init__(self, kernel, names, attributes):
         super().__init__()
@@ -114,24 +117,24 @@ class Single(torch.nn.Module):
 
 
 def single(kernel):
-    """A model of one operator with as many attributes as a case has, and tensors for it."""
+    """Return a model of one operator, and inputs for it, from the case with the most attributes."""
     full = [case for case in cases.of(kernel) if all(array.size for array in case.arrays)]
     case = max(full, key=lambda case: (len(case.attributes), -sum(array.size for array in case.arrays)))
     names = front_ends.array_names(getattr(mmort, kernel), case.arrays, case.attributes)
-    return Single(kernel, names, case.attributes), tuple(torch.from_numpy(one.copy()) for one in case.arrays)
+    return Single(kernel, names, case.attributes), tuple(torch.from_numpy(array.copy()) for array in case.arrays)
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_single_operator(kernel, exporter, tmp_path):
     model, tensors = single(kernel)
-    path = tmp_path / "one.onnx"
+    path = tmp_path / "single.onnx"
     mmort.onnx.export(model, tensors, path, exporter=exporter, check_sizes=[tensors])
     row = front_ends.row_of(kernel)
     assert [name for name in nodes(path) if name[0]] == [(row["domain"], row["type"])]
-    got = front_ends.run_session(mmort.ort.session(path), [one.numpy() for one in tensors])
-    wanted = model(*tensors)
-    assert_same(got, [one.numpy() for one in (wanted if isinstance(wanted, tuple) else (wanted,))])
+    actual = front_ends.run_session(mmort.ort.session(path), [tensor.numpy() for tensor in tensors])
+    expected = model(*tensors)
+    assert_same(actual, [tensor.numpy() for tensor in (expected if isinstance(expected, tuple) else (expected,))])
 
 
 # ---- a detector -------------------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ def test_single_operator(kernel, exporter, tmp_path):
 
 @pytest.fixture(scope="session")
 def detector(tmp_path_factory):
-    """A detector exported by torch's exporter, checked at three sizes."""
+    """Export a detector by torch.export, checked at three sizes."""
     path = tmp_path_factory.mktemp("detector") / "detector.onnx"
     mmort.onnx.export(
         Detector(), (EXAMPLE,), path, dynamic_shapes=IMAGES, output_names=["dets", "labels", "masks"], simplify=False
@@ -155,10 +158,10 @@ def test_detector_finds_the_same_at_30_sizes(detector):
         images = random.standard_normal((random.integers(1, 4), 3, *random.integers(8, 160, 2))).astype(np.float32)
         dets, labels, masks = session.run(None, {"images": images})
         with torch.no_grad():
-            wanted = [one.numpy() for one in model(torch.from_numpy(images))]
-        np.testing.assert_array_equal(labels, wanted[1], err_msg=str(images.shape))
-        np.testing.assert_allclose(dets, wanted[0], rtol=1e-4, atol=2e-3)
-        np.testing.assert_allclose(masks, wanted[2], rtol=1e-3, atol=1e-3)
+            expected = [tensor.numpy() for tensor in model(torch.from_numpy(images))]
+        np.testing.assert_array_equal(labels, expected[1], err_msg=str(images.shape))
+        np.testing.assert_allclose(dets, expected[0], rtol=1e-4, atol=2e-3)
+        np.testing.assert_allclose(masks, expected[2], rtol=1e-3, atol=1e-3)
         found += int((labels >= 0).sum())
     assert found > 300
     assert set(np.unique(labels)) - {-1} == set(range(CLASSES))
@@ -168,12 +171,12 @@ def test_detector_has_the_nodes(detector):
     custom = [name for name in nodes(detector) if name[0]]
     assert sorted(set(custom)) == [("mmcv", "MMCVRoiAlign"), ("mmcv", "NonMaxSuppression"), ("mmort", "MultiClassNMS")]
     model = onnx.load(detector)
-    assert [one.name for one in model.graph.output] == ["dets", "labels", "masks"]
-    assert {one.domain: one.version for one in model.opset_import} == {"": 20, "mmcv": 1, "mmort": 1}
+    assert [tensor.name for tensor in model.graph.output] == ["dets", "labels", "masks"]
+    assert {opset.domain: opset.version for opset in model.opset_import} == {"": 20, "mmcv": 1, "mmort": 1}
 
 
 def test_detector_by_the_legacy_exporter(tmp_path):
-    """It freezes min(48, number of anchors), so there is a size from which on the file is right."""
+    """It freezes min(48, number of anchors), so the file is right from a certain size on."""
     path = tmp_path / "detector.onnx"
     sizes = [(1, 3, 64, 113), (3, 3, 113, 64)]
     arguments = {"dynamic_shapes": IMAGES, "exporter": "legacy"}
@@ -202,7 +205,7 @@ def test_simplify_without_onnxslim(tmp_path, monkeypatch):
 
 
 def test_portable(tmp_path):
-    """The same detections without the library, as the report says."""
+    """The report has the same detections without the library."""
     path = tmp_path / "suppression.onnx"
     boxes = torch.rand(20, 4) * 10 + torch.tensor([0.0, 0, 10, 10])
     shapes = ({0: "n"}, {0: "n"})
@@ -230,7 +233,7 @@ def test_portable_is_refused_without_a_definition(tmp_path):
 
 # ---- what torch's exporter lacks ----------------------------------------------------------------------------------
 
-GAPS = {
+MISSING = {
     "cummax": lambda x: torch.cummax(x, 1),
     "cummin": lambda x: torch.cummin(x, -1),
     "cummax of integers": lambda x: torch.cummax((x * 3).long(), 0),
@@ -258,14 +261,14 @@ GAPS = {
 }
 
 
-def test_gaps_are_filled(tmp_path):
-    """All in one model, as each export takes a second."""
+def test_missing_translations(tmp_path):
+    """All are in one model, as each export takes a second."""
     example = torch.randn(3, 5, 7)
-    model = Function(lambda x: [one(x) for one in GAPS.values()])
+    model = Function(lambda x: [function(x) for function in MISSING.values()])
     report = mmort.onnx.export(
-        model, (example,), tmp_path / "gaps.onnx", dynamic_shapes=({0: "b", 1: "h", 2: "w"},), opset_version=18
+        model, (example,), tmp_path / "missing.onnx", dynamic_shapes=({0: "b", 1: "h", 2: "w"},), opset_version=18
     )
-    assert len(report.rows) > 3 * len(GAPS)
+    assert len(report.rows) > 3 * len(MISSING)
 
 
 @pytest.mark.parametrize("scan", [torch.cummax, torch.cummin])
@@ -278,7 +281,7 @@ def test_scans_with_nan_ties_and_infinities(scan, tmp_path):
     )
     for shape in ((2, 0), (0, 2), (0, 0)):
         results = mmort.ort.session(path).run(None, {"x": np.empty(shape, np.float32)})
-        assert [one.shape for one in results] == [shape, shape]
+        assert [result.shape for result in results] == [shape, shape]
 
 
 # ---- torch's operators as MMCV's nodes ----------------------------------------------------------------------------
@@ -291,13 +294,13 @@ class Scans(torch.nn.Module):
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_torch_operators_become_mmcv_nodes_when_asked_for(exporter, tmp_path):
+def test_torch_operators_become_mmcv_nodes_on_request(exporter, tmp_path):
     path, args = tmp_path / "scans.onnx", (torch.randn(2, 3, 5, 6), torch.rand(2, 4, 3, 2) * 2 - 1)
     names = ("cummax", "cummin", "grid_sample")
     mmort.onnx.export(Scans().eval(), args, path, exporter=exporter, mmcv_nodes=names, input_names=["a", "b"])
     assert {("mmcv", "cummax"), ("mmcv", "cummin"), ("mmcv", "grid_sampler")} <= set(nodes(path))
     sampler = next(node for node in onnx.load(path).graph.node if node.op_type == "grid_sampler")
-    attributes = {one.name: onnx.helper.get_attribute_value(one) for one in sampler.attribute}
+    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in sampler.attribute}
     assert attributes == {"interpolation_mode": 1, "padding_mode": 1, "align_corners": 1}
     if exporter == "legacy":
         for opset in (11, 16):
@@ -306,7 +309,7 @@ def test_torch_operators_become_mmcv_nodes_when_asked_for(exporter, tmp_path):
     grid = Function(lambda x: torch.nn.functional.grid_sample(x, x[:, :2].permute(0, 2, 3, 1), align_corners=False))
     mmort.onnx.export(grid, args[:1], path, exporter=exporter)
     assert ("", "GridSample") in nodes(path)
-    assert all(domain == "" for domain, _ in nodes(path))  # the request above does not last
+    assert all(domain == "" for domain, _ in nodes(path))  # the request above has no lasting effect
 
 
 def test_scans_are_standard_operators_otherwise(tmp_path):
@@ -314,7 +317,7 @@ def test_scans_are_standard_operators_otherwise(tmp_path):
     assert all(domain == "" for domain, _ in nodes(tmp_path / "scan.onnx"))
 
 
-def test_table_for_those_who_call_torch_themselves(tmp_path):
+def test_translation_table_for_torch_onnx_export(tmp_path):
     table = mmort.onnx.translation_table(mmcv_nodes=["cummax"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's
@@ -329,7 +332,7 @@ def test_table_for_those_who_call_torch_themselves(tmp_path):
     assert sorted(nodes(tmp_path / "model.onnx")) == [("mmcv", "MMCVCornerPool"), ("mmcv", "cummax")]
 
 
-# ---- an operator of others ----------------------------------------------------------------------------------------
+# ---- an operator of another package -------------------------------------------------------------------------------
 
 
 @torch.library.custom_op(
@@ -345,8 +348,8 @@ def _(x, where, size):
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_operator_of_others(exporter, tmp_path):
-    """Theirs is called and described otherwise than ours; its type is one that a library has."""
+def test_operator_of_another_package(exporter, tmp_path):
+    """Its names differ from those of mmort's operator, but its type is one that mmort's library has."""
     text = {
         "domain": "mmdeploy",
         "type": "MMCVRoiAlign",
@@ -366,7 +369,7 @@ def test_operator_of_others(exporter, tmp_path):
     args = (torch.randn(1, 2, 9, 8), torch.tensor([[0, 1, 1, 7, 6.5]]))
     error = refuse(
         path, Theirs(), args, exporter=exporter, operators=[operator], error=mmort.onnx.VerificationError
-    )  # the library's default is aligned=1
+    )  # as the library's default is aligned=1
     assert not error.report.ok
 
 
@@ -385,7 +388,7 @@ def test_operator_without_a_torch_operator():
         mmort.onnx.translation_table(operators=[operator])
 
 
-# ---- what must not become a file ----------------------------------------------------------------------------------
+# ---- what must not be written -------------------------------------------------------------------------------------
 
 
 class Branch(torch.nn.Module):
@@ -436,7 +439,7 @@ def test_nothing_is_overwritten_by_a_failure(tmp_path):
     assert nodes(path) == [("", "Relu")]
 
 
-def test_model_that_fails_at_a_size_to_check_with(tmp_path):
+def test_model_that_fails_at_a_check_size(tmp_path):
     def picky(x):
         torch._check(x.shape[0] % 2 == 0)
         return x * 2
@@ -470,7 +473,7 @@ def test_wrong_arguments(arguments, match, tmp_path):
     refuse(tmp_path / "relu.onnx", *RELU, match=f"^export: .*{match}", **arguments)
 
 
-def test_several_inputs_want_names_in_sizes(tmp_path):
+def test_sizes_of_several_inputs_need_names(tmp_path):
     args, path = (torch.randn(4), torch.randn(4)), tmp_path / "add.onnx"
     shapes = ({0: "n"}, {0: "n"})
     refuse(path, torch.add, args, dynamic_shapes=shapes, check_sizes=[(5,)], match="must name the inputs")
@@ -480,7 +483,7 @@ def test_several_inputs_want_names_in_sizes(tmp_path):
     )
 
 
-def test_images_that_may_not_be_higher_than_wide(tmp_path):
+def test_images_that_are_always_wide(tmp_path):
     dims = {2: Dim("h", max=8), 3: Dim("w", min=9)}
     args = (torch.randn(1, 1, 8, 10),)
     refuse(tmp_path / "x.onnx", torch.relu, args, dynamic_shapes=(dims,), match="check_sizes must be given: the ranges")
@@ -494,7 +497,7 @@ def test_training_mode_is_refused(tmp_path):
 
 
 def test_double_precision_is_refused(tmp_path):
-    """The library's operators are float32, and ONNX Runtime says so before a file appears."""
+    """The library's operators are float32, which ONNX Runtime reports before a file is written."""
     model = Function(lambda x: mmort.torch.corner_pool(x, "top"))
     match = re.compile("ONNX Runtime must load|check_model|type", re.S)
     with pytest.raises(Exception, match=match):
@@ -569,7 +572,7 @@ def test_errors_name_the_file_that_was_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_models_own_warnings_are_heard(exporter, tmp_path):
+def test_a_models_own_warnings_are_shown(exporter, tmp_path):
     def model(x):
         warnings.warn("mind the gap", stacklevel=1)
         return x * 2
@@ -597,7 +600,7 @@ def test_several_tensors_in_an_argument(tmp_path):
     shapes = ([{0: "n"}, {0: "n"}], {"scale": {0: "n"}})
     path = tmp_path / "x.onnx"
     mmort.onnx.export(lambda pair, more: torch.cat(pair, 1) * more["scale"], args, path, dynamic_shapes=shapes)
-    assert [one.name for one in onnx.load(path).graph.input] == ["pair_0", "pair_1", "more_0"]
+    assert [tensor.name for tensor in onnx.load(path).graph.input] == ["pair_0", "pair_1", "more_0"]
 
 
 def python(text):

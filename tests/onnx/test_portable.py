@@ -1,4 +1,4 @@
-"""Portable models: definitions in standard operators give what the kernels give, and serve without the library only."""
+"""Portable models: definitions in standard operators equal the kernels, and serve without the library only."""
 
 import re
 
@@ -22,15 +22,15 @@ from tests.operators.families import multiclass, nms
 OPSET = 18
 INEXACT = {
     "grid_sample": (
-        r"not_finite_\w+_reflection_\w+",  # places beyond 10000
-        r"not_finite_bicubic_\w+",  # places whose pixel overflows float32
+        r"not_finite_\w+_reflection_\w+",  # coordinates beyond 10000
+        r"not_finite_bicubic_\w+",  # coordinates whose pixel overflows float32
         r"(\w+_)?holes_bilinear_(border|reflection)_\w+",  # NaN and infinite pixels of weight 0
         r"no_pixels\w*",  # 0 instead of an error
     ),
     "deform_conv2d": ("not_finite",),  # NaN offsets give 0, as in torch
     "modulated_deform_conv2d": ("not_finite", "border_holes"),  # and NaN and infinite pixels of weight 0
 }
-"""Cases with another result than the kernel's, all named in docs/portable.md."""
+"""Cases whose result differs from the kernel's; docs/portable.md names them all."""
 
 
 def undefined(case):
@@ -42,14 +42,14 @@ def undefined(case):
 
 def portable_model(case, opset=OPSET):
     row = front_ends.row_of(case.operator)
-    names = [one["name"] for one in row["inputs"]][: len(case.arrays)]
+    names = [tensor["name"] for tensor in row["inputs"]][: len(case.arrays)]
     model = front_ends.make_model(row, front_ends.onnx_attributes(case.operator, case.attributes), names)
     model.opset_import.append(oh.make_opsetid("", opset))
     return model, make_portable(model)
 
 
 def stock_session(model):
-    """A session that does not know mmort's operators."""
+    """Open a session that does not know mmort's operators."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
@@ -65,7 +65,7 @@ def same(found, expected):
 
 
 def small(case):
-    """Tensors are float32, and few enough for a loop of suppressions to be quick."""
+    """Whether all tensors are float32 or int64, and small enough for suppression in a loop to be quick."""
     return all(array.dtype in (np.float32, np.int64) for array in case.arrays) and (
         "nms" not in case.operator or max(case.arrays[0].shape) <= 400
     )
@@ -76,7 +76,7 @@ def defined(operator):
 
 
 def differing(operator, selected, runner, opset=OPSET):
-    """Names of the cases whose definition has other results than the kernel."""
+    """Return the names of the cases whose definition has another result than the kernel."""
     runners, names = {}, []
     for case in selected:
         key = str(case.attributes), len(case.arrays)
@@ -84,7 +84,7 @@ def differing(operator, selected, runner, opset=OPSET):
             model, (coverage,) = portable_model(case, opset)
             assert coverage.missing is None, (case.name, coverage)
             runners[key] = runner(model)
-        formals = [one["name"] for one in front_ends.row_of(operator)["inputs"]]
+        formals = [tensor["name"] for tensor in front_ends.row_of(operator)["inputs"]]
         found = runners[key].run(None, dict(zip(formals, case.arrays, strict=False)))
         expected = front_ends.run_ort(operator, case.arrays, case.attributes)
         if not same(found, expected):
@@ -96,12 +96,12 @@ def differing(operator, selected, runner, opset=OPSET):
 def test_definition_equals_kernel(operator):
     names = differing(operator, defined(operator), stock_session)
     patterns = INEXACT.get(operator, ())
-    assert [name for name in names if not any(re.fullmatch(one, name) for one in patterns)] == []
+    assert [name for name in names if not any(re.fullmatch(pattern, name) for pattern in patterns)] == []
     assert len(names) <= len(defined(operator)) // 8
 
 
 def test_nms_takes_nan_scores_last():
-    """After -inf, that is."""
+    """They come after -inf."""
     boxes = np.arange(6, dtype=np.float32)[:, None] * 10 + np.array([0, 0, 5, 5], np.float32)
     scores = np.array([np.nan, -np.inf, 0.5, np.nan, -np.inf, np.inf], np.float32)
     case = cases.Case("nms", "nan_and_infinity", cases.given(boxes, scores), {"iou_threshold": 0.5})
@@ -120,7 +120,7 @@ SUPPRESSIONS = {
 @pytest.mark.parametrize("attributes", SUPPRESSIONS.values(), ids=SUPPRESSIONS)
 @pytest.mark.parametrize("runner", [stock_session, onnx.reference.ReferenceEvaluator])
 def test_nms_within_classes(attributes, runner):
-    """With equal scores, NaN, boxes without area, and none at all."""
+    """There are equal scores, NaN, boxes without area, and no boxes at all."""
     selected = []
     for count in (0, 1, 40) if runner is stock_session else (40,):  # onnx.reference has no Loop of no steps
 
@@ -148,7 +148,7 @@ def test_nms_within_classes(attributes, runner):
 )
 @pytest.mark.parametrize("agnostic", [False, True])
 def test_multiclass_nms_in_a_loop(attributes, agnostic):
-    """With boxes for each class, classes and images without a candidate, and none at all."""
+    """There are boxes for each class, classes and images without a candidate, and no boxes at all."""
     selected = [
         cases.Case(
             "multiclass_nms",
@@ -168,12 +168,12 @@ def test_definition_equals_kernel_in_onnx_reference(operator):
         case
         for case in defined(operator)
         if sum(array.size for array in case.arrays) < 900
-        and not any(re.fullmatch(one, case.name) for one in INEXACT.get(operator, ()))
+        and not any(re.fullmatch(pattern, case.name) for pattern in INEXACT.get(operator, ()))
         and case.attributes.get("mode") != "bicubic"  # onnx.reference's has other coefficients at the border
         and 0 not in {size for array in case.arrays for size in array.shape}  # it does not take all empty tensors
     ]
     with np.errstate(all="ignore"):
-        # Its GridSample knows only the words for modes of opset 20.
+        # Its GridSample knows only opset 20's words for modes.
         assert differing(operator, selected[:: max(len(selected) // 6, 1)], onnx.reference.ReferenceEvaluator, 20) == []
     assert selected
 
@@ -187,12 +187,13 @@ def test_the_library_is_preferred(operator):
     (function,) = model.functions
     function.node.insert(0, oh.make_node("NoSuchOperator", list(function.input[:1]), ["unused"]))
     found = front_ends.run_session(front_ends.make_session(model), case.arrays)
-    assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(found, expected, strict=True))
+    for output, expected_output in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(output, expected_output)
     with pytest.raises(Exception, match="NoSuchOperator"):
         stock_session(model)
 
 
-def test_what_is_not_covered_is_said():
+def test_attributes_that_are_not_covered():
     uncovered = list(filter(undefined, cases.of("roi_align")))
     assert uncovered
     for case in uncovered:
@@ -204,7 +205,7 @@ def test_what_is_not_covered_is_said():
 
 
 @pytest.mark.parametrize("row", front_ends.ROWS, ids=lambda row: f"{row['domain']}.{row['type']}")
-def test_operators_without_definition_are_said(row):
+def test_operators_without_a_definition(row):
     attributes = front_ends.onnx_attributes(row["kernel"], cases.of(row["kernel"])[0].attributes)
     model = front_ends.make_model(row, attributes)
     (coverage,) = make_portable(model)
@@ -215,15 +216,15 @@ def test_operators_without_definition_are_said(row):
 
 
 def give_shapes(model):
-    """The checker wants shapes of all inputs and outputs."""
-    for one in [*model.graph.input, *model.graph.output]:
-        if not one.type.tensor_type.HasField("shape"):
-            one.type.tensor_type.shape.SetInParent()
+    """Set empty shapes where there are none, as the checker requires them."""
+    for info in [*model.graph.input, *model.graph.output]:
+        if not info.type.tensor_type.HasField("shape"):
+            info.type.tensor_type.shape.SetInParent()
     return model
 
 
 def corner_pools(*modes, opset=OPSET, **attributes):
-    """One corner pool after another, of 4 x 4 pixels."""
+    """Make a model of corner pools in a row, of 4 x 4 pixels."""
     names = [f"x{i}" for i in range(len(modes) + 1)]
     made = [
         oh.make_node("MMCVCornerPool", [names[i]], [names[i + 1]], f"pool{i}", domain="mmcv", mode=mode, **attributes)
@@ -235,7 +236,7 @@ def corner_pools(*modes, opset=OPSET, **attributes):
 
 
 def grid_samplers(*modes):
-    """The same map and grid, sampled in several ways."""
+    """Make a model that samples the same map and grid in several ways."""
     made = [
         oh.make_node("grid_sampler", ["x", "grid"], [f"y{i}"], f"sample{i}", domain="mmcv", padding_mode=mode)
         for i, mode in enumerate(modes)
@@ -259,7 +260,7 @@ def test_nodes_of_other_attributes_share_a_definition(rng):
 
 
 def test_nodes_that_need_different_definitions_need_the_library():
-    """Overloads would be the way, but ONNX Runtime up to 1.23 takes the last one for all nodes."""
+    """A function for each would be an overload, but ONNX Runtime up to 1.23 uses the last one for all nodes."""
     model = grid_samplers(0, 1)
     (coverage,) = make_portable(model)
     assert "'sample0' and mmcv::grid_sampler node 'sample1' need different ones" in coverage.missing
@@ -268,11 +269,11 @@ def test_nodes_that_need_different_definitions_need_the_library():
 
 
 def test_suppression_with_classes_and_without():
-    """Their definitions have another number of inputs."""
+    """Their definitions differ in the number of inputs."""
     inputs = [oh.make_tensor_value_info("boxes", onnx.TensorProto.FLOAT, [9, 4])]
     inputs += [oh.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, [9])]
     inputs += [oh.make_tensor_value_info("idxs", onnx.TensorProto.INT64, [9])]
-    names = [one.name for one in inputs]
+    names = [info.name for info in inputs]
     made = [
         oh.make_node("NonMaxSuppression", names[:2], ["y0"], "all", domain="mmcv", iou_threshold=0.5),
         oh.make_node("NonMaxSuppression", names, ["y1"], "within", domain="mmcv", iou_threshold=0.5),
@@ -286,7 +287,7 @@ def test_suppression_with_classes_and_without():
 
 @pytest.mark.parametrize("operator", ["nms", "soft_nms", "multiclass_nms"])
 def test_sessions_start_without_a_warning(operator, capfd):
-    """ONNX Runtime warns of values that are made and not used."""
+    """ONNX Runtime warns of values that are computed and not used."""
     models = {}
     for case in defined(operator):
         model, _ = portable_model(case)
@@ -306,7 +307,7 @@ def test_twice_is_once():
 
 
 def test_nodes_within_graphs_and_functions(rng):
-    """A node in a branch, and one in a function of the model's own."""
+    """There is a node in a branch, and one in a function of the model's own."""
     x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 1, 4, 4]) for name in ("x", "y"))
     inner = oh.make_node("MMCVCornerPool", ["x"], ["y"], "inner", domain="mmcv", mode=1)
     branch = oh.make_graph([inner], "branch", [], [y])
@@ -326,8 +327,8 @@ def test_nodes_within_graphs_and_functions(rng):
         np.testing.assert_array_equal(found, mmort.corner_pool(x, mode))
 
 
-def test_attributes_left_out_or_of_old_names_are_stated():
-    """Definitions refer to them."""
+def test_attributes_left_out_or_of_old_names_are_written():
+    """Definitions refer to them by their current names."""
     row = front_ends.row_of("roi_align")
     model = front_ends.make_model(row, {"aligned_height": 2, "aligned_width": 3})
     make_portable(model)
@@ -363,7 +364,7 @@ def test_old_opsets_are_refused(opset, text):
 
 
 def test_new_opsets_have_no_roi_align():
-    """ONNX Runtime 1.31 has none of opset 22."""
+    """ONNX Runtime 1.31 has no RoiAlign of opset 22."""
     case = defined("roi_align")[0]
     _, (coverage,) = portable_model(case, opset=22)
     assert coverage.missing.endswith("ONNX Runtime has RoiAlign up to opset 21, the model has 22")
@@ -375,7 +376,7 @@ def test_opsets(opset):
         case = next(case for case in defined(operator) if min(min(array.shape) for array in case.arrays) > 0)
         model, (coverage,) = portable_model(case, opset)
         assert coverage.missing is None
-        formals = [one["name"] for one in front_ends.row_of(operator)["inputs"]]
+        formals = [tensor["name"] for tensor in front_ends.row_of(operator)["inputs"]]
         found = stock_session(model).run(None, dict(zip(formals, case.arrays, strict=False)))
         compare.assert_close(found, front_ends.run_ort(operator, case.arrays, case.attributes), operator)
 
@@ -421,7 +422,7 @@ def test_a_model_that_does_not_load_is_not_written(tmp_path):
     onnx.save(model, tmp_path / "model.onnx")
     with pytest.raises(ValueError, match=r"ONNX Runtime refuses the changed model, so it was not written: .*Unknown"):
         make_portable(tmp_path / "model.onnx", tmp_path / "portable.onnx")
-    (tmp_path / "text.onnx").write_text("no model")
+    (tmp_path / "text.onnx").write_text("not a model")
     with pytest.raises(ValueError, match=r"text\.onnx is not an ONNX model"):
         make_portable(tmp_path / "text.onnx")
     with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Old models brought up to date: each rule, and that what is computed stays the same."""
+"""Old models brought up to date: each rule, and that the outputs stay the same."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ FLOAT = onnx.TensorProto.FLOAT
 
 
 def old_model(*made, inputs, outputs=("y",), initializers=(), opset=11, imports=(("mmcv", 1),), ir_version=7):
-    """A model as torch 1.x wrote it; `inputs` are names with shapes."""
+    """Make a model as torch 1.x wrote it; `inputs` are names with shapes."""
     graph = oh.make_graph(
         list(made),
         "old",
@@ -39,18 +39,18 @@ CURRENT = {"opset": 18, "ir_version": 8}
 
 
 def attribute_values(model, node=0):
-    return {one.name: oh.get_attribute_value(one) for one in model.graph.node[node].attribute}
+    return {attribute.name: oh.get_attribute_value(attribute) for attribute in model.graph.node[node].attribute}
 
 
 def assert_same_outputs(before, after, rng):
     feeds = {
-        one.name: rng.uniform(0, 3, [size.dim_value for size in one.type.tensor_type.shape.dim]).astype(np.float32)
-        for one in before.graph.input
-        if one.name not in {tensor.name for tensor in before.graph.initializer}
+        info.name: rng.uniform(0, 3, [dim.dim_value for dim in info.type.tensor_type.shape.dim]).astype(np.float32)
+        for info in before.graph.input
+        if info.name not in {tensor.name for tensor in before.graph.initializer}
     }
     results = [front_ends.make_session(model).run(None, feeds) for model in (before, after)]
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for output, output_after in zip(*results, strict=True):
+        np.testing.assert_array_equal(output, output_after)
 
 
 def copied(model):
@@ -85,7 +85,7 @@ def test_weights_are_constants(rng):
     )
     before = copied(model)
     assert upgrade(model) == ["1 weight listed as input: constant now", "format version 3: 8 now"]
-    assert [one.name for one in model.graph.input] == ["x"]
+    assert [tensor.name for tensor in model.graph.input] == ["x"]
     assert_same_outputs(before, model, rng)
 
 
@@ -97,7 +97,7 @@ def test_domains(rng):
         "domain mmdeploy: no longer imported, there are no nodes of it",
         "domain mmcv: version 2 is 1 now",
     ]
-    assert [(one.domain, one.version) for one in model.opset_import] == [("", 18), ("mmcv", 1), ("other", 3)]
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 18), ("mmcv", 1), ("other", 3)]
 
     roi_align = oh.make_node("MMCVRoiAlign", ["x", "rois"], ["y"], domain="mmdeploy", output_height=2, output_width=2)
     model = old_model(roi_align, inputs=MAP | {"rois": [0, 5]}, imports=[("mmdeploy", 1)], **CURRENT)
@@ -117,7 +117,7 @@ def test_domains(rng):
 
 
 def test_nodes_without_a_domain():
-    """Only where ONNX itself has no such type."""
+    """They get one only if ONNX itself has no such type."""
     nms = oh.make_node("NonMaxSuppression", ["b", "s"], ["i"])
     model = old_model(corner_pool(""), corner_pool(""), nms, inputs=MAP | {"b": [1, 2, 4], "s": [1, 1, 2]}, **CURRENT)
     assert upgrade(model) == ["(no domain)::MMCVCornerPool: mmcv::MMCVCornerPool now (2 nodes)"]
@@ -177,7 +177,7 @@ def test_pairs(domain, attributes, pairs, rng):
 
 
 def test_opset(rng):
-    """In graphs within the graph, too."""
+    """It is converted in graphs within the graph, too."""
     squeeze = oh.make_node("Squeeze", ["x"], ["s"], axes=[0])
     branch = oh.make_graph(
         [
@@ -211,7 +211,7 @@ def test_format_version():
         assert model.ir_version == after
 
 
-def test_what_cannot_be_upgraded_is_refused(tmp_path):
+def test_models_that_cannot_be_upgraded(tmp_path):
     function = oh.make_function("own", "Twice", ["a"], ["b"], [oh.make_node("Add", ["a", "a"], ["b"])],
                                 [oh.make_opsetid("", 11)])  # fmt: skip
     model = old_model(corner_pool(), inputs=MAP)
@@ -243,21 +243,21 @@ def test_tensors_beside_the_model_stay_there(tmp_path, rng):
     assert len(upgrade(path)) == 3
     (found,) = mmort.ort.session(path).run(None, {"x": np.zeros((1, 1, 4, 5), np.float32)})
     np.testing.assert_array_equal(found, mmort.corner_pool(weight, "left"))
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["model.onnx", "weights"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.onnx", "weights"]
 
 
-# ---- what MMDetection wrote -------------------------------------------------------------------------------------
+# ---- a detector exported by MMDetection -------------------------------------------------------------------------
 
 
 def test_a_detector_of_mmdetection(tmp_path, capsys):
-    """The opset changes no bit; that weights are constant lets ONNX Runtime prepare them, which rounds otherwise."""
+    """The new opset changes no bit; constant weights do, as ONNX Runtime prepares them, so both models have them."""
     path = tmp_path / "mask_rcnn.onnx"
     assert mmort.cli.main(["upgrade", str(detector.MODEL), "--output", str(path)]) == 0
     lines = ["310 weights listed as inputs: constant now", "opset 11: 18 now", "format version 7: 8 now"]
     assert capsys.readouterr().out.splitlines() == lines
     old = onnx.load(detector.MODEL)
-    weights = {one.name for one in old.graph.initializer}
-    inputs = [one for one in old.graph.input if one.name not in weights]
+    weights = {tensor.name for tensor in old.graph.initializer}
+    inputs = [info for info in old.graph.input if info.name not in weights]
     del old.graph.input[:]
     old.graph.input.extend(inputs)
     pixels, _ = detector.preprocess(detector.read_image(Path(detector.__file__).parent / "images" / "digits_05.png"))
@@ -265,8 +265,8 @@ def test_a_detector_of_mmdetection(tmp_path, capsys):
         mmort.ort.session(model).run(None, {"input": pixels}) for model in (path, old.SerializeToString())
     )
     assert expected[0].size > 0
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for output, expected_output in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(output, expected_output)
     assert mmort.cli.main(["upgrade", str(path), "--in-place", "--json"]) == 0
     assert capsys.readouterr().out == '{\n  "changes": []\n}\n'
     assert mmort.cli.main(["upgrade", str(path), "--in-place"]) == 0

@@ -1,4 +1,4 @@
-"""Verification: it finds what differs, whatever that is, and the command says so."""
+"""Verification: it finds every kind of difference, and the command reports it."""
 
 import json
 
@@ -19,12 +19,13 @@ FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 
 
 def write(path, nodes, inputs, outputs, weights=()):
-    """An ONNX file; inputs and outputs are {name: (type, shape)}."""
-    formal = [
-        [onnx.helper.make_tensor_value_info(name, *kind) for name, kind in names.items()] for names in (inputs, outputs)
+    """Write an ONNX file; inputs and outputs are {name: (type, shape)}."""
+    infos = [
+        [onnx.helper.make_tensor_value_info(name, *kind) for name, kind in tensors.items()]
+        for tensors in (inputs, outputs)
     ]
     initializers = [onnx.numpy_helper.from_array(array, name) for name, array in dict(weights).items()]
-    graph = onnx.helper.make_graph(nodes, "test", *formal, initializers)
+    graph = onnx.helper.make_graph(nodes, "test", *infos, initializers)
     imports = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("mmcv", 1)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=imports, ir_version=8), path)
     return path
@@ -126,16 +127,16 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("got", "wanted", "ok"), PAIRS)
-def test_special_numbers(got, wanted, ok, tmp_path):
+@pytest.mark.parametrize(("actual", "expected", "ok"), PAIRS)
+def test_special_numbers(actual, expected, ok, tmp_path):
     path = cast(tmp_path / "a.onnx", FLOAT)
-    report = mmort.onnx.verify(path, lambda x: [np.float32(wanted)], [[np.float32(got)]])
+    report = mmort.onnx.verify(path, lambda x: [np.float32(expected)], [[np.float32(actual)]])
     assert report.ok == ok
-    assert json.loads(report.to_json())["ok"] == ok  # with NaN it would be no JSON
+    assert json.loads(report.to_json())["ok"] == ok  # NaN is not valid JSON
     assert "Infinity" not in report.to_json()
 
 
-def test_other_types_shapes_and_numbers_of_outputs(tmp_path):
+def test_differing_types_shapes_and_numbers_of_outputs(tmp_path):
     path, x = cast(tmp_path / "a.onnx", INT64), np.float32([1, 2, 3])
     for outputs, problem in [
         (np.int64([1, 2, 3]), ""),
@@ -157,7 +158,7 @@ def test_bools_are_exact(tmp_path):
     assert report.rows[0].problem == "1 of 2 numbers"
 
 
-def test_words(tmp_path):
+def test_strings(tmp_path):
     path = cast(tmp_path / "a.onnx", onnx.TensorProto.STRING)
     assert mmort.onnx.verify(path, path, [[np.float32([1, 0])]]).ok
     report = mmort.onnx.verify(path, lambda x: np.array(["1", "one"], object), [[np.float32([1, 0])]])
@@ -180,7 +181,7 @@ def test_wrong_number_of_inputs(tmp_path, weight, batches):
 
 def test_files_that_do_not_load(tmp_path, weight):
     broken = tmp_path / "broken.onnx"
-    broken.write_bytes(b"no model")
+    broken.write_bytes(b"not a model")
     for path in (broken, tmp_path / "missing.onnx"):
         with pytest.raises(ValueError, match=f"^verify: ONNX Runtime must load .*{path.name}, got: "):
             mmort.onnx.verify(path, path, [])
