@@ -76,14 +76,14 @@ def row_ids(row):
     return f"{row['domain']}.{row['type']}"
 
 
-def dimensions(shape):
-    return [part for part in re.split(r"[\[\], ]+", shape) if part]
-
-
 def fitting(formal):
     """Return an array of the shape in the row, with 1 for every name."""
-    parts = [part.split("*") for part in dimensions(formal["shape"]) if part != "..."]
-    sizes = [math.prod(int(factor) for factor in factors if factor.isdigit()) for factors in parts]
+    sizes = []
+    for dimension in schemas.Tensor(**formal).dimensions:
+        if isinstance(dimension, schemas.Product):
+            sizes.append(math.prod(factor for factor in dimension.factors if isinstance(factor, int)))
+        elif dimension is not ...:
+            sizes.append(dimension if isinstance(dimension, int) else 1)
     return np.zeros(sizes or [1], formal["type"])
 
 
