@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import mmort.onnx
+import mmort
 from mmort.detect import build
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.families.point_rend import sample
@@ -390,17 +390,3 @@ def test_raw_is_the_first_stage(mask_rcnn):
     assert [*outputs[0].shape] == [1, 3, 16, 24]
     assert [*outputs[5].shape] == [1, 12, 16, 24]
     assert len(outputs) == 10
-
-
-def test_export(mask_rcnn, recorded, tmp_path):
-    """ONNX Runtime finds the same at sizes and in batches that were never traced."""
-    sizes = {"input": {0: "batch", 2: "height", 3: "width"}, "img_shape": {0: "batch"}}
-    report = mmort.onnx.export(
-        mask_rcnn,
-        batch_of(recorded, [0, 1]),
-        tmp_path / "mask_rcnn.onnx",
-        dynamic_shapes=sizes,
-        check_sizes=[batch_of(recorded, [2, 1, 0], 192, 256), batch_of(recorded, [2], 160, 160)],
-        output_names=["dets", "labels", "masks"],
-    )
-    assert report.ok
