@@ -1,6 +1,7 @@
 /* describe.c - the library's description of itself, as JSON, for the program that loads it (Python uses ctypes).
  *
- * "operators" has the ONNX operators, one for each domain and type; "numpy_only" the kernels that are none. */
+ * "operators" has the ONNX operators, one for each domain and type; "numpy_only" the kernels that are none.  Rows with
+ * an error are left out: registering them says what is wrong. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -95,7 +96,7 @@ EXPORT size_t mmort_describe(char *data, size_t size) {
     put(&text, "{\"version\": \"%s\", \"abi\": 1, \"simd\": \"%s\", \"operators\": [", MMK_VERSION, mmk_simd_level());
     const char *comma = "";
     for (const OperatorRow *row = operator_rows; row->kernel; row++)
-        for (const char *const *domain = row->domains; *domain; domain++) {
+        for (const char *const *domain = row->domains; *domain && !mmk_row_error(row); domain++) {
             put(&text, "%s", comma);
             put_row(&text, row, *domain);
             comma = ", ";
@@ -103,7 +104,7 @@ EXPORT size_t mmort_describe(char *data, size_t size) {
     put(&text, "], \"numpy_only\": [");
     comma = "";
     for (const OperatorRow *row = operator_rows; row->kernel; row++)
-        if (!row->type) {
+        if (!row->type && !mmk_row_error(row)) {
             put(&text, "%s", comma);
             put_row(&text, row, NULL);
             comma = ", ";

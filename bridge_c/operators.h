@@ -7,6 +7,9 @@
 #define MMORT_OPERATORS_H
 #include "mmk.h"
 
+enum { MAX_OPERATORS = 64, MAX_DOMAINS = 8 }; /* of a library */
+enum { MAX_OPERATOR_DOMAINS = 2, MAX_WORDS = 4 };
+
 /* `name` is both the node's and the function's.  shapes.h explains how shapes are written. */
 typedef struct {
     const char *name;
@@ -26,7 +29,8 @@ typedef struct {
     mmk_attribute initial; /* the default */
     const char *former;    /* a name that old files use; NULL: none */
     const char *argument;  /* of the function; NULL: `name`.  Two INTs of one argument are a pair */
-    const char *words[5];  /* closed by NULL: the argument is one of these, the kernel and an INT get its index */
+    /* Closed by NULL: the argument is one of these, and the kernel and an INT get its index. */
+    const char *words[MAX_WORDS + 1];
 } Attribute;
 
 /* The dtypes that a kernel computes in, where ONNX has float32. */
@@ -37,9 +41,10 @@ typedef enum {
 } Dtypes;
 
 typedef struct {
-    const char *kernel;     /* mmk_<kernel>_prepare and mmk_<kernel>_run */
-    const char *type;       /* ONNX operator type; NULL: no ONNX operator */
-    const char *domains[3]; /* ONNX domains that have it, the preferred one first, closed by NULL */
+    const char *kernel; /* mmk_<kernel>_prepare and mmk_<kernel>_run */
+    const char *type;   /* ONNX operator type; NULL: no ONNX operator */
+    /* The ONNX domains that have it, the preferred one first; closed by NULL. */
+    const char *domains[MAX_OPERATOR_DOMAINS + 1];
     /* Each closed by a NULL name; attributes in the kernel's order. */
     Formal inputs[MMK_MAX_INPUTS + 1];
     Formal outputs[MMK_MAX_OUTPUTS + 1];
@@ -54,8 +59,6 @@ typedef struct {
 #define PAIR(name_, default_) {.name = name_, .type = ATTRIBUTE_PAIR, .initial.i = default_}
 #define REQUIRED_INT(name_) {.name = name_, .type = ATTRIBUTE_INT, .required = 1}
 #define REQUIRED_FLOAT(name_) {.name = name_, .type = ATTRIBUTE_FLOAT, .required = 1}
-
-enum { MAX_OPERATORS = 64, MAX_DOMAINS = 8 }; /* of a library */
 
 extern const OperatorRow operator_rows[]; /* the library's, in its own operators.c; closed by a NULL kernel */
 

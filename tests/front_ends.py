@@ -94,7 +94,7 @@ def node_outputs(operator, outputs):
 
 
 def make_model(row, attributes, inputs=None, shapes=None, outputs=None, domain=None, node_type=None):
-    """A model of one node; shapes are unknown unless given, input and output names those of the row unless given."""
+    """A model of a single node; by default shapes are unknown and names those of the row."""
     shapes = shapes or [None] * len(row["inputs"])
     names = [tensor["name"] for tensor in row["inputs"]] if inputs is None else inputs
     node = onnx.helper.make_node(
@@ -134,7 +134,7 @@ def _session(operator, attributes, threads, count):
 
 
 def session_for(operator, attributes, threads=1, count=None):
-    """A session of one node for the numpy function's arguments; the same one for the same arguments.
+    """A session of a single node for the numpy function's arguments; cached.
 
     It has the first `count` inputs, or all.
     """

@@ -18,7 +18,7 @@ static void check(OrtStatus *status) {
     exit(1);
 }
 
-/* Reads as many numbers as the shape says into `data`, which the tensor goes on using. */
+/* Reads the elements of a tensor of this shape into `data`, which the tensor keeps using. */
 static OrtValue *read_tensor(float *data, const int64_t *shape, size_t rank) {
     OrtMemoryInfo *memory;
     OrtValue *value;

@@ -135,7 +135,7 @@ def test_program_of_the_document(my_ops, library, tmp_path, monkeypatch):
 
 
 def test_pip_command_of_the_document(tmp_path):
-    """Its last command, in an environment with what the one before installs."""
+    """Its last command, in an environment that has what the previous command installs."""
     write_package(tmp_path)
     arguments = re.findall(r"^\.venv/bin/pip (install --no-build-isolation .*)$", DOCUMENT, re.M)
     assert len(arguments) == 1
@@ -262,16 +262,16 @@ def test_a_build_compiles_what_has_changed(tmp_path):
 def test_source_distribution(tmp_path):
     """It holds all of the package and nothing of the kit, not even a path."""
     write_package(tmp_path)
-    (tmp_path / "my_ops" / "another.pyx").write_text("cdef public int another() noexcept nogil:\n    return 0\n")
+    (tmp_path / "my_ops" / "second.pyx").write_text("cdef public int second() noexcept nogil:\n    return 0\n")
     setup = tmp_path / "setup.py"
-    setup.write_text(setup.read_text().replace("sources=[", 'sources=["my_ops/another.pyx", '))
+    setup.write_text(setup.read_text().replace("sources=[", 'sources=["my_ops/second.pyx", '))
     run_setup(tmp_path, "sdist")
     (path,) = tmp_path.glob("dist/*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
         (listing,) = (name for name in archive.getnames() if name.endswith("SOURCES.txt"))
         listed = archive.extractfile(listing).read().decode().split()
-    assert {*FILES, "my_ops/another.pyx"} <= names
+    assert {*FILES, "my_ops/second.pyx"} <= names
     kit = {path.name for path in pathlib.Path(mmort.build.get_include()).iterdir()} - {"__init__.py"}
     assert not kit & {pathlib.PurePath(name).name for name in [*names, *listed]}
 
@@ -308,6 +308,10 @@ TABLES = {
     "names a kernel that none of the sources defines": row("A", kernel="leaky"),
     "names one domain more than a library may have": "".join(row("A", f'"d{d}"') for d in range(9)),
     "is one more than a library may have": "".join(row(f"A{r}") for r in range(65)),
+    "has one domain more than an operator may have": row("A", '"a", "b", "c"'),
+    "has one word more than an attribute may have": row(
+        "A", attributes='{.name = "mode", .words = {"a", "b", "c", "d", "e"}}'
+    ),
     "has one input more than an operator may have": row("A", inputs=7),
     "has one output more than an operator may have": row("A", outputs=4),
     "has more attributes than an operator may have, a PAIR counting twice": row("A", attributes='PAIR("p", 1), ' * 9),

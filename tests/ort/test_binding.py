@@ -31,9 +31,9 @@ def make_session(nodes, inputs, outputs):
 
 @pytest.fixture(scope="module")
 def session():
-    """Gives -x, and the places of x that are not 0, of which the number is not known before."""
-    nodes = [make_node("Neg", ["x"], ["y"]), make_node("NonZero", ["x"], ["places"])]
-    outputs = [("y", FLOAT, ["N", 3]), ("places", INT64, [2, None])]
+    """Returns -x and the indices of the elements of x that are not 0; only the run knows their number."""
+    nodes = [make_node("Neg", ["x"], ["y"]), make_node("NonZero", ["x"], ["positions"])]
+    outputs = [("y", FLOAT, ["N", 3]), ("positions", INT64, [2, None])]
     return make_session(nodes, [("x", FLOAT, ["N", 3])], outputs)
 
 
@@ -47,7 +47,7 @@ def test_reads_and_writes_in_place(session, kind):
     x, y = new(kind, [1, 0, 3]), new(kind, [9, 9, 9])
     binding = mmort.ort.Binding(session, {"x": x}, {"y": y})
     first = binding.run()
-    assert list(first) == ["y", "places"]
+    assert list(first) == ["y", "positions"]
     assert first["y"] is y
     assert y.tolist() == [[-1, 0, -3]]
     x[0, 0] = 0  # no new array, nothing bound again
@@ -60,23 +60,23 @@ def test_memory_is_the_same(session, monkeypatch):
     x, y = np.ones((2, 3), np.float32), torch.empty(2, 3)
     binding = mmort.ort.Binding(session, {"x": x}, {"y": y})
     binding.run()
-    value, places = binding._binding.get_outputs()
+    value, positions = binding._binding.get_outputs()
     assert value.data_ptr() == y.data_ptr()
-    assert binding.run()["places"].ctypes.data != places.data_ptr()
+    assert binding.run()["positions"].ctypes.data != positions.data_ptr()
 
 
 def test_outputs_without_memory_are_new_every_time(session):
     x = np.array([[1, 0, 3]], np.float32)
     binding = mmort.ort.Binding(session, {"x": x})
     first = binding.run()
-    assert first["places"].tolist() == [[0, 0], [0, 2]]
-    x[:] = [[0, 5, 6]]  # as many places
+    assert first["positions"].tolist() == [[0, 0], [0, 2]]
+    x[:] = [[0, 5, 6]]  # as many positions as before
     second = binding.run()
     x[:] = 0  # fewer
     third = binding.run()
-    assert third["places"].shape == (2, 0)
-    assert second["places"].tolist() == [[0, 0], [1, 2]]
-    assert first["places"].tolist() == [[0, 0], [0, 2]]
+    assert third["positions"].shape == (2, 0)
+    assert second["positions"].tolist() == [[0, 0], [1, 2]]
+    assert first["positions"].tolist() == [[0, 0], [0, 2]]
     assert first["y"].tolist() == [[-1, 0, -3]]
 
 
@@ -86,7 +86,7 @@ def test_bound_again_with_another_size(session):
         x, y = np.full((rows, 3), rows, np.float32), np.zeros((rows, 3), np.float32)
         binding.bind_input("x", x)
         binding.bind_output("y", y)
-        assert binding.run()["places"].shape == (2, 3 * rows)
+        assert binding.run()["positions"].shape == (2, 3 * rows)
         np.testing.assert_array_equal(y, -x)
 
 
@@ -165,7 +165,7 @@ def test_read_only_memory_is_an_input_only(session):
         binding.bind_output("y", x)
 
 
-@pytest.mark.parametrize(("put", "known"), [("inputs", "x"), ("outputs", "y, places")])
+@pytest.mark.parametrize(("put", "known"), [("inputs", "x"), ("outputs", "y, positions")])
 def test_unknown_name(session, put, known):
     with pytest.raises(ValueError, match=rf"^mmort\.ort\.Binding: {put[:-1]} must be one of {known}, got z$"):
         mmort.ort.Binding(session, **{put: {"z": np.zeros((1, 3), np.float32)}})
