@@ -73,8 +73,8 @@ def nms(boxes: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Detections:
     >>> mmort.torch.nms(boxes, torch.tensor([0.8, 0.9, 0.7]), 0.5)[1]
     tensor([1, 2])
     """
-    keep = OPERATORS["nms"](boxes, scores, *args, **kwargs)
-    return _gather(boxes, scores, keep), keep
+    kept = OPERATORS["nms"](boxes, scores, *args, **kwargs)
+    return _gather(boxes, scores, kept), kept
 
 
 @mirrors(mmort.nms_rotated)
@@ -98,8 +98,8 @@ def nms_rotated(dets: Tensor, scores: Tensor, *args: Any, **kwargs: Any) -> Dete
     >>> mmort.torch.nms_rotated(boxes, torch.tensor([0.8, 0.9, 0.7]), 0.5)[1]
     tensor([1, 2])
     """
-    keep = OPERATORS["nms_rotated"](dets, scores, *args, **kwargs)
-    return _gather(dets, scores, keep), keep
+    kept = OPERATORS["nms_rotated"](dets, scores, *args, **kwargs)
+    return _gather(dets, scores, kept), kept
 
 
 def batched_nms(
@@ -348,9 +348,9 @@ def rel_roi_point_to_rel_img_point(
     return torch.stack([positions[..., 0] / width, positions[..., 1] / height], dim=2)
 
 
-def _gather(boxes: Tensor, scores: Tensor, keep: Tensor) -> Tensor:
+def _gather(boxes: Tensor, scores: Tensor, kept: Tensor) -> Tensor:
     """Return the kept boxes with their scores as the last column."""
-    return torch.cat([boxes[keep], scores[keep, None]], dim=1)
+    return torch.cat([boxes[kept], scores[kept, None]], dim=1)
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:
