@@ -26,7 +26,8 @@ from mmort.detect.loading import build, load_trained
 from mmort.detect.versions import test_config
 from mmort.onnx import Report
 from mmort.onnx import verify as compare
-from mmort.onnx.export.pipeline import Options, export_model
+from mmort.onnx.export.options import Options
+from mmort.onnx.export.pipeline import export_model
 from mmort.predict import Preprocessing, read_image
 
 DEFAULT_IMAGE = Path(mmort.__file__).parent / "demo" / "images" / "digits_05.png"
