@@ -1,6 +1,6 @@
-"""What bound memory saves against session.run, and what it does not: python benchmark.py [crnn.onnx].
+"""Measures what a binding saves over session.run: python benchmark.py [crnn.onnx].
 
-Of each pair of ways the runs alternate; printed are medians in microseconds.
+Prints medians in microseconds of alternating runs.
 """
 
 import statistics
@@ -17,41 +17,41 @@ from reader import HEIGHT
 
 
 def elementwise(count):
-    """A model of one Relu on so many numbers: hardly any work, and an output as large as the input."""
+    """Make a model of one Relu on `count` numbers: hardly any work, and an output as large as the input."""
     x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [count]) for name in ("x", "y"))
     graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "relu", [x], [y])
     opset = onnx.helper.make_opsetid("", 17)
     return onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString()
 
 
-def median_times(ways, least_runs=15, seconds=1.0):
-    """Return each way's median, the ways run in turn."""
-    times = [[] for _ in ways]
-    end = time.perf_counter() + seconds * len(ways)
-    for way in ways:
-        way()
-    while len(times[0]) < least_runs or time.perf_counter() < end:
-        for way, taken in zip(ways, times, strict=True):
+def median_times(functions, min_runs=15, seconds=1.0):
+    """Return the median time of each function, in alternating runs."""
+    times = [[] for _ in functions]
+    end = time.perf_counter() + seconds * len(functions)
+    for function in functions:
+        function()
+    while len(times[0]) < min_runs or time.perf_counter() < end:
+        for function, durations in zip(functions, times, strict=True):
             begin = time.perf_counter()
-            way()
-            taken.append(time.perf_counter() - begin)
-    return [1e6 * statistics.median(taken) for taken in times]
+            function()
+            durations.append(time.perf_counter() - begin)
+    return [1e6 * statistics.median(durations) for durations in times]
 
 
 def compare(model, shape, threads):
-    """Return the medians of session.run, of the same with the result copied to where it is wanted, and of a binding."""
+    """Return the medians of session.run, of session.run and a copy of its result, and of a binding."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = mmort.ort.session(model, sess_options=options)
-    (one,), (two,) = session.get_inputs(), session.get_outputs()
+    (input,), (output,) = session.get_inputs(), session.get_outputs()
     x = np.random.default_rng(0).random(shape, np.float32)
-    y = np.empty_like(session.run(None, {one.name: x})[0])
-    binding = mmort.ort.Binding(session, {one.name: x}, {two.name: y})
+    y = np.empty_like(session.run(None, {input.name: x})[0])
+    binding = mmort.ort.Binding(session, {input.name: x}, {output.name: y})
 
     def run_and_copy():
-        y[:] = session.run(None, {one.name: x})[0]
+        y[:] = session.run(None, {input.name: x})[0]
 
-    return median_times([lambda: session.run(None, {one.name: x}), run_and_copy, binding.run])
+    return median_times([lambda: session.run(None, {input.name: x}), run_and_copy, binding.run])
 
 
 def main():

@@ -1,4 +1,4 @@
-"""Writes crnn.onnx from weights.npz, for lines of any width and number: python export.py."""
+"""Exports weights.npz to crnn.onnx, for lines of any width and number: python export.py."""
 
 import warnings
 from pathlib import Path
@@ -12,10 +12,10 @@ HERE = Path(__file__).parent
 
 
 def export(model, path):
-    """Export a network; the file is written only if ONNX Runtime computes what torch does, at other sizes too."""
+    """Export a network; the file is written only if ONNX Runtime agrees with torch, at other sizes too."""
     sizes = {0: "batch", 3: "width"}
     with warnings.catch_warnings():
-        # torch warns of other batches than the example's; the check runs them.
+        # torch warns that other batches than the example's may fail, but the check runs them.
         warnings.filterwarnings("ignore", "Exporting a model to ONNX with a batch_size other than 1")
         return mmort.onnx.export(
             model,

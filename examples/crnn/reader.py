@@ -1,4 +1,4 @@
-"""Reading with the exported network: needs numpy and ONNX Runtime, no torch."""
+"""Reads with the exported network; needs numpy and ONNX Runtime, no torch."""
 
 import numpy as np
 import onnxruntime
@@ -12,7 +12,7 @@ BLANK, HEIGHT, STEP = 0, 32, 32
 def greedy(scores):
     """Decode CTC scores [T, N, 1 + characters] by the best class of each column, into N texts.
 
-    Of a run of one class one remains, and blanks go; class c is ALPHABET[c - 1].
+    Runs of one class become one character, and blanks are dropped; class c is ALPHABET[c - 1].
     """
     best = scores.argmax(axis=2).T
     kept = best != BLANK
@@ -24,16 +24,16 @@ def greedy(scores):
 class Predictor:
     """Reads lines of text, images [32, W] from 0 to 1.
 
-    Lines are filled up on the right to a multiple of 32 columns, so that few sizes occur; each size has memory of its
-    own, bound to the session once: a line is copied to where the session reads it, and the scores are decoded where
+    Lines are padded on the right to a multiple of 32 columns, so that there are few sizes.  Each size has its own
+    memory, bound to the session once: a line is copied to where the session reads it, and the scores are decoded where
     the session wrote them.
 
     Parameters
     ----------
     path : path
-        What export.py wrote.
+        The file that export.py wrote.
     **options
-        For `mmort.ort.session`.  ``providers`` defaults to CUDA where this ONNX Runtime has it, then the CPU.
+        Passed to `mmort.ort.session`.  ``providers`` defaults to CUDA if this ONNX Runtime has it, then the CPU.
     """
 
     def __init__(self, path, **options):

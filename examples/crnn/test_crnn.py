@@ -1,4 +1,4 @@
-"""The recogniser: what ONNX Runtime computes is what torch does, and it reads."""
+"""The recognizer: ONNX Runtime computes what torch computes, and it reads."""
 
 from pathlib import Path
 
@@ -14,15 +14,15 @@ from reader import ALPHABET, BLANK, Predictor, greedy
 HERE = Path(__file__).parent
 
 
-def naive(scores):
+def naive_greedy(scores):
     texts = []
     for n in range(scores.shape[1]):
-        text, before = "", BLANK
+        text, previous = "", BLANK
         for t in range(scores.shape[0]):
             best = int(np.argmax(scores[t, n]))
-            if best not in (before, BLANK):
+            if best not in (previous, BLANK):
                 text += ALPHABET[best - 1]
-            before = best
+            previous = best
         texts.append(text)
     return texts
 
@@ -30,10 +30,10 @@ def naive(scores):
 @pytest.mark.parametrize("shape", [(1, 1), (40, 1), (7, 5), (30, 20), (0, 2), (5, 0)])
 def test_greedy(shape):
     rng = np.random.default_rng(0)
-    for classes in (11, 3):  # few of them: long runs
+    for classes in (11, 3):  # few classes give long runs
         scores = np.full((*shape, 11), -9.0, np.float32)
         scores[..., :classes] = rng.standard_normal((*shape, classes))
-        assert greedy(scores) == naive(scores)
+        assert greedy(scores) == naive_greedy(scores)
 
 
 def test_greedy_by_hand():
@@ -51,7 +51,7 @@ def trained(tmp_path_factory):
     return model, path
 
 
-def same(model, path, sizes):
+def assert_same_scores(model, path, sizes):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     generator = torch.Generator().manual_seed(0)
     for batch, width in sizes:
@@ -62,18 +62,18 @@ def same(model, path, sizes):
 
 
 def test_widths_and_batches(trained):
-    same(*trained, [(1, 4), (1, 31), (2, 32), (3, 97), (5, 160), (1, 1000)])
+    assert_same_scores(*trained, [(1, 4), (1, 31), (2, 32), (3, 97), (5, 160), (1, 1000)])
 
 
 def test_random_weights_of_another_size(tmp_path):
     torch.manual_seed(0)
     model = CRNN(characters=36, channels=5, hidden=7).eval()
     export(model, tmp_path / "random.onnx")
-    same(model, tmp_path / "random.onnx", [(1, 9), (4, 64), (2, 333)])
+    assert_same_scores(model, tmp_path / "random.onnx", [(1, 9), (4, 64), (2, 333)])
 
 
 def lines():
-    """The committed lines of digits that the network has not seen, each with its text."""
+    """Return lines of digits that the network has not seen, each with its text."""
     with np.load(HERE / "lines.npz") as data:
         return [(data[text][0].astype(np.float32) / 255, text) for text in data]
 
@@ -92,7 +92,7 @@ def test_reads(trained):
     assert right >= 0.8 * len(lines())
 
 
-def test_one_memory_a_size(trained):
+def test_each_size_is_bound_once(trained):
     reader = Predictor(trained[1])
     texts = [reader(line) for line, _ in lines()]
     bound = dict(reader._bound)
@@ -102,6 +102,6 @@ def test_one_memory_a_size(trained):
 
 
 @pytest.mark.parametrize("shape", [(31, 40), (32, 0), (1, 32, 40)])
-def test_refused(trained, shape):
+def test_wrong_shapes_are_refused(trained, shape):
     with pytest.raises(ValueError, match=r"^a line must be \[32, W\]"):
         Predictor(trained[1])(np.zeros(shape, np.float32))

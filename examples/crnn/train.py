@@ -1,6 +1,6 @@
-"""Trains the small CRNN on strings of handwritten digits: python train.py, about a minute on two cores.
+"""Trains the small CRNN on lines of handwritten digits: python train.py, about a minute on two cores.
 
-The digits are scikit-learn's (`load_digits`): 1,400 train, the others make the lines that are read at the end.
+The digits are scikit-learn's (`load_digits`): 1,400 for training, the others for the lines that are read at the end.
 """
 
 import time
@@ -18,19 +18,21 @@ STEPS, BATCH = 500, 32
 
 
 def load():
-    """Return (images [n, 8, 8] from 0 to 1, digits [n]) to train with, and the same to test with."""
+    """Return (images [n, 8, 8] from 0 to 1, digits [n]) for training, and the same for testing."""
     data = load_digits()
     images, digits = data.images.astype(np.float32) / 16, data.target
     return (images[:1400], digits[:1400]), (images[1400:], digits[1400:])
 
 
 def compose(rng, images, digits, length):
-    """Write a line of digits, dark on light: an image [32, W], from 0 to 1, and what it says."""
+    """Make a line of digits, dark on light: an image [32, W] from 0 to 1, and its text."""
     chosen = rng.integers(len(images), size=length)
     parts = [np.zeros((HEIGHT, rng.integers(2, 12)), np.float32)]
-    for one in chosen:
+    for index in chosen:
         height, width = rng.integers(22, 31), rng.integers(16, 29)
-        glyph = F.interpolate(torch.from_numpy(images[one])[None, None], (height, width), mode="bilinear")[0, 0].numpy()
+        glyph = F.interpolate(torch.from_numpy(images[index])[None, None], (height, width), mode="bilinear")[
+            0, 0
+        ].numpy()
         part = np.zeros((HEIGHT, width + rng.integers(0, 8)), np.float32)
         top = rng.integers(0, HEIGHT - height + 1)
         part[top : top + height, :width] = glyph
@@ -42,7 +44,7 @@ def compose(rng, images, digits, length):
 
 
 def batch_of(lines):
-    """Lines of different widths as one batch [N, 1, 32, W], filled up on the right with each line's paper."""
+    """Return lines of different widths as a batch [N, 1, 32, W], padded on the right with each line's background."""
     width = max(line.shape[1] for line in lines)
     padded = [np.pad(line, ((0, 0), (0, width - line.shape[1])), constant_values=np.median(line)) for line in lines]
     return np.stack(padded)[:, None]
@@ -54,8 +56,8 @@ def main():
     rng = np.random.default_rng(0)
     train, test = load()
     model = CRNN()
-    # The LSTM learns nothing for thousands of steps unless the convolutions have learnt something: so for the time of
-    # training these have scores of their own.
+    # The LSTM learns nothing for thousands of steps unless the convolutions have learned something, so these have
+    # scores of their own during training.
     columns = nn.Linear(model.sequence.input_size, model.scores.out_features)
     optimizer = torch.optim.Adam([*model.parameters(), *columns.parameters()])
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, STEPS, pct_start=0.2)
@@ -81,7 +83,7 @@ def main():
     lines = [compose(rng, *test, 5) for _ in range(200)]
     with torch.no_grad():
         right = sum(greedy(model(torch.from_numpy(line)[None, None]).numpy()) == [text] for line, text in lines)
-    print(f"{right} of 200 lines of five unseen digits are read without a fault")
+    print(f"{right} of 200 lines of five unseen digits are read without an error")
     np.savez_compressed("lines.npz", **{text: (255 * line[None]).astype(np.uint8) for line, text in lines[:20]})
     state = {name: value.numpy() for name, value in model.state_dict().items() if value.is_floating_point()}
     np.savez_compressed("weights.npz", **{name: value.astype(np.float16) for name, value in state.items()})
