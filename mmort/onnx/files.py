@@ -86,7 +86,7 @@ def save(model: onnx.ModelProto, path: PathLike, source: PathLike | None, librar
     ----------
     model : onnx.ModelProto
     path : path
-        The file to write.  An existing one is replaced only after all checks.
+        The file to write.  An existing file is replaced only after all checks.
     source : path or None
         The file that the model was read from.
     library : bool, default True

@@ -51,7 +51,7 @@ class ExportBuilder(Builder):
 
     @staticmethod
     def _schema(op_type: str, inputs: int, outputs: int, attributes: dict[str, Any]) -> OpSchema:
-        """Return ONNX's schema; of Scan, which leaves the number of outputs open, one of this number."""
+        """Return ONNX's schema, or for Scan one with this number of outputs, which ONNX's own leaves open."""
         schema = onnx.defs.get_schema(op_type, OPSET)
         if op_type != "Scan":
             return schema
@@ -69,7 +69,7 @@ class ExportBuilder(Builder):
 
 
 def _translation(write: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what torch's exporter calls: tensors become values for ``write(op, ...)``, and its results tensors."""
+    """Return a function for torch's exporter that calls ``write(op, ...)`` with values in place of tensors."""
 
     @functools.wraps(write)
     def translate(*args: Any, **kwargs: Any) -> Any:
@@ -226,4 +226,4 @@ _WRITERS: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 TRANSLATIONS = {overload: _translation(write) for overload, write in _WRITERS.items()}
-"""From torch's operators (overloads) to what its exporter calls."""
+"""The translation of each of torch's operators (overloads)."""

@@ -36,7 +36,7 @@ def dynamo(example: Example, draft: Path, options: Options) -> list[str]:
 
 
 def legacy(example: Example, draft: Path, options: Options) -> list[str]:
-    """Export by tracing; return the tracer's warnings, one for each number that Python looked at and it froze."""
+    """Export by tracing; return the tracer's warnings, one for each number that Python looked at, which froze it."""
     if options.opset_version is not None and options.opset_version not in _LEGACY_OPSETS:
         raise ValueError(
             f"export: opset_version must be {_LEGACY_OPSETS[0]} to {_LEGACY_OPSETS[-1]} with the legacy exporter, got "

@@ -42,7 +42,7 @@ def violated_guards(
             program = torch.export.export(module, args, dynamic_shapes=_automatic(dynamic_shapes))
     except Exception as error:  # whatever it is, it explains the failure
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return ["torch.export says: " + " ".join(lines[:4])]
+        return ["torch.export reports: " + " ".join(lines[:4])]
     signature = inspect.signature(module.forward)
     good, bad = ([signature.bind(*values).arguments for values in inputs] for inputs in (passed, failed))
     return [

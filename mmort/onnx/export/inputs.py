@@ -227,7 +227,7 @@ def _like(example: torch.Tensor, shape: Sequence[int], generator: torch.Generato
 
 
 def _key(axis: int, size: int, dim: Any) -> Any:
-    """Return what axes that share a size have in common: the dimension's name, or the axis and its size."""
+    """Return the key of axes that share a size: the dimension's name, or the axis and its size."""
     if hasattr(dim, "root"):
         raise ValueError(f"export: check_sizes must be given for a dimension computed from another, got {dim}")
     name = dim if isinstance(dim, str) else getattr(dim, "__name__", None)

@@ -1,4 +1,4 @@
-"""What an export is given: the model with its example, and the options."""
+"""The model, example and options of an export."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Example:
-    """A model, the arguments to export it with, and what of their shapes is dynamic."""
+    """A model, the arguments to export it with, and their dynamic axes."""
 
     module: torch.nn.Module
     args: tuple[Any, ...]

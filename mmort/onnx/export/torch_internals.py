@@ -1,7 +1,7 @@
 """Private parts of torch that the export relies on, gathered in one file.  Tested with torch 2.9.1, 2.13.0 and 2.15.0.
 
-They improve messages only: which size torch.export froze, what the tracer warned of, and no output that users can do
-nothing about.  If another version of torch keeps them elsewhere, exports stay as correct as they are.
+They only improve messages: they name the size that torch.export froze and what the tracer warned of, and suppress
+output that users can do nothing about.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Portable models: mmort's operators get definitions in standard operators, for ONNX Runtimes without the library.
 
-With the library loaded ONNX Runtime uses the kernel, as before; without it, it puts the definition in the node's place.
+With the library loaded ONNX Runtime uses the kernel, as before; without it, the definition takes the node's place.
 Importing this package needs numpy only.
 """
 
@@ -21,8 +21,8 @@ def make_portable(
 ) -> list[Coverage]:
     """Define mmort's operators in a model by standard operators, so that it also runs without the library.
 
-    A definition is a function in the model, which ONNX Runtime, `onnx.reference` and others put in a node's place
-    unless they know the operator.  With the library loaded, ONNX Runtime uses the kernel.  ``docs/portable.md`` lists
+    A definition is a function in the model, by which ONNX Runtime, `onnx.reference` and other runtimes replace a node
+    whose operator they do not know.  With the library loaded, ONNX Runtime uses the kernel.  ``docs/portable.md`` lists
     what each definition covers.
 
     Parameters

@@ -33,7 +33,7 @@ def upgrade(model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.Pa
     Returns
     -------
     list of str
-        The changes, one a line.  Empty if there was nothing to do.
+        The changes, one per line.  Empty if there was nothing to do.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The steps of an upgrade, in the order in which they are taken.  Each changes a model and yields what it changed."""
+"""The steps of an upgrade, in order.  Each changes a model and yields what it changed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _weights(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def _imports(model: onnx.ModelProto) -> Iterator[str]:
-    """Import those of mmort's domains that have nodes, and no others."""
+    """Import exactly those of mmort's domains that have nodes."""
     domains = {row.domain for row in schemas.operators()}
     used = {node.domain for node in files.every_node(model)} & domains
     unused = {opset.domain for opset in model.opset_import} & (domains - used)

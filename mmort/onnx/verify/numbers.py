@@ -78,7 +78,7 @@ def _compare_output(outputs: Outputs, name: str, actual: NDArray[Any], expected:
     with np.errstate(divide="ignore", invalid="ignore"):  # infinity - infinity, and division by 0
         difference = np.where(same, 0, np.abs(value - target))
         relative = np.where(same, 0, difference / np.abs(target))
-    # Comparisons with NaN are false, so a NaN on one side only never agrees.
+    # Comparisons with NaN are false, so a NaN on only one side never agrees.
     agrees = same if exact else same | (np.isfinite(target) & (difference <= atol + rtol * np.abs(target)))
     wrong = int(actual.size - agrees.sum())
     problem = f"{wrong} of {actual.size} numbers" if wrong else ""

@@ -103,7 +103,8 @@ def _scan(
     `states` are the types and initial values.  With `indices` the step gets the index on the axis, too.
     """
     shape = op.Shape(input)
-    padded = op.Pad(input, [0] * rank + [1] * rank)  # ONNX Runtime crashes in some Scans of nothing
+    # Sizes of 0 become 1, as ONNX Runtime crashes in some Scans of nothing.
+    padded = op.Pad(input, op.Concat([0] * rank, op.Equal(shape, 0).to(INT64), axis=0))
     sizes = op.Shape(padded)
     plane = op.Gather(sizes, [other for other in range(rank) if other != axis])
     scanned = [padded]
@@ -120,6 +121,6 @@ def _scan(
         ),
         num_scan_inputs=len(scanned),
         outputs=2 * len(states),
-        **(axes if axis else {}),  # onnx.reference has no others than the first axis
+        **(axes if axis else {}),  # onnx.reference supports the first axis only
     )
     return tuple(op.Slice(result, [0] * rank, shape) for result in results[len(states) :])

@@ -64,7 +64,7 @@ def multiclass_nms(
     """Suppress in each class of each image, then take the best of each image."""
     in_loop = attributes["method"] != "nms" or _needs_loop(attributes)
     images, count, classes = (op.size(scores, axis) for axis in range(3))
-    sets = op.ReduceProd(op.Slice(op.Shape(boxes), [2], [-1]), keepdims=1)  # of boxes: one for each class, or 1
+    sets = op.ReduceProd(op.Slice(op.Shape(boxes), [2], [-1]), keepdims=1)  # of boxes: one per class, or one for all
     boxes = op.reshape(boxes, images, count, sets, 4)
     all_boxes = boxes if in_loop else _without_overlap(op, boxes)
     all_boxes = op.Expand(all_boxes, op.Concat(images, count, classes, [4], axis=0))
@@ -244,7 +244,7 @@ def _soft(
 
 
 def _suppression(op: FunctionBuilder, attributes: Mapping[str, Any]) -> Suppression:
-    """Return the suppression of a group; only with values that it uses, as ONNX Runtime warns of others."""
+    """Return the suppression of a group.  It adds no values that it does not use, as ONNX Runtime warns of them."""
     offset = _offset(op)
     if attributes["method"] == "nms":
         iou_threshold = op.number("iou_threshold")
@@ -260,7 +260,7 @@ def _suppression(op: FunctionBuilder, attributes: Mapping[str, Any]) -> Suppress
     def soft(op: Builder, boxes: Value, scores: Value) -> tuple[Value, Value]:
         dets, kept = _soft(op, decay, min_score, offset, boxes, scores)
         lowered = op.Squeeze(op.slice(dets, 4, 5, 1), [1])
-        return kept, op.Where(lowered >= min_score, lowered, MINUS_INFINITY)  # the best one comes whatever its score
+        return kept, op.Where(lowered >= min_score, lowered, MINUS_INFINITY)  # the best box is kept whatever its score
 
     return soft
 
