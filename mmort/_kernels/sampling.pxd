@@ -1,26 +1,87 @@
-"""Bilinear sampling at arbitrary places, for the operators whose regions are rotated.
+"""Bilinear sampling of feature maps at arbitrary positions, for the operators whose regions are rotated.
 
-A sample is a weighted sum of pixels; a pixel with its weight is called a tap.  Taps are found once and then used for
-all channels, which lie side by side in a copy of the map (`copy_channels_last`), so that one vector load does the work
-of several scattered ones.  Where a copy does not pay, taps are read from the planes.
+A sample is a weighted sum of pixels; a pixel with its weight is called a tap.  The taps are found once and then used
+for all channels.  Those of a pixel lie side by side in a copy of the map, so that one vector load does the work of
+several scattered ones; where a copy does not pay, taps are read from the planes.  Input 0 of the call is the map,
+`[N, C, H, W]`, and the copy is the call's scratch memory, filled by the first phase.
 """
-from libc.string cimport memset
+from libc.stdint cimport int64_t
 
 from element_types cimport real
+from mmk cimport *
+from mmort._kernels.workspace cimport element_size
 
 cdef enum:
     LANES = 16  # channels added up together; those of a pixel are padded to a multiple of it
     STRIP = 64  # pixels copied together
-    FEWEST = 4  # channels for which a copy pays
+    MIN_CHANNELS = 4  # for which a copy pays
+
+cdef enum:  # phases; without a copy the second is the only one
+    COPY
+    SAMPLE
+
+cdef enum:  # picoseconds
+    COPY_PER_CHANNEL = 1000  # and pixel; no benchmark row: measured on 256 x 100 x 152
 
 
 cdef inline ptrdiff_t padded(ptrdiff_t channels) noexcept nogil:
     return (channels + LANES - 1) // LANES * LANES
 
 
+# ---- the copy with channels last -----------------------------------------------------------------------------------
+
+cdef inline bint copies(const mmk_call *call) noexcept nogil:
+    """Whether the call has a copy of the map: channels last and padded."""
+    return call.scratch_size != 0
+
+
+cdef inline void add_copy_phase(mmk_call *call) noexcept nogil:
+    cdef const mmk_tensor *input = &call.inputs[0]
+    cdef int64_t channels = input.shape[1], pixels = input.shape[0] * input.shape[2] * input.shape[3]
+    call.scratch_size = <size_t>(pixels * padded(channels)) * element_size(input.type)
+    mmk_add_phase(call, pixels, 1e-3 * COPY_PER_CHANNEL * channels)
+
+
+cdef inline simd_void _copy(const real *input, ptrdiff_t plane_size, ptrdiff_t channels, ptrdiff_t begin,
+                            ptrdiff_t end, real *pixels) noexcept nogil:
+    """Copies the pixels [begin, end) of all images; the channels added for padding are 0."""
+    cdef ptrdiff_t stride = padded(channels), pixel, count, c, i, k
+    cdef const real *planes
+    cdef real *strip
+    while begin < end:
+        pixel = begin % plane_size
+        count = min(<ptrdiff_t>STRIP, min(plane_size - pixel, end - begin))
+        planes = input + (begin - pixel) * channels + pixel
+        strip = pixels + begin * stride
+        c = 0
+        while c + LANES <= channels:  # a whole cache line at a time
+            for i in range(count):
+                for k in range(LANES):
+                    strip[i * stride + c + k] = planes[(c + k) * plane_size + i]
+            c += LANES
+        if c < channels:
+            for i in range(count):
+                for k in range(LANES):
+                    strip[i * stride + c + k] = planes[(c + k) * plane_size + i] if c + k < channels else 0
+        begin += count
+
+
+cdef inline void run_copy_phase(mmk_call *call, int64_t begin, int64_t end) noexcept nogil:
+    """Copies the pixels [begin, end) of all images."""
+    cdef const mmk_tensor *input = &call.inputs[0]
+    cdef ptrdiff_t channels = input.shape[1], plane_size = input.shape[2] * input.shape[3]
+    mmk_ask_for_large_pages(call.scratch, call.scratch_size)
+    if input.type == MMK_FLOAT32:
+        _copy(<const float *>input.data, plane_size, channels, begin, end, <float *>call.scratch)
+    else:
+        _copy(<const double *>input.data, plane_size, channels, begin, end, <double *>call.scratch)
+
+
+# ---- taps ------------------------------------------------------------------------------------------------------------
+
 cdef inline ptrdiff_t find_taps(real y, real x, ptrdiff_t height, ptrdiff_t width, ptrdiff_t pixel_stride,
                                 ptrdiff_t *offset, real *weight) noexcept nogil:
-    """The four taps of a sample; none if it is more than a pixel outside the map or nowhere (NaN).
+    """Finds the four taps of a sample and returns 4, or 0 if it is more than a pixel outside the map, or NaN.
 
     Pixel centres have integer coordinates; up to one pixel outside, the border's value is taken.
     """
@@ -55,33 +116,9 @@ cdef inline ptrdiff_t find_taps(real y, real x, ptrdiff_t height, ptrdiff_t widt
     return 4
 
 
-cdef inline void copy_channels_last(const real *input, ptrdiff_t plane_size, ptrdiff_t channels, ptrdiff_t begin,
-                                    ptrdiff_t end, real *pixels) noexcept nogil:
-    """Copies the pixels [begin, end) of all images, [N, C, plane_size]; the channels added for padding are 0."""
-    cdef ptrdiff_t stride = padded(channels), place, count, c, i, k
-    cdef const real *planes
-    cdef real *strip
-    while begin < end:
-        place = begin % plane_size
-        count = min(<ptrdiff_t>STRIP, min(plane_size - place, end - begin))
-        planes = input + (begin - place) * channels + place
-        strip = pixels + begin * stride
-        c = 0
-        while c + LANES <= channels:  # a whole line of the cache at a time
-            for i in range(count):
-                for k in range(LANES):
-                    strip[i * stride + c + k] = planes[(c + k) * plane_size + i]
-            c += LANES
-        if c < channels:
-            for i in range(count):
-                for k in range(LANES):
-                    strip[i * stride + c + k] = planes[(c + k) * plane_size + i] if c + k < channels else 0
-        begin += count
-
-
-cdef inline void add_taps(const real *pixels, const ptrdiff_t *offset, const real *weight, ptrdiff_t taps,
-                          ptrdiff_t stride, real *sums) noexcept nogil:
-    """Adds the taps up for all channels of a copy with channels last."""
+cdef inline simd_void add_taps(const real *pixels, const ptrdiff_t *offset, const real *weight, ptrdiff_t taps,
+                               ptrdiff_t stride, real *sums) noexcept nogil:
+    """Adds the taps to the sums of all channels, from the copy."""
     cdef real[LANES] lane
     cdef ptrdiff_t c = 0, t, i
     cdef const real *pixel
@@ -100,7 +137,7 @@ cdef inline void add_taps(const real *pixels, const ptrdiff_t *offset, const rea
 cdef inline void add_taps_of_planes(const real *planes, ptrdiff_t plane_size, ptrdiff_t channels,
                                     const ptrdiff_t *offset, const real *weight, ptrdiff_t taps,
                                     real *sums) noexcept nogil:
-    """The same without a copy."""
+    """The same from the planes."""
     cdef ptrdiff_t c, t
     cdef real total
     for c in range(channels):

@@ -1,11 +1,17 @@
-"""Cutting a call's scratch memory into arrays.
+"""Dividing a block of scratch memory into arrays.
 
 Addresses are kept as integers, so that the same lines also count the bytes before there is any memory.
 """
+from mmk cimport MMK_FLOAT32
 
 
 cdef inline void *take(size_t *address, size_t size) noexcept nogil:
-    """The next `size` bytes, aligned to 64."""
+    """Returns the next `size` bytes, aligned to 64."""
     cdef void *memory = <void *>address[0]
     address[0] += (size + 63) & ~<size_t>63
     return memory
+
+
+cdef inline size_t element_size(int type) noexcept nogil:
+    """Returns the bytes of a float32 or float64 number."""
+    return sizeof(float) if type == MMK_FLOAT32 else sizeof(double)
