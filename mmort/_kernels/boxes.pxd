@@ -1,9 +1,13 @@
 """Corner boxes (x1, y1, x2, y2): the formulas that every member of the NMS family shares.
 
 All is plain arithmetic of the boxes' own type in the written order, so that decisions equal MMCV's bit for bit.
-`offset` is added to widths and heights (1: pixel indices, both ends included).
+`offset` is added to widths and heights (1: pixel indices, both ends included).  Loops over many boxes read them from
+planes: all x1, then all y1, x2, y2 and areas, so that they are vectorised.
 """
 from element_types cimport real
+
+cdef enum:
+    BOX_NUMBERS = 5  # x1, y1, x2, y2, area
 
 
 cdef inline real box_area(const real *box, real offset) noexcept nogil:
@@ -11,7 +15,7 @@ cdef inline real box_area(const real *box, real offset) noexcept nogil:
 
 
 cdef inline real overlap(real low_a, real high_a, real low_b, real high_b, real offset) noexcept nogil:
-    """Length of the common part of two intervals; 0 where there is none or NaN is involved."""
+    """Returns the length that two intervals share; 0 where they do not meet or NaN is involved."""
     cdef real low = low_b if low_a < low_b else low_a
     cdef real high = high_b if high_b < high_a else high_a
     cdef real length = (high - low) + offset
@@ -24,10 +28,25 @@ cdef inline real intersection(real ax1, real ay1, real ax2, real ay2, real bx1, 
 
 
 cdef inline real iou_of(real common, real area_a, real area_b) noexcept nogil:
-    """Intersection over union; NaN for two boxes without area."""
+    """Returns intersection over union; NaN for two boxes without area."""
     return common / ((area_a + area_b) - common)
 
 
-cdef inline real iou(real ax1, real ay1, real ax2, real ay2, real area_a,
-                     real bx1, real by1, real bx2, real by2, real area_b, real offset) noexcept nogil:
-    return iou_of(intersection(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, offset), area_a, area_b)
+# ---- planes of `count` numbers ---------------------------------------------------------------------------------------
+
+cdef inline void pack_box(const real *box, real offset, real *planes, ptrdiff_t count, ptrdiff_t i) noexcept nogil:
+    """Makes a box the i-th of the planes."""
+    cdef ptrdiff_t k
+    for k in range(4):
+        planes[k * count + i] = box[k]
+    planes[4 * count + i] = box_area(box, offset)
+
+
+cdef inline real plane_intersection(const real *planes, ptrdiff_t count, ptrdiff_t i, ptrdiff_t j,
+                                    real offset) noexcept nogil:
+    return intersection(planes[i], planes[count + i], planes[2 * count + i], planes[3 * count + i],
+                        planes[j], planes[count + j], planes[2 * count + j], planes[3 * count + j], offset)
+
+
+cdef inline real plane_iou(const real *planes, ptrdiff_t count, ptrdiff_t i, ptrdiff_t j, real offset) noexcept nogil:
+    return iou_of(plane_intersection(planes, count, i, j, offset), planes[4 * count + i], planes[4 * count + j])

@@ -1,16 +1,21 @@
 """multiclass_nms: all the post-processing of a detector's boxes and class scores, for a batch.
 
 For each image and class: scores above the threshold, the best `nms_pre` of them, suppression; then the best of all
-classes.  Classes are looked at a block at a time, so that each cache line of the scores is read once.
+classes.  Classes are read a block at a time, so that each cache line of the scores is read once.
+
+A candidate is a box with one of its classes, numbered box * C + class.  Candidates of a group suppress each other: a
+group is a class of an image, or the whole image if suppression is class-agnostic.  The file is one pipeline over one
+workspace, from scores to rows; its halves would share all of their structures, so it is not split.
 """
-from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from mmort._kernels.boxes cimport box_area
-from mmort._kernels.kernels cimport *
-from mmort._kernels.workspace cimport take
 from element_types cimport real
 from mmk cimport *
+from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box
+from mmort._kernels.kernels cimport mmk_item, mmk_order, mmk_soft_suppress, mmk_sort, mmk_suppress, mmk_suppress_size
+from mmort._kernels.suppression cimport check_count, check_threshold
+from mmort._kernels.workspace cimport element_size, take
 
 cdef enum:
     BOXES  # inputs
@@ -28,7 +33,7 @@ cdef enum:
     OFFSET
 
 cdef enum:
-    GREEDY  # METHOD; larger ones are those of soft_nms, plus 1
+    GREEDY  # METHOD; the others are those of soft_nms, plus 1
     NAIVE
     LINEAR
     GAUSSIAN
@@ -40,23 +45,26 @@ cdef enum:
 
 cdef enum:
     BLOCK = 16  # classes: a cache line of float32 scores
+    SOFT_PLANES = BOX_NUMBERS + 1  # with the score
 
+cdef enum:  # picoseconds; multiclass_nms, 10000 boxes, 80 classes
+    SUPPRESS_COST = 50000  # a box and class; few scores above the threshold take a tenth
+    MERGE_COST = 30000  # a candidate
 
-# A candidate is a box with one of its classes; its number is box * C + class.
 
 cdef struct _Sizes:
     int64_t images, boxes, classes
-    int64_t blocks    # of classes, an image
-    int64_t groups    # of candidates that suppress each other, an image
-    int64_t pool      # the most candidates of a group
-    int64_t most      # kept of a group
-    int64_t rows      # of the output, an image; 0: as many as the image with most detections has
+    int64_t blocks    # of classes, of an image
+    int64_t groups    # of an image
+    int64_t max_pool  # candidates of a group
+    int64_t max_kept  # of a group
+    int64_t rows      # of the output, of an image; 0: as many as the image with most detections has
 
 
 cdef struct _Workspace:
-    int64_t *counts       # kept, by image and group
-    int64_t *candidates   # kept, by image, group and descending score
-    void *scores          # theirs
+    int64_t *counts       # of kept candidates, by image and group
+    int64_t *candidates   # the kept ones, by image, group and descending score
+    void *scores          # of these
     int64_t *totals       # by image
     mmk_item *items       # by image
     mmk_item *spare
@@ -68,32 +76,29 @@ cdef struct _Workspace:
     size_t size
 
 
-cdef inline size_t _width(const mmk_call *call) noexcept nogil:
-    return sizeof(float) if call.inputs[SCORES].type == MMK_FLOAT32 else sizeof(double)
-
-
 cdef _Sizes _sizes(const mmk_call *call) noexcept nogil:
     cdef _Sizes s
     cdef const mmk_tensor *scores = &call.inputs[SCORES]
-    cdef int64_t nms_pre = call.attributes[NMS_PRE].i, most = call.attributes[MAX_PER_IMAGE].i
+    cdef int64_t nms_pre = call.attributes[NMS_PRE].i, max_per_image = call.attributes[MAX_PER_IMAGE].i
     s.images = scores.shape[0]
     s.boxes = scores.shape[1]
     s.classes = scores.shape[2]
     s.blocks = (s.classes + BLOCK - 1) // BLOCK
-    s.pool = min(s.boxes, nms_pre) if nms_pre > 0 else s.boxes
+    s.max_pool = min(s.boxes, nms_pre) if nms_pre > 0 else s.boxes
     s.groups = s.classes
     if call.attributes[CLASS_AGNOSTIC].i:
-        s.pool *= s.classes
+        s.max_pool *= s.classes
         s.groups = 1
-    s.most = min(s.pool, most) if most > 0 else s.pool
-    s.rows = most if most > 0 else 0
+    s.max_kept = min(s.max_pool, max_per_image) if max_per_image > 0 else s.max_pool
+    s.rows = max(max_per_image, 0)
     return s
 
 
 cdef _Workspace _workspace(const mmk_call *call, const _Sizes *s) noexcept nogil:
     cdef _Workspace w
-    cdef size_t address = <size_t>call.scratch, lists = s.images * s.groups, kept = lists * s.most
-    cdef size_t rows = s.images * (s.rows if s.rows else s.groups * s.most), width = _width(call)
+    cdef size_t address = <size_t>call.scratch, lists = s.images * s.groups, kept = lists * s.max_kept
+    cdef size_t rows = s.images * (s.rows if s.rows else s.groups * s.max_kept)
+    cdef size_t width = element_size(call.inputs[SCORES].type)
     w.counts = <int64_t *>take(&address, lists * sizeof(int64_t))
     w.candidates = <int64_t *>take(&address, kept * sizeof(int64_t))
     w.scores = take(&address, kept * width)
@@ -110,12 +115,12 @@ cdef _Workspace _workspace(const mmk_call *call, const _Sizes *s) noexcept nogil
 
 
 cdef struct _Pool:
-    # Of one thread: the candidates of a group on their way through suppression.
+    # the candidates of a group on their way through suppression
     int64_t *candidates
     void *scores
     mmk_item *items
     mmk_item *spare
-    int64_t *places       # of their boxes
+    int64_t *boxes        # indices of their boxes
     int64_t *ordered      # candidates by descending score
     int32_t *flags
     void *suppression
@@ -126,27 +131,27 @@ cdef struct _Pool:
 cdef _Pool _pool(const mmk_call *call, const _Sizes *s, const void *scratch) noexcept nogil:
     # a class joins the pool whole before the best of it are picked
     cdef _Pool pool
-    cdef size_t address = <size_t>scratch, n = s.pool + s.boxes, width = _width(call)
+    cdef size_t address = <size_t>scratch, n = s.max_pool + s.boxes, width = element_size(call.inputs[SCORES].type)
     pool.candidates = <int64_t *>take(&address, n * sizeof(int64_t))
     pool.scores = take(&address, n * width)
     pool.items = <mmk_item *>take(&address, n * sizeof(mmk_item))
     pool.spare = <mmk_item *>take(&address, n * sizeof(mmk_item))
-    pool.places = <int64_t *>take(&address, n * sizeof(int64_t))
+    pool.boxes = <int64_t *>take(&address, n * sizeof(int64_t))
     pool.ordered = <int64_t *>take(&address, n * sizeof(int64_t))
     pool.flags = <int32_t *>take(&address, n * sizeof(int32_t))
-    pool.suppression = take(&address, n * max(mmk_suppress_size(call.inputs[SCORES].type), 6 * width))
+    pool.suppression = take(&address, n * max(mmk_suppress_size(call.inputs[SCORES].type), SOFT_PLANES * width))
     pool.listed = <int32_t *>take(&address, s.boxes * BLOCK * sizeof(int32_t))
     pool.size = address - <size_t>scratch
     return pool
 
 
-cdef inline int64_t _place(const mmk_call *call, int64_t classes, int64_t candidate) noexcept nogil:
-    """Of the candidate's box in the image's boxes."""
+cdef inline int64_t _box_index(const mmk_call *call, int64_t classes, int64_t candidate) noexcept nogil:
+    """Returns the index of the candidate's box among the image's boxes, of which there may be one for each class."""
     return candidate if call.inputs[BOXES].rank == 4 else candidate // classes
 
 
 cdef void _sort_pool(const _Pool *pool, int64_t count, real *scores) noexcept nogil:
-    """Bring the pool's candidates into the order of their boxes and classes, which decides among equal scores."""
+    """Sorts the pool's candidates by box and class, the order that decides among equal scores."""
     cdef real *sorted_scores = <real *>pool.suppression
     cdef mmk_item *items
     cdef int64_t i
@@ -162,14 +167,14 @@ cdef void _sort_pool(const _Pool *pool, int64_t count, real *scores) noexcept no
 
 cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
                     int64_t group, int64_t count, const real *boxes, real *scores) noexcept nogil:
-    """Suppress among the pool's first `count` candidates, and store those kept as a list of the image."""
+    """Suppresses among the pool's first `count` candidates, and stores the kept ones as those of the group."""
     cdef int type = call.inputs[SCORES].type
-    cdef int64_t at = image * s.groups + group, kept = 0, i, k, left
-    cdef int64_t *kept_candidates = w.candidates + at * s.most
-    cdef real *kept_scores = <real *>w.scores + at * s.most
+    cdef int64_t list = image * s.groups + group, kept = 0, i, left
+    cdef int64_t *kept_candidates = w.candidates + list * s.max_kept
+    cdef real *kept_scores = <real *>w.scores + list * s.max_kept
     cdef real *planes = <real *>pool.suppression
-    cdef real offset = <real>call.attributes[OFFSET].i
-    cdef const real *box
+    cdef real *soft_scores = planes + BOX_NUMBERS * count
+    cdef real offset = <real>call.attributes[OFFSET].i, min_score = <real>call.attributes[MIN_SCORE].f
     cdef mmk_item *items
     if call.attributes[CLASS_AGNOSTIC].i or call.attributes[NMS_PRE].i > 0:
         _sort_pool(pool, count, scores)
@@ -177,9 +182,9 @@ cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, 
         items = mmk_order(scores, type, pool.items, pool.spare, count)
         for i in range(count):
             pool.ordered[i] = pool.candidates[items[i].index]
-            pool.places[i] = _place(call, s.classes, pool.ordered[i])
-        mmk_suppress(type, boxes, pool.places, count, call.attributes[IOU_THRESHOLD].f, call.attributes[OFFSET].i,
-                     s.most, pool.flags, pool.suppression)
+            pool.boxes[i] = _box_index(call, s.classes, pool.ordered[i])
+        mmk_suppress(type, boxes, pool.boxes, count, call.attributes[IOU_THRESHOLD].f, call.attributes[OFFSET].i,
+                     s.max_kept, pool.flags, pool.suppression)
         for i in range(count):
             if not pool.flags[i]:
                 kept_candidates[kept] = pool.ordered[i]
@@ -187,52 +192,49 @@ cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, 
                 kept += 1
     else:
         for i in range(count):
-            box = boxes + 4 * _place(call, s.classes, pool.candidates[i])
-            for k in range(4):
-                planes[k * count + i] = box[k]
-            planes[4 * count + i] = box_area(box, offset)
-            planes[5 * count + i] = scores[i]
+            pack_box(boxes + 4 * _box_index(call, s.classes, pool.candidates[i]), offset, planes, count, i)
+            soft_scores[i] = scores[i]
             pool.ordered[i] = pool.candidates[i]
         left = mmk_soft_suppress(type, planes, pool.ordered, count, call.attributes[IOU_THRESHOLD].f,
                                  call.attributes[SIGMA].f, call.attributes[MIN_SCORE].f,
                                  call.attributes[METHOD].i - NAIVE, call.attributes[OFFSET].i)
         for i in range(left):
-            if planes[5 * count + i] >= <real>call.attributes[MIN_SCORE].f:  # the best one comes whatever its score
+            if soft_scores[i] >= min_score:  # the best one is emitted whatever its score
                 pool.candidates[kept] = pool.ordered[i]
-                scores[kept] = planes[5 * count + i]
+                scores[kept] = soft_scores[i]
                 kept += 1
         _sort_pool(pool, kept, scores)
         items = mmk_order(scores, type, pool.items, pool.spare, kept)
-        kept = min(kept, s.most)
+        kept = min(kept, s.max_kept)
         for i in range(kept):
             kept_candidates[i] = pool.candidates[items[i].index]
             kept_scores[i] = scores[items[i].index]
-    w.counts[at] = kept
+    w.counts[list] = kept
 
 
 cdef int64_t _select(const mmk_call *call, const _Sizes *s, const _Pool *pool, const real *scores, int64_t label,
                      const int32_t *listed, int64_t count, int64_t filled) noexcept nogil:
-    """Append a class's candidates, the best `nms_pre` of them, to the pool; returns how many the pool has then."""
-    cdef int64_t most = call.attributes[NMS_PRE].i, i
+    """Appends a class's candidates, the best `nms_pre` of them, to the pool; returns how many the pool has then."""
+    cdef int64_t nms_pre = call.attributes[NMS_PRE].i, i
     cdef real *pool_scores = <real *>pool.scores
     cdef mmk_item *items
     for i in range(count):
         pool_scores[filled + i] = scores[listed[i] * s.classes + label]
         pool.candidates[filled + i] = listed[i] * s.classes + label
-    if most <= 0 or count <= most:
+    if nms_pre <= 0 or count <= nms_pre:
         return filled + count
     items = mmk_order(pool_scores + filled, call.inputs[SCORES].type, pool.items, pool.spare, count)
-    for i in range(most):
+    for i in range(nms_pre):
         pool.candidates[filled + i] = listed[items[i].index] * s.classes + label
-    for i in range(most):
+    for i in range(nms_pre):
         pool_scores[filled + i] = scores[pool.candidates[filled + i]]
-    return filled + most
+    return filled + nms_pre
 
 
 cdef void _suppress_block(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
                           int64_t first, int64_t last, int64_t *filled, const real *all_boxes,
                           const real *all_scores) noexcept nogil:
-    """Classes [first, last) of an image; class-agnostic ones are only added to the pool."""
+    """Classes [first, last) of an image; class-agnostic candidates join the pool, and its last class suppresses."""
     cdef const real *scores = all_scores + image * s.boxes * s.classes
     cdef const real *boxes = all_boxes + image * s.boxes * (s.classes if call.inputs[BOXES].rank == 4 else 1) * 4
     cdef real threshold = <real>call.attributes[SCORE_THRESHOLD].f
@@ -257,17 +259,17 @@ cdef void _suppress_block(const mmk_call *call, const _Sizes *s, const _Workspac
 
 cdef void _suppress_blocks(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool,
                            int64_t begin, int64_t end, const real *boxes, const real *scores) noexcept nogil:
-    """Pieces of work are blocks of classes, or images where classes suppress each other."""
-    cdef int64_t piece, block, first_block, last_block, image, filled
-    for piece in range(begin, end):
+    """Blocks of classes [begin, end) of all images; images, where classes suppress each other."""
+    cdef int64_t unit, block, first_block, last_block, image, filled
+    for unit in range(begin, end):
         if call.attributes[CLASS_AGNOSTIC].i:
-            image = piece
+            image = unit
             first_block = 0
             last_block = s.blocks
             w.counts[image] = 0  # stays so if there are no classes
         else:
-            image = piece // s.blocks
-            first_block = piece % s.blocks
+            image = unit // s.blocks
+            first_block = unit % s.blocks
             last_block = first_block + 1
         filled = 0
         for block in range(first_block, last_block):
@@ -277,14 +279,14 @@ cdef void _suppress_blocks(const mmk_call *call, const _Sizes *s, const _Workspa
 
 cdef void _merge(const mmk_call *call, const _Sizes *s, const _Workspace *w, int64_t image, const real *all_scores,
                  real *all_sorted_scores) noexcept nogil:
-    """Bring an image's lists together, by descending score and, among equal ones, by box and class."""
-    cdef int64_t start = image * s.groups * s.most, count = 0, group, i
+    """Sorts the kept candidates of an image's groups by descending score and, among equal ones, by box and class."""
+    cdef int64_t start = image * s.groups * s.max_kept, count = 0, group, i
     cdef int64_t *sorted = w.sorted + start
     cdef const real *scores = all_scores + start
     cdef real *sorted_scores = all_sorted_scores + start
     cdef mmk_item *items
     for group in range(s.groups):
-        for i in range(group * s.most, group * s.most + w.counts[image * s.groups + group]):
+        for i in range(group * s.max_kept, group * s.max_kept + w.counts[image * s.groups + group]):
             w.items[start + count].key = w.candidates[start + i]
             w.items[start + count].index = i
             count += 1
@@ -293,7 +295,7 @@ cdef void _merge(const mmk_call *call, const _Sizes *s, const _Workspace *w, int
         sorted[i] = items[i].key
         sorted_scores[i] = scores[items[i].index]
     items = mmk_order(sorted_scores, call.inputs[SCORES].type, w.items + start, w.spare + start, count)
-    # `candidates` and `scores` are free now, and take the result
+    # `candidates` and `scores` are no longer needed, and take the result
     for i in range(count):
         w.candidates[start + i] = sorted[items[i].index]
         (<real *>w.scores)[start + i] = sorted_scores[items[i].index]
@@ -302,7 +304,8 @@ cdef void _merge(const mmk_call *call, const _Sizes *s, const _Workspace *w, int
 
 cdef void _collect(mmk_call *call, const _Sizes *s, const _Workspace *w, const real *boxes, const real *scores,
                    real *detections) noexcept nogil:
-    cdef int64_t rows = s.rows, image, i, k, candidate, at
+    """Writes the detections of all images, and fills up with zeros and -1."""
+    cdef int64_t rows = s.rows, image, i, k, candidate, row
     cdef int64_t per_image = s.boxes * (s.classes if call.inputs[BOXES].rank == 4 else 1)
     cdef const real *box
     cdef int64_t[3] shape
@@ -311,19 +314,19 @@ cdef void _collect(mmk_call *call, const _Sizes *s, const _Workspace *w, const r
             rows = max(rows, w.totals[image])
     for image in range(s.images):
         for i in range(rows):
-            at = image * rows + i
+            row = image * rows + i
             for k in range(5):
-                detections[5 * at + k] = 0
-            w.labels[at] = -1
-            w.indices[at] = -1
+                detections[5 * row + k] = 0
+            w.labels[row] = -1
+            w.indices[row] = -1
             if i < w.totals[image]:
-                candidate = w.candidates[image * s.groups * s.most + i]
-                box = boxes + 4 * (image * per_image + _place(call, s.classes, candidate))
+                candidate = w.candidates[image * s.groups * s.max_kept + i]
+                box = boxes + 4 * (image * per_image + _box_index(call, s.classes, candidate))
                 for k in range(4):
-                    detections[5 * at + k] = box[k]
-                detections[5 * at + 4] = scores[image * s.groups * s.most + i]
-                w.labels[at] = candidate % s.classes
-                w.indices[at] = candidate // s.classes
+                    detections[5 * row + k] = box[k]
+                detections[5 * row + 4] = scores[image * s.groups * s.max_kept + i]
+                w.labels[row] = candidate % s.classes
+                w.indices[row] = candidate // s.classes
     shape[0] = s.images
     shape[1] = rows
     shape[2] = 5
@@ -336,22 +339,20 @@ cdef void _collect(mmk_call *call, const _Sizes *s, const _Workspace *w, const r
 
 
 cdef public int mmk_multiclass_nms_prepare(mmk_call *call) noexcept nogil:
-    cdef double threshold = call.attributes[IOU_THRESHOLD].f
     cdef _Sizes s
     cdef int64_t[3] shape
     if mmk_check_shape(call, SCORES, "scores", "[B, N, C]"):
         return -1
     if mmk_check_shape(call, BOXES, "boxes", "[B, N, C, 4]" if call.inputs[BOXES].rank == 4 else "[B, N, 4]"):
         return -1
-    if threshold != threshold:
-        return mmk_fail(call, "iou_threshold must be a number, got nan")
+    if check_threshold(call, call.attributes[IOU_THRESHOLD].f):
+        return -1
     if call.attributes[METHOD].i < GREEDY or call.attributes[METHOD].i > GAUSSIAN:
         return mmk_fail(call, "method must be 0 (nms) or soft_nms's 1 (naive), 2 (linear) or 3 (gaussian), got %lld",
                         <long long>call.attributes[METHOD].i)
     s = _sizes(call)
-    if max(s.pool, s.boxes) > INT32_MAX // 4:
-        return mmk_fail(call, "there may be up to %d boxes, got %lld", INT32_MAX // 4,
-                        <long long>max(s.pool, s.boxes))
+    if check_count(call, max(s.max_pool, s.boxes)):
+        return -1
     shape[0] = s.images
     shape[1] = s.rows
     shape[2] = 5
@@ -360,9 +361,9 @@ cdef public int mmk_multiclass_nms_prepare(mmk_call *call) noexcept nogil:
     call.late_outputs = True
     call.scratch_size = _workspace(call, &s).size
     mmk_add_phase(call, s.images * (1 if call.attributes[CLASS_AGNOSTIC].i else s.blocks),
-                  s.boxes * (50.0 * s.classes if call.attributes[CLASS_AGNOSTIC].i else 50.0 * BLOCK))
+                  1e-3 * SUPPRESS_COST * s.boxes * (s.classes if call.attributes[CLASS_AGNOSTIC].i else BLOCK))
     call.worker_scratch_size[SUPPRESS] = _pool(call, &s, NULL).size
-    mmk_add_phase(call, s.images, 30.0 * s.groups * s.most)
+    mmk_add_phase(call, s.images, 1e-3 * MERGE_COST * s.groups * s.max_kept)
     mmk_add_phase(call, 1, 1.0)
     return 0
 

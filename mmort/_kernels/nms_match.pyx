@@ -1,15 +1,16 @@
-"""nms_match and nms_match_pairs: greedy suppression that tells which box suppressed which.
+"""nms_match and nms_match_pairs: greedy suppression that records which box suppressed which.
 
 nms_match takes one list of boxes (MMCV's function of that name), nms_match_pairs one for each image and class
 (MMDeploy's NMSMatch, which adds 1e-10 to the union).
 """
-from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t
 
-from mmort._kernels.boxes cimport box_area, intersection
-from mmort._kernels.kernels cimport *
-from mmort._kernels.workspace cimport take
 from element_types cimport real
 from mmk cimport *
+from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box, plane_intersection
+from mmort._kernels.kernels cimport mmk_item, mmk_order
+from mmort._kernels.suppression cimport check_count, check_threshold
+from mmort._kernels.workspace cimport element_size, take
 
 cdef enum:
     NMS_MATCH_IOU_THRESHOLD  # attribute 0
@@ -24,17 +25,20 @@ cdef enum:
     MATCH  # phases of nms_match_pairs
     COLLECT
 
+cdef enum:  # picoseconds a box
+    MATCH_COST = 10000  # nms_match, clustered, 2000 boxes: some take ten times as long
+
 
 cdef struct _Workspace:
-    # a number for each box of each list
+    # an entry for each box of each list
     mmk_item *items
     mmk_item *spare
     void *scores
     void *planes       # x1, y1, x2, y2, area, by descending score
-    int32_t *reaches   # whether IoU reaches the threshold
-    int32_t *taken
-    int64_t *keepers   # the pairs: each box once, with the kept box it belongs to, which may be itself
-    int64_t *members
+    int32_t *reaches   # 1: IoU reaches the threshold
+    int32_t *taken     # 1: belongs to a kept box
+    int64_t *keepers   # of the pairs: the kept box, which may be the member itself
+    int64_t *members   # each box once
     int64_t *rows      # a result
     size_t size
 
@@ -42,11 +46,10 @@ cdef struct _Workspace:
 cdef _Workspace _workspace(const mmk_call *call, int type, size_t n, size_t row) noexcept nogil:
     cdef _Workspace w
     cdef size_t address = <size_t>call.scratch
-    cdef size_t width = sizeof(float) if type == MMK_FLOAT32 else sizeof(double)
     w.items = <mmk_item *>take(&address, n * sizeof(mmk_item))
     w.spare = <mmk_item *>take(&address, n * sizeof(mmk_item))
-    w.scores = take(&address, n * width)
-    w.planes = take(&address, 5 * n * width)
+    w.scores = take(&address, n * element_size(type))
+    w.planes = take(&address, BOX_NUMBERS * n * element_size(type))
     w.reaches = <int32_t *>take(&address, n * sizeof(int32_t))
     w.taken = <int32_t *>take(&address, n * sizeof(int32_t))
     w.keepers = <int64_t *>take(&address, n * sizeof(int64_t))
@@ -56,38 +59,30 @@ cdef _Workspace _workspace(const mmk_call *call, int type, size_t n, size_t row)
     return w
 
 
-cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t one, real threshold, double guard,
+cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t box, real threshold, double guard,
                         int32_t *reaches) noexcept nogil:
-    cdef const real *x1 = planes
-    cdef const real *y1 = planes + count
-    cdef const real *x2 = planes + 2 * count
-    cdef const real *y2 = planes + 3 * count
     cdef const real *area = planes + 4 * count
-    cdef real ax1 = x1[one], ay1 = y1[one], ax2 = x2[one], ay2 = y2[one], area_a = area[one], common
+    cdef real common
     cdef ptrdiff_t i
-    for i in range(one + 1, count):
-        common = intersection(ax1, ay1, ax2, ay2, x1[i], y1[i], x2[i], y2[i], 0)
+    for i in range(box + 1, count):
+        common = plane_intersection(planes, count, box, i, <real>0)
         # divided in double, as MMDeploy does; without a guard that gives the same float32 as dividing in float32
-        reaches[i] = <real>(<double>common / (<double>((area_a + area[i]) - common) + guard)) >= threshold
+        reaches[i] = <real>(<double>common / (<double>((area[box] + area[i]) - common) + guard)) >= threshold
 
 
 cdef void _match(const _Workspace *w, ptrdiff_t start, ptrdiff_t count, const real *boxes, ptrdiff_t stride,
                  const real *scores, real threshold, double guard) noexcept nogil:
-    """Fill in the pairs of the list of `count` boxes whose numbers begin at `start`; `stride` numbers a box."""
-    cdef real *planes = <real *>w.planes + 5 * start
+    """Writes the pairs of a list of `count` boxes, whose entries begin at `start`; boxes have `stride` numbers each."""
+    cdef real *planes = <real *>w.planes + BOX_NUMBERS * start
     cdef int32_t *reaches = w.reaches + start
     cdef int32_t *taken = w.taken + start
     cdef int64_t *keepers = w.keepers + start
     cdef int64_t *members = w.members + start
     cdef int type = MMK_FLOAT32 if sizeof(real) == sizeof(float) else MMK_FLOAT64
     cdef mmk_item *items = mmk_order(scores, type, w.items + start, w.spare + start, count)
-    cdef const real *box
-    cdef ptrdiff_t i, j, k, pairs = 0
+    cdef ptrdiff_t i, j, pairs = 0
     for i in range(count):
-        box = boxes + stride * items[i].index
-        for k in range(4):
-            planes[k * count + i] = box[k]
-        planes[4 * count + i] = box_area(box, <real>0)
+        pack_box(boxes + stride * items[i].index, <real>0, planes, count, i)
         taken[i] = 0
     for i in range(count):
         if taken[i]:
@@ -100,12 +95,6 @@ cdef void _match(const _Workspace *w, ptrdiff_t start, ptrdiff_t count, const re
                 keepers[pairs] = items[i].index
                 members[pairs] = items[j].index
                 pairs += 1
-
-
-cdef int _check_count(mmk_call *call, int64_t count) noexcept nogil:
-    if count > INT32_MAX // 4:
-        return mmk_fail(call, "there may be up to %d boxes, got %lld", INT32_MAX // 4, <long long>count)
-    return 0
 
 
 # ---- nms_match -------------------------------------------------------------------------------------------------------
@@ -133,14 +122,11 @@ cdef void _nms_match(mmk_call *call, const real *detections) noexcept nogil:
 
 
 cdef public int mmk_nms_match_prepare(mmk_call *call) noexcept nogil:
-    cdef double threshold = call.attributes[NMS_MATCH_IOU_THRESHOLD].f
     cdef int64_t count
     if mmk_check_shape(call, 0, "dets", "[N, 5]"):
         return -1
-    if threshold != threshold:
-        return mmk_fail(call, "iou_threshold must be a number, got nan")
     count = call.inputs[0].shape[0]
-    if _check_count(call, count):
+    if check_threshold(call, call.attributes[NMS_MATCH_IOU_THRESHOLD].f) or check_count(call, count):
         return -1
     call.late_outputs = True
     call.scratch_size = _workspace(call, call.inputs[0].type, count, 1).size
@@ -166,7 +152,7 @@ cdef void _match_lists(const mmk_call *call, const _Workspace *w, int64_t begin,
 
 
 cdef void _collect(mmk_call *call, const _Workspace *w, const real *scores, const real *threshold) noexcept nogil:
-    """The pairs of two boxes whose keeper's score is above the threshold, as rows."""
+    """Writes rows of image, class and pair, for pairs of two boxes whose keeper's score is above the threshold."""
     cdef int64_t classes = call.inputs[SCORES].shape[1], count = call.inputs[SCORES].shape[2], list, i
     cdef int64_t *row = w.rows
     cdef int64_t[2] shape
@@ -192,11 +178,11 @@ cdef public int mmk_nms_match_pairs_prepare(mmk_call *call) noexcept nogil:
         return mmk_fail(call, "iou_threshold must have at least one element, got none")
     if not call.inputs[SCORE_THRESHOLD].size:
         return mmk_fail(call, "score_threshold must have at least one element, got none")
-    if _check_count(call, scores.shape[2]):
+    if check_count(call, scores.shape[2]):
         return -1
     call.late_outputs = True
     call.scratch_size = _workspace(call, scores.type, scores.size, 4).size
-    mmk_add_phase(call, scores.shape[0] * scores.shape[1], 10.0 * scores.shape[2])
+    mmk_add_phase(call, scores.shape[0] * scores.shape[1], 1e-3 * MATCH_COST * scores.shape[2])
     mmk_add_phase(call, 1, 1.0)
     return 0
 

@@ -1,18 +1,18 @@
-"""Stable sorting by 32- or 64-bit keys: the order in which the NMS family looks at boxes.
+"""Stable sorting by 32- or 64-bit keys: the order in which the NMS family visits boxes.
 
-A radix sort needs time proportional to the number of items and keeps equal keys in order by itself.
+A radix sort takes time proportional to the number of items and keeps equal keys in order.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from mmort._kernels.kernels cimport mmk_item
 from mmk cimport MMK_FLOAT32
+from mmort._kernels.kernels cimport mmk_item
 
 cdef enum:
     DIGIT_BITS = 11
     BUCKETS = 2048  # 2 ** DIGIT_BITS
-    MOST_DIGITS = 6  # of 64 bits
-    FEW = 96  # items for which insertion is faster than clearing the buckets
+    MAX_DIGITS = 6  # of 64 bits
+    INSERTION_MAX_ITEMS = 96  # for which insertion is faster than clearing the buckets: nms, uniform, 100 boxes
 
 ctypedef union _Single:
     float value
@@ -24,7 +24,7 @@ ctypedef union _Double:
 
 
 cdef inline uint64_t _key_of_float(float value) noexcept nogil:
-    """A key that ascends as the value descends; equal for 0.0 and -0.0, and the largest for NaN."""
+    """Returns a key that ascends as the value descends; equal for 0.0 and -0.0, and the largest for NaN."""
     cdef _Single number
     if value != value:
         return 0xFFFFFFFFu
@@ -53,41 +53,41 @@ cdef void _insertion_sort(mmk_item *items, int64_t count) noexcept nogil:
 
 
 cdef public mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count) noexcept nogil:
-    cdef uint32_t[MOST_DIGITS * BUCKETS] places
-    cdef uint32_t *place
-    cdef uint32_t before, here
-    cdef uint64_t key, widest = 0
-    cdef mmk_item *other
+    cdef uint32_t[MAX_DIGITS * BUCKETS] starts  # for each digit, where the items of each bucket go
+    cdef uint32_t *start
+    cdef uint32_t before, size
+    cdef uint64_t key, used_bits = 0
+    cdef mmk_item *sorted_items
     cdef int64_t i
     cdef int digit, digits = 0
-    if count <= FEW:
+    if count <= INSERTION_MAX_ITEMS:
         _insertion_sort(items, count)
         return items
     for i in range(count):
-        widest |= items[i].key
-    while digits < MOST_DIGITS and widest >> (digits * DIGIT_BITS):
+        used_bits |= items[i].key
+    while digits < MAX_DIGITS and used_bits >> (digits * DIGIT_BITS):
         digits += 1
-    memset(places, 0, digits * BUCKETS * sizeof(uint32_t))
+    memset(starts, 0, digits * BUCKETS * sizeof(uint32_t))
     for i in range(count):
         key = items[i].key
         for digit in range(digits):
-            places[digit * BUCKETS + ((key >> (digit * DIGIT_BITS)) & (BUCKETS - 1))] += 1
+            starts[digit * BUCKETS + ((key >> (digit * DIGIT_BITS)) & (BUCKETS - 1))] += 1
     for digit in range(digits):
-        place = places + digit * BUCKETS
-        if place[(items[0].key >> (digit * DIGIT_BITS)) & (BUCKETS - 1)] == <uint32_t>count:
+        start = starts + digit * BUCKETS
+        if start[(items[0].key >> (digit * DIGIT_BITS)) & (BUCKETS - 1)] == <uint32_t>count:
             continue  # all items agree in this digit
         before = 0
         for i in range(BUCKETS):
-            here = place[i]
-            place[i] = before
-            before += here
+            size = start[i]
+            start[i] = before
+            before += size
         for i in range(count):
             key = (items[i].key >> (digit * DIGIT_BITS)) & (BUCKETS - 1)
-            spare[place[key]] = items[i]
-            place[key] += 1
-        other = items
-        items = spare
-        spare = other
+            spare[start[key]] = items[i]
+            start[key] += 1
+        sorted_items = spare
+        spare = items
+        items = sorted_items
     return items
 
 

@@ -1,16 +1,16 @@
 """Rotated boxes (centre x, centre y, width, height, angle): the area that two of them share.
 
 MMCV takes the hull of the crossings of all pairs of edges, with absolute tolerances: it loses points where edges
-nearly coincide, and whole boxes where they are tiny.  Here one box is clipped by the sides of the other, in whose own
-frame these are upright: a corner is on one side or the other by a plain comparison, so nearly equal boxes are like any
-others.  All is computed in double precision.
+nearly coincide, and whole boxes where they are tiny.  Here one box is clipped by the sides of the other, in the frame
+in which these are upright: a plain comparison decides on which side a corner is, so nearly equal boxes are no special
+case.  All is computed in double precision.
 """
 from libc.math cimport NAN, cos, fabs, isfinite, sin
 
 from element_types cimport real
 
 cdef enum:
-    BOX = 5  # numbers a box
+    BOX = 5  # numbers of a box
 
 
 cdef struct Rectangle:
@@ -21,12 +21,13 @@ cdef struct Rectangle:
     double half_height
     double cosine
     double sine
-    double reach_x  # half the sides of the upright rectangle around it
+    double reach_x  # half the width of the upright rectangle around it
     double reach_y
 
 
 cdef inline void measure(const real *box, bint clockwise, Rectangle *rectangle) noexcept nogil:
-    """With y downwards a positive angle turns a box clockwise on screen, or counter-clockwise if not `clockwise`."""
+    """Computes the rectangle of a box.  With y downwards a positive angle turns it clockwise on screen, or
+    counter-clockwise if not `clockwise`."""
     cdef double angle = box[4] if clockwise else -box[4]
     rectangle.x = box[0]
     rectangle.y = box[1]
@@ -48,7 +49,7 @@ cdef inline bint are_apart(const Rectangle *a, const Rectangle *b) noexcept nogi
 
 
 cdef inline bint _goes_first(const Rectangle *a, const Rectangle *b) noexcept nogil:
-    """An order of the two that does not depend on which is called a, so that their overlap does not either."""
+    """Orders two rectangles independently of which is called a, so that their overlap is symmetric."""
     if a.area != b.area:
         return a.area < b.area
     if a.x != b.x:
@@ -64,7 +65,7 @@ cdef inline bint _goes_first(const Rectangle *a, const Rectangle *b) noexcept no
 
 cdef inline int _clip(const double *along, const double *across, int corners, double sign, double limit,
                       double *clipped_along, double *clipped_across) noexcept nogil:
-    """Keeps the part of a convex polygon where sign * along <= limit; returns its corners."""
+    """Keeps the part of a convex polygon where sign * along <= limit; returns the number of its corners."""
     cdef int i, j = corners - 1, kept = 0
     cdef double before = limit - sign * along[j], here, part
     for i in range(corners):
@@ -83,8 +84,8 @@ cdef inline int _clip(const double *along, const double *across, int corners, do
     return kept
 
 
-cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double least) noexcept nogil:
-    """The area that two rectangles with areas above 0 share, if that can be `least` or more; else 0."""
+cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double min_area) noexcept nogil:
+    """Returns the area that two rectangles with areas above 0 share, or 0 if that is known to be below `min_area`."""
     cdef double[8] px, py, qx, qy
     cdef const Rectangle *other
     cdef double dx, dy, cosine, sine, wx, wy, hx, hy, span_x, span_y, width, height, area = 0
@@ -93,7 +94,7 @@ cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double le
         other = a
         a = b
         b = other
-    if a.area < least:
+    if a.area < min_area:
         return 0
     # b in the frame of a, the smaller one
     dx = b.x - a.x
@@ -110,7 +111,7 @@ cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double le
     py[0] = dy * a.cosine - dx * a.sine
     width = min(px[0] + span_x, a.half_width) - max(px[0] - span_x, -a.half_width)
     height = min(py[0] + span_y, a.half_height) - max(py[0] - span_y, -a.half_height)
-    if not (width > 0 and height > 0 and width * height >= least):
+    if not (width > 0 and height > 0 and width * height >= min_area):
         return 0
     dx = px[0]
     dy = py[0]
@@ -132,7 +133,7 @@ cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double le
 
 
 cdef inline double overlap(const Rectangle *a, const Rectangle *b, bint foreground) noexcept nogil:
-    """Intersection over union, or over a's area; 0 if one has no area, NaN if one is not finite."""
+    """Returns intersection over union, or over a's area; 0 if one has no area, NaN if one is not finite."""
     cdef double common
     if a.area != a.area or b.area != b.area:
         return a.area + b.area

@@ -1,0 +1,175 @@
+"""nms: the kept boxes that could suppress a box, found by a hash table.
+
+IoU > t bounds, on either axis by itself, the ratio of the sides (within [t, 1 / t]) and the distance of the centres
+(below (1 - t) / (1 + t) times the mean side).  Kept boxes are keyed by the magnitude of both sides, their levels, and
+by a cell of the plane as large as those sides call for, so that a box finds its few candidates in a few cells and the
+time is nearly linear.  Candidates are decided by the same arithmetic as all pairs would be, so the answer is the same.
+"""
+from libc.math cimport isfinite
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from element_types cimport real
+from mmort._kernels.boxes cimport BOX_NUMBERS, intersection, iou_of
+
+ctypedef union _Bits:
+    double value
+    uint64_t bits
+
+cdef enum:
+    BIAS = 1023  # of a double's exponent
+    MAX_OCTAVES = 16  # of a level
+
+
+cdef struct _Grid:
+    uint32_t *heads     # by bucket: a kept box plus 1; 0: none
+    uint32_t *nexts     # by box: the next in its bucket, plus 1
+    int shift           # of the hash, to fit the table
+    int64_t octaves     # powers of two that a level spans
+    double threshold    # what the bounds are made for: a little below the real one, which covers all rounding
+    double reach        # in mean sides: how far two centres may be apart; in a level's largest side: a cell's edge
+
+
+cdef inline size_t grid_size(int64_t count) noexcept nogil:
+    """Returns how many numbers `heads` and `nexts` have together for `count` boxes."""
+    return 5 * count
+
+
+cdef inline int64_t _floor(double value) noexcept nogil:
+    # libm's floor is a call where the baseline has no instruction for it
+    cdef int64_t towards_zero = <int64_t>value
+    return towards_zero - (value < towards_zero)
+
+
+cdef inline int64_t _level(double side, int64_t octaves) noexcept nogil:
+    cdef _Bits number
+    number.value = side
+    return <int64_t>(number.bits >> 52) // octaves
+
+
+cdef inline double _largest_side(int64_t level, int64_t octaves) noexcept nogil:
+    """Returns a number that no side of the level exceeds."""
+    cdef _Bits number
+    number.bits = <uint64_t>min((level + 1) * octaves, 2 * BIAS) << 52
+    return number.value
+
+
+cdef inline uint64_t _bucket(int64_t level_x, int64_t level_y, int64_t x, int64_t y, int shift) noexcept nogil:
+    cdef uint64_t key = (<uint64_t>level_x * 0x9E3779B97F4A7C15u + <uint64_t>level_y * 0xC2B2AE3D27D4EB4Fu
+                         + <uint64_t>x * 0x165667B19E3779F9u + <uint64_t>y * 0xD6E8FEB86659FD93u)
+    key ^= key >> 32
+    return key * 0xFF51AFD7ED558CCDu >> shift
+
+
+cdef inline bint _participates(const real *box, real offset) noexcept nogil:
+    """Returns whether the box can suppress or be suppressed: the IoU of any other box is always 0 or NaN."""
+    return ((box[2] - box[0]) + offset > 0 and (box[3] - box[1]) + offset > 0 and box[4] > 0 and isfinite(box[4]))
+
+
+cdef inline bint fits_grid(const real *boxes, ptrdiff_t begin, ptrdiff_t count, real threshold,
+                           real offset) noexcept nogil:
+    """Returns whether the bounds hold for these boxes in spite of rounding; they do for all but very odd input."""
+    cdef ptrdiff_t i
+    cdef int k
+    cdef double smallest = 1e300, farthest = 0
+    cdef const real *box
+    if not threshold >= <real>0.05:
+        return False
+    for i in range(begin, count):
+        box = boxes + BOX_NUMBERS * i
+        if _participates(box, offset):
+            smallest = min(smallest, <double>min((box[2] - box[0]) + offset, (box[3] - box[1]) + offset))
+            for k in range(4):
+                farthest = max(farthest, <double>(box[k] if box[k] > 0 else -box[k]))
+    return (smallest * 256 >= (offset if offset > 0 else -offset) and farthest < 1e300
+            and farthest < smallest * <double>(1 << 30))
+
+
+cdef inline bint _is_suppressed(const _Grid *grid, const real *boxes, const real *box, real threshold,
+                                real offset) noexcept nogil:
+    cdef double width = (box[2] - box[0]) + offset, height = (box[3] - box[1]) + offset
+    cdef double x = (<double>box[0] + <double>box[2]) / 2, y = (<double>box[1] + <double>box[3]) / 2
+    cdef int64_t octaves = grid.octaves
+    cdef int64_t last_x = _level(width / grid.threshold, octaves), last_y = _level(height / grid.threshold, octaves)
+    cdef int64_t first_y = _level(height * grid.threshold, octaves)
+    cdef int64_t level_x = _level(width * grid.threshold, octaves), level_y, column, line, last_column, last_line
+    cdef double largest, reach_x, reach_y, per_x, per_y
+    cdef uint32_t candidate
+    cdef const real *kept
+    cdef real common
+    while level_x <= last_x:
+        largest = _largest_side(level_x, octaves)
+        reach_x = grid.reach * (width + min(largest, width / grid.threshold)) / 2
+        per_x = 1 / (grid.reach * largest)
+        last_column = _floor((x + reach_x) * per_x)
+        level_y = first_y
+        while level_y <= last_y:
+            largest = _largest_side(level_y, octaves)
+            reach_y = grid.reach * (height + min(largest, height / grid.threshold)) / 2
+            per_y = 1 / (grid.reach * largest)
+            last_line = _floor((y + reach_y) * per_y)
+            column = _floor((x - reach_x) * per_x)
+            while column <= last_column:
+                line = _floor((y - reach_y) * per_y)
+                while line <= last_line:
+                    candidate = grid.heads[_bucket(level_x, level_y, column, line, grid.shift)]
+                    while candidate:
+                        kept = boxes + BOX_NUMBERS * <ptrdiff_t>(candidate - 1)
+                        common = intersection(kept[0], kept[1], kept[2], kept[3], box[0], box[1], box[2], box[3],
+                                              offset)
+                        if common > 0 and iou_of(common, kept[4], box[4]) > threshold:
+                            return True
+                        candidate = grid.nexts[candidate - 1]
+                    line += 1
+                column += 1
+            level_y += 1
+        level_x += 1
+    return False
+
+
+cdef inline void _insert(const _Grid *grid, const real *box, ptrdiff_t i, real offset) noexcept nogil:
+    cdef int64_t level_x = _level((box[2] - box[0]) + offset, grid.octaves)
+    cdef int64_t level_y = _level((box[3] - box[1]) + offset, grid.octaves)
+    cdef double per_x = 1 / (grid.reach * _largest_side(level_x, grid.octaves))
+    cdef double per_y = 1 / (grid.reach * _largest_side(level_y, grid.octaves))
+    cdef int64_t column = _floor((<double>box[0] + <double>box[2]) / 2 * per_x)
+    cdef int64_t line = _floor((<double>box[1] + <double>box[3]) / 2 * per_y)
+    cdef uint64_t bucket = _bucket(level_x, level_y, column, line, grid.shift)
+    grid.nexts[i] = grid.heads[bucket]
+    grid.heads[bucket] = <uint32_t>(i + 1)
+
+
+cdef inline void suppress_by_grid(const real *boxes, ptrdiff_t begin, ptrdiff_t count, real threshold, real offset,
+                                  ptrdiff_t max_kept, uint32_t *memory, int32_t *flags) noexcept nogil:
+    """Goes on from position `begin`: no box from there on is suppressed by one before.
+
+    `boxes` have BOX_NUMBERS numbers each; `memory` has grid_size(count) numbers.
+    """
+    cdef _Grid grid
+    cdef ptrdiff_t i, kept = 0
+    cdef double span
+    grid.heads = memory
+    grid.nexts = memory + 4 * count
+    grid.threshold = min(<double>threshold, 1.0) * 0.999
+    grid.reach = (1 - grid.threshold) / (1 + grid.threshold)
+    grid.octaves = 1
+    span = grid.threshold * grid.threshold * 2.8  # two levels, seldom three, hold all sides between t and 1 / t
+    while span < 1 and grid.octaves < MAX_OCTAVES:
+        grid.octaves += 1
+        span *= 2
+    grid.shift = 64
+    while <int64_t>1 << (65 - grid.shift) <= 4 * count:
+        grid.shift -= 1
+    memset(grid.heads, 0, (<size_t>1 << (64 - grid.shift)) * sizeof(uint32_t))
+    for i in range(begin):
+        kept += not flags[i]
+    for i in range(begin, count):
+        flags[i] |= kept >= max_kept
+        if flags[i]:
+            continue
+        if _participates(boxes + BOX_NUMBERS * i, offset):
+            if _is_suppressed(&grid, boxes, boxes + BOX_NUMBERS * i, threshold, offset):
+                flags[i] = 1
+                continue
+            _insert(&grid, boxes + BOX_NUMBERS * i, i, offset)
+        kept += 1

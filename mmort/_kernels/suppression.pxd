@@ -1,0 +1,46 @@
+"""What the kernels that suppress boxes share: their limits, and boxes sorted by class and score."""
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from mmk cimport mmk_call, mmk_fail
+from mmort._kernels.kernels cimport mmk_item, mmk_sort
+
+cdef enum:
+    MAX_BOXES = (1 << 29) - 1  # positions, and four times their number, fit in 32 bits
+
+
+cdef inline int check_count(mmk_call *call, int64_t count) noexcept nogil:
+    if count > MAX_BOXES:
+        return mmk_fail(call, "at most %d boxes are supported, got %lld", <int>MAX_BOXES, <long long>count)
+    return 0
+
+
+cdef inline int check_threshold(mmk_call *call, double iou_threshold) noexcept nogil:
+    if iou_threshold != iou_threshold:
+        return mmk_fail(call, "iou_threshold must be a number, got nan")
+    return 0
+
+
+cdef inline mmk_item *sort_by_class(const int64_t *classes, const int64_t *boxes, int64_t count, mmk_item *items,
+                                    mmk_item *spare, int32_t *starts, int64_t *class_count) noexcept nogil:
+    """Sorts the ranks of `boxes`, which come by descending score, by class (NULL: all are of one).
+
+    The `index` of an item is a rank.  `starts` becomes the positions where the classes begin, and the end of the last.
+    """
+    cdef int64_t rank, smallest
+    for rank in range(count):
+        items[rank].key = 0
+        items[rank].index = rank
+    if classes != NULL and count:
+        smallest = classes[boxes[0]]
+        for rank in range(count):
+            smallest = min(smallest, classes[boxes[rank]])
+        for rank in range(count):
+            items[rank].key = <uint64_t>classes[boxes[rank]] - <uint64_t>smallest
+        items = mmk_sort(items, spare, count)
+    class_count[0] = 0
+    for rank in range(count):
+        if rank == 0 or items[rank].key != items[rank - 1].key:
+            starts[class_count[0]] = <int32_t>rank
+            class_count[0] += 1
+    starts[class_count[0]] = <int32_t>count
+    return items
