@@ -1,0 +1,287 @@
+"""corner_pool, cummax and cummin: running extrema along one dimension, for every real element type.
+
+corner_pool is the running maximum along a row or column of a feature map (CornerNet, Law and Deng 2018); cummax and
+cummin also give the index of each extremum, of equal values the latest.  NaN propagates, as in torch; MMCV's kernels
+skipped it.  A line is what one extremum runs along; ranges of lines are the work.
+"""
+from libc.stdint cimport (int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
+
+from element_types cimport number
+from mmk cimport *
+
+cdef enum Scan:
+    CORNER_POOL
+    CUMMAX
+    CUMMIN
+
+cdef enum:
+    MODE = 0  # the attribute of corner_pool
+    DIM = 0  # the attribute of cummax and cummin
+
+cdef enum:  # modes
+    TOP
+    BOTTOM
+    LEFT
+    RIGHT
+
+cdef enum:
+    BLOCK = 32  # elements of a line that are looked at together
+
+cdef enum:  # picoseconds an element
+    POOL = 700  # corner_pool, 2x64x127x255: left takes 1100, right 500, top and bottom less
+    ACCUMULATE = 1500  # cummax, 100000x5: takes 1000; longer lines take less
+
+
+# ---- corner_pool -----------------------------------------------------------------------------------------------------
+
+cdef simd_void _pool_columns(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride, ptrdiff_t first,
+                             ptrdiff_t last) noexcept nogil:
+    """Columns [first, last) of a plane; successive rows are `stride` (negative: upwards) apart."""
+    cdef ptrdiff_t _k, i
+    cdef number previous, value
+    for i in range(first, last):
+        y[i] = x[i]
+    for _k in range(1, steps):
+        x += stride
+        y += stride
+        for i in range(first, last):
+            previous = y[i - stride]
+            value = x[i]
+            y[i] = value if (previous < value) | (value != value) else previous
+
+
+cdef inline void _pool_elements(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride) noexcept nogil:
+    cdef number largest = x[0], value
+    cdef bint nan = False
+    cdef ptrdiff_t k
+    for k in range(steps):
+        nan |= x[k * stride] != x[k * stride]
+    if nan:
+        for k in range(steps):
+            value = x[k * stride]
+            largest = value if (largest < value) | (value != value) else largest
+            y[k * stride] = largest
+    else:
+        for k in range(steps):  # the maximum is one instruction here, and noise causes no branches
+            value = x[k * stride]
+            largest = value if largest < value else largest
+            y[k * stride] = largest
+
+
+cdef simd_void _pool_row(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride) noexcept nogil:
+    """A row of `steps` elements; `stride` is 1 or -1, and x and y point at the first element visited."""
+    if stride == 1:  # a constant, so that the search for NaN is vectorised
+        _pool_elements(x, y, steps, 1)
+    else:
+        _pool_elements(x, y, steps, -1)
+
+
+cdef void _pool(const mmk_call *call, const number *x, number *y, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+    cdef ptrdiff_t height = call.inputs[0].shape[2], width = call.inputs[0].shape[3]
+    cdef int64_t mode = call.attributes[MODE].i
+    cdef ptrdiff_t line = begin, last, plane, start
+    if mode == TOP or mode == BOTTOM:  # a line is a column of a plane
+        while line < end:
+            last = min(end, (line // width + 1) * width)
+            plane = line // width * width * height
+            start = plane + (width * (height - 1) if mode == TOP else 0)
+            _pool_columns(x + start, y + start, height, -width if mode == TOP else width,
+                          line % width, line % width + last - line)
+            line = last
+    else:  # a line is a row
+        while line < end:
+            start = line * width + (width - 1 if mode == LEFT else 0)
+            _pool_row(x + start, y + start, width, -1 if mode == LEFT else 1)
+            line += 1
+
+
+# ---- cummax and cummin -----------------------------------------------------------------------------------------------
+
+cdef inline bint _replaces(number value, number best, bint largest) noexcept nogil:
+    """Whether `value` becomes the extremum: also if it is NaN, but not if only `best` is."""
+    return ((value >= best) if largest else (value <= best)) | (value != value)
+
+
+cdef simd_void _accumulate_lines(const number *x, number *values, int64_t *indices, ptrdiff_t steps, ptrdiff_t stride,
+                                 ptrdiff_t first, ptrdiff_t last, bint largest) noexcept nogil:
+    """Lines [first, last), which lie side by side; successive elements of a line are `stride` apart."""
+    cdef ptrdiff_t k, i
+    cdef number value, best
+    cdef bint replaces
+    for i in range(first, last):
+        values[i] = x[i]
+        indices[i] = 0
+    for k in range(1, steps):
+        x += stride
+        values += stride
+        indices += stride
+        for i in range(first, last):
+            best = values[i - stride]
+            value = x[i]
+            replaces = _replaces(value, best, largest)
+            values[i] = value if replaces else best
+            indices[i] = k if replaces else indices[i - stride]
+
+
+cdef inline void _accumulate_elements(const number *x, number *values, int64_t *indices, ptrdiff_t steps,
+                                      bint largest) noexcept nogil:
+    """By blocks: most blocks of a long line change nothing, which a vectorised test finds out."""
+    cdef number best = x[0], value
+    cdef int64_t index = 0
+    cdef ptrdiff_t begin = 0, end, k
+    cdef bint changes, nan, stays
+    while begin < steps:
+        end = min(begin + BLOCK, steps)
+        changes = False
+        nan = best != best
+        for k in range(begin, end):
+            changes |= not (x[k] < best if largest else x[k] > best)
+            nan |= x[k] != x[k]
+        if not changes:
+            for k in range(begin, end):
+                values[k] = best
+                indices[k] = index
+        elif not nan:
+            for k in range(begin, end):
+                value = x[k]
+                stays = best > value if largest else best < value
+                best = best if stays else value  # one instruction, where NaN needs several
+                if number is float or number is double:
+                    index = index if stays else k
+                else:  # gcc would turn that into a branch
+                    index = max(index, k & (<int64_t>stays - 1))
+                values[k] = best
+                indices[k] = index
+        else:
+            for k in range(begin, end):
+                if _replaces(x[k], best, largest):
+                    best = x[k]
+                    index = k
+                values[k] = best
+                indices[k] = index
+        begin = end
+
+
+cdef simd_void _accumulate_line(const number *x, number *values, int64_t *indices, ptrdiff_t steps,
+                                bint largest) noexcept nogil:
+    """A line of adjacent elements."""
+    if largest:  # a constant from here on
+        _accumulate_elements(x, values, indices, steps, True)
+    else:
+        _accumulate_elements(x, values, indices, steps, False)
+
+
+cdef ptrdiff_t _stride(const mmk_call *call) noexcept nogil:
+    """Returns how far apart the elements of a line are."""
+    cdef ptrdiff_t d, stride = 1
+    for d in range(call.attributes[DIM].i + 1, call.inputs[0].rank):
+        stride *= call.inputs[0].shape[d]
+    return stride
+
+
+cdef void _accumulate(const mmk_call *call, const number *x, number *values, ptrdiff_t begin, ptrdiff_t end,
+                      bint largest) noexcept nogil:
+    cdef int64_t *indices = <int64_t *>call.outputs[1].data
+    cdef ptrdiff_t steps = call.inputs[0].shape[call.attributes[DIM].i], stride = _stride(call)
+    cdef ptrdiff_t line = begin, last, start
+    while line < end:
+        if stride == 1:
+            start = line * steps
+            _accumulate_line(x + start, values + start, indices + start, steps, largest)
+            last = line + 1
+        else:
+            last = min(end, (line // stride + 1) * stride)
+            start = line // stride * stride * steps
+            _accumulate_lines(x + start, values + start, indices + start, steps, stride, line % stride,
+                              line % stride + last - line, largest)
+        line = last
+
+
+# ---- the three operators ---------------------------------------------------------------------------------------------
+
+cdef void _scan(const mmk_call *call, Scan scan, const number *x, number *y, int64_t begin, int64_t end) noexcept nogil:
+    if scan == CORNER_POOL:
+        _pool(call, x, y, begin, end)
+    else:
+        _accumulate(call, x, y, begin, end, scan == CUMMAX)
+
+
+cdef void _run(const mmk_call *call, Scan scan, int64_t begin, int64_t end) noexcept nogil:
+    """Lines [begin, end), by element type."""
+    cdef const void *x = call.inputs[0].data
+    cdef void *y = call.outputs[0].data
+    cdef int type = call.inputs[0].type
+    if type == MMK_FLOAT32:
+        _scan(call, scan, <const float *>x, <float *>y, begin, end)
+    elif type == MMK_FLOAT64:
+        _scan(call, scan, <const double *>x, <double *>y, begin, end)
+    elif type == MMK_INT8:
+        _scan(call, scan, <const int8_t *>x, <int8_t *>y, begin, end)
+    elif type == MMK_INT16:
+        _scan(call, scan, <const int16_t *>x, <int16_t *>y, begin, end)
+    elif type == MMK_INT32:
+        _scan(call, scan, <const int32_t *>x, <int32_t *>y, begin, end)
+    elif type == MMK_INT64:
+        _scan(call, scan, <const int64_t *>x, <int64_t *>y, begin, end)
+    elif type == MMK_UINT8 or type == MMK_BOOL:
+        _scan(call, scan, <const uint8_t *>x, <uint8_t *>y, begin, end)
+    elif type == MMK_UINT16:
+        _scan(call, scan, <const uint16_t *>x, <uint16_t *>y, begin, end)
+    elif type == MMK_UINT32:
+        _scan(call, scan, <const uint32_t *>x, <uint32_t *>y, begin, end)
+    else:
+        _scan(call, scan, <const uint64_t *>x, <uint64_t *>y, begin, end)
+
+
+cdef int _prepare_accumulation(mmk_call *call) noexcept nogil:
+    cdef mmk_tensor *x = &call.inputs[0]
+    cdef int64_t dim = call.attributes[DIM].i
+    if x.rank == 0:
+        return mmk_fail(call, "input must have at least one dimension, got a scalar")
+    if dim < -x.rank or dim >= x.rank:
+        return mmk_fail(call, "dim must be in [%d, %d] for an input of %d dimensions, got %lld", -x.rank, x.rank - 1,
+                        x.rank, <long long>dim)
+    if dim < 0:
+        dim += x.rank
+        call.attributes[DIM].i = dim
+    if mmk_set_output(call, 0, x.type, x.rank, x.shape) or mmk_set_output(call, 1, MMK_INT64, x.rank, x.shape):
+        return -1
+    if x.size:
+        mmk_add_phase(call, x.size // x.shape[dim], 1e-3 * ACCUMULATE * x.shape[dim])
+    return 0
+
+
+cdef public int mmk_corner_pool_prepare(mmk_call *call) noexcept nogil:
+    cdef mmk_tensor *x = &call.inputs[0]
+    cdef int64_t mode = call.attributes[MODE].i, steps
+    if mmk_check_shape(call, 0, "input", "[N, C, H, W]"):
+        return -1
+    if mode < TOP or mode > RIGHT:
+        return mmk_fail(call, "mode must be 0 (top), 1 (bottom), 2 (left) or 3 (right), got %lld", <long long>mode)
+    if mmk_set_output(call, 0, x.type, 4, x.shape):
+        return -1
+    if x.size:
+        steps = x.shape[2 if mode == TOP or mode == BOTTOM else 3]
+        mmk_add_phase(call, x.size // steps, 1e-3 * POOL * steps)
+    return 0
+
+
+cdef public void mmk_corner_pool_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                     void *scratch) noexcept nogil:
+    _run(call, CORNER_POOL, begin, end)
+
+
+cdef public int mmk_cummax_prepare(mmk_call *call) noexcept nogil:
+    return _prepare_accumulation(call)
+
+
+cdef public void mmk_cummax_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
+    _run(call, CUMMAX, begin, end)
+
+
+cdef public int mmk_cummin_prepare(mmk_call *call) noexcept nogil:
+    return _prepare_accumulation(call)
+
+
+cdef public void mmk_cummin_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
+    _run(call, CUMMIN, begin, end)
