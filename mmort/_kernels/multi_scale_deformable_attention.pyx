@@ -1,12 +1,13 @@
 """multi_scale_deformable_attention: weighted bilinear samples of feature maps of several sizes (Zhu et al. 2021).
 
-The heads' channels lie side by side in memory, so each sample is a sum of up to four short vectors.  Where the vectors
-are and what they weigh is worked out once a query and head.
+The channels of a head lie side by side in memory, so each sample is a sum of up to four short vectors.  Their offsets
+and weights are worked out once for each query and head.
 """
 from libc.stdint cimport int64_t
 
 from element_types cimport real
 from mmk cimport *
+from mmort._kernels.workspace cimport element_size
 
 cdef enum:
     VALUE  # inputs
@@ -18,6 +19,10 @@ cdef enum:
 cdef enum:
     BLOCK = 32  # channels summed in registers; also the usual number of a head
 
+cdef enum:  # picoseconds a sample; multi_scale_deformable_attention takes half of that
+    FIND_TAPS = 10000
+    ADD_TAPS = 1000  # and channel
+
 ctypedef struct _Sizes:
     ptrdiff_t keys, heads, channels, queries, levels, points
 
@@ -25,6 +30,7 @@ ctypedef struct _Sizes:
 cdef inline ptrdiff_t _add_tap(ptrdiff_t *offsets, real *weights, ptrdiff_t count, ptrdiff_t row, ptrdiff_t column,
                                ptrdiff_t height, ptrdiff_t width, ptrdiff_t start, ptrdiff_t stride,
                                real weight) noexcept nogil:
+    """Adds a pixel if it lies on the map; returns the number of taps."""
     if row < 0 or row >= height or column < 0 or column >= width:
         return count
     offsets[count] = (start + row * width + column) * stride
@@ -34,7 +40,7 @@ cdef inline ptrdiff_t _add_tap(ptrdiff_t *offsets, real *weights, ptrdiff_t coun
 
 cdef inline ptrdiff_t _find_taps(const _Sizes *s, const int64_t *shapes, const int64_t *starts, const real *locations,
                                  const real *attention, ptrdiff_t *offsets, real *weights) noexcept nogil:
-    """Offsets into the values, and weights, of all pixels that a query and head sums."""
+    """Finds the offsets and weights of all pixels that a query and head sums; returns their number."""
     cdef ptrdiff_t count = 0, level, point, i, height, width, row, column, stride = s.heads * s.channels
     cdef real x, y, right, below
     for level in range(s.levels):
@@ -64,18 +70,18 @@ cdef inline ptrdiff_t _find_taps(const _Sizes *s, const int64_t *shapes, const i
 cdef simd_void _attend(const _Sizes *s, const real *values, const int64_t *shapes, const int64_t *starts,
                        const real *locations, const real *attention, real *out, ptrdiff_t begin, ptrdiff_t end,
                        ptrdiff_t *offsets, real *weights) noexcept nogil:
-    """Pieces of work are (image, query, head), in this order."""
-    cdef ptrdiff_t samples = s.levels * s.points, piece, head, count, tap, channel, k
+    """Heads [begin, end) of all images and queries."""
+    cdef ptrdiff_t samples = s.levels * s.points, unit, head, count, tap, channel, k
     cdef const real *image
     cdef const real *pixel
     cdef real *target
     cdef real weight
     cdef real[BLOCK] total
-    for piece in range(begin, end):
-        head = piece % s.heads
-        image = values + piece // (s.heads * s.queries) * s.keys * s.heads * s.channels + head * s.channels
-        target = out + piece * s.channels
-        count = _find_taps(s, shapes, starts, locations + 2 * piece * samples, attention + piece * samples, offsets,
+    for unit in range(begin, end):
+        head = unit % s.heads
+        image = values + unit // (s.heads * s.queries) * s.keys * s.heads * s.channels + head * s.channels
+        target = out + unit * s.channels
+        count = _find_taps(s, shapes, starts, locations + 2 * unit * samples, attention + unit * samples, offsets,
                            weights)
         channel = 0
         while channel + BLOCK <= s.channels:
@@ -107,7 +113,7 @@ cdef void _run(mmk_call *call, const real *values, const real *locations, const 
 
 
 cdef inline ptrdiff_t _max_taps(const _Sizes *s) noexcept nogil:
-    """Of a query and head."""
+    """Returns how many taps a query and head can have."""
     return 4 * s.levels * s.points
 
 
@@ -156,9 +162,10 @@ cdef public int mmk_multi_scale_deformable_attention_prepare(mmk_call *call) noe
     if mmk_set_output(call, 0, inputs[VALUE].type, 3, shape):
         return -1
     if call.outputs[0].size:
-        mmk_add_phase(call, shape[0] * s.queries * s.heads, 1.0 * s.levels * s.points * (10 + s.channels))
+        mmk_add_phase(call, shape[0] * s.queries * s.heads,
+                      1e-3 * s.levels * s.points * (FIND_TAPS + <double>ADD_TAPS * s.channels))
         call.worker_scratch_size[0] = <size_t>_max_taps(&s) * (
-            sizeof(ptrdiff_t) + (sizeof(float) if inputs[VALUE].type == MMK_FLOAT32 else sizeof(double)))
+            sizeof(ptrdiff_t) + element_size(inputs[VALUE].type))
     return 0
 
 
