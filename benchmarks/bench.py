@@ -1,7 +1,7 @@
 """Times mmort against torch, torchvision, ONNX Runtime's own operators and numpy, on the same work.
 
-Each row of TABLE is one input; the function that it stands under makes it and yields those who compete, mmort first.
-A row is timed only if all of them give the same answer.  They take turns, so that noise hits all alike.
+Each row of TABLE is one input; the function that it belongs to makes the input and yields the contenders, mmort first.
+A row is timed only if all contenders give the same answer.  They take turns, so that noise affects all alike.
 """
 
 import argparse
@@ -27,15 +27,16 @@ PIP_NAMES = {
     "onnx": "onnx",
     "onnxruntime": "onnxruntime",
 }
-SHORTEST_SAMPLE = 0.001  # seconds; shorter calls are timed many at a time
-LONGEST_ROW = 0.8  # seconds, after which five samples are enough
+MIN_SAMPLE = 0.001  # seconds; of shorter calls, as many as fill it are timed together
+MAX_ROW = 0.8  # seconds, after which MIN_SAMPLES are enough
+MIN_SAMPLES = 5
 
 
 def optional(package: str) -> Any:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError:
-        print(f"{package} is not installed, so its rows are left out: pip install '{PIP_NAMES[package]}'")
+        print(f"{package} is not installed, so its rows are skipped: pip install '{PIP_NAMES[package]}'")
         return None
 
 
@@ -61,7 +62,7 @@ def make_boxes(kind: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     image = np.array([1333, 800])
     if kind == "uniform":
         centres, sides = rng.uniform(0, image, (count, 2)), rng.uniform(8, 160, (count, 2))
-    elif kind == "clustered":  # what a detector sees: each object some 20 times, not quite in place
+    elif kind == "clustered":  # as a detector's head gives them: about 20 boxes around each object
         objects = rng.integers(0, max(1, count // 20), count)
         centres, sides = rng.uniform(0, image, (count, 2))[objects], rng.uniform(16, 320, (count, 2))[objects]
         centres = centres + sides * rng.normal(0, 0.08, (count, 2))
@@ -85,7 +86,7 @@ def make_rois(count: int, batch: int, height: int, width: int, spatial_scale: fl
 
 
 def session(domain: str, operator: str, feeds: dict[str, np.ndarray], outputs: int = 1, **attributes: Any) -> Any:
-    """A run of ONNX Runtime over one node, on as many threads as mmort is set to."""
+    """Return a function that runs one node in ONNX Runtime, on as many threads as mmort is set to."""
     if not onnx or not onnxruntime:
         return None
     names = [f"output{i}" for i in range(outputs)]
@@ -152,7 +153,7 @@ def soft_nms_in_numpy(
     method: str,
     iou_threshold: float = 0.3,
     sigma: float = 0.5,
-    least: float = 1e-3,
+    min_score: float = 1e-3,
 ) -> np.ndarray:
     left, rows = np.column_stack([boxes, scores]), []
     while len(left):
@@ -164,7 +165,7 @@ def soft_nms_in_numpy(
             left[:, 4] *= np.exp(-(overlaps * overlaps) / np.float32(sigma))
         else:
             left[:, 4] *= np.where(overlaps >= iou_threshold, 1 - overlaps if method == "linear" else 0, 1)
-        left = left[left[:, 4] >= least]
+        left = left[left[:, 4] >= min_score]
     return np.array(rows)
 
 
@@ -206,7 +207,7 @@ def deform_conv2d(input: tuple[int, int, int, int], outputs: int) -> Iterator[Co
 
 
 def multiclass_nms(boxes: int, classes: int, score_threshold: float) -> Iterator[Contender]:
-    """All that follows a detector's head, down to the best 100."""
+    """All post-processing of a detector's head, down to the best 100 detections."""
     corners = make_boxes("uniform", boxes)[0]
     count = boxes * classes  # no two scores tie
     scores = (np.random.default_rng(boxes).permutation(count).reshape(boxes, classes) / count) ** 20
@@ -219,15 +220,15 @@ def multiclass_nms(boxes: int, classes: int, score_threshold: float) -> Iterator
 
 
 def multiclass_nms_in_torchvision(boxes: Any, scores: Any, score_threshold: float) -> tuple[Any, Any]:
-    places, labels = (scores > score_threshold).nonzero(as_tuple=True)
-    kept = torchvision.ops.batched_nms(boxes[places], scores[places, labels], labels, 0.5)[:100]
-    return labels[kept], places[kept]
+    indices, labels = (scores > score_threshold).nonzero(as_tuple=True)
+    kept = torchvision.ops.batched_nms(boxes[indices], scores[indices, labels], labels, 0.5)[:100]
+    return labels[kept], indices[kept]
 
 
 def multi_scale_deformable_attention(
     sizes: tuple[tuple[int, int], ...], heads: int, channels: int
 ) -> Iterator[Contender]:
-    """The encoder of DINO: each pixel asks 4 points of each map."""
+    """The encoder of DINO: each pixel samples 4 points of each map."""
     areas = [height * width for height, width in sizes]
     pixels, rng = sum(areas), np.random.default_rng(0)
     value = random(1, pixels, heads, channels)
@@ -241,12 +242,12 @@ def multi_scale_deformable_attention(
 
 
 def attention_in_torch(value: Any, locations: Any, weights: Any, sizes: tuple[tuple[int, int], ...]) -> Any:
-    """The formulation of Deformable DETR where there is no kernel of its own."""
+    """The formulation of Deformable DETR for machines without its own kernel."""
     batch, _, heads, channels = value.shape
     queries = locations.shape[1]
     samples = []
     for level, (height, width) in enumerate(sizes):
-        start = sum(one * other for one, other in sizes[:level])
+        start = sum(rows * columns for rows, columns in sizes[:level])
         plane = value[:, start : start + height * width].permute(0, 2, 3, 1).reshape(-1, channels, height, width)
         grid = 2 * locations[:, :, :, level].transpose(1, 2).flatten(0, 1) - 1
         samples.append(torch.nn.functional.grid_sample(plane, grid, align_corners=False))
@@ -286,9 +287,9 @@ def roi_align_ort(
     yield Contender("ONNX Runtime", run, lambda result: result[0])
 
 
-def make_grid(shape: tuple[int, int, int], places: str) -> np.ndarray:
-    """Places to sample at: a slightly turned and stretched picture, or points anywhere."""
-    if places == "scattered":
+def make_grid(shape: tuple[int, int, int], positions: str) -> np.ndarray:
+    """Positions to sample at: a slightly turned and stretched picture, or points anywhere."""
+    if positions == "scattered":
         return np.random.default_rng(0).uniform(-1.05, 1.05, (*shape, 2)).astype(np.float32)
     y, x = np.meshgrid(np.linspace(-1.05, 1.05, shape[1]), np.linspace(-1.05, 1.05, shape[2]), indexing="ij")
     turned = np.stack([0.98 * x - 0.17 * y, 0.17 * x + 0.98 * y], -1).astype(np.float32)
@@ -296,9 +297,9 @@ def make_grid(shape: tuple[int, int, int], places: str) -> np.ndarray:
 
 
 def grid_sample(
-    input: tuple[int, int, int, int], output: tuple[int, int], places: str, mode: str, padding: str, align: bool
+    input: tuple[int, int, int, int], output: tuple[int, int], positions: str, mode: str, padding: str, align: bool
 ) -> Iterator[Contender]:
-    arrays = random(*input), make_grid((input[0], *output), places)
+    arrays = random(*input), make_grid((input[0], *output), positions)
     yield Contender("mmort", partial(mmort.grid_sample, *arrays, mode, padding, align))
     if torch:
         function = partial(torch.nn.functional.grid_sample, *tensors(*arrays), mode, padding, align)
@@ -306,9 +307,9 @@ def grid_sample(
 
 
 def grid_sample_ort(
-    input: tuple[int, int, int, int], output: tuple[int, int], places: str, mode: str, padding: str, align: bool
+    input: tuple[int, int, int, int], output: tuple[int, int], positions: str, mode: str, padding: str, align: bool
 ) -> Iterator[Contender]:
-    feeds = {"input": random(*input), "grid": make_grid((input[0], *output), places)}
+    feeds = {"input": random(*input), "grid": make_grid((input[0], *output), positions)}
     numbers = {
         "interpolation_mode": ("bilinear", "nearest", "bicubic").index(mode),
         "padding_mode": ("zeros", "border", "reflection").index(padding),
@@ -382,7 +383,7 @@ ROI_ALIGN = listed(
     (1000, (1, 16, 100, 152), 7, 2, True),
 )
 GRID_SAMPLE = listed(
-    "input output places mode padding align",
+    "input output positions mode padding align",
     ((1, 1, 4, 4), (1, 1), "turned", "bilinear", "zeros", False),
     ((1, 3, 720, 1280), (720, 1280), "turned", "bilinear", "zeros", False),
     ((1, 64, 128, 128), (128, 128), "turned", "bilinear", "zeros", False),
@@ -458,7 +459,7 @@ class Measurement(NamedTuple):
 
 
 def check_agreement(contenders: list[Contender]) -> None:
-    (_, wanted), *others = [(one.name, one.answer(one.run())) for one in contenders]
+    (_, wanted), *others = [(contender.name, contender.answer(contender.run())) for contender in contenders]
     for name, answer in others:
         for ours, theirs in zip(*(x if isinstance(x, tuple) else (x,) for x in (wanted, answer)), strict=True):
             ours, theirs = np.asarray(ours), np.asarray(theirs)
@@ -466,28 +467,28 @@ def check_agreement(contenders: list[Contender]) -> None:
                 raise SystemExit(f"mmort gives {list(ours.shape)}, {name} {list(theirs.shape)}: not the same work")
             if ours.dtype.kind != "f":
                 agreed = np.array_equal(ours, theirs)
-            else:  # a place to sample that lies halfway between two pixels may be rounded to either
+            else:  # a position halfway between two pixels may be rounded to either
                 agreed = np.isclose(ours, theirs, rtol=1e-3, atol=1e-3).mean() > 0.999
             if not agreed:
                 raise SystemExit(f"mmort and {name} give different answers: not the same work")
 
 
 def time_in_turns(contenders: list[Contender], repeat: int) -> list[float]:
-    """Seconds a call, for each contender."""
+    """Return the median seconds of a call, for each contender."""
     counts, samples = [], [[] for _ in contenders]
-    for one in contenders:
+    for contender in contenders:
         start, calls = time.perf_counter(), 0
-        while time.perf_counter() - start < SHORTEST_SAMPLE:
-            one.run()
+        while time.perf_counter() - start < MIN_SAMPLE:
+            contender.run()
             calls += 1
         counts.append(calls)
-    end = time.perf_counter() + LONGEST_ROW
-    while len(samples[0]) < repeat and (len(samples[0]) < 5 or time.perf_counter() < end):
-        for one, count, sample in zip(contenders, counts, samples, strict=True):
-            one.run()  # brings its data, and its threads, back to this processor
+    end = time.perf_counter() + MAX_ROW
+    while len(samples[0]) < repeat and (len(samples[0]) < MIN_SAMPLES or time.perf_counter() < end):
+        for contender, count, sample in zip(contenders, counts, samples, strict=True):
+            contender.run()  # brings its data and its threads back to this processor
             start = time.perf_counter()
             for _ in range(count):
-                one.run()
+                contender.run()
             sample.append((time.perf_counter() - start) / count)
     return [statistics.median(sample) for sample in samples]
 
@@ -498,7 +499,7 @@ def measure(operators: list[str], threads: list[int], repeat: int) -> Iterator[M
         mmort.set_num_threads(number)
         if torch:
             torch.set_num_threads(number)
-        contenders = [one for one in function(**row) if one.run]
+        contenders = [contender for contender in function(**row) if contender.run]
         if len(contenders) < 2:
             continue
         try:
@@ -506,11 +507,11 @@ def measure(operators: list[str], threads: list[int], repeat: int) -> Iterator[M
         except SystemExit as error:
             raise SystemExit(f"{function.__name__}({describe(row)}): {error}") from None
         ours, *others = time_in_turns(contenders, repeat)
-        for one, theirs in zip(contenders[1:], others, strict=True):
-            yield Measurement(function.__name__, row, one.name, number, ours, theirs)
+        for peer, theirs in zip(contenders[1:], others, strict=True):
+            yield Measurement(function.__name__, row, peer.name, number, ours, theirs)
 
 
-# ---- telling ------------------------------------------------------------------------------------------------------
+# ---- reporting ----------------------------------------------------------------------------------------------------
 
 
 def write(value: Any) -> str:
@@ -526,7 +527,7 @@ def machine() -> str:
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as lines:
             model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
-    packages = [f"{one.__name__} {one.__version__}" for one in (np, torch, torchvision, onnxruntime) if one]
+    packages = [f"{module.__name__} {module.__version__}" for module in (np, torch, torchvision, onnxruntime) if module]
     return (
         f"{model}, {os.cpu_count()} processors, {platform.system()}; Python {platform.python_version()}; "
         f"mmort {mmort.__version__} ({simd_level()}), {', '.join(packages)}"
@@ -541,30 +542,31 @@ def tabulate(head: list[str], lines: list[list[str]]) -> str:
 
 
 def report(measurements: list[Measurement], threads: list[int]) -> str:
-    """A summary, then a table for each operator."""
+    """Return the summary and a table for each operator."""
     groups: dict[tuple[str, str], list[Measurement]] = {}
-    for one in measurements:
-        groups.setdefault((one.operator, one.peer), []).append(one)
+    for measurement in measurements:
+        groups.setdefault((measurement.operator, measurement.peer), []).append(measurement)
     summary = []
     for (operator, peer), group in groups.items():
         line = [title(operator), peer, str(len(group) // len(threads))]
         for number in threads:
-            ratios = [one.ratio for one in group if one.threads == number]
+            ratios = [measurement.ratio for measurement in group if measurement.threads == number]
             line.append(f"{min(ratios):.1f} / {statistics.median(ratios):.1f} / {max(ratios):.1f}")
         summary.append(line)
     head = [
         "operator",
         "peer",
         "rows",
-        *(f"{number} thread{'s' * (number > 1)}: least / median / most" for number in threads),
+        *(f"{number} thread{'s' * (number > 1)}: min / median / max" for number in threads),
     ]
     parts = [tabulate(head, summary)]
-    for operator in dict.fromkeys(one.operator for one in measurements):
-        mine = [one for one in measurements if one.operator == operator]
+    for operator in dict.fromkeys(measurement.operator for measurement in measurements):
+        selected = [measurement for measurement in measurements if measurement.operator == operator]
         cells: dict[tuple[str, ...], dict[int, Measurement]] = {}
-        for one in mine:
-            cells.setdefault((*map(write, one.row.values()), one.peer), {})[one.threads] = one
-        head = [*mine[0].row, "peer"]
+        for measurement in selected:
+            key = (*map(write, measurement.row.values()), measurement.peer)
+            cells.setdefault(key, {})[measurement.threads] = measurement
+        head = [*selected[0].row, "peer"]
         for number in threads:
             head += [f"mmort, {number} thread{'s' * (number > 1)}", "ratio"]
         lines = []
@@ -591,9 +593,13 @@ def numbers(text: str) -> list[int]:
 def main() -> None:
     names = list(dict.fromkeys(function.__name__.removesuffix("_ort") for function in TABLE))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("operators", nargs="*", metavar="operator", help=f"those to run (all): {', '.join(names)}")
-    parser.add_argument("--threads", type=numbers, default=[1, 2], help="thread counts, with commas between (1,2)")
-    parser.add_argument("--repeat", type=int, default=11, help="samples a contender, of which the median counts (11)")
+    parser.add_argument(
+        "operators", nargs="*", metavar="operator", help=f"operators to time (default: all): {', '.join(names)}"
+    )
+    parser.add_argument("--threads", type=numbers, default=[1, 2], help="comma-separated thread counts (default: 1,2)")
+    parser.add_argument(
+        "--repeat", type=int, default=11, help="samples of a contender, of which the median is reported (default: 11)"
+    )
     parser.add_argument("--markdown", action="store_true", help="print the tables of benchmarks/README.md at the end")
     options = parser.parse_args()
     unknown = set(options.operators) - set(names)
@@ -602,12 +608,13 @@ def main() -> None:
     print(machine())
     print("ratio: time of the peer / time of mmort; above 1, mmort is faster")
     measurements = []
-    for one in measure(options.operators or names, options.threads, options.repeat):
-        measurements.append(one)
+    for measurement in measure(options.operators or names, options.threads, options.repeat):
+        measurements.append(measurement)
         if not options.markdown:
-            threads = f"{one.threads} thread{'s' * (one.threads > 1)}"
-            times = f"mmort {duration(one.ours)}, {one.peer} {duration(one.theirs)}, ratio {one.ratio:.2f}"
-            tqdm.write(f"{title(one.operator)}: {describe(one.row)}; {threads}: {times}")
+            threads = f"{measurement.threads} thread{'s' * (measurement.threads > 1)}"
+            ours, theirs = duration(measurement.ours), duration(measurement.theirs)
+            times = f"mmort {ours}, {measurement.peer} {theirs}, ratio {measurement.ratio:.2f}"
+            tqdm.write(f"{title(measurement.operator)}: {describe(measurement.row)}; {threads}: {times}")
     if options.markdown and measurements:
         print("\n" + report(measurements, options.threads))
 

@@ -1,4 +1,4 @@
-"""Times the definitions in standard operators against the kernels, both in ONNX Runtime on one thread.
+"""Time the definitions in standard operators against the kernels, both in ONNX Runtime on one thread.
 
 python benchmarks/portable.py     # a minute; prints the table of docs/portable.md
 """
@@ -65,10 +65,10 @@ ROWS = [
 
 
 def model_of(operator: schemas.Operator, attributes: dict, count: int) -> onnx.ModelProto:
-    names = [one.name for one in operator.inputs][:count]
-    outputs = [one.name for one in operator.outputs]
-    types = {one.name: getattr(onnx.TensorProto, {"float32": "FLOAT", "int64": "INT64"}[one.type])
-             for one in operator.inputs + operator.outputs}  # fmt: skip
+    names = [tensor.name for tensor in operator.inputs][:count]
+    outputs = [tensor.name for tensor in operator.outputs]
+    types = {tensor.name: getattr(onnx.TensorProto, {"float32": "FLOAT", "int64": "INT64"}[tensor.type])
+             for tensor in operator.inputs + operator.outputs}  # fmt: skip
     node = oh.make_node(operator.type, names, outputs, domain=operator.domain, **attributes)
     tensors = {name: oh.make_tensor_value_info(name, types[name], None) for name in names + outputs}
     graph = oh.make_graph([node], "row", [tensors[name] for name in names], [tensors[name] for name in outputs])
@@ -95,11 +95,11 @@ def options() -> onnxruntime.SessionOptions:
 def main() -> None:
     print("| operator | | kernel | definition | |\n|-|-|-|-|-|")
     for kernel, text, arrays, attributes in ROWS:
-        operator = next(one for one in schemas.operators() if one.kernel == kernel)
+        operator = next(operator for operator in schemas.operators() if operator.kernel == kernel)
         model = model_of(operator, attributes, len(arrays))
         make_portable(model)
         content = model.SerializeToString()
-        feeds = {one.name: array for one, array in zip(operator.inputs, arrays, strict=False)}
+        feeds = {tensor.name: array for tensor, array in zip(operator.inputs, arrays, strict=False)}
         ours = mmort.ort.session(content, sess_options=options())
         stock = onnxruntime.InferenceSession(content, options(), providers=["CPUExecutionProvider"])
         times = [1e3 * median(session, feeds) for session in (ours, stock)]
