@@ -26,7 +26,7 @@ cdef enum:  # attributes
     GROUPS
     DEFORM_GROUPS
 
-cdef enum:  # inputs of both; those behind the mask where there is one
+cdef enum:  # inputs of modulated_deform_conv2d; deform_conv2d has no mask, and its weight takes that index
     INPUT
     OFFSET
     MASK
@@ -240,7 +240,7 @@ cdef int _check_attributes(mmk_call *call) noexcept nogil:
 
 cdef int _check_map(mmk_call *call, int i, const char *argument, const char *letters,
                     const int64_t *shape) noexcept nogil:
-    """Refuses an input of another shape, given in letters where its rank differs, else in numbers."""
+    """Refuses an input whose shape does not match; the message has letters if the rank differs, else numbers."""
     cdef char[96] required
     snprintf(required, sizeof(required), "[%lld, %lld, %lld, %lld]", <long long>shape[0], <long long>shape[1],
              <long long>shape[2], <long long>shape[3])

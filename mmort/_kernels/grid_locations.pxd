@@ -31,7 +31,7 @@ ctypedef struct Geometry:
     ptrdiff_t stride   # pixels from one row to the next
     ptrdiff_t right    # pixels to the right neighbour; 0 if there is one column only
     ptrdiff_t below    # pixels to the neighbour below; 0 if there is one row only
-    ptrdiff_t lanes    # channels that lie side by side
+    ptrdiff_t vectors  # of channels that lie side by side: 1 in a copy
     int64_t mode
     int64_t padding_mode
     bint align_corners

@@ -93,8 +93,8 @@ cdef inline simd_void bicubic_from_plane(const real *plane, const Geometry *g, c
 
 
 # ---- from the copy ---------------------------------------------------------------------------------------------------
-# Loops over the lanes read their number from the geometry: were it a constant, gcc 12 would unroll them and vectorise
-# the loop over the positions instead, which takes twice the time.
+# The number of lanes comes from the geometry: were it a constant, gcc 12 would unroll the loop over the lanes and
+# vectorise that over the positions instead, which takes twice the time.
 
 cdef inline simd_void _pack_row(const real *x, ptrdiff_t step, ptrdiff_t lanes, ptrdiff_t width,
                                 real *row) noexcept nogil:
@@ -157,7 +157,7 @@ cdef inline simd_void bilinear_from_copy(const real *copy, const Geometry *g, co
     cdef int32_t[4 * TILE] sources
     cdef real zero = 0
     cdef int32_t zeros = <int32_t>(g.height * g.stride), right = <int32_t>g.right, below = <int32_t>g.below
-    cdef ptrdiff_t p, lane, lanes = g.lanes
+    cdef ptrdiff_t p, lane, lanes = LANES * g.vectors
     cdef const real *a
     cdef const real *b
     cdef const real *c
@@ -182,7 +182,7 @@ cdef inline simd_void bicubic_from_copy(const real *copy, const Geometry *g, con
                                         const int32_t *rows, const real *x_weights, const real *y_weights,
                                         ptrdiff_t count, real *lines) noexcept nogil:
     cdef real[LANES * TILE] sums
-    cdef ptrdiff_t p, lane, tap, lanes = g.lanes
+    cdef ptrdiff_t p, lane, tap, lanes = LANES * g.vectors
     cdef const real *a
     cdef const real *b
     cdef const real *c

@@ -4,8 +4,8 @@ A tile of positions is turned into pixel numbers and weights once (grid_location
 (grid_reading.pxd).  The pixels come straight from the planes, or, where many channels are read at many positions, from
 a copy with channels side by side.
 
-Coordinates that are not finite lie nowhere: they read as zeros with zeros padding and as the last row or column with
-the other two; bicubic gives NaN.
+Coordinates that are not finite read as zeros with zeros padding, and as the last row or column with border and
+reflection padding; bicubic gives NaN.
 """
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
@@ -32,7 +32,7 @@ cdef enum:
     MIN_BUNDLES = 8  # so that there is work for all threads
     MAX_PIXELS = 1 << 29  # of a plane, so that pixel numbers fit in 32 bits, also those a little outside
 
-cdef enum:  # picoseconds a position and, where something is read, channel; rows of grid_sample behind
+cdef enum:  # picoseconds a position and, where something is read, channel; with rows of grid_sample
     LOCATE = 800
     LOCATE_BICUBIC = 3000
     READ_NEAREST = 400  # 1x1x512x512 at 512x512
@@ -49,7 +49,7 @@ cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
     g.stride = g.width + copied  # a copy has a further column
     g.right = g.width > 1
     g.below = g.stride if g.height > 1 else 0
-    g.lanes = LANES if copied else 1
+    g.vectors = copied
     g.mode = call.attributes[INTERPOLATION_MODE].i
     g.padding_mode = call.attributes[PADDING_MODE].i
     g.align_corners = call.attributes[ALIGN_CORNERS].i != 0

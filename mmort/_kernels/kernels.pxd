@@ -10,7 +10,7 @@ cdef extern from "kernels.h" nogil:
     mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count) noexcept
 
     size_t mmk_suppress_size(int type) noexcept
-    void mmk_suppress(int type, const void *boxes, const int64_t *places, int64_t count, double threshold,
-                      double offset, int64_t most, int32_t *flags, void *scratch) noexcept
+    void mmk_suppress(int type, const void *boxes, const int64_t *order, int64_t count, double threshold,
+                      double offset, int64_t max_kept, int32_t *flags, void *scratch) noexcept
     int64_t mmk_soft_suppress(int type, void *planes, int64_t *indices, int64_t count, double threshold, double sigma,
-                              double least, int64_t method, double offset) noexcept
+                              double min_score, int64_t method, double offset) noexcept

@@ -33,7 +33,7 @@ cdef enum:
     OFFSET
 
 cdef enum:
-    GREEDY  # METHOD; the others are those of soft_nms, plus 1
+    GREEDY  # METHOD; then the methods of soft_nms, plus 1
     NAIVE
     LINEAR
     GAUSSIAN

@@ -34,7 +34,7 @@ cdef enum:  # phases
 cdef enum:  # nms, clustered and uniform, 100 to 3000 boxes, chose these
     PAIRWISE_MAX_BOXES = 1024  # for which comparing all pairs is faster than a grid
     PAIRWISE_PROBES = 8  # boxes compared with all others before judging whether that pays
-    MAX_LEFT_PER_SUPPRESSED = 800  # it pays if a box suppresses one in so many of those left, which saves a look-up
+    MAX_LEFT_PER_SUPPRESSED = 800  # it pays if a kept box suppresses one in 800 boxes left, which saves its look-up
 
 cdef enum:  # picoseconds a box
     SORT_COST = 10000  # nms, text lines, 100 boxes

@@ -1,8 +1,8 @@
 """nms: the kept boxes that could suppress a box, found by a hash table.
 
-IoU > t bounds, on either axis by itself, the ratio of the sides (within [t, 1 / t]) and the distance of the centres
+IoU > t bounds, on each axis, the ratio of the sides (within [t, 1 / t]) and the distance of the centres
 (below (1 - t) / (1 + t) times the mean side).  Kept boxes are keyed by the magnitude of both sides, their levels, and
-by a cell of the plane as large as those sides call for, so that a box finds its few candidates in a few cells and the
+by a cell of the plane whose size follows from them, so that a box finds its few candidates in a few cells and the
 time is nearly linear.  Candidates are decided by the same arithmetic as all pairs would be, so the answer is the same.
 """
 from libc.math cimport isfinite

@@ -51,8 +51,8 @@ cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
 cdef struct _Pool:  # the boxes of a class on their way through suppression
     mmk_item *items
     mmk_item *spare
-    void *scores     # those above the threshold
-    int32_t *boxes   # and whose they are
+    void *scores     # above the threshold
+    int32_t *boxes   # of these scores
     int32_t *sorted_boxes
     Kept kept
     size_t size

@@ -23,10 +23,10 @@ cdef enum:  # attributes
 cdef enum:
     ROI = 6  # batch index, centre x, centre y, width, height, angle
     MAX_TAPS = 512  # collected before they are added up
-    PIXELS_PER_SAMPLE = 6  # reading a sample from the planes takes about as long as copying so many pixels
+    PIXELS_PER_SAMPLE = 6  # copied in about the time in which a sample is read from the planes
     MAX_SAMPLES = 1 << 26  # of a region: an ordinary one has about one for each pixel it covers
 
-cdef enum:  # picoseconds a sample; no benchmark row: measured on 1000 regions of 256 channels, 7 x 7 bins
+cdef enum:  # picoseconds a sample, estimated: no benchmark row
     FIND_TAPS = 5000
     ADD_FROM_COPY = 200  # and channel
     ADD_FROM_PLANES = 4000  # and channel

@@ -25,7 +25,7 @@ cdef enum:
     MAX_POINTS = 5
     STRIP = 32  # locations handled together
 
-cdef enum:  # picoseconds; no benchmark row: measured on 256 x 100 x 152 with 5 points
+cdef enum:  # picoseconds, estimated: no benchmark row
     PER_LOCATION = 100000
     ADD_TAPS = 400  # a point and channel
 

@@ -14,7 +14,7 @@ from mmort._kernels.workspace cimport take
 cdef enum:
     BLOCK = 64  # kept boxes compared together
 
-cdef enum:  # picoseconds a box; no benchmark rows: measured on 2000 boxes
+cdef enum:  # picoseconds a box, estimated: no benchmark row
     MEASURE_COST = 50000
     SUPPRESS_COST = 100000
     COLLECT_COST = 10000

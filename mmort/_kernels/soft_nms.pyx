@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.boxes cimport BOX_NUMBERS, intersection, iou_of, pack_box, plane_iou
+from mmort._kernels.boxes cimport BOX_NUMBERS, intersection, iou_of, pack_box
 from mmort._kernels.suppression cimport check_count
 from mmort._kernels.workspace cimport element_size, take
 
@@ -27,7 +27,7 @@ cdef enum:
 
 cdef enum:
     LANES = 8  # independent running maxima
-    SCORE = BOX_NUMBERS  # the plane behind those of the boxes
+    SCORE = BOX_NUMBERS  # the plane after x1, y1, x2, y2 and area
     PLANES
 
 cdef enum:  # picoseconds a pair of boxes
@@ -61,27 +61,35 @@ cdef simd_void _decay(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t c
     cdef const real *y2 = planes + 3 * stride
     cdef const real *area = planes + 4 * stride
     cdef real *score = planes + SCORE * stride
-    # in variables, because gcc cannot rule out that writing a score changes them
-    cdef real box_x1 = x1[box], box_y1 = y1[box], box_x2 = x2[box], box_y2 = y2[box], box_area = area[box], overlap
+    # in variables, because gcc cannot rule out that writing a score changes the box
+    cdef real box_x1 = x1[box], box_y1 = y1[box], box_x2 = x2[box], box_y2 = y2[box], box_area = area[box]
+    cdef real common, iou
     cdef ptrdiff_t i
     for i in range(box + 1, count):
-        overlap = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
-        overlap = iou_of(overlap, box_area, area[i])
-        score[i] *= (1 - overlap if linear else <real>0) if overlap >= threshold else <real>1
+        common = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
+        iou = iou_of(common, box_area, area[i])
+        score[i] *= (1 - iou if linear else <real>0) if iou >= threshold else <real>1
 
 
 cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real sigma,
                           real offset) noexcept nogil:
     """Lowers the scores behind `box`."""
+    cdef const real *x1 = planes
+    cdef const real *y1 = planes + stride
+    cdef const real *x2 = planes + 2 * stride
+    cdef const real *y2 = planes + 3 * stride
+    cdef const real *area = planes + 4 * stride
     cdef real *score = planes + SCORE * stride
-    cdef real overlap
+    cdef real box_x1 = x1[box], box_y1 = y1[box], box_x2 = x2[box], box_y2 = y2[box], box_area = area[box]
+    cdef real common, iou
     cdef ptrdiff_t i
     for i in range(box + 1, count):
-        overlap = plane_iou(planes, stride, box, i, offset)
-        if overlap == 0 and sigma != 0:
+        common = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
+        iou = iou_of(common, box_area, area[i])
+        if iou == 0 and sigma != 0:
             continue  # as for most boxes: the weight is exp(-0) = 1
         # in double, then rounded: the same bits with every C library
-        score[i] *= <real>exp(<double>(-(overlap * overlap) / sigma))
+        score[i] *= <real>exp(<double>(-(iou * iou) / sigma))
 
 
 cdef simd_void _find_largest(const real *score, ptrdiff_t begin, ptrdiff_t end,

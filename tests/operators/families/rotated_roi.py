@@ -210,7 +210,7 @@ for points in (1, 5):
         with_nan[1, 2, 3, column] = NAN
         refuse(
             "rotated_feature_align",
-            "best_rbboxes must not hold NaN, got it in box [1, 2, 3]",
+            "best_rbboxes must not contain NaN, got NaN in box [1, 2, 3]",
             FEATURES,
             with_nan,
             points=points,
