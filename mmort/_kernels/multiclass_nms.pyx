@@ -176,6 +176,9 @@ cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, 
     cdef real *soft_scores = planes + BOX_NUMBERS * count
     cdef real offset = <real>call.attributes[OFFSET].i, min_score = <real>call.attributes[MIN_SCORE].f
     cdef mmk_item *items
+    w.counts[list] = 0
+    if count == 0:  # without boxes there is no scratch memory
+        return
     if call.attributes[CLASS_AGNOSTIC].i or call.attributes[NMS_PRE].i > 0:
         _sort_pool(pool, count, scores)
     if call.attributes[METHOD].i == GREEDY:
