@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import mmort
 from mmort.detect import build
 from mmort.detect.checkpoint import load_checkpoint, load_weights
-from mmort.detect.families.point_rend import sample
+from mmort.detect.families.point_rend import PointExtractor
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.predict import paste_masks
 
@@ -268,10 +268,13 @@ def test_point_rend_against_loops(recorded):
             assert far.max() < 0.2
 
 
-def test_sample_is_zero_outside():
-    features = torch.ones(1, 1, 2, 3)
+def test_features_of_points_are_zero_outside():
+    extractor = PointExtractor(
+        PointExtractor.Entries(roi_layer={"type": "SimpleRoIAlign", "output_size": 1}, featmap_strides=[4])
+    )
+    features = torch.stack([torch.zeros(1, 2, 3), torch.ones(1, 2, 3)])
     points = torch.tensor([[[0.5, 0.5], [0.0, 0.5], [0.0, 0.0], [3.0, 1.0], [-0.5, 1.0], [9.0, 9.0]]])
-    sampled = sample(features, torch.zeros(1, dtype=torch.int64), points)
+    sampled = extractor.at([features], torch.tensor([[1.0, 0, 0, 12, 8]]), points / torch.tensor([3, 2]))
     torch.testing.assert_close(sampled[0, 0], torch.tensor([1, 0.5, 0.25, 0.5, 0, 0]))
 
 

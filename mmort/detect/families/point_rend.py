@@ -19,6 +19,7 @@ from mmort.detect.parts.heads.mask_head import own_class
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.two_stage import TwoStageDetector
 from mmort.detect.versions import Config
+from mmort.torch import point_sample, rel_roi_point_to_rel_img_point
 
 
 class PointExtractor(nn.Module):
@@ -55,8 +56,11 @@ class PointExtractor(nn.Module):
 
     def at(self, features: list[Tensor], rois: Tensor, points: Tensor) -> Tensor:
         """Return features [R, C, Q] at points [R, Q, 2], whose x and y go from 0 to 1 over each region."""
-        corner, size = rois[:, None, 1:3], rois[:, None, 3:5] - rois[:, None, 1:3]  # [R, 1, 2]
-        return sample(features[0], rois[:, 0].long(), (corner + points * size) / self.stride)
+        level, every = features[0], torch.arange(rois.shape[0], device=rois.device)
+        points = rel_roi_point_to_rel_img_point(rois, points, level, 1 / self.stride)  # over the whole map
+        # The maps of all images are read at all points: a loop over the images could not be exported.
+        sampled = point_sample(level, points.expand(level.shape[0], *points.shape))  # [N, C, R, Q]
+        return sampled.transpose(1, 2)[rois[:, 0].long(), every]
 
 
 class CoarseMaskHead(nn.Module):
@@ -175,7 +179,6 @@ class PointRendRoIHead(StandardRoIHead):
         coarse = self.mask_head(self.mask_roi_extractor(features, rois))  # [R, classes, 7, 7]
         max_points, factor = self.test_cfg["subdivision_num_points"], self.test_cfg["scale_factor"]
         steps = self.test_cfg["subdivision_steps"]
-        every = torch.arange(rois.shape[0], device=rois.device)
         mask = own_class(coarse, classes)[:, None]  # [R, 1, h, w]; the other classes' masks are never looked at
         for step in range(steps):
             mask = functional.interpolate(mask, scale_factor=factor, mode="bilinear", align_corners=False)
@@ -185,8 +188,7 @@ class PointRendRoIHead(StandardRoIHead):
             indices = (-mask.abs()).flatten(1).topk(min(max_points, height * width)).indices  # [R, Q]
             points = torch.stack([(indices % width + 0.5) / width, (indices // width + 0.5) / height], 2)  # [R, Q, 2]
             fine = self.mask_roi_extractor.at(features, rois, points)  # [R, C, Q]
-            coarse_there = sample(coarse, every, points * self.mask_head.size)  # [R, classes, Q]
-            logits = own_class(self.point_head(fine, coarse_there), classes)  # [R, Q]
+            logits = own_class(self.point_head(fine, point_sample(coarse, points)), classes)  # [R, Q]
             mask = mask.flatten(1).scatter(1, indices, logits).reshape(-1, 1, height, width)
         return mask[:, 0].sigmoid()
 
@@ -196,40 +198,3 @@ class PointRend(TwoStageDetector):
 
     family = family_with_masks = "PointRend"
     head = PointRendRoIHead
-
-
-def sample(features: Tensor, images: Tensor, points: Tensor) -> Tensor:
-    """Sample features between pixels, linearly; outside the map they are 0.
-
-    Parameters
-    ----------
-    features : Tensor, [N, C, h, w]
-    images : Tensor of int64, [R]
-        From which of the N each row of points samples.
-    points : Tensor, [R, Q, 2]
-        x, y in pixels, whose centres are at their index + 0.5.
-
-    Returns
-    -------
-    Tensor, [R, C, Q]
-    """
-    pixels = features.permute(0, 2, 3, 1).flatten(0, 2)  # [N*h*w, C]: a pixel's channels are contiguous
-    columns, rows = (_neighbours(points[..., axis], features.shape[3 - axis]) for axis in (0, 1))
-    parts: list[Tensor] = []
-    for y, y_weight in rows:
-        for x, x_weight in columns:
-            index = (images[:, None] * features.shape[2] + y) * features.shape[3] + x  # [R, Q]
-            values = pixels.index_select(0, index.flatten()).reshape(*index.shape, -1)  # [R, Q, C]
-            parts.append(values * (y_weight * x_weight)[..., None])
-    return sum(parts[1:], parts[0]).transpose(1, 2)
-
-
-def _neighbours(position: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
-    """Return the indices of the two pixels around a position along an axis, and their weights; 0 outside."""
-    low = (position - 0.5).floor()
-    share = position - 0.5 - low
-    found = []
-    for index, weight in ((low.long(), 1 - share), (low.long() + 1, share)):
-        inside = index.clamp(0, size - 1)
-        found.append((inside, torch.where(inside == index, weight, 0)))
-    return found
