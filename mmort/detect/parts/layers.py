@@ -11,6 +11,8 @@ from mmort.detect.entries import Schema, default, require
 from mmort.detect.versions import Config
 from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
 
+_RELU: Config = {"type": "ReLU"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayerEntries(Schema):
@@ -18,7 +20,7 @@ class LayerEntries(Schema):
 
     conv_cfg: Config | None = None
     norm_cfg: Config | None = None
-    act_cfg: Config | None = default({"type": "ReLU"})
+    act_cfg: Config | None = default(_RELU)
 
     @property
     def layer(self) -> dict[str, Config | None]:
@@ -114,7 +116,7 @@ class ConvModule(nn.Module):
         bias: bool | str = "auto",
         conv_cfg: Config | None = None,
         norm_cfg: Config | None = None,
-        act_cfg: Config | None = {"type": "ReLU"},  # noqa: B006 - never written to
+        act_cfg: Config | None = _RELU,
     ) -> None:
         super().__init__()
         self.conv = convolution(

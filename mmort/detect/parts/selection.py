@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,9 +46,7 @@ def best_indices(scores: Tensor, count: int) -> Tensor:
     return scores.topk(limit).indices.sort().values
 
 
-def best_priors(
-    map: Tensor, classes: int, nms_pre: int, activation: Literal["sigmoid", "softmax"] | None = "sigmoid"
-) -> tuple[Tensor, Tensor]:
+def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) -> tuple[Tensor, Tensor]:
     """Choose the priors of one level that have its best pairs of prior and class.
 
     Only they need boxes, and probabilities.  The best `nms_pre` pairs belong to at most `nms_pre` priors, those with
@@ -57,27 +55,27 @@ def best_priors(
     Parameters
     ----------
     map : Tensor, [N, A * classes, h, w]
-        Logits; for a softmax of one class more, the background, which is the last.
+        Logits; with `softmax` of one class more, the background, which is the last.
     classes : int
     nms_pre : int
         Maximum number of priors; 0 or less: all.
-    activation : "sigmoid", "softmax" or None
-        What makes scores of logits; None leaves them as they are.
+    softmax : bool
+        Probabilities are the softmax over the classes, not the sigmoid.
 
     Returns
     -------
     scores : Tensor, [N, K, classes]
+        Probabilities.
     indices : Tensor of int64, [N, K]
         The priors, counted by row, column and anchor, in this order.
     """
-    softmax = activation == "softmax"
     channels = classes + softmax
     if softmax:
         map = torch.unflatten(map, 1, (-1, channels)).softmax(2).flatten(1, 2)
     best = torch.unflatten(map, 1, (-1, channels))[:, :, :classes].amax(2)  # [N, A, h, w]
     indices = best_indices(best.permute(0, 2, 3, 1).flatten(1), nms_pre)
     scores = take(map, indices, channels, classes)
-    return scores.sigmoid() if activation == "sigmoid" else scores, indices
+    return scores if softmax else scores.sigmoid(), indices
 
 
 def best_pairs(scores: Tensor, score_threshold: float, nms_pre: int) -> Tensor:

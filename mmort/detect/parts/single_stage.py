@@ -79,9 +79,7 @@ class DenseDetector(SingleStageDetector):
         chosen: list[tuple[Tensor, Tensor, Tensor]] = []
         for level in range(levels):
             logits, regressed = maps[level], maps[levels + level]
-            scores, indices = best_priors(
-                logits, head.classes, test_cfg.get("nms_pre", -1), "softmax" if head.softmax else "sigmoid"
-            )
+            scores, indices = best_priors(logits, head.classes, test_cfg.get("nms_pre", -1), head.softmax)
             scores = best_pairs(scores, test_cfg["score_thr"], test_cfg.get("nms_pre", -1))  # [N, K, C]
             if len(maps) > 2 * levels:
                 # Behind the threshold, so a detection's score may be below it.

@@ -16,7 +16,7 @@ from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.selection import best_priors, nms_arguments, take
+from mmort.detect.parts.selection import best_indices, nms_arguments
 from mmort.detect.versions import Config
 from mmort.torch import multiclass_nms
 
@@ -80,19 +80,24 @@ class RPNHead(nn.Module):
             The best boxes by descending score; zeros in unused rows.  P is ``max_per_img``.
         used : Tensor of bool, [N, P]
         """
-        chosen: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+        scores, priors, moves, levels = [], [], [], []
         for level, (logits, deltas) in enumerate(zip(*self.raw(features), strict=True)):
             # Only the order of scores matters, and logits have it without the rounding of a sigmoid: MMDetection's
             # makes ties of large ones, ONNX Runtime's of all below -18.
-            scores, indices = best_priors(logits, 1, self.nms_pre, activation=None)  # [N, K, 1], [N, K]
-            priors = self.priors.level(level, logits)[indices]  # [N, K, 4]
-            chosen.append((scores, take(deltas, indices, 4), priors, torch.full_like(indices, level)))
-        scores, deltas, priors, levels = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
-        boxes = self.coder.decode(priors, deltas, limits)  # [N, all levels' K, 4]
+            score = logits.permute(0, 2, 3, 1).flatten(1)  # [N, h*w*A]
+            # With so few numbers a prior, reordering whole maps takes less time than the indices of `take`: in ONNX
+            # Runtime 115 ms against 128 ms for a small Faster R-CNN at 800 x 1216.
+            deltas = deltas.permute(0, 2, 3, 1).reshape(deltas.shape[0], -1, 4)  # [N, h*w*A, 4]
+            indices = best_indices(score, self.nms_pre)  # [N, K]
+            scores.append(score.gather(1, indices))
+            priors.append(self.priors.level(level, logits)[indices])  # [N, K, 4]
+            moves.append(deltas.gather(1, indices[..., None].expand(-1, -1, 4)))
+            levels.append(torch.full_like(indices, level))
+        boxes = self.coder.decode(torch.cat(priors, 1), torch.cat(moves, 1), limits)  # [N, all levels' K, 4]
         valid = larger(boxes, self.min_size)
         # Boxes of one level suppress each other, as those of one class do elsewhere.
-        own = levels[..., None] == torch.arange(len(features), device=boxes.device)
-        by_level = torch.where(valid & own, scores, -torch.inf)  # [N, all levels' K, levels]
+        own = torch.cat(levels, 1)[..., None] == torch.arange(len(features), device=boxes.device)
+        by_level = torch.where(valid & own, torch.cat(scores, 1)[..., None], -torch.inf)  # [N, all levels' K, levels]
         dets, kept, _ = multiclass_nms(
             boxes, by_level, _MIN_SCORE, max_per_image=self.max_per_image, **nms_arguments(self.nms)
         )
