@@ -1,4 +1,4 @@
-"""Checkpoints: their weights come out, what else is in them is passed over, and code in them never runs."""
+"""Checkpoints: their weights are read, other objects in them are skipped, and code in them never runs."""
 
 import builtins
 import contextlib
@@ -32,7 +32,7 @@ def test_of_mmengine():
     assert weights["conv.weight"].dtype == torch.float32
     assert meta["classes"] == ("cat", "dog")
     assert meta["epoch"] == 1
-    assert "seed" not in meta  # a number of numpy's: better none than a wrong one
+    assert "seed" not in meta  # a number of numpy's is left out, not guessed
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -77,7 +77,7 @@ def test_code_is_refused(saved, tmp_path, name, zipped):
     assert not Path(marker).exists()
 
 
-def test_what_is_passed_over_does_nothing(saved):
+def test_skipped_objects_do_nothing(saved):
     """`getattr` is among what MMEngine's logs ask for; it finds nothing here."""
     stand_in = Attack(getattr, Attack(getattr, "text", "__class__"), "mro")
     weights, meta = load_checkpoint(saved({"meta": {"x": stand_in}, "state_dict": {"a": torch.ones(1)}}))

@@ -146,7 +146,7 @@ def random_detector(config):
 
 @pytest.fixture(scope="module")
 def cornernet():
-    """Return one that takes any pair of corners, and whose classes are found alike."""
+    """Return one that accepts any pair of corners, and finds all classes about equally often."""
     detector = random_detector(CORNERNET)
     detector.distance_threshold = math.inf
     for branch in (detector.bbox_head.tl_heat, detector.bbox_head.br_heat):
@@ -167,22 +167,22 @@ def test_weights_have_mmdetections_names_and_shapes(family, config):
     assert sorted(ours) == sorted(RECORDED[f"{family}.weights"])
 
 
-def test_cornernet_finds_in_maps_what_mmdetection_does():
+def test_cornernet_decodes_maps_as_mmdetection_does():
     cornernet = build(CORNERNET)
     names = ("tl_heat", "br_heat", "tl_emb", "br_emb", "tl_off", "br_off")
     maps = tuple(torch.from_numpy(RECORDED[f"cornernet.2.{name}"]) for name in names)
     image, canvas = torch.full((1, 1, 4), 128.0), torch.full((1, 1, 4), 159.0)
     assert (cornernet.canvas(image) == canvas).all()
-    dets, labels = (one[0].numpy() for one in cornernet.detect(maps, canvas, image, canvas))
+    dets, labels = (output[0].numpy() for output in cornernet.detect(maps, canvas, image, canvas))
     wanted, wanted_labels = RECORDED["cornernet.2.dets"], RECORDED["cornernet.2.labels"]
     dets[:, :4] -= 15  # MMDetection's boxes begin at the border
-    order, wanted_order = (np.lexsort((one[:, 0], -one[:, 4].round(5))) for one in (dets, wanted))
+    order, wanted_order = (np.lexsort((rows[:, 0], -rows[:, 4].round(5))) for rows in (dets, wanted))
     np.testing.assert_allclose(dets[order], wanted[wanted_order], atol=1e-4)
     np.testing.assert_array_equal(labels[order], wanted_labels[wanted_order])
 
 
 @pytest.mark.parametrize("image", [0, 1])
-def test_detr_makes_of_outputs_what_mmdetection_does(detr, image, monkeypatch):
+def test_detr_decodes_outputs_as_mmdetection_does(detr, image, monkeypatch):
     raw = tuple(torch.from_numpy(RECORDED[f"detr.{image}.{name}"]) for name in ("logits", "boxes"))
     monkeypatch.setattr(detr, "_raw", lambda input, limits: raw)
     shape = [(149, 256), (208, 231)][image]
@@ -213,7 +213,7 @@ def test_cornernet_boxes_begin_at_the_image(cornernet):
     image, (left, top) = on_canvas(torch.randn(3, 70, 100), (95, 127))
     dets, labels = cornernet(image[None], torch.tensor([[70, 100]]))
     boxes = dets[labels >= 0][:, :4]
-    assert boxes[:, :2].amin(0).tolist() == [left, top]  # what is outside is brought there
+    assert boxes[:, :2].amin(0).tolist() == [left, top]  # corners outside are moved there
     assert (boxes[:, 2:] > boxes[:, :2]).all()
     dets, labels = cornernet(image[None])
     assert dets[labels >= 0][:, :2].min() < min(left, top)
@@ -224,7 +224,7 @@ def test_cornernet_flip_of_a_mirror_image_is_the_mirror_image(cornernet):
     cornernet = copy.deepcopy(cornernet)
     cornernet.flip_test = True
     image = torch.randn(3, 63, 95)
-    batch = torch.stack([on_canvas(one, (95, 159))[0] for one in (image, image.flip(2))])
+    batch = torch.stack([on_canvas(pixels, (95, 159))[0] for pixels in (image, image.flip(2))])
     (first, second), labels = cornernet(batch, torch.tensor([[63, 95]] * 2))
     assert (labels >= 0).sum() > 50
     assert (labels[0] == labels[1]).all()
@@ -253,8 +253,8 @@ def test_detr_of_isolated_images():
     shapes = torch.tensor([[95, 127], [63, 100], [80, 50]])
     batch = torch.zeros(3, 3, 95, 127)
     images = [torch.randn(1, 3, *shape) for shape in shapes.tolist()]
-    for place, image in zip(batch, images, strict=True):
-        place[:, : image.shape[2], : image.shape[3]] = image[0]
+    for row, image in zip(batch, images, strict=True):
+        row[:, : image.shape[2], : image.shape[3]] = image[0]
     before = detector(batch, shapes)
     alone = [detector(image) for image in images]
     detector.isolate_images()
@@ -266,17 +266,17 @@ def test_detr_of_isolated_images():
     assert (after[0][1] - before[0][1]).abs().max() > 0.1
 
 
-def test_detr_padding_is_passed_over():
-    """Of the transformer's places only those of the image count."""
+def test_detr_ignores_padding():
+    """Only the locations of the image count in the transformer."""
     head = random_detector(DETR).bbox_head
     features = torch.randn(1, 96, 5, 7)
     rows, columns = torch.arange(5)[None] < 4, torch.arange(7)[None] < 3
     padded = head(features, rows, columns)
     alone = head(features[:, :, :4, :3], rows[:, :4], columns[:, :3])
-    other = head(torch.where((rows[:, :, None] & columns[:, None])[:, None], features, 9.0), rows, columns)
-    for one, two, three in zip(padded, alone, other, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(one, three, rtol=0, atol=0)
+    filled = head(torch.where((rows[:, :, None] & columns[:, None])[:, None], features, 9.0), rows, columns)
+    for output, output_alone, output_filled in zip(padded, alone, filled, strict=True):
+        torch.testing.assert_close(output, output_alone, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(output, output_filled, rtol=0, atol=0)
 
 
 def test_attention_is_torchs():
@@ -311,14 +311,14 @@ def test_positions_are_those_of_a_padding_mask(normalize):
         y, x = (free.cumsum(axis, dtype=torch.float32) for axis in (0, 1))
         if normalize:
             y, x = y / (y[-1:] + 1e-6) * 2 * math.pi, x / (x[:, -1:] + 1e-6) * 2 * math.pi
-        for place, (axis, index) in enumerate([(y, 0), (y, 7), (x, 2), (x, 5)]):
+        for case, (axis, index) in enumerate([(y, 0), (y, 7), (x, 2), (x, 5)]):
             angle = axis / 10000 ** ((index // 2) / 4)
             expected = angle.cos() if index % 2 else angle.sin()
-            torch.testing.assert_close(waves[..., index + 8 * (place > 1)][free], expected[free], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(waves[..., index + 8 * (case > 1)][free], expected[free], rtol=1e-4, atol=1e-5)
 
 
 def test_detr_of_mmdetection_3_is_the_same():
-    """Configs and keys are other ones, the network is not."""
+    """Its configs and keys differ, its network does not."""
     first, second = random_detector(DETR), build(DETR_3)
     renamed = {}
     for key, value in first.state_dict().items():
@@ -328,8 +328,8 @@ def test_detr_of_mmdetection_3_is_the_same():
     assert not any("transformer" in key for key in renamed)
     load_weights(second, renamed)
     image = torch.randn(1, 3, 70, 90)
-    for one, two in zip(first(image), second(image), strict=True):
-        assert torch.equal(one, two)
+    for output, output_3 in zip(first(image), second(image), strict=True):
+        assert torch.equal(output, output_3)
 
 
 @pytest.mark.parametrize("step", [{"test_pad_mode": ["size_divisor", 32]}, {"test_pad_mode": ["logical_or", 100]}])
@@ -342,10 +342,10 @@ def test_canvases_of_another_kind_are_refused(step):
 def changed(config, path, value):
     config = copy.deepcopy(config)
     *parents, last = path.split(".")
-    place = config["model"]
+    part = config["model"]
     for name in parents:
-        place = place[name]
-    place[last] = value
+        part = part[name]
+    part[last] = value
     return config
 
 
@@ -364,7 +364,7 @@ def changed(config, path, value):
         (DETR_3, "neck.type", "FPN", "FPN"),
     ],
 )
-def test_what_is_not_supported_is_named(config, path, value, match):
+def test_unsupported_entries_are_named(config, path, value, match):
     with pytest.raises(ValueError, match=re.escape(match)):
         build(changed(config, path, value))
 

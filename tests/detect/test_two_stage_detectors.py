@@ -1,4 +1,4 @@
-"""Two-stage detectors: MMDetection's results of a trained one, and second implementations of what the others add."""
+"""Two-stage detectors: MMDetection's results for a trained one, and the parts of the others against loops."""
 
 import copy
 import json
@@ -22,14 +22,14 @@ FAMILIES = ("Faster R-CNN", "Mask R-CNN", "Cascade R-CNN", "Cascade Mask R-CNN",
 
 
 def config_of(family):
-    """The small Mask R-CNN's config, made into another family's."""
+    """Return the small Mask R-CNN's config, made into another family's."""
     config = copy.deepcopy(CONFIG)
     head = config["model"]["roi_head"]
     if family in ("Faster R-CNN", "Cascade R-CNN"):
         del head["mask_head"], head["mask_roi_extractor"]
     if family.startswith("Cascade"):
         stds = ([0.1, 0.1, 0.2, 0.2], [0.05, 0.05, 0.1, 0.1], [0.033, 0.033, 0.067, 0.067])
-        coders = [{"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": one} for one in stds]
+        coders = [{"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": std} for std in stds]
         box_head = {**head["bbox_head"], "reg_class_agnostic": True}
         head |= {"type": "CascadeRoIHead", "num_stages": 3, "stage_loss_weights": [1, 0.5, 0.25]}
         head["bbox_head"] = [{**box_head, "bbox_coder": coder} for coder in coders]
@@ -54,7 +54,7 @@ def config_of(family):
 
 
 def detector_of(family, seed=1):
-    """A detector with random weights that finds something: its scores are far from even."""
+    """Return a detector with random weights whose scores vary enough for detections."""
     torch.manual_seed(seed)
     detector = build(config_of(family))
     heads = detector.roi_head.bbox_head
@@ -77,7 +77,7 @@ def recorded():
 
 
 def batch_of(recorded, indices, height=160, width=224):
-    """Images as the network takes them, in one batch, and their sizes."""
+    """Return images as the network takes them, in one batch, and their sizes."""
     batch = torch.zeros(len(indices), 3, height, width)
     shapes = []
     for row, index in zip(batch, indices, strict=True):
@@ -88,14 +88,14 @@ def batch_of(recorded, indices, height=160, width=224):
 
 
 def found(outputs, index=0):
-    """What a detector found in one image of a batch, without the rows that are not used."""
+    """Return the detections in one image of a batch, without unused rows."""
     used = outputs[1][index] >= 0
     assert not any(output[index][~used].any() for output in (outputs[0], *outputs[2:]))
     return [output[index][used].numpy() for output in outputs]
 
 
 @pytest.mark.parametrize("index", range(3))
-def test_mask_rcnn_finds_what_mmdetection_finds(mask_rcnn, recorded, index):
+def test_mask_rcnn_gives_mmdetections_results(mask_rcnn, recorded, index):
     sides = [-(-side // 32) * 32 for side in recorded[f"image{index}"].shape[:2]]
     dets, labels, masks = found(mask_rcnn(*batch_of(recorded, [index], *sides)))
     wanted = recorded[f"dets{index}"]
@@ -111,7 +111,7 @@ def test_mask_rcnn_finds_what_mmdetection_finds(mask_rcnn, recorded, index):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_images_of_a_batch_do_not_see_each_other(recorded, family):
+def test_images_of_a_batch_do_not_influence_each_other(recorded, family):
     detector = detector_of(family)
     assert detector.family == family
     images, shapes = batch_of(recorded, [2, 0, 1])
@@ -119,8 +119,8 @@ def test_images_of_a_batch_do_not_see_each_other(recorded, family):
     for index in range(3):
         alone = found(detector(images[index : index + 1], shapes[index : index + 1]))
         assert len(alone[1]) > 3
-        for one, other in zip(found(together, index), alone, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-3)
+        for output, output_alone in zip(found(together, index), alone, strict=True):
+            np.testing.assert_allclose(output, output_alone, rtol=1e-3, atol=2e-3)
         height, width = shapes[index].tolist()
         assert alone[0][:, :4].min() >= 0
         assert (alone[0][:, :4] <= [width, height, width, height]).all()
@@ -129,8 +129,8 @@ def test_images_of_a_batch_do_not_see_each_other(recorded, family):
 def test_without_img_shape_the_whole_input_is_the_image(mask_rcnn, recorded):
     images, _ = batch_of(recorded, [2], 160, 192)
     whole = torch.tensor([[160, 192]])
-    for one, other in zip(mask_rcnn(images), mask_rcnn(images, whole), strict=True):
-        assert torch.equal(one, other)
+    for output, expected in zip(mask_rcnn(images), mask_rcnn(images, whole), strict=True):
+        assert torch.equal(output, expected)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -182,14 +182,16 @@ def test_rpn_against_loops(mask_rcnn, recorded):
         assert not proposals[image][~used[image]].any()
 
 
-def test_rows_without_a_proposal_give_nothing(mask_rcnn, recorded):
+def test_unused_proposals_give_no_detections(mask_rcnn, recorded):
     features, proposals, used, limits = first_stage(mask_rcnn, recorded)
     used = used & (torch.arange(1000) % 2 == 0)
     dets, labels = mask_rcnn.roi_head.detect(features, proposals, used, limits)
     assert (labels >= 0).any()
-    others = torch.where(used[..., None], proposals, 0)
-    for one, other in zip((dets, labels), mask_rcnn.roi_head.detect(features, others, used, limits), strict=True):
-        assert torch.equal(one, other)
+    without = torch.where(used[..., None], proposals, 0)
+    for output, expected in zip(
+        (dets, labels), mask_rcnn.roi_head.detect(features, without, used, limits), strict=True
+    ):
+        assert torch.equal(output, expected)
 
 
 def test_levels_follow_the_size_of_a_region(mask_rcnn):
@@ -258,12 +260,12 @@ def test_point_rend_against_loops(recorded):
             mask = F.interpolate(coarse, scale_factor=2, mode="bilinear")  # to 14 x 14, which is not refined
             for side in (28, 56, 112, 224):
                 mask = F.interpolate(mask, scale_factor=2, mode="bilinear")
-                places = (-mask[0, label].abs()).flatten().topk(784).indices
-                points = (torch.stack([places % side, places // side], 1) + 0.5) / side
+                indices = (-mask[0, label].abs()).flatten().topk(784).indices
+                points = (torch.stack([indices % side, indices // side], 1) + 0.5) / side
                 fine = points_of(level, (corner + points * extent) / size)
-                mask.flatten(2)[:, :, places] = head.point_head(fine, points_of(coarse, points))
+                mask.flatten(2)[:, :, indices] = head.point_head(fine, points_of(coarse, points))
             far = (mask[0, label].sigmoid() - masks[image, row]).abs()
-            # The last of 784 points may be another one of almost the same uncertainty.
+            # The last of the 784 points may be another of almost the same uncertainty.
             assert far.quantile(0.999) < 1e-3
             assert far.max() < 0.2
 
@@ -321,7 +323,7 @@ def _set(config, path, value):
         ("type", "PanopticFPN", "model.type 'PanopticFPN' is not supported"),
     ],
 )
-def test_what_is_not_here_is_named(path, value, text):
+def test_unsupported_types_are_named(path, value, text):
     config = copy.deepcopy(CONFIG)
     _set(config["model"], path, value)
     with pytest.raises(ValueError, match=text):
