@@ -155,7 +155,7 @@ def _load(path: str, file: BinaryIO) -> Any:
     """Load a file; it can call nothing but torch's own constructors of tensors, and stand-ins."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(file)
-    except Exception:  # not MMEngine's format; torch.load reports it if it is no other one either
+    except Exception:  # not the format of MMEngine; torch.load reports what it cannot read
         names = []
     code = sorted(name for name in names if not _SKIPPED.fullmatch(name))
     if code:

@@ -1,1 +1,11 @@
-"""The families of detectors, one file each: network, decoding, and what is particular in configs, keys and exports."""
+"""The families of detectors, one file each, in reading order: network, decoding, and what only this family needs.
+
+A new family is a subclass of `SingleStageDetector`, `DenseDetector`, `TwoStageDetector` or `Detector` in a file here, a
+line in ``registry.py`` and a test.  Its parts have ``Entries``; their layers have MMDetection's names.  It may set
+
+- ``renamed_keys``: keys of the ``state_dict`` that other versions of MMDetection name otherwise;
+- ``class_layers`` of a head: the layers whose rows are classes, for the message if their number differs;
+- ``prepare_for_export``: what changes before it is exported.
+
+A family that extends another imports from that family's file.  Blocks that unrelated families share are in ``parts``.
+"""

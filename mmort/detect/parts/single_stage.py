@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +21,14 @@ class SingleStageDetector(Detector):
     """A backbone, a neck and a head of the class `head`, which a family sets."""
 
     head: ClassVar[type[nn.Module]]
+    bbox_head: nn.Module
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
         model = config["model"]
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
-        self.bbox_head: Any = parts.construct("bbox_head", self.head, model["bbox_head"])
+        self.bbox_head = parts.construct("bbox_head", self.head, model["bbox_head"])
         self.test_cfg = check_test_cfg(test_config(config))
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
