@@ -8,15 +8,12 @@ ties unless its docstring says otherwise.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 import onnx.defs
-import onnx.numpy_helper
 import onnxscript
 import torch
 from onnx.defs import OpSchema
@@ -27,8 +24,6 @@ from mmort.onnx.portable.definitions.scans import cumulative
 
 OPSET = 18
 """Of the operators used; torch's exporter converts them to the opset of the file."""
-
-Number = int | float
 
 
 class ExportBuilder(Builder):
@@ -55,7 +50,7 @@ class ExportBuilder(Builder):
         schema = onnx.defs.get_schema(op_type, OPSET)
         if op_type != "Scan":
             return schema
-        any_type = next(each for each in schema.type_constraints if each.type_param_str == "V")
+        any_type = next(constraint for constraint in schema.type_constraints if constraint.type_param_str == "V")
         types = [f"T{index}" for index in range(max(inputs, outputs))]
         return OpSchema(
             op_type,
@@ -71,7 +66,6 @@ class ExportBuilder(Builder):
 def _translation(write: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function for torch's exporter that calls ``write(op, ...)`` with values in place of tensors."""
 
-    @functools.wraps(write)
     def translate(*args: Any, **kwargs: Any) -> Any:
         op = ExportBuilder()
 
@@ -137,7 +131,7 @@ def _extreme_over(op_type: str) -> Callable[..., Value]:
 def _searchsorted(
     op: Builder,
     boundaries: Value,
-    values: Value | Number,
+    values: Value | float,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
