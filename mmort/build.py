@@ -133,14 +133,13 @@ def operators(
     )
     compiled = [source for source in sources if not source.endswith(".pyx")]
     compiled += [source for kernel in kernels for source in kernel.sources]
-    include_dirs = [*folders, str(_KIT)]
+    include_dirs = [*folders, _kit("")]
     headers = [str(path) for folder in include_dirs for path in sorted(Path(folder).glob("*.h"))]
     archive = library.rpartition(".")[2].removeprefix("lib") + "_kernels"
     archived = {
         "sources": [*map(_kit, _ARCHIVED), kernel_list, *compiled],
         "include_dirs": [*include_dirs, sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
         "cflags": cflags,
-        "obj_deps": {"": headers},
     }
     # Linkers take a file from an archive only for the functions that are called, and nobody calls the description.
     door_module.sources.append(_kit("describe.c"))
@@ -178,7 +177,7 @@ def _write_kernel_list(sources: Sequence[str], folder: Path) -> str:
 
 
 def _kit(name: str) -> str:
-    """Return the path of a file of the kit; relative in mmort's own setup.py, where the kit is part of the sources."""
+    """Return the path of a file of the kit, or of its folder; relative in mmort's own setup.py, as all its sources."""
     return str(Path("bridge_c", name) if Path("bridge_c").resolve() == _KIT else _KIT / name)
 
 
@@ -221,11 +220,17 @@ def _commands(door: str, library: str, headers: Sequence[str], build: str) -> di
             return _own(super().get_source_files())  # type: ignore[no-untyped-call]
 
         def build_libraries(self, libraries: Any) -> None:
-            for name, _ in libraries:  # what was deleted would stay in an old archive
-                for path in Path(self.build_clib).glob(f"*{name}.*"):
-                    path.unlink()
             _skip_unchanged(self.compiler, headers)
-            super().build_libraries(libraries)
+            for name, info in libraries:
+                objects = self.compiler.compile(
+                    info["sources"],
+                    output_dir=self.build_temp,
+                    include_dirs=info["include_dirs"],
+                    extra_postargs=info["cflags"],
+                )
+                for path in Path(self.build_clib).glob(f"*{name}.*"):  # it would keep what has been deleted
+                    path.unlink()
+                self.compiler.create_static_lib(objects, name, output_dir=self.build_clib)
 
     class BuildExt(build_ext):
         def finalize_options(self) -> None:

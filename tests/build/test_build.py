@@ -251,6 +251,8 @@ def test_a_build_compiles_what_has_changed(tmp_path):
     run_setup(tmp_path, "build_ext", "--inplace")
     after = compiled()
     assert {path.name for path in before if before[path] != after[path]} == {"leaky_relu.o"}
+    run_setup(tmp_path, "build_ext", "--inplace")
+    assert compiled() == after
 
     write_package(tmp_path)
     second.unlink()
