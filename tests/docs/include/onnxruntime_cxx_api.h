@@ -102,11 +102,12 @@ struct Session : Object<95> {
     Session(Env &env, const char *path, const SessionOptions &options) {
         check(7, env.pointer, path, options.pointer, &pointer);
     }
-    std::vector<Value> Run(const RunOptions &options, const char *const *input_names, const Value *inputs, size_t input_count,
-                           const char *const *output_names, size_t output_count) {
+    std::vector<Value> Run(const RunOptions &options, const char *const *input_names, const Value *inputs,
+                           size_t input_count, const char *const *output_names, size_t output_count) {
         std::vector<void *> given, made(output_count);
         for (size_t i = 0; i < input_count; i++) given.push_back(inputs[i].pointer);
-        check(9, pointer, options.pointer, input_names, given.data(), input_count, output_names, output_count, made.data());
+        check(9, pointer, options.pointer, input_names, given.data(), input_count, output_names, output_count,
+              made.data());
         std::vector<Value> outputs(output_count);
         for (size_t i = 0; i < output_count; i++) outputs[i].pointer = made[i];
         return outputs;
