@@ -5,6 +5,7 @@ made at run time are documented; MkDocs has had no release since 2024.  The sour
 README.md, the examples and the benchmarks are pages too, and relative links work on the site as in a checkout.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -27,15 +28,34 @@ default_role = "py:obj"  # `name` in a docstring is a link where it names someth
 autodoc_typehints = "none"  # the docstrings name the types, with shapes
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
+napoleon_use_param = False  # or the types' words become links, "optional" to an attribute of that name
+napoleon_use_ivar = True
 napoleon_use_rtype = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"mmort {release}"
 html_show_sourcelink = False
-html_extra_path = ["site"]  # index.html, which leads to root_doc
-html_theme_options = {"navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"]}
+html_extra_path = ["site/index.html"]  # leads to root_doc
+templates_path = ["site"]
+html_static_path = ["site/style.css"]
+html_css_files = ["style.css"]
+html_sidebars = {"**": ["contents.html"]}
+html_theme_options = {"navbar_center": [], "secondary_sidebar_items": ["page-toc"]}
+
+
+def add_contents(app, docname, source):
+    """Make a table of contents of the links below each heading of the index; GitHub would show one there as code."""
+    if docname != root_doc:
+        return
+    _, *sections = re.split(r"^## ", source[0], flags=re.M)
+    for section in sections:
+        caption = section.partition("\n")[0]
+        links = re.findall(r"\[(.+?)\]\((.+?)\.md\)", section)
+        pages = "\n".join(f"{title.replace('`', '')} <{path}>" for title, path in links)
+        source[0] += f"\n```{{toctree}}\n:caption: {caption}\n:hidden:\n\n{pages}\n```\n"
 
 
 def setup(app):
-    """Add the table of ONNX nodes to the numpy functions' docstrings."""
+    """Make the index's table of contents, and the tables of ONNX nodes below the numpy functions' docstrings."""
+    app.connect("source-read", add_contents)
     app.connect("autodoc-process-docstring", nodes.append_tables)

@@ -10,4 +10,4 @@ from mmort.ops import __all__ as _operators
 from mmort.ort import library_path as get_onnxruntime_op_path
 
 __version__ = "0.1.0"
-__all__ = ["get_num_threads", "get_onnxruntime_op_path", "set_num_threads", *_operators]
+__all__ = [*_operators, "get_num_threads", "get_onnxruntime_op_path", "set_num_threads"]
