@@ -1,4 +1,4 @@
-"""ONNX files and their nodes: reading, writing without leaving half a file behind, and walking the graph."""
+"""ONNX files and their nodes: load, save without ever leaving half a file, and walk the graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PathLike = str | os.PathLike[str]
 
 @contextlib.contextmanager
 def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path]:
-    """Give the path of a draft, which replaces `path` at the end of the block unless the block raises.
+    """Replace a file by a draft at the end of the block, unless the block raises; yields the draft's path.
 
     The draft has the name of `path` in a directory of its own beside it, so that files written next to the draft, such
     as a large model's tensors, move with it.
@@ -29,8 +29,13 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
     path : path
         The file to write; its directory must exist.
     keep_neighbours : bool, default False
-        Whether the draft refers to files that lie beside `path` already.  It is then written beside them, under a
+        Whether the draft refers to files that are beside `path` already.  It is then written beside them, under a
         hidden name.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the directory of `path` does not exist.
 
     Examples
     --------
@@ -45,6 +50,8 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
     (b'a model', ['model.onnx'])
     """
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"output directory does not exist: {path.parent}")
     with tempfile.TemporaryDirectory(prefix=".mmort-", dir=path.parent) as directory:
         if keep_neighbours:
             draft = path.with_name(f"{Path(directory).name}-{path.name}")
@@ -56,13 +63,13 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
         else:
             draft = Path(directory, path.name)
             yield draft
-            others = [file for file in Path(directory).iterdir() if file != draft]
-            for file in (*others, draft):  # the model last, as it refers to the others
+            companions = [file for file in Path(directory).iterdir() if file != draft]
+            for file in (*companions, draft):  # the model last, as it refers to the others
                 os.replace(file, path.parent / file.name)
 
 
 def load(path: PathLike) -> onnx.ModelProto:
-    """Read a model.  Tensors in other files stay there, so that the model's size does not matter.
+    """Read a model, without the tensors that are in other files, so that the model's size does not matter.
 
     Raises
     ------
@@ -80,7 +87,7 @@ def load(path: PathLike) -> onnx.ModelProto:
 
 
 def save(model: onnx.ModelProto, path: PathLike, source: PathLike | None, library: bool = True) -> None:
-    """Check a changed model, and write it.
+    """Check a changed model and write it.
 
     Parameters
     ----------
@@ -112,7 +119,7 @@ def save(model: onnx.ModelProto, path: PathLike, source: PathLike | None, librar
 
 
 def _check(draft: Path, path: Path, source: PathLike | None, library: bool) -> None:
-    """Raise ValueError if onnx's checker objects to more than it does in the source, or no session starts."""
+    """Raise ValueError if onnx's checker has a new objection to the model, or ONNX Runtime does not load it."""
     complaint = _complaint(draft)
     if complaint and (source is None or complaint != _complaint(source)):
         raise ValueError(f"the changed model is wrong, so it was not written: {complaint}")
@@ -147,6 +154,7 @@ def _complaint(path: PathLike) -> str | None:
 
 
 def _has_external_data(model: onnx.ModelProto) -> bool:
+    """Return whether any of the model's tensors is in another file."""
     tensors = onnx.external_data_helper._get_all_tensors(model)
     return any(map(onnx.external_data_helper.uses_external_data, tensors))
 
@@ -158,6 +166,7 @@ def every_node(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 
 
 def _nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes, each followed by those of its graphs."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
@@ -178,7 +187,7 @@ def operator_of(node: onnx.NodeProto) -> schemas.Operator | None:
 
 
 def name_of(node: onnx.NodeProto) -> str:
-    """Name a node in messages, by its outputs if it has no name."""
+    """Return the text that names a node in messages, by its outputs if it has no name."""
     return f"{node.domain}::{node.op_type} node '{node.name or ', '.join(node.output)}'"
 
 

@@ -37,6 +37,11 @@ def test_nothing_changes_if_the_block_raises(keep_neighbours, tmp_path):
     assert names(tmp_path) == ["model.onnx"]
 
 
+def test_directory_must_exist(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"^output directory does not exist: .*nowhere$"):
+        replacing(tmp_path / "nowhere" / "model.onnx").__enter__()
+
+
 def test_draft_lies_beside_the_files_that_it_refers_to(tmp_path):
     (tmp_path / "weights").write_bytes(b"tensors")
     with replacing(tmp_path / "model.onnx", keep_neighbours=True) as draft:
