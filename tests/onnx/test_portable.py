@@ -34,7 +34,7 @@ INEXACT = {
 
 
 def undefined(case):
-    """Whether there is no definition for the case's attributes."""
+    """Return whether there is no definition for the case's attributes."""
     if case.operator == "roi_align":
         return case.attributes.get("pool_mode") == "max" and case.attributes.get("sampling_ratio", 0) == 0
     return False
@@ -65,7 +65,7 @@ def same(found, expected):
 
 
 def small(case):
-    """Whether all tensors are float32 or int64, and small enough for suppression in a loop to be quick."""
+    """Return whether all tensors are float32 or int64, and small enough for suppression in a loop to be quick."""
     return all(array.dtype in (np.float32, np.int64) for array in case.arrays) and (
         "nms" not in case.operator or max(case.arrays[0].shape) <= 400
     )
@@ -355,6 +355,23 @@ def test_attributes_left_out_or_of_old_names_are_written():
 def test_wrong_attributes_are_refused(operator, attributes, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         make_portable(front_ends.make_model(front_ends.row_of(operator), attributes))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        ([], "mmcv::MMCVRoiAlign node 'the_node': input input is missing"),
+        (["", "rois"], "input input is missing"),
+        (["input"], "input rois is missing"),
+        (["input", "rois", "rois"], "there must be at most 2 inputs, got 3"),
+    ],
+)
+def test_wrong_inputs_are_refused(inputs, text):
+    model = front_ends.make_model(front_ends.row_of("roi_align"), {"output_height": 2, "output_width": 2})
+    (node,) = model.graph.node
+    node.input[:] = inputs
+    with pytest.raises(ValueError, match=re.escape(text)):
+        make_portable(model)
 
 
 @pytest.mark.parametrize(("opset", "text"), [(11, "must be 16 or higher, got 11; mmort upgrade raises it"), (15, "15")])

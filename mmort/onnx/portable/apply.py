@@ -13,7 +13,7 @@ from mmort.onnx.portable.definitions import DEFINITIONS, MIN_OPSET
 
 
 def define_operators(model: files.PathLike | onnx.ModelProto, output: files.PathLike | None) -> list[Coverage]:
-    """Do what `mmort.onnx.make_portable` documents."""
+    """Implement `mmort.onnx.make_portable`."""
     proto = model if isinstance(model, onnx.ModelProto) else files.load(model)
     opset = files.opset_of(proto)
     if opset is None:
@@ -28,7 +28,7 @@ def define_operators(model: files.PathLike | onnx.ModelProto, output: files.Path
 
 
 def _add_functions(model: onnx.ModelProto, opset: int) -> list[Coverage]:
-    """Add the definitions that the model does not have yet."""
+    """Add the definitions that the model does not have yet; return the coverage of each operator."""
     present = {(function.domain, function.name) for function in model.functions}
     groups: dict[schemas.Operator, list[onnx.NodeProto]] = {}
     for node in files.every_node(model):
@@ -75,10 +75,20 @@ def _shared_function(operator: schemas.Operator, nodes: list[onnx.NodeProto], op
     return functions[0]
 
 
+def _check_inputs(operator: schemas.Operator, node: onnx.NodeProto) -> None:
+    """Raise ValueError if a node lacks an input or has too many."""
+    if len(node.input) > len(operator.inputs):
+        raise ValueError(f"there must be at most {len(operator.inputs)} inputs, got {len(node.input)}")
+    for index, formal in enumerate(operator.inputs):
+        if not formal.optional and not any(node.input[index : index + 1]):
+            raise ValueError(f"input {formal.name} is missing")
+
+
 def _function(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.FunctionProto:
-    """Return a node's definition; write the attributes that it refers to into the node, as defaults may be left out."""
+    """Return a node's definition; write the attributes that it refers to into the node, which may rely on defaults."""
     if operator.kernel not in DEFINITIONS:
         raise NotCoveredError("the operator has none")
+    _check_inputs(operator, node)
     attributes = files.attributes_of(node, operator)
     while not node.input[-1]:  # an optional input that is left out
         del node.input[-1]
