@@ -68,6 +68,8 @@ def test_environment(monkeypatch):
         ("a = '{0[0]}'.format([1])", 1, "is refused"),
         ("a = dict()\na.b = 1", 2, r"cannot assign to or delete a\.b"),
         ("a = _base_.__class__", 1, "key not found: '__class__'"),
+        ("a = _base_.update(5)", 1, "not iterable"),
+        ("a = _base_.merge(5)", 1, "merge takes a dictionary, not a int"),
         ("a = (lambda: 1)()", 1, "the call of lambda: 1 is refused"),
         ("a = lambda: 1", 1, "lambda: 1 is refused"),
         ("def f():\n  pass", 1, r"def f\(\):.* is refused"),
@@ -147,6 +149,10 @@ def test_bombs(config, text):
     with pytest.raises(ConfigError):
         config(text)
     assert time.perf_counter() - start < 20  # far less; but the machine may be busy
+
+
+def test_dictionaries_of_bases_are_updated_with_pairs(config):
+    assert config("_base_.update([('a', 1)], b=2)\nc = _base_.a") == {"a": 1, "b": 2, "c": 1}
 
 
 def test_budget_pays_for_nested_elements():

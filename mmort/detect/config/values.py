@@ -1,8 +1,8 @@
-"""The two kinds of values that configs have besides Python's own: dictionaries of bases, and imported names."""
+"""The two types of values that configs have besides Python's own: dictionaries of bases, and imported names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -47,10 +47,10 @@ class ConfigDict(dict[Any, Any]):
         """Remove an entry and return it, or return the default."""
         return super().pop(key, default)
 
-    def update(self, *others: Mapping[Any, Any], **entries: Any) -> None:  # type: ignore[override]
+    def update(self, *others: Mapping[Any, Any] | Iterable[tuple[Any, Any]], **entries: Any) -> None:  # type: ignore[override]
         """Merge other dictionaries into this one, entry by entry."""
         for other in (*others, entries):
-            for key, value in other.items():
+            for key, value in dict(other).items():
                 if isinstance(self.get(key), dict) and isinstance(value, dict):
                     self[key].update(value)
                 else:
@@ -58,6 +58,8 @@ class ConfigDict(dict[Any, Any]):
 
     def merge(self, other: dict[Any, Any]) -> None:
         """Merge another dictionary into this one; its dictionaries with ``_delete_=True`` replace those here."""
+        if not isinstance(other, dict):
+            raise TypeError(f"merge takes a dictionary, not a {type(other).__name__}")
         merged = _merged(other, self)
         self.clear()
         self.update(merged)
