@@ -1,4 +1,4 @@
-"""The test pipeline of an MMDetection config, 2.x or 3.x, read as the settings of `Preprocessing`."""
+"""Read the test pipeline of an MMDetection config, 2.x or 3.x, as the arguments of `Preprocessing`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _WITHOUT_EFFECT = (
     "ToTensor",
     "Transpose",
 )
-"""Steps that only pack, and flips, which only MultiScaleFlipAug's ``flip`` turns on."""
+"""Steps that only pack, and flips, which only the ``flip`` of MultiScaleFlipAug enables."""
 
 
 def settings_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `Preprocessing` that a config stands for.
+    """Return the arguments of `Preprocessing` for a config.
 
     Raises
     ------
@@ -27,10 +27,13 @@ def settings_of(config: dict[str, Any]) -> dict[str, Any]:
         If the config has no test pipeline, or a step that is not supported; the message names it.
     """
     settings: dict[str, Any] = {}
-    for kind, step in _steps(_test_pipeline(config)):
-        settings |= _step_settings(kind, step)
-    settings |= _data_preprocessor(config["model"].get("data_preprocessor") or config.get("data_preprocessor") or {})
-    return settings
+    try:
+        for kind, step in _steps(_test_pipeline(config)):
+            settings |= _step_settings(kind, step)
+    except KeyError as error:
+        raise ValueError(f"preprocessing: a step of the test pipeline has no entry {error}") from None
+    model = config.get("model") or {}
+    return settings | _data_preprocessor(model.get("data_preprocessor") or config.get("data_preprocessor") or {})
 
 
 def _test_pipeline(config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -58,7 +61,7 @@ def _steps(pipeline: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[str, 
 
 
 def _step_settings(kind: str, step: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that a step stands for; refuse entries that `Preprocessing` cannot express."""
+    """Return the settings of a step; refuse entries that `Preprocessing` cannot express."""
     given = {key: value for key, value in step.items() if value is not None}
     if kind in _WITHOUT_EFFECT:
         return {}
@@ -105,7 +108,7 @@ def _require(kind: str, given: dict[str, Any], **supported: Any) -> None:
 
 
 def _size(kind: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the setting of ``scale`` or ``img_scale``, which must be one size."""
+    """Return the setting for ``scale`` or ``img_scale``, which must be a single size."""
     scale = given.get("scale", given.get("img_scale"))
     if isinstance(scale, list) and len(scale) == 1:
         (scale,) = scale

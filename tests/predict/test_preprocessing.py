@@ -59,6 +59,11 @@ def test_configs_of_mmdetection_3():
     assert Preprocessing.from_config(config) == preprocessing("cornernet")
 
 
+def test_configs_may_lack_a_model():
+    resize = {"type": "Resize", "scale": (3, 4)}
+    assert Preprocessing.from_config({"test_pipeline": [resize]}).size == (3, 4)
+
+
 def test_settings_round_trip_through_json():
     for family in EXPECTED:
         settings = preprocessing(family)
@@ -79,6 +84,8 @@ def test_settings_round_trip_through_json():
         ({"type": "Pad", "size_divisor": 32, "pad_val": {"img": 114}}, "size_divisor and zeros only"),
         ({"type": "Normalize", "mean": [1], "std": [1]}, "mean must be 3 numbers"),
         ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers"),
+        ({"type": "Normalize", "mean": [1, 1, 1]}, "a step of the test pipeline has no entry 'std'"),
+        ({"scale": (3, 4)}, "a step of the test pipeline has no entry 'type'"),
         ({"type": "LoadImageFromFile", "color_type": "grayscale"}, "color_type='color' only"),
         (
             {"type": "RandomCenterCropPad", "test_mode": True, "test_pad_mode": ["size_divisor", 127]},
