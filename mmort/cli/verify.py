@@ -1,8 +1,10 @@
-"""``mmort verify``: whether two models, one of them an ONNX file, compute the same."""
+"""``mmort verify``: compare the outputs of an ONNX file with those of another file or a model."""
 
 from __future__ import annotations
 
 import argparse
+
+from mmort.onnx.verify import ATOL, RTOL
 
 HELP = "run an ONNX file and its reference on the same inputs, and compare the outputs; exit code 1 if one differs"
 
@@ -23,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="shapes of random inputs, such as 2x3x64x96,1x3x50x40 for two runs; a model with two inputs takes "
         "1x3x64x96+1x2,2x3x64x96+2x2",
     )
-    parser.add_argument("--rtol", type=float, default=1e-3, help="relative tolerance (default: %(default)s)")
-    parser.add_argument("--atol", type=float, default=1e-4, help="absolute tolerance (default: %(default)s)")
+    parser.add_argument("--rtol", type=float, default=RTOL, help="relative tolerance (default: %(default)s)")
+    parser.add_argument("--atol", type=float, default=ATOL, help="absolute tolerance (default: %(default)s)")
     parser.add_argument(
         "--library", action="append", default=[], help="another library of custom operators; may be repeated"
     )
