@@ -1,4 +1,4 @@
-"""Naming the extra to install when a package that a function needs is missing."""
+"""The error for a missing package, which names the extra that installs it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def needed_by(function: str) -> Iterator[None]:
-    """Say in the ImportError of the block which function needs the package, and how to install it."""
+    """Turn a package missing in the block into an ImportError that names the function and the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:

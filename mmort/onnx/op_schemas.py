@@ -1,4 +1,4 @@
-"""The operators as `onnx.defs.OpSchema`: what torch's exporter builds nodes from, and what onnx's checker checks."""
+"""The operators as `onnx.defs.OpSchema`, from which torch's exporter builds nodes and onnx's checker checks them."""
 
 from __future__ import annotations
 
@@ -80,12 +80,13 @@ def check(model: onnx.ModelProto | str | os.PathLike[str], operators: Iterable[s
 
 
 def _formal(tensor: schemas.Tensor) -> OpSchema.FormalParameter:
+    """Return the schema of an input or output."""
     option = OpSchema.FormalParameterOption.Optional if tensor.optional else OpSchema.FormalParameterOption.Single
     return OpSchema.FormalParameter(tensor.name, schemas.ELEMENT_TYPES[tensor.type], tensor.shape, param_option=option)
 
 
 def _attributes(attribute: schemas.Attribute) -> list[OpSchema.Attribute]:
-    """Return an attribute, under both names if it has a former one."""
+    """Return the schema of an attribute, one for each of its names if it has a former one."""
     attribute_type = getattr(OpSchema.AttrType, attribute.type)
     if attribute.former_name is not None:
         names = attribute.name, attribute.former_name

@@ -1,4 +1,4 @@
-"""Translations of torch's own operators that its exporter lacks, to standard ONNX operators.
+"""Translations to standard ONNX operators of those torch operators that torch's exporter lacks.
 
 Found by exporting with torch 2.13: cummax and cummin, sort and argsort with ``stable=True``, masked_select, amax and
 amin of all elements, searchsorted and isin, cdist, kthvalue, median along a dimension, and adaptive_avg_pool2d, whose
@@ -23,13 +23,13 @@ from mmort.onnx.portable.builder import END, Builder, Value
 from mmort.onnx.portable.definitions.scans import cumulative
 
 OPSET = 18
-"""Of the operators used; torch's exporter converts them to the opset of the file."""
+"""The opset of the operators used; torch's exporter converts them to the opset of the file."""
 
 
 class ExportBuilder(Builder):
     """Adds nodes to the graph that torch is exporting.
 
-    A value's handle is onnxscript's tensor, whose rank and type are known.  Graphs cannot use values outside of them.
+    A value's handle is onnxscript's tensor, whose rank and type are known.  Inner graphs cannot use outer values.
     """
 
     def __init__(self) -> None:
@@ -79,6 +79,7 @@ def _translation(write: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rank(x: Value) -> int:
+    """Return the number of dimensions."""
     return len(x.handle.shape)
 
 
@@ -88,17 +89,19 @@ def _length(op: Builder, x: Value, dim: int) -> Value:
 
 
 def _cumulative(largest: bool) -> Callable[..., tuple[Value, ...]]:
+    """Return the translation of cummax or of cummin."""
+
     def write(op: Builder, x: Value, dim: int) -> tuple[Value, ...]:
         """Scan along `dim`."""
         if _rank(x) == 0:
             return op.Identity(x), op.value(0)
         dtype: ir.DataType = x.handle.dtype
-        worst = None
+        initial = None
         if not dtype.is_floating_point():
             limits = np.iinfo(dtype.numpy())
-            worst = int(limits.min if largest else limits.max)
+            initial = int(limits.min if largest else limits.max)
         rank = _rank(x)
-        return cumulative(op, x, largest=largest, rank=rank, axis=dim % rank, element_type=int(dtype), worst=worst)
+        return cumulative(op, x, largest=largest, rank=rank, axis=dim % rank, element_type=int(dtype), initial=initial)
 
     return write
 
@@ -106,13 +109,14 @@ def _cumulative(largest: bool) -> Callable[..., tuple[Value, ...]]:
 def _sort_stable(
     op: Builder, x: Value, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Value, ...]:
-    """Use TopK, which is stable, as it gives the lower index first among equals; NaN are not sorted as torch does."""
+    """Sort by TopK, which is stable: of equal elements the lower index comes first.  NaN are sorted unlike in torch."""
     if _rank(x) == 0:
         return op.Identity(x), op.value(0)
     return op.TopK(x, _length(op, x, dim), axis=dim, largest=int(descending), sorted=1, outputs=2)
 
 
 def _masked_select(op: Builder, x: Value, mask: Value) -> Value:
+    """Broadcast both, flatten them, and keep the selected elements."""
     if list(x.handle.shape) != list(mask.handle.shape):
         rank = max(_rank(x), _rank(mask))
         shape = op.Max(*(op.Concat([1] * (rank - _rank(tensor)), op.Shape(tensor), axis=0) for tensor in (x, mask)))
@@ -120,7 +124,9 @@ def _masked_select(op: Builder, x: Value, mask: Value) -> Value:
     return op.Compress(op.Reshape(x, [-1]), op.Reshape(mask, [-1]))
 
 
-def _extreme_over(op_type: str) -> Callable[..., Value]:
+def _reduction(op_type: str) -> Callable[..., Value]:
+    """Return the translation of amax or of amin; without axes they reduce all."""
+
     def write(op: Builder, x: Value, dim: Sequence[int] = (), keepdim: bool = False) -> Value:
         axes = (list(dim),) if dim else ()
         return op.node(op_type, x, *axes, keepdims=int(keepdim))
@@ -137,7 +143,7 @@ def _searchsorted(
     side: str | None = None,
     sorter: Value | None = None,
 ) -> Value:
-    """Count the boundaries below a value, with memory for each pair of the two; NaN values come first, not last."""
+    """Count the boundaries below each value, with memory for each pair; NaN values come first, in torch last."""
     if sorter is not None:
         boundaries = op.GatherElements(boundaries, sorter, axis=-1)
     if not isinstance(values, Value):
@@ -151,7 +157,7 @@ def _searchsorted(
 
 
 def _cdist(op: Builder, x: Value, y: Value, p: float, compute_mode: int | None) -> Value:
-    """Take all differences, with memory for each pair of rows and each column."""
+    """Compute all differences at once, with memory for each pair of rows and each column."""
     difference = op.Abs(op.Unsqueeze(x, [-2]) - op.Unsqueeze(y, [-3]))
     if p == 0:
         return op.ReduceSum(op.CastLike(difference > op.CastLike(0.0, x), x), [-1], keepdims=0)
@@ -166,12 +172,12 @@ def _cdist(op: Builder, x: Value, y: Value, p: float, compute_mode: int | None) 
 
 
 def _kthvalue(op: Builder, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Value, ...]:
-    """Take the k-th smallest; among equal values torch's index is any of theirs, here the highest of the first k."""
+    """Return the k-th smallest; of equal values the index may differ from torch's, which may be any of theirs."""
     return _last_of_smallest(op, x, op.value([k]), dim, keepdim)
 
 
 def _median(op: Builder, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, ...]:
-    """Take the lower of two medians; NaN are not preferred as torch does; indices as with kthvalue."""
+    """Return the lower of two medians; torch returns NaN if there is one.  Indices are those of kthvalue."""
     return _last_of_smallest(op, x, (_length(op, x, dim) + 1) / 2, dim, keepdim)
 
 
@@ -183,9 +189,9 @@ def _last_of_smallest(op: Builder, x: Value, k: Value, dim: int, keepdim: bool) 
 
 
 def _adaptive_avg_pool2d(op: Builder, x: Value, output_size: Sequence[int]) -> Value:
-    """Multiply by a matrix of averages from each side, as torch's exporter freezes the number of pixels in a bin.
+    """Average by a matrix product along each axis, as torch's exporter freezes the number of pixels in a bin.
 
-    An infinity or NaN reaches all bins of its row and column, in torch only its own.
+    An infinity or NaN affects all bins of its row and column, in torch only its own.
     """
     height, width = (op.Gather(op.Shape(x), axis) for axis in (-2, -1))
     rows, columns = (_averages(op, side, bins, x) for side, bins in zip((height, width), output_size, strict=True))
@@ -209,8 +215,8 @@ _WRITERS: dict[Callable[..., Any], Callable[..., Any]] = {
     _aten.cummin.default: _cumulative(largest=False),
     _aten.sort.stable: _sort_stable,
     _aten.masked_select.default: _masked_select,
-    _aten.amax.default: _extreme_over("ReduceMax"),
-    _aten.amin.default: _extreme_over("ReduceMin"),
+    _aten.amax.default: _reduction("ReduceMax"),
+    _aten.amin.default: _reduction("ReduceMin"),
     _aten.searchsorted.Tensor: _searchsorted,
     _aten.searchsorted.Scalar: _searchsorted,
     _aten._cdist_forward.default: _cdist,

@@ -1,4 +1,4 @@
-"""What a call of a torch operator becomes in either of torch's exporters: an ONNX operator, inputs and attributes."""
+"""Calls of torch operators as ONNX nodes, for both of torch's exporters: the operator, its inputs and attributes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MMCV_NODES = tuple(_ATEN)
 
 
 def exported_operators(
-    mmcv_nodes: Collection[str], others: Iterable[schemas.Operator]
+    mmcv_nodes: Collection[str], operators: Iterable[schemas.Operator]
 ) -> Iterator[tuple[Any, schemas.Operator]]:
-    """Pair torch operators with the ONNX operators that they become: mmort's, those of other packages, and torch's."""
+    """Pair torch operators with the ONNX operators that they become: mmort's, the given ones, and torch's own."""
     import mmort.torch  # noqa: F401  it defines the torch operators
 
     for kernel, operator in schemas.kernels().items():
         if operator.type:  # numpy-only kernels have none
             yield getattr(torch.ops.mmort, kernel).default, operator
-    for operator in others:
+    for operator in operators:
         try:
             yield getattr(getattr(torch.ops, operator.domain), operator.kernel).default, operator
         except AttributeError:
@@ -45,7 +45,7 @@ def mmcv_operators(names: Collection[str]) -> Iterator[tuple[Any, schemas.Operat
 
 
 def is_tensor(argument: Any) -> bool:
-    """Whether an argument of a torch operator is a tensor, and so an input of the node."""
+    """Return whether an argument of a torch operator is a tensor, and so an input of the node."""
     return str(argument.type) in ("Tensor", "Optional[Tensor]")
 
 

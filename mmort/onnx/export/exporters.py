@@ -1,4 +1,4 @@
-"""torch's two exporters, each as a function that writes a draft: by torch.export, and by tracing."""
+"""torch's two exporters, each as a function that writes a draft and returns hints about frozen sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEGACY_OPSETS = range(11, 21)
 
 
 def dynamo(example: Example, draft: Path, options: Options) -> list[str]:
-    """Export by torch.export; there is nothing to report about frozen sizes."""
+    """Export by torch.export, which gives no hints."""
     with quiet(), torch.no_grad():
         program = torch.onnx.export(
             example.module,
@@ -36,7 +36,7 @@ def dynamo(example: Example, draft: Path, options: Options) -> list[str]:
 
 
 def legacy(example: Example, draft: Path, options: Options) -> list[str]:
-    """Export by tracing; return the tracer's warnings, one for each number that Python looked at, which froze it."""
+    """Export by tracing; return the tracer's warnings, one for each number that Python code read and so froze."""
     if options.opset_version is not None and options.opset_version not in _LEGACY_OPSETS:
         raise ValueError(
             f"export: opset_version must be {_LEGACY_OPSETS[0]} to {_LEGACY_OPSETS[-1]} with the legacy exporter, got "

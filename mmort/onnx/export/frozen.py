@@ -33,14 +33,14 @@ def violated_guards(
     passed: Sequence[tuple[Any, ...]],
     failed: Sequence[tuple[Any, ...]],
 ) -> list[str]:
-    """Name the conditions that all inputs that passed meet, and some of those that failed do not.
+    """Name the conditions that hold for all inputs that passed, but not for all that failed.
 
     torch.onnx.export discards these conditions, so the model is captured again, only for the text of an error.
     """
     try:
         with torch_internals.quiet(), torch.no_grad():
             program = torch.export.export(module, args, dynamic_shapes=_automatic(dynamic_shapes))
-    except Exception as error:  # whatever it is, it explains the failure
+    except Exception as error:  # any failure of torch.export explains the difference
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         return ["torch.export reports: " + " ".join(lines[:4])]
     signature = inspect.signature(module.forward)
@@ -53,7 +53,7 @@ def violated_guards(
 
 
 def _automatic(spec: Any) -> Any:
-    """Replace dynamic dimensions by AUTO, with which torch.export freezes an axis where it would refuse the model."""
+    """Replace dynamic dimensions by AUTO, so that torch.export freezes axes instead of refusing the model."""
     if isinstance(spec, Mapping):
         return {key: _automatic(value) for key, value in spec.items()}
     if isinstance(spec, (list, tuple)):

@@ -21,7 +21,7 @@ class Symbol:
     """A size that several axes share, and the range that it may vary in."""
 
     size: int
-    """The example's."""
+    """The size in the example."""
     min_size: int
     max_size: int | None
     check_sizes: list[int] = field(default_factory=list)
@@ -73,22 +73,20 @@ def dynamic_axes(value: Any, spec: Any) -> Iterator[DynamicAxes]:
 
 
 def is_dynamic(dim: Any) -> bool:
-    """Whether a dimension is requested to be dynamic."""
+    """Return whether a dimension is to be dynamic."""
     return not (dim is None or isinstance(dim, int) or dim is torch.export.Dim.STATIC)
 
 
 def check_inputs(
     args: tuple[Any, ...], axes: Sequence[DynamicAxes], check_sizes: Sequence[Any] | None, names: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    """Return the inputs to check with: the example, and those of `check_sizes` or, by default, two derived sets."""
+    """Return the inputs to check with: the example, and those of `check_sizes` or, by default, two other sets."""
     if check_sizes is not None:
         checks = given(args, check_sizes, names)
-        assert_other_sizes(axes, checks, names)
+        require_other_sizes(axes, checks, names)
     else:
-        checks = derive(args, axes)
-    if check_sizes is None and not checks:
         shapes = [tensor.shape for tensor, _ in axes]
-        checks = [resized(args, shapes, seed) for seed in range(2)]
+        checks = derive(args, axes) or [resized(args, shapes, seed) for seed in range(2)]
     return [args, *checks]
 
 
@@ -96,9 +94,9 @@ def derive(args: Sequence[Any], axes: Sequence[DynamicAxes]) -> list[tuple[Any, 
     """Make two sets of inputs of other sizes along the dynamic axes; none if no axis is dynamic.
 
     Axes of the same name share a size; without names, those at the same axis with the same size do.  The first set has
-    larger batches and counts than the example, the second smaller ones (or, where that is not possible, still larger
+    larger batches and counts than the example, the second smaller ones (or, where that is impossible, even larger
     ones).  A tensor whose last two axes are dynamic is an image: wider than high in the first set, higher than wide in
-    the second.  Its sides are a quarter shorter and longer than the example's, and odd, so no multiples of a stride.
+    the second.  Its sides are a quarter shorter and longer than the example's, and odd, so not multiples of a stride.
     """
     symbols: dict[Any, Symbol] = {}
     keys = [{axis: _key(axis, tensor.shape[axis], dim) for axis, dim in dynamic.items()} for tensor, dynamic in axes]
@@ -125,7 +123,7 @@ def derive(args: Sequence[Any], axes: Sequence[DynamicAxes]) -> list[tuple[Any, 
 
 
 def _symbol(size: int, dim: Any) -> Symbol:
-    """Return the symbol of a dimension: a larger size to check with, and a smaller one where that is possible."""
+    """Return the symbol of a dimension, with a larger size to check with and, where possible, a smaller one."""
     min_size, max_size = getattr(dim, "min", None), getattr(dim, "max", None)
     symbol = Symbol(size, max(1, min_size or 1), max_size if isinstance(max_size, int) else None)
     symbol.choose(size + 1 + size // 4, size - 1 - size // 4)
@@ -170,7 +168,7 @@ def given(args: Sequence[Any], check_sizes: Sequence[Any], names: Sequence[str])
     return checks
 
 
-def assert_other_sizes(axes: Sequence[DynamicAxes], checks: Sequence[Sequence[Any]], names: Sequence[str]) -> None:
+def require_other_sizes(axes: Sequence[DynamicAxes], checks: Sequence[Sequence[Any]], names: Sequence[str]) -> None:
     """Refuse checks in which a dynamic axis always has the example's size, as they would prove nothing about it."""
     tensors = [leaves(check) for check in checks]
     for index, (tensor, dynamic) in enumerate(axes):

@@ -34,9 +34,9 @@ class Options:
     rtol: float = RTOL
     atol: float = ATOL
     finish: Callable[[onnx.ModelProto], None] | None = None
-    """Changes the model before it is verified.  The tensors of a model above 2 GB are in a second file."""
+    """Changes the model before it is verified.  A model above 2 GB comes without its tensors, which are in a file."""
     accept: Callable[[Path], None] | None = None
-    """Gets the path of the verified draft.  If it raises, nothing is written."""
+    """Takes the path of the verified draft.  If it raises, nothing is written."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def export_model(
     path: str | os.PathLike[str],
     options: Options,
 ) -> Report:
-    """Do what `mmort.onnx.export` documents."""
+    """Implement `mmort.onnx.export`."""
     if options.exporter not in EXPORTERS:
         raise ValueError(f"export: exporter must be 'dynamo' or 'legacy', got {options.exporter!r}")
     path = Path(path)
@@ -59,7 +59,7 @@ def export_model(
 
 
 def _example(model: torch.nn.Module | Callable[..., Any], args: tuple[Any, ...], options: Options) -> Example:
-    """Bring model and arguments into the form that torch's exporters take; refuse a model in training mode."""
+    """Return the model and its arguments as torch's exporters take them; refuse a model in training mode."""
     function = model.forward if isinstance(model, torch.nn.Module) else model
     arguments = inputs.argument_names(function, len(args))
     module = model if isinstance(model, torch.nn.Module) else _Function(model, arguments)
@@ -112,6 +112,7 @@ def _check_exported(draft: Path, options: Options) -> None:
 
 
 def _simplify(draft: Path) -> None:
+    """Let onnxslim rewrite the draft."""
     try:
         import onnxslim
     except ModuleNotFoundError:
@@ -120,7 +121,7 @@ def _simplify(draft: Path) -> None:
 
 
 def _complete(model: onnx.ModelProto, draft: Path, options: Options) -> None:
-    """Add the definitions and whatever `finish` adds to the draft."""
+    """Make the draft portable and let `finish` change it, if the options ask for it."""
     if options.portable:
         for row in make_portable(model):
             if row.missing is not None:
@@ -151,6 +152,7 @@ def _compare(
     options: Options,
     own_library: bool = True,
 ) -> Report:
+    """Compare the draft with the model on all inputs."""
     try:
         session = open_session(draft, options.libraries, own_library)
     except ValueError as error:
@@ -171,6 +173,7 @@ def _compare(
 
 
 def _violated_guards(example: Example, checks: Sequence[tuple[Any, ...]], report: Report) -> list[str]:
+    """Name the guards of torch.export that only the inputs with differences violate."""
     shapes = {row.inputs for row in report.rows if row.problem}
     passed, failed = (
         [values for values in checks if (shapes_text(values) in shapes) == differs] for differs in (False, True)
@@ -179,6 +182,7 @@ def _violated_guards(example: Example, checks: Sequence[tuple[Any, ...]], report
 
 
 def _explanation(path: Path, causes: Sequence[str], report: Report) -> str:
+    """Return the text of a VerificationError."""
     lines = [f"export: {path} was not written, as ONNX Runtime does not compute with it what the model computes"]
     lines += [f"cause: {cause}" for cause in dict.fromkeys(causes)]
     return "\n".join([*lines, str(report)])

@@ -12,11 +12,11 @@ from mmort import schemas
 from mmort.onnx.export.calls import arrange, exported_operators, is_tensor, mmcv_operators
 
 _FIRST_OPSETS = {"aten::grid_sampler": (11, 16, 20)}
-"""The opsets from which on torch has translations of its own, each of which hides what is registered for older ones."""
+"""The opsets at which torch has a new translation, which hides what is registered for older opsets."""
 
 
 def register_symbolics(mmcv_nodes: Collection[str], operators: Iterable[schemas.Operator]) -> None:
-    """Do what `mmort.onnx.register_symbolics` documents."""
+    """Implement `mmort.onnx.register_symbolics`."""
     torch.onnx.register_custom_op_symbolic("aten::unflatten", _unflatten, 11)  # type: ignore[attr-defined]
     for overload, operator in exported_operators(mmcv_nodes, operators):
         symbolic = _symbolic(overload, operator)
@@ -34,7 +34,7 @@ def unregister_symbolics(mmcv_nodes: Collection[str]) -> None:
 
 
 def _unflatten(g: Any, x: Any, dim: torch._C.Value, sizes: torch._C.Value) -> Any:
-    """Split an axis, for which torch's own translation begins at opset 13."""
+    """Translate ``unflatten``, which torch itself translates from opset 13 on."""
     rank = x.type().dim()
     if rank is None:
         raise ValueError("aten::unflatten: the rank of its input must be known")
@@ -93,6 +93,7 @@ def _constant(operator: schemas.Operator, name: str, value: Any) -> Any:
 
 
 def _is_none(value: Any) -> bool:
+    """Return whether an argument is None, in Python or in the traced graph."""
     return value is None or (isinstance(value, torch._C.Value) and value.node().mustBeNone())
 
 

@@ -1,7 +1,7 @@
-"""Private parts of torch that the export relies on, gathered in one file.  Tested with torch 2.9.1, 2.13.0 and 2.15.0.
+"""All private parts of torch that the export uses.  Tested with torch 2.9.1, 2.13.0 and 2.15.0.
 
-They only improve messages: they name the size that torch.export froze and what the tracer warned of, and suppress
-output that users can do nothing about.
+They only improve messages: name the size that torch.export froze, collect the tracer's warnings, and suppress output
+that users can do nothing about.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _TRACER_WARNING = "TracerWarning"  # the name of a class that torch's stubs do n
 
 @contextlib.contextmanager
 def quiet() -> Iterator[list[str]]:
-    """Suppress what torch's exporters print and warn of needlessly; collect what the tracer warned of.
+    """Suppress needless output and warnings of torch's exporters; collect the tracer's warnings.
 
-    The list is filled at the end of the block: a line for each number that Python looked at and the tracer froze.
+    The list is filled at the end of the block: a line for each number that Python code read and the tracer froze.
     """
     traced: list[str] = []
     logger = logging.getLogger(_LOGGER)
@@ -58,6 +58,7 @@ def quiet() -> Iterator[list[str]]:
 
 
 def _is_unknown(record: logging.LogRecord) -> bool:
+    """Return whether a log record is not known to be needless; a filter for loggers."""
     return not record.getMessage().startswith(_KNOWN_LOG)
 
 

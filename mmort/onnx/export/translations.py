@@ -20,7 +20,7 @@ Translation = Callable[..., Any]
 def translation_table(
     mmcv_nodes: Collection[str], operators: Iterable[schemas.Operator]
 ) -> dict[Callable[..., Any], Translation]:
-    """Do what `mmort.onnx.translation_table` documents."""
+    """Implement `mmort.onnx.translation_table`."""
     table = dict(TRANSLATIONS)
     for overload, operator in exported_operators(mmcv_nodes, operators):
         table[overload] = _translation(overload, operator)

@@ -1,6 +1,6 @@
 """Portable models: mmort's operators get definitions in standard operators, for ONNX Runtimes without the library.
 
-With the library loaded ONNX Runtime uses the kernel, as before; without it, the definition takes the node's place.
+With the library loaded, ONNX Runtime uses the kernel, as before; without it, it replaces the node by the definition.
 Importing this package needs numpy only.
 """
 
@@ -35,7 +35,7 @@ def make_portable(
     Returns
     -------
     list of Coverage
-        For each of mmort's operators in the model its nodes, and why they still need the library, if they do.
+        For each of mmort's operators in the model: its nodes, and why they still need the library, if they do.
 
     Raises
     ------

@@ -116,12 +116,12 @@ class Builder(ABC):
         """Add a node; return its result, or a tuple of several."""
 
     def node(self, op_type: str, *inputs: Any, **attributes: Any) -> Value:
-        """Add a node of one output, and return that."""
+        """Add a node with one output, and return it."""
         output: Value = self._add(op_type, inputs, 1, attributes)
         return output
 
     def value(self, value: Any) -> Value:
-        """Make a constant of what is not a `Value` yet."""
+        """Return a `Value` unchanged, and anything else as a constant."""
         if isinstance(value, Value):
             return value
         array = np.asarray(value)
@@ -157,7 +157,7 @@ class Builder(ABC):
         return self.node("Shape", x, start=axis, end=axis + 1)
 
     def reshape(self, x: Value, *sizes: Value | int) -> Value:
-        """Reshape to sizes that are lists of one number, or numbers.  0 is a size like any other."""
+        """Reshape to sizes that are lists of one number, or numbers.  0 means 0, not the input's size."""
         lists = [[size] if isinstance(size, int) else size for size in sizes]
         return self.node("Reshape", x, self.node("Concat", *lists, axis=0), allowzero=1)
 
@@ -166,7 +166,7 @@ class Builder(ABC):
         return self.node("Slice", x, [begin], [end], [axis])
 
     def range(self, count: Value) -> Value:
-        """Return 0, 1, ... below a list of one number."""
+        """Return 0, 1, ... up to `count` - 1, where `count` is a list of one number."""
         return self.node("Range", 0, self.node("Squeeze", count, [0]), 1)
 
     def choose(
@@ -176,7 +176,7 @@ class Builder(ABC):
         otherwise: Callable[[Builder], tuple[Value, ...]],
         types: Sequence[TensorType],
     ) -> tuple[Value, ...]:
-        """Return the results of `then` or of `otherwise`, only one of which is computed."""
+        """Return the results of `then` if the condition holds, else of `otherwise`; only that branch is computed."""
         branches = {"then_branch": self.graph(then, [], types), "else_branch": self.graph(otherwise, [], types)}
         results = self._add("If", [condition], len(types), branches)
         return results if isinstance(results, tuple) else (results,)

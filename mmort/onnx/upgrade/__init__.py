@@ -1,4 +1,4 @@
-"""Old models brought up to date: what exporters of MMCV 1.x and MMDeploy wrote, as it would be written today."""
+"""Old models brought up to date: files of MMCV 1.x and MMDeploy rewritten as they would be exported today."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def upgrade(model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.PathLike[str] | None = None) -> list[str]:
     """Bring an old model up to date without changing its outputs.
 
-    - Nodes in another of an operator's domains move to the preferred one (mmdeploy to mmcv), as do nodes of MMCV's
-      types without a domain.
+    - Nodes move to their operator's preferred domain (from mmdeploy to mmcv), as do nodes of MMCV's types without a
+      domain.
     - Attributes get their current names; strides, paddings and dilations become pairs.
     - Weights are no longer listed as inputs of the graph.
     - Imports of mmort's domains are added and removed to match the nodes.

@@ -21,7 +21,7 @@ IR_VERSION = 10
 
 
 def upgrade_model(model: files.PathLike | onnx.ModelProto, output: files.PathLike | None) -> list[str]:
-    """Do what `mmort.onnx.upgrade` documents."""
+    """Implement `mmort.onnx.upgrade`."""
     proto = model if isinstance(model, onnx.ModelProto) else files.load(model)
     counts = Counter(_nodes(proto))
     changes = [f"{change} ({count} node{'s' * (count > 1)})" for change, count in counts.items()]
@@ -49,6 +49,7 @@ def _nodes(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def _attributes(node: onnx.NodeProto, operator: schemas.Operator) -> Iterator[str]:
+    """Give a node's attributes their current names, and make pairs of strides, paddings and dilations."""
     files.attributes_of(node, operator)  # raises if an attribute is wrong
     formals = {name: formal for formal in operator.attributes for name in (formal.name, formal.former_name)}
     names = {attribute.name for attribute in node.attribute}

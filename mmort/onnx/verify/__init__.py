@@ -1,4 +1,4 @@
-"""Does an ONNX file compute what a model computes?  Both are run on the same inputs, and the outputs compared.
+"""Verification: run an ONNX file and its reference model on the same inputs, and compare the outputs.
 
 Importing this package needs numpy only; ONNX Runtime and torch are imported when they are used.
 """

@@ -1,4 +1,4 @@
-"""The work of ``mmort verify``: compare a file with another file or with the model that a script makes."""
+"""The function behind ``mmort verify``: compare a file with another file, or with a model that a script makes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mmort.schemas import ELEMENT_TYPES
 _DTYPES = {
     ELEMENT_TYPES[name]: np.dtype(name) for name in ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 }
-"""Of the inputs that can be made at random, by ONNX Runtime's name."""
+"""The dtypes of random inputs, by ONNX Runtime's name."""
 
 
 def verify_against(
@@ -103,6 +103,7 @@ def random_inputs(
 
 
 def _random(generator: np.random.Generator, element_type: str, shape: Sequence[int]) -> NDArray[Any]:
+    """Return random numbers of an element type that ONNX Runtime names."""
     if element_type not in _DTYPES:
         raise ValueError(f"verify: inputs must be {', '.join(_DTYPES)}, got {element_type}; have a script make them")
     dtype = _DTYPES[element_type]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Comparator = Callable[[Outputs], "Sequence[Row] | None"]
 
 COMPARATORS: tuple[Comparator, ...] = (detections.compare, numbers.compare)
-"""In the order in which they are asked; the last one takes all outputs."""
+"""In order of precedence; the last one takes all outputs."""
 
 
 def compare(
@@ -61,6 +61,7 @@ def reference(
 def _file_reference(
     path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]]
 ) -> Callable[[Sequence[Any]], Any]:
+    """Return a function that runs a file."""
     session = open_session(path, libraries)
 
     def run_file(values: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Detections compared as sets, image by image: the comparator of detectors, and the one place that matches detections.
+"""Detections compared as sets, image by image: the comparator of detectors, and the package's matching of detections.
 
 A detector's outputs are boxes with scores (N, K, 5), labels (N, K) with -1 in unused rows, and optionally masks
 (N, K, h, w).  The order of the rows does not matter, as equal scores may be sorted differently.
@@ -44,11 +44,11 @@ class DetectionRow:
     extra: int
     """The number of the file's detections without a match."""
     max_box_diff: float
-    """Over matching detections, in pixels."""
+    """Over all matches, in pixels."""
     max_score_diff: float
     min_mask_overlap: float | None
-    """Over matching detections: the sum of the smaller divided by the sum of the larger probabilities.  None without
-    masks."""
+    """Over all matches; None without masks.  An overlap is the sum of the smaller probabilities divided by the sum of
+    the larger ones."""
 
     @property
     def problem(self) -> str:
@@ -139,10 +139,9 @@ def match_detections(
     box_tolerance: ArrayLike,
     score_tolerance: ArrayLike,
 ) -> NDArray[np.int64]:
-    """Match the expected detections of an image with others, each with one of the same label.
+    """Match the expected detections of an image with the detections found, label by label.
 
-    By descending score each expected detection takes the one with the nearest box that is left and within the
-    tolerances.
+    By descending score, each expected detection takes the nearest unmatched box of its label within the tolerances.
 
     Parameters
     ----------
@@ -179,6 +178,7 @@ def match_detections(
 def _compare_image(
     inputs: str, image: int, actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], rtol: float, atol: float
 ) -> DetectionRow:
+    """Compare the detections of one image."""
     (dets, labels, *masks), (expected_dets, expected_labels, *expected_masks) = actual, expected
     matches = match_detections(
         dets,

@@ -1,4 +1,4 @@
-"""Outputs compared number by number: the comparator of every output that no other comparator takes."""
+"""Outputs compared number by number: the comparator for all outputs that no other comparator takes."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def refusal(inputs: str, problem: str) -> NumbersRow:
 
 
 def _compare_output(outputs: Outputs, name: str, actual: NDArray[Any], expected: NDArray[Any]) -> NumbersRow:
+    """Compare one output: dtype, shape, then each number."""
     rtol, atol = outputs.rtol, outputs.atol
     exact = expected.dtype.kind != "f"
     tolerance = "exact" if exact else f"{atol:.0e} + {100 * rtol:g} %"

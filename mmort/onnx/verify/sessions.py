@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions for comparisons: opened with the libraries of operators, fed with nested arrays and tensors."""
+"""ONNX Runtime sessions for comparisons: open them with libraries of operators, feed them nested arrays and tensors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def feeds(session: onnxruntime.InferenceSession, values: Sequence[Any]) -> dict[
     Raises
     ------
     ValueError
-        If the session has another number of inputs.
+        If the number of arrays is not that of the session's inputs.
     """
     arrays = [as_array(value) for value in leaves(values)]
     names = [tensor.name for tensor in session.get_inputs()]

@@ -1,9 +1,9 @@
 """The operators in standard ONNX operators: for each kernel that has one, a function that writes its definition.
 
 A definition computes what the kernel computes, to float32's rounding where sums are made; docs/portable.md lists what
-it takes for granted.  It is written for the attributes of one node, so it holds no branches for others.  A value that
-does not change its form is a reference to the node's attribute, so that many nodes share a definition.  The arguments
-are the node's inputs; an optional input that is left out is None.
+it assumes.  It is written for the attributes of one node, so it has no branches for other attributes.  A value that
+does not change the form of the definition is a reference to the node's attribute, so that many nodes share it.  The
+arguments are the node's inputs; an optional input that is left out is None.
 """
 
 from __future__ import annotations

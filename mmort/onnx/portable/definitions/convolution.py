@@ -33,6 +33,7 @@ def modulated_deform_conv2d(
 def _deform_conv(
     op: FunctionBuilder, input: Value, offset: Value, mask: Value | None, weight: Value, bias: Value | None
 ) -> Value:
+    """Sample columns by GridSample, and multiply them by the weights."""
     (stride_y, stride_x), (pad_y, pad_x), (dilation_y, dilation_x) = map(op.pair, ("stride", "padding", "dilation"))
     groups, parts = op.integer("groups"), op.integer("deform_groups")
     images, channels, height, width = (op.size(input, axis) for axis in range(4))

@@ -1,4 +1,4 @@
-"""corner_pool, cummax and cummin: a Scan along an axis.  torch.cummax and torch.cummin are exported by it, too."""
+"""corner_pool, cummax and cummin by a Scan along an axis, which also exports torch.cummax and torch.cummin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmort.onnx.portable.builder import END, FLOAT, INT64, Builder, FunctionBuil
 
 
 def corner_pool(op: FunctionBuilder, input: Value, *, attributes: Mapping[str, Any]) -> Value:
-    """Scan the lines for their maximum, forwards or backwards."""
+    """Compute the running maximum of lines, forwards or backwards."""
     if attributes["mode"] not in (0, 1, 2, 3):
         raise ValueError(f"mode must be 0, 1, 2 or 3, got {attributes['mode']}")
 
@@ -68,20 +68,20 @@ def cumulative(
     rank: int = 3,
     axis: int = 0,
     element_type: int = FLOAT,
-    worst: int | None = None,
+    initial: int | None = None,
 ) -> tuple[Value, ...]:
     """Return the largest or smallest element so far and its index: the last of equal ones, the last NaN if any.
 
-    Integers need `worst`, the number that is no better than any other; they have neither infinities nor NaN.
+    Integers need an `initial` element, the smallest or largest of their type, as they have no infinities (nor NaN).
     """
 
     def step(op: Builder, best: Value, index: Value, x: Value, i: Value) -> tuple[Value, ...]:
         replace = x >= best if largest else x <= best
-        if worst is None:
+        if initial is None:
             replace = replace | op.IsNaN(x)
         return op.Where(replace, x, best), op.Where(replace, i, index)
 
-    start = (-math.inf if largest else math.inf) if worst is None else worst
+    start = (-math.inf if largest else math.inf) if initial is None else initial
     dtype = onnx.helper.tensor_dtype_to_np_dtype(element_type)
     states = [(element_type, np.array(start, dtype)), (INT64, 0)]
     return _scan(op, input, step, states, rank=rank, axis=axis, element_type=element_type, indices=True)

@@ -1,4 +1,4 @@
-"""nms, soft_nms and multiclass_nms, by ONNX's NonMaxSuppression where that can do it, and else by loops."""
+"""nms, soft_nms and multiclass_nms, by ONNX's NonMaxSuppression where it covers the attributes, else by loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def nms(
     *,
     attributes: Mapping[str, Any],
 ) -> Value:
-    """Sort, then suppress; by a loop for `offset` and negative thresholds."""
+    """Sort, then suppress, in a loop if there is an `offset` or a negative threshold."""
     iou_threshold, score_threshold = op.number("iou_threshold"), op.number("score_threshold")
     order = _descending(op, scores)
     order = op.Compress(order, (op.Gather(scores, order) > score_threshold) | (score_threshold <= 0.0), axis=0)
@@ -159,18 +159,19 @@ def _without_overlap(op: Builder, boxes: Value) -> Value:
 
 
 def _needs_loop(attributes: Mapping[str, Any]) -> bool:
-    """Whether ONNX's NonMaxSuppression cannot do it."""
+    """Return whether ONNX's NonMaxSuppression does not cover the attributes."""
     return bool(attributes["offset"] != 0 or attributes["iou_threshold"] < 0)
 
 
 def _offset(op: FunctionBuilder) -> Value:
+    """Return the attribute `offset` as a float, in a list of one number."""
     return op.integer("offset").to(FLOAT)
 
 
 def _greedy(
     op: Builder, boxes: Value, order: Value, iou_threshold: Value, offset: Value, idxs: Value | None = None
 ) -> Value:
-    """Return those of the boxes `order` that no better one suppresses, by a loop over them."""
+    """Return the indices in `order` whose boxes no better box suppresses, by a loop over the boxes kept."""
 
     def step(op: Builder, i: Value, go_on: Value, left: Value) -> tuple[Value, ...]:
         best, others = op.slice(left, 0, 1, 0), op.Slice(left, [1], [END], [0])
