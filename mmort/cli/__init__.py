@@ -1,4 +1,6 @@
-"""The command line, a module for each command: maps arguments onto functions, errors onto one line and an exit code.
+"""The command line: a module for each command maps its arguments onto functions.
+
+Errors become one line and an exit code.
 
 A command's module has `HELP`, `add_arguments(parser)` and `run(arguments)`, which returns why the command failed, or
 None.  It imports what it calls in `run`, so that ``mmort info`` works where extras are not installed.

@@ -1,7 +1,7 @@
 """The demo: a Mask R-CNN exported by MMDetection finds handwritten digits, in ONNX Runtime with mmort's operators.
 
-`detector` is the part to copy: reading, preprocessing, running, postprocessing.  This file draws the detections and
-prints them, which custom nodes ran, and the time that each stage took.
+`detector` is the part to copy: reading, preprocessing, running, postprocessing.  This file draws the detections, and
+prints them with the custom nodes that ran and the time of each stage.
 """
 
 from __future__ import annotations

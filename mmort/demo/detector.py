@@ -64,7 +64,7 @@ def read_image(path: str | os.PathLike[str]) -> Image.Image:
 
 
 def preprocess(image: Image.Image) -> tuple[NDArray[np.float32], tuple[int, int]]:
-    """Turn an RGB image into the network's input [1, 3, H, W], as the test pipeline does: resize, normalise, pad.
+    """Turn an RGB image into the network's input [1, 3, H, W], as the test pipeline does: resize, normalize, pad.
 
     Also return the width and height of the image within the input, without the padding.
     """

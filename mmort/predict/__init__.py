@@ -1,7 +1,7 @@
-"""What a program needs around an exported detector: preprocessing, masks and drawing, without torch.
+"""Preprocessing, mask pasting and drawing for programs that run an exported detector, without torch.
 
-`Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` brings masks
-from their boxes to the image; `mmort.predict.drawing` draws detections.  Reading and resizing images needs OpenCV,
+`Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
+into the image; `mmort.predict.drawing` draws detections.  Reading and resizing images needs OpenCV,
 drawing needs Pillow; the rest needs numpy only.
 """
 

@@ -97,7 +97,7 @@ def _draw_box(panel: Image.Image, detection: Detection, scale: float, colour: st
 def _draw_label(
     panel: Image.Image, detection: Detection, scale: float, colour: str, obstacles: Sequence[Rectangle]
 ) -> Rectangle:
-    """Draw a tag with class and score beside the box, where it hides boxes and other tags least; return its area."""
+    """Draw a tag with class and score beside the box, where it overlaps boxes and tags least; return its rectangle."""
     draw = ImageDraw.Draw(panel)
     class_font, score_font = ImageFont.load_default(17), ImageFont.load_default(13)
     score = f"{detection.score:.2f}"

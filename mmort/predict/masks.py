@@ -1,7 +1,7 @@
-"""Masks from a network's frame to an image's pixels: the one definition of how masks are pasted.
+"""Masks of detections in the pixels of an image.
 
-`paste_masks` is the definition.  An exported graph cannot call it, so `mmort.detect.export.graph_masks` states the same
-formula in torch operators, without loops over boxes; a test holds the two equal.
+`paste_masks` defines how masks are pasted.  An exported graph cannot call it, so `mmort.detect.export.graph_masks` has
+the same formula in torch operators, without loops over boxes; a test asserts that both agree.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def paste_masks(
 def resample_mask(
     mask: NDArray[np.float32], region: tuple[float, float, float, float], width: int, height: int
 ) -> NDArray[np.bool_]:
-    """Resample part of a mask that covers the whole input, as MMDetection's own export writes them.
+    """Resample part of a mask that covers the whole input, the kind that MMDetection's own export writes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From an image to a detector's input, as the test pipeline of MMDetection does it, bit by bit."""
+"""From an image to a detector's input, bit for bit as MMDetection's test pipeline does it."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What is done to an image before the network sees it.  Call it with an image.
+    """The preprocessing of images for a network; call it with an image.
 
-    Resize (bilinearly), subtract `mean`, multiply by ``1 / std``, pad with zeros.
+    It resizes bilinearly, subtracts `mean`, multiplies by ``1 / std``, and pads with zeros.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Preprocessing:
     pad_or : int
         If not 0, pad on all sides instead, to ``height | pad_or`` and ``width | pad_or``, as CornerNet does.
     flip : bool
-        Whether the config also detects in the mirrored image and merges both results.  Left to the caller.
+        Whether the config also detects in the mirrored image and merges both results, which is left to the caller.
 
     Examples
     --------
@@ -153,7 +153,7 @@ class Preprocessing:
         return max(1, int(width * scale + 0.5)), max(1, int(height * scale + 0.5))
 
     def finish(self, resized: NDArray[Any], ori_shape: tuple[int, int]) -> Prepared:
-        """Normalise and pad an image that has been resized already, by whatever library.
+        """Normalize and pad an image that has been resized already, with any library.
 
         Parameters
         ----------
@@ -166,17 +166,17 @@ class Preprocessing:
         channels = resized[:, :, ::-1] if self.to_rgb else resized
         # mean and std are float32 first, the difference too, and the product is rounded once: MMDetection's bits.
         mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
-        normalised = ((channels - mean) * (1 / std.astype(np.float64))).astype(np.float32)
+        normalized = ((channels - mean) * (1 / std.astype(np.float64))).astype(np.float32)
         pad_shape = self._padded_length(height), self._padded_length(width)
         offset = (0, 0)
         if self.pad_or:
             offset = pad_shape[0] // 2 - height // 2, pad_shape[1] // 2 - width // 2
-        canvas = _on_zeros(normalised.transpose(2, 0, 1), pad_shape, offset)
+        canvas = _on_zeros(normalized.transpose(2, 0, 1), pad_shape, offset)
         scale = np.array([width / ori_shape[1], height / ori_shape[0]] * 2, np.float32)
         return Prepared(canvas, ori_shape, (height, width), pad_shape, scale, offset)
 
     def batch(self, images: Sequence[Prepared]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Stack preprocessed images of any sizes; zeros fill them up to the largest height and width.
+        """Stack preprocessed images of any sizes, padded with zeros to the largest height and width.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class Preprocessing:
 
 
 def _on_zeros(image: NDArray[np.float32], shape: tuple[int, int], offset: tuple[int, int]) -> NDArray[np.float32]:
-    """Return an image [3, h, w] on a canvas of zeros [3, H, W]."""
+    """Return an image [3, h, w] padded with zeros to [3, H, W]."""
     canvas = np.zeros((3, *shape), np.float32)
     (top, left), (height, width) = offset, image.shape[1:]
     canvas[:, top : top + height, left : left + width] = image

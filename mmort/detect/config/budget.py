@@ -1,4 +1,4 @@
-"""A limit on time and memory: reading a config takes steps from a budget, so that no config can take long."""
+"""A limit on time and memory: reading a config takes steps from a budget, so that no config takes long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_DEPTH = 100  # containers within containers
 
 
 class Budget:
-    """The steps that are left for a config and its bases.
+    """The remaining steps for a config and its bases.
 
     A step is a syntax node evaluated, or an element or character handled.
     """

@@ -1,4 +1,4 @@
-"""The error of all of this package, and the excerpt of a config that its messages quote."""
+"""The error that reading a config raises, and the excerpt of the config that its message quotes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_EXCERPT = 80  # characters
 
 
 class ConfigError(ValueError):
-    """A config that cannot be read; the message starts with the file and, mostly, the line."""
+    """A config that cannot be read; the message starts with the file and, where known, the line."""
 
 
 def excerpt(node: ast.AST) -> str:

@@ -85,7 +85,7 @@ class Evaluator:
     path : str
         Name of the file, for messages.
     variables : dict
-        What names stand for; comprehensions and statements (`Program`) change it.
+        The values of names; comprehensions and statements (`Program`) change it.
     budget : Budget
         Shared by all files of a config.
     """
@@ -109,7 +109,7 @@ class Evaluator:
         return self.error(node, f"configs are read, not executed: {what} is refused")
 
     def guarded(self, handler: Callable[[Any, Any], Any], node: ast.AST) -> Any:
-        """Evaluate a node; pay for it, limit the result, and turn whatever goes wrong into a `ConfigError`."""
+        """Evaluate a node: pay for it, limit the result, and turn errors into a `ConfigError`."""
         try:
             self.budget.pay(1)
             value = handler(self, node)
@@ -141,7 +141,7 @@ class Evaluator:
             container[key] = value
 
     def element(self, target: ast.expr) -> tuple[Any, Any]:
-        """Return the container and the key of an element that is assigned or deleted."""
+        """Return the container and the key of an element to assign or delete."""
         if isinstance(target, ast.Subscript):
             container = self.value(target.value)
             if isinstance(container, (dict, list)):
@@ -243,7 +243,7 @@ class Evaluator:
         return result
 
     def _entries(self, node: ast.expr) -> dict[Any, Any]:
-        """Return the dictionary that an expression after ``**`` stands for."""
+        """Return the dictionary that an expression after ``**`` evaluates to."""
         entries = self.value(node)
         if not isinstance(entries, dict):
             raise self.error(node, f"** needs a dict, got {excerpt(node)}")
@@ -353,6 +353,7 @@ class Evaluator:
         return function(*values, **entries)
 
     def _refused_call(self, node: ast.Call) -> ConfigError:
+        """Return the error for a call that is not in the tables."""
         return self.refused(node, f"the call of {excerpt(node.func)}")
 
 

@@ -1,4 +1,4 @@
-"""How a config and its base become one, as MMEngine merges them."""
+"""Merge a config into its base as MMEngine does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def merge(new: Any, old: Any, source: str, *, into_lists: bool = False) -> Any:
     Parameters
     ----------
     new, old : dict
-        The config, whose ``_delete_`` entries are removed, and its base, which stays as it is.
+        The config, from which ``_delete_`` entries are removed, and its base, which is not changed.
     source : str
         What `new` was read from, for messages.
     into_lists : bool
@@ -59,14 +59,14 @@ def add_scope(config: dict[str, Any], scope: str) -> dict[str, Any]:
 
 
 def unshared(value: Any) -> Any:
-    """Copy a value so that a container that it has twice becomes two, which are merged independently."""
+    """Copy a value so that a container that occurs twice becomes two, which are merged independently."""
     if isinstance(value, dict):
         return type(value)({key: unshared(item) for key, item in value.items()})
     return type(value)(map(unshared, value)) if isinstance(value, (list, tuple)) else value
 
 
 def plain(value: Any) -> Any:
-    """Copy a value into plain dictionaries, lists, tuples and text."""
+    """Copy a value into plain dictionaries, lists, tuples and strings."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

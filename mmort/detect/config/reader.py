@@ -1,4 +1,4 @@
-"""Reads a config with all that it inherits from: finds its bases, and joins them in the way of its kind."""
+"""Read a config with everything that it inherits from: find its bases, and combine them with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mmort.detect.config.options import nested, parse_options
 from mmort.detect.config.statements import ImportingProgram, Program, assigns_base, imports_bases
 from mmort.detect.config.values import ConfigDict
 
-MAX_INHERITANCE = 20  # configs, from one to its base to that one's base
+MAX_INHERITANCE = 20  # configs in a chain of bases
 
 
 def read_config(
@@ -26,7 +26,7 @@ def read_config(
     options: Mapping[str, Any] | Iterable[str] | None = None,
     search_path: Sequence[str | os.PathLike[str]] | None = None,
 ) -> dict[str, Any]:
-    """Read a config with all that it inherits from, without executing it.
+    """Read a config with everything that it inherits from, without executing it.
 
     Parameters
     ----------

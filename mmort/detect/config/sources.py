@@ -1,4 +1,4 @@
-"""Files of configs: their text, with file names and environment variables filled in, and what it parses to."""
+"""Config files: read their text, fill in file names and environment variables, and parse it."""
 
 from __future__ import annotations
 

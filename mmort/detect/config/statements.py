@@ -114,7 +114,7 @@ class ImportingProgram(Program):
                 self.run([node])
 
     def _import(self, node: ast.stmt, module: str, alias: ast.alias) -> None:
-        """Check and note the import of a name that is not a config's."""
+        """Check and record the import of a name that is not a config's."""
         if alias.name == "*" or (isinstance(node, ast.ImportFrom) and node.level):
             raise self.error(node, "only `with read_base():` may import configs")
         if module.partition(".")[0] in sys.stdlib_module_names:
@@ -122,7 +122,7 @@ class ImportingProgram(Program):
         self.imported.add((alias.asname or alias.name).partition(".")[0])
 
     def _import_base(self, node: ast.stmt) -> None:
-        """Take variables over from a base."""
+        """Take over variables of a base."""
         if not isinstance(node, ast.ImportFrom) or not node.module:
             raise self.error(node, "`with read_base():` takes `from ... import ...` only")
         base, imported = self.read_base(node)
@@ -137,12 +137,12 @@ class ImportingProgram(Program):
 
 
 def assigns_base(node: ast.stmt) -> TypeGuard[ast.Assign]:
-    """Whether a statement assigns ``_base_``."""
+    """Return whether a statement assigns ``_base_``."""
     return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "_base_"
 
 
 def imports_bases(tree: ast.Module) -> bool:
-    """Whether a config is of the new kind; a file that is of neither kind is left to `Program` to refuse."""
+    """Return whether a config imports its bases; a file of neither kind is left to `Program`, which refuses it."""
     for node in tree.body:
         if assigns_base(node):
             return False

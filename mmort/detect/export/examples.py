@@ -1,4 +1,4 @@
-"""Inputs made from an image: to trace a detector with, to compare its file with, and to verify it with."""
+"""Inputs made from an image: to trace a detector, to compare its file with torch, and to verify the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmort.predict import Preprocessing
 from mmort.predict.images import Image
 
 DEFAULT_SHAPE = 800, 1216
-STRIDE = 32  # pixels: sides are multiples of it
+STRIDE = 32  # pixels; sides are multiples of it
 MAX_TEST_SIDE = 1344  # pixels
 
 
@@ -56,7 +56,7 @@ class Examples:
         return (torch.from_numpy(input), torch.tensor(shapes)) if self.with_shapes else (torch.from_numpy(input),)
 
     def checks(self, image: Image, height: int, width: int) -> list[tuple[Tensor, ...]]:
-        """Return inputs to compare with: if sizes may vary, of other sizes, one tall and one wide."""
+        """Return inputs to compare with; if sizes may vary, of two other sizes, one tall and one wide."""
         if not self.dynamic:
             args = self(image[::-1], 1, height, width)
             return [args, (args[0].flip(-1), *args[1:])]
@@ -72,7 +72,7 @@ class Examples:
         ]
 
     def test_inputs(self, image: Image, height: int, width: int) -> tuple[Tensor, ...]:
-        """Return inputs to verify with: of yet another size if sizes may vary."""
+        """Return inputs to verify with; if sizes may vary, of a further size."""
         if not self.dynamic:
             return self(image, 1, height, width)
         return self(image, 2, *(self.rounded(min(MAX_TEST_SIDE, side * 1.5)) for side in (height, width)))

@@ -1,4 +1,4 @@
-"""What a traced graph still lacks: an input that may be left out, and metadata."""
+"""Finishing a traced graph: an input that may be left out, and metadata."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
 
 
 def check_optional(path: Path, input: Tensor) -> None:
-    """Check that leaving ``img_shape`` out is the same as giving the size of the input, bit by bit."""
+    """Check that a file without ``img_shape`` computes the same bits as with the size of the input."""
     array = input.numpy()
     session = open_session(path)
     whole = np.array([array.shape[2:]] * len(array), np.int64)

@@ -1,7 +1,7 @@
-"""Mask pasting in torch operators, for graphs: `mmort.predict.paste_masks`, which defines it, for whole batches.
+"""Mask pasting for graphs: `mmort.predict.paste_masks` in torch operators, for whole batches.
 
-A graph cannot loop over boxes, so each mask is weighted over all pixels, where numpy visits those of its box.  A test
-holds both equal.
+A graph cannot loop over boxes, so each mask is weighted over all pixels, not only over those of its box.  A test
+asserts that both agree.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ``mmort export --show`` prints: the graph, and the detections."""
+"""The text that ``mmort export --show`` prints: the graph and the detections."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def export(
     The file is written only if they agree.
 
     * Inputs: ``input`` (N, 3, H, W), as `Preprocessing` makes it, and ``img_shape`` (N, 2) of int64, which may be left
-      out: height and width of each image within ``input``; 0 stands for all of it.  (ONNX Runtime lists ``img_shape``
+      out: height and width of each image within ``input``; 0 means all of it.  (ONNX Runtime lists ``img_shape``
       as an overridable initializer, and warns of it.)
     * Outputs: ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of ``input``, and score; ``labels`` (N, K) of int64; and, if
       the detector has masks, ``masks`` (N, K, h, w).  Unused rows are 0 with label -1.
@@ -144,7 +144,7 @@ def export(
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What `export` is asked for, besides config and checkpoint; its docstring describes each."""
+    """The options of an export besides config and checkpoint; `export` documents them."""
 
     input_img: str | os.PathLike[str] | None = None
     test_img: str | os.PathLike[str] | None = None
@@ -160,13 +160,13 @@ class ExportOptions:
 
     @property
     def exporter(self) -> str:
-        """Which of torch's exporters has the opset."""
+        """The one of torch's exporters that has the opset."""
         legacy = self.opset_version is not None and self.opset_version < MIN_DYNAMO_OPSET
         return "legacy" if legacy else "dynamo"
 
 
 class _Export:
-    """An export of a loaded detector: its inputs, and the steps that change, accept and show its file."""
+    """An export of a loaded detector: its example, and the steps that change, accept and show its file."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class _Export:
         return report
 
     def _trace(self, output_file: Path, settings: Options) -> Report:
-        """Run the export of `mmort.onnx` quietly; whatever torch's exporters raise becomes a line."""
+        """Run `mmort.onnx`'s export quietly; turn errors of torch's exporters into a ValueError of one line."""
         stdout = sys.stdout
 
         def accept(draft: Path) -> None:
@@ -242,7 +242,7 @@ class _Export:
         onnx.helper.set_model_props(model, self.metadata)
 
     def _accept(self, draft: Path, output_file: Path) -> None:
-        """Check what the comparison with torch has not: ``img_shape`` left out, and the test image."""
+        """Check the file without ``img_shape``, and on the test image."""
         sizes = ", ".join("x".join(map(str, args[0].shape)) for args in (self.args, *self.checks))
         self.steps.done(f"exporting, and comparing ONNX Runtime with torch at {sizes}")
         if not self.options.raw:
@@ -259,7 +259,7 @@ class _Export:
 
 
 class _Steps:
-    """Prints a line for each step that is done, with the time since the one before."""
+    """Prints a line for each finished step, with the time since the step before."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
         self.progress, self.begin = progress, time.perf_counter()

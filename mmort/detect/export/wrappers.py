@@ -18,7 +18,7 @@ class Exported(nn.Module):
         self.eval()
 
     def forward(self, input: Tensor, img_shape: Tensor) -> tuple[Tensor, ...]:
-        """Return dets, labels and perhaps masks; 0 in `img_shape` [N, 2] stands for the height or width of `input`."""
+        """Return dets, labels and perhaps masks; 0 in `img_shape` [N, 2] means the height or width of `input`."""
         height, width = (torch.scalar_tensor(side, dtype=torch.int64) for side in input.shape[2:])
         whole = torch.stack([height, width])
         outputs = self.detector(input, torch.where(img_shape > 0, torch.minimum(img_shape, whole), whole))
