@@ -50,18 +50,20 @@ def is_tensor(argument: Any) -> bool:
 
 
 def arrange(overload: Any, operator: schemas.Operator, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return the node's inputs and attributes for the arguments of a call."""
+    """Return the node's inputs and attributes for the arguments of a call: by name, or in order if names differ."""
     arguments = overload._schema.arguments
     values = [*args, *(kwargs.get(argument.name, argument.default_value) for argument in arguments[len(args) :])]
-    inputs: list[Any] = []
-    settings: list[Any] = []
+    tensors: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for argument, value in zip(arguments, values, strict=True):
         if is_tensor(argument):
-            inputs.append(value)
+            tensors[argument.name] = value
         elif isinstance(value, int) and argument.N:  # torch accepts one integer for int[2], too
-            settings.append([value] * argument.N)
+            numbers[argument.name] = [value] * argument.N
         else:
-            settings.append(value)
+            numbers[argument.name] = value
+    inputs = _in_order_of(tensors, [tensor.name for tensor in operator.inputs])
+    settings = _in_order_of(numbers, [attribute.argument for attribute in operator.attributes])
     if len(settings) == len(operator.attributes) - 1:  # a pair fills two attributes
         index = next(index for index, value in enumerate(settings) if isinstance(value, (list, tuple)))
         settings[index : index + 1] = settings[index]
@@ -70,6 +72,11 @@ def arrange(overload: Any, operator: schemas.Operator, args: Any, kwargs: Any) -
         for attribute, value in zip(operator.attributes, settings, strict=True)
     }
     return inputs, attributes
+
+
+def _in_order_of(values: dict[str, Any], names: list[str]) -> list[Any]:
+    """Return the values in the order of the names, or in their own if theirs are other names."""
+    return [values[name] for name in dict.fromkeys(names)] if values.keys() == set(names) else list(values.values())
 
 
 def _value(operator: schemas.Operator, attribute: schemas.Attribute, value: Any) -> Any:
