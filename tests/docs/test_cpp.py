@@ -53,7 +53,7 @@ def test_program_finds_what_python_finds(program, tmp_path):
     np.testing.assert_allclose(found[:, 2:], dets[strong, :4], atol=0.06)
 
 
-def test_program_says_what_is_wrong(program, tmp_path):
+def test_program_names_its_errors(program, tmp_path):
     command = [program, "missing.onnx", mmort.ort.library_path(), "missing.ppm"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "missing.ppm is not a PPM picture\n")

@@ -1,4 +1,4 @@
-"""The examples in the docstrings run and print what they say."""
+"""The examples in the docstrings run and print what they show."""
 
 import doctest
 import importlib

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from mmort import schemas
+from tests.tools import run_on_runtimes
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
@@ -82,10 +83,18 @@ def test_page_lists_every_public_name(name):
 
 
 def test_torch_versions_are_those_of_the_code():
-    """The guide names what the file of torch's private parts was tested with."""
+    """The guide and the README name the versions that the file of torch's private parts was tested with."""
     sentence = re.compile(r"[Tt]ested with torch (\d[\d., and]+\d)")
     code = (DOCS.parent / "mmort" / "onnx" / "export" / "torch_internals.py").read_text(encoding="utf-8")
-    assert sentence.search((DOCS / "export.md").read_text(encoding="utf-8"))[1] == sentence.search(code)[1]
+    versions = sentence.search(code)[1]
+    assert sentence.search((DOCS / "export.md").read_text(encoding="utf-8"))[1] == versions
+    assert f"torch {versions}" in (DOCS.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_runtimes_are_those_of_the_tests():
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    *versions, last = run_on_runtimes.RUNTIMES
+    assert f"ONNX Runtime {', '.join(versions)} and {last}" in readme
 
 
 def rows(document):
@@ -99,6 +108,6 @@ def test_speed_in_the_readme_is_that_of_the_benchmarks():
         (name, peer, *ratios)
         for name, peer, _, *ratios in (row for row in rows("benchmarks/README.md") if len(row) > 2)
     ]
-    told = [tuple(row) for row in rows("README.md") if len(row) == 4 and row[2].count("/") == 2]
-    assert len(told) == 5
-    assert [row for row in told if row not in measured] == []
+    shown = [tuple(row) for row in rows("README.md") if len(row) == 4 and row[2].count("/") == 2]
+    assert len(shown) == 5
+    assert [row for row in shown if row not in measured] == []

@@ -3,7 +3,7 @@
 The blocks of a document run in order, in one namespace and an empty directory.  A ```text block after a Python block,
 or after `mmort` commands that run, is its whole output, with `...` for what varies.  There is no library in use here:
 those that are maintained (sybil, pytest-codeblocks, pytest-markdown-docs) do not compare a following block with the
-output, or want comments in the documents that say so.
+output, or need comments in the documents.
 """
 
 import contextlib
@@ -47,13 +47,13 @@ def commands(code):
     """The commands in a block for a shell, each a list of words, without settings of variables."""
     lexer = shlex.shlex(code.replace("\\\n", " ").replace("\n", " ; "), posix=True, punctuation_chars="&;|")
     lexer.whitespace_split = True
-    words = [[]]
+    found = [[]]
     for word in lexer:
         if set(word) <= set("&;|"):
-            words.append([])
-        elif words[-1] or "=" not in word:
-            words[-1].append(word)
-    return [command for command in words if command]
+            found.append([])
+        elif found[-1] or "=" not in word:
+            found[-1].append(word)
+    return [command for command in found if command]
 
 
 def without_comments(code):
@@ -87,7 +87,7 @@ def test_blocks_run_and_print_what_the_document_shows(document, tmp_path, monkey
     namespace, printed = {"__name__": "__main__"}, None
     for language, code, line in [*blocks(document), ("", "", 0)]:
         if language == "text":
-            assert printed is not None, f"{document}:{line}: the output of what?"
+            assert printed is not None, f"{document}:{line}: no block before it prints this output"
             assert_output(printed, code)
             printed = None
             continue

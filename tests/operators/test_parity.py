@@ -112,7 +112,7 @@ WITH_RANK = [
 def test_rows_have_the_shapes_that_the_kernels_check(row, i):
     arrays = [fitting(formal) for formal in row["inputs"]]
     session = session_that_takes(row, arrays)
-    arrays[i] = arrays[i][None, None]  # two more: multiclass_nms takes boxes of another rank too
+    arrays[i] = arrays[i][None, None]  # two more: multiclass_nms takes boxes of two ranks
     formal = row["inputs"][i]
     text = f"{row['kernel']}: {formal['name']} must be {formal['shape']}, got {list(arrays[i].shape)}".replace("'", "")
     with pytest.raises(front_ends.ORT_ERRORS, match=f"{re.escape(text)}$"):

@@ -17,7 +17,7 @@ SOURCE = pathlib.Path(__file__).with_name("smoke.c")
 
 
 def run_smoke(folder, runtime, library):
-    """Compile smoke.c and run it in a folder; return what subprocess.run gives."""
+    """Compile smoke.c and run it in a folder; return the finished process."""
     program, model = folder / "smoke", folder / "nms.onnx"
     onnx.save(front_ends.make_model(front_ends.row_of("nms"), {"iou_threshold": 0.5}, ["boxes", "scores"]), model)
     strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]

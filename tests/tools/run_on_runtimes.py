@@ -44,7 +44,7 @@ class Recording:
         if not error:
             shapes = [output.shape for output in front_ends.make_session(model).get_outputs()]
             entry["output_shapes"] = [[n if isinstance(n, int) else None for n in shape] for shape in shapes]
-            # Older runtimes get no shape inference from the library: see make_op in bridge.c.
+            # Older runtimes get no shape inference from the library: see make_op in bridge_c/registry.c.
             entry["infers_from"] = 24 if any(formal["optional"] for formal in row["inputs"]) else 17
         self.models.append(entry)
         return entry

@@ -1,4 +1,4 @@
-"""Cases and oracles, a module per family of operators: a module that lies here is found."""
+"""Cases and oracles, a module per family of operators: every module in this package is imported."""
 
 import importlib
 import pkgutil
