@@ -72,6 +72,10 @@ class VerificationError(ValueError):
         super().__init__(text)
         self.report = report
 
+    def __reduce__(self) -> tuple[type[VerificationError], tuple[str, Report]]:
+        """Pickle both arguments; an exception would pickle the text only."""
+        return type(self), (str(self), self.report)
+
 
 def number_text(value: float | None) -> str:
     """Write a number with two digits, or a dash for None."""
