@@ -98,8 +98,10 @@ class Preprocessing:
             if min(width, height) < 1:
                 raise ValueError(f"preprocessing: size must be positive, got {self.size}")
             object.__setattr__(self, "size", (width, height))
-        if self.size_divisor < 1 or self.pad_or < 0:
-            raise ValueError(f"preprocessing: cannot pad by {self.size_divisor} or {self.pad_or}")
+        if self.pad_or < 0:
+            raise ValueError(f"preprocessing: pad_or must not be negative, got {self.pad_or}")
+        if self.size_divisor < 1:
+            raise ValueError(f"preprocessing: size_divisor must be positive, got {self.size_divisor}")
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Preprocessing:
@@ -185,7 +187,7 @@ class Preprocessing:
             Height and width of each image.
         """
         if not images:
-            raise ValueError("preprocessing: a batch needs an image")
+            raise ValueError("preprocessing: images must not be empty")
         shape = max(image.pad_shape[0] for image in images), max(image.pad_shape[1] for image in images)
         inputs = np.stack([_on_zeros(image.input, shape, (0, 0)) for image in images])
         return inputs, np.array([image.img_shape for image in images], np.int64)

@@ -444,25 +444,25 @@ def test_model_that_fails_at_a_check_size(tmp_path):
         torch._check(x.shape[0] % 2 == 0)
         return x * 2
 
-    match = r"check_sizes must be sizes that the model accepts, it fails with 5: .*"
+    match = r"check_sizes must suit the model, which fails with 5: .*"
     refuse(tmp_path / "x.onnx", picky, (torch.randn(4),), dynamic_shapes=({0: "n"},), check_sizes=[(5,)], match=match)
 
 
 RELU = (torch.relu, (torch.randn(4),))
 REFUSALS = [
     ({"exporter": "torch"}, "exporter must be 'dynamo' or 'legacy', got 'torch'"),
-    ({"mmcv_nodes": ["cumsum"]}, "mmcv_nodes must be of cummax, cummin, grid_sample, got 'cumsum'"),
-    ({"dynamic_shapes": ({0: "n"}, None)}, "dynamic_shapes must be 1, one for each argument, got 2"),
-    ({"dynamic_shapes": {"y": {0: "n"}}}, "dynamic_shapes must be of input_0, got y"),
+    ({"mmcv_nodes": ["cumsum"]}, "mmcv_nodes must be among cummax, cummin, grid_sample, got 'cumsum'"),
+    ({"dynamic_shapes": ({0: "n"}, None)}, "dynamic_shapes must have length 1, an entry per argument, got 2"),
+    ({"dynamic_shapes": {"y": {0: "n"}}}, "dynamic_shapes must name input_0, got y"),
     ({"dynamic_shapes": ({0: 2 * Dim("n")},)}, "check_sizes must be given for a dimension computed from another"),
     (
         {"dynamic_shapes": ({0: "n"},), "check_sizes": []},
         "another size than the example's 4 at dynamic axis 0 of input_0",
     ),
     ({"dynamic_shapes": ({0: "n"},), "check_sizes": [(4,)]}, r"axis 0 of input_0, got \[4\]"),
-    ({"check_sizes": [{"y": (4,)}]}, r"check_sizes must be of inputs input_0, got \['y'\]"),
-    ({"check_sizes": [(4, 4)]}, "check_sizes must have the example's number of dimensions, .* got 4x4 for 4"),
-    ({"input_names": ["a", "b"]}, "input_names must be 1, one for each tensor in args, got 2"),
+    ({"check_sizes": [{"y": (4,)}]}, "check_sizes must name input_0, got y"),
+    ({"check_sizes": [(4, 4)]}, "check_sizes must have the example's number of dimensions, got 4x4 for 4"),
+    ({"input_names": ["a", "b"]}, "input_names must have length 1, a name per tensor, got 2"),
     ({"opset_version": 11}, "must be one that the dynamo exporter supports, got 11, .* exporter='legacy' has 11 to 20"),
     ({"opset_version": 21, "exporter": "legacy"}, "opset_version must be 11 to 20 with the legacy exporter, got 21"),
 ]
@@ -489,6 +489,11 @@ def test_images_that_are_always_wide(tmp_path):
     refuse(tmp_path / "x.onnx", torch.relu, args, dynamic_shapes=(dims,), match="check_sizes must be given: the ranges")
 
 
+def test_empty_examples_are_refused(tmp_path):
+    args = (torch.empty(0, 4),)
+    refuse(tmp_path / "x.onnx", torch.relu, args, match=r"^export: args must not have empty tensors, got shape 0x4$")
+
+
 def test_training_mode_is_refused(tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())
     refuse(tmp_path / "x.onnx", model, (torch.randn(1, 2),), match=r"call model.eval\(\); got model in training mode")
@@ -499,7 +504,7 @@ def test_training_mode_is_refused(tmp_path):
 def test_double_precision_is_refused(tmp_path):
     """The library's operators are float32, which ONNX Runtime reports before a file is written."""
     model = Function(lambda x: mmort.torch.corner_pool(x, "top"))
-    match = re.compile("ONNX Runtime must load|check_model|type", re.S)
+    match = re.compile("ONNX Runtime cannot load|check_model|type", re.S)
     with pytest.raises(Exception, match=match):
         mmort.onnx.export(model, (torch.randn(1, 1, 2, 2, dtype=torch.float64),), tmp_path / "x.onnx")
     assert not list(tmp_path.iterdir())
@@ -534,7 +539,7 @@ def test_finish_may_give_an_input_a_default_value(tmp_path):
     assert {row.inputs for row in report.rows} == {"4, 4"}
     assert mmort.onnx.verify(path, lambda x: x + 1, [args[:1]]).ok
     assert not mmort.onnx.verify(path, lambda x, y: x + 1, [args]).ok
-    with pytest.raises(ValueError, match=r"inputs must be 1 \(input\), got 3"):
+    with pytest.raises(ValueError, match=r"inputs must have length 1 \(input\), got 3"):
         mmort.onnx.verify(path, lambda x, *others: x, [(*args, torch.randn(4))])
 
 
@@ -564,7 +569,7 @@ def test_errors_name_the_file_that_was_asked_for(tmp_path):
     path = tmp_path / "relu.onnx"
     with pytest.raises(mmort.onnx.VerificationError) as caught:
         export_with(path, finish=finish)
-    assert f"ONNX Runtime must load {path}, got: " in str(caught.value)
+    assert f"ONNX Runtime cannot load {path}: " in str(caught.value)
     assert ".mmort-" not in str(caught.value)
 
 

@@ -1,6 +1,7 @@
 """Verification: it finds every kind of difference, and the command reports it."""
 
 import json
+import pickle
 
 import numpy as np
 import onnx
@@ -170,12 +171,20 @@ def test_nothing_compared_is_not_ok(tmp_path, weight):
     assert not mmort.onnx.verify(path, path, []).ok
 
 
+def test_errors_survive_pickling(tmp_path, weight, batches):
+    """As they must to leave a worker process."""
+    path = linear(tmp_path / "a.onnx", weight)
+    report = mmort.onnx.verify(path, lambda x: x, batches)
+    error = pickle.loads(pickle.dumps(mmort.onnx.VerificationError("the text", report)))
+    assert (type(error), str(error), error.report) == (mmort.onnx.VerificationError, "the text", report)
+
+
 def test_wrong_number_of_inputs(tmp_path, weight, batches):
     path = linear(tmp_path / "a.onnx", weight)
     two = [[*batches[0], *batches[0]]]
-    with pytest.raises(ValueError, match=r"^verify: inputs must be 1 \(x\), got 2$"):
+    with pytest.raises(ValueError, match=r"^verify: inputs must have length 1 \(x\), got 2$"):
         mmort.onnx.verify(path, path, two)
-    with pytest.raises(ValueError, match=r"^verify: inputs must be 1 \(x\), got 2$"):
+    with pytest.raises(ValueError, match=r"^verify: inputs must have length 1 \(x\), got 2$"):
         mmort.onnx.verify(path, lambda *x: x, two)
 
 
@@ -183,10 +192,10 @@ def test_files_that_do_not_load(tmp_path, weight):
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"not a model")
     for path in (broken, tmp_path / "missing.onnx"):
-        with pytest.raises(ValueError, match=f"^verify: ONNX Runtime must load .*{path.name}, got: "):
+        with pytest.raises(ValueError, match=f"^verify: ONNX Runtime cannot load .*{path.name}: "):
             mmort.onnx.verify(path, path, [])
     path = linear(tmp_path / "a.onnx", weight)
-    with pytest.raises(ValueError, match=r"verify: ONNX Runtime must load .*, got: .*no_library"):
+    with pytest.raises(ValueError, match=r"verify: ONNX Runtime cannot load .*: .*no_library"):
         mmort.onnx.verify(path, path, [], libraries=[tmp_path / "no_library.so"])
 
 
@@ -262,7 +271,7 @@ def test_command_with_several_and_fixed_inputs(tmp_path):
     for shape, sizes in ((("n", 3), "4x3+5,2x3+5"), ((2, 3), "2x3+5")):
         path = write(tmp_path / "a.onnx", nodes, {"x": (FLOAT, shape), "i": (INT64, [5])}, {"y": (FLOAT, None)})
         assert run("verify", path, "--against", path, "--sizes", sizes)[0] == 0
-    assert "must accept the inputs, it fails with 3x3, 5" in refused(
+    assert f"inputs must suit {path}, which fails with 3x3, 5" in refused(
         "verify", path, "--against", path, "--sizes", "3x3+5"
     )
     assert run("verify", path, "--against", path)[1].splitlines()[1].startswith("2x3, 5 ")
@@ -270,9 +279,11 @@ def test_command_with_several_and_fixed_inputs(tmp_path):
 
 def test_command_refuses(tmp_path, weight, script):
     path = linear(tmp_path / "a.onnx", weight)
-    assert "sizes must be given for inputs of dynamic sizes, x" in refused("verify", path, "--against", path)
-    assert "sizes must be 1 a set (x), got 2" in refused("verify", path, "--against", path, "--sizes", "1x4+2")
-    assert "ONNX Runtime must load" in refused("verify", tmp_path / "no.onnx", "--against", path, "--sizes", "1x4")
+    assert "sizes must be given, as the inputs have dynamic sizes: x" in refused("verify", path, "--against", path)
+    assert "sizes must have length 1 per set (x), got 2" in refused(
+        "verify", path, "--against", path, "--sizes", "1x4+2"
+    )
+    assert "ONNX Runtime cannot load" in refused("verify", tmp_path / "no.onnx", "--against", path, "--sizes", "1x4")
     assert "must be an .onnx file or script.py:function, got 'x'" in refused("verify", path, "--against", "x")
     assert "file does not exist" in refused("verify", path, "--against", f"{tmp_path}/no.py:f")
     assert "must name a function of" in refused("verify", path, "--against", f"{script}:number")
@@ -282,6 +293,6 @@ def test_command_refuses(tmp_path, weight, script):
         [onnx.helper.make_node("Identity", ["x"], ["y"])],
         *[{name: (onnx.TensorProto.STRING, [2])} for name in "xy"],
     )
-    assert "got tensor(string); have a script make them" in refused("verify", words, "--against", words)
+    assert "got tensor(string); let a script make them" in refused("verify", words, "--against", words)
     with pytest.raises(SystemExit):
         run("verify", path, "--against", path, "--sizes", "1xx4,b")

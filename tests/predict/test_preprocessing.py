@@ -126,7 +126,7 @@ def test_batches(family):
     alone, shape = settings.batch(images[:1])
     assert np.array_equal(alone[0], images[0].input)
     assert shape.shape == (1, 2)
-    with pytest.raises(ValueError, match="needs an image"):
+    with pytest.raises(ValueError, match="images must not be empty"):
         settings.batch([])
 
 

@@ -68,4 +68,6 @@ def check_optional(path: Path, input: Tensor) -> None:
     defaults = session.run(None, {"input": array})
     explicit = session.run(None, {"input": array, "img_shape": whole})
     if not all(np.array_equal(default, given) for default, given in zip(defaults, explicit, strict=True)):
-        raise ValueError("export: without img_shape the file gives other detections than with the size of the input")
+        raise ValueError(
+            "export: without img_shape the file must detect the same as with the size of the input, got differences"
+        )

@@ -255,7 +255,7 @@ class _Export:
         self.steps.done(f"verifying with {os.fspath(options.test_img or options.input_img or 'the example')}")
         if not self.test_report.ok:
             self.steps.progress(str(self.test_report))
-            raise ValueError(f"{output_file} was not written, as ONNX Runtime does not detect what torch detects")
+            raise ValueError(f"{output_file} was not written, as its detections in ONNX Runtime differ from torch's")
 
 
 class _Steps:

@@ -1,4 +1,4 @@
-"""From a torch model to an ONNX file that is known to compute the same, at other sizes too.
+"""Export of torch models to ONNX files that are verified to compute the same, at other sizes too.
 
 Importing this package needs neither torch nor onnx; its functions import them when they are called.
 """
@@ -37,7 +37,7 @@ def export(
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> Report:
-    """Export a model to an ONNX file, and verify that ONNX Runtime computes with it what torch computes.
+    """Export a model to an ONNX file, and verify that its outputs in ONNX Runtime are torch's.
 
     The file is written only if both agree on the example and on inputs of other sizes.  torch's exporters may silently
     freeze a size or a branch that the example took, so that a file is right for the example only.
@@ -96,7 +96,7 @@ def export(
     ImportError
         If torch, or onnxslim or ONNX Runtime where they are used, is not installed.
     Exception
-        Whatever torch.onnx raises for a model that it cannot export.
+        Any exception of torch.onnx for a model that it cannot export.
 
     Notes
     -----

@@ -40,7 +40,7 @@ def mmcv_operators(names: Collection[str]) -> Iterator[tuple[Any, schemas.Operat
     """Pair torch's own operators of these names with nodes of domain mmcv."""
     for name in names:
         if name not in _ATEN:
-            raise ValueError(f"export: mmcv_nodes must be of {', '.join(MMCV_NODES)}, got {name!r}")
+            raise ValueError(f"export: mmcv_nodes must be among {', '.join(MMCV_NODES)}, got {name!r}")
         yield getattr(torch.ops.aten, _ATEN[name]).default, schemas.kernels()[name]
 
 

@@ -50,11 +50,11 @@ def by_argument(dynamic_shapes: Any, names: Sequence[str]) -> list[Any]:
     if isinstance(dynamic_shapes, Mapping):
         unknown = set(dynamic_shapes) - set(names)
         if unknown:
-            raise ValueError(f"export: dynamic_shapes must be of {', '.join(names)}, got {', '.join(sorted(unknown))}")
+            raise ValueError(f"export: dynamic_shapes must name {', '.join(names)}, got {', '.join(sorted(unknown))}")
         return [dynamic_shapes.get(name) for name in names]
     if len(dynamic_shapes) != len(names):
         raise ValueError(
-            f"export: dynamic_shapes must be {len(names)}, one for each argument, got {len(dynamic_shapes)}"
+            f"export: dynamic_shapes must have length {len(names)}, an entry per argument, got {len(dynamic_shapes)}"
         )
     return list(dynamic_shapes)
 
@@ -154,7 +154,7 @@ def given(args: Sequence[Any], check_sizes: Sequence[Any], names: Sequence[str])
         if isinstance(sizes, Mapping):
             unknown = set(sizes) - set(names)
             if unknown:
-                raise ValueError(f"export: check_sizes must be of inputs {', '.join(names)}, got {sorted(unknown)}")
+                raise ValueError(f"export: check_sizes must name {', '.join(names)}, got {', '.join(sorted(unknown))}")
             shapes = [sizes.get(name, tensor.shape) for name, tensor in zip(names, tensors, strict=True)]
             checks.append(resized(args, shapes, seed))
         elif all(isinstance(size, int) for size in sizes):
@@ -203,10 +203,12 @@ def _like(example: torch.Tensor, shape: Sequence[int], generator: torch.Generato
     rows along the axes that change, in random order, so that boxes stay boxes and indices stay in range.  Fractions are
     changed slightly, as equal ones may be sorted differently.
     """
-    if len(shape) != example.ndim or not example.numel():
+    if not example.numel():
+        raise ValueError(f"export: args must not have empty tensors, got shape {shape_text(example.shape)}")
+    if len(shape) != example.ndim:
         raise ValueError(
-            f"export: check_sizes must have the example's number of dimensions, which must not be empty, got "
-            f"{shape_text(shape)} for {shape_text(example.shape)}"
+            f"export: check_sizes must have the example's number of dimensions, got {shape_text(shape)} for "
+            f"{shape_text(example.shape)}"
         )
     if example.ndim == 4 and example.is_floating_point():
         spread = example.double().std(correction=0)

@@ -95,7 +95,7 @@ def _input_names(names: Sequence[str] | None, arguments: Sequence[str], args: Se
         count = len(leaves(value))
         default += [argument] if isinstance(value, torch.Tensor) else [f"{argument}_{index}" for index in range(count)]
     if names is not None and len(names) != len(default):
-        raise ValueError(f"export: input_names must be {len(default)}, one for each tensor in args, got {len(names)}")
+        raise ValueError(f"export: input_names must have length {len(default)}, a name per tensor, got {len(names)}")
     return default if names is None else list(names)
 
 
@@ -165,8 +165,7 @@ def _compare(
                 expected = module(*values)
         except Exception as error:
             raise ValueError(
-                f"export: check_sizes must be sizes that the model accepts, it fails with {shapes_text(values)}: "
-                f"{error}"
+                f"export: check_sizes must suit the model, which fails with {shapes_text(values)}: {error}"
             ) from error
         rows += compare(session, values, expected, rtol=options.rtol, atol=options.atol)
     return Report(tuple(rows))
@@ -183,6 +182,6 @@ def _violated_guards(example: Example, checks: Sequence[tuple[Any, ...]], report
 
 def _explanation(path: Path, causes: Sequence[str], report: Report) -> str:
     """Return the text of a VerificationError."""
-    lines = [f"export: {path} was not written, as ONNX Runtime does not compute with it what the model computes"]
+    lines = [f"export: {path} was not written, as its outputs in ONNX Runtime differ from the model's"]
     lines += [f"cause: {cause}" for cause in dict.fromkeys(causes)]
     return "\n".join([*lines, str(report)])

@@ -59,7 +59,7 @@ def verify(
     ImportError
         If onnxruntime is not installed.
     Exception
-        Whatever the model raises.
+        Any exception of the model.
 
     Examples
     --------

@@ -91,13 +91,13 @@ def random_inputs(
     if sizes is None:
         own_shapes = [tensor.shape for tensor in tensors]
         if not all(isinstance(size, int) for shape in own_shapes for size in shape):
-            raise ValueError(f"verify: sizes must be given for inputs of dynamic sizes, {names}, got none")
+            raise ValueError(f"verify: sizes must be given, as the inputs have dynamic sizes: {names}")
         sizes = [own_shapes]
     generator = np.random.default_rng(0)
     inputs = []
     for shapes in sizes:
         if len(shapes) != len(tensors):
-            raise ValueError(f"verify: sizes must be {len(tensors)} a set ({names}), got {len(shapes)}")
+            raise ValueError(f"verify: sizes must have length {len(tensors)} per set ({names}), got {len(shapes)}")
         inputs.append([_random(generator, tensor.type, shape) for tensor, shape in zip(tensors, shapes, strict=True)])
     return inputs
 
@@ -105,7 +105,7 @@ def random_inputs(
 def _random(generator: np.random.Generator, element_type: str, shape: Sequence[int]) -> NDArray[Any]:
     """Return random numbers of an element type that ONNX Runtime names."""
     if element_type not in _DTYPES:
-        raise ValueError(f"verify: inputs must be {', '.join(_DTYPES)}, got {element_type}; have a script make them")
+        raise ValueError(f"verify: inputs must be {', '.join(_DTYPES)}, got {element_type}; let a script make them")
     dtype = _DTYPES[element_type]
     values = generator.standard_normal(shape) if dtype.kind == "f" else generator.integers(0, 2, shape)
     return np.asarray(values).astype(dtype)

@@ -70,8 +70,7 @@ def _file_reference(
             return session.run(None, named)
         except Exception as error:  # ONNX Runtime's exceptions have no common base class
             raise ValueError(
-                f"verify: {os.fspath(path)} must accept the inputs, it fails with {shapes_text(values)}: "
-                f"{one_line(error)}"
+                f"verify: inputs must suit {os.fspath(path)}, which fails with {shapes_text(values)}: {one_line(error)}"
             ) from error
 
     return run_file

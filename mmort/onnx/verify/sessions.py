@@ -42,7 +42,7 @@ def open_session(
     except OSError:
         raise
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
-        raise ValueError(f"verify: ONNX Runtime must load {os.fspath(path)}, got: {one_line(error)}") from error
+        raise ValueError(f"verify: ONNX Runtime cannot load {os.fspath(path)}: {one_line(error)}") from error
 
 
 def feeds(session: onnxruntime.InferenceSession, values: Sequence[Any]) -> dict[str, NDArray[Any]]:
@@ -57,7 +57,7 @@ def feeds(session: onnxruntime.InferenceSession, values: Sequence[Any]) -> dict[
     names = [tensor.name for tensor in session.get_inputs()]
     optional = [tensor.name for tensor in session.get_overridable_initializers()]
     if not len(names) <= len(arrays) <= len(names) + len(optional):
-        raise ValueError(f"verify: inputs must be {len(names)} ({', '.join(names)}), got {len(arrays)}")
+        raise ValueError(f"verify: inputs must have length {len(names)} ({', '.join(names)}), got {len(arrays)}")
     return dict(zip((names + optional)[: len(arrays)], arrays, strict=True))
 
 

@@ -50,10 +50,10 @@ def grid_sample(op: FunctionBuilder, input: Value, grid: Value, *, attributes: M
         if attributes[name] not in (0, 1, 2):
             raise ValueError(f"{name} must be 0, 1 or 2, got {attributes[name]}")
     original = op.slice(grid, 0, 2, 3)
-    # Reflected, those not finite give the last pixel, as 1 does; huge ones crash ONNX Runtime 1.20's GridSample.
+    # Reflection takes the last pixel where they are not finite, as at 1; huge ones crash ONNX Runtime 1.20.
     grid = clipped(op, original) if padding_mode < 2 else op.Where(op.Abs(original) <= 1e4, original, 1.0)
     sampled = sample(op, input, grid, mode, padding_mode, bool(attributes["align_corners"]))
-    if mode == 2:  # NaN there, which is what such coordinates times 0 are
+    if mode == 2:  # NaN where coordinates are not finite: these times 0
         sampled = sampled + op.Unsqueeze(op.ReduceSum(original * 0.0, [3], keepdims=0), [1])
     return sampled
 
@@ -66,7 +66,7 @@ def clipped(op: Builder, grid: Value) -> Value:
 def sample(
     op: Builder, input: Value, grid: Value, mode: int = 0, padding_mode: int = 0, align_corners: bool = False
 ) -> Value:
-    """Sample by GridSample; a map without pixels, with which some GridSample crash, gives 0."""
+    """Sample by GridSample, or return 0 for a map without pixels, with which some versions crash."""
 
     def grid_sample(op: Builder) -> tuple[Value, ...]:
         modes = ("bilinear", "nearest", "bicubic") if op.opset < 20 else ("linear", "nearest", "cubic")

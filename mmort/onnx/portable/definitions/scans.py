@@ -103,7 +103,7 @@ def _scan(
     `states` are the types and initial values.  With `indices` the step gets the index on the axis, too.
     """
     shape = op.Shape(input)
-    # Sizes of 0 become 1, as ONNX Runtime crashes in some Scans of nothing.
+    # Sizes of 0 become 1, as ONNX Runtime crashes in some Scans of empty tensors.
     padded = op.Pad(input, op.Concat([0] * rank, op.Equal(shape, 0).to(INT64), axis=0))
     sizes = op.Shape(padded)
     plane = op.Gather(sizes, [other for other in range(rank) if other != axis])
