@@ -1,7 +1,7 @@
-"""Reads MMDetection's checkpoints without running code that they may hold, and loads their weights strictly.
+"""Read MMDetection's checkpoints without running code that they may hold, and load their weights strictly.
 
-It knows no family: modules have ``renamed_keys`` (see `Detector`) and ``class_layers``, the names of their layers whose
-rows are classes, each with its number of rows that belong to no class.
+What a family needs here its modules declare: ``renamed_keys`` (see `Detector`), and ``class_layers``, the names of
+layers whose rows are classes, each with the number of its rows that belong to no class.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
     with open(path, "rb") as file:
         checkpoint = _load(os.fspath(path), file)
     if not isinstance(checkpoint, dict):
-        raise ValueError(f"{path}: is no checkpoint: it holds a {type(checkpoint).__name__}, not a dict of weights")
+        raise ValueError(f"{path}: is not a checkpoint: it holds a {type(checkpoint).__name__}, not a dict of weights")
     weights = checkpoint.get("state_dict", checkpoint)
     if not isinstance(weights, dict) or not weights or not all(isinstance(value, Tensor) for value in weights.values()):
-        raise ValueError(f"{path}: is no checkpoint: it has neither a 'state_dict' nor tensors alone")
+        raise ValueError(f"{path}: is not a checkpoint: it has neither a 'state_dict' nor tensors alone")
     meta = checkpoint.get("meta")
     meta = {key: value for key, value in meta.items() if value != _StandIn()} if isinstance(meta, dict) else {}
     data_set = meta.get("dataset_meta")  # MMDetection 3
@@ -108,21 +108,27 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
     ValueError: the weights do not fit the config:
       missing from the checkpoint: bias
       not in the config's model: bais
-      other shapes: weight is [1, 3] in the checkpoint, [1, 2] by the config
+      different shapes: weight is [1, 3] in the checkpoint, [1, 2] by the config
     """
     own = module.state_dict()
     weights = _renamed(weights, module, own)
     missing = [key for key in own.keys() - weights.keys() if not key.endswith("num_batches_tracked")]
     unexpected = weights.keys() - own.keys()
-    other = {key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape}
+    different = {key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape}
     class_layers = _class_layers(module)
-    for key in sorted(other):
+    for key in sorted(different):
         other_rows = next((rows for prefix, rows in class_layers.items() if key.startswith(prefix)), None)
         if other_rows is not None and weights[key].ndim and own[key].ndim:
             _check_classes(key, weights[key].shape[0], own[key].shape[0], other_rows, config or {})
-    shapes = (f"{key} is {[*weights[key].shape]} in the checkpoint, {[*own[key].shape]} by the config" for key in other)
-    lists = {"missing from the checkpoint": missing, "not in the config's model": unexpected, "other shapes": shapes}
-    problems = [_listed(what, keys) for what, keys in lists.items()]
+    shapes = [
+        f"{key} is {[*weights[key].shape]} in the checkpoint, {[*own[key].shape]} by the config" for key in different
+    ]
+    lists = {
+        "missing from the checkpoint": missing,
+        "not in the config's model": unexpected,
+        "different shapes": shapes,
+    }
+    problems = [_listed(heading, keys) for heading, keys in lists.items()]
     if any(problems):
         raise ValueError("\n  ".join(filter(None, ["the weights do not fit the config:", *problems])))
     module.load_state_dict(weights, strict=False)
@@ -144,7 +150,7 @@ class _StandIn(dict[Any, Any]):
         return id(self)
 
 
-# Objects beside tensors in MMDetection's checkpoints: configs, logs with their statistics, dates, paths.
+# Classes of what MMDetection's checkpoints hold beside tensors: configs, logs with statistics, dates, paths.
 _SKIPPED = re.compile(
     r"(addict|argparse|datetime|mmcv|mmdet|mmengine|numpy|pathlib)\..+"
     r"|_codecs\.encode|builtins\.getattr|collections\.(deque|defaultdict)"
@@ -152,10 +158,10 @@ _SKIPPED = re.compile(
 
 
 def _load(path: str, file: BinaryIO) -> Any:
-    """Load a file; it can call nothing but torch's own constructors of tensors, and stand-ins."""
+    """Load a file; all that it can call is torch's own constructors of tensors, and stand-ins."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(file)
-    except Exception:  # not the format of MMEngine; torch.load reports what it cannot read
+    except Exception:  # not MMEngine's format; torch.load reports what it cannot read
         names = []
     code = sorted(name for name in names if not _SKIPPED.fullmatch(name))
     if code:
@@ -169,12 +175,12 @@ def _load(path: str, file: BinaryIO) -> Any:
         if asked:
             raise ValueError(f"{path}: holds code, which is not run: it asks for {asked[1]}") from None
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise ValueError(f"{path}: is no checkpoint, or is cut short: {reason[:200]}") from None
+        raise ValueError(f"{path}: is not a checkpoint, or is cut short: {reason[:200]}") from None
 
 
 def _renamed(weights: dict[str, Tensor], module: nn.Module, own: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return weights by the keys of `own`, as far as ``renamed_keys`` of the module or of its submodules lead there."""
-    patterns = dict.fromkeys(pair for each in module.modules() for pair in getattr(each, "renamed_keys", ()))
+    patterns = dict.fromkeys(pair for submodule in module.modules() for pair in getattr(submodule, "renamed_keys", ()))
 
     def own_key(key: str) -> str:
         """Return the key of `own` that a checkpoint's key has become, or else the key."""
@@ -185,11 +191,11 @@ def _renamed(weights: dict[str, Tensor], module: nn.Module, own: dict[str, Tenso
 
 
 def _class_layers(module: nn.Module) -> dict[str, int]:
-    """Return the prefixes of the keys of all ``class_layers``, with their numbers of rows that are no class's."""
+    """Return the prefixes of the keys of all ``class_layers``, with their numbers of rows that belong to no class."""
     return {
         f"{name}.{layer}.".lstrip("."): other_rows
-        for name, each in module.named_modules()
-        for layer, other_rows in getattr(each, "class_layers", {}).items()
+        for name, submodule in module.named_modules()
+        for layer, other_rows in getattr(submodule, "class_layers", {}).items()
     }
 
 
@@ -218,8 +224,8 @@ def _numbers_of_classes(config: Any) -> Iterator[int]:
             yield from _numbers_of_classes(value)
 
 
-def _listed(what: str, keys: Iterable[str]) -> str:
+def _listed(heading: str, keys: Iterable[str]) -> str:
     """Return a heading and the first keys, one on a line; "" without keys."""
     names = sorted(keys)
     more = [f"... and {len(names) - MAX_LISTED} more"] if len(names) > MAX_LISTED else []
-    return f"{what}: " + "\n    ".join([*names[:MAX_LISTED], *more]) if names else ""
+    return f"{heading}: " + "\n    ".join([*names[:MAX_LISTED], *more]) if names else ""

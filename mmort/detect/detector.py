@@ -1,4 +1,4 @@
-"""What all detectors are: modules built from a config, with one way to call them, load them and export them."""
+"""The base class of all detectors: how they are called, loaded and exported."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 class Detector(nn.Module):
-    """A detector; its submodules have the names of MMDetection's, so its ``state_dict`` does too.
+    """A detector; its submodules, and so the keys of its ``state_dict``, have MMDetection's names.
 
-    A subclass, one for each family, takes the whole config, as `read_config` returns it, and the `Parts` that it builds
-    its parts with.
+    A family is a subclass.  Its constructor takes the whole config, as `read_config` returns it, and the `Parts` to
+    build its parts with.
 
     Attributes
     ----------
@@ -24,8 +24,8 @@ class Detector(nn.Module):
     mask_threshold : float
         Probability from which a pixel belongs to a mask.
     renamed_keys : tuple of (str, str)
-        Keys of the ``state_dict`` that other versions of MMDetection name otherwise: a regular expression that matches
-        a checkpoint's key, and what to replace it with.  Any submodule may have them too.
+        Keys of the ``state_dict`` that have other names in other versions of MMDetection: a regular expression that
+        matches the key in a checkpoint, and its replacement.  Any submodule may have them too.
     """
 
     family: str
@@ -47,7 +47,7 @@ class Detector(nn.Module):
         Parameters
         ----------
         input : Tensor of float32, [N, 3, H, W]
-            Normalised images, each in the upper left corner, zeros right of it and below.
+            Normalized images, each in the upper left corner; zeros to its right and below it.
         img_shape : Tensor of int64, [N, 2], optional
             Height and width of each image in `input`, without its padding.  By default the whole input.
 
@@ -58,13 +58,13 @@ class Detector(nn.Module):
             config's ``max_per_img``.
         labels : Tensor of int64, [N, K]
             Classes; -1 in unused rows.
-        masks : Tensor of float32, [N, K, h, w], from detectors that give masks
+        masks : Tensor of float32, [N, K, h, w], of detectors with masks only
             Probabilities over the area of each box; 0 in unused rows.
         """
         raise NotImplementedError
 
     def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
-        """Change the detector so that one file detects what the config's test pipeline does around the network.
+        """Change the detector so that its file does what the config's test pipeline does around the network.
 
         Parameters
         ----------

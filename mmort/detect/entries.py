@@ -1,7 +1,7 @@
-"""How a part states what it reads of a config, and how parts are built from configs that say it.
+"""Schemas of the config entries that parts read, and what builds parts from their configs.
 
 Every class that a config can name has a nested dataclass ``Entries``: a field for each entry that it reads, and the
-entries that it ignores, with the reason.  Any other entry is refused: it would have changed the results.
+entries that it ignores, with the reason.  Any other entry is refused, as it could change the results.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _IGNORED = {
     "train_cfg": "training only",
     "test_cfg": "read from the model",
 }
-"""Entries that any part may have in MMDetection; besides them the losses, ``loss_...``."""
+"""Entries that any part of MMDetection may have, beside its losses, ``loss_...``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a field of a `Schema` tells about the part that it holds; see `part`."""
+    """Metadata of a `Schema`'s field that holds a part; see `part`."""
 
     kind: str
     types: Mapping[str, type[Any]] | None
@@ -64,25 +64,25 @@ def part(
     default : dict or None, optional
         The config if the entry is left out; None leaves the field None.  By default the entry is required.
     count : str, optional
-        Another entry, the number of such parts: the config may be a list of them, or one for all.
+        The entry with the number of such parts: their configs are then a list, or one config for all.
     """
     return field(metadata={"part": _Part(kind, types, default, count)})
 
 
 class Parts:
-    """Builds parts from their configs.
+    """The supported parts, built from their configs.
 
     Parameters
     ----------
     types : dict of str to dict of str to class
-        By kind, MMDetection's type names and the classes that stand for them.
+        By kind, the class of each of MMDetection's type names.
     """
 
     def __init__(self, types: Mapping[str, Mapping[str, type[Any]]]) -> None:
         self.types = types
 
     def build(self, kind: str, config: Config, types: Mapping[str, type[Any]] | None = None) -> Any:
-        """Return the part of a kind that a config describes.
+        """Build the part that a config describes.
 
         Raises
         ------
@@ -96,20 +96,23 @@ class Parts:
         return self.construct(kind, types[require(kind, config.get("type"), *types)], config)
 
     def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
-        """Return an object of a class that has `Entries`, made from a config; see `build`."""
+        """Build an object of a class that has `Entries` from a config; see `build`."""
         schema: type[Schema] = part_class.Entries
-        fields = {each.name: each for each in dataclasses.fields(schema)}
+        fields = {entry.name: entry for entry in dataclasses.fields(schema)}
         _check_entries(f"{kind} {plain_type(config.get('type'))!r}", config, schema, fields)
         values: dict[str, Any] = {key: value for key, value in config.items() if key in fields}
-        for name, each in fields.items():
-            child: _Part | None = each.metadata.get("part")
-            if child is not None:
-                own = values.get(name, child.default)
-                if child.count is not None and own is not None:
-                    configs = own if isinstance(own, list) else [own] * values[child.count]
-                    values[name] = [self.build(child.kind, config, child.types) for config in configs]
-                else:
-                    values[name] = None if own is None else self.build(child.kind, own, child.types)
+        for name, entry in fields.items():
+            child: _Part | None = entry.metadata.get("part")
+            if child is None:
+                continue
+            described = values.get(name, child.default)
+            if described is None:
+                values[name] = None
+            elif child.count is None:
+                values[name] = self.build(child.kind, described, child.types)
+            else:
+                configs = described if isinstance(described, list) else [described] * values[child.count]
+                values[name] = [self.build(child.kind, child_config, child.types) for child_config in configs]
         return part_class(schema(**values))
 
 
@@ -125,12 +128,13 @@ def _check_entries(
         raise ValueError(
             f"detect.build: {name} with {', '.join(unknown)} is not supported; supported entries: {', '.join(fields)}"
         )
-    missing = [key for key, each in fields.items() if key not in config and _is_required(each)]
+    missing = [key for key, entry in fields.items() if key not in config and _is_required(entry)]
     if missing:
         raise ValueError(f"detect.build: {name} must have {', '.join(missing)}")
 
 
 def _is_required(entry: dataclasses.Field[Any]) -> bool:
+    """Return whether a config must have an entry."""
     if "part" in entry.metadata:
         return entry.metadata["part"].default is MISSING
     return entry.default is MISSING and entry.default_factory is MISSING

@@ -1,4 +1,4 @@
-"""From a config, and a checkpoint, to a detector."""
+"""Build a detector from a config, and load a checkpoint into it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,24 @@ def build(config: Config) -> Detector:
     Raises
     ------
     ValueError
-        If the config has no model, or a part of it is not supported; the message names it.
+        If the config has no model, or a part of the model is missing or not supported; the message names it.
     """
     model = config.get("model")
     if not isinstance(model, dict):
         raise ValueError("detect.build: the config must have a dict 'model'")
-    head = (model.get("roi_head") or model.get("bbox_head") or {}).get("type")
+    head_config = model.get("roi_head") or model.get("bbox_head")
+    head = head_config.get("type") if isinstance(head_config, dict) else None
     family = FAMILIES.get(plain_type(head))
     if family is None:
         raise ValueError(
             f"detect.build: model.type = {model.get('type')!r} with the head {head!r} is not supported; "
             f"supported heads: {', '.join(FAMILIES)}"
         )
-    return family(config, PARTS).eval().requires_grad_(False)
+    try:
+        detector = family(config, PARTS)
+    except KeyError as error:  # families index the config for what they cannot do without
+        raise ValueError(f"detect.build: the config's model must have {error}") from error
+    return detector.eval().requires_grad_(False)
 
 
 def load(config: str | os.PathLike[str], checkpoint: str | os.PathLike[str], options: Config | None = None) -> Detector:

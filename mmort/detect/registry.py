@@ -1,4 +1,4 @@
-"""MMDetection's type names and the classes that stand for them: a new family, or a new part, adds a line here."""
+"""The class of each of MMDetection's type names: a new family, or a new part, adds a line here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "CornerHead": CornerNet,
     "DETRHead": DETR,
 }
-"""By the type of the last head: ``model.type`` tells less, since all two-stage detectors may share one."""
+"""By the type of the last head: ``model.type`` is not enough, since two-stage detectors may share one."""
 
 PARTS = Parts(
     {
@@ -83,4 +83,4 @@ PARTS = Parts(
         "mask_head": {"FCNMaskHead": FCNMaskHead},
     }
 )
-"""Parts by kind; a part that only one family knows is named in that family's file."""
+"""Parts by kind; a part of only one family is named in that family's file."""

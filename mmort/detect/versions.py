@@ -1,4 +1,4 @@
-"""Where the configs of MMDetection's versions differ: each difference is read in one place."""
+"""Configs as every module here takes them, and what MMDetection's versions name or place differently in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def plain_type(name: Any) -> str:
 
 
 def is_version_3(config: Config) -> bool:
-    """Tell whether a config is MMDetection 3's, whose detectors filter their boxes a little differently."""
+    """Return whether a config is MMDetection 3's, whose detectors filter their boxes a little differently."""
     return "data_preprocessor" in config["model"]
 
 

@@ -107,7 +107,7 @@ def test_no_file_of_torch(tmp_path):
         file.writestr("a", "b")
     for content in (b"", b"\0", b"text", b"<html>404</html>" * 50, b"\x80\x02.", (tmp_path / "other.zip").read_bytes()):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="is no checkpoint"):
+        with pytest.raises(ValueError, match="is not a checkpoint"):
             load_checkpoint(path)
     with pytest.raises(FileNotFoundError):
         load_checkpoint(tmp_path / "nowhere.pth")
@@ -119,7 +119,7 @@ def test_damaged(saved, zipped):
     path = saved({})
     for length in range(0, len(content) - 1, 37):
         path.write_bytes(content[:length])
-        with pytest.raises(ValueError, match=r"is no checkpoint, or is cut short: .|holds code") as error:
+        with pytest.raises(ValueError, match=r"is not a checkpoint, or is cut short: .|holds code") as error:
             load_checkpoint(path)
         assert "\n" not in str(error.value)
     generator = random.Random(0)
@@ -170,7 +170,7 @@ def test_weights_that_do_not_fit():
         "    bbox_head.fc_cls.bias",
         "  not in the config's model: neck.00",
     ]
-    assert "    ... and 3 more\n  other shapes: bbox_head.bn.bias is [5] in the checkpoint, [4] by the" in str(
+    assert "    ... and 3 more\n  different shapes: bbox_head.bn.bias is [5] in the checkpoint, [4] by the" in str(
         error.value
     )
     assert all(torch.equal(value, copy[key]) for key, value in before.state_dict().items())  # nothing was loaded

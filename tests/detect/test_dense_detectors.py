@@ -167,7 +167,7 @@ def test_version_3_drops_boxes_without_area(recorded, monkeypatch):
             config["model"]["data_preprocessor"] = {"type": "DetDataPreprocessor"}
         detector = build(config)
         maps = [torch.from_numpy(recorded[f"fsaf/map{index}"]) for index in range(10)]
-        maps = maps[:5] + [torch.zeros_like(each) for each in maps[5:]]
+        maps = maps[:5] + [torch.zeros_like(map) for map in maps[5:]]
         monkeypatch.setattr(detector, "raw", lambda input, maps=maps: tuple(maps))
         (ours,) = run(detector, np.zeros(recorded["fsaf/input_shape"], np.float32))
         kept.append(len(ours.dets))
@@ -347,6 +347,7 @@ def test_styles_of_resnet_and_width_of_resnext():
         ("neck", {"type": "NASFPN"}, "neck 'NASFPN'"),
         ("neck", {"add_extra_convs": "on_top"}, "'on_top'"),
         ("bbox_head", {"type": "ATSSHead"}, "ATSSHead"),
+        ("roi_head", [{"type": "CascadeRoIHead"}], "with the head None is not supported"),
         ("bbox_head", {"with_score": True}, "with_score"),
         ("bbox_head", {"bbox_coder": {"type": "LegacyDeltaXYWHBBoxCoder"}}, "LegacyDeltaXYWHBBoxCoder"),
         ("bbox_head", {"anchor_generator": {"type": "LegacyAnchorGenerator"}}, "LegacyAnchorGenerator"),
@@ -357,7 +358,9 @@ def test_styles_of_resnet_and_width_of_resnext():
 )
 def test_unsupported_entries_are_refused_by_name(part, change, message):
     config = model("retinanet")
-    config["model"][part].update(change)
+    if isinstance(change, dict):
+        change = {**config["model"][part], **change}
+    config["model"][part] = change
     with pytest.raises(ValueError, match=message) as caught:
         build(config)
     assert str(caught.value).startswith("detect.build: ")

@@ -178,7 +178,7 @@ class Attack:
         ("config", r"config\.py:1: configs are read, not executed: the call of __import__"),
         ("no detector", r"detect\.build: the config must have a dict 'model'"),
         ("code", r"checkpoint\.pth: holds code, which is not run: it asks for posix\.mkdir"),
-        ("truncated", r"checkpoint\.pth: is no checkpoint, or is cut short: "),
+        ("truncated", r"checkpoint\.pth: is not a checkpoint, or is cut short: "),
         (
             "classes",
             r"bbox_head\.conv_cls\.bias has 10 rows = 10 classes in the checkpoint, the config has num_classes=3",

@@ -1,7 +1,9 @@
-"""Parts state what they read of a config; only the registry and a family's own file know the family."""
+"""Parts declare the entries that they read; only the registry imports families, beside their own files."""
 
 import ast
 import inspect
+import re
+import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
@@ -10,7 +12,7 @@ import pytest
 
 import mmort.detect
 from mmort.detect.entries import Parts, Schema, default, part
-from mmort.detect.registry import FAMILIES, PARTS
+from mmort.detect.registry import PARTS
 
 ROOT = Path(mmort.detect.__file__).parent
 
@@ -39,7 +41,17 @@ class Head:
         self.entries = entries
 
 
-TOY = Parts({"head": {"Head": Head}, "coder": {"Coder": Coder}})
+class Pair:
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        first: Coder = part("coder")
+        second: Coder = part("coder")
+
+    def __init__(self, entries):
+        self.entries = entries
+
+
+TOY = Parts({"head": {"Head": Head, "Pair": Pair}, "coder": {"Coder": Coder}})
 
 
 def test_entries_arrive_and_parts_are_built_first():
@@ -52,12 +64,12 @@ def test_entries_arrive_and_parts_are_built_first():
 
 
 def test_one_config_makes_all_parts_of_a_list():
-    one = {"type": "Coder", "scale": 4}
-    entries = TOY.build("head", {"type": "Head", "channels": 3, "stages": one}).entries
-    assert [coder.entries.scale for coder in entries.stages] == [4, 4, 4]
+    coder = {"type": "Coder", "scale": 4}
+    entries = TOY.build("head", {"type": "Head", "channels": 3, "stages": coder}).entries
+    assert [stage.entries.scale for stage in entries.stages] == [4, 4, 4]
     assert len(set(map(id, entries.stages))) == 3
-    entries = TOY.build("head", {"type": "Head", "channels": 3, "stages": [one, {"type": "Coder"}]}).entries
-    assert [coder.entries.scale for coder in entries.stages] == [4, 1]
+    entries = TOY.build("head", {"type": "Head", "channels": 3, "stages": [coder, {"type": "Coder"}]}).entries
+    assert [stage.entries.scale for stage in entries.stages] == [4, 1]
 
 
 def test_ignored_entries_and_those_that_are_none_are_accepted():
@@ -73,6 +85,7 @@ def test_ignored_entries_and_those_that_are_none_are_accepted():
             "head 'Head' with b, a is not supported; supported entries: ",
         ),
         ({"type": "Head"}, "head 'Head' must have channels"),
+        ({"type": "Pair", "first": {"type": "Coder"}}, "head 'Pair' must have second"),
         ({"type": "Other"}, "head 'Other' is not supported; supported: Head"),
         ({"channels": 3}, "head 'None' is not supported; supported: Head"),
         ([], "head must be one dict, got list"),
@@ -86,37 +99,44 @@ def test_other_entries_are_refused_by_name(config, message):
     assert str(caught.value).startswith(f"detect.build: {message}")
 
 
-def registered():
-    """Return every class of the registry that has `Entries`, with the heads that families name themselves."""
-    classes = [each for types in PARTS.types.values() for each in types.values()]
-    return {*classes, *(family.head for family in FAMILIES.values() if hasattr(family, "head"))}
+def part_classes():
+    """Return every class with `Entries`, whether the registry or a family's file names it."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("mmort.detect.")]
+    members = [member for module in modules for member in vars(module).values()]
+    return {member for member in members if inspect.isclass(member) and hasattr(member, "Entries")}
 
 
-@pytest.mark.parametrize("part_class", sorted(registered(), key=lambda each: each.__name__))
-def test_parts_read_what_they_state(part_class):
-    """A stated entry that no code of the class, or of its bases, reads would be accepted in silence."""
-    source = "".join(inspect.getsource(inspect.getmodule(each)) for each in part_class.__mro__[:-1] if _ours(each))
+def test_all_part_classes_are_found():
+    assert {part_class for types in PARTS.types.values() for part_class in types.values()} < part_classes()
+
+
+@pytest.mark.parametrize("part_class", sorted(part_classes(), key=lambda part_class: part_class.__name__))
+def test_parts_read_the_entries_that_they_declare(part_class):
+    """A declared entry that no code of the class, or of its bases, reads would be accepted in silence."""
+    bases = [base for base in part_class.__mro__ if base.__module__.startswith("mmort.detect")]
+    source = "".join(inspect.getsource(inspect.getmodule(base)) for base in bases)
     entries = fields(part_class.Entries)
     counts = {entry.metadata["part"].count for entry in entries if "part" in entry.metadata}
-    # `LayerEntries.layer` reads these three.
+    # `LayerEntries.layer` reads these three, and a dict of all entries reads all.
     layer = {"conv_cfg", "norm_cfg", "act_cfg"} if "entries.layer" in source else set()
-    unread = {entry.name for entry in entries if f"entries.{entry.name}" not in source}
-    assert unread <= counts | layer
-
-
-def _ours(each):
-    return each.__module__.startswith("mmort.detect")
+    unread = {entry.name for entry in entries if not re.search(rf"\bentries\.{entry.name}\b", source)}
+    assert unread <= counts | layer or "asdict(self.entries)" in source
 
 
 def imports(path):
-    """Return the modules of mmort.detect that a file imports."""
-    statements = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
-    return {statement.module for statement in statements if statement.module.startswith("mmort.detect")}
+    """Return the names that a file imports, with the modules that they come from."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
-def test_only_the_registry_knows_the_families(path):
+def test_only_the_registry_imports_families(path):
     if path != ROOT / "registry.py" and path.parent != ROOT / "families":
-        assert not [module for module in imports(path) if module.startswith("mmort.detect.families")]
+        assert not [name for name in imports(path) if name.startswith("mmort.detect.families")]
     if ROOT / "parts" in path.parents or path.parent == ROOT / "families":
         assert not imports(path) & {"mmort.detect.registry", "mmort.detect.loading"}

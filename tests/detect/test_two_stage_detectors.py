@@ -330,8 +330,20 @@ def test_unsupported_types_are_named(path, value, text):
         build(config)
 
 
+@pytest.mark.parametrize("path", ["backbone", "rpn_head", "test_cfg.rpn", "test_cfg.rcnn"])
+def test_missing_parts_are_named(path):
+    config = copy.deepcopy(CONFIG)
+    *parents, last = path.split(".")
+    entries = config["model"]
+    for key in parents:
+        entries = entries[key]
+    del entries[last]
+    with pytest.raises(ValueError, match=rf"detect\.build: the config's model must have '{last}'"):
+        build(config)
+
+
 def test_variants():
-    """Heads of other shapes, a shared head without a pyramid, several convolutions in the RPN."""
+    """Heads of different shapes, a shared head without a pyramid, several convolutions in the RPN."""
     config = copy.deepcopy(CONFIG)
     model = config["model"]
     norm = {"type": "GN", "num_groups": 8}

@@ -20,7 +20,7 @@ from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetect
 
 
 class CascadeRoIHead(RoIHead):
-    """One head of each kind for every stage."""
+    """A head for boxes, and perhaps one for masks, for each stage."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RoIHeadEntries):
@@ -47,13 +47,13 @@ class CascadeRoIHead(RoIHead):
         """Return dets and labels; the classes are those of the mean of all stages' logits."""
         batch = proposals.shape[:2]
         boxes, all_logits = proposals, []
-        *_, last_head = heads = list[Any](self.bbox_head)
+        heads: list[Any] = list(self.bbox_head)
         for extractor, head in zip(self.bbox_roi_extractor, heads, strict=True):
             logits, deltas = (output.reshape(*batch, -1) for output in head(extractor(features, regions(boxes))))
             all_logits.append(logits)  # [N, P, classes + 1]
-            if head is not last_head:
+            if head is not heads[-1]:
                 boxes = head.refine(boxes, logits, deltas, limits)  # [N, P, 4]
-        return last_head.detect(boxes, used, _mean(all_logits), deltas, limits, self.test_cfg)
+        return heads[-1].detect(boxes, used, _mean(all_logits), deltas, limits, self.test_cfg)
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the mean of the stages' masks [R, h, w] of regions [R, 5] whose classes [R] are known."""

@@ -114,7 +114,8 @@ class Encoder(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(**layer_arguments("encoder", config)) for _ in range(_layers(config)))
+        arguments = layer_arguments("encoder", config)
+        self.layers = nn.ModuleList(EncoderLayer(**arguments) for _ in range(config["num_layers"]))
 
     def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
         for layer in self.layers:
@@ -128,7 +129,7 @@ class Decoder(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         arguments = layer_arguments("decoder", config)
-        self.layers = nn.ModuleList(DecoderLayer(**arguments) for _ in range(_layers(config)))
+        self.layers = nn.ModuleList(DecoderLayer(**arguments) for _ in range(config["num_layers"]))
         self.post_norm = nn.LayerNorm(arguments["embed_dims"])
 
     def forward(self, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
@@ -139,7 +140,7 @@ class Decoder(nn.Module):
 
 
 class Transformer(nn.Module):
-    """From the locations of an image, in any order, to one row for each query."""
+    """Encoder and decoder: from the locations of an image, in any order, to one row for each query."""
 
     def __init__(self, encoder: Config, decoder: Config) -> None:
         super().__init__()
@@ -153,7 +154,7 @@ class Transformer(nn.Module):
 
 
 class SinePositionalEncoding(nn.Module):
-    """Waves over an image's rows, then over its columns."""
+    """Sines and cosines over an image's rows, then over its columns."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
@@ -171,7 +172,7 @@ class SinePositionalEncoding(nn.Module):
         self.entries = entries
 
     def forward(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Return [N, h*w, D]; `rows` [N, h] and `columns` [N, w] tell which belong to the image, the first ones."""
+        """Return [N, h*w, D]; the first of `rows` [N, h] and `columns` [N, w], those that are true, are the image's."""
         batch, height, width, features = rows.shape[0], rows.shape[1], columns.shape[1], self.entries.num_feats
         y = self._waves(rows)[:, :, None].expand(batch, height, width, features)
         x = self._waves(columns)[:, None].expand(batch, height, width, features)
@@ -210,7 +211,7 @@ class DETRHead(nn.Module):
     def forward(self, x: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Return class logits and boxes for features [N, C, h, w]; see `DETR.raw`.
 
-        `rows` [N, h] and `columns` [N, w] tell which belong to the image.
+        `rows` [N, h] and `columns` [N, w] are true where the image is.
         """
         cells = self.input_proj(x).flatten(2).transpose(1, 2)  # [N, h*w, D]
         padding = ~(rows[:, :, None] & columns[:, None]).flatten(1)  # [N, h*w]
@@ -358,7 +359,7 @@ class Isolation:
 
 
 def _used(map: Tensor, limits: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    """Tell which rows [N, h] and columns [N, w] of a map an image alone would have."""
+    """Return which rows [N, h] and columns [N, w] of a map an image alone would have."""
     columns, rows = (
         torch.arange(size, device=map.device) < torch.ceil(limits[..., axis] / stride)
         for axis, size in enumerate((map.shape[3], map.shape[2]))
@@ -367,9 +368,9 @@ def _used(map: Tensor, limits: Tensor, stride: int) -> tuple[Tensor, Tensor]:
 
 
 def _inside(size: int, cells: int, limit: Tensor) -> Tensor:
-    """Tell which cells of a map [N, cells] belong to an image that has `limit` [N, 1] of `size` pixels.
+    """Return which cells of a map [N, cells] belong to an image that has `limit` [N, 1] of `size` pixels.
 
-    A cell belongs to it if the pixel does that nearest interpolation chooses, with its float32 arithmetic.
+    A cell belongs to it if the pixel that nearest interpolation chooses does, in its float32 arithmetic.
     """
     pixels = torch.scalar_tensor(size, device=limit.device) / cells * torch.arange(cells, device=limit.device)
     return torch.floor(pixels) < limit
@@ -383,14 +384,9 @@ def _projected_channels(model: Config) -> int:
     require("neck", neck["type"], "ChannelMapper")
     known = {"kernel_size": 1, "norm_cfg": None, "act_cfg": None, "num_outs": 1}
     for name, value in known.items():
-        if neck.get(name, "left out") != value:
+        if name not in neck or neck[name] != value:
             raise ValueError(f"detect.build: neck.{name} must be {value}, got {neck.get(name)}")
     return neck["in_channels"][0]
-
-
-def _layers(config: Config) -> int:
-    """Return the number of layers of an encoder or decoder."""
-    return config["num_layers"]
 
 
 _ORDERS = {
@@ -412,17 +408,16 @@ def layer_arguments(part: str, config: Config) -> dict[str, int]:
     if isinstance(attention, (list, tuple)):
         attention = attention[0]
     ffn: dict[str, Any] = layer.get("ffn_cfg") or layer.get("ffn_cfgs") or {}
-    found = {
-        "operation_order": tuple(layer.get("operation_order", _ORDERS[part])),
-        "num_fcs": ffn.get("num_fcs", layer.get("ffn_num_fcs", 2)),
-        "act_cfg": (ffn.get("act_cfg") or layer.get("act_cfg") or {"type": "ReLU"})["type"],
-        "norm_cfg": (layer.get("norm_cfg") or {"type": "LN"})["type"],
-        "post_norm_cfg": (config.get("post_norm_cfg") or {"type": "LN"})["type"],
-    }
-    known = {"operation_order": _ORDERS[part], "num_fcs": 2, "act_cfg": "ReLU", "norm_cfg": "LN", "post_norm_cfg": "LN"}
-    for name, value in found.items():
-        if value != known[name]:
-            raise ValueError(f"detect.build: {part}.{name} must be {known[name]!r}, got {value!r}")
+    checked = (
+        ("operation_order", tuple(layer.get("operation_order", _ORDERS[part])), _ORDERS[part]),
+        ("num_fcs", ffn.get("num_fcs", layer.get("ffn_num_fcs", 2)), 2),
+        ("act_cfg", (ffn.get("act_cfg") or layer.get("act_cfg") or {"type": "ReLU"})["type"], "ReLU"),
+        ("norm_cfg", (layer.get("norm_cfg") or {"type": "LN"})["type"], "LN"),
+        ("post_norm_cfg", (config.get("post_norm_cfg") or {"type": "LN"})["type"], "LN"),
+    )
+    for name, value, supported in checked:
+        if value != supported:
+            raise ValueError(f"detect.build: {part}.{name} must be {supported!r}, got {value!r}")
     return {
         "embed_dims": attention.get("embed_dims", 256),
         "num_heads": attention.get("num_heads", 8),

@@ -21,7 +21,7 @@ from mmort.detect.versions import Config
 
 
 class Scale(nn.Module):
-    """One learned factor."""
+    """A learned factor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,9 +91,8 @@ class FCOSHead(DenseHead):
             logits.append(self.conv_cls(for_classes))  # [N, classes, h, w]
             distance = scale(self.conv_reg(for_boxes))  # [N, 4, h, w]
             distances.append(distance.relu() * stride if self.norm_on_bbox else distance.exp())
-            centerness.append(
-                self.conv_centerness(for_boxes if self.centerness_on_reg else for_classes)
-            )  # [N, 1, h, w]
+            for_centerness = for_boxes if self.centerness_on_reg else for_classes
+            centerness.append(self.conv_centerness(for_centerness))  # [N, 1, h, w]
         return (*logits, *distances, *centerness)
 
 

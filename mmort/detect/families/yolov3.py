@@ -74,9 +74,8 @@ class YOLOV3Head(nn.Module):
         """Return boxes [N, P, 4], not clipped, and probabilities: objectness [N, P, 1], classes [N, P, C]."""
         boxes, objectness, scores = [], [], []
         for level, (map, stride) in enumerate(zip(maps, self.strides, strict=True)):
-            flat = torch.unflatten(map.permute(0, 2, 3, 1), 3, (-1, 5 + self.classes)).flatten(
-                1, 3
-            )  # [N, h*w*A, 5 + C]
+            by_anchor = torch.unflatten(map.permute(0, 2, 3, 1), 3, (-1, 5 + self.classes))
+            flat = by_anchor.flatten(1, 3)  # [N, h*w*A, 5 + C]
             priors = self.priors.level(level, map)  # [h*w*A, 4]
             centre = (priors[:, :2] + priors[:, 2:]) * 0.5 + (flat[..., :2].sigmoid() - 0.5) * stride
             half = (priors[:, 2:] - priors[:, :2]) * 0.5 * flat[..., 2:4].exp()
@@ -95,7 +94,7 @@ class YOLOv3(SingleStageDetector):
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
-        # Only MMDetection 3 reads nms_pre here, and min_bbox_size.
+        # Only MMDetection 3 reads nms_pre and min_bbox_size here.
         version_3 = is_version_3(config)
         self.nms_pre: int = self.test_cfg.get("nms_pre", -1) if version_3 else -1
         self.min_size: float = self.test_cfg.get("min_bbox_size", -1) if version_3 else -1

@@ -1,4 +1,4 @@
-"""Boxes of a batch of images: what they are clipped to, how large they are, and boxes as regions of interest."""
+"""Boxes of a batch of images: clipped, compared by size, and as regions of interest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def clip(boxes: Tensor, limits: Tensor) -> Tensor:
 
 
 def larger(boxes: Tensor, size: float) -> Tensor:
-    """Tell which boxes [N, P, 4] are wider and higher than a size, [N, P, 1]."""
+    """Return which boxes [N, P, 4] are wider and higher than a size, as bool [N, P, 1]."""
     return (boxes[..., 2:] - boxes[..., :2] > size).all(-1, keepdim=True)
 
 

@@ -1,4 +1,4 @@
-"""Box coders: from the numbers that a network regresses to boxes x1, y1, x2, y2.
+"""Box coders: they decode the numbers that a network regresses into boxes x1, y1, x2, y2.
 
 A coder decodes any number of boxes at once: priors, regressed numbers and limits only need to broadcast.
 """
@@ -19,7 +19,7 @@ from mmort.detect.parts.boxes import clip
 
 @dataclass(frozen=True, kw_only=True)
 class CoderEntries(Schema):
-    """What every coder reads of ``bbox_coder``."""
+    """The entries of ``bbox_coder`` that every coder has."""
 
     clip_border: bool = True
 
@@ -44,7 +44,7 @@ class BoxCoder(nn.Module):
 
 
 class DeltaXYWHBBoxCoder(BoxCoder):
-    """Shift of the centre in units of the prior's size, and logarithm of the growth; MMDetection's of that name."""
+    """Shift of the centre in units of the prior's size, and logarithm of the growth; MMDetection's coder."""
 
     means: Tensor
     stds: Tensor
@@ -82,7 +82,7 @@ class DeltaXYWHBBoxCoder(BoxCoder):
 
 
 class TBLRBBoxCoder(BoxCoder):
-    """Distances of the sides from the prior's centre, in units of its size; MMDetection's of that name."""
+    """Distances of the sides from the prior's centre, in units of its size; MMDetection's coder."""
 
     normalizer: Tensor
 
@@ -107,7 +107,7 @@ class TBLRBBoxCoder(BoxCoder):
 
 
 class DistancePointBBoxCoder(BoxCoder):
-    """Distances of the sides from a point, in pixels; MMDetection's of that name."""
+    """Distances of the sides from a point, in pixels; MMDetection's coder."""
 
     Entries = CoderEntries
 

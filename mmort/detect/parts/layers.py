@@ -95,11 +95,12 @@ def activation(config: Config | None) -> nn.Module:
         return nn.Identity()
     options = dict(config)
     kind = require("activation", options.pop("type"), *_ACTIVATIONS)
-    return _ACTIVATIONS[kind](**{**options, "inplace": False})
+    options.pop("inplace", None)  # the same values, and not every activation has it
+    return _ACTIVATIONS[kind](**options)
 
 
 class ConvModule(nn.Module):
-    """A convolution, a normalization and an activation, as MMCV's of that name.
+    """A convolution, a normalization and an activation, as MMCV's ``ConvModule``.
 
     By default (`bias` "auto") the convolution has a bias if there is no normalization.
     """
@@ -144,7 +145,7 @@ class ConvModule(nn.Module):
 
 
 class DepthwiseSeparableConvModule(nn.Module):
-    """A convolution of each channel alone, then a 1x1 convolution, as MMCV's of that name."""
+    """A convolution of each channel alone, then a 1x1 convolution, as MMCV's class of this name."""
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0, **layer: Any

@@ -58,7 +58,7 @@ class Anchors(Priors):
 
 
 class AnchorGenerator(Anchors):
-    """Anchors of some ratios (height by width) and scales; MMDetection's of that name."""
+    """Anchors of some ratios (height by width) and scales; MMDetection's generator."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
@@ -101,7 +101,7 @@ class AnchorGenerator(Anchors):
 
 
 class SSDAnchorGenerator(Anchors):
-    """SSD's anchors, around the middle of each location; MMDetection's of that name.
+    """SSD's anchors, around the middle of each location; MMDetection's generator.
 
     Sizes come from `min_sizes` and `max_sizes` by level, or from `basesize_ratio_range` and `input_size`.
     """
@@ -130,7 +130,7 @@ class SSDAnchorGenerator(Anchors):
         ):
             level_ratios = [1.0, *(value for ratio in ratios for value in (1 / ratio, ratio))]
             sizes = scaled_sizes(min_size, level_ratios, [1.0, math.sqrt(max_size / min_size)], entries.scale_major)
-            # Each ratio once, and the larger square behind the first.
+            # Each ratio once, and the larger square right after the smaller.
             count = len(level_ratios)
             chosen = sizes[[0, count, *range(1, count)]]
             boxes.append(boxes_around(_middle(stride), chosen))
@@ -138,7 +138,7 @@ class SSDAnchorGenerator(Anchors):
 
 
 class YOLOAnchorGenerator(Anchors):
-    """Anchors of given sizes (width, height), around the middle of each location; MMDetection's of that name."""
+    """Anchors of given sizes (width, height), around the middle of each location; MMDetection's generator."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):

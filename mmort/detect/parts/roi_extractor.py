@@ -17,7 +17,7 @@ from mmort.torch import RoIAlign
 
 
 class RoILayer:
-    """The RoIAlign of each level, at the level's scale."""
+    """The settings of the RoIAlign layers, one for each level."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
@@ -34,7 +34,7 @@ class RoILayer:
         self.entries = entries
 
     def at_stride(self, stride: float) -> RoIAlign:
-        """Return the layer for a level of a stride."""
+        """Return the layer for a level with a stride."""
         return RoIAlign(spatial_scale=1 / stride, **dataclasses.asdict(self.entries))
 
 
@@ -79,7 +79,7 @@ class RoIExtractor(nn.Module):
             layer(features[index], rois.index_select(0, rows[index])) for index, layer in enumerate(self.roi_layers)
         ]
         order = torch.cat(rows)
-        # The position of each region.  To gather from there costs half of writing each level's regions to their rows.
+        # Gathering by position takes half the time of writing each level's regions to their rows.
         positions = torch.zeros_like(level).scatter(0, order, torch.arange(level.shape[0], device=level.device))
         return torch.cat(aligned).index_select(0, positions)
 

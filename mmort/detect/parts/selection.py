@@ -1,4 +1,4 @@
-"""From scored boxes to detections, for a batch: the steps that dense heads, RPN and RoI heads share."""
+"""Select detections among scored boxes, for a batch: the steps that dense heads, RPN and RoI heads share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def take(map: Tensor, indices: Tensor, channels: int, count: int | None = None) 
     indices : Tensor of int64, [N, K]
         Priors, counted by row, column and anchor.
     channels : int
-        How many numbers belong to a prior.
+        Numbers for each prior.
     count : int, optional
         Take only the first `count` of them.
 
@@ -40,16 +40,16 @@ def take(map: Tensor, indices: Tensor, channels: int, count: int | None = None) 
 def best_indices(scores: Tensor, count: int) -> Tensor:
     """Return the indices [N, K] of the `count` best of an image's scores [N, P], of all if it is 0 or less, ascending.
 
-    So the index decides among scores that are equal later, as in MMDetection, whatever the order of topk is.
+    Ascending, so that the lower index wins among equal scores later, as in MMDetection; topk's order is unspecified.
     """
     limit = scores.shape[1] if count <= 0 else min(count, scores.shape[1])
     return scores.topk(limit).indices.sort().values
 
 
 def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) -> tuple[Tensor, Tensor]:
-    """Choose the priors of one level that have its best pairs of prior and class.
+    """Choose the priors that have the best pairs of prior and class of one level.
 
-    Only they need boxes, and probabilities.  The best `nms_pre` pairs belong to at most `nms_pre` priors, those with
+    Only these need boxes and probabilities.  The best `nms_pre` pairs belong to at most `nms_pre` priors, those with
     the best maxima.
 
     Parameters
@@ -81,7 +81,7 @@ def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) 
 def best_pairs(scores: Tensor, score_threshold: float, nms_pre: int) -> Tensor:
     """Return `scores` [N, P, C] with 0 for all but the `nms_pre` best of an image that are above the threshold.
 
-    More stay if they are equal to the last of these; all that are above, if `nms_pre` is 0 or less.
+    More are kept if they equal the last of these; all that are above, if `nms_pre` is 0 or less.
     """
     keep = scores > score_threshold
     if nms_pre > 0:
@@ -97,7 +97,7 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: Config) -> tuple[Tensor,
     ----------
     boxes : Tensor, [N, P, 4] or [N, P, C, 4]
     scores : Tensor, [N, P, C]
-        Those of 0 take no part.
+        Pairs with a score of 0 take no part.
     test_cfg : dict
         With ``nms`` and ``max_per_img``; ``deploy_nms_pre`` and ``nms.max_output_boxes_per_class`` limit the boxes that
         go into the suppression, and those of one class that come out of it.
@@ -105,14 +105,14 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: Config) -> tuple[Tensor,
     Returns
     -------
     dets, labels : Tensor, [N, K, 5], [N, K]
-        As a detector's.
+        As a detector returns them.
     """
     nms = dict(test_cfg["nms"])
     max_per_image: int = test_cfg["max_per_img"]
     max_per_class: int = nms.pop("max_output_boxes_per_class", 0)
-    before: int = test_cfg.get("deploy_nms_pre", 0)
-    if before > 0:
-        indices = best_indices(scores.amax(2), before)[..., None]  # [N, P', 1]
+    nms_pre: int = test_cfg.get("deploy_nms_pre", 0)
+    if nms_pre > 0:
+        indices = best_indices(scores.amax(2), nms_pre)[..., None]  # [N, P', 1]
         scores = scores.gather(1, indices.expand(-1, -1, scores.shape[2]))
         flat = boxes.flatten(2)
         boxes = torch.unflatten(flat.gather(1, indices.expand(-1, -1, flat.shape[2])), 2, boxes.shape[2:])
@@ -136,7 +136,7 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: Config) -> tuple[Tensor,
 
 
 def check_test_cfg(test_cfg: Config) -> Config:
-    """Return the ``test_cfg`` that `detections` reads, after refusing one that lacks an entry or has a wrong one."""
+    """Return a ``test_cfg`` that `detections` can read; refuse one with an entry missing or not supported."""
     missing = [name for name in ("score_thr", "nms", "max_per_img") if name not in test_cfg]
     if missing:
         raise ValueError(f"detect.build: test_cfg must have {', '.join(missing)}")

@@ -1,4 +1,4 @@
-"""Detectors of one stage: a backbone, a neck and a dense head, which predicts at every location of every level."""
+"""One-stage detectors: a backbone, a neck and a dense head, which predicts at every location of every level."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mmort.detect.versions import Config, is_version_3, test_config
 
 
 class SingleStageDetector(Detector):
-    """A backbone, a neck and a head of the class `head`, which a family sets."""
+    """A backbone, a neck and a head of the class `head`, which the family sets."""
 
     head: ClassVar[type[nn.Module]]
     bbox_head: nn.Module
@@ -37,14 +37,14 @@ class SingleStageDetector(Detector):
 
 
 class DenseHead(nn.Module):
-    """A head that gives every prior of every level the scores of its classes and a box.
+    """A head that predicts class scores and a box for every prior of every level.
 
     Attributes
     ----------
     classes : int
-        Without a background.
+        Number of classes, without the background.
     softmax : bool
-        Classes exclude each other, and the last of them is the background.
+        Whether classes exclude each other, with the background after the last.
     priors : Priors
     coder : BoxCoder
     """
@@ -57,7 +57,7 @@ class DenseHead(nn.Module):
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return logits of the classes [N, A*C, h, w] by level, then what the coder decodes [N, A*4, h, w] by level.
 
-        Behind them, if the head has it, the logit of a factor of the scores [N, A, h, w] by level.
+        After them, if the head has it, the logit of a factor of the scores [N, A, h, w] by level.
         """
         raise NotImplementedError
 
@@ -70,7 +70,7 @@ class DenseDetector(SingleStageDetector):
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
-        # Before version 3 MMDetection left dense heads' boxes without area where they were.
+        # Before version 3 MMDetection kept the dense heads' boxes without area.
         self.min_size: float = self.test_cfg.get("min_bbox_size", -1) if is_version_3(config) else -1
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -83,7 +83,7 @@ class DenseDetector(SingleStageDetector):
             scores, indices = best_priors(logits, head.classes, test_cfg.get("nms_pre", -1), head.softmax)
             scores = best_pairs(scores, test_cfg["score_thr"], test_cfg.get("nms_pre", -1))  # [N, K, C]
             if len(maps) > 2 * levels:
-                # Behind the threshold, so a detection's score may be below it.
+                # After the threshold, so a detection's score may be below it.
                 scores = scores * take(maps[2 * levels + level], indices, 1).sigmoid()
             chosen.append((scores, take(regressed, indices, 4), head.priors.level(level, logits)[indices]))
         scores, regressed, priors = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))  # [N, all K, ...]

@@ -1,4 +1,4 @@
-"""Detectors of two stages: proposals, then what is in them."""
+"""Two-stage detectors: a region proposal network, then the classes, boxes and masks of its proposals."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RoIHead(nn.Module):
         """Return the masks of detections, [N, K, h, w]: probabilities over the area of each box, 0 in unused rows."""
         batch = labels.shape
         labels = labels.flatten()
-        # Only detections are worth the time.  The first row always takes part: no tensor below is ever empty.
+        # Unused rows are skipped; the first row never is, so that no tensor below is empty.
         rows = torch.nonzero((labels >= 0) | (torch.arange(labels.shape[0], device=labels.device) == 0))[:, 0]  # [R]
         classes = labels.index_select(0, rows)
         rois = regions(dets[..., :4]).index_select(0, rows)  # [R, 5]
@@ -61,7 +61,7 @@ class RoIHead(nn.Module):
 
 
 class TwoStageDetector(Detector):
-    """A backbone, a neck, an RPN and a second stage of the class `head`, which a family sets.
+    """A backbone, a neck, an RPN and a second stage of the class `head`, which the family sets.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class TwoStageDetector(Detector):
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the first stage's objectness logits, [N, A, h, w] of each level, and then its deltas, [N, A*4, h, w].
 
-        The second stage has no outputs without proposals, and they are post-processing.
+        The second stage's outputs depend on proposals, which are post-processing.
         """
         logits, deltas = self.rpn_head.raw(self.neck(self.backbone(input)))
         return *logits, *deltas

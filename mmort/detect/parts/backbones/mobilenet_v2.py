@@ -21,7 +21,7 @@ _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3
 
 
 class InvertedResidual(nn.Module):
-    """A depthwise convolution between two 1x1 (only one if `expansion` is 1), with a shortcut if shapes allow it."""
+    """A depthwise convolution between two 1x1 (one if `expansion` is 1), with a shortcut where shapes allow it."""
 
     def __init__(self, in_channels: int, out_channels: int, expansion: int, stride: int, **layer: Any) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class MobileNetV2(nn.Module):
         """The entries of ``backbone``."""
 
         widen_factor: float = 1.0
-        out_indices: Sequence[int] = (1, 2, 4, 7)  # stages, counted from 0; 7 is the convolution behind the last
+        out_indices: Sequence[int] = (1, 2, 4, 7)  # stages, counted from 0; 7 is the convolution after the last
         norm_cfg: Config | None = default({"type": "BN"})
         act_cfg: Config | None = default({"type": "ReLU6"})
 

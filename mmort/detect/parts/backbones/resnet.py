@@ -40,15 +40,15 @@ class BasicBlock(nn.Module):
         self.conv1 = convolution(
             conv_cfg, in_channels, channels, 3, stride=stride, padding=dilation, dilation=dilation, bias=False
         )
-        self.norm1 = _add_norm(self, norm_cfg, channels, 1)
+        self.norm1_name = _add_norm(self, norm_cfg, channels, 1)
         self.conv2 = convolution(conv_cfg, channels, channels, 3, padding=1, bias=False)
-        self.norm2 = _add_norm(self, norm_cfg, channels, 2)
+        self.norm2_name = _add_norm(self, norm_cfg, channels, 2)
         self.downsample = downsample
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
-        x = torch.relu(getattr(self, self.norm1)(self.conv1(x)))
-        x = getattr(self, self.norm2)(self.conv2(x))
+        x = torch.relu(getattr(self, self.norm1_name)(self.conv1(x)))
+        x = getattr(self, self.norm2_name)(self.conv2(x))
         return torch.relu(x + shortcut)
 
 
@@ -78,7 +78,7 @@ class Bottleneck(nn.Module):
         super().__init__()
         first, second = (stride, 1) if style == "caffe" else (1, stride)
         self.conv1 = convolution(conv_cfg, in_channels, width, 1, stride=first, bias=False)
-        self.norm1 = _add_norm(self, norm_cfg, width, 1)
+        self.norm1_name = _add_norm(self, norm_cfg, width, 1)
         self.conv2 = convolution(
             dcn if dcn is not None else conv_cfg,
             width,
@@ -90,16 +90,16 @@ class Bottleneck(nn.Module):
             groups=groups,
             bias=False,
         )
-        self.norm2 = _add_norm(self, norm_cfg, width, 2)
+        self.norm2_name = _add_norm(self, norm_cfg, width, 2)
         self.conv3 = convolution(conv_cfg, width, channels * self.expansion, 1, bias=False)
-        self.norm3 = _add_norm(self, norm_cfg, channels * self.expansion, 3)
+        self.norm3_name = _add_norm(self, norm_cfg, channels * self.expansion, 3)
         self.downsample = downsample
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
-        x = torch.relu(getattr(self, self.norm1)(self.conv1(x)))
-        x = torch.relu(getattr(self, self.norm2)(self.conv2(x)))
-        x = getattr(self, self.norm3)(self.conv3(x))
+        x = torch.relu(getattr(self, self.norm1_name)(self.conv1(x)))
+        x = torch.relu(getattr(self, self.norm2_name)(self.conv2(x)))
+        x = getattr(self, self.norm3_name)(self.conv3(x))
         return torch.relu(x + shortcut)
 
 
@@ -166,14 +166,14 @@ class ResNet(nn.Module):
             self.conv1 = convolution(
                 entries.conv_cfg, entries.in_channels, channels, 7, stride=2, padding=3, bias=False
             )
-            self.norm1 = _add_norm(self, entries.norm_cfg, channels, 1)
+            self.norm1_name = _add_norm(self, entries.norm_cfg, channels, 1)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         for stage in range(self.stages):
             layer, channels = _stage(entries, stage, channels)
             self.add_module(f"layer{stage + 1}", layer)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        x = self.stem(x) if self.deep_stem else torch.relu(getattr(self, self.norm1)(self.conv1(x)))
+        x = self.stem(x) if self.deep_stem else torch.relu(getattr(self, self.norm1_name)(self.conv1(x)))
         x = self.maxpool(x)  # [N, C, H/4, W/4]
         outputs = []
         for stage in range(self.stages):
@@ -184,7 +184,7 @@ class ResNet(nn.Module):
 
 
 class ResNetV1d(ResNet):
-    """A `ResNet` with a deep stem and pooling in its shortcuts, unless the config says otherwise."""
+    """A `ResNet` with a deep stem and pooling in its shortcuts, unless the config sets them otherwise."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(ResNet.Entries):
@@ -195,7 +195,7 @@ class ResNetV1d(ResNet):
 
 
 def _stage(entries: ResNet.Entries, stage: int, channels: int) -> tuple[nn.Sequential, int]:
-    """Build a stage for maps with `channels`; return the channels of its maps too."""
+    """Build a stage for maps with `channels`; also return the channels of its own maps."""
     block, counts = _BLOCKS[entries.depth]
     width = entries.base_channels * 2**stage
     options: dict[str, Any] = {
@@ -244,7 +244,7 @@ def _shortcut(
     conv_cfg: Config | None,
     norm_cfg: Config,
 ) -> nn.Sequential:
-    """Build the shortcut of a stage's first block; `average`: its stride is a pooling's."""
+    """Build the shortcut of a stage's first block; with `average`, a pooling takes the stride."""
     layers: list[nn.Module] = []
     if average:
         layers.append(nn.AvgPool2d(stride, stride, ceil_mode=True, count_include_pad=False))

@@ -56,7 +56,7 @@ class BoxHead(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        # Other losses bring scores of their own instead of a softmax.
+        # With other losses the scores are not a softmax.
         require("bbox_head.loss_cls", entries.loss_cls.get("type", "CrossEntropyLoss"), "CrossEntropyLoss")
         require("bbox_head.cls_predictor_cfg", entries.cls_predictor_cfg["type"], "Linear")
         require("bbox_head.reg_predictor_cfg", entries.reg_predictor_cfg["type"], "Linear")
@@ -119,7 +119,7 @@ class BoxHead(nn.Module):
         boxes : Tensor, [N, P, 4]
             The boxes of the regions.
         used : Tensor of bool, [N, P]
-            Which of them count.
+            Which of them take part.
         logits, deltas : Tensor, [N, P, classes + 1], [N, P, 4 or classes * 4]
         limits : Tensor, [N, 1, 4]
         test_cfg : dict
@@ -128,7 +128,7 @@ class BoxHead(nn.Module):
         Returns
         -------
         dets, labels : Tensor, [N, K, 5], [N, K]
-            As the detector's.
+            As the detector returns them.
         """
         scores = torch.where(used[..., None], logits.softmax(-1)[..., :-1], 0)  # [N, P, classes]
         if not self.class_agnostic:

@@ -1,4 +1,4 @@
-"""The head that tells which pixels of a box belong to its object.
+"""The head that predicts which pixels of a box belong to its object.
 
 Source: K. He et al., "Mask R-CNN", ICCV 2017; MMDetection's ``FCNMaskHead``.
 """
