@@ -72,7 +72,7 @@ static OrtStatus *make_outputs(const Op *op, OrtKernelContext *context, mmk_call
         if (!call->late_outputs)
             tensor->data = data;
         else if (tensor->size)
-            memcpy(data, tensor->data, (size_t)tensor->size * (tensor->type == MMK_INT64 ? 8 : 4));
+            memcpy(data, tensor->data, (size_t)tensor->size * mmk_element_size(tensor->type));
     }
     return NULL;
 }

@@ -27,19 +27,11 @@ static void put(Text *text, const char *format, ...) {
     if (length > 0) text->used += (size_t)length;
 }
 
-static const char *type_name(int type) {
-    switch (type) {
-    case MMK_FLOAT32: return "float32";
-    case MMK_INT64: return "int64";
-    default: return "unknown";
-    }
-}
-
 static void put_formals(Text *text, const char *key, const Formal *formals) {
     put(text, "\"%s\": [", key);
     for (const Formal *formal = formals; formal->name; formal++)
         put(text, "%s{\"name\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", \"optional\": %s}",
-            formal == formals ? "" : ", ", formal->name, type_name(formal->type), formal->shape,
+            formal == formals ? "" : ", ", formal->name, mmk_element_type_name(formal->type), formal->shape,
             formal->optional ? "true" : "false");
     put(text, "], ");
 }

@@ -65,6 +65,12 @@ extern const OperatorRow operator_rows[]; /* the library's, in its own operators
 /* How many of the kernel's attributes an attribute fills. */
 static inline int attribute_slots(const Attribute *attribute) { return attribute->type == ATTRIBUTE_PAIR ? 2 : 1; }
 
+/* "float32" and the like; "unknown" for a number that is not an element type. */
+const char *mmk_element_type_name(int type);
+
+/* Bytes of an element; 0 for a number that is not an element type. */
+size_t mmk_element_size(int type);
+
 /* "INT", "FLOAT", "STRING" or "INTS". */
 const char *mmk_attribute_type_name(AttributeType type);
 

@@ -3,6 +3,24 @@
 
 #include "operators.h"
 
+static const struct {
+    const char *name;
+    size_t size;
+} element_types[] = {
+    [MMK_FLOAT32] = {"float32", 4}, [MMK_UINT8] = {"uint8", 1},     [MMK_INT8] = {"int8", 1},
+    [MMK_UINT16] = {"uint16", 2},   [MMK_INT16] = {"int16", 2},     [MMK_INT32] = {"int32", 4},
+    [MMK_INT64] = {"int64", 8},     [MMK_BOOL] = {"bool", 1},       [MMK_FLOAT64] = {"float64", 8},
+    [MMK_UINT32] = {"uint32", 4},   [MMK_UINT64] = {"uint64", 8},
+};
+
+static int is_element_type(int type) {
+    return type > 0 && type < (int)(sizeof element_types / sizeof *element_types) && element_types[type].name;
+}
+
+const char *mmk_element_type_name(int type) { return is_element_type(type) ? element_types[type].name : "unknown"; }
+
+size_t mmk_element_size(int type) { return is_element_type(type) ? element_types[type].size : 0; }
+
 const char *mmk_attribute_type_name(AttributeType type) {
     static const char *const names[] = {"INT", "FLOAT", "STRING", "INTS", "INT"};
     return names[type];
@@ -19,8 +37,8 @@ const char *mmk_row_error(const OperatorRow *row) {
     if (row->domains[MAX_OPERATOR_DOMAINS]) return "has one domain more than an operator may have";
     if (row->inputs[MMK_MAX_INPUTS].name) return "has one input more than an operator may have";
     if (row->outputs[MMK_MAX_OUTPUTS].name) return "has one output more than an operator may have";
-    int slots = 0, a = 0;
-    for (; a <= MMK_MAX_ATTRIBUTES && row->attributes[a].name; a++) {
+    int slots = 0;
+    for (int a = 0; a <= MMK_MAX_ATTRIBUTES && row->attributes[a].name; a++) {
         slots += attribute_slots(&row->attributes[a]);
         if (row->attributes[a].words[MAX_WORDS]) return "has one word more than an attribute may have";
     }

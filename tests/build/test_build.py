@@ -320,18 +320,59 @@ TABLES = {
 }
 
 
+def compile_library(folder, rows, kernel=FILES["my_ops/leaky_relu.c"]):
+    """Build a library by hand, as any C compiler can with a kernel in C and the kit; return its path."""
+    kit = pathlib.Path(mmort.build.get_include())
+    listed = "const mmk_operator mmk_operators[] = {MMK_ENTRY(leaky_relu), {NULL, NULL, NULL}};"
+    sources = {
+        "kernel.c": kernel,
+        "kernel_list.c": f'#include "mmk.h"\nMMK_DECLARE(leaky_relu)\n{listed}\n',
+        "operators.c": f'#include "operators.h"\nconst OperatorRow operator_rows[] = {{\n{rows}{{.type = NULL}}}};\n',
+    }
+    for name, text in sources.items():
+        (folder / name).write_text(text)
+    options = ["-std=gnu11", "-fPIC", "-shared", '-DMMK_LIBRARY="mine"', '-DMMK_VERSION="0"', f"-I{kit}"]
+    command = [os.environ.get("CC", "cc"), *options, *kit.glob("*.c"), *sources, "-o", "library.so"]
+    subprocess.run(command, cwd=folder, check=True)
+    return str(folder / "library.so")
+
+
 @pytest.mark.parametrize("text", TABLES)
 def test_tables_that_cannot_be_registered(text, tmp_path):
-    """Built by hand, as any C compiler can build a kernel in C with the kit."""
-    kit = pathlib.Path(mmort.build.get_include())
-    write_package(tmp_path)
-    table = f'#include "operators.h"\nconst OperatorRow operator_rows[] = {{\n{TABLES[text]}{{.type = NULL}}}};\n'
-    (tmp_path / "my_ops" / "operators.c").write_text(table)
-    listed = "const mmk_operator mmk_operators[] = {MMK_ENTRY(leaky_relu), {NULL, NULL, NULL}};"
-    (tmp_path / "my_ops" / "kernel_list.c").write_text(f'#include "mmk.h"\nMMK_DECLARE(leaky_relu)\n{listed}\n')
-    sources = [*kit.glob("*.c"), *(tmp_path / "my_ops").glob("*.c")]
-    options = ["-std=gnu11", "-fPIC", "-shared", '-DMMK_LIBRARY="mine"', '-DMMK_VERSION="0"', f"-I{kit}", "-Imy_ops"]
-    command = [os.environ.get("CC", "cc"), *options, *sources, "-o", "library.so"]
-    subprocess.run(command, cwd=tmp_path, check=True)
+    library = compile_library(tmp_path, TABLES[text])
     with pytest.raises(front_ends.ORT_ERRORS, match=rf"mine: the row of A.* in operators\.c {text}"):
-        onnxruntime.SessionOptions().register_custom_ops_library(str(tmp_path / "library.so"))
+        onnxruntime.SessionOptions().register_custom_ops_library(library)
+
+
+WIDEN = """
+#include "mmk.h"
+
+int mmk_leaky_relu_prepare(mmk_call *call) {
+    call->late_outputs = 1;
+    call->scratch_size = (size_t)call->inputs[0].size * sizeof(double);
+    mmk_add_phase(call, 1, 1.0);
+    return 0;
+}
+
+void mmk_leaky_relu_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) {
+    const mmk_tensor *x = &call->inputs[0];
+    double *y = call->scratch;
+    for (int64_t i = 0; i < x->size; i++) y[i] = ((const float *)x->data)[i];
+    mmk_set_output(call, 0, MMK_FLOAT64, 1, x->shape);
+    call->outputs[0].data = y;
+    (void)phase, (void)begin, (void)end, (void)scratch;
+}
+"""
+
+
+def test_late_output_of_another_element_type(tmp_path):
+    """ONNX Runtime gets a copy of it; its elements are neither float32 nor int64, as those of mmort's operators are."""
+    rows = '{"leaky_relu", "Widen", {"mine"}, {{"x", "[N]", MMK_FLOAT32}}, {{"y", "[?]", MMK_FLOAT64}}},\n'
+    library = compile_library(tmp_path, rows, WIDEN)
+    assert mmort.ort.operators(library)[0]["outputs"][0]["type"] == "float64"
+    model = make_model([onnx.helper.make_node("Widen", ["x"], ["y"], domain="mine")], "x", "y")
+    model.graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [None]))
+    model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", onnx.TensorProto.DOUBLE, [None]))
+    x = np.arange(1000, dtype=np.float32)
+    (y,) = with_both(model, library).run(None, {"x": x})
+    np.testing.assert_array_equal(y, x.astype(np.float64))
