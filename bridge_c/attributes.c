@@ -1,10 +1,11 @@
-/* attributes.c - reads the attributes of an ONNX Runtime node as the row requires them. */
+/* attributes.c - reads the attributes of an ONNX Runtime node, checked and converted by the row. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bridge.h"
 
-/* ONNX Runtime gives the same error for an attribute that is missing and for one of another type. */
+/* Returns the type of a node's attribute; NULL if it is missing, for which ONNX Runtime has the same error as for a
+ * type that does not match. */
 static const char *find_type(const OrtApi *api, const OrtKernelInfo *info, const char *name) {
     float f;
     int64_t i;
@@ -12,7 +13,7 @@ static const char *find_type(const OrtApi *api, const OrtKernelInfo *info, const
     if (succeeded(api, api->KernelInfoGetAttribute_float(info, name, &f))) return "FLOAT";
     if (succeeded(api, api->KernelInfoGetAttribute_int64(info, name, &i))) return "INT";
     if (succeeded(api, api->KernelInfoGetAttribute_string(info, name, NULL, &size))) return "STRING";
-    /* For an attribute of another type than the list asked for, ONNX Runtime gives an empty list. */
+    /* ONNX Runtime returns an empty list if the attribute is a list of another type. */
     size = 0;
     if (!succeeded(api, api->KernelInfoGetAttributeArray_float(info, name, NULL, &size))) return NULL;
     if (size) return "FLOATS";

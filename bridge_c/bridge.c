@@ -1,4 +1,4 @@
-/* bridge.c - runs a node: tensors are unpacked, the kernel is called on ONNX Runtime's threads, outputs are packed. */
+/* bridge.c - runs a node: unpacks its inputs, calls the kernel on ONNX Runtime's threads, and packs the outputs. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static OrtStatus *make_outputs(const Op *op, OrtKernelContext *context, mmk_call
     return NULL;
 }
 
-/* One phase of a call, split into chunks for ONNX Runtime's threads. */
+/* A phase of a call, split into chunks for ONNX Runtime's threads. */
 typedef struct {
     const mmk_operator *kernel;
     mmk_call *call;
@@ -99,7 +99,7 @@ static void run_chunk(void *argument, size_t i) {
     free(memory);
 }
 
-/* Uses several threads where there is enough to do. */
+/* Runs a phase, on several threads if there is enough work. */
 static OrtStatus *run_phase(const Op *op, OrtKernelContext *context, mmk_call *call, int phase) {
     enum { MAX_CHUNKS = 64 };
     Loop loop = {.kernel = op->kernel, .call = call, .phase = phase, .work = call->work[phase]};

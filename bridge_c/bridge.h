@@ -1,8 +1,8 @@
 /* bridge.h - what the files of the ONNX Runtime library share.
  *
- * Nothing in them knows a single operator: attributes.c reads a node's attributes, bridge.c runs it, inference.c infers
- * the shapes of its outputs, and registry.c registers all rows.  The library links to neither ONNX Runtime nor Python;
- * all it calls comes with the OrtApiBase that RegisterCustomOps gets. */
+ * None of them depends on a particular operator: attributes.c reads a node's attributes, bridge.c runs it, inference.c
+ * infers the shapes of its outputs, and registry.c registers all rows.  The library links to neither ONNX Runtime nor
+ * Python; it calls ONNX Runtime through the OrtApiBase that RegisterCustomOps gets. */
 #ifndef MMORT_BRIDGE_H
 #define MMORT_BRIDGE_H
 #include "operators.h"
@@ -10,7 +10,7 @@
 
 enum { NAME_SIZE = 256, MESSAGE_SIZE = MMK_MESSAGE + 320 };
 
-/* ONNX Runtime hands back the address of `ort`, so it comes first. */
+/* A row as registered.  ONNX Runtime passes the address of `ort` back, so that comes first. */
 typedef struct {
     OrtCustomOp ort;
     const OrtApi *api;
@@ -24,14 +24,14 @@ typedef struct {
         if (status_) return status_;       \
     } while (0)
 
-/* Releases a status; 1 if there was none. */
+/* Releases a status; returns whether there was none. */
 static inline int succeeded(const OrtApi *api, OrtStatus *status) {
     if (!status) return 1;
     api->ReleaseStatus(status);
     return 0;
 }
 
-/* attributes.c: fills in the kernel's attributes from a node. */
+/* attributes.c: reads a node's attributes into the kernel's. */
 OrtStatus *mmk_read_attributes(const Op *op, const OrtKernelInfo *info, mmk_attribute *attributes);
 
 /* bridge.c: the functions of a node. */

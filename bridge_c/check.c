@@ -1,4 +1,4 @@
-/* check.c - the functions that every kernel's `prepare` calls: checks, error messages, output sizes.  See mmk.h. */
+/* check.c - the functions of mmk.h: checks, error messages and output sizes for `prepare`, scratch memory. */
 #ifdef __linux__
 #include <sys/mman.h>
 #endif

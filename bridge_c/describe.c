@@ -1,7 +1,7 @@
-/* describe.c - the library's description of itself, as JSON, for the program that loads it (Python uses ctypes).
+/* describe.c - the rows as JSON, for programs that load the library (Python uses ctypes) and for the numpy API.
  *
- * "operators" has the ONNX operators, one for each domain and type; "numpy_only" the kernels that are none.  Rows with
- * an error are left out: registering them says what is wrong. */
+ * "operators" lists the ONNX operators, one for each domain and type; "numpy_only" lists the kernels that have none.
+ * Invalid rows are left out: registering the library reports what is wrong with them. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -82,7 +82,7 @@ static void put_row(Text *text, const OperatorRow *row, const char *domain) {
     put(text, "]}");
 }
 
-/* Writes at most `size` bytes with a closing zero; returns the length of the whole text, as snprintf does. */
+/* Writes at most `size` bytes, the terminating NUL included; returns the length of the whole text, as snprintf does. */
 EXPORT size_t mmort_describe(char *data, size_t size) {
     Text text = {data, size, 0};
     put(&text, "{\"version\": \"%s\", \"abi\": 1, \"simd\": \"%s\", \"operators\": [", MMK_VERSION, mmk_simd_level());

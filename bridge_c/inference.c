@@ -1,4 +1,4 @@
-/* inference.c - shape inference: the shapes of a node's outputs from those of its inputs, as the row writes them. */
+/* inference.c - infers the shapes of a node's outputs from those of its inputs, by the shapes in the row. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,9 +25,9 @@ static const Dimension *find_dimension(const Dimensions *dimensions, const char 
     return NULL;
 }
 
-/* Learns the named dimensions of an input.  A rank of 0 also stands for "rank unknown", so nothing is learnt then. */
-static OrtStatus *learn_dimensions(const OrtApi *api, const OrtTensorTypeAndShapeInfo *info, const char *shape,
-                                   Dimensions *dimensions) {
+/* Records the named dimensions of an input; none if the rank is 0, which may mean that it is unknown. */
+static OrtStatus *add_dimensions(const OrtApi *api, const OrtTensorTypeAndShapeInfo *info, const char *shape,
+                                 Dimensions *dimensions) {
     int64_t sizes[MMK_MAX_RANK];
     const char *symbols[MMK_MAX_RANK] = {NULL};
     mmk_shape_token token;
@@ -43,26 +43,25 @@ static OrtStatus *learn_dimensions(const OrtApi *api, const OrtTensorTypeAndShap
     return NULL;
 }
 
-/* The size that an attribute gives a dimension; -1: none. */
+/* Returns the value of the attribute that a dimension is named after; -1 if there is none. */
 static int64_t attribute_value(const Op *op, const OrtShapeInferContext *context, const char *name, size_t length) {
-    for (const Attribute *row = op->row->attributes; row->name; row++) {
-        if (strlen(row->name) != length || memcmp(row->name, name, length) != 0) continue;
-        const char *const names[] = {row->name, row->former};
+    for (const Attribute *attribute = op->row->attributes; attribute->name; attribute++) {
+        if (strlen(attribute->name) != length || memcmp(attribute->name, name, length) != 0) continue;
+        const char *const names[] = {attribute->name, attribute->former};
         for (int n = 0; n < 2 && names[n]; n++) {
-            const OrtOpAttr *attribute = NULL;
+            const OrtOpAttr *given = NULL;
             int64_t value = -1;
             size_t size = 0;
-            if (succeeded(op->api, op->api->ShapeInferContext_GetAttribute(context, names[n], &attribute)) &&
-                attribute &&
-                succeeded(op->api, op->api->ReadOpAttr(attribute, ORT_OP_ATTR_INT, &value, sizeof value, &size)))
+            if (succeeded(op->api, op->api->ShapeInferContext_GetAttribute(context, names[n], &given)) && given &&
+                succeeded(op->api, op->api->ReadOpAttr(given, ORT_OP_ATTR_INT, &value, sizeof value, &size)))
                 return value > 0 ? value : -1;
         }
-        return !row->required && row->initial.i > 0 ? row->initial.i : -1;
+        return !attribute->required && attribute->initial.i > 0 ? attribute->initial.i : -1;
     }
     return -1;
 }
 
-/* The size of a product of dimensions, "M*D"; -1: not known. */
+/* Returns the size of a product of dimensions, "M*D"; -1 if it is not known. */
 static int64_t product(const Dimensions *dimensions, const mmk_shape_token *token) {
     mmk_shape_token factor;
     size_t position = 0;
@@ -76,13 +75,13 @@ static int64_t product(const Dimensions *dimensions, const mmk_shape_token *toke
     return size;
 }
 
-/* A dimension of which neither size nor name is known gets a name of its own: ONNX Runtime takes the size -1 for a size
- * like any other, and lets two tensors "of the same shape" share their memory. */
+/* Sets an output's type and shape.  A dimension without a size or a name gets a new name: ONNX Runtime treats -1 as a
+ * size like any other, and would let two tensors "of the same shape" share memory. */
 static OrtStatus *set_inferred(const Op *op, OrtShapeInferContext *context, int i, const int64_t *sizes,
                                const char **symbols, size_t rank) {
     static atomic_uint names_made;
     const OrtApi *api = op->api;
-    char names[MMK_MAX_RANK][sizeof MMK_LIBRARY + 12]; /* with the library's name: there may be two in a session */
+    char names[MMK_MAX_RANK][sizeof MMK_LIBRARY + 12]; /* distinct from those of another library in the session */
     OrtTensorTypeAndShapeInfo *info = NULL;
     for (size_t d = 0; d < rank; d++)
         if (sizes[d] < 0 && !(symbols[d] && *symbols[d])) {
@@ -118,7 +117,7 @@ static OrtStatus *infer_output(const Op *op, OrtShapeInferContext *context, int 
     return set_inferred(op, context, i, sizes, symbols, rank);
 }
 
-/* The output has all dimensions of the first input, and perhaps another type. */
+/* Infers an output that has all dimensions of the first input, perhaps with another type. */
 static OrtStatus *infer_same(const Op *op, OrtShapeInferContext *context, int i) {
     const OrtApi *api = op->api;
     OrtTensorTypeAndShapeInfo *input = NULL; /* belongs to the context */
@@ -139,7 +138,7 @@ static OrtStatus *infer_all(const Op *op, OrtShapeInferContext *context) {
         OrtTensorTypeAndShapeInfo *info = NULL; /* belongs to the context */
         if (op->row->inputs[i].optional) continue;
         TRY(op->api->ShapeInferContext_GetInputTypeShape(context, (size_t)i, &info));
-        TRY(learn_dimensions(op->api, info, op->row->inputs[i].shape, &dimensions));
+        TRY(add_dimensions(op->api, info, op->row->inputs[i].shape, &dimensions));
     }
     for (int i = 0; op->row->outputs[i].name; i++)
         TRY(strstr(op->row->outputs[i].shape, "...") ? infer_same(op, context, i)

@@ -11,7 +11,7 @@
  *
  * A front end (door.pyx for numpy, bridge.c for ONNX Runtime) fills in the inputs and attributes, calls prepare,
  * allocates, runs one phase after another and returns the outputs.  So every check, default and formula is written
- * once, and the front ends cannot disagree.  Neither Python nor ONNX Runtime is known here. */
+ * once, and the front ends cannot disagree.  Nothing here depends on Python or ONNX Runtime. */
 #ifndef MMK_H
 #define MMK_H
 #include <stddef.h>
@@ -70,11 +70,11 @@ typedef struct {
 
     /* Set by prepare. */
     int32_t phases;
-    int32_t late_outputs;          /* the sizes of the outputs are known only after the last phase, which leaves their
-                                      shapes and their data (in scratch memory) in `outputs` for the front end to copy */
+    int32_t late_outputs;          /* whether the shapes of the outputs are known only after the last phase, which sets
+                                      them, and their data in scratch memory, which the front end copies */
     int64_t work[MMK_MAX_PHASES];  /* each phase is the range [0, work); a phase may set that of later ones */
-    int64_t grain[MMK_MAX_PHASES]; /* work that takes about 20 microseconds */
-    size_t scratch_size;           /* bytes that all phases share */
+    int64_t grain[MMK_MAX_PHASES]; /* units of work that take about 20 microseconds, at least 1 */
+    size_t scratch_size;           /* bytes shared by all phases */
     size_t worker_scratch_size[MMK_MAX_PHASES]; /* bytes of scratch memory that each running range of a phase gets, not
                                                    initialised; a phase may set that of later ones */
 
@@ -90,9 +90,9 @@ typedef struct {
     void (*run)(mmk_call *, int phase, int64_t begin, int64_t end, void *scratch);
 } mmk_operator;
 
-/* One source, two machine versions of a hot loop, picked by the loader: `cdef simd_void f(...)` in Cython.  "avx2" and
- * not an arch=: every gcc knows it, AMD gets it, and it brings no fused multiply-add, so both versions give the same
- * bits.  AVX-512 bought nothing. */
+/* Compiles a hot loop for two instruction sets, of which the loader picks one: `cdef simd_void f(...)` in Cython.
+ * "avx2" rather than an arch=: every gcc knows it, it covers AMD, and it brings no fused multiply-add, so both versions
+ * give the same bits.  AVX-512 gained nothing. */
 #if !defined(MMK_NO_CLONES) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && \
     ((defined(__GNUC__) && !defined(__clang__)) || (defined(__clang__) && __clang_major__ >= 14))
 #define MMK_SIMD __attribute__((target_clones("default", "avx2")))
@@ -107,8 +107,8 @@ typedef struct {
 #pragma GCC optimize("no-loop-unroll-and-jam")
 #endif
 
-/* The kernels of the library, closed by a NULL name: a table that mmort.build writes from the sources, with
- * MMK_DECLARE(name) and MMK_ENTRY(name) for each. */
+/* The kernels of the library, terminated by a NULL name: a table that mmort.build generates from the sources, with
+ * MMK_DECLARE(name) and MMK_ENTRY(name) for each kernel. */
 extern const mmk_operator mmk_operators[];
 
 #define MMK_DECLARE(name)                 \
@@ -116,33 +116,33 @@ extern const mmk_operator mmk_operators[];
     void mmk_##name##_run(mmk_call *, int phase, int64_t begin, int64_t end, void *scratch);
 #define MMK_ENTRY(name) {#name, mmk_##name##_prepare, mmk_##name##_run}
 
-/* Scratch memory for the front ends: `*memory` is what to free, the result is aligned to 64 bytes.  NULL if there is
- * not enough memory, or `size` is 0. */
+/* Allocates scratch memory, aligned to 64 bytes, for a front end, which frees `*memory`.  Returns NULL if there is not
+ * enough memory, or `size` is 0. */
 void *mmk_allocate_scratch(size_t size, void **memory);
 
-/* check.c: the functions that every prepare calls. */
-
-/* "avx2" or "baseline": the version of the hot loops that this machine runs. */
+/* Returns "avx2" or "baseline": the version of the hot loops that this machine runs. */
 const char *mmk_simd_level(void);
 
-/* Writes "<operator>: <text>" as the call's message and returns -1. */
+/* ---- functions for prepare ---- */
+
+/* Sets the call's message to "<operator>: <text>" and returns -1. */
 int mmk_fail(mmk_call *call, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
 
-/* Returns 0 if input i has the shape `required`, for instance "[K, 5]", written as shapes.h explains; otherwise -1, and
- * the message has the required and the given shape. */
+/* Checks that input i has the shape `required`, for instance "[K, 5]", in the language of shapes.h.  Returns 0, or -1
+ * with a message that has the required and the given shape. */
 int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *required);
 
-/* Sets type and shape of output i; -1 if that is more than the address space holds. */
+/* Sets the type and the shape of output i.  Returns 0, or -1 if the output would not fit into the address space. */
 int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape);
 
 /* Adds a phase of `work` units, each of about `nanoseconds`. */
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds);
 
-/* For several MB of new memory that are about to be filled: with large pages that takes a fraction of the time. */
+/* Asks the operating system for large pages: several MB of new memory then take a fraction of the time to fill. */
 void mmk_ask_for_large_pages(void *memory, size_t size);
 
 #endif

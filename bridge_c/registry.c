@@ -85,8 +85,9 @@ static Op make_op(const OperatorRow *row, const OrtApi *api, int runtime) {
                         .InferOutputShapeFn = may_infer ? mmk_infer_outputs : NULL}};
 }
 
-/* ONNX Runtime keeps raw pointers to all of this, so it lives as long as the library.  One for each runtime in the
- * process; there is hardly ever more than one, and the first takes no heap, for hosts that load and unload. */
+/* What is registered with one runtime.  ONNX Runtime keeps raw pointers to all of it, so it lives as long as the
+ * library.  There is hardly ever a second runtime in a process, and the first registry takes no heap memory, for hosts
+ * that load and unload the library. */
 typedef struct Registry {
     struct Registry *next;
     const OrtApi *api;

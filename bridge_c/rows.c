@@ -1,4 +1,4 @@
-/* rows.c - checks and look-ups in the rows of operators.c that every front end needs. */
+/* rows.c - what every front end needs of rows: names of types, and checks of the table in operators.c. */
 #include <string.h>
 
 #include "operators.h"
@@ -7,9 +7,9 @@ static const struct {
     const char *name;
     size_t size;
 } element_types[] = {
-    [MMK_FLOAT32] = {"float32", 4}, [MMK_UINT8] = {"uint8", 1},     [MMK_INT8] = {"int8", 1},
-    [MMK_UINT16] = {"uint16", 2},   [MMK_INT16] = {"int16", 2},     [MMK_INT32] = {"int32", 4},
-    [MMK_INT64] = {"int64", 8},     [MMK_BOOL] = {"bool", 1},       [MMK_FLOAT64] = {"float64", 8},
+    [MMK_FLOAT32] = {"float32", 4}, [MMK_UINT8] = {"uint8", 1},   [MMK_INT8] = {"int8", 1},
+    [MMK_UINT16] = {"uint16", 2},   [MMK_INT16] = {"int16", 2},   [MMK_INT32] = {"int32", 4},
+    [MMK_INT64] = {"int64", 8},     [MMK_BOOL] = {"bool", 1},     [MMK_FLOAT64] = {"float64", 8},
     [MMK_UINT32] = {"uint32", 4},   [MMK_UINT64] = {"uint64", 8},
 };
 

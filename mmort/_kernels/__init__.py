@@ -2,7 +2,7 @@
 
 Each `.pyx` beside this file is free of Python: its functions work on pointers, without the GIL, and are linked twice,
 into the extension module `door` of the numpy API and into the library for ONNX Runtime.  ``bridge_c/mmk.h`` is their
-contract, ``operators.c`` has a row for each.
+contract; ``operators.c`` has a row for each operator.
 """
 
 try:

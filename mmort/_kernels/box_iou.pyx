@@ -6,14 +6,14 @@ from mmk cimport *
 from mmort._kernels.boxes cimport box_area, intersection, iou_of
 
 cdef enum:
-    FOREGROUND  # attributes; divide by the first box's area, not by the union
+    FOREGROUND  # attributes; whether to divide by the first box's area, not by the union
     ALIGNED
     OFFSET
 
 cdef enum:
-    TILE = 256  # boxes turned into planes at a time, so that the loop over them is vectorised
+    TILE = 256  # boxes converted to planes at a time, so that the loop over them is vectorised
 
-cdef enum:  # picoseconds a pair
+cdef enum:  # picoseconds per pair
     COMPARE = 200  # box_iou, 2000 x 2000
     COMPARE_ALIGNED = 10000
 
@@ -47,7 +47,7 @@ cdef simd_void _tile(const real *boxes1, const real *boxes2, real *out, ptrdiff_
 
 cdef void _rows(const mmk_call *call, const real *boxes1, const real *boxes2, real *out, int64_t begin,
                 int64_t end) noexcept nogil:
-    """The first boxes [begin, end) with all second ones, or each with its own."""
+    """Compares rows [begin, end) of `boxes1` with all rows of `boxes2`, or with the same row if aligned."""
     cdef bint foreground = call.attributes[FOREGROUND].i != 0
     cdef real offset = <real>call.attributes[OFFSET].i
     cdef ptrdiff_t count = call.inputs[1].shape[0], i = 0

@@ -15,13 +15,13 @@ cdef enum:  # phases
     COMPARE
 
 cdef enum:  # picoseconds, estimated: no benchmark row
-    MEASURE_COST = 50000  # a box
-    COMPARE_COST = 100000  # a pair
+    MEASURE_COST = 50000  # per box
+    COMPARE_COST = 100000  # per pair
 
 
 cdef void _measure(const mmk_call *call, const real *first, const real *second, int64_t begin,
                    int64_t end) noexcept nogil:
-    """Boxes [begin, end) of the first input, then of the second."""
+    """Measures boxes [begin, end), counted through the first input and then the second."""
     cdef Rectangle *rectangles = <Rectangle *>call.scratch
     cdef ptrdiff_t count = call.inputs[0].shape[0], i
     for i in range(begin, end):
@@ -30,7 +30,7 @@ cdef void _measure(const mmk_call *call, const real *first, const real *second, 
 
 
 cdef void _compare(const mmk_call *call, real *output, int64_t begin, int64_t end) noexcept nogil:
-    """Pairs [begin, end)."""
+    """Computes the overlaps of pairs [begin, end)."""
     cdef const Rectangle *first = <const Rectangle *>call.scratch
     cdef const Rectangle *second = first + call.inputs[0].shape[0]
     cdef ptrdiff_t columns = 1 if call.attributes[ALIGNED].i else call.inputs[1].shape[0], i, row, column

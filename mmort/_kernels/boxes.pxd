@@ -1,6 +1,6 @@
-"""Corner boxes (x1, y1, x2, y2): the formulas that every member of the NMS family shares.
+"""Corner boxes (x1, y1, x2, y2): the formulas that the NMS family shares.
 
-All is plain arithmetic of the boxes' own type in the written order, so that decisions equal MMCV's bit for bit.
+All of it is arithmetic in the boxes' own type and in the written order, so that decisions equal MMCV's bit for bit.
 `offset` is added to widths and heights (1: pixel indices, both ends included).  Loops over many boxes read them from
 planes: all x1, then all y1, x2, y2 and areas, so that they are vectorised.
 """
@@ -15,7 +15,7 @@ cdef inline real box_area(const real *box, real offset) noexcept nogil:
 
 
 cdef inline real overlap(real low_a, real high_a, real low_b, real high_b, real offset) noexcept nogil:
-    """Returns the length that two intervals share; 0 where they do not meet or NaN is involved."""
+    """Returns the length that two intervals share; 0 if they do not meet or a bound is NaN."""
     cdef real low = low_b if low_a < low_b else low_a
     cdef real high = high_b if high_b < high_a else high_a
     cdef real length = (high - low) + offset
@@ -35,7 +35,7 @@ cdef inline real iou_of(real common, real area_a, real area_b) noexcept nogil:
 # ---- planes of `count` numbers ---------------------------------------------------------------------------------------
 
 cdef inline void pack_box(const real *box, real offset, real *planes, ptrdiff_t count, ptrdiff_t i) noexcept nogil:
-    """Makes a box the i-th of the planes."""
+    """Stores a box, with its area, at index i of the planes."""
     cdef ptrdiff_t k
     for k in range(4):
         planes[k * count + i] = box[k]

@@ -1,10 +1,10 @@
 """deform_conv2d, modulated_deform_conv2d: convolution whose taps read at learned positions (Dai et al. 2017, Zhu et al.
 2019).
 
-A tile of output positions at a time: where its taps read is worked out once for all channels (deform_taps.pxd); the
-samples of a block of channels become columns that stay in the cache; the product of weights and columns is added to the
-output.  The matrix of all columns never exists.  Every sum is made in MMCV's order, tap after tap in channel after
-channel (for kernels of more than MAX_TAPS taps, MAX_TAPS at a time), so the bits are MMCV's too.
+The output is computed tile by tile: the positions that the taps of a tile read are located once for all channels
+(deform_taps.pxd); the samples of a block of channels become columns that stay in the cache; the product of weights and
+columns is added to the output.  The matrix of all columns is never built.  Every sum is in MMCV's order, tap after tap
+in channel after channel (for kernels of more than MAX_TAPS taps, MAX_TAPS at a time), so the bits are MMCV's too.
 """
 from libc.stdint cimport int64_t
 from libc.stdio cimport snprintf
@@ -34,12 +34,12 @@ cdef enum:  # inputs of modulated_deform_conv2d; deform_conv2d has no mask, and 
     BIAS
 
 cdef enum:
-    MIN_TILES = 16  # of a small map
+    MIN_TILES = 16  # that a small map is divided into
     MAX_SIZE = 1 << 29  # strides, paddings, dilations, and pixels of a plane, so that all coordinates fit in 32 bits
 
-cdef enum:  # picoseconds a position; deform_conv2d, 1x256x100x152 to 256 channels
-    PRODUCT_COST = 18  # and weight
-    SAMPLE_COST = 500  # and tap of a channel
+cdef enum:  # picoseconds per position; deform_conv2d, 1x256x100x152 to 256 channels
+    PRODUCT_COST = 18  # and per weight
+    SAMPLE_COST = 500  # and per tap of a channel
 
 
 cdef inline ptrdiff_t _output_size(ptrdiff_t size, ptrdiff_t kernel, ptrdiff_t stride, ptrdiff_t padding,
@@ -60,7 +60,7 @@ cdef inline int64_t _product(int64_t a, int64_t b) noexcept nogil:
 
 cdef simd_void _multiply_rows(const real *panel, const real *weights_a, const real *weights_b, const real *weights_c,
                               const real *weights_d, ptrdiff_t depth, real *sums, ptrdiff_t step) noexcept nogil:
-    """Adds the products of ROWS rows of weights and a panel of columns to sums whose rows are `step` apart."""
+    """Adds the product of ROWS rows of weights and a panel of columns to sums whose rows are `step` apart."""
     cdef ptrdiff_t k, lane
     cdef real[LANES] a
     cdef real[LANES] b
@@ -92,7 +92,7 @@ cdef simd_void _multiply_rows(const real *panel, const real *weights_a, const re
 
 cdef void _multiply(const real *columns, ptrdiff_t depth, const real *weights, ptrdiff_t weight_step, ptrdiff_t rows,
                     real *y, ptrdiff_t step, ptrdiff_t count) noexcept nogil:
-    """Adds the products of `rows` rows of weights and all columns to as many rows of `count` sums."""
+    """Adds the product of `rows` rows of weights and all columns to as many rows of `count` sums."""
     cdef ptrdiff_t start = 0, row, row_count, lane_count, r
     cdef const real *a
     cdef const real *b
@@ -128,7 +128,7 @@ cdef void _multiply(const real *columns, ptrdiff_t depth, const real *weights, p
 
 cdef void _convolve(const Sizes *s, const real *x, const real *offset, const real *mask, const real *weights, real *y,
                     ptrdiff_t start, ptrdiff_t count, const Workspace *w) noexcept nogil:
-    """The positions [start, start + count) of one image; `y` points at the first of them."""
+    """Computes positions [start, start + count) of an image; `y` points at the first of them."""
     cdef ptrdiff_t panels = (count + LANES - 1) // LANES
     cdef ptrdiff_t channels = s.channels // s.groups, outputs = s.outputs // s.groups
     cdef ptrdiff_t deform_channels = s.channels // s.deform_groups
@@ -164,7 +164,7 @@ cdef void _convolve(const Sizes *s, const real *x, const real *offset, const rea
 
 cdef void _tiles(const mmk_call *call, const real *input, bint modulated, ptrdiff_t begin, ptrdiff_t end,
                  void *scratch) noexcept nogil:
-    """Tiles [begin, end) of all images."""
+    """Computes tiles [begin, end), counted through all images."""
     cdef Sizes s = _sizes(call)
     cdef Workspace w = workspace(scratch, sizeof(real))
     cdef const real *offset = <const real *>call.inputs[OFFSET].data
@@ -217,7 +217,7 @@ cdef Sizes _sizes(const mmk_call *call) noexcept nogil:
     s.output_width = _output_size(s.width, weight.shape[3], s.stride_w, s.padding_w, s.dilation_w)
     s.positions = s.output_height * s.output_width
     s.taps = _product(weight.shape[2], weight.shape[3]) if x.size else 0  # without pixels there is nothing to add
-    # small maps have smaller tiles, so that there is work for all threads; the results do not depend on it
+    # small maps have smaller tiles, so that there is work for all threads; results do not depend on the size
     s.tile = min(TILE, max(1, _product(x.shape[0], s.positions) // (MIN_TILES * LANES)) * LANES)
     return s
 
@@ -240,7 +240,7 @@ cdef int _check_attributes(mmk_call *call) noexcept nogil:
 
 cdef int _check_map(mmk_call *call, int i, const char *argument, const char *letters,
                     const int64_t *shape) noexcept nogil:
-    """Refuses an input whose shape does not match; the message has letters if the rank differs, else numbers."""
+    """Rejects an input whose shape does not match; the message has letters if the rank differs, else numbers."""
     cdef char[96] required
     snprintf(required, sizeof(required), "[%lld, %lld, %lld, %lld]", <long long>shape[0], <long long>shape[1],
              <long long>shape[2], <long long>shape[3])

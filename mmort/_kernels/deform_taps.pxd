@@ -1,8 +1,8 @@
-"""deform_conv2d: where the taps of a tile read, and their samples as columns.
+"""deform_conv2d: locates the taps of a tile, and samples them as columns.
 
-Pixel numbers and weights are worked out once for all channels of a deformable group.  A pixel outside of the map is 0,
-and must not be read: pixel numbers are moved so that all four lie inside, and the few samples that touch one outside
-are computed again, with care.
+Pixel indices and weights are computed once for all channels of a deformable group.  A pixel outside the map counts as 0
+and must not be read: pixel indices are moved so that all four pixels are inside, and the few samples that touch one
+outside are computed again.
 """
 from libc.stdint cimport int32_t
 from libc.string cimport memset
@@ -15,10 +15,10 @@ cdef enum:
     TILE = 64       # positions of the output handled together
     MAX_TAPS = 64   # of which weights are kept at a time
     MAX_DEPTH = 256  # rows of columns, each a tap in a channel, that are multiplied at a time
-    ROWS = 4        # channels of the input that are sampled, and of the output that are summed, side by side
-    LANES = 16      # positions whose columns lie side by side, in a panel
+    ROWS = 4        # channels of the input that are sampled, and of the output that are summed, together
+    LANES = 16      # positions whose columns are adjacent, in a panel
 
-cdef enum:  # lines of TILE numbers for each tap
+cdef enum:  # lines of TILE values for each tap
     TOP_LEFT    # weights of the four pixels
     TOP_RIGHT
     BOTTOM_LEFT
@@ -53,14 +53,14 @@ cdef struct Sizes:
 
 cdef struct Correction:  # a sample that touches a pixel outside
     int32_t position
-    int32_t pixel   # number of the top left one, which may lie outside
-    int32_t inside  # which of the four are inside, a bit each
+    int32_t pixel   # index of the top left one, which may be outside
+    int32_t inside  # which of the four are inside, one bit each
 
 
 cdef struct Workspace:
-    int32_t *pixels            # [MAX_TAPS, TILE] number of a sample's top left pixel, moved so that all four are inside
+    int32_t *pixels            # [MAX_TAPS, TILE] index of a sample's top left pixel, moved so that all four are inside
     void *factors              # [MAX_TAPS, LINES, TILE]
-    Correction *corrections    # [MAX_TAPS * TILE] tap after tap
+    Correction *corrections    # [MAX_TAPS * TILE], tap after tap
     int32_t *first_correction  # [MAX_TAPS + 1] of a tap
     void *columns              # [panels, depth, LANES]
     size_t size
@@ -81,9 +81,9 @@ cdef inline Workspace workspace(void *memory, size_t itemsize) noexcept nogil:
 # ---- where a tap reads -----------------------------------------------------------------------------------------------
 
 cdef struct _Tile:
-    int32_t[TILE] origin_y  # what tap 0 would read without an offset
+    int32_t[TILE] origin_y  # position of tap 0 without an offset
     int32_t[TILE] origin_x
-    int32_t[TILE] corner    # numbers of the true top left pixels, not moved
+    int32_t[TILE] corner    # indices of the true top left pixels, not moved
     int32_t[TILE] inside
 
 
@@ -94,9 +94,9 @@ cdef inline int32_t _clamp(int32_t value, int32_t high) noexcept nogil:
 
 cdef inline simd_void _locate(const Sizes *s, ptrdiff_t tap, const real *offset_y, const real *offset_x,
                               ptrdiff_t count, _Tile *tile, real *factors, int32_t *pixels) noexcept nogil:
-    """Computes the weights and pixel numbers of a tap: the moved ones, and the true ones with what is inside.
+    """Computes the weights and pixel indices of a tap: the moved ones, and the true ones with which are inside.
 
-    A position a pixel or more outside reads nothing; one that is NaN gives NaN, unless the other coordinate is outside.
+    A position a pixel or more outside reads nothing; a NaN coordinate gives NaN, unless the other one is outside.
     """
     cdef ptrdiff_t p
     cdef int32_t row = <int32_t>(tap // s.kernel_width * s.dilation_h)
@@ -135,7 +135,7 @@ cdef inline simd_void _locate(const Sizes *s, ptrdiff_t tap, const real *offset_
 
 cdef inline void locate_taps(const Sizes *s, const real *offset, const real *mask, ptrdiff_t start, ptrdiff_t count,
                              ptrdiff_t first_tap, ptrdiff_t taps, const Workspace *w) noexcept nogil:
-    """Taps [first_tap, first_tap + taps) at the positions [start, start + count); `mask` may be NULL."""
+    """Locates taps [first_tap, first_tap + taps) of positions [start, start + count); `mask` may be NULL."""
     cdef _Tile tile
     cdef int32_t *pixels = w.pixels
     cdef real *factors = <real *>w.factors
@@ -198,7 +198,7 @@ cdef inline void _sample_channels(const Sizes *s, const Workspace *w, const real
 
 cdef inline simd_void sample(const Sizes *s, const Workspace *w, const real *plane, ptrdiff_t channels, ptrdiff_t taps,
                              ptrdiff_t panels, ptrdiff_t panel_size, real *columns) noexcept nogil:
-    """Samples all taps of some channels, each a row of the columns."""
+    """Samples all taps of `channels` channels, each into a row of the columns."""
     while channels >= ROWS:  # a constant, so that the compiler keeps the factors in registers
         _sample_channels(s, w, plane, ROWS, taps, panels, panel_size, columns)
         plane += ROWS * s.plane_size
@@ -217,7 +217,7 @@ cdef inline real _pixel_or_zero(const real *plane, ptrdiff_t pixel, int32_t insi
 
 cdef inline void correct(const Sizes *s, const Workspace *w, const real *plane, ptrdiff_t taps, ptrdiff_t panel_size,
                          real *columns) noexcept nogil:
-    """Computes the samples of a channel that touch a pixel outside once more."""
+    """Computes again the samples of a channel that touch a pixel outside."""
     cdef ptrdiff_t tap, i
     cdef const Correction *c
     cdef const real *factors
@@ -227,7 +227,7 @@ cdef inline void correct(const Sizes *s, const Workspace *w, const real *plane, 
             c = &w.corrections[i]
             factors = <const real *>w.factors + tap * LINES * TILE + c.position
             value = 0
-            if c.inside:  # else the factors may be anything
+            if c.inside:  # else the factors may have any value
                 value = (factors[TOP_LEFT * TILE] * _pixel_or_zero(plane, c.pixel, c.inside & 1)
                          + factors[TOP_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + 1, c.inside & 2)
                          + factors[BOTTOM_LEFT * TILE] * _pixel_or_zero(plane, c.pixel + s.width, c.inside & 4)

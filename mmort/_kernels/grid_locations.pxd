@@ -1,7 +1,7 @@
-"""grid_sample: where a tile of positions reads, as pixel numbers and weights.
+"""grid_sample: converts a tile of positions to pixel indices and weights.
 
-The coordinates of a tile are turned into pixels axis by axis, in vectors.  Every step is the arithmetic of MMCV in its
-written order.  A weight of -1, or a pixel number outside the map, marks a pixel that is not to be read.
+The coordinates of a tile are converted axis by axis, in vectors.  Every step is MMCV's arithmetic in its written order.
+A weight of -1, or a pixel index outside the map, marks a pixel that must not be read.
 """
 from libc.math cimport INFINITY, floor, floorf, fmod, rint, rintf
 from libc.stdint cimport int32_t, int64_t
@@ -20,7 +20,7 @@ cdef enum:  # padding modes
     REFLECTION
 
 cdef enum:
-    TILE = 256  # positions handled together: their pixel numbers and weights stay in the first-level cache
+    TILE = 256  # positions handled together: their pixel indices and weights stay in the first-level cache
     MAX_PLAIN_REFLECTION = 1 << 23  # coordinates up to here are reflected without fmod
 
 
@@ -31,7 +31,7 @@ ctypedef struct Geometry:
     ptrdiff_t stride   # pixels from one row to the next
     ptrdiff_t right    # pixels to the right neighbour; 0 if there is one column only
     ptrdiff_t below    # pixels to the neighbour below; 0 if there is one row only
-    ptrdiff_t vectors  # of channels that lie side by side: 1 in a copy
+    ptrdiff_t vectors  # of adjacent channels: 1 in a copy
     int64_t mode
     int64_t padding_mode
     bint align_corners
@@ -69,12 +69,12 @@ cdef inline real _reflect(real u, real low, real span) noexcept nogil:
 
 
 cdef inline real _near_coefficient(real z) noexcept nogil:
-    """The cubic convolution kernel for distances up to 1, with a = -0.75."""
+    """Returns the cubic convolution kernel for distances up to 1, with a = -0.75."""
     return (<real>1.25 * z - <real>2.25) * z * z + <real>1
 
 
 cdef inline real _far_coefficient(real z) noexcept nogil:
-    """The same for distances from 1 to 2."""
+    """Returns the cubic convolution kernel for distances from 1 to 2."""
     return ((<real>-0.75 * z + <real>3.75) * z - <real>6) * z + <real>3
 
 
@@ -82,8 +82,9 @@ cdef inline real _far_coefficient(real z) noexcept nogil:
 
 cdef inline bint _read_axis(const real *grid, ptrdiff_t columns, ptrdiff_t size, int64_t padding_mode,
                             bint align_corners, ptrdiff_t count, real *u) noexcept nogil:
-    """Maps [-1, 1] to pixels (0 is the centre of the first one), clamped to [-2, size + 1] with zeros padding and to
-    [0, size - 1] with border padding; returns False if the clamp moved all of them.
+    """Maps [-1, 1] to pixel coordinates (0 is the centre of the first pixel); returns whether any was not clamped.
+
+    They are clamped to [-2, size + 1] with zeros padding, and to [0, size - 1] with border padding.
 
     NaN becomes the upper bound, which is infinite where nothing is clamped.
     """
@@ -141,7 +142,7 @@ cdef inline void _fold(real *u, ptrdiff_t size, bint align_corners, ptrdiff_t co
     if far:
         for p in range(count):
             u[p] = _reflect(u[p], low, span)
-    else:  # the same numbers: all products and differences here are exact
+    else:  # gives the same numbers: all products and differences here are exact
         for p in range(count):
             distance = _distance(u[p], low)
             turns = <int32_t>(distance / span)
@@ -156,7 +157,7 @@ cdef inline void _fold(real *u, ptrdiff_t size, bint align_corners, ptrdiff_t co
 
 cdef inline void _linear_axis(const real *u, ptrdiff_t size, ptrdiff_t count, int32_t *first, real *left,
                               real *right) noexcept nogil:
-    """Finds two neighbouring pixels, first and first + 1, and their weights; -1: not to be read."""
+    """Finds two neighbouring pixels, first and first + 1, and their weights; -1: must not be read."""
     cdef ptrdiff_t p
     cdef int32_t pixel, start, last = <int32_t>max(size - 2, 0)
     cdef real whole, before, after, one = 1
@@ -176,15 +177,14 @@ cdef inline void _linear_axis(const real *u, ptrdiff_t size, ptrdiff_t count, in
 
 
 cdef inline real _product(real a, real b) noexcept nogil:
-    """The product of two weights; -1: not to be read."""
+    """Returns the product of two weights; -1: must not be read."""
     cdef real product = a * b
     return <real>-1 if (a < <real>0) | (b < <real>0) else product
 
 
 cdef inline simd_void _cubic_axis(real *u, ptrdiff_t size, int64_t padding_mode, bint align_corners, int32_t stride,
                                   ptrdiff_t count, int32_t *pixels, real *weights) noexcept nogil:
-    """Finds four pixels a position, times `stride`, and their weights; a pixel that is not to be read has number
-    `size`."""
+    """Finds four pixels per position, times `stride`, and their weights; `size` marks one that must not be read."""
     cdef real[4 * TILE] v  # four lines, interleaved afterwards
     cdef int32_t[4 * TILE] numbers
     cdef ptrdiff_t p, tap
@@ -234,7 +234,7 @@ cdef inline bint _read_positions(const Geometry *g, const real *grid, ptrdiff_t 
 
 cdef inline simd_void _locate_nearest(const Geometry *g, const real *grid, ptrdiff_t count, int32_t *pixels,
                                       bint *live) noexcept nogil:
-    """Finds pixel numbers; -1: none."""
+    """Finds pixel indices; -1: none."""
     cdef real[TILE] x
     cdef real[TILE] y
     cdef ptrdiff_t p
@@ -251,7 +251,7 @@ cdef inline simd_void _locate_nearest(const Geometry *g, const real *grid, ptrdi
 
 cdef inline simd_void _locate_bilinear(const Geometry *g, const real *grid, ptrdiff_t count, int32_t *pixels,
                                        real *weights, bint *live) noexcept nogil:
-    """Finds the numbers of the upper left pixels and the weights of the four; -1: not to be read."""
+    """Finds the indices of the upper left pixels and the weights of all four; -1: must not be read."""
     cdef real[TILE] x
     cdef real[TILE] y
     cdef real[TILE] left
@@ -277,11 +277,10 @@ cdef inline simd_void _locate_bilinear(const Geometry *g, const real *grid, ptrd
 
 cdef inline simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdiff_t count, int32_t *columns,
                                       int32_t *rows, real *x_weights, real *y_weights, bint *live) noexcept nogil:
-    """Finds four columns and four rows (times stride) a position, with their weights; width or height: not to be
-    read."""
+    """Finds four columns and four rows (times stride) per position, and their weights; width or height: none."""
     cdef real[TILE] x
     cdef real[TILE] y
-    # not clamped, so that what is not finite gives NaN, and because it is the pixels that are padded here
+    # not clamped: here the pixels are padded, and coordinates that are not finite give NaN
     _read_axis(grid, g.columns, g.width, REFLECTION, g.align_corners, count, x)
     _read_axis(grid + 1, g.columns, g.height, REFLECTION, g.align_corners, count, y)
     live[0] = g.padding_mode != ZEROS or not (_all_outside(x, g.width, count) or _all_outside(y, g.height, count))
@@ -293,7 +292,7 @@ cdef inline simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdi
 
 cdef inline bint locate(const Geometry *g, const real *grid, ptrdiff_t count, int32_t *pixels, int32_t *rows,
                         real *weights, real *y_weights) noexcept nogil:
-    """Returns whether any position reads a pixel; for bicubic, `pixels` and `weights` are those of the columns."""
+    """Locates a tile; returns whether it reads any pixel.  For bicubic, `pixels` and `weights` are the columns'."""
     cdef bint live = False
     if g.mode == NEAREST:
         _locate_nearest(g, grid, count, pixels, &live)

@@ -1,8 +1,8 @@
 """grid_sample: reading the pixels of a tile of positions.
 
-They come from a plane, or from a copy in which LANES channels lie side by side, so that one vector load does the work
-of LANES scalar ones; the copy has a further column and row of zeros, which stand for pixels that are not to be read.
-A pixel that is not to be read must not spoil a sum, be it NaN or infinite.
+They are read from a plane, or from a copy in which LANES channels are adjacent, so that one vector load does the work
+of LANES scalar ones.  The copy has an additional column and row of zeros, in place of pixels that must not be read: NaN
+or infinity there must not spread into a sum.
 """
 from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset
@@ -12,7 +12,7 @@ from mmk cimport *
 from mmort._kernels.grid_locations cimport TILE, Geometry
 
 cdef enum:
-    LANES = 8  # channels that lie side by side in the copy
+    LANES = 8  # adjacent channels in the copy
 
 
 # ---- from a plane ----------------------------------------------------------------------------------------------------
@@ -93,12 +93,12 @@ cdef inline simd_void bicubic_from_plane(const real *plane, const Geometry *g, c
 
 
 # ---- from the copy ---------------------------------------------------------------------------------------------------
-# The number of lanes comes from the geometry: were it a constant, gcc 12 would unroll the loop over the lanes and
-# vectorise that over the positions instead, which takes twice the time.
+# The number of lanes comes from the geometry: if it were a constant, gcc 12 would unroll the loop over the lanes and
+# vectorise the one over the positions instead, which takes twice the time.
 
 cdef inline simd_void _pack_row(const real *x, ptrdiff_t step, ptrdiff_t lanes, ptrdiff_t width,
                                 real *row) noexcept nogil:
-    """Copies a row of `lanes` planes that are `step` apart; the lanes that are left repeat the last one."""
+    """Copies a row of `lanes` planes that are `step` apart; the remaining lanes repeat the last one."""
     cdef const real *b = x + min(1, lanes - 1) * step
     cdef const real *c = x + min(2, lanes - 1) * step
     cdef const real *d = x + min(3, lanes - 1) * step

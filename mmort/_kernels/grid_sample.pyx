@@ -1,8 +1,8 @@
-"""grid_sample: a feature map read at the positions that a grid names (torch.nn.functional.grid_sample).
+"""grid_sample: samples of a feature map at the positions of a grid (torch.nn.functional.grid_sample).
 
-A tile of positions is turned into pixel numbers and weights once (grid_locations.pxd), and then used for every channel
-(grid_reading.pxd).  The pixels come straight from the planes, or, where many channels are read at many positions, from
-a copy with channels side by side.
+A tile of positions is converted to pixel indices and weights once (grid_locations.pxd), which are then used for every
+channel (grid_reading.pxd).  The pixels come straight from the planes, or, where many channels are read at many
+positions, from a copy with channels adjacent.
 
 Coordinates that are not finite read as zeros with zeros padding, and as the last row or column with border and
 reflection padding; bicubic gives NaN.
@@ -27,18 +27,18 @@ cdef enum:  # attributes
     ALIGN_CORNERS
 
 cdef enum:
-    BUNDLE_PIXELS = 1 << 15  # of the copies that are in use at a time
+    BUNDLE_PIXELS = 1 << 15  # of the copies in use at a time
     MAX_BUNDLE = 4  # groups of LANES channels
     MIN_BUNDLES = 8  # so that there is work for all threads
-    MAX_PIXELS = 1 << 29  # of a plane, so that pixel numbers fit in 32 bits, also those a little outside
+    MAX_PIXELS = 1 << 29  # of a plane, so that pixel indices fit in 32 bits, even a little outside
 
-cdef enum:  # picoseconds a position and, where something is read, channel; with rows of grid_sample
+cdef enum:  # picoseconds per position and, for reading, per channel; with rows of grid_sample
     LOCATE = 800
     LOCATE_BICUBIC = 3000
     READ_NEAREST = 400  # 1x1x512x512 at 512x512
     READ_BILINEAR = 900  # 1x3x720x1280 at 720x1280
     READ_BICUBIC = 3000  # 1x3x720x1280 at 720x1280
-    PACK = 300  # a pixel and channel; 1x64x128x128 at 128x128
+    PACK = 300  # per pixel and channel; 1x64x128x128 at 128x128
 
 
 cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
@@ -46,7 +46,7 @@ cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
     g.height = call.inputs[INPUT].shape[2]
     g.width = call.inputs[INPUT].shape[3]
     g.columns = call.inputs[GRID].shape[3]
-    g.stride = g.width + copied  # a copy has a further column
+    g.stride = g.width + copied  # a copy has an additional column
     g.right = g.width > 1
     g.below = g.stride if g.height > 1 else 0
     g.vectors = copied
@@ -60,7 +60,7 @@ cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
 
 cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin,
                          ptrdiff_t end) noexcept nogil:
-    """Tiles [begin, end) of all images, in all channels."""
+    """Samples all channels at tiles [begin, end), counted through all images."""
     cdef Geometry g = _geometry(call, False)
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1], pixels = g.height * g.width
     cdef ptrdiff_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3]
@@ -92,13 +92,13 @@ cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, 
 
 
 cdef inline ptrdiff_t _copy_size(const Geometry *g) noexcept nogil:
-    """Returns how many numbers the copy of LANES channels has."""
+    """Returns the size of a copy of LANES channels."""
     return (g.height + 1) * g.stride * LANES
 
 
 cdef void _sample_copies(const mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin, ptrdiff_t end,
                          real *copies) noexcept nogil:
-    """Bundles of channel groups [begin, end) of all images, at all positions."""
+    """Samples bundles of channels [begin, end), counted through all images, at all positions."""
     cdef Geometry g = _geometry(call, True)
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1], pixels = g.height * g.width
     cdef ptrdiff_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3]
@@ -140,7 +140,7 @@ cdef void _sample_copies(const mmk_call *call, const real *x, const real *grid, 
 
 
 cdef ptrdiff_t _groups_in_bundle(const mmk_call *call) noexcept nogil:
-    """Returns how many groups of LANES channels share the work of locating: cache and threads limit it."""
+    """Returns how many groups of LANES channels share the work of locating, limited by cache and threads."""
     cdef const mmk_tensor *x = &call.inputs[INPUT]
     cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES
     cdef int64_t in_cache = BUNDLE_PIXELS // (x.shape[2] * x.shape[3])
@@ -164,7 +164,7 @@ cdef void _add_phase(mmk_call *call) noexcept nogil:
     cdef double read = 1e-3 * (
         READ_BICUBIC if mode == BICUBIC else READ_NEAREST if mode == NEAREST else READ_BILINEAR)
     cdef Geometry g
-    if _copy_pays(call):  # reading takes half the time then
+    if _copy_pays(call):  # reading from a copy takes half the time
         g = _geometry(call, True)
         channels = LANES * _groups_in_bundle(call)
         call.worker_scratch_size[0] = (<size_t>(_copy_size(&g) * _groups_in_bundle(call)) * element_size(x.type))

@@ -1,6 +1,6 @@
-"""group_norm: each group of an image's channels brought to mean 0 and variance 1 (Wu and He 2018).
+"""group_norm: normalizes each group of an image's channels to mean 0 and variance 1 (Wu and He 2018).
 
-All sums are of differences and in double precision, so that neither large groups nor a large mean cost digits.
+Sums are of differences and in double precision, so that neither large groups nor a large mean cost precision.
 """
 from libc.math cimport INFINITY, sqrt
 from libc.stdint cimport int64_t
@@ -18,14 +18,14 @@ cdef enum:
     EPSILON
 
 cdef enum:
-    LANES = 16  # sums made side by side, so that the latency of an addition hides behind the others
+    LANES = 16  # partial sums, so that additions need not wait for each other
 
-cdef enum:  # picoseconds a number; portable.py, 256 x 64 x 64, 32 groups
+cdef enum:  # picoseconds per element; portable.py, 256 x 64 x 64, 32 groups
     NORMALIZE = 1000
 
 
 cdef inline double _sum(const real *x, ptrdiff_t count, double centre, bint squared) noexcept nogil:
-    """Sums the differences from `centre`, or their squares, in the same order for every width of vectors."""
+    """Returns the sum of the differences from `centre`, or of their squares; the order depends on no vector width."""
     cdef double[LANES] total
     cdef double difference
     cdef ptrdiff_t i = 0, k
@@ -46,7 +46,7 @@ cdef inline double _sum(const real *x, ptrdiff_t count, double centre, bint squa
 
 cdef simd_void _normalize(const real *x, const real *scale, const real *bias, real *y, ptrdiff_t channels,
                           ptrdiff_t pixels, real epsilon) noexcept nogil:
-    """One group: `channels` planes of `pixels` each, one after the other."""
+    """Normalizes a group: `channels` planes of `pixels` each, one after the other."""
     cdef ptrdiff_t count = channels * pixels, c, i
     cdef double mean = x[0] + _sum(x, count, x[0], False) / count
     cdef double deviation = sqrt(_sum(x, count, mean, True) / count + epsilon)
@@ -60,7 +60,7 @@ cdef simd_void _normalize(const real *x, const real *scale, const real *bias, re
 
 cdef void _groups(const mmk_call *call, const real *x, const real *scale, const real *bias, real *y, int64_t begin,
                   int64_t end) noexcept nogil:
-    """Groups [begin, end) of all images, in the order of their memory."""
+    """Normalizes groups [begin, end), counted through all images."""
     cdef ptrdiff_t groups = call.attributes[NUM_GROUPS].i, channels = call.inputs[X].shape[1] // groups
     cdef ptrdiff_t count = call.inputs[X].size // (call.inputs[X].shape[0] * groups), group, first
     for group in range(begin, end):

@@ -1,4 +1,4 @@
-"""kernels.h for Cython: what mmort's kernels call of each other."""
+"""kernels.h for Cython: the functions that kernels of mmort share across files."""
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 cdef extern from "kernels.h" nogil:

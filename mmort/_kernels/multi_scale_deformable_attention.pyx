@@ -1,7 +1,7 @@
 """multi_scale_deformable_attention: weighted bilinear samples of feature maps of several sizes (Zhu et al. 2021).
 
-The channels of a head lie side by side in memory, so each sample is a sum of up to four short vectors.  Their offsets
-and weights are worked out once for each query and head.
+The channels of a head are adjacent in memory, so each sample is a weighted sum of up to four short vectors.  Their
+offsets and weights are computed once for each query and head.
 """
 from libc.stdint cimport int64_t
 
@@ -17,11 +17,11 @@ cdef enum:
     WEIGHTS
 
 cdef enum:
-    BLOCK = 32  # channels summed in registers; also the usual number of a head
+    BLOCK = 32  # channels summed in registers; a head usually has as many
 
-cdef enum:  # picoseconds a sample; multi_scale_deformable_attention takes half of that
+cdef enum:  # picoseconds per sample; multi_scale_deformable_attention takes half of that
     FIND_TAPS = 10000
-    ADD_TAPS = 1000  # and channel
+    ADD_TAPS = 1000  # and per channel
 
 ctypedef struct _Sizes:
     ptrdiff_t keys, heads, channels, queries, levels, points
@@ -30,7 +30,7 @@ ctypedef struct _Sizes:
 cdef inline ptrdiff_t _add_tap(ptrdiff_t *offsets, real *weights, ptrdiff_t count, ptrdiff_t row, ptrdiff_t column,
                                ptrdiff_t height, ptrdiff_t width, ptrdiff_t start, ptrdiff_t stride,
                                real weight) noexcept nogil:
-    """Adds a pixel if it lies on the map; returns the number of taps."""
+    """Adds a pixel if it is on the map; returns the number of taps."""
     if row < 0 or row >= height or column < 0 or column >= width:
         return count
     offsets[count] = (start + row * width + column) * stride
@@ -40,7 +40,7 @@ cdef inline ptrdiff_t _add_tap(ptrdiff_t *offsets, real *weights, ptrdiff_t coun
 
 cdef inline ptrdiff_t _find_taps(const _Sizes *s, const int64_t *shapes, const int64_t *starts, const real *locations,
                                  const real *attention, ptrdiff_t *offsets, real *weights) noexcept nogil:
-    """Finds the offsets and weights of all pixels that a query and head sums; returns their number."""
+    """Finds the offsets and weights of all pixels in the sum of a query and head; returns their number."""
     cdef ptrdiff_t count = 0, level, point, i, height, width, row, column, stride = s.heads * s.channels
     cdef real x, y, right, below
     for level in range(s.levels):
@@ -70,7 +70,7 @@ cdef inline ptrdiff_t _find_taps(const _Sizes *s, const int64_t *shapes, const i
 cdef simd_void _attend(const _Sizes *s, const real *values, const int64_t *shapes, const int64_t *starts,
                        const real *locations, const real *attention, real *out, ptrdiff_t begin, ptrdiff_t end,
                        ptrdiff_t *offsets, real *weights) noexcept nogil:
-    """Heads [begin, end) of all images and queries."""
+    """Computes heads [begin, end), counted through all images and queries."""
     cdef ptrdiff_t samples = s.levels * s.points, unit, head, count, tap, channel, k
     cdef const real *image
     cdef const real *pixel

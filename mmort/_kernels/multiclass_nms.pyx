@@ -1,11 +1,11 @@
-"""multiclass_nms: all the post-processing of a detector's boxes and class scores, for a batch.
+"""multiclass_nms: the post-processing of a detector's boxes and class scores, for a batch.
 
 For each image and class: scores above the threshold, the best `nms_pre` of them, suppression; then the best of all
 classes.  Classes are read a block at a time, so that each cache line of the scores is read once.
 
 A candidate is a box with one of its classes, numbered box * C + class.  Candidates of a group suppress each other: a
 group is a class of an image, or the whole image if suppression is class-agnostic.  The file is one pipeline over one
-workspace, from scores to rows; its halves would share all of their structures, so it is not split.
+workspace, from scores to rows; parts of it would share all structures, so it is not split.
 """
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
@@ -48,8 +48,8 @@ cdef enum:
     SOFT_PLANES = BOX_NUMBERS + 1  # with the score
 
 cdef enum:  # picoseconds; multiclass_nms, 10000 boxes, 80 classes
-    SUPPRESS_COST = 50000  # a box and class; few scores above the threshold take a tenth
-    MERGE_COST = 30000  # a candidate
+    SUPPRESS_COST = 50000  # per box and class; a tenth if few scores are above the threshold
+    MERGE_COST = 30000  # per candidate
 
 
 cdef struct _Sizes:
@@ -58,7 +58,7 @@ cdef struct _Sizes:
     int64_t groups    # of an image
     int64_t max_pool  # candidates of a group
     int64_t max_kept  # of a group
-    int64_t rows      # of the output, of an image; 0: as many as the image with most detections has
+    int64_t rows      # of an image in the output; 0: as many as the image with the most detections has
 
 
 cdef struct _Workspace:
@@ -115,7 +115,7 @@ cdef _Workspace _workspace(const mmk_call *call, const _Sizes *s) noexcept nogil
 
 
 cdef struct _Pool:
-    # the candidates of a group on their way through suppression
+    # The candidates of a group during suppression.
     int64_t *candidates
     void *scores
     mmk_item *items
@@ -124,12 +124,12 @@ cdef struct _Pool:
     int64_t *ordered      # candidates by descending score
     int32_t *flags
     void *suppression
-    int32_t *listed       # boxes above the threshold, for each class of a block
+    int32_t *listed       # boxes with scores above the threshold, for each class of a block
     size_t size
 
 
 cdef _Pool _pool(const mmk_call *call, const _Sizes *s, const void *scratch) noexcept nogil:
-    # a class joins the pool whole before the best of it are picked
+    # all of a class join the pool before the best `nms_pre` are selected
     cdef _Pool pool
     cdef size_t address = <size_t>scratch, n = s.max_pool + s.boxes, width = element_size(call.inputs[SCORES].type)
     pool.candidates = <int64_t *>take(&address, n * sizeof(int64_t))
@@ -151,7 +151,7 @@ cdef inline int64_t _box_index(const mmk_call *call, int64_t classes, int64_t ca
 
 
 cdef void _sort_pool(const _Pool *pool, int64_t count, real *scores) noexcept nogil:
-    """Sorts the pool's candidates by box and class, the order that decides among equal scores."""
+    """Sorts the pool's candidates by box and class, which decides among equal scores."""
     cdef real *sorted_scores = <real *>pool.suppression
     cdef mmk_item *items
     cdef int64_t i
@@ -167,7 +167,7 @@ cdef void _sort_pool(const _Pool *pool, int64_t count, real *scores) noexcept no
 
 cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
                     int64_t group, int64_t count, const real *boxes, real *scores) noexcept nogil:
-    """Suppresses among the pool's first `count` candidates, and stores the kept ones as those of the group."""
+    """Suppresses among the pool's first `count` candidates, and stores those kept as the group's."""
     cdef int type = call.inputs[SCORES].type
     cdef int64_t list = image * s.groups + group, kept = 0, i, left
     cdef int64_t *kept_candidates = w.candidates + list * s.max_kept
@@ -202,7 +202,7 @@ cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, 
                                  call.attributes[SIGMA].f, call.attributes[MIN_SCORE].f,
                                  call.attributes[METHOD].i - NAIVE, call.attributes[OFFSET].i)
         for i in range(left):
-            if soft_scores[i] >= min_score:  # the best one is emitted whatever its score
+            if soft_scores[i] >= min_score:  # soft_nms keeps the best box even if its score is lower
                 pool.candidates[kept] = pool.ordered[i]
                 scores[kept] = soft_scores[i]
                 kept += 1
@@ -217,7 +217,7 @@ cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, 
 
 cdef int64_t _select(const mmk_call *call, const _Sizes *s, const _Pool *pool, const real *scores, int64_t label,
                      const int32_t *listed, int64_t count, int64_t filled) noexcept nogil:
-    """Appends a class's candidates, the best `nms_pre` of them, to the pool; returns how many the pool has then."""
+    """Appends the best `nms_pre` candidates of a class to the pool; returns the new size of the pool."""
     cdef int64_t nms_pre = call.attributes[NMS_PRE].i, i
     cdef real *pool_scores = <real *>pool.scores
     cdef mmk_item *items
@@ -237,7 +237,7 @@ cdef int64_t _select(const mmk_call *call, const _Sizes *s, const _Pool *pool, c
 cdef void _suppress_block(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
                           int64_t first, int64_t last, int64_t *filled, const real *all_boxes,
                           const real *all_scores) noexcept nogil:
-    """Classes [first, last) of an image; class-agnostic candidates join the pool, and its last class suppresses."""
+    """Suppresses within each of the classes [first, last) of an image, or after the last class in all of them."""
     cdef const real *scores = all_scores + image * s.boxes * s.classes
     cdef const real *boxes = all_boxes + image * s.boxes * (s.classes if call.inputs[BOXES].rank == 4 else 1) * 4
     cdef real threshold = <real>call.attributes[SCORE_THRESHOLD].f
@@ -262,14 +262,14 @@ cdef void _suppress_block(const mmk_call *call, const _Sizes *s, const _Workspac
 
 cdef void _suppress_blocks(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool,
                            int64_t begin, int64_t end, const real *boxes, const real *scores) noexcept nogil:
-    """Blocks of classes [begin, end) of all images; images, where classes suppress each other."""
+    """Processes blocks of classes [begin, end), counted through all images; images [begin, end) if class-agnostic."""
     cdef int64_t unit, block, first_block, last_block, image, filled
     for unit in range(begin, end):
         if call.attributes[CLASS_AGNOSTIC].i:
             image = unit
             first_block = 0
             last_block = s.blocks
-            w.counts[image] = 0  # stays so if there are no classes
+            w.counts[image] = 0  # remains 0 if there are no classes
         else:
             image = unit // s.blocks
             first_block = unit % s.blocks
@@ -307,7 +307,7 @@ cdef void _merge(const mmk_call *call, const _Sizes *s, const _Workspace *w, int
 
 cdef void _collect(mmk_call *call, const _Sizes *s, const _Workspace *w, const real *boxes, const real *scores,
                    real *detections) noexcept nogil:
-    """Writes the detections of all images, and fills up with zeros and -1."""
+    """Writes the detections of all images, padded with zeros and -1."""
     cdef int64_t rows = s.rows, image, i, k, candidate, row
     cdef int64_t per_image = s.boxes * (s.classes if call.inputs[BOXES].rank == 4 else 1)
     cdef const real *box

@@ -1,8 +1,8 @@
 """nms: greedy non-maximum suppression of corner boxes, class by class if classes are given.
 
-Boxes are sorted once, then visited class by class.  The first kept boxes of a class, which suppress most, are compared
-with all later boxes, in vectors.  Once that no longer pays, each box left is compared only with the kept boxes that
-could reach the threshold (nms_grid.pxd).  Both ways decide by the same arithmetic, so they give the same answer.
+Boxes are sorted once, then visited class by class.  The first kept boxes of a class suppress most others; they are
+compared with all later boxes, in vectors.  Once that no longer pays, each remaining box is compared only with the kept
+boxes that could reach the threshold (nms_grid.pxd).  Both ways use the same arithmetic, so results are the same.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -31,12 +31,12 @@ cdef enum:  # phases
     SUPPRESS
     COLLECT
 
-cdef enum:  # nms, clustered and uniform, 100 to 3000 boxes, chose these
-    PAIRWISE_MAX_BOXES = 1024  # for which comparing all pairs is faster than a grid
+cdef enum:  # chosen by nms, clustered and uniform, 100 to 3000 boxes
+    PAIRWISE_MAX_BOXES = 1024  # up to which comparing all pairs is faster than a grid
     PAIRWISE_PROBES = 8  # boxes compared with all others before judging whether that pays
-    MAX_LEFT_PER_SUPPRESSED = 800  # it pays if a kept box suppresses one in 800 boxes left, which saves its look-up
+    MAX_LEFT_PER_SUPPRESSED = 800  # it pays if a kept box suppresses one in 800 remaining boxes, sparing its look-up
 
-cdef enum:  # picoseconds a box
+cdef enum:  # picoseconds per box
     SORT_COST = 10000  # nms, text lines, 100 boxes
     SUPPRESS_COST = 100000  # nms, uniform, 1000 boxes
     COLLECT_COST = 5000
@@ -46,7 +46,7 @@ cdef enum:
 
 
 cdef struct _Workspace:
-    # A box's rank is its position by score alone; its position is that by class first and score second.
+    # A box's rank is its index in the order of scores; its position is that in the order of classes, then scores.
     mmk_item *items     # for sorting
     mmk_item *spare
     int64_t *sources    # index of the input, by rank
@@ -55,7 +55,7 @@ cdef struct _Workspace:
     int32_t *starts     # positions where the classes begin, and the end of the last
     int32_t *flags      # 1: suppressed, by position
     uint8_t *kept       # by rank
-    char *suppression   # scratch memory of mmk_suppress, in each class's proportion
+    char *suppression   # scratch memory of mmk_suppress, shared out by the size of each class
     int64_t *indices    # the results
     void *detections
     size_t size
@@ -83,7 +83,7 @@ cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
 
 cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t box, real threshold, real offset,
                         int32_t *flags, ptrdiff_t *suppressed) noexcept nogil:
-    """Flags all boxes behind `box` that it suppresses, and counts the flags behind it."""
+    """Flags all boxes after `box` that it suppresses, and counts the flags after it."""
     cdef int32_t total = 0
     cdef ptrdiff_t i
     for i in range(box + 1, count):
@@ -94,7 +94,7 @@ cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t box, real
 
 cdef ptrdiff_t _suppress_by_pairs(const real *planes, ptrdiff_t begin, ptrdiff_t count, real threshold, real offset,
                                   ptrdiff_t max_kept, bint to_the_end, int32_t *flags) noexcept nogil:
-    """Goes on from position `begin`; returns the position where it stopped paying, or `count`."""
+    """Compares all pairs from position `begin` on; returns the position where that no longer pays, or `count`."""
     cdef ptrdiff_t i, kept = 0, suppressed = 0
     for i in range(begin):
         kept += not flags[i]
@@ -133,7 +133,7 @@ cdef void _suppress(const real *boxes, const int64_t *order, ptrdiff_t count, re
 
 
 cdef public size_t mmk_suppress_size(int type) noexcept nogil:
-    # planes, records and grid; one more number keeps the share of each class aligned
+    # planes, records and grid; one more number keeps each class's share aligned
     return 2 * BOX_NUMBERS * element_size(type) + (grid_size(1) + 1) * sizeof(uint32_t)
 
 

@@ -1,9 +1,9 @@
-"""nms: the kept boxes that could suppress a box, found by a hash table.
+"""nms: suppression by a hash table, which finds the kept boxes that could suppress a box.
 
 IoU > t bounds, on each axis, the ratio of the sides (within [t, 1 / t]) and the distance of the centres
 (below (1 - t) / (1 + t) times the mean side).  Kept boxes are keyed by the magnitude of both sides, their levels, and
-by a cell of the plane whose size follows from them, so that a box finds its few candidates in a few cells and the
-time is nearly linear.  Candidates are decided by the same arithmetic as all pairs would be, so the answer is the same.
+by a cell of the plane whose size follows from them, so that the few candidates of a box are in a few cells and the
+time is nearly linear.  Candidates are compared by the same arithmetic as all pairs would be, so results are the same.
 """
 from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -26,8 +26,8 @@ cdef struct _Grid:
     uint32_t *nexts     # by box: the next in its bucket, plus 1
     int shift           # of the hash, to fit the table
     int64_t octaves     # powers of two that a level spans
-    double threshold    # what the bounds are made for: a little below the real one, which covers all rounding
-    double reach        # in mean sides: how far two centres may be apart; in a level's largest side: a cell's edge
+    double threshold    # of the bounds: a little below the real one, which covers all rounding
+    double reach        # maximum distance of centres, in mean sides; edge of a cell, in largest sides of its level
 
 
 cdef inline size_t grid_size(int64_t count) noexcept nogil:
@@ -62,13 +62,13 @@ cdef inline uint64_t _bucket(int64_t level_x, int64_t level_y, int64_t x, int64_
 
 
 cdef inline bint _participates(const real *box, real offset) noexcept nogil:
-    """Returns whether the box can suppress or be suppressed: the IoU of any other box is always 0 or NaN."""
+    """Returns whether the box can suppress or be suppressed; if not, its IoU with any box is 0 or NaN."""
     return ((box[2] - box[0]) + offset > 0 and (box[3] - box[1]) + offset > 0 and box[4] > 0 and isfinite(box[4]))
 
 
 cdef inline bint fits_grid(const real *boxes, ptrdiff_t begin, ptrdiff_t count, real threshold,
                            real offset) noexcept nogil:
-    """Returns whether the bounds hold for these boxes in spite of rounding; they do for all but very odd input."""
+    """Returns whether the bounds hold for these boxes in spite of rounding, as they do for all but very odd input."""
     cdef ptrdiff_t i
     cdef int k
     cdef double smallest = 1e300, farthest = 0
@@ -141,7 +141,7 @@ cdef inline void _insert(const _Grid *grid, const real *box, ptrdiff_t i, real o
 
 cdef inline void suppress_by_grid(const real *boxes, ptrdiff_t begin, ptrdiff_t count, real threshold, real offset,
                                   ptrdiff_t max_kept, uint32_t *memory, int32_t *flags) noexcept nogil:
-    """Goes on from position `begin`: no box from there on is suppressed by one before.
+    """Suppresses boxes from position `begin` on; those that a box before it suppresses are flagged already.
 
     `boxes` have BOX_NUMBERS numbers each; `memory` has grid_size(count) numbers.
     """

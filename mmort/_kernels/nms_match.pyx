@@ -25,21 +25,21 @@ cdef enum:
     MATCH  # phases of nms_match_pairs
     COLLECT
 
-cdef enum:  # picoseconds a box
-    MATCH_COST = 10000  # nms_match, clustered, 2000 boxes: some take ten times as long
+cdef enum:  # picoseconds per box
+    MATCH_COST = 10000  # nms_match, clustered, 2000 boxes; other inputs take ten times as long
 
 
 cdef struct _Workspace:
-    # an entry for each box of each list
+    # Each array has an entry for each box of each list.
     mmk_item *items
     mmk_item *spare
     void *scores
     void *planes       # x1, y1, x2, y2, area, by descending score
     int32_t *reaches   # 1: IoU reaches the threshold
-    int32_t *taken     # 1: belongs to a kept box
-    int64_t *keepers   # of the pairs: the kept box, which may be the member itself
-    int64_t *members   # each box once
-    int64_t *rows      # a result
+    int32_t *taken     # 1: belongs to a keeper
+    int64_t *keepers   # of each pair: the kept box, which may be the member itself
+    int64_t *members   # of each pair: a box, each once
+    int64_t *rows      # of a result
     size_t size
 
 
@@ -66,7 +66,7 @@ cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t box, real
     cdef ptrdiff_t i
     for i in range(box + 1, count):
         common = plane_intersection(planes, count, box, i, <real>0)
-        # divided in double, as MMDeploy does; without a guard that gives the same float32 as dividing in float32
+        # divided in double precision, as in MMDeploy; without a guard this rounds to the quotient in float32
         reaches[i] = <real>(<double>common / (<double>((area[box] + area[i]) - common) + guard)) >= threshold
 
 

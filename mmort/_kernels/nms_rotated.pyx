@@ -37,7 +37,7 @@ cdef struct _Workspace:
     mmk_item *items
     mmk_item *spare
     int64_t *sources  # indices of the boxes by descending score
-    int32_t *members  # the same label by label
+    int32_t *members  # the same, label by label
     int32_t *starts   # positions where the labels begin, and the end of the last
     uint8_t *is_kept
     Kept kept

@@ -1,6 +1,6 @@
 """nms_rotated_indices: greedy non-maximum suppression of rotated boxes, image by image and class by class.
 
-It is MMDeploy's NMSRotated.  Only an overlap above the threshold suppresses.
+This is MMDeploy's NMSRotated: only an overlap above the threshold suppresses.
 """
 from libc.stdint cimport int32_t, int64_t
 
@@ -29,8 +29,8 @@ cdef enum:  # phases
 
 cdef struct _Workspace:
     Rectangle *rectangles  # of all images
-    int32_t *boxes         # kept boxes; each image and class has room for all of its boxes
-    int64_t *counts        # of them, by image and class
+    int32_t *boxes         # kept boxes; there is room for all boxes of each image and class
+    int64_t *counts        # of kept boxes, by image and class
     int64_t *indices       # the result
     size_t size
 
@@ -73,7 +73,7 @@ cdef _Pool _pool(const void *scratch, size_t count) noexcept nogil:
 
 cdef void _suppress_classes(const mmk_call *call, const _Workspace *w, _Pool *pool, const real *scores, real *selected,
                             int64_t begin, int64_t end) noexcept nogil:
-    """Classes [begin, end) of all images.  A box that is not above the score threshold suppresses none that is."""
+    """Suppresses within classes [begin, end), counted through all images, among scores above the threshold."""
     cdef ptrdiff_t classes = call.inputs[SCORES].shape[1], count = call.inputs[SCORES].shape[2], label, i, members
     cdef real threshold = <real>call.attributes[IOU_THRESHOLD].f
     cdef real score_threshold = <real>call.attributes[SCORE_THRESHOLD].f

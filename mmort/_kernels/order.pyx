@@ -12,7 +12,7 @@ cdef enum:
     DIGIT_BITS = 11
     BUCKETS = 2048  # 2 ** DIGIT_BITS
     MAX_DIGITS = 6  # of 64 bits
-    INSERTION_MAX_ITEMS = 96  # for which insertion is faster than clearing the buckets: nms, uniform, 100 boxes
+    INSERTION_MAX_ITEMS = 96  # up to which insertion sort is faster: nms, uniform, 100 boxes
 
 ctypedef union _Single:
     float value
@@ -24,7 +24,7 @@ ctypedef union _Double:
 
 
 cdef inline uint64_t _key_of_float(float value) noexcept nogil:
-    """Returns a key that ascends as the value descends; equal for 0.0 and -0.0, and the largest for NaN."""
+    """Returns a key that increases as the value decreases: equal for 0.0 and -0.0, and the largest for NaN."""
     cdef _Single number
     if value != value:
         return 0xFFFFFFFFu
@@ -53,7 +53,7 @@ cdef void _insertion_sort(mmk_item *items, int64_t count) noexcept nogil:
 
 
 cdef public mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count) noexcept nogil:
-    cdef uint32_t[MAX_DIGITS * BUCKETS] starts  # for each digit, where the items of each bucket go
+    cdef uint32_t[MAX_DIGITS * BUCKETS] starts  # for each digit, the start of each bucket
     cdef uint32_t *start
     cdef uint32_t before, size
     cdef uint64_t key, used_bits = 0
@@ -75,7 +75,7 @@ cdef public mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count) 
     for digit in range(digits):
         start = starts + digit * BUCKETS
         if start[(items[0].key >> (digit * DIGIT_BITS)) & (BUCKETS - 1)] == <uint32_t>count:
-            continue  # all items agree in this digit
+            continue  # all items have the same digit
         before = 0
         for i in range(BUCKETS):
             size = start[i]

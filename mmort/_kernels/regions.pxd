@@ -1,4 +1,4 @@
-"""What roi_align and roi_align_rotated require of their arguments, and the shape of their output.
+"""Arguments of roi_align and roi_align_rotated: their checks, and the shape of the output.
 
 A region is a row of `rois`: the index of its image, then its coordinates in the image, which `spatial_scale` turns
 into pixels of the feature map.
@@ -13,7 +13,7 @@ cdef enum:  # inputs
     INPUT
     ROIS
 
-cdef enum:  # the attributes that both have, and come first
+cdef enum:  # the first attributes, which both have
     OUTPUT_HEIGHT
     OUTPUT_WIDTH
     SPATIAL_SCALE
@@ -38,7 +38,7 @@ cdef inline int check_attributes(mmk_call *call) noexcept nogil:
 
 
 cdef inline int check_region(mmk_call *call, const real *roi, int size, int64_t index) noexcept nogil:
-    """Refuses an image that does not exist and coordinates that are not finite; `size` numbers are a region."""
+    """Rejects a batch index out of range and coordinates that are not finite; a region is `size` numbers."""
     cdef int i
     if not (roi[0] > -1 and roi[0] < <real>call.inputs[INPUT].shape[0]):
         return mmk_fail(call, "the batch index of rois[%lld] must be in [0, %lld), got %g", <long long>index,
@@ -51,7 +51,7 @@ cdef inline int check_region(mmk_call *call, const real *roi, int size, int64_t 
 
 
 cdef inline int set_output(mmk_call *call) noexcept nogil:
-    """[K, C, output_height, output_width]"""
+    """Sets the output to [K, C, output_height, output_width]."""
     cdef int64_t[4] shape
     shape[0] = call.inputs[ROIS].shape[0]
     shape[1] = call.inputs[INPUT].shape[1]

@@ -1,8 +1,8 @@
 """roi_align: features of regions of interest, sampled on a regular grid in each bin (Mask R-CNN, He et al. 2017).
 
-Where samples lie is worked out once a region, axis by axis (roi_axis.pxd).  Then, VECTOR channels at a time, the pixels
-in use are gathered into a tile with channels last, and all sums run along channels, each in MMCV's order of operations:
-the results equal MMCV's bit for bit.  No bin uses a pixel that none of its samples needs, so no NaN leaks.
+The positions of samples are computed once per region, axis by axis (roi_axis.pxd).  Then, VECTOR channels at a time,
+the pixels in use are gathered into a tile with channels last, and all sums run along channels, each in MMCV's order of
+operations: the results equal MMCV's bit for bit.  No bin uses a pixel that none of its samples needs, so no NaN leaks.
 """
 from libc.math cimport INFINITY, fabs, isfinite
 from libc.stdint cimport int64_t
@@ -26,18 +26,19 @@ cdef enum:  # phases
 cdef enum:
     ROI = 5  # batch index, x1, y1, x2, y2
     VECTOR = 8  # channels, or columns, handled at once
-    BLOCK = 32  # channels of a unit of work: enough to share the preparation of a region
+    BLOCK = 32  # channels of a unit of work: enough to amortise the preparation of a region
     EMPTY_MAX = -10000  # MMCV's maximum over no samples
 
 cdef enum:  # picoseconds
-    MEASURE_COST = 30000  # a region
+    MEASURE_COST = 30000  # per region
     REGION_COST = 300000  # roi_align, 1 region of 1x1x8x8
-    PIXEL_COST = 300  # and channel: roi_align, 1000 regions of 1x256x200x304 and 2x256x100x152
+    # and per channel: roi_align, 1000 regions of 1x256x200x304 and 2x256x100x152
+    PIXEL_COST = 300
     SAMPLE_COST = 400
     BIN_COST = 200
 
 
-cdef struct _Capacity:  # for the largest of the regions
+cdef struct _Capacity:  # what the largest region needs
     ptrdiff_t[2] taps
     ptrdiff_t pixels
 
@@ -70,7 +71,7 @@ cdef _Workspace _workspace(const mmk_call *call, const _Capacity *capacity, cons
 
 
 cdef void _measure(mmk_call *call, const real *rois) noexcept nogil:
-    """Finds out how much memory the largest region takes."""
+    """Computes how much scratch memory the largest region needs."""
     cdef _Capacity *capacity = <_Capacity *>call.scratch
     cdef real start, bin_size, grid
     cdef ptrdiff_t[2] taps
@@ -92,7 +93,7 @@ cdef void _measure(mmk_call *call, const real *rois) noexcept nogil:
 
 cdef simd_void _gather(const real *planes, const ptrdiff_t *steps, const Axis *rows, const Axis *columns,
                        real *tile) noexcept nogil:
-    """tile[row slot][column slot][channel] = the pixels in use, of VECTOR channels at `steps` from `planes`."""
+    """Sets tile[row slot][column slot][channel] to the pixels in use, of VECTOR channels at `steps` from `planes`."""
     cdef ptrdiff_t r, j, c, i
     cdef ptrdiff_t width = columns.used_count
     cdef const ptrdiff_t *used = columns.used
@@ -119,7 +120,7 @@ cdef simd_void _gather(const real *planes, const ptrdiff_t *steps, const Axis *r
 
 cdef simd_void _average(const real *tile, const Axis *rows, const Axis *columns, real samples,
                         real *bins) noexcept nogil:
-    """bins[row][column][channel] = the sum of the samples / their number"""
+    """Sets bins[row][column][channel] to the mean of the samples."""
     cdef real[VECTOR] total
     cdef const real *row_weight = <const real *>rows.weight
     cdef const real *column_weight = <const real *>columns.weight
@@ -151,7 +152,7 @@ cdef simd_void _average(const real *tile, const Axis *rows, const Axis *columns,
 
 cdef simd_void _maximum(const real *tile, const Axis *rows, const Axis *columns, ptrdiff_t lanes,
                         real *bins) noexcept nogil:
-    """bins[row][column][channel] = the largest of the samples: NaN if any is, and at least 0 if any is outside"""
+    """Sets bins[row][column][channel] to the largest sample: NaN if any is, and at least 0 if any is outside."""
     # `lanes` is VECTOR, but gcc 12 would unroll a loop of known length before it could vectorise the choice
     cdef real[VECTOR] largest
     cdef const real *row_weight = <const real *>rows.weight
@@ -184,7 +185,7 @@ cdef simd_void _maximum(const real *tile, const Axis *rows, const Axis *columns,
 
 
 cdef simd_void _write(const real *bins, ptrdiff_t count, ptrdiff_t channels, real *output) noexcept nogil:
-    """output[channel][bin] = bins[bin][channel]"""
+    """Copies bins[bin][channel] to output[channel][bin]."""
     cdef ptrdiff_t b, c
     for c in range(channels):
         for b in range(count):
@@ -201,7 +202,7 @@ cdef void _fill(real *output, ptrdiff_t size, real value) noexcept nogil:
 
 cdef void _align_region(const mmk_call *call, const real *roi, const real *planes, ptrdiff_t channels, _Workspace *w,
                         real *output) noexcept nogil:
-    """One region, up to BLOCK channels."""
+    """Computes up to BLOCK channels of a region."""
     cdef bint average = call.attributes[MODE].i == AVG
     cdef Axis *rows = &w.axes[0]
     cdef Axis *columns = &w.axes[1]
@@ -236,7 +237,7 @@ cdef void _align_region(const mmk_call *call, const real *roi, const real *plane
 
 cdef void _align(const mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
                  void *scratch) noexcept nogil:
-    """Blocks of channels of regions [begin, end); regions of one block are neighbours, so its planes stay in cache."""
+    """Computes units [begin, end): BLOCK channels of one region after another, so that their planes stay in cache."""
     cdef ptrdiff_t regions = call.inputs[ROIS].shape[0], channels = call.inputs[INPUT].shape[1]
     cdef ptrdiff_t plane_size = call.inputs[INPUT].shape[2] * call.inputs[INPUT].shape[3]
     cdef ptrdiff_t size = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
@@ -255,7 +256,7 @@ cdef void _align(const mmk_call *call, const real *input, const real *rois, real
 # ---- the operator ----------------------------------------------------------------------------------------------------
 
 cdef double _picoseconds(const mmk_call *call, const double *bin_size) noexcept nogil:
-    """Returns about what one channel of a region takes."""
+    """Returns an estimate of the time that one channel of a region takes."""
     cdef double bins, pixels = 1, samples = 1, on_axis, sampled
     cdef int axis
     for axis in range(2):
@@ -271,7 +272,7 @@ cdef double _picoseconds(const mmk_call *call, const double *bin_size) noexcept 
 
 
 cdef int _check_regions(mmk_call *call, const real *rois, double *picoseconds) noexcept nogil:
-    """Refuses what cannot be sampled, and adds up the time that one channel takes."""
+    """Rejects regions that cannot be sampled, and adds up the estimated times of one channel."""
     cdef const real *roi
     cdef real start, bin_size, grid
     cdef double[2] bin_sizes

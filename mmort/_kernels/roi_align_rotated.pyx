@@ -22,14 +22,14 @@ cdef enum:  # attributes
 
 cdef enum:
     ROI = 6  # batch index, centre x, centre y, width, height, angle
-    MAX_TAPS = 512  # collected before they are added up
-    PIXELS_PER_SAMPLE = 6  # copied in about the time in which a sample is read from the planes
+    MAX_TAPS = 512  # collected before they are summed
+    PIXELS_PER_SAMPLE = 6  # copied in about the time that it takes to read a sample from the planes
     MAX_SAMPLES = 1 << 26  # of a region: an ordinary one has about one for each pixel it covers
 
-cdef enum:  # picoseconds a sample, estimated: no benchmark row
+cdef enum:  # picoseconds per sample, estimated: no benchmark row
     FIND_TAPS = 5000
-    ADD_FROM_COPY = 200  # and channel
-    ADD_FROM_PLANES = 4000  # and channel
+    ADD_FROM_COPY = 200  # and per channel
+    ADD_FROM_PLANES = 4000  # and per channel
 
 
 cdef struct Region:
@@ -65,7 +65,7 @@ cdef inline void _locate(const mmk_call *call, const real *roi, Region *region) 
 
 cdef void _sum_bin(const mmk_call *call, const Region *region, const real *image, ptrdiff_t row, ptrdiff_t column,
                    real *sums) noexcept nogil:
-    """Adds up the samples of a bin; `image` is in the copy if there is one, else its planes."""
+    """Sums the samples of a bin; `image` points into the copy if there is one, else at the image's planes."""
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1]
     cdef ptrdiff_t height = call.inputs[INPUT].shape[2], width = call.inputs[INPUT].shape[3]
     cdef ptrdiff_t stride = padded(channels) if copies(call) else 1
@@ -92,7 +92,7 @@ cdef void _sum_bin(const mmk_call *call, const Region *region, const real *image
 
 cdef void _align(const mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
                  real *sums) noexcept nogil:
-    """Regions [begin, end); `sums` has room for the channels of a row of bins."""
+    """Computes regions [begin, end); `sums` has room for the channels of a row of bins."""
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1]
     cdef ptrdiff_t plane_size = call.inputs[INPUT].shape[2] * call.inputs[INPUT].shape[3]
     cdef ptrdiff_t rows = call.attributes[OUTPUT_HEIGHT].i, columns = call.attributes[OUTPUT_WIDTH].i
@@ -120,7 +120,7 @@ cdef void _align(const mmk_call *call, const real *input, const real *rois, real
 
 
 cdef int _check_regions(mmk_call *call, const real *rois, double *samples) noexcept nogil:
-    """Refuses what cannot be sampled, and counts the samples of all regions."""
+    """Rejects regions that cannot be sampled, and counts the samples of all regions."""
     cdef ptrdiff_t k
     cdef double bins = <double>call.attributes[OUTPUT_HEIGHT].i * <double>call.attributes[OUTPUT_WIDTH].i
     cdef double region_samples

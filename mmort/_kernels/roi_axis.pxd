@@ -1,8 +1,8 @@
-"""roi_align: how the bins of a region are made of the pixels along one axis.
+"""roi_align: which pixels along one axis make up the bins of a region.
 
-The samples of a region form a grid, so each axis decides on its own where they lie, whether they are outside, and how
-they clamp.  A sample on the map has two taps: neighbouring pixels with their weights.  The pixels in use are numbered
-in the order of their first use; such a number is a slot.
+The samples of a region form a grid, so their positions, which are outside, and how they are clamped follow for each
+axis separately.  A sample on the map has two taps: neighbouring pixels with their weights.  The pixels in use are
+numbered in the order of their first use; that number is the pixel's slot.
 """
 from libc.math cimport ceil
 from libc.stdint cimport int64_t
@@ -40,7 +40,7 @@ cdef inline void set_sizes(const mmk_call *call, Axis *axes) noexcept nogil:
 
 cdef inline void divide(const mmk_call *call, const real *roi, int axis, real *start, real *bin_size,
                         real *grid) noexcept nogil:
-    """Computes where the bins start along axis 0 (y) or 1 (x), their size in pixels, and the samples in each."""
+    """Computes the start of the bins along axis 0 (y) or 1 (x), their size in pixels, and the samples per bin."""
     cdef real scale = <real>call.attributes[SPATIAL_SCALE].f
     cdef real shift = <real>0.5 if call.attributes[ALIGNED].i else 0
     cdef real size
@@ -55,19 +55,19 @@ cdef inline void divide(const mmk_call *call, const real *roi, int axis, real *s
 
 
 cdef inline real _sample(real start, real bin_size, real grid, ptrdiff_t b, ptrdiff_t i) noexcept nogil:
-    """Returns the coordinate of sample i of bin b.  Rounding keeps order: it never turns back as b or i grows."""
+    """Returns the coordinate of sample i of bin b, which rounding keeps monotonic in b and in i."""
     return (start + <real>b * bin_size) + ((<real>i + <real>0.5) * bin_size) / grid
 
 
 cdef inline int _side(real coordinate, real bin_size, ptrdiff_t pixels) noexcept nogil:
-    """Returns -1 before the map, 0 on it and 1 past it, going from sample to sample."""
+    """Returns -1 before the map, 0 on it and 1 past it, in the direction of the samples."""
     cdef int side = (coordinate > <real>pixels) - (coordinate < -1)
     return -side if bin_size < 0 else side
 
 
 cdef inline ptrdiff_t _first_on_side(real start, real bin_size, real grid, ptrdiff_t b, ptrdiff_t pixels,
                                      int side) noexcept nogil:
-    """Finds the first sample of bin b on that side or further: a region may have billions of samples outside."""
+    """Finds the first sample of bin b on that side or beyond, by bisection: billions of samples may be outside."""
     cdef ptrdiff_t low = 0, high = <ptrdiff_t>grid, middle
     while low < high:
         middle = low + (high - low) // 2
@@ -97,7 +97,7 @@ cdef inline ptrdiff_t count_taps(const Axis *axis, real start, real bin_size, re
 
 
 cdef inline ptrdiff_t _slot(Axis *axis, ptrdiff_t pixel) noexcept nogil:
-    """Returns the slot of a pixel, which is in use from now on."""
+    """Returns the slot of a pixel, assigning one at its first use."""
     if axis.slot[pixel] == 0:
         axis.used[axis.used_count] = pixel
         axis.used_count += 1

@@ -1,16 +1,16 @@
-"""Rotated boxes (centre x, centre y, width, height, angle): the area that two of them share.
+"""Rotated boxes (centre x, centre y, width, height, angle): the area of their intersection.
 
 MMCV takes the hull of the crossings of all pairs of edges, with absolute tolerances: it loses points where edges
 nearly coincide, and whole boxes where they are tiny.  Here one box is clipped by the sides of the other, in the frame
 in which these are upright: a plain comparison decides on which side a corner is, so nearly equal boxes are no special
-case.  All is computed in double precision.
+case.  Everything is computed in double precision.
 """
 from libc.math cimport NAN, cos, fabs, isfinite, sin
 
 from element_types cimport real
 
 cdef enum:
-    BOX = 5  # numbers of a box
+    BOX = 5  # numbers per box
 
 
 cdef struct Rectangle:
@@ -26,8 +26,7 @@ cdef struct Rectangle:
 
 
 cdef inline void measure(const real *box, bint clockwise, Rectangle *rectangle) noexcept nogil:
-    """Computes the rectangle of a box.  With y downwards a positive angle turns it clockwise on screen, or
-    counter-clockwise if not `clockwise`."""
+    """Computes the rectangle of a box, whose angle is clockwise on screen (y downwards) or counter-clockwise."""
     cdef double angle = box[4] if clockwise else -box[4]
     rectangle.x = box[0]
     rectangle.y = box[1]
@@ -49,7 +48,7 @@ cdef inline bint are_apart(const Rectangle *a, const Rectangle *b) noexcept nogi
 
 
 cdef inline bint _goes_first(const Rectangle *a, const Rectangle *b) noexcept nogil:
-    """Orders two rectangles independently of which is called a, so that their overlap is symmetric."""
+    """Returns whether a precedes b in an order of all rectangles, which makes their overlap symmetric."""
     if a.area != b.area:
         return a.area < b.area
     if a.x != b.x:
@@ -85,7 +84,7 @@ cdef inline int _clip(const double *along, const double *across, int corners, do
 
 
 cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double min_area) noexcept nogil:
-    """Returns the area that two rectangles with areas above 0 share, or 0 if that is known to be below `min_area`."""
+    """Returns the area that two rectangles of positive area share, or 0 if it is known to be below `min_area`."""
     cdef double[8] px, py, qx, qy
     cdef const Rectangle *other
     cdef double dx, dy, cosine, sine, wx, wy, hx, hy, span_x, span_y, width, height, area = 0

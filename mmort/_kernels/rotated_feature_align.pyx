@@ -1,4 +1,4 @@
-"""rotated_feature_align: each location's features, plus those at the points of its best box (R3Det, Yang 2021).
+"""rotated_feature_align: adds to the features of each location those at points of its best box (R3Det, Yang 2021).
 
 The taps of a location are found once and used for all channels, of a copy with channels last.
 """
@@ -21,13 +21,13 @@ cdef enum:  # attributes
     POINTS
 
 cdef enum:
-    BOX = 5  # numbers of a box
+    BOX = 5  # numbers per box
     MAX_POINTS = 5
     STRIP = 32  # locations handled together
 
 cdef enum:  # picoseconds, estimated: no benchmark row
     PER_LOCATION = 100000
-    ADD_TAPS = 400  # a point and channel
+    ADD_TAPS = 400  # per point and channel
 
 
 cdef simd_void _write(const real *sums, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels, ptrdiff_t plane_size,
@@ -73,7 +73,7 @@ cdef ptrdiff_t _find_points(const mmk_call *call, const real *box, ptrdiff_t str
 
 cdef void _align(const mmk_call *call, const real *features, const real *boxes, real *output, int64_t begin,
                  int64_t end, real *sums) noexcept nogil:
-    """Locations [begin, end) of all images; `sums` has room for the channels of STRIP locations."""
+    """Computes locations [begin, end) of all images; `sums` has room for the channels of STRIP locations."""
     cdef const real *pixels = <const real *>call.scratch
     cdef ptrdiff_t channels = call.inputs[FEATURES].shape[1]
     cdef ptrdiff_t plane_size = call.inputs[FEATURES].shape[2] * call.inputs[FEATURES].shape[3]

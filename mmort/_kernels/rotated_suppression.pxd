@@ -1,7 +1,7 @@
 """Greedy suppression among rotated boxes of one class, for nms_rotated and nms_rotated_indices.
 
-Boxes are visited by descending score, and each is compared with the boxes kept so far: first the upright rectangles
-around them, in vectors, and the exact overlap only of those that meet.
+Boxes are visited by descending score, and each is compared with the boxes kept so far: first their upright bounding
+rectangles, in vectors, then the exact overlap of those that meet.
 """
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, int64_t
@@ -14,7 +14,7 @@ from mmort._kernels.workspace cimport take
 cdef enum:
     BLOCK = 64  # kept boxes compared together
 
-cdef enum:  # picoseconds a box, estimated: no benchmark row
+cdef enum:  # picoseconds per box, estimated: no benchmark row
     MEASURE_COST = 50000
     SUPPRESS_COST = 100000
     COLLECT_COST = 10000
@@ -40,7 +40,7 @@ cdef inline Kept take_kept(size_t *address, size_t count) noexcept nogil:
 
 cdef inline simd_void _find_near(const Kept *kept, ptrdiff_t begin, ptrdiff_t count, const Rectangle *box,
                                  int64_t *near, int64_t *any_near) noexcept nogil:
-    """Finds which of `count` kept boxes from position `begin` on have an upright rectangle that meets the box's."""
+    """Finds which of `count` kept boxes from position `begin` on have a bounding rectangle that meets the box's."""
     cdef const double *x = kept.x + begin
     cdef const double *y = kept.y + begin
     cdef const double *reach_x = kept.reach_x + begin
@@ -86,7 +86,7 @@ cdef inline bint _is_suppressed(const Rectangle *rectangles, const Rectangle *bo
 
 cdef inline ptrdiff_t suppress(const Rectangle *rectangles, const int32_t *boxes, ptrdiff_t count, real threshold,
                                bint equal, Kept *kept) noexcept nogil:
-    """Collects the boxes that are kept, of `count` that come by descending score; returns their number."""
+    """Collects the boxes to keep of `count` boxes by descending score; returns their number."""
     cdef const Rectangle *box
     cdef ptrdiff_t i, number = 0
     for i in range(count):

@@ -12,16 +12,16 @@ from mmk cimport *
 from mmort._kernels.workspace cimport element_size
 
 cdef enum:
-    LANES = 16  # channels added up together; those of a pixel are padded to a multiple of it
+    LANES = 16  # channels summed together; the copy is padded to a multiple of it
     STRIP = 64  # pixels copied together
-    MIN_CHANNELS = 4  # for which a copy pays
+    MIN_CHANNELS = 4  # from which on a copy pays
 
 cdef enum:  # phases; without a copy the second is the only one
     COPY
     SAMPLE
 
 cdef enum:  # picoseconds, estimated: no benchmark row
-    COPY_PER_CHANNEL = 1000  # and pixel
+    COPY_PER_CHANNEL = 1000  # and per pixel
 
 
 cdef inline ptrdiff_t padded(ptrdiff_t channels) noexcept nogil:
@@ -31,7 +31,7 @@ cdef inline ptrdiff_t padded(ptrdiff_t channels) noexcept nogil:
 # ---- the copy with channels last -----------------------------------------------------------------------------------
 
 cdef inline bint copies(const mmk_call *call) noexcept nogil:
-    """Whether the call has a copy of the map: channels last and padded."""
+    """Returns whether the call has a copy of the map, with channels last and padded."""
     return call.scratch_size != 0
 
 
@@ -137,7 +137,7 @@ cdef inline simd_void add_taps(const real *pixels, const ptrdiff_t *offset, cons
 cdef inline void add_taps_of_planes(const real *planes, ptrdiff_t plane_size, ptrdiff_t channels,
                                     const ptrdiff_t *offset, const real *weight, ptrdiff_t taps,
                                     real *sums) noexcept nogil:
-    """The same from the planes."""
+    """Adds the taps to the sums of all channels, from the planes."""
     cdef ptrdiff_t c, t
     cdef real total
     for c in range(channels):

@@ -1,8 +1,8 @@
 """corner_pool, cummax and cummin: running extrema along one dimension, for every real element type.
 
 corner_pool is the running maximum along a row or column of a feature map (CornerNet, Law and Deng 2018); cummax and
-cummin also give the index of each extremum, of equal values the latest.  NaN propagates, as in torch; MMCV's kernels
-skipped it.  A line is what one extremum runs along; ranges of lines are the work.
+cummin also give the index of each extremum, the last one among equal values.  NaN propagates, as in torch; MMCV's
+kernels skipped it.  A line is the elements that one extremum runs along; the units of work are lines.
 """
 from libc.stdint cimport (int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
 
@@ -25,9 +25,9 @@ cdef enum:  # modes
     RIGHT
 
 cdef enum:
-    BLOCK = 32  # elements of a line that are looked at together
+    BLOCK = 32  # elements of a line that are tested together
 
-cdef enum:  # picoseconds an element
+cdef enum:  # picoseconds per element
     POOL = 700  # corner_pool, 2x64x127x255: left takes 1100, right 500, top and bottom less
     ACCUMULATE = 1500  # cummax, 100000x5: takes 1000; longer lines take less
 
@@ -36,7 +36,7 @@ cdef enum:  # picoseconds an element
 
 cdef simd_void _pool_columns(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride, ptrdiff_t first,
                              ptrdiff_t last) noexcept nogil:
-    """Columns [first, last) of a plane; successive rows are `stride` (negative: upwards) apart."""
+    """Pools columns [first, last) of a plane; successive rows are `stride` apart (negative: upwards)."""
     cdef ptrdiff_t _k, i
     cdef number previous, value
     for i in range(first, last):
@@ -62,14 +62,14 @@ cdef inline void _pool_elements(const number *x, number *y, ptrdiff_t steps, ptr
             largest = value if (largest < value) | (value != value) else largest
             y[k * stride] = largest
     else:
-        for k in range(steps):  # the maximum is one instruction here, and noise causes no branches
+        for k in range(steps):  # without NaN the maximum is one instruction, and no branch is mispredicted
             value = x[k * stride]
             largest = value if largest < value else largest
             y[k * stride] = largest
 
 
 cdef simd_void _pool_row(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride) noexcept nogil:
-    """A row of `steps` elements; `stride` is 1 or -1, and x and y point at the first element visited."""
+    """Pools a row of `steps` elements; `stride` is 1 or -1, and x and y point at the first element visited."""
     if stride == 1:  # a constant, so that the search for NaN is vectorised
         _pool_elements(x, y, steps, 1)
     else:
@@ -98,13 +98,13 @@ cdef void _pool(const mmk_call *call, const number *x, number *y, ptrdiff_t begi
 # ---- cummax and cummin -----------------------------------------------------------------------------------------------
 
 cdef inline bint _replaces(number value, number best, bint largest) noexcept nogil:
-    """Whether `value` becomes the extremum: also if it is NaN, but not if only `best` is."""
+    """Returns whether `value` becomes the extremum: also if it is NaN, but not if only `best` is."""
     return ((value >= best) if largest else (value <= best)) | (value != value)
 
 
 cdef simd_void _accumulate_lines(const number *x, number *values, int64_t *indices, ptrdiff_t steps, ptrdiff_t stride,
                                  ptrdiff_t first, ptrdiff_t last, bint largest) noexcept nogil:
-    """Lines [first, last), which lie side by side; successive elements of a line are `stride` apart."""
+    """Scans lines [first, last), which are adjacent; successive elements of a line are `stride` apart."""
     cdef ptrdiff_t k, i
     cdef number value, best
     cdef bint replaces
@@ -125,7 +125,7 @@ cdef simd_void _accumulate_lines(const number *x, number *values, int64_t *indic
 
 cdef inline void _accumulate_elements(const number *x, number *values, int64_t *indices, ptrdiff_t steps,
                                       bint largest) noexcept nogil:
-    """By blocks: most blocks of a long line change nothing, which a vectorised test finds out."""
+    """Scans a line block by block: most blocks of a long line change nothing, which a vectorised test shows."""
     cdef number best = x[0], value
     cdef int64_t index = 0
     cdef ptrdiff_t begin = 0, end, k
@@ -145,7 +145,7 @@ cdef inline void _accumulate_elements(const number *x, number *values, int64_t *
             for k in range(begin, end):
                 value = x[k]
                 stays = best > value if largest else best < value
-                best = best if stays else value  # one instruction, where NaN needs several
+                best = best if stays else value  # one instruction; with NaN it would be several
                 if number is float or number is double:
                     index = index if stays else k
                 else:  # gcc would turn that into a branch
@@ -164,7 +164,7 @@ cdef inline void _accumulate_elements(const number *x, number *values, int64_t *
 
 cdef simd_void _accumulate_line(const number *x, number *values, int64_t *indices, ptrdiff_t steps,
                                 bint largest) noexcept nogil:
-    """A line of adjacent elements."""
+    """Scans a line of adjacent elements."""
     if largest:  # a constant from here on
         _accumulate_elements(x, values, indices, steps, True)
     else:
@@ -207,7 +207,7 @@ cdef void _scan(const mmk_call *call, Scan scan, const number *x, number *y, int
 
 
 cdef void _run(const mmk_call *call, Scan scan, int64_t begin, int64_t end) noexcept nogil:
-    """Lines [begin, end), by element type."""
+    """Scans lines [begin, end) of any element type."""
     cdef const void *x = call.inputs[0].data
     cdef void *y = call.outputs[0].data
     cdef int type = call.inputs[0].type

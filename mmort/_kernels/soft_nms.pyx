@@ -1,8 +1,8 @@
 """soft_nms: suppression that lowers the scores of overlapping boxes (Bodla et al. 2017), in MMCV's order of events.
 
-Of the boxes left, the one with the highest score is emitted, the scores of all others decay by their overlap with it,
-and boxes that fall below `min_score` are dropped.  Boxes move as in MMCV's kernel (the emitted box swaps with the first
-one left, the last one replaces a box that is dropped), which decides among equal scores.
+Of the remaining boxes, the one with the highest score is emitted, the scores of the others decay by their overlap with
+it, and boxes that fall below `min_score` are dropped.  Boxes move as in MMCV's kernel (the emitted box is swapped with
+the first remaining one, and a dropped box is replaced by the last), which decides among equal scores.
 """
 from libc.math cimport exp
 from libc.stdint cimport int64_t
@@ -30,13 +30,13 @@ cdef enum:
     SCORE = BOX_NUMBERS  # the plane after x1, y1, x2, y2 and area
     PLANES
 
-cdef enum:  # picoseconds a pair of boxes
-    DECAY_COST = 1000  # soft_nms, uniform, 1000 boxes, linear: takes less
+cdef enum:  # picoseconds per pair of boxes
+    DECAY_COST = 1000  # soft_nms, uniform, 1000 boxes, linear takes less
 
 
 cdef struct _Workspace:
     void *planes
-    int64_t *indices  # of the boxes, in the planes' order, emitted ones first; the second result
+    int64_t *indices  # of the boxes in the order of the planes, emitted ones first; the second result
     void *detections  # the first
     size_t size
 
@@ -54,14 +54,14 @@ cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
 
 cdef simd_void _decay(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real threshold, real offset,
                       bint linear) noexcept nogil:
-    """Lowers the scores behind `box`: naive or linear."""
+    """Lowers the scores after position `box`, by the naive or linear method."""
     cdef const real *x1 = planes
     cdef const real *y1 = planes + stride
     cdef const real *x2 = planes + 2 * stride
     cdef const real *y2 = planes + 3 * stride
     cdef const real *area = planes + 4 * stride
     cdef real *score = planes + SCORE * stride
-    # in variables, because gcc cannot rule out that writing a score changes the box
+    # variables, because gcc cannot rule out that writing a score changes the box
     cdef real box_x1 = x1[box], box_y1 = y1[box], box_x2 = x2[box], box_y2 = y2[box], box_area = area[box]
     cdef real common, iou
     cdef ptrdiff_t i
@@ -73,7 +73,7 @@ cdef simd_void _decay(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t c
 
 cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real sigma,
                           real offset) noexcept nogil:
-    """Lowers the scores behind `box`."""
+    """Lowers the scores after position `box`, by the gaussian method."""
     cdef const real *x1 = planes
     cdef const real *y1 = planes + stride
     cdef const real *x2 = planes + 2 * stride
@@ -87,14 +87,14 @@ cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff
         common = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
         iou = iou_of(common, box_area, area[i])
         if iou == 0 and sigma != 0:
-            continue  # as for most boxes: the weight is exp(-0) = 1
+            continue  # the weight is exp(-0) = 1, as for most boxes
         # in double, then rounded: the same bits with every C library
         score[i] *= <real>exp(<double>(-(iou * iou) / sigma))
 
 
 cdef simd_void _find_largest(const real *score, ptrdiff_t begin, ptrdiff_t end,
                              ptrdiff_t *position) noexcept nogil:
-    """Finds the first of the largest scores of [begin, end); NaN only if it comes first."""
+    """Finds the first maximum of the scores [begin, end); NaN is found only at `begin`."""
     cdef real[LANES] largest
     cdef ptrdiff_t[LANES] where
     cdef ptrdiff_t i = begin, k
@@ -145,7 +145,7 @@ cdef inline void _swap(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff
 
 cdef int64_t _suppress(real *planes, int64_t *indices, int64_t count, real threshold, real sigma, real min_score,
                        int64_t method, real offset) noexcept nogil:
-    """Emits boxes to the front; returns their number."""
+    """Moves the emitted boxes to the front; returns their number."""
     cdef ptrdiff_t stride = count, i = 0, j, largest = 0
     cdef real *score = planes + SCORE * stride
     while i < count:

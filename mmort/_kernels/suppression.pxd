@@ -1,11 +1,11 @@
-"""What the kernels that suppress boxes share: their limits, and boxes sorted by class and score."""
+"""Checks of the arguments that the NMS kernels share, and their sorting by class."""
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from mmk cimport mmk_call, mmk_fail
 from mmort._kernels.kernels cimport mmk_item, mmk_sort
 
 cdef enum:
-    MAX_BOXES = (1 << 29) - 1  # positions, and four times their number, fit in 32 bits
+    MAX_BOXES = (1 << 29) - 1  # so that four times the number of boxes fits in 32 bits
 
 
 cdef inline int check_count(mmk_call *call, int64_t count) noexcept nogil:
@@ -22,9 +22,9 @@ cdef inline int check_threshold(mmk_call *call, double iou_threshold) noexcept n
 
 cdef inline mmk_item *sort_by_class(const int64_t *classes, const int64_t *boxes, int64_t count, mmk_item *items,
                                     mmk_item *spare, int32_t *starts, int64_t *class_count) noexcept nogil:
-    """Sorts the ranks of `boxes`, which come by descending score, by class (NULL: all are of one).
+    """Sorts the ranks of `boxes`, which are in order of descending score, by class (NULL: all are of one class).
 
-    The `index` of an item is a rank.  `starts` becomes the positions where the classes begin, and the end of the last.
+    The `index` of an item is a rank.  Sets `starts` to the positions where the classes begin, and the end of the last.
     """
     cdef int64_t rank, smallest
     for rank in range(count):

@@ -1,6 +1,6 @@
 """Dividing a block of scratch memory into arrays.
 
-Addresses are kept as integers, so that the same lines also count the bytes before there is any memory.
+Addresses are integers, so that the same code also computes the size of a block before it is allocated.
 """
 from mmk cimport MMK_FLOAT32
 
@@ -13,5 +13,5 @@ cdef inline void *take(size_t *address, size_t size) noexcept nogil:
 
 
 cdef inline size_t element_size(int type) noexcept nogil:
-    """Returns the bytes of a float32 or float64 number."""
+    """Returns the size of a float32 or float64 number in bytes."""
     return sizeof(float) if type == MMK_FLOAT32 else sizeof(double)

@@ -9,8 +9,8 @@ group_norm = mmort.torch.define("example::group_norm", group_norm, OPERATORS[0])
 
 
 class GroupNorm(nn.GroupNorm):
-    """torch's layer, with the operator of this package in it."""
+    """torch's layer, computed by the operator of this package."""
 
     def forward(self, x):
-        """Normalize x [N, C, ...]."""
+        """Normalize x, of shape (N, C, ...)."""
         return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
