@@ -1,6 +1,6 @@
 """The build: Cython kernels -> one archive, linked into the extension module and into the ONNX Runtime library.
 
-Also writes mmort/ops/__init__.pyi, which tells type checkers the names that mmort/ops/__init__.py collects.
+Also writes mmort/ops/__init__.pyi, which lists for type checkers the names that mmort/ops/__init__.py collects.
 
 Flags, from the environment:
   WITH_ORT     1: build the ONNX Runtime library or fail; 0: leave it out; unset: build it where possible.

@@ -1,6 +1,6 @@
 """The numpy API of a library of kernels: `call` runs any of them on arrays, by the names in its row.
 
-The kernels hold no Python at all; this module holds no mathematics.
+The kernels contain no Python; this module contains no mathematics.
 """
 from cpython.buffer cimport (PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release,
                              PyObject_GetBuffer)
@@ -50,18 +50,18 @@ cdef enum Kind:
 
 
 cdef class _Argument:
-    """An argument of a kernel: what it must be, and which of the kernel's inputs or attributes it fills."""
+    """An argument of a kernel: its kind, and the index of the input or attribute that it sets."""
     cdef str name
     cdef Kind kind
     cdef int slot
     cdef bint required
-    cdef mmk_attribute initial  # the default; both of a PAIR
+    cdef mmk_attribute initial  # the default, for both numbers of a PAIR
     cdef dict words  # {word: index}
-    cdef int type  # of a TENSOR: MMK_..., as in the row
+    cdef int type  # of a TENSOR: MMK_..., from the row
 
 
 cdef class _Kernel:
-    """A row, prepared once for all calls."""
+    """A kernel and its row, converted once for all calls."""
     cdef str name
     cdef const mmk_operator *functions
     cdef Dtypes dtypes
@@ -140,12 +140,12 @@ def operators() -> tuple[str, ...]:
 
 
 def simd_level() -> str:
-    """Return the machine version of the hot loops that is in use: "avx2" or "baseline"."""
+    """Return the version of the hot loops in use: "avx2" or "baseline"."""
     return mmk_simd_level().decode()
 
 
 def describe() -> str:
-    """Return the rows as JSON: the text that the ONNX Runtime library, where there is one, gives too."""
+    """Return the rows as JSON, the same text as the ONNX Runtime library's."""
     cdef size_t size = mmort_describe(NULL, 0)
     text = bytearray(size + 1)
     mmort_describe(text, size + 1)
@@ -153,7 +153,7 @@ def describe() -> str:
 
 
 def parse_shape(str shape) -> tuple:
-    """Return the dimensions of a written shape: sizes, names, (factors, divisors), None for "?", and ``...``."""
+    """Return the dimensions of a shape in text: sizes, names, (factors, divisors), None for "?", and ``...``."""
     cdef bytes text = shape.encode()
     cdef const char *cursor = text
     cdef mmk_shape_token token, factor
@@ -177,12 +177,12 @@ cdef object _factor(const mmk_shape_token *token):
 
 
 cdef class _Job:
-    """One call under way: the C structure and everything that has to stay alive with it."""
+    """A call in progress: the C structure, and everything that must stay alive with it."""
     cdef mmk_call c
     cdef _Kernel kernel
     cdef str function  # the name in messages about arguments
-    cdef object cast  # the dtype that float32 results are to have, if another
-    cdef Py_buffer[9] buffers  # of the inputs and outputs
+    cdef object cast  # the dtype to convert float32 results to; None: they stay float32
+    cdef Py_buffer[9] buffers  # of MMK_MAX_INPUTS inputs and MMK_MAX_OUTPUTS outputs
     cdef int buffer_count
     cdef void *memory
 
@@ -203,7 +203,7 @@ cdef class _Job:
         return view
 
     cdef int set_input(self, _Argument argument, object array) except -1:
-        """Let an input point at an array; 0 if it must be converted first."""
+        """Point an input at an array; return 0 if the array must be converted first."""
         cdef mmk_tensor *tensor = &self.c.inputs[argument.slot]
         cdef Py_buffer *view
         cdef int d
@@ -211,7 +211,7 @@ cdef class _Job:
             return 0
         try:
             view = self.hold(array, 0)
-        except (BufferError, ValueError):  # of dates, for instance
+        except (BufferError, ValueError):  # its dtype has no buffer format, as dates
             return 0
         if view.ndim > MMK_MAX_RANK:
             raise ValueError(
@@ -227,7 +227,7 @@ cdef class _Job:
         return tensor.type != MMK_ABSENT
 
     cdef bint set_inputs(self, dict values) except -1:
-        """Set all inputs from arrays that the kernel takes as they are; False if one must be converted first."""
+        """Point all inputs at the arrays as they are; return False if one of them must be converted first."""
         cdef _Argument argument
         cdef PyObject *value
         cdef int type, floating = MMK_ABSENT
@@ -252,7 +252,7 @@ cdef class _Job:
         return True
 
     cdef int convert_inputs(self, dict values) except -1:
-        """Set all inputs from whatever numpy makes arrays of the right dtype of."""
+        """Convert all inputs to arrays that the kernel takes, and point the inputs at them."""
         cdef _Argument argument
         floats, arrays = {}, {}
         self.release()
@@ -276,7 +276,7 @@ cdef class _Job:
         for argument in self.kernel.arguments:
             if argument.name in arrays:
                 self.set_input(argument, arrays[argument.name])
-        if self.cast != _float16:  # the only dtype that no kernel computes in
+        if self.cast != _float16:  # every other floating dtype is computed in itself
             self.cast = None
         return 0
 
@@ -302,7 +302,7 @@ cdef class _Job:
         return 0
 
     cdef int set_attributes(self, dict values) except -1:
-        """Set all attributes, from the row's defaults where there is no value."""
+        """Set all attributes, those that are not given to the row's defaults."""
         cdef _Argument argument
         cdef PyObject *value
         for argument in self.kernel.arguments:
@@ -320,14 +320,14 @@ cdef class _Job:
         return 0
 
     cdef object new_output(self, int i):
-        """Return an array for output i, filled from the kernel's scratch memory if that is where the output is."""
+        """Return an array for output i; if the outputs are late, copy its data from the kernel's scratch memory."""
         cdef mmk_tensor *tensor = &self.c.outputs[i]
         cdef int d
         array = numpy.empty(tuple([tensor.shape[d] for d in range(tensor.rank)]), _DTYPES[tensor.type])
         cdef Py_buffer *view = self.hold(array, PyBUF_WRITABLE)
         if not self.c.late_outputs:
             tensor.data = view.buf
-        elif view.len:  # an empty output may have no address, which memcpy does not take
+        elif view.len:  # an empty output may have no address, which memcpy must not get
             memcpy(view.buf, tensor.data, view.len)
         return array
 
@@ -350,8 +350,8 @@ cdef class _Job:
 def call(str kernel, str function=None, /, **arguments) -> tuple:
     """Run a kernel and return its outputs.
 
-    Arguments have the names of the row, and its defaults.  Messages about them begin with `function`, by default the
-    kernel's name.
+    The names and the defaults of the arguments are the row's.  Messages about them begin with `function`, by default
+    the kernel's name.
     """
     cdef _Job job = _Job()
     cdef mmk_call *c = &job.c

@@ -32,7 +32,7 @@ cdef extern from "operators.h" nogil:
 
     ctypedef struct OperatorRow:
         const char *kernel
-        Formal inputs[1]  # as long as operators.h says
+        Formal inputs[1]  # the size is that in operators.h
         Attribute attributes[1]
         Dtypes dtypes
 

@@ -47,7 +47,7 @@ def integers(function: str, name: str, array: ArrayLike) -> NDArray[np.int64]:
 
 
 def exactly(function: str, name: str, array: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Bring an array of this dtype to C order."""
+    """Convert an array of this dtype to C order."""
     converted = np.asarray(array)
     if converted.dtype.newbyteorder("=") != dtype:
         raise TypeError(f"{function}: {name} must be {dtype}, got {converted.dtype}")
@@ -55,12 +55,12 @@ def exactly(function: str, name: str, array: ArrayLike, dtype: np.dtype[Any]) ->
 
 
 def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype in which results of a dtype are computed."""
+    """Return the dtype that results of a dtype are computed in."""
     return _FLOAT32 if dtype == _FLOAT16 else dtype
 
 
 def _dense(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Bring an array to a dtype, C order and aligned memory; unlike ascontiguousarray it keeps scalars."""
+    """Convert an array to a dtype, C order and aligned memory; unlike ascontiguousarray, keep scalars."""
     dense = np.asarray(array, dtype=dtype, order="C")
     return dense if dense.flags.aligned else dense.copy()
 
@@ -103,5 +103,5 @@ def pair(function: str, name: str, value: Any) -> tuple[int, int]:
 
 
 def missing(function: str, name: str) -> NoReturn:
-    """Refuse a call without a required argument."""
+    """Raise TypeError for a required argument that is not given."""
     raise TypeError(f"{function}: {name} is required, got nothing")

@@ -20,7 +20,7 @@ _BFLOAT16 = 16  # onnx.TensorProto.BFLOAT16, which numpy has no type for
 
 
 class _Memory(NamedTuple):
-    """Where an array lies, in the order of the arguments of ``bind_input`` and ``bind_output`` in onnxruntime."""
+    """An array's memory, in the order of the arguments of ``bind_input`` and ``bind_output`` in onnxruntime."""
 
     device: str
     device_id: int
@@ -91,14 +91,14 @@ class Binding:
             self.bind_output(name, array)
 
     def bind_input(self, name: str, array: NDArray[Any] | torch.Tensor) -> None:
-        """Make the session read an input from an array, whose values at the time of each run count.
+        """Make the session read an input from an array; each run uses the values that the array has then.
 
         Parameters
         ----------
         name : str
             The name of one of the session's inputs.
         array : ndarray or torch.Tensor
-            Of the input's dtype and shape, in C order, on the CPU or a CUDA device.  It replaces an array bound before.
+            Of the input's dtype and shape, in C order, on the CPU or a CUDA device.  Replaces any array bound before.
 
         Raises
         ------
@@ -192,7 +192,7 @@ def _check_type(what: str, tensor: Any, array: Any) -> str:
     """Return the name of the array's dtype; raise ValueError if dtype or shape differ from those of the tensor."""
     expected = _NUMPY_NAMES.get(tensor.type, tensor.type)
     dtype, shape = str(array.dtype).removeprefix("torch."), list(array.shape)
-    # An empty list of dimensions stands for a scalar as well as for an unknown rank.
+    # An empty list of dimensions means a scalar or an unknown rank.
     fits = not tensor.shape or len(tensor.shape) == len(shape)
     fits = fits and all(
         not isinstance(size, int) or size == given for size, given in zip(tensor.shape, shape, strict=False)

@@ -81,8 +81,8 @@ def _get_pool() -> ThreadPoolExecutor:
 def split(run_range: Callable[[int, int, int], object], phase: int, work: int, chunks: int) -> None:
     """Call ``run_range(phase, begin, end)`` for ranges that make up [0, work), on all threads.
 
-    The calling thread works too, and waits only for ranges that another thread has begun: on a busy machine, or with
-    the pool held up by other calls, only the help is lost.
+    The calling thread works too, and waits only for ranges that another thread has begun: if the machine or the pool
+    is busy, it does the work alone.
     """
     threads = get_num_threads()
     count = min(chunks, threads * _CHUNKS_PER_THREAD)

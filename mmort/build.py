@@ -1,7 +1,8 @@
-"""Building operators: the arguments of setuptools.setup, for mmort's own setup.py and that of any other package.
+"""Building operators: the arguments of ``setuptools.setup``, for mmort's own setup.py and for other packages.
 
-A package brings its kernels and ``operators.c`` with their rows; everything else is the kit in `get_include`.  Neither
-ONNX Runtime's header nor its library is needed.  ``docs/adding_an_operator.md`` in mmort's sources builds one.
+A package provides its kernels, and ``operators.c`` with their rows; everything else is in the kit, whose directory
+`get_include` returns.  Neither ONNX Runtime's header nor its library is needed.  ``docs/adding_an_operator.md`` in
+mmort's sources is a worked example.
 
 This module needs setuptools and Cython, which belong in ``build-system.requires``, and nothing of mmort but the kit:
 mmort's own setup.py loads it before anything is compiled.
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent
-# Installed, the kit is a package of mmort; in mmort's own sources it is a folder beside it.
+# Installed, the kit is a package of mmort; in mmort's sources it is a directory next to it.
 _KIT = next(path for path in (_PACKAGE / "bridge_c", _PACKAGE.parent / "bridge_c") if path.is_dir())
 _MSVC, _MAC = sys.platform == "win32", sys.platform == "darwin"
 _SUFFIX = ".dll" if _MSVC else ".dylib" if _MAC else ".so"
@@ -29,7 +30,7 @@ _BRIDGE = ["attributes.c", "bridge.c", "inference.c", "registry.c"]
 
 
 def get_include() -> str:
-    """Return the folder of the kit: headers, Cython's declarations, and the sources of both front ends.
+    """Return the directory of the kit: headers, Cython declarations, and the sources of both front ends.
 
     Returns
     -------
@@ -59,8 +60,8 @@ def operators(
     Parameters
     ----------
     door : str
-        The extension module for numpy, ``"example._door"``.  Its function ``call`` runs a kernel on arrays, its
-        ``describe`` gives the rows for `mmort.schemas.parse`.
+        The extension module of the numpy API, ``"example._door"``.  Its function ``call`` runs a kernel on arrays;
+        ``describe`` returns the rows for `mmort.schemas.parse`.
     library : str
         The library for ONNX Runtime, as a module in its package would be named: ``"example.libexample_ort"`` becomes
         ``example/libexample_ort.so`` (``.dll``, ``.dylib``).  It exports ``RegisterCustomOps`` and ``mmort_describe``
@@ -70,7 +71,7 @@ def operators(
     with_library : bool or None, default True
         False leaves the library out; None builds it where possible.
     sanitize : bool, default False
-        For finding errors: little optimisation, debug information, Cython's bounds checks, address and
+        Build for finding errors: little optimisation, debug information, Cython's bounds checks, address and
         undefined-behaviour sanitizers.
 
     Returns
@@ -88,9 +89,9 @@ def operators(
     Notes
     -----
     A kernel NAME is found in the sources by its function ``mmk_NAME_prepare``.  All kernels are compiled once, into an
-    archive from which both links take what they need.  In the library that is nothing of Python, though Cython writes
-    some into every file: kernels that would need it do not link.  Name and version in the library's messages are those
-    of the distribution.  A file is compiled again if it, a header or the compiler's options have changed.
+    archive from which both the module and the library are linked.  The library drops the Python code that Cython adds
+    to every file; kernels that call Python do not link.  The library's name and version in messages are those of the
+    distribution.  A file is compiled again if it, a header or the compiler's options have changed.
 
     Examples
     --------
@@ -141,7 +142,7 @@ def operators(
         "include_dirs": [*include_dirs, sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
         "cflags": cflags,
     }
-    # Linkers take a file from an archive only for the functions that are called, and nobody calls the description.
+    # Linkers take a file from an archive only if one of its functions is called, and nothing calls the description.
     door_module.sources.append(_kit("describe.c"))
     library_module = Extension(library, [*map(_kit, _BRIDGE), _kit("describe.c")], optional=with_library is None)
     for module, link in ((door_module, door_link), (library_module, library_link)):
@@ -177,7 +178,7 @@ def _write_kernel_list(sources: Sequence[str], folder: Path) -> str:
 
 
 def _kit(name: str) -> str:
-    """Return the path of a file of the kit, or of its folder; relative in mmort's own setup.py, as all its sources."""
+    """Return the path of a file of the kit; relative in mmort's own setup.py, as the paths of its other sources."""
     return str(Path("bridge_c", name) if Path("bridge_c").resolve() == _KIT else _KIT / name)
 
 
@@ -185,13 +186,13 @@ def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
     """Return the options of the compiler, of the library's link and of the extension module's."""
     if _MSVC:
         return ["/O2", "/std:c11"], ["/OPT:REF"], []
-    # Fused multiply-add would give other last bits on machines that have it.
+    # Fused multiply-add would change the last bits on machines that have it.
     cflags = ["-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections"]
     cflags += ["-fno-trapping-math"]  # otherwise gcc keeps branches, for floating-point flags that nobody reads
     cflags += ["-Wno-tautological-compare"]  # x != x tests for NaN, also in types that have none
     sanitizers = ["-fsanitize=address,undefined"] if sanitize else []
     cflags += ["-O1", "-g", "-fno-omit-frame-pointer", "-DMMK_NO_CLONES", *sanitizers] if sanitize else ["-O3", "-g0"]
-    # Of the kernels' objects the library keeps the functions it calls: none of them knows Python, and `defs` proves it.
+    # The library keeps only the functions that it calls; `defs` makes the link fail if one of them needs Python.
     if _MAC:
         exported = [f"-Wl,-exported_symbol,_{name}" for name in _EXPORTS]
         return cflags, ["-Wl,-dead_strip", *exported, *sanitizers], sanitizers
@@ -201,19 +202,19 @@ def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
 
 
 def _own(sources: list[str]) -> list[str]:
-    """Leave out what no source distribution should list: files of an installed kit, and files that a build writes."""
+    """Return the sources that a source distribution should list: no files of an installed kit, and no built ones."""
     return [path for path in sources if not os.path.isabs(path) and Path(path).parts[0] != "build"]
 
 
 def _commands(door: str, library: str, headers: Sequence[str], build: str) -> dict[str, type]:
-    """Return the setuptools commands that know of the kit and of a shared library that is no Python module."""
+    """Return the setuptools commands that build the archive, and the library, which is not a Python module."""
     from setuptools.command.build_clib import build_clib
     from setuptools.command.build_ext import build_ext
 
     class BuildClib(build_clib):
         def finalize_options(self) -> None:
             super().finalize_options()
-            # pip's editable builds would put both into a temporary folder.
+            # pip's editable builds would put both into a temporary directory.
             self.build_clib, self.build_temp = f"{build}/lib", f"{build}/objects"
 
         def get_source_files(self) -> list[str]:
@@ -228,7 +229,7 @@ def _commands(door: str, library: str, headers: Sequence[str], build: str) -> di
                     include_dirs=info["include_dirs"],
                     extra_postargs=info["cflags"],
                 )
-                for path in Path(self.build_clib).glob(f"*{name}.*"):  # it would keep what has been deleted
+                for path in Path(self.build_clib).glob(f"*{name}.*"):  # it would keep objects of deleted sources
                     path.unlink()
                 self.compiler.create_static_lib(objects, name, output_dir=self.build_clib)
 
@@ -246,7 +247,7 @@ def _commands(door: str, library: str, headers: Sequence[str], build: str) -> di
             for extension in self.extensions:
                 if extension.name in (door, library):
                     extension.define_macros = [("MMK_LIBRARY", f'"{name}"'), ("MMK_VERSION", f'"{version}"')]
-            # An optional library that no longer builds must not be left over from an earlier build.
+            # An optional library that no longer builds must not remain from an earlier build.
             for folder in [self.build_lib, *(["."] if self.inplace else [])]:
                 for built in (door, library):
                     with contextlib.suppress(FileNotFoundError):
@@ -270,7 +271,7 @@ def _commands(door: str, library: str, headers: Sequence[str], build: str) -> di
 
 
 def _skip_unchanged(compiler: Any, headers: Sequence[str]) -> None:
-    """Make a compiler skip objects that are newer than their source and all headers, with the options they had."""
+    """Make a compiler skip objects newer than their source and all headers, if its options are the same."""
     compile_sources = compiler.compile
 
     def compile_changed(sources: Sequence[str], output_dir: str | None = None, **options: Any) -> list[str]:

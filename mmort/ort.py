@@ -1,4 +1,4 @@
-"""The ONNX Runtime library seen from Python: its path, the operators in it, and sessions that know them.
+"""The ONNX Runtime library: its path, its description of its operators, and sessions that know them.
 
 The library needs no Python.  In other languages, pass the path that `library_path` returns to ONNX Runtime's function
 for custom-operator libraries (``RegisterCustomOpsLibrary_V2`` in C).

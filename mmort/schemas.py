@@ -28,7 +28,7 @@ ELEMENT_TYPES: dict[str, str] = {
         )
     },
 }
-"""Element types: numpy's name of each (and torch's), and the name that ONNX and ONNX Runtime have for it."""
+"""Element types: numpy's name (which is also torch's), and the name in ONNX and ONNX Runtime."""
 
 
 class Product(NamedTuple):
@@ -51,13 +51,13 @@ class Tensor:
     name : str
         The same in ONNX and as an argument of the functions.
     type : str
-        The element type in ONNX: "float32" or "int64".
+        The element type in ONNX, by numpy's name of it; "float32" or "int64" in mmort's own rows.
     shape : str
-        As error messages write it, ``[K, C, output_height, output_width]``.  In an output a name is the dimension of
-        that name in an input or the value of that attribute, ``M*D`` is a product of dimensions, ``?`` is known only
-        after the run, and ``...`` is all dimensions of the first input.
+        As in error messages, ``[K, C, output_height, output_width]``.  In an output, a name is the dimension of that
+        name in an input or the value of that attribute, ``M*D`` is a product of dimensions, ``?`` is known only after
+        the run, and ``...`` stands for all dimensions of the first input.
     optional : bool
-        Whether it may be left out.
+        Whether it may be omitted.
     """
 
     name: str
@@ -92,16 +92,16 @@ class Attribute:
     type : str
         INT, FLOAT, STRING or INTS (of two integers).
     default : int, float, str, tuple or None
-        None: it is required.
+        None if the attribute is required.
     choices : tuple of str
-        The words that a STRING may be.
+        The values that a STRING may have.
     former_name : str or None
-        The name that it has in old files.
+        The name in old files, if it differs.
     argument : str
-        The name of the argument.  Two INT attributes of one argument are a pair: ``output_size`` gives
+        The name of the argument.  Two INT attributes may share an argument, which is then a pair: ``output_size`` sets
         ``output_height`` and ``output_width``.
     words : tuple of str
-        The words that the argument may be, if it is a word.  An INT holds the index of the word.
+        The words that the argument may be; empty if it is not a word.  The value of an INT is the index of the word.
     flag : bool
         Whether the argument of an INT is a bool.
     """
@@ -116,14 +116,14 @@ class Attribute:
     flag: bool = False
 
     def __post_init__(self) -> None:
-        """Fill in what follows from the other fields."""
+        """Set the defaults of `argument` and `words`."""
         object.__setattr__(self, "argument", self.argument or self.name)
         object.__setattr__(self, "words", self.words or self.choices)
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator.
+    """A kernel's row, for one of its ONNX domains.
 
     Attributes
     ----------
@@ -160,6 +160,7 @@ def parse(description: str) -> tuple[Operator, ...]:
 
 
 def _operator(row: dict[str, Any]) -> Operator:
+    """Return a row of the description as an object."""
     return Operator(
         row.get("domain", ""),
         row.get("type", ""),
@@ -171,6 +172,7 @@ def _operator(row: dict[str, Any]) -> Operator:
 
 
 def _attribute(row: dict[str, Any]) -> Attribute:
+    """Return an attribute of the description as an object."""
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     return Attribute(**fields)
 
@@ -192,7 +194,7 @@ def operators() -> tuple[Operator, ...]:
 def kernels() -> dict[str, Operator]:
     """Return mmort's operators by the name of their functions, each in its preferred domain.
 
-    Operators that only numpy has are among them, with an empty domain and type.
+    Operators that ONNX does not have are included, with an empty domain and type.
 
     Examples
     --------

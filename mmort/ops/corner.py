@@ -19,7 +19,7 @@ def corner_pool(input: ArrayLike, mode: Literal["top", "bottom", "left", "right"
     input : array_like of shape (N, C, H, W)
         Of any real dtype.
     mode : {"top", "bottom", "left", "right"}
-        The edge that the maximum runs to.  With "top", row h of the result is the maximum over rows h, h + 1, ...,
+        The edge that the maximum runs towards.  With "top", row h of the result is the maximum over rows h, h + 1, ...,
         H - 1; with "bottom", over rows 0 to h; "left" and "right" do the same with columns.
 
     Returns

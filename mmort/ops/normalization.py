@@ -21,7 +21,7 @@ def group_norm(x: ArrayLike, num_groups: int, scale: ArrayLike, bias: ArrayLike,
     num_groups : int
         Number of groups of neighbouring channels; it divides C.
     scale, bias : array_like of shape (C,)
-        Factor and summand of each channel.
+        Factor and offset of each channel.
     eps : float, default 1e-5
         Added to the variance.
 

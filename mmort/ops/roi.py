@@ -60,8 +60,8 @@ def roi_align(
     counts.  NaN propagates into the bins that sample it.  A bin without samples (`aligned`, `sampling_ratio` 0, and a
     region of zero or negative size) is 0 with "avg" and -10000 with "max".
 
-    "max" is the true maximum; MMCV's kernel never went below -10000.  MMCV's kernel also multiplied the first pixel of
-    the map by 0 for samples outside, so that a NaN there spread.
+    "max" is the true maximum; that of MMCV's kernel is never below -10000.  For samples outside the map, MMCV's kernel
+    also multiplies the first pixel by 0, so that a NaN there spreads.
 
     Source: K. He et al., "Mask R-CNN", ICCV 2017; ``mmcv.ops.roi_align``.
 

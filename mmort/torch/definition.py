@@ -1,4 +1,4 @@
-"""Custom operators of torch from numpy functions: schema and fake implementation follow from signature and row."""
+"""Custom operators of torch from numpy functions, whose signatures and rows give schema and fake implementation."""
 
 from __future__ import annotations
 

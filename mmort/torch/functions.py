@@ -1,7 +1,7 @@
 """The operators as functions of tensors, with the arguments of their namesakes in ``mmcv.ops``.
 
-A function computes what its namesake in `mmort` computes on arrays, and is traced as one node by torch.compile,
-torch.export and the exporters to ONNX; where it is not, its docstring says so.  Tensors are on the CPU and of dtype
+A function computes what its namesake in `mmort` computes on arrays.  Unless its docstring states otherwise, it is
+traced as one node by torch.compile, torch.export and the exporters to ONNX.  Tensors are on the CPU and of dtype
 float16, float32 or float64; ``docs/torch.md`` lists the functions that have gradients.
 """
 
@@ -120,8 +120,8 @@ def batched_nms(
         The class of each box.
     nms_cfg : mapping or None
         ``type``: "nms" (the default), "soft_nms" or "nms_rotated"; the other entries are that function's arguments.
-        ``class_agnostic`` here overrides the argument; ``split_thr`` is accepted and ignored.  None only sorts, and
-        suppresses nothing.
+        ``class_agnostic`` here overrides the argument; ``split_thr`` is accepted and ignored.  None suppresses nothing
+        and only sorts.
     class_agnostic : bool, default False
         Whether boxes of different classes suppress each other.
 
@@ -135,13 +135,13 @@ def batched_nms(
     Raises
     ------
     ValueError
-        If ``type`` is none of the three words.
+        If ``type`` is not one of the three words above.
     RuntimeError
         If "soft_nms" within classes is exported, for which ONNX has no operator; `multiclass_nms` exports.
 
     Notes
     -----
-    Classes are compared, here and in ONNX, and boxes never shifted as in MMCV: large coordinates cost no precision.
+    Here and in ONNX, classes are compared; boxes are never shifted as in MMCV, so large coordinates cost no precision.
 
     Examples
     --------
@@ -359,6 +359,6 @@ def _array(tensor: Tensor) -> NDArray[Any]:
 
 
 def _refuse_export(message: str) -> None:
-    """Raise RuntimeError while a model is exported or traced."""
+    """Raise RuntimeError if a model is being exported or traced."""
     if torch.compiler.is_exporting() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
         raise RuntimeError(message)

@@ -83,6 +83,7 @@ def register(operator: Any, gradient: Gradient) -> None:
 
 
 def _corner_pool(output_gradient: Tensor, input: Tensor, mode: str) -> Gradients:
+    """Add each output's gradient to the element that is its maximum."""
     dim = 2 if mode in ("top", "bottom") else 3
     if mode in ("top", "left"):  # cummax runs towards higher indices
         input, output_gradient = input.flip(dim), output_gradient.flip(dim)
@@ -93,6 +94,7 @@ def _corner_pool(output_gradient: Tensor, input: Tensor, mode: str) -> Gradients
 def _grid_sample(
     output_gradient: Tensor, input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
 ) -> Gradients:
+    """Call torch's own backward operator, whose modes have the row's numbers."""
     row = schemas.kernels()["grid_sample"]
     modes = row.words("mode").index(mode), row.words("padding_mode").index(padding_mode)
     input_gradient, grid_gradient = _grid_sampler_backward(
@@ -104,6 +106,7 @@ def _grid_sample(
 def _group_norm(
     output_gradient: Tensor, x: Tensor, num_groups: int, scale: Tensor, bias: Tensor, eps: float
 ) -> Gradients:
+    """Differentiate with respect to x, scale and bias, group by group."""
     channels = (1, -1, *[1] * (x.dim() - 2))
     groups = x.reshape(len(x), num_groups, -1)
     variance, mean = torch.var_mean(groups, 2, correction=0, keepdim=True)
@@ -204,6 +207,7 @@ def _sampled_range(weights: Tensor) -> tuple[int, int]:
 
 
 def _deform_conv2d(output_gradient: Tensor, **arguments: Any) -> Gradients:
+    """Differentiate as a modulated convolution without mask and bias."""
     input, offset, _, weight, _ = _modulated_deform_conv2d(output_gradient, mask=None, bias=None, **arguments)
     return input, offset, weight
 
@@ -219,7 +223,7 @@ def _modulated_deform_conv2d(
     deform_groups: int,
     **steps: Sequence[int],
 ) -> Gradients:
-    """Differentiate tap by tap, of which the output is the sum.
+    """Differentiate tap by tap: the output is a sum over taps.
 
     N images, C channels, G groups, D deformable groups, P output pixels.
     """
@@ -264,7 +268,7 @@ def _split(tensor: Tensor, dim: int, *sizes: int) -> Tensor:
 def _tap_positions(
     kernel: Sequence[int], size: Sequence[int], steps: dict[str, Sequence[int]], dtype: torch.dtype
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield where each tap reads for each output pixel without an offset: y and x, (P,) each."""
+    """Yield for each tap the positions that output pixels read without an offset: y and x, (P,) each."""
     axes = list(zip(size, steps["stride"], steps["padding"], steps["dilation"], strict=True))
     for tap in itertools.product(*map(range, kernel)):
         positions = [
@@ -298,4 +302,4 @@ GRADIENTS = {
     "multi_scale_deformable_attention": Gradient(("value", "sampling_locations", "attention_weights"), _attention),
     "roi_align": Gradient(("input",), _roi_align),
 }
-"""By the operator's name; operators that are not listed have no gradient."""
+"""Gradients by the operator's name; operators that are not listed have none."""
