@@ -160,7 +160,7 @@ def operators(
 def _write_kernel_list(sources: Sequence[str], folder: Path) -> str:
     """Write the table of the kernels that the sources define, unless it is there already; return its path."""
     text = "".join(Path(source).read_text(encoding="utf-8") for source in sources)
-    names = sorted(set(re.findall(r"\bint mmk_(\w+)_prepare\(mmk_call \*\w+\)", text)))
+    names = sorted(set(re.findall(r"\bint mmk_(\w+)_prepare\(\s*mmk_call\s*\*\s*\w+\s*\)", text)))
     if not names:
         raise ValueError(
             f"mmort.build.operators: sources must define a kernel (int mmk_NAME_prepare(mmk_call *call)), got none in "

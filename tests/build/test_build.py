@@ -295,6 +295,15 @@ def test_refused_sources(sources, text, tmp_path, monkeypatch):
         mmort.build.operators(door="my_ops._door", library="my_ops.libmy_ops_ort", sources=sources)
 
 
+@pytest.mark.parametrize(
+    "parameters", ["mmk_call *call", "mmk_call* call", "mmk_call * call", "\n    mmk_call *call\n"]
+)
+def test_kernels_are_found_in_any_style(parameters, tmp_path):
+    (tmp_path / "kernel.c").write_text(f"int mmk_relu_prepare({parameters}) {{ return 0; }}\n")
+    path = mmort.build._write_kernel_list([str(tmp_path / "kernel.c")], tmp_path)
+    assert "MMK_ENTRY(relu)," in pathlib.Path(path).read_text()
+
+
 def test_without_cython(monkeypatch):
     monkeypatch.setitem(sys.modules, "Cython.Build", None)
     with pytest.raises(ImportError, match=r"^mmort\.build\.operators needs Cython.*pip install setuptools cython"):
