@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from mmort.detect import Detector, build, load
 from mmort.detect.checkpoint import load_weights
 from mmort.detect.config import read_config
 from mmort.detect.families.cornernet import CornerNet
-from mmort.detect.parts.boxes import image_limits
+from mmort.detect.registry import FAMILIES
 from mmort.onnx.verify.detections import match_detections
 from mmort.predict import Preprocessing, paste_masks
 
@@ -94,8 +95,7 @@ def detect(detector: Detector, batch: Array, metas: list[dict[str, Any]], rescal
     """Run a detector on a batch; with `rescale` return detections in the original images, otherwise in the resized."""
     shapes = torch.tensor([meta["img_shape"][:2] for meta in metas])
     with torch.inference_mode():
-        run = as_mmdetection_2 if isinstance(detector, CornerNet) and len(metas) > 1 else Detector.__call__
-        outputs = [output.numpy() for output in run(detector, torch.from_numpy(batch), shapes)]
+        outputs = [output.numpy() for output in detector(torch.from_numpy(batch), shapes)]
     found = []
     for meta, dets, labels, *masks in zip(metas, *outputs, strict=True):
         used = labels >= 0
@@ -112,11 +112,11 @@ def detect(detector: Detector, batch: Array, metas: list[dict[str, Any]], rescal
     return found
 
 
-def as_mmdetection_2(detector: CornerNet, input: torch.Tensor, shapes: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Scale coordinates by the size of each image's canvas, as MMDetection 2 does, instead of the batch's."""
-    image = image_limits(input, shapes)
-    canvas = detector.canvas(image)
-    return detector.detect(detector.raw(input), canvas, image, canvas)
+class CornerNetOfMMDetection2(CornerNet):
+    """CornerNet that scales coordinates by the size of each image's canvas instead of the batch's."""
+
+    def detect(self, maps: tuple[Tensor, ...], size: Tensor, image: Tensor, canvas: Tensor) -> tuple[Tensor, Tensor]:
+        return super().detect(maps, canvas if len(canvas) > 1 else size, image, canvas)
 
 
 def trace(detector: Detector, batch: Array, expected: dict[tuple[str, int], Array]) -> str:
@@ -143,8 +143,8 @@ def trace(detector: Detector, batch: Array, expected: dict[tuple[str, int], Arra
     return "\n    ".join(lines)
 
 
-def _tensors(output: Any) -> Iterator[torch.Tensor]:
-    if isinstance(output, torch.Tensor):
+def _tensors(output: Any) -> Iterator[Tensor]:
+    if isinstance(output, Tensor):
         yield output
     elif isinstance(output, (list, tuple)):
         for item in output:
@@ -196,6 +196,7 @@ def _masks(counts: Array, shape: tuple[int, ...]) -> Array:
 
 def oracle(folder: Path, family: str) -> Iterator[tuple[str, Difference]]:
     """Yield the difference of each image of a full-size detector's cases, in the recorded batches."""
+    FAMILIES["CornerHead"] = CornerNetOfMMDetection2
     cases, recipe = _module(folder / "cases.py"), _module(folder / "recipe.py")
     meta, arrays = cases.load(folder / f"{family}_ref.npz")
     with np.load(folder / "images.npz") as file:
@@ -205,11 +206,11 @@ def oracle(folder: Path, family: str) -> Iterator[tuple[str, Difference]]:
     load_weights(detector, {key: torch.from_numpy(np.array(value)) for key, value in weights.items()})
     for case in meta["cases"]:
         batch, metas = cases.batch(meta, case, images), cases.img_metas(meta, case)
-        if isinstance(detector, CornerNet):
-            detector.flip_test = meta["cases"][case].get("tta", False)
-            if detector.flip_test:  # it mirrors the image itself
-                batch, metas = batch[:1], metas[:1]
-            detector.pad_or = 127 if "border" in metas[0] else 0
+        # Only CornerNet has these two attributes, and cases with mirrored images or with canvases.
+        detector.flip_test = meta["cases"][case].get("tta", False)
+        detector.pad_or = 127 if "border" in metas[0] else 0
+        if detector.flip_test:  # it mirrors the image itself
+            batch, metas = batch[:1], metas[:1]
         for mode in ("net", "ori"):
             for index, ours in enumerate(detect(detector, batch, metas, mode == "ori")):
                 result = cases.result(arrays, case, mode, index)
