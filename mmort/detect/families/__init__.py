@@ -7,5 +7,6 @@ line in ``registry.py`` and a test.  Its parts have ``Entries``; their layers ha
 - ``class_layers`` of a head: the layers whose rows are classes, for the message if their number differs;
 - ``prepare_for_export``: what changes before it is exported.
 
-A family that extends another imports from that family's file.  Blocks that unrelated families share are in ``parts``.
+A family that extends another imports from that family's file.  Blocks that unrelated families share are in ``parts``;
+a new backbone, neck, prior generator or box coder is a class with ``Entries`` there, and a line in ``registry.py``.
 """
