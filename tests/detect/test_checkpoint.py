@@ -37,16 +37,16 @@ def test_of_mmengine():
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_layouts(saved, zipped):
-    one = torch.ones(1)
+    tensor = torch.ones(1)
     for content, classes in (
-        ({"state_dict": {"a": one}, "meta": {"CLASSES": ["x", "y"]}}, ("x", "y")),
-        ({"state_dict": {"a": one}, "meta": {"CLASSES": "x"}}, ("x",)),
-        ({"state_dict": {"a": one}, "meta": {"dataset_meta": {"CLASSES": ("x",)}}}, ("x",)),
-        ({"state_dict": {"module.a": one, "ema_a": one}, "meta": {"CLASSES": None}}, None),
-        ({"a": one.double()}, None),
+        ({"state_dict": {"a": tensor}, "meta": {"CLASSES": ["x", "y"]}}, ("x", "y")),
+        ({"state_dict": {"a": tensor}, "meta": {"CLASSES": "x"}}, ("x",)),
+        ({"state_dict": {"a": tensor}, "meta": {"dataset_meta": {"CLASSES": ("x",)}}}, ("x",)),
+        ({"state_dict": {"module.a": tensor, "ema_a": tensor}, "meta": {"CLASSES": None}}, None),
+        ({"a": tensor.double()}, None),
     ):
         weights, meta = load_checkpoint(saved(content, zipped))
-        assert weights == {"a": one}
+        assert weights == {"a": tensor}
         assert weights["a"].dtype == torch.float32
         assert meta.get("classes") == classes
     assert load_checkpoint(saved({"n": torch.tensor(3)}, zipped))[0]["n"].dtype == torch.int64
@@ -78,7 +78,7 @@ def test_code_is_refused(saved, tmp_path, name, zipped):
 
 
 def test_skipped_objects_do_nothing(saved):
-    """`getattr` is among what MMEngine's logs ask for; it finds nothing here."""
+    """MMEngine's logs ask for `getattr`, among others; its stand-in finds nothing."""
     stand_in = Attack(getattr, Attack(getattr, "text", "__class__"), "mro")
     weights, meta = load_checkpoint(saved({"meta": {"x": stand_in}, "state_dict": {"a": torch.ones(1)}}))
     assert list(weights) == ["a"]
@@ -86,7 +86,7 @@ def test_skipped_objects_do_nothing(saved):
 
 
 @pytest.mark.parametrize(
-    ("content", "what"),
+    ("content", "message"),
     [
         ([1], "holds a list"),
         ({"state_dict": {}}, "neither a 'state_dict' nor tensors"),
@@ -96,8 +96,8 @@ def test_skipped_objects_do_nothing(saved):
         (torch.nn.Linear(1, 1), "holds code"),
     ],
 )
-def test_no_checkpoint(saved, content, what):
-    with pytest.raises(ValueError, match=what):
+def test_no_checkpoint(saved, content, message):
+    with pytest.raises(ValueError, match=message):
         load_checkpoint(saved(content))
 
 
@@ -181,10 +181,10 @@ def test_other_number_of_classes(key, rows):
     config = {"model": {"roi_head": {"bbox_head": [{"num_classes": 10}, {"num_classes": 10}]}}}
     weights = Model(10).state_dict()
     weights[f"bbox_head.{key}"] = Model(80).state_dict()[f"bbox_head.{key}"]
-    what = f"bbox_head.{key} has {rows} rows = 80 classes in the checkpoint, the config has num_classes=10"
+    message = f"bbox_head.{key} has {rows} rows = 80 classes in the checkpoint, the config has num_classes=10"
     with pytest.raises(ValueError, match="rows") as error:
         load_weights(Model(10), weights, config)
-    assert str(error.value) == what
+    assert str(error.value) == message
 
 
 def test_former_names():

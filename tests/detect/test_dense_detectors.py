@@ -136,13 +136,13 @@ def exported(fcos, images, tmp_path_factory):
     batch, shapes = images[0].batch(images[1][:2])
     args = torch.from_numpy(batch[:, :, :101, :190].copy()), torch.from_numpy(np.minimum(shapes, [101, 190]))
     dynamic = torch.export.Dim.DYNAMIC
-    others = [tuple(map(torch.from_numpy, images[0].batch(some))) for some in (images[1], images[1][:1])]
+    check_sizes = [tuple(map(torch.from_numpy, images[0].batch(chosen))) for chosen in (images[1], images[1][:1])]
     mmort.onnx.export(
         fcos,
         args,
         path,
         dynamic_shapes=({0: dynamic, 2: dynamic, 3: dynamic}, {0: dynamic}),
-        check_sizes=others,
+        check_sizes=check_sizes,
         output_names=["dets", "labels"],
     )
     return mmort.ort.session(path, providers=["CPUExecutionProvider"])
