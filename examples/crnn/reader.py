@@ -39,7 +39,7 @@ class Predictor:
     def __init__(self, path, **options):
         available = onnxruntime.get_available_providers()
         options.setdefault(
-            "providers", [p for p in ("CUDAExecutionProvider", "CPUExecutionProvider") if p in available]
+            "providers", [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
         )
         self.session = mmort.ort.session(path, **options)
         self._bound = {}

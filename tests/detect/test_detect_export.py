@@ -225,7 +225,7 @@ def test_errors_are_one_line(tmp_path, capsys, fault, message):
 
 
 def test_bytes_written_are_the_bytes_compared(tmp_path, monkeypatch):
-    """Each session of the proof is of the file that is written, its optional input and metadata included."""
+    """Every session opened for a comparison reads the final bytes, with the optional input and the metadata."""
     compared = []
     session = mmort.ort.session
 
@@ -247,8 +247,8 @@ def test_nothing_is_written_if_detections_differ(tmp_path, capsys, monkeypatch):
 
     def moved(self, input, img_shape):
         calls.append(input)
-        dets, *others = forward(self, input, img_shape)
-        return dets + (0 if torch.jit.is_tracing() else 1), *others
+        dets, *rest = forward(self, input, img_shape)
+        return dets + (0 if torch.jit.is_tracing() else 1), *rest
 
     monkeypatch.setattr(Exported, "forward", moved)
     path = tmp_path / "x.onnx"

@@ -540,7 +540,7 @@ def test_finish_may_give_an_input_a_default_value(tmp_path):
     assert mmort.onnx.verify(path, lambda x: x + 1, [args[:1]]).ok
     assert not mmort.onnx.verify(path, lambda x, y: x + 1, [args]).ok
     with pytest.raises(ValueError, match=r"inputs must have length 1 \(input\), got 3"):
-        mmort.onnx.verify(path, lambda x, *others: x, [(*args, torch.randn(4))])
+        mmort.onnx.verify(path, lambda x, *rest: x, [(*args, torch.randn(4))])
 
 
 def test_accept_decides_after_the_verification(tmp_path):

@@ -72,14 +72,14 @@ def kinds_of_inputs(prepare: Preprocessing, images: list[Path]) -> Iterator[tupl
     quarter = len(prepared) // 4
     yield "batches of 4", [prepare.batch(prepared[start::quarter]) for start in range(quarter)]
     width, height = prepare.size or (180, 150)
-    others = []
+    batches = []
     for index, factor in enumerate((0.5, 0.8, 1.3, 1.9)):
         resize = dataclasses.replace(prepare, size=(round(width * factor), round(height * factor)))
         for start in range(index, len(images), 24):
             input, shapes = resize.batch([resize(image) for image in images[start : start + 2]])
             # a row and two columns of padding, so that sides are no multiples of a stride
-            others.append((np.pad(input, ((0, 0), (0, 0), (0, 1), (0, 2))), shapes))
-    yield "other sizes", others
+            batches.append((np.pad(input, ((0, 0), (0, 0), (0, 1), (0, 2))), shapes))
+    yield "other sizes", batches
 
 
 def run_torch(detector: Detector, inputs: list[Inputs]) -> list[list[Array]]:

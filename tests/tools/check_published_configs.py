@@ -51,7 +51,7 @@ def main(folder: str) -> int:
             try:
                 Config.fromfile(path, import_custom_modules=False)
                 too = ""
-            except Exception as fault:  # whatever a config raises when it is executed
+            except Exception as fault:  # a config may raise anything when it is executed
                 too = f" (MMEngine: {type(fault).__name__})"
             refused[str(error).replace(f"{root}/", "") + too].append(name)
         seconds += time.perf_counter() - start

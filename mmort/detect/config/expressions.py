@@ -1,4 +1,4 @@
-"""Evaluates the expressions of configs from their syntax tree; no Python is executed.
+"""Evaluate the expressions of configs from their syntax tree; no Python is executed.
 
 The tables here are complete: syntax (`EXPRESSIONS`), functions, methods and operators that they do not list are
 refused, with file and line.

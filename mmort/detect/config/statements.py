@@ -1,4 +1,4 @@
-"""Evaluates the statements of configs: assignments, loops and conditions, and the imports of configs of the new kind.
+"""Evaluate the statements of configs: assignments, loops and conditions, and the imports of configs of the new kind.
 
 Statements that `STATEMENTS` does not list are refused, with file and line.
 """

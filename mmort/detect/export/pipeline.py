@@ -209,7 +209,7 @@ class _Export:
             report = Report((*report.rows, *self.test_report.rows))
             self.steps.progress(str(report))
         if options.show:
-            self.steps.progress(listing.graph_text(onnx.load(output_file)))
+            self.steps.progress(listing.graph_text(onnx.load(output_file, load_external_data=False)))
             args = self.examples(self.test_image, 1, self.height, self.width)
             self.steps.progress(listing.outputs_text(self.module, args, self.detector.classes))
         self.steps.progress(f"wrote {output_file}, {output_file.stat().st_size / 1e6:.1f} MB")

@@ -196,7 +196,7 @@ def _decay(op: FunctionBuilder, method: int) -> Decay:
     """Return the decay of a method of `soft_nms`."""
     if method == 2:
         sigma = op.number("sigma")
-        # Rounded once, as the kernel's exponential is double, too.
+        # Computed in float64 and rounded once, as in the kernel.
         return lambda op, overlap: op.Exp((-(overlap * overlap) / sigma).to(DOUBLE)).to(FLOAT)
     threshold = op.number("iou_threshold")
     return lambda op, overlap: op.Where(overlap >= threshold, 1.0 - overlap if method == 1 else 0.0, 1.0)
@@ -261,7 +261,7 @@ def _suppression(op: FunctionBuilder, attributes: Mapping[str, Any]) -> Suppress
     def soft(op: Builder, boxes: Value, scores: Value) -> tuple[Value, Value]:
         dets, kept = _soft(op, decay, min_score, offset, boxes, scores)
         lowered = op.Squeeze(op.slice(dets, 4, 5, 1), [1])
-        return kept, op.Where(lowered >= min_score, lowered, MINUS_INFINITY)  # the best box is kept whatever its score
+        return kept, op.Where(lowered >= min_score, lowered, MINUS_INFINITY)  # the best box is kept even below it
 
     return soft
 
