@@ -28,7 +28,7 @@ default_role = "py:obj"  # `name` in a docstring is a link where it names someth
 autodoc_typehints = "none"  # the docstrings name the types, with shapes
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
-napoleon_use_param = False  # or the types' words become links, "optional" to an attribute of that name
+napoleon_use_param = False  # else words of types become links, such as "optional" to Tensor.optional
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 
