@@ -16,6 +16,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -271,19 +272,23 @@ def _commands(door: str, library: str, headers: Sequence[str], build: str) -> di
 
 
 def _skip_unchanged(compiler: Any, headers: Sequence[str]) -> None:
-    """Make a compiler skip objects newer than their source and all headers, if its options are the same."""
+    """Make a compiler work on all cores, and skip objects newer than source and headers if its options are the same."""
     compile_sources = compiler.compile
 
     def compile_changed(sources: Sequence[str], output_dir: str | None = None, **options: Any) -> list[str]:
         objects: list[str] = compiler.object_filenames(sources, output_dir=output_dir)
         settings = {name: value for name, value in options.items() if name != "depends"}
         command = repr((getattr(compiler, "compiler_so", None), settings))
-        for source, path in zip(sources, map(Path, objects), strict=True):
+
+        def compile_if_changed(source: str, path: Path) -> None:
             record = path.with_suffix(".options")
             newest = max(os.path.getmtime(file) for file in (source, *headers))
             if not path.exists() or path.stat().st_mtime < newest or not _holds(record, command):
                 compile_sources([source], output_dir=output_dir, **options)
                 record.write_text(command, encoding="utf-8")
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(compile_if_changed, sources, map(Path, objects)))  # raises the first error
         return objects
 
     compiler.compile = compile_changed

@@ -60,7 +60,7 @@ CONVOLUTIONS = [
 @pytest.mark.parametrize("inputs", [3, 4, 5], ids=["plain", "modulated", "bias"])
 def test_gradient_of_deform_conv2d(inputs, settings, rng):
     *steps, groups, deform_groups = settings
-    input, weight = normal(rng, 2, 4, 4, 5), normal(rng, 2, 4 // groups, 3, 2)
+    input, weight = normal(rng, 2, 4, 3, 4), normal(rng, 2, 4 // groups, 3, 2)
     size = torch.nn.functional.conv2d(input, weight, None, *steps, groups).shape[2:]
     offset = normal(rng, 2, deform_groups * 12, *size)
     if inputs == 3:
