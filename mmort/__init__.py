@@ -1,13 +1,27 @@
 """Detection operators for numpy and ONNX Runtime: NMS of all kinds, RoIAlign, grid sampling, corner pooling and more.
 
 The functions here take and return numpy arrays.  `mmort.ort` runs models that hold these operators in ONNX Runtime.
+`Detections` are the results of a detector, and load `mmort.predict`.
 Importing mmort imports numpy, and neither torch nor onnxruntime.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from mmort._threads import get_num_threads, set_num_threads
 from mmort.ops import *
 from mmort.ops import __all__ as _operators
 from mmort.ort import library_path as get_onnxruntime_op_path
 
+if TYPE_CHECKING:
+    from mmort.predict import Detections
+
 __version__ = "0.1.0"
-__all__ = [*_operators, "get_num_threads", "get_onnxruntime_op_path", "set_num_threads"]
+__all__ = [*_operators, "Detections", "get_num_threads", "get_onnxruntime_op_path", "set_num_threads"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Detections":
+        raise AttributeError(f"module 'mmort' has no attribute {name!r}")
+    import mmort.predict
+
+    return getattr(mmort.predict, name)

@@ -1,12 +1,13 @@
-"""Preprocessing, mask pasting and drawing for programs that run an exported detector, without torch.
+"""Detection in pictures with an exported detector, without torch.
 
-`Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
-into the image; `mmort.predict.drawing` draws detections.  Reading and resizing images needs OpenCV,
-drawing needs Pillow; the rest needs numpy only.
+`Detections` are the results in one picture.  `Preprocessing` turns an image into the network's input, as the config's
+test pipeline does; `paste_masks` pastes masks into the image; `mmort.predict.drawing` draws detections.  Reading and
+resizing images needs OpenCV, drawing needs Pillow; the rest needs numpy only.
 """
 
+from mmort.predict.detections import Detections
 from mmort.predict.images import read_image
-from mmort.predict.masks import paste_masks
+from mmort.predict.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.predict.preprocessing import Prepared, Preprocessing
 
-__all__ = ["Prepared", "Preprocessing", "paste_masks", "read_image"]
+__all__ = ["BoxMasks", "Detections", "ImageMasks", "Prepared", "Preprocessing", "paste_masks", "read_image"]

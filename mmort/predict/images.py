@@ -58,6 +58,13 @@ def resize(image: Image, width: int, height: int) -> Image:
     return resized
 
 
+def resize_mask(mask: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
+    """Resize a mask (H, W) bilinearly."""
+    cv2 = _opencv()
+    resized: NDArray[np.float32] = cv2.resize(mask, (width, height), interpolation=cv2.INTER_LINEAR)
+    return resized
+
+
 def _opencv() -> ModuleType:
     """Import OpenCV, or name the extra that installs it."""
     try:

@@ -2,14 +2,128 @@
 
 `paste_masks` defines how masks are pasted.  An exported graph cannot call it, so `mmort.detect.export.graph_masks` has
 the same formula in torch operators, without loops over boxes; a test asserts that both agree.
+
+A hundred masks of a picture of 8 megapixels take 800 MB as arrays of bool.  `BoxMasks` and `ImageMasks` store the two
+kinds of masks that detectors have in little memory, and make the mask of one detection at a time.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mmort.predict.images import resize_mask
+
+
+class Region(NamedTuple):
+    """The part of an image that a mask covers; the mask has no pixels elsewhere."""
+
+    top: int
+    left: int
+    mask: NDArray[np.bool_]
+    """(h, w), whose first pixel is (`top`, `left`) of the image."""
+
+
+class Masks(Protocol):
+    """A mask for each of N detections in an image."""
+
+    def __len__(self) -> int: ...
+
+    def select(self, indices: NDArray[np.intp]) -> Masks:
+        """Return the masks of some detections, in the order of `indices`."""
+        ...
+
+    def region(self, index: int, height: int, width: int) -> Region:
+        """Return a mask and its position in the image, whose height and width are given."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class BoxMasks:
+    """Masks as probabilities over the area of each box, pasted when asked for.
+
+    Attributes
+    ----------
+    probabilities : ndarray of float32, (N, h, w)
+    boxes : ndarray of float32, (N, 4)
+        x1, y1, x2, y2 in pixels of the image.
+    threshold : float, default 0.5
+        Minimum probability of a pixel that belongs to the mask.
+    """
+
+    probabilities: NDArray[np.float32]
+    boxes: NDArray[np.float32]
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.probabilities.ndim != 3 or self.boxes.shape != (len(self.probabilities), 4):
+            raise ValueError(
+                f"BoxMasks: probabilities and boxes must be (N, h, w) and (N, 4), got {self.probabilities.shape} and "
+                f"{self.boxes.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    def select(self, indices: NDArray[np.intp]) -> BoxMasks:
+        """Return the masks of some detections."""
+        return BoxMasks(self.probabilities[indices], self.boxes[indices], self.threshold)
+
+    def region(self, index: int, height: int, width: int) -> Region:
+        """Paste a mask into the part of the image that its box covers."""
+        mask, box = self.probabilities[index], self.boxes[index]
+        if not np.isfinite(box).all():
+            return Region(0, 0, np.zeros((0, 0), bool))
+        x1, y1, x2, y2 = box
+        top, bottom = _pixel_range(y1, y2, height)
+        left, right = _pixel_range(x1, x2, width)
+        rows = _weights(np.arange(top, bottom), y1, y2, mask.shape[0])
+        columns = _weights(np.arange(left, right), x1, x2, mask.shape[1])
+        return Region(top, left, rows @ mask @ columns.T >= self.threshold)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageMasks:
+    """Masks of the whole image, each stored as bits over the smallest rectangle that holds its pixels.
+
+    Attributes
+    ----------
+    rectangles : sequence of (int, int, int, int)
+        Top, left, height and width of each.
+    bits : sequence of ndarray of uint8
+        The pixels of each rectangle, row by row, eight to a byte.
+    """
+
+    rectangles: Sequence[tuple[int, int, int, int]]
+    bits: Sequence[NDArray[np.uint8]]
+
+    @classmethod
+    def from_arrays(cls, masks: Iterable[NDArray[np.bool_]]) -> ImageMasks:
+        """Pack masks (H, W); an iterator that makes them one at a time saves memory."""
+        rectangles, bits = [], []
+        for mask in masks:
+            top, bottom = _extent(mask, 1)
+            left, right = _extent(mask, 0)
+            rectangles.append((top, left, bottom - top, right - left))
+            bits.append(np.packbits(mask[top:bottom, left:right]))
+        return cls(rectangles, bits)
+
+    def __len__(self) -> int:
+        return len(self.rectangles)
+
+    def select(self, indices: NDArray[np.intp]) -> ImageMasks:
+        """Return the masks of some detections."""
+        return ImageMasks([self.rectangles[index] for index in indices], [self.bits[index] for index in indices])
+
+    def region(self, index: int, height: int, width: int) -> Region:
+        """Unpack a mask; the size of the image is that of the arrays."""
+        top, left, rows, columns = self.rectangles[index]
+        pixels = np.unpackbits(self.bits[index], count=rows * columns).astype(bool)
+        return Region(top, left, pixels.reshape(rows, columns))
 
 
 def paste_masks(
@@ -46,13 +160,38 @@ def paste_masks(
             [0, 0, 0, 0]]])
     """
     pasted = np.zeros((len(masks), height, width), bool)
-    for mask, (x1, y1, x2, y2), canvas in zip(masks, boxes, pasted, strict=True):
-        top, bottom = _pixel_range(y1, y2, height)
-        left, right = _pixel_range(x1, x2, width)
-        rows = _weights(np.arange(top, bottom), y1, y2, mask.shape[0])
-        columns = _weights(np.arange(left, right), x1, x2, mask.shape[1])
-        canvas[top:bottom, left:right] = rows @ mask @ columns.T >= threshold
+    compact = BoxMasks(masks, boxes, threshold)
+    for index, canvas in enumerate(pasted):
+        put(canvas, compact.region(index, height, width))
     return pasted
+
+
+def put(canvas: NDArray[np.bool_], region: Region) -> None:
+    """Write a region into a mask (H, W) of the whole image."""
+    height, width = region.mask.shape
+    canvas[region.top : region.top + height, region.left : region.left + width] = region.mask
+
+
+def resize_masks(
+    masks: NDArray[Any], offset: tuple[int, int], size: tuple[int, int], image_size: tuple[int, int], threshold: float
+) -> Iterator[NDArray[np.bool_]]:
+    """Resize masks that cover the network's input to the image, one at a time; they are interpolated bilinearly.
+
+    Parameters
+    ----------
+    masks : ndarray, (K, H, W)
+        Values from 0 to 1.
+    offset, size : (int, int)
+        Row and column at which the image starts in the input, and its height and width there.
+    image_size : (int, int)
+        Height and width of the original image.
+    threshold : float
+        Minimum value of a pixel that belongs to the mask.
+    """
+    (top, left), (height, width) = offset, size
+    for mask in masks:
+        part = np.ascontiguousarray(mask[top : top + height, left : left + width], np.float32)
+        yield resize_mask(part, image_size[1], image_size[0]) >= threshold
 
 
 def resample_mask(
@@ -88,6 +227,12 @@ def _pixel_range(low: float, high: float, size: int) -> tuple[int, int]:
     """Return the half-open range of pixels within one pixel of an interval, clipped to the image."""
     first = max(int(np.floor(low)) - 1, 0)
     return first, max(min(int(np.ceil(high)) + 1, size), first)
+
+
+def _extent(mask: NDArray[np.bool_], axis: int) -> tuple[int, int]:
+    """Return the half-open range of the rows (axis 1) or columns (axis 0) that hold pixels, (0, 0) if none does."""
+    indices = np.flatnonzero(mask.any(axis))
+    return (int(indices[0]), int(indices[-1]) + 1) if len(indices) else (0, 0)
 
 
 def _weights(pixels: NDArray[Any], low: float, high: float, cells: int) -> NDArray[np.float32]:

@@ -1,0 +1,241 @@
+"""The detections in one picture, and the formats in which other programs take them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.predict.masks import Masks, Region, put
+
+if TYPE_CHECKING:
+    import supervision
+
+
+class RunLengths(TypedDict):
+    """A mask as COCO's compressed run lengths."""
+
+    size: list[int]
+    """Height and width."""
+    counts: str
+
+
+@dataclass(frozen=True, eq=False)
+class Detections:
+    """The detections in a picture, in its own pixels, by descending score.
+
+    Masks are stored in little memory and made when asked for: `mask` makes one of them, `masks` all.
+
+    Parameters
+    ----------
+    boxes : ndarray of float32, (N, 4)
+        x1, y1, x2, y2 in pixels of the picture.  As in MMDetection, they are not clipped to the picture.
+    scores : ndarray of float32, (N,)
+    labels : ndarray of int64, (N,)
+        Indices of classes.
+    names : tuple of str, N
+        The class name of each detection; the label as text if the classes have no names.
+    image_size : (int, int)
+        Height and width of the picture.
+    stored_masks : BoxMasks or ImageMasks, optional
+        The masks as they are stored.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not match.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmort import Detections
+    >>> boxes, scores, labels = np.array([[1, 2, 5, 8], [0, 0, 4, 4]]), np.array([0.9, 0.4]), np.array([1, 0])
+    >>> detections = Detections(boxes, scores, labels, ("dog", "cat"), (10, 12))
+    >>> detections.above(0.5).to_coco(image_id=7, category_ids=[17, 18])
+    [{'image_id': 7, 'category_id': 18, 'bbox': [1.0, 2.0, 4.0, 6.0], 'score': 0.8999999761581421}]
+    >>> detections[1:].to_json()
+    '{"image_size": [10, 12], "detections": [{"label": 0, "name": "cat", "score": 0.4, "box": [0.0, 0.0, 4.0, 4.0]}]}'
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    names: tuple[str, ...]
+    image_size: tuple[int, int]
+    stored_masks: Masks | None = None
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("boxes", np.float32), ("scores", np.float32), ("labels", np.int64)):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype))
+        count = len(self.boxes)
+        shapes = self.boxes.shape, self.scores.shape, self.labels.shape
+        if shapes != ((count, 4), (count,), (count,)):
+            raise ValueError(f"Detections: boxes, scores and labels must be (N, 4), (N,) and (N,), got {shapes}")
+        if len(self.names) != count or (self.stored_masks is not None and len(self.stored_masks) != count):
+            raise ValueError(f"Detections: names and masks must be as many as boxes, {count}")
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def __getitem__(self, index: int | slice | NDArray[Any] | Sequence[int]) -> Detections:
+        """Return some of the detections, selected as the rows of an array are; an integer selects one."""
+        indices = np.atleast_1d(np.arange(len(self))[index])
+        return Detections(
+            self.boxes[indices],
+            self.scores[indices],
+            self.labels[indices],
+            tuple(self.names[index] for index in indices),
+            self.image_size,
+            None if self.stored_masks is None else self.stored_masks.select(indices),
+        )
+
+    def above(self, score_threshold: float) -> Detections:
+        """Return the detections whose score is at least `score_threshold`."""
+        return self[self.scores >= score_threshold]
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether the detector makes masks."""
+        return self.stored_masks is not None
+
+    @property
+    def masks(self) -> NDArray[np.bool_] | None:
+        """All masks, (N, H, W): N times as many bytes as the picture has pixels.  None if the detector makes none."""
+        if self.stored_masks is None:
+            return None
+        masks = np.zeros((len(self), *self.image_size), bool)
+        for index, canvas in enumerate(masks):
+            put(canvas, self.mask_region(index))
+        return masks
+
+    def mask(self, index: int) -> NDArray[np.bool_]:
+        """Return the mask of a detection, (H, W).
+
+        Raises
+        ------
+        ValueError
+            If the detector makes no masks.
+        """
+        canvas = np.zeros(self.image_size, bool)
+        put(canvas, self.mask_region(index))
+        return canvas
+
+    def mask_region(self, index: int) -> Region:
+        """Return the part of the picture that a mask covers: ``top``, ``left`` and ``mask``, an array (h, w).
+
+        Raises
+        ------
+        ValueError
+            If the detector makes no masks.
+        """
+        if self.stored_masks is None:
+            raise ValueError("Detections: the detector makes no masks; has_masks is False")
+        return self.stored_masks.region(index, *self.image_size)
+
+    def rle(self) -> list[RunLengths]:
+        """Return the masks as COCO's compressed run lengths.
+
+        Raises
+        ------
+        ValueError
+            If the detector makes no masks.
+        ImportError
+            If pycocotools is not installed.
+        """
+        try:
+            from pycocotools import mask as coco
+        except ModuleNotFoundError:
+            raise ImportError("run lengths of masks need pycocotools: pip install 'mmort[predict]'") from None
+        encoded = []
+        for index in range(len(self)):
+            lengths = coco.encode(np.asfortranarray(self.mask(index), np.uint8))
+            encoded.append(RunLengths(size=list(lengths["size"]), counts=lengths["counts"].decode()))
+        return encoded
+
+    def to_coco(
+        self, image_id: int | str, category_ids: Sequence[int] | Mapping[int, int] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the detections as entries of a COCO results file.
+
+        Parameters
+        ----------
+        image_id : int or str
+            The picture's ``id`` in the annotations.
+        category_ids : sequence or mapping of int, optional
+            The category of each label.  By default a label is its category.
+
+        Returns
+        -------
+        list of dict
+            ``image_id``, ``category_id``, ``bbox`` (x, y, width, height), ``score``, and ``segmentation`` (run lengths)
+            if the detector makes masks.
+
+        Raises
+        ------
+        ImportError
+            If there are masks, and pycocotools is not installed.
+        """
+        entries: list[dict[str, Any]] = []
+        for (x1, y1, x2, y2), score, label in zip(
+            self.boxes.tolist(), self.scores.tolist(), self.labels.tolist(), strict=True
+        ):
+            category = label if category_ids is None else int(category_ids[label])
+            box = [x1, y1, x2 - x1, y2 - y1]
+            entries.append({"image_id": image_id, "category_id": category, "bbox": box, "score": score})
+        return self._with_segmentation(entries)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `to_json` writes.
+
+        Returns
+        -------
+        dict
+            ``image_size`` (height, width) and ``detections``: a list of dicts with ``label``, ``name``, ``score``,
+            ``box`` (x1, y1, x2, y2), and ``segmentation`` (run lengths) if the detector makes masks.  Numbers have the
+            digits that float32 needs.
+
+        Raises
+        ------
+        ImportError
+            If there are masks, and pycocotools is not installed.
+        """
+        entries = [
+            {"label": label, "name": name, "score": float(str(score)), "box": [float(str(edge)) for edge in box]}
+            for label, name, score, box in zip(self.labels.tolist(), self.names, self.scores, self.boxes, strict=True)
+        ]
+        return {"image_size": list(self.image_size), "detections": self._with_segmentation(entries)}
+
+    def to_json(self) -> str:
+        """Return the detections as JSON in one line; see `to_dict`."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_supervision(self) -> supervision.Detections:
+        """Return the detections as an object of the supervision library, with the names as ``class_name``.
+
+        Raises
+        ------
+        ImportError
+            If supervision is not installed.
+        """
+        try:
+            import supervision
+        except ModuleNotFoundError:
+            raise ImportError("to_supervision needs the supervision library: pip install supervision") from None
+        return supervision.Detections(
+            xyxy=self.boxes.copy(),
+            mask=self.masks,
+            confidence=self.scores.copy(),
+            class_id=self.labels.copy(),
+            data={"class_name": np.array(self.names, str)},
+        )
+
+    def _with_segmentation(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Add each detection's mask to its entry, if the detector makes masks."""
+        if self.has_masks:
+            for entry, lengths in zip(entries, self.rle(), strict=True):
+                entry["segmentation"] = lengths
+        return entries

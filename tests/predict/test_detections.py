@@ -1,0 +1,180 @@
+"""Detections: selection, masks that are stored compactly, and the formats of other programs."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from pycocotools import mask as coco
+
+from mmort.predict import BoxMasks, Detections, ImageMasks, paste_masks
+from mmort.predict.masks import resize_masks
+
+HEIGHT, WIDTH = 40, 57
+BOXES = np.array([[3.2, 4.1, 20.7, 30.3], [-5, -6, 9, 8.5], [50, 30, 70, 60], [60, 5, 90, 9], [7, 7, 7, 7]], np.float32)
+SCORES = np.array([0.9, 0.8, 0.3, 0.2, 0.1], np.float32)
+LABELS = np.array([1, 0, 2, 1, 0])
+NAMES = "b", "a", "c", "b", "a"
+PROBABILITIES = np.random.default_rng(0).random((5, 7, 6), np.float32)
+ARRAYS = np.random.default_rng(1).random((5, HEIGHT, WIDTH)) > 0.97
+ARRAYS[1], ARRAYS[2] = False, True
+
+
+def decode(lengths):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pycocotools calls numpy in a way that is deprecated
+        return coco.decode(lengths)
+
+
+def with_masks(masks):
+    return Detections(BOXES, SCORES, LABELS, NAMES, (HEIGHT, WIDTH), masks)
+
+
+BOX_MASKS = with_masks(BoxMasks(PROBABILITIES, BOXES, 0.4)), paste_masks(PROBABILITIES, BOXES, HEIGHT, WIDTH, 0.4)
+IMAGE_MASKS = with_masks(ImageMasks.from_arrays(ARRAYS)), ARRAYS
+NO_MASKS = with_masks(None)
+NONE = NO_MASKS.above(2.0)
+
+
+@pytest.mark.parametrize(("detections", "expected"), [BOX_MASKS, IMAGE_MASKS], ids=["box", "image"])
+def test_masks(detections, expected):
+    assert detections.has_masks
+    np.testing.assert_array_equal(detections.masks, expected)
+    np.testing.assert_array_equal(detections.mask(2), expected[2])
+    np.testing.assert_array_equal(detections[[3, 0]].masks, expected[[3, 0]])
+    lengths = detections.rle()
+    assert {type(entry["counts"]) for entry in lengths} == {str}
+    np.testing.assert_array_equal(decode(lengths).transpose(2, 0, 1), expected)
+    assert expected.any((1, 2)).tolist()[:3] == [True, detections is BOX_MASKS[0], True]
+
+
+def test_masks_are_stored_in_little_memory():
+    """Two masks of a small object in a picture of 100 megapixels."""
+    mask = np.zeros((10_000, 10_000), bool)
+    mask[5000:5010, 7000:7020] = True
+    stored = ImageMasks.from_arrays([mask, mask])
+    assert sum(bits.nbytes for bits in stored.bits) == 2 * 10 * 20 // 8
+    region = BoxMasks(np.ones((1, 2, 2), np.float32), np.array([[7000, 5000, 7020, 5010]])).region(0, *mask.shape)
+    assert region.mask.size < 300
+
+
+def test_masks_outside_of_the_picture_and_of_boxes_that_are_not_finite_are_empty():
+    boxes = np.array([[np.nan, 0, 9, 9], [0, 0, np.inf, 9], [0, -1e38, 9, -1e37], [1e38, 0, 2e38, 9]], np.float32)
+    detections = Detections(boxes, SCORES[:4], LABELS[:4], NAMES[:4], (8, 9), BoxMasks(PROBABILITIES[:4], boxes))
+    assert not detections.masks.any()
+
+
+def test_resized_masks_are_those_of_torch():
+    import torch
+
+    masks = np.random.default_rng(2).random((3, 30, 44), np.float32)
+    resized = np.stack(list(resize_masks(masks, (2, 3), (25, 40), (61, 33), 0.5)))
+    part = torch.from_numpy(masks[None, :, 2:27, 3:43])
+    expected = torch.nn.functional.interpolate(part, (61, 33), mode="bilinear", align_corners=False)[0].numpy()
+    certain = np.abs(expected - 0.5) > 1e-6
+    np.testing.assert_array_equal(resized[certain], expected[certain] >= 0.5)
+
+
+@pytest.mark.parametrize(
+    ("index", "rows"),
+    [
+        (1, [1]),
+        (-1, [4]),
+        (slice(1, 3), [1, 2]),
+        ([4, 0], [4, 0]),
+        (LABELS == 1, [0, 3]),
+        ([], []),
+        (np.zeros(5, bool), []),
+    ],
+)
+def test_selection(index, rows):
+    chosen = BOX_MASKS[0][index]
+    assert len(chosen) == len(rows)
+    np.testing.assert_array_equal(chosen.boxes, BOXES[rows])
+    np.testing.assert_array_equal(chosen.scores, SCORES[rows])
+    np.testing.assert_array_equal(chosen.labels, LABELS[rows])
+    assert chosen.names == tuple(NAMES[row] for row in rows)
+    np.testing.assert_array_equal(chosen.masks, BOX_MASKS[1][rows])
+
+
+def test_threshold_is_inclusive():
+    assert len(NO_MASKS.above(float(SCORES[2]))) == 3
+    with pytest.raises(IndexError):
+        NO_MASKS[5]
+
+
+def test_without_masks():
+    assert not NO_MASKS.has_masks
+    assert NO_MASKS.masks is None
+    with pytest.raises(ValueError, match="the detector makes no masks"):
+        NO_MASKS.mask(0)
+    assert "segmentation" not in NO_MASKS.to_coco(1)[0]
+
+
+def test_coco():
+    entries = BOX_MASKS[0].to_coco("x", {0: 5, 1: 7, 2: 90})
+    assert [entry["category_id"] for entry in entries] == [7, 5, 90, 7, 5]
+    assert {entry["image_id"] for entry in entries} == {"x"}
+    (x1, y1, x2, y2), score = BOXES[0].tolist(), SCORES[0].item()
+    assert entries[0]["bbox"] == [x1, y1, x2 - x1, y2 - y1]
+    assert entries[0]["score"] == score
+    assert entries[0]["segmentation"] == BOX_MASKS[0].rle()[0]
+    assert [entry["category_id"] for entry in NO_MASKS.to_coco(3)] == LABELS.tolist()
+    json.dumps(entries)
+
+
+def test_json():
+    text = BOX_MASKS[0].to_json()
+    assert "\n" not in text
+    values = json.loads(text)
+    assert values["image_size"] == [HEIGHT, WIDTH]
+    entries = values["detections"]
+    np.testing.assert_array_equal(np.array([entry["box"] for entry in entries], np.float32), BOXES)
+    np.testing.assert_array_equal(np.array([entry["score"] for entry in entries], np.float32), SCORES)
+    assert [(entry["label"], entry["name"]) for entry in entries] == list(zip(LABELS, NAMES, strict=True))
+    np.testing.assert_array_equal(decode(entries[0]["segmentation"]), BOX_MASKS[1][0])
+    assert "0.9," in text  # not 0.8999999761581421
+
+
+def test_supervision():
+    found = BOX_MASKS[0].to_supervision()
+    np.testing.assert_array_equal(found.xyxy, BOXES)
+    np.testing.assert_array_equal(found.mask, BOX_MASKS[1])
+    np.testing.assert_array_equal(found.confidence, SCORES)
+    np.testing.assert_array_equal(found.class_id, LABELS)
+    assert found.data["class_name"].tolist() == list(NAMES)
+    assert len(NONE.to_supervision()) == 0
+
+
+def test_no_detections():
+    assert len(NONE) == 0
+    assert NONE.to_coco(1) == []
+    assert json.loads(NONE.to_json()) == {"image_size": [HEIGHT, WIDTH], "detections": []}
+    empty = BOX_MASKS[0].above(2)
+    assert empty.masks.shape == (0, HEIGHT, WIDTH)
+    assert empty.rle() == []
+
+
+def test_missing_libraries_are_named(monkeypatch):
+    for name in ("pycocotools", "supervision"):
+        monkeypatch.setitem(__import__("sys").modules, name, None)
+    with pytest.raises(ImportError, match=r"pip install 'mmort\[predict\]'"):
+        BOX_MASKS[0].rle()
+    with pytest.raises(ImportError, match="pip install supervision"):
+        NO_MASKS.to_supervision()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((BOXES[:4], SCORES, LABELS, NAMES), r"must be \(N, 4\), \(N,\) and \(N,\), got"),
+        ((BOXES[:, :3], SCORES, LABELS, NAMES), "must be"),
+        ((BOXES, SCORES, LABELS, NAMES[:4]), "as many as boxes, 5"),
+        ((BOXES, SCORES, LABELS, NAMES, (1, 1), ImageMasks([], [])), "as many as boxes, 5"),
+    ],
+)
+def test_shapes_are_checked(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Detections(*arguments[:4], *(arguments[4:] or [(1, 1)]))
+    with pytest.raises(ValueError, match="BoxMasks: probabilities and boxes"):
+        BoxMasks(PROBABILITIES, BOXES[:4])
