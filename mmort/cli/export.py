@@ -29,7 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dynamic-export", action="store_true", help="let batch, height and width vary")
     parser.add_argument("--show", action="store_true", help="print the graph and the detections")
-    parser.add_argument("--verify", action="store_true", help="also compare on --test-img, and print the tables")
+    parser.add_argument(
+        "--verify",
+        action=argparse.BooleanOptionalAction,
+        help="also compare on --test-img, and print the tables; --no-verify: compare nothing, and write a file whose "
+        "metadata says that it is not verified",
+    )
     parser.add_argument("--simplify", action="store_true", help="remove redundant nodes with onnxslim")
     parser.add_argument("--skip-postprocess", action="store_true", help="export the heads' raw outputs")
     parser.add_argument(

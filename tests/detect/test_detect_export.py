@@ -260,6 +260,18 @@ def test_nothing_is_written_if_detections_differ(tmp_path, capsys, monkeypatch):
     assert calls
 
 
+def test_an_unverified_file_says_so(tmp_path, capsys, monkeypatch):
+    """Without a comparison not even a session is opened."""
+    monkeypatch.setattr(mmort.ort, "session", None)
+    path = tmp_path / "x.onnx"
+    assert run(*FCOS, "--output-file", path, "--shape", 64, 96, "--opset-version", 16, "--no-verify") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].endswith("NOT VERIFIED: nobody has compared it with torch")
+    assert not any("comparing" in line for line in lines)
+    metadata = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
+    assert (metadata["family"], metadata["verified"]) == ("FCOS", "false")
+
+
 def test_failures_of_the_exporter_are_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Exported, "forward", lambda self, input, img_shape: (torch.special.i0e(input), img_shape))
     assert run(*FCOS, "--output-file", tmp_path / "x.onnx", "--shape", 64, 96, "--opset-version", 16) == 1

@@ -439,6 +439,19 @@ def test_nothing_is_overwritten_by_a_failure(tmp_path):
     assert nodes(path) == [("", "Relu")]
 
 
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_unverified_files_say_so(exporter, tmp_path):
+    """A wrong file is written only on request, and its metadata has the mark that proven files lack."""
+    path = tmp_path / "branch.onnx"
+    report = mmort.onnx.export(
+        Branch().eval(), (torch.randn(2, 3, 9, 14),), path, dynamic_shapes=IMAGES, exporter=exporter, verify=False
+    )
+    assert (report.rows, report.ok) == ((), False)
+    assert {entry.key: entry.value for entry in onnx.load(path).metadata_props} == {"verified": "false"}
+    mmort.onnx.export(torch.relu, (torch.randn(3),), path)
+    assert "verified" not in {entry.key for entry in onnx.load(path).metadata_props}
+
+
 def test_model_that_fails_at_a_check_size(tmp_path):
     def picky(x):
         torch._check(x.shape[0] % 2 == 0)

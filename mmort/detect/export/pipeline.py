@@ -49,13 +49,13 @@ def export(
     paste_masks: bool = False,
     simplify: bool = False,
     portable: bool = False,
-    verify: bool = False,
+    verify: bool | None = None,
     show: bool = False,
     progress: Callable[[str], None] = print,
 ) -> Report:
     """Export a detector to an ONNX file, after comparing its detections in ONNX Runtime with torch's.
 
-    The file is written only if they agree.
+    The file is written only if they agree, or if `verify` is false.
 
     * Inputs: ``input`` (N, 3, H, W), as `Preprocessing` makes it, and ``img_shape`` (N, 2) of int64, which may be left
       out: height and width of each image within ``input``; 0 means all of it.  (ONNX Runtime lists ``img_shape``
@@ -92,9 +92,10 @@ def export(
         probabilities (N, K, h, w) over the area of each box.
     simplify, portable : bool
         As for `mmort.onnx.export`.
-    verify : bool
-        Also compare on `test_img` (if `dynamic_export`, on it and its mirror image, at 1.5 times `shape`), and print
-        the tables.
+    verify : bool, optional
+        True: also compare on `test_img` (if `dynamic_export`, on it and its mirror image, at 1.5 times `shape`), and
+        print the tables.  False: compare nothing, and write an unproven file, whose metadata has ``verified``:
+        ``false``.
     show : bool
         Print the graph, and the detections in `test_img`.
     progress : callable
@@ -103,7 +104,7 @@ def export(
     Returns
     -------
     mmort.onnx.Report
-        The comparisons, all of which agree.
+        The comparisons, all of which agree; none if `verify` is false.
 
     Raises
     ------
@@ -155,7 +156,7 @@ class ExportOptions:
     paste_masks: bool = False
     simplify: bool = False
     portable: bool = False
-    verify: bool = False
+    verify: bool | None = None
     show: bool = False
 
     @property
@@ -202,6 +203,7 @@ class _Export:
             portable=options.portable,
             simplify=options.simplify,
             exporter=options.exporter,
+            verify=options.verify is not False,
             finish=self._finish,
         )
         report = self._trace(output_file, settings)
@@ -212,7 +214,8 @@ class _Export:
             self.steps.progress(listing.graph_text(onnx.load(output_file, load_external_data=False)))
             args = self.examples(self.test_image, 1, self.height, self.width)
             self.steps.progress(listing.outputs_text(self.module, args, self.detector.classes))
-        self.steps.progress(f"wrote {output_file}, {output_file.stat().st_size / 1e6:.1f} MB")
+        unproven = ", NOT VERIFIED: nobody has compared it with torch" if options.verify is False else ""
+        self.steps.progress(f"wrote {output_file}, {output_file.stat().st_size / 1e6:.1f} MB{unproven}")
         return report
 
     def _trace(self, output_file: Path, settings: Options) -> Report:
@@ -243,6 +246,9 @@ class _Export:
 
     def _accept(self, draft: Path, output_file: Path) -> None:
         """Check the file without ``img_shape``, and on the test image."""
+        if self.options.verify is False:
+            self.steps.done("exporting")
+            return
         sizes = ", ".join("x".join(map(str, args[0].shape)) for args in (self.args, *self.checks))
         self.steps.done(f"exporting, and comparing ONNX Runtime with torch at {sizes}")
         if not self.options.raw:

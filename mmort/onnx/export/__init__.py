@@ -36,6 +36,7 @@ def export(
     libraries: Sequence[str | os.PathLike[str]] = (),
     rtol: float = RTOL,
     atol: float = ATOL,
+    verify: bool = True,
 ) -> Report:
     """Export a model to an ONNX file, and verify that its outputs in ONNX Runtime are torch's.
 
@@ -79,12 +80,15 @@ def export(
     libraries : sequence of paths, default ()
         Further libraries of custom operators that the check needs.
     rtol, atol : float
-        As for `verify`.
+        As for `mmort.onnx.verify`.
+    verify : bool, default True
+        Whether to compare the file with the model.  Without it a file is written that nobody has run: it has the
+        metadata ``verified``: ``false``.
 
     Returns
     -------
     Report
-        The rows of the check, all of which are ok.
+        The rows of the check, all of which are ok; no rows, and so not ok, without `verify`.
 
     Raises
     ------
@@ -129,6 +133,7 @@ def export(
         libraries=libraries,
         rtol=rtol,
         atol=atol,
+        verify=verify,
     )
     return export_model(model, args, path, options)
 

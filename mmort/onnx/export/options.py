@@ -33,6 +33,7 @@ class Options:
     libraries: Sequence[str | os.PathLike[str]] = ()
     rtol: float = RTOL
     atol: float = ATOL
+    verify: bool = True
     finish: Callable[[onnx.ModelProto], None] | None = None
     """Changes the model before it is verified.  A model above 2 GB comes without its tensors, which are in a file."""
     accept: Callable[[Path], None] | None = None

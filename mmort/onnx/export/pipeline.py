@@ -28,6 +28,9 @@ from mmort.onnx.verify.report import Report, Row, VerificationError
 from mmort.onnx.verify.sessions import open_session
 from mmort.onnx.verify.values import leaves, shapes_text
 
+VERIFIED = "verified"
+"""The key of the metadata that a file has, with the value "false", if it was not compared with its model."""
+
 
 def export_model(
     model: torch.nn.Module | Callable[..., Any],
@@ -49,8 +52,8 @@ def export_model(
         proto = files.load(draft)
         frozen = frozen_axes(proto, example.axes)
         _complete(proto, draft, options)
-        report = _verify(draft, path, example.module, checks, options)
-        if frozen or not report.ok:
+        report = _verify(draft, path, example.module, checks, options) if options.verify else Report(())
+        if frozen or (options.verify and not report.ok):
             causes = [*frozen, *hints, *_violated_guards(example, checks, report)]
             raise VerificationError(_explanation(path, causes, report), report)
         if options.accept is not None:
@@ -121,14 +124,16 @@ def _simplify(draft: Path) -> None:
 
 
 def _complete(model: onnx.ModelProto, draft: Path, options: Options) -> None:
-    """Make the draft portable and let `finish` change it, if the options ask for it."""
+    """Make the draft portable, let `finish` change it and mark it as unverified, if the options ask for it."""
     if options.portable:
         for row in make_portable(model):
             if row.missing is not None:
                 raise ValueError(f"export: portable must be False, as {row.operator} has no definition: {row.missing}")
     if options.finish is not None:
         options.finish(model)
-    if options.portable or options.finish is not None:
+    if not options.verify:
+        model.metadata_props.add(key=VERIFIED, value="false")
+    if options.portable or options.finish is not None or not options.verify:
         draft.write_bytes(model.SerializeToString())
 
 
