@@ -19,6 +19,8 @@ class Detector(nn.Module):
         The name of the detector, such as "Faster R-CNN".
     classes : tuple of str
         Names of the classes by label.  Empty if the checkpoint has none.
+    model_entries : tuple of str
+        The entries of the config's ``model`` that the family reads, besides ``test_cfg``; others are refused.
     output_names : tuple of str
         Names of what `forward` returns: "dets", "labels", and "masks" if there are any.
     mask_threshold : float
@@ -29,6 +31,7 @@ class Detector(nn.Module):
     """
 
     family: str
+    model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "bbox_head")
     renamed_keys: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def __init__(self) -> None:

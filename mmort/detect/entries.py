@@ -1,15 +1,17 @@
 """Schemas of the config entries that parts read, and what builds parts from their configs.
 
 Every class that a config can name has a nested dataclass ``Entries``: a field for each entry that it reads, and the
-entries that it ignores, with the reason.  Any other entry is refused, as it could change the results.
+entries that it ignores, with the reason.  Any other entry is refused, as it could change the results.  Dictionaries
+that configure no part, such as ``test_cfg``, have schemas of the same kind.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
-from typing import Any, ClassVar
+from difflib import get_close_matches
+from typing import Any, ClassVar, TypeVar
 
 from mmort.detect.versions import Config, plain_type
 
@@ -33,6 +35,17 @@ class Schema:
     """
 
     ignored: ClassVar[Mapping[str, str]] = {}
+
+
+_Entries = TypeVar("_Entries", bound=Schema)
+
+
+@dataclass(frozen=True)
+class _Nested:
+    """Metadata of a `Schema`'s field that holds another schema; see `nested`."""
+
+    schema: type[Schema]
+    name: str | None
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,48 @@ def part(
     return field(metadata={"part": _Part(kind, types, default, count)})
 
 
+def nested(schema: type[Schema], name: str | None = None, *, default: Any = MISSING) -> Any:
+    """Declare an entry that is a dict with a schema of its own; the field holds an instance of the schema.
+
+    Parameters
+    ----------
+    schema : subclass of Schema
+    name : str, optional
+        Its name in errors, "test_cfg.rpn" for instance.  By default it follows from the entry's.
+    default : None, optional
+        Default of the field.  By default the entry is required.
+    """
+    return field(default=default, metadata={"nested": _Nested(schema, name)})
+
+
+def read_entries(name: str, schema: type[_Entries], config: Config) -> _Entries:
+    """Read a dict by its schema.
+
+    Raises
+    ------
+    ValueError
+        If `config` is not a dict, or an entry is unknown or a required one missing; the message starts with `name`.
+    """
+    return schema(**_values(name, schema, config))
+
+
+def check_names(name: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names of entries that are not known; the message has the most similar known ones."""
+    known = tuple(known)
+    unknown = [key for key in names if key not in known and key not in _IGNORED and key != "type"]
+    if unknown:
+        raise ValueError(
+            f"detect.build: {name} with {', '.join(suggested(key, known) for key in unknown)} is not supported; "
+            f"supported entries: {', '.join(known)}"
+        )
+
+
+def suggested(name: str, known: Iterable[str]) -> str:
+    """Return a name, followed by the most similar known one if there is one."""
+    similar = get_close_matches(name, known, 1)
+    return f"{name} (did you mean {similar[0]}?)" if similar else name
+
+
 class Parts:
     """The supported parts, built from their configs.
 
@@ -98,39 +153,38 @@ class Parts:
     def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
         """Build an object of a class that has `Entries` from a config; see `build`."""
         schema: type[Schema] = part_class.Entries
-        fields = {entry.name: entry for entry in dataclasses.fields(schema)}
-        _check_entries(f"{kind} {plain_type(config.get('type'))!r}", config, schema, fields)
-        values: dict[str, Any] = {key: value for key, value in config.items() if key in fields}
-        for name, entry in fields.items():
+        values = _values(f"{kind} {plain_type(config.get('type'))!r}", schema, config)
+        for entry in dataclasses.fields(schema):
             child: _Part | None = entry.metadata.get("part")
             if child is None:
                 continue
-            described = values.get(name, child.default)
+            described = values.get(entry.name, child.default)
             if described is None:
-                values[name] = None
+                values[entry.name] = None
             elif child.count is None:
-                values[name] = self.build(child.kind, described, child.types)
+                values[entry.name] = self.build(child.kind, described, child.types)
             else:
                 configs = described if isinstance(described, list) else [described] * values[child.count]
-                values[name] = [self.build(child.kind, child_config, child.types) for child_config in configs]
+                values[entry.name] = [self.build(child.kind, child_config, child.types) for child_config in configs]
         return part_class(schema(**values))
 
 
-def _check_entries(
-    name: str, config: Config, schema: type[Schema], fields: Mapping[str, dataclasses.Field[Any]]
-) -> None:
-    """Refuse entries that the schema does not have, and a config without those that it requires."""
-    known = {"type", *fields, *schema.ignored, *_IGNORED}
-    unknown = [
-        key for key, value in config.items() if key not in known and not key.startswith("loss_") and value is not None
-    ]
-    if unknown:
-        raise ValueError(
-            f"detect.build: {name} with {', '.join(unknown)} is not supported; supported entries: {', '.join(fields)}"
-        )
+def _values(name: str, schema: type[Schema], config: Any) -> dict[str, Any]:
+    """Return the fields' values in a config, those of nested schemas read; refuse unknown and missing entries."""
+    if not isinstance(config, dict):
+        raise ValueError(f"detect.build: {name} must be a dict, got {type(config).__name__}")
+    fields = {entry.name: entry for entry in dataclasses.fields(schema)}
+    given = [key for key, value in config.items() if value is not None and not key.startswith("loss_")]
+    check_names(name, (key for key in given if key not in schema.ignored), fields)
     missing = [key for key, entry in fields.items() if key not in config and _is_required(entry)]
     if missing:
         raise ValueError(f"detect.build: {name} must have {', '.join(missing)}")
+    values = {key: value for key, value in config.items() if key in fields}
+    for key, entry in fields.items():
+        child: _Nested | None = entry.metadata.get("nested")
+        if child is not None and values.get(key) is not None:
+            values[key] = read_entries(child.name or f"{name}.{key}", child.schema, values[key])
+    return values
 
 
 def _is_required(entry: dataclasses.Field[Any]) -> bool:

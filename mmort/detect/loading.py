@@ -7,8 +7,11 @@ import os
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.config import read_config
 from mmort.detect.detector import Detector
+from mmort.detect.entries import check_names
 from mmort.detect.registry import FAMILIES, PARTS
 from mmort.detect.versions import Config, plain_type
+
+_MODEL_IGNORED = {"data_preprocessor": "read by the preprocessing", "_scope_": "where MMEngine looks types up"}
 
 
 def build(config: Config) -> Detector:
@@ -34,6 +37,11 @@ def build(config: Config) -> Detector:
         detector = family(config, PARTS)
     except KeyError as error:  # families index the config for what they cannot do without
         raise ValueError(f"detect.build: the config's model must have {error}") from error
+    check_names(
+        "model",
+        (key for key, value in model.items() if value is not None and key not in _MODEL_IGNORED),
+        detector.model_entries,
+    )
     return detector.eval().requires_grad_(False)
 
 

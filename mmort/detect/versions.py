@@ -20,5 +20,6 @@ def is_version_3(config: Config) -> bool:
 
 def test_config(config: Config) -> Config:
     """Return ``test_cfg``: inside the model since MMDetection 2.4, beside it before."""
-    found: Config = config["model"].get("test_cfg") or config.get("test_cfg") or {}
+    beside = {} if is_version_3(config) else config.get("test_cfg")  # MMDetection 3's is the test loop's
+    found: Config = config["model"].get("test_cfg") or beside or {}
     return found

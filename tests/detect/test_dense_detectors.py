@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import mmort.ort
 from mmort.detect import build, load
 from mmort.detect.config import read_config
 from mmort.detect.parts.selection import best_pairs, best_priors, detections, take
+from mmort.detect.parts.test_cfg import NMS, SelectionEntries
 from mmort.detect.registry import PARTS
 from mmort.onnx.verify.detections import match_detections
 from mmort.predict import Preprocessing
@@ -232,19 +234,19 @@ def test_limit_of_a_class():
     scores = torch.zeros(1, 8, 2)
     scores[0, :5, 0] = torch.tensor([0.9, 0.8, 0.7, 0.6, 0.5])
     scores[0, 5:, 1] = torch.tensor([0.4, 0.3, 0.2])
-    cfg = {"nms": {"type": "nms", "iou_threshold": 0.5, "max_output_boxes_per_class": 2}, "max_per_img": 3}
+    test_cfg = SelectionEntries(score_thr=0, nms=NMS(max_output_boxes_per_class=2), max_per_img=3)
     for boxes in (far_apart(8), far_apart(8)[:, :, None].expand(-1, -1, 2, -1)):
-        dets, labels = detections(boxes, scores, cfg)
+        dets, labels = detections(boxes, scores, test_cfg)
         np.testing.assert_allclose(dets[0, :, 4], [0.9, 0.8, 0.4])
         assert labels.tolist() == [[0, 0, 1]]
-    cfg["max_per_img"] = 2
-    assert detections(far_apart(8), scores, cfg)[1].tolist() == [[0, 0]]
+    test_cfg = replace(test_cfg, max_per_img=2)
+    assert detections(far_apart(8), scores, test_cfg)[1].tolist() == [[0, 0]]
 
 
 def test_deploy_nms_pre_keeps_the_boxes_with_the_best_scores():
     scores = torch.tensor([[[0.1, 0.2], [0.9, 0.0], [0.3, 0.8], [0.5, 0.4]]])
-    cfg = {"nms": {"iou_threshold": 0.5}, "max_per_img": 6, "deploy_nms_pre": 2}
-    dets, labels = detections(far_apart(4), scores, cfg)
+    test_cfg = SelectionEntries(score_thr=0, nms=NMS(), max_per_img=6, deploy_nms_pre=2)
+    dets, labels = detections(far_apart(4), scores, test_cfg)
     np.testing.assert_allclose(dets[0, :, 4], [0.9, 0.8, 0.3, 0, 0, 0])
     assert labels.tolist() == [[0, 1, 0, -1, -1, -1]]
     assert dets[0, :3, 0].tolist() == [100, 200, 200]
@@ -358,11 +360,14 @@ def test_styles_of_resnet_and_width_of_resnext():
         ("bbox_head", {"type": "ATSSHead"}, "ATSSHead"),
         ("roi_head", [{"type": "CascadeRoIHead"}], "with the head None is not supported"),
         ("bbox_head", {"with_score": True}, "with_score"),
+        ("nope", 3, "model with nope is not supported; supported entries: backbone, neck, bbox_head"),
         ("bbox_head", {"bbox_coder": {"type": "LegacyDeltaXYWHBBoxCoder"}}, "LegacyDeltaXYWHBBoxCoder"),
         ("bbox_head", {"anchor_generator": {"type": "LegacyAnchorGenerator"}}, "LegacyAnchorGenerator"),
         ("bbox_head", {"anchor_generator": {"type": "AnchorGenerator", "strides": [8]}}, "ratios"),
         ("test_cfg", {"nms": {"type": "nms_match"}}, "nms_match"),
         ("test_cfg", {"nms": {"type": "nms", "max_num": 5}}, "max_num"),
+        ("test_cfg", {"score_thre": 0.3}, r"test_cfg with score_thre \(did you mean score_thr\?\) is not supported"),
+        ("test_cfg", {"mask_thr_binary": 0.5}, "mask_thr_binary"),
     ],
 )
 def test_unsupported_entries_are_refused_by_name(part, change, message):

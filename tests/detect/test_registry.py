@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 import mmort.detect
-from mmort.detect.entries import Parts, Schema, default, part
+from mmort.detect.entries import Parts, Schema, default, nested, part, read_entries
 from mmort.detect.registry import PARTS
 
 ROOT = Path(mmort.detect.__file__).parent
@@ -96,6 +96,44 @@ def test_ignored_entries_and_those_that_are_none_are_accepted():
 def test_other_entries_are_refused_by_name(config, message):
     with pytest.raises(ValueError, match=r"detect\.build: ") as caught:
         TOY.build("head", config)
+    assert str(caught.value).startswith(f"detect.build: {message}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NMS(Schema):
+    iou_threshold: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestCfg(Schema):
+    __test__ = False
+
+    nms: NMS = nested(NMS)
+    score_thr: float
+    rpn: NMS | None = nested(NMS, "stage one", default=None)
+
+    ignored: ClassVar = {"debug": "prints"}
+
+
+def test_nested_entries_arrive():
+    entries = read_entries("test_cfg", TestCfg, {"score_thr": 0.1, "debug": 1, "nms": {"iou_threshold": 0.7}})
+    assert entries == TestCfg(score_thr=0.1, nms=NMS(iou_threshold=0.7))
+    assert read_entries("test_cfg", TestCfg, {"score_thr": 0.1, "nms": {}, "rpn": {}}).rpn == NMS()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"score_thre": 0.1, "nms": {}}, "test_cfg with score_thre (did you mean score_thr?) is not supported; "),
+        ({"score_thr": 0.1}, "test_cfg must have nms"),
+        ({"score_thr": 0.1, "nms": 0.5}, "test_cfg.nms must be a dict, got float"),
+        ({"score_thr": 0.1, "nms": {"iou_thresh": 1}}, "test_cfg.nms with iou_thresh (did you mean iou_threshold?) is"),
+        ({"score_thr": 0.1, "nms": {}, "rpn": {"x": 1}}, "stage one with x is not supported; supported entries: iou_"),
+    ],
+)
+def test_wrong_nested_entries_are_named(config, message):
+    with pytest.raises(ValueError, match=r"detect\.build: ") as caught:
+        read_entries("test_cfg", TestCfg, config)
     assert str(caught.value).startswith(f"detect.build: {message}")
 
 

@@ -330,15 +330,25 @@ def test_unsupported_types_are_named(path, value, text):
         build(config)
 
 
-@pytest.mark.parametrize("path", ["backbone", "rpn_head", "test_cfg.rpn", "test_cfg.rcnn"])
-def test_missing_parts_are_named(path):
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("backbone", "the config's model must have 'backbone'"),
+        ("rpn_head", "the config's model must have 'rpn_head'"),
+        ("test_cfg.rpn", "test_cfg must have rpn"),
+        ("test_cfg.rcnn", "test_cfg must have rcnn"),
+        ("test_cfg.rpn.max_per_img", r"test_cfg\.rpn must have max_per_img"),
+        ("test_cfg.rcnn.nms", r"test_cfg\.rcnn must have nms"),
+    ],
+)
+def test_missing_parts_are_named(path, message):
     config = copy.deepcopy(CONFIG)
     *parents, last = path.split(".")
     entries = config["model"]
     for key in parents:
         entries = entries[key]
     del entries[last]
-    with pytest.raises(ValueError, match=rf"detect\.build: the config's model must have '{last}'"):
+    with pytest.raises(ValueError, match=rf"detect\.build: {message}"):
         build(config)
 
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts, Schema, require
+from mmort.detect.entries import Parts, Schema, nested, read_entries, require
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.parts.selection import nms_arguments
+from mmort.detect.parts.test_cfg import NMS
 from mmort.detect.versions import Config, plain_type, test_config
 from mmort.torch import corner_pool, multiclass_nms
 
@@ -125,17 +125,30 @@ class CornerNet(Detector):
 
     family = "CornerNet"
 
+    @dataclass(frozen=True, kw_only=True)
+    class TestCfg(Schema):
+        """The entries of ``test_cfg``."""
+
+        max_per_img: int
+        nms: NMS | None = nested(NMS, default=None)
+        nms_cfg: NMS | None = nested(NMS, default=None)  # an older name
+        corner_topk: int = 100
+        local_maximum_kernel: int = 3
+        distance_threshold: float = 0.5
+
+        ignored: ClassVar = {"score_thr": "MMDetection does not read it either"}
+
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
-        model, test_cfg = config["model"], test_config(config)
+        model = config["model"]
         require("model.type", model["type"], "CornerNet")
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.bbox_head: CornerHead = parts.construct("bbox_head", CornerHead, model["bbox_head"])
-        self.corner_topk: int = test_cfg.get("corner_topk", 100)
-        self.local_maximum_kernel: int = test_cfg.get("local_maximum_kernel", 3)
-        self.distance_threshold: float = test_cfg.get("distance_threshold", 0.5)
-        self.max_per_image: int = test_cfg["max_per_img"]
-        self.nms: Config = test_cfg.get("nms") or test_cfg["nms_cfg"]
+        self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
+        nms = self.test_cfg.nms or self.test_cfg.nms_cfg
+        if nms is None:
+            raise ValueError("detect.build: test_cfg must have nms")
+        self.nms = nms
         self.pad_or = _pad_or(config)
         self.flip_test = False
 
@@ -186,7 +199,7 @@ class CornerNet(Detector):
         of_class = labels[..., None] == torch.arange(self.bbox_head.classes, device=labels.device)
         by_class = torch.where(of_class & (scores >= 0)[..., None], scores[..., None], 0)  # [N, P, C]
         dets, labels, _ = multiclass_nms(
-            boxes, by_class, 0.0, max_per_image=self.max_per_image, **nms_arguments(self.nms)
+            boxes, by_class, 0.0, max_per_image=self.test_cfg.max_per_img, **self.nms.arguments
         )
         return dets, labels
 
@@ -201,7 +214,7 @@ class CornerNet(Detector):
         first, last = (torch.maximum(corners.points * scale, min_xy) for corners in (tl, br))  # in pixels, [N, K, 2]
         misfit = (
             (tl.classes[:, :, None] != br.classes[:, None])
-            | ((tl.embeddings[:, :, None] - br.embeddings[:, None]).abs() > self.distance_threshold)
+            | ((tl.embeddings[:, :, None] - br.embeddings[:, None]).abs() > self.test_cfg.distance_threshold)
             | (last[:, None] <= first[:, :, None]).any(3)
         )  # [N, K, K]
         scores = torch.where(misfit, -1, (tl.scores[:, :, None] + br.scores[:, None]) / 2).flatten(1)
@@ -214,14 +227,14 @@ class CornerNet(Detector):
     def corners(self, heat: Tensor, embedding: Tensor, offset: Tensor) -> Corners:
         """Return the best corners of one kind, of any class."""
         heat = heat.sigmoid()
-        kernel = self.local_maximum_kernel
+        kernel = self.test_cfg.local_maximum_kernel
         highest = nn.functional.max_pool2d(heat, kernel, stride=1, padding=(kernel - 1) // 2)
         heat = torch.where(heat == highest, heat, 0).flatten(2).transpose(1, 2)  # [N, h*w, C]
         y, x = (torch.arange(size, device=heat.device) for size in offset.shape[2:])
         cells = torch.stack(torch.meshgrid(x, y, indexing="xy"))  # [2, h, w]
         points = (cells + offset).flatten(2).transpose(1, 2)  # [N, h*w, 2]
         scores = heat.flatten(1)
-        scores, indices = scores.topk(min(self.corner_topk, scores.shape[1]))  # [N, K]
+        scores, indices = scores.topk(min(self.test_cfg.corner_topk, scores.shape[1]))  # [N, K]
         cell = indices // self.bbox_head.classes
         return Corners(
             scores, indices % self.bbox_head.classes, _rows(points, cell), embedding.flatten(1).gather(1, cell)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts, Schema, require
+from mmort.detect.entries import Parts, Schema, read_entries, require
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.versions import Config, test_config
 
@@ -229,7 +229,15 @@ class DETR(Detector):
     of larger ones gives slightly different results than alone; see `isolate_images`.
     """
 
+    @dataclass(frozen=True, kw_only=True)
+    class TestCfg(Schema):
+        """The entries of ``test_cfg``."""
+
+        max_per_img: int | None = None  # by default the number of queries
+
     family = "DETR"
+    # MMDetection 3 took the transformer out of the head.
+    model_entries = (*Detector.model_entries, "num_queries", "num_query", "encoder", "decoder", "positional_encoding")
     renamed_keys = (
         # before MMDetection 2.11
         (r"(transformer\.\w+\.layers\.\d+)\.self_attn\.", r"\1.attentions.0."),
@@ -254,7 +262,6 @@ class DETR(Detector):
             raise ValueError("detect.build: bbox_head.loss_cls.use_sigmoid must be false: sigmoid is not supported")
         if head.get("num_reg_fcs", 2) != 2:
             raise ValueError(f"detect.build: bbox_head.num_reg_fcs must be 2, got {head['num_reg_fcs']}")
-        # MMDetection 3 took the transformer out of the head.
         transformer = head.get("transformer") or model
         positions = head.get("positional_encoding") or model["positional_encoding"]
         queries: int = model.get("num_queries") or model.get("num_query") or head.get("num_query", 100)
@@ -270,7 +277,8 @@ class DETR(Detector):
                 {"SinePositionalEncoding": SinePositionalEncoding},
             ),
         )
-        self.max_per_image: int = min(test_config(config).get("max_per_img", queries), queries)
+        test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
+        self.max_per_image: int = min(test_cfg.max_per_img or queries, queries)
         self._isolation: Isolation | None = None
 
     def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:

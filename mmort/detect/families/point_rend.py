@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.entries import Schema, part, require
+from mmort.detect.entries import Schema, nested, part, require
 from mmort.detect.families.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.heads.mask_head import own_class
 from mmort.detect.parts.layers import ConvModule
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector
 from mmort.detect.versions import Config
 from mmort.torch import point_sample, rel_roi_point_to_rel_img_point
@@ -152,8 +153,19 @@ class MaskPointHead(nn.Module):
         return self.fc_logits(x)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RefinementEntries(RCNNEntries):
+    """The entries of ``test_cfg.rcnn``."""
+
+    subdivision_steps: int
+    subdivision_num_points: int
+    scale_factor: int
+
+
 class PointRendRoIHead(StandardRoIHead):
     """Faster R-CNN's second stage, and coarse masks that are refined."""
+
+    test_cfg: RefinementEntries
 
     mask_roi_extractor: PointExtractor
     mask_head: CoarseMaskHead
@@ -167,6 +179,7 @@ class PointRendRoIHead(StandardRoIHead):
         )
         mask_head: CoarseMaskHead = part("mask_head", types={"CoarseMaskHead": CoarseMaskHead})
         point_head: MaskPointHead = part("point_head", types={"MaskPointHead": MaskPointHead})
+        test_cfg: RefinementEntries = nested(RefinementEntries, "test_cfg.rcnn")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
@@ -177,8 +190,8 @@ class PointRendRoIHead(StandardRoIHead):
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the masks [R, h, w] of regions [R, 5] whose classes [R] are known."""
         coarse = self.mask_head(self.mask_roi_extractor(features, rois))  # [R, classes, 7, 7]
-        max_points, factor = self.test_cfg["subdivision_num_points"], self.test_cfg["scale_factor"]
-        steps = self.test_cfg["subdivision_steps"]
+        max_points, factor = self.test_cfg.subdivision_num_points, self.test_cfg.scale_factor
+        steps = self.test_cfg.subdivision_steps
         mask = own_class(coarse, classes)[:, None]  # [R, 1, h, w]; the other classes' masks are never looked at
         for step in range(steps):
             mask = functional.interpolate(mask, scale_factor=factor, mode="bilinear", align_corners=False)

@@ -18,6 +18,7 @@ from mmort.detect.parts.layers import ConvModule, LayerEntries
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import best_pairs, detections
 from mmort.detect.parts.single_stage import SingleStageDetector
+from mmort.detect.parts.test_cfg import DenseEntries
 from mmort.detect.versions import Config, is_version_3
 
 _ANCHORS = {
@@ -91,21 +92,28 @@ class YOLOv3(SingleStageDetector):
     family = "YOLOv3"
     head = YOLOV3Head
     bbox_head: YOLOV3Head
+    test_cfg: TestCfg
+
+    @dataclass(frozen=True, kw_only=True)
+    class TestCfg(DenseEntries):
+        """The entries of ``test_cfg``."""
+
+        conf_thr: float = -1
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
         # Only MMDetection 3 reads nms_pre and min_bbox_size here.
         version_3 = is_version_3(config)
-        self.nms_pre: int = self.test_cfg.get("nms_pre", -1) if version_3 else -1
-        self.min_size: float = self.test_cfg.get("min_bbox_size", -1) if version_3 else -1
+        self.nms_pre: int = self.test_cfg.nms_pre if version_3 else -1
+        self.min_size: float = self.test_cfg.min_bbox_size if version_3 else -1
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         # Nothing here is clipped to the image, so its shape does not matter.
         test_cfg = self.test_cfg
         boxes, objectness, scores = self.bbox_head.decode(self.raw(input))
-        if test_cfg.get("conf_thr", -1) > 0:
-            scores = torch.where(objectness >= test_cfg["conf_thr"], scores, 0)
-        scores = best_pairs(scores, test_cfg["score_thr"], self.nms_pre) * objectness
+        if test_cfg.conf_thr > 0:
+            scores = torch.where(objectness >= test_cfg.conf_thr, scores, 0)
+        scores = best_pairs(scores, test_cfg.score_thr, self.nms_pre) * objectness
         if self.min_size >= 0:
             scores = torch.where(larger(boxes, self.min_size), scores, 0)
         return detections(boxes, scores, test_cfg)

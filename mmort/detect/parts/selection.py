@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from mmort.detect.versions import Config
+from mmort.detect.parts.test_cfg import SelectionEntries
 from mmort.torch import multiclass_nms
 
 
@@ -90,7 +88,7 @@ def best_pairs(scores: Tensor, score_threshold: float, nms_pre: int) -> Tensor:
     return torch.where(keep, scores, 0)
 
 
-def detections(boxes: Tensor, scores: Tensor, test_cfg: Config) -> tuple[Tensor, Tensor]:
+def detections(boxes: Tensor, scores: Tensor, test_cfg: SelectionEntries) -> tuple[Tensor, Tensor]:
     """Suppress boxes within their classes, and keep the best of all.
 
     Parameters
@@ -98,26 +96,24 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: Config) -> tuple[Tensor,
     boxes : Tensor, [N, P, 4] or [N, P, C, 4]
     scores : Tensor, [N, P, C]
         Pairs with a score of 0 take no part.
-    test_cfg : dict
-        With ``nms`` and ``max_per_img``; ``deploy_nms_pre`` and ``nms.max_output_boxes_per_class`` limit the boxes that
-        go into the suppression, and those of one class that come out of it.
+    test_cfg : SelectionEntries
+        ``deploy_nms_pre`` and ``nms.max_output_boxes_per_class`` limit the boxes that go into the suppression, and
+        those of one class that come out of it.
 
     Returns
     -------
     dets, labels : Tensor, [N, K, 5], [N, K]
         As a detector returns them.
     """
-    nms = dict(test_cfg["nms"])
-    max_per_image: int = test_cfg["max_per_img"]
-    max_per_class: int = nms.pop("max_output_boxes_per_class", 0)
-    nms_pre: int = test_cfg.get("deploy_nms_pre", 0)
+    max_per_image, max_per_class = test_cfg.max_per_img, test_cfg.nms.max_output_boxes_per_class
+    nms_pre = test_cfg.deploy_nms_pre
     if nms_pre > 0:
         indices = best_indices(scores.amax(2), nms_pre)[..., None]  # [N, P', 1]
         scores = scores.gather(1, indices.expand(-1, -1, scores.shape[2]))
         flat = boxes.flatten(2)
         boxes = torch.unflatten(flat.gather(1, indices.expand(-1, -1, flat.shape[2])), 2, boxes.shape[2:])
     if not 0 < max_per_class < max_per_image:
-        return multiclass_nms(boxes, scores, 0.0, max_per_image=max_per_image, **nms_arguments(nms))[:2]
+        return multiclass_nms(boxes, scores, 0.0, max_per_image=max_per_image, **test_cfg.nms.arguments)[:2]
     # Every class becomes an image of its own, so that the limit of an image is that of a class.
     classes = scores.shape[2]
     boxes = boxes[:, None].expand(-1, classes, -1, -1) if boxes.ndim == 3 else boxes.transpose(1, 2)
@@ -126,49 +122,10 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: Config) -> tuple[Tensor,
         scores.transpose(1, 2).flatten(0, 1)[..., None],
         0.0,
         max_per_image=max_per_class,
-        **nms_arguments(nms),
+        **test_cfg.nms.arguments,
     )
     classes_of_rows = torch.arange(classes, device=labels.device)[:, None]
     dets = torch.unflatten(dets, 0, (-1, classes)).flatten(1, 2)  # [N, C * max_per_class, 5]
     labels = torch.where(torch.unflatten(labels, 0, (-1, classes)) < 0, -1, classes_of_rows).flatten(1)
     best = dets[..., 4].topk(min(max_per_image, classes * max_per_class)).indices  # [N, K]
     return dets.gather(1, best[..., None].expand(-1, -1, 5)), labels.gather(1, best)
-
-
-def check_test_cfg(test_cfg: Config) -> Config:
-    """Return a ``test_cfg`` that `detections` can read; refuse one with an entry missing or not supported."""
-    missing = [name for name in ("score_thr", "nms", "max_per_img") if name not in test_cfg]
-    if missing:
-        raise ValueError(f"detect.build: test_cfg must have {', '.join(missing)}")
-    nms = dict(test_cfg["nms"])
-    if nms.pop("max_output_boxes_per_class", 0) and nms.get("class_agnostic"):
-        raise ValueError("detect.build: nms cannot have both 'class_agnostic' and 'max_output_boxes_per_class'")
-    nms_arguments(nms)
-    return test_cfg
-
-
-def nms_arguments(nms: Config) -> dict[str, Any]:
-    """Return a config's ``nms`` as arguments of `multiclass_nms`."""
-    known = {
-        "iou_threshold",
-        "iou_thr",
-        "class_agnostic",
-        "split_thr",
-        "type",
-        "sigma",
-        "min_score",
-        "method",
-        "offset",
-    }
-    if unknown := set(nms) - known:
-        raise ValueError(f"detect.build: nms must have no entries but {sorted(known)}, got {sorted(unknown)}")
-    kind = nms.get("type", "nms")
-    if kind not in ("nms", "soft_nms"):
-        raise ValueError(f"detect.build: nms.type must be 'nms' or 'soft_nms', got {kind!r}")
-    arguments: dict[str, Any] = {
-        name: nms[name] for name in ("class_agnostic", "sigma", "min_score", "offset") if name in nms
-    }
-    default = 0.5 if kind == "nms" else 0.3
-    arguments["iou_threshold"] = nms.get("iou_threshold", nms.get("iou_thr", default))
-    arguments["method"] = "nms" if kind == "nms" else f"soft_nms_{nms.get('method', 'linear')}"
-    return arguments

@@ -9,17 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts
+from mmort.detect.entries import Parts, read_entries
 from mmort.detect.parts.boxes import image_limits, larger
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.selection import best_pairs, best_priors, check_test_cfg, detections, take
+from mmort.detect.parts.selection import best_pairs, best_priors, detections, take
+from mmort.detect.parts.test_cfg import DenseEntries
 from mmort.detect.versions import Config, is_version_3, test_config
 
 
 class SingleStageDetector(Detector):
     """A backbone, a neck and a head of the class `head`, which the family sets."""
 
+    TestCfg: ClassVar[type[DenseEntries]] = DenseEntries
     head: ClassVar[type[nn.Module]]
     bbox_head: nn.Module
 
@@ -29,7 +31,7 @@ class SingleStageDetector(Detector):
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
         self.bbox_head = parts.construct("bbox_head", self.head, model["bbox_head"])
-        self.test_cfg = check_test_cfg(test_config(config))
+        self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps, by kind and level."""
@@ -71,7 +73,7 @@ class DenseDetector(SingleStageDetector):
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
         # Before version 3 MMDetection kept the dense heads' boxes without area.
-        self.min_size: float = self.test_cfg.get("min_bbox_size", -1) if is_version_3(config) else -1
+        self.min_size: float = self.test_cfg.min_bbox_size if is_version_3(config) else -1
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         head, test_cfg = self.bbox_head, self.test_cfg
@@ -80,8 +82,8 @@ class DenseDetector(SingleStageDetector):
         chosen: list[tuple[Tensor, Tensor, Tensor]] = []
         for level in range(levels):
             logits, regressed = maps[level], maps[levels + level]
-            scores, indices = best_priors(logits, head.classes, test_cfg.get("nms_pre", -1), head.softmax)
-            scores = best_pairs(scores, test_cfg["score_thr"], test_cfg.get("nms_pre", -1))  # [N, K, C]
+            scores, indices = best_priors(logits, head.classes, test_cfg.nms_pre, head.softmax)
+            scores = best_pairs(scores, test_cfg.score_thr, test_cfg.nms_pre)  # [N, K, C]
             if len(maps) > 2 * levels:
                 # After the threshold, so a detection's score may be below it.
                 scores = scores * take(maps[2 * levels + level], indices, 1).sigmoid()

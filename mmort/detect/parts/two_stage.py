@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts, Schema, require
+from mmort.detect.entries import Parts, Schema, nested, read_entries, require
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.heads.rpn_head import RPNHead
-from mmort.detect.parts.selection import check_test_cfg
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.versions import Config, test_config
 
 
@@ -20,7 +20,7 @@ from mmort.detect.versions import Config, test_config
 class RoIHeadEntries(Schema):
     """The entries that every ``roi_head`` has."""
 
-    test_cfg: Config  # the model's ``test_cfg.rcnn``
+    test_cfg: RCNNEntries = nested(RCNNEntries, "test_cfg.rcnn")
 
 
 class RoIHead(nn.Module):
@@ -69,22 +69,30 @@ class TwoStageDetector(Detector):
         The name of the detector if its config has a mask head.
     """
 
+    model_entries = ("backbone", "neck", "rpn_head", "roi_head")
     head: ClassVar[type[RoIHead]]
     family_with_masks: ClassVar[str]
 
+    @dataclass(frozen=True, kw_only=True)
+    class TestCfg(Schema):
+        """The entries of ``test_cfg``; the stages' schemas have those of the entries."""
+
+        rpn: Config
+        rcnn: Config
+
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
-        model, test_cfg = config["model"], test_config(config)
+        model, test_cfg = config["model"], read_entries("test_cfg", self.TestCfg, test_config(config))
         require("model.type", model["type"], "FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
-        self.rpn_head: RPNHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg["rpn"]})
-        roi_head = {**model["roi_head"], "test_cfg": check_test_cfg(test_cfg["rcnn"])}
+        self.rpn_head: RPNHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+        roi_head = {**model["roi_head"], "test_cfg": test_cfg.rcnn}
         self.roi_head: RoIHead = parts.construct("roi_head", self.head, roi_head)
         if self.roi_head.with_mask:
             self.family = self.family_with_masks
             self.output_names = ("dets", "labels", "masks")
-            self.mask_threshold = test_cfg["rcnn"].get("mask_thr_binary", 0.5)
+            self.mask_threshold = self.roi_head.test_cfg.mask_thr_binary
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the first stage's objectness logits, [N, A, h, w] of each level, and then its deltas, [N, A*4, h, w].

@@ -15,6 +15,7 @@ from mmort.detect.entries import Schema, default, part, require
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.selection import detections
+from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.versions import Config
 
 _CODER = {"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": [0.1, 0.1, 0.2, 0.2]}
@@ -110,7 +111,7 @@ class BoxHead(nn.Module):
         return self.coder.decode(boxes, deltas, limits)
 
     def detect(
-        self, boxes: Tensor, used: Tensor, logits: Tensor, deltas: Tensor, limits: Tensor, test_cfg: Config
+        self, boxes: Tensor, used: Tensor, logits: Tensor, deltas: Tensor, limits: Tensor, test_cfg: RCNNEntries
     ) -> tuple[Tensor, Tensor]:
         """Choose detections.
 
@@ -122,7 +123,7 @@ class BoxHead(nn.Module):
             Which of them take part.
         logits, deltas : Tensor, [N, P, classes + 1], [N, P, 4 or classes * 4]
         limits : Tensor, [N, 1, 4]
-        test_cfg : dict
+        test_cfg : RCNNEntries
             ``test_cfg.rcnn``.
 
         Returns
@@ -135,7 +136,7 @@ class BoxHead(nn.Module):
             deltas = deltas.reshape(*deltas.shape[:2], self.classes, 4)
             boxes, limits = boxes[:, :, None], limits[:, None]
         boxes = self.coder.decode(boxes, deltas, limits)  # [N, P, 4] or [N, P, classes, 4]
-        return detections(boxes, torch.where(scores > test_cfg["score_thr"], scores, 0), test_cfg)
+        return detections(boxes, torch.where(scores > test_cfg.score_thr, scores, 0), test_cfg)
 
     def _flat(self, x: Tensor) -> Tensor:
         """Return one row for each region, [R, C] or [R, C * h * w]."""

@@ -11,12 +11,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default, part
+from mmort.detect.entries import Schema, default, nested, part
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.selection import best_indices, nms_arguments
+from mmort.detect.parts.selection import best_indices
+from mmort.detect.parts.test_cfg import RPNEntries
 from mmort.detect.versions import Config
 from mmort.torch import multiclass_nms
 
@@ -33,7 +34,7 @@ class RPNHead(nn.Module):
         in_channels: int
         anchor_generator: Priors = part("prior generator")
         bbox_coder: BoxCoder = part("box coder")
-        test_cfg: Config  # the model's ``test_cfg.rpn``
+        test_cfg: RPNEntries = nested(RPNEntries, "test_cfg.rpn")
         feat_channels: int = 256
         num_convs: int = 1
         loss_cls: Config = default({"use_sigmoid": True})
@@ -53,11 +54,7 @@ class RPNHead(nn.Module):
         anchors = self.priors.num_base_priors[0]
         self.rpn_cls = nn.Conv2d(channels, anchors, 1)
         self.rpn_reg = nn.Conv2d(channels, anchors * 4, 1)
-        test_cfg = entries.test_cfg
-        self.nms_pre: int = test_cfg.get("nms_pre", -1)
-        self.max_per_image: int = test_cfg["max_per_img"]
-        self.nms: Config = test_cfg["nms"]
-        self.min_size: float = test_cfg.get("min_bbox_size", -1)
+        self.test_cfg = entries.test_cfg
 
     def raw(self, features: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Return the objectness logits [N, A, h, w] and the deltas [N, A*4, h, w] of each level."""
@@ -88,17 +85,17 @@ class RPNHead(nn.Module):
             # With so few numbers a prior, reordering whole maps takes less time than the indices of `take`: in ONNX
             # Runtime 115 ms against 128 ms for a small Faster R-CNN at 800 x 1216.
             deltas = deltas.permute(0, 2, 3, 1).reshape(deltas.shape[0], -1, 4)  # [N, h*w*A, 4]
-            indices = best_indices(score, self.nms_pre)  # [N, K]
+            indices = best_indices(score, self.test_cfg.nms_pre)  # [N, K]
             scores.append(score.gather(1, indices))
             priors.append(self.priors.level(level, logits)[indices])  # [N, K, 4]
             moves.append(deltas.gather(1, indices[..., None].expand(-1, -1, 4)))
             levels.append(torch.full_like(indices, level))
         boxes = self.coder.decode(torch.cat(priors, 1), torch.cat(moves, 1), limits)  # [N, all levels' K, 4]
-        valid = larger(boxes, self.min_size)
+        valid = larger(boxes, self.test_cfg.min_bbox_size)
         # Boxes of one level suppress each other, as those of one class do elsewhere.
         own = torch.cat(levels, 1)[..., None] == torch.arange(len(features), device=boxes.device)
         by_level = torch.where(valid & own, torch.cat(scores, 1)[..., None], -torch.inf)  # [N, all levels' K, levels]
         dets, kept, _ = multiclass_nms(
-            boxes, by_level, _MIN_SCORE, max_per_image=self.max_per_image, **nms_arguments(self.nms)
+            boxes, by_level, _MIN_SCORE, max_per_image=self.test_cfg.max_per_img, **self.test_cfg.nms.arguments
         )
         return dets[..., :4], kept >= 0

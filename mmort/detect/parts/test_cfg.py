@@ -1,0 +1,93 @@
+"""Schemas of ``test_cfg``: the thresholds and limits by which detections are selected.
+
+A family that reads further entries extends the schema here; its detector or RoI head names the extended one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mmort.detect.entries import Schema, nested
+
+
+@dataclass(frozen=True, kw_only=True)
+class NMS(Schema):
+    """The entries of ``nms``."""
+
+    type: str = "nms"
+    iou_threshold: float | None = None
+    iou_thr: float | None = None  # the name that MMCV gave it first
+    class_agnostic: bool = False
+    max_output_boxes_per_class: int = 0
+    offset: int = 0
+    sigma: float = 0.5
+    min_score: float = 1e-3
+    method: str = "linear"
+
+    ignored: ClassVar = {"split_thr": "how MMCV divides the work"}
+
+    def __post_init__(self) -> None:
+        if self.type not in ("nms", "soft_nms"):
+            raise ValueError(f"detect.build: nms.type must be 'nms' or 'soft_nms', got {self.type!r}")
+        if self.class_agnostic and self.max_output_boxes_per_class:
+            raise ValueError("detect.build: nms cannot have both 'class_agnostic' and 'max_output_boxes_per_class'")
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `multiclass_nms`."""
+        hard = self.type == "nms"
+        given = self.iou_thr if self.iou_threshold is None else self.iou_threshold
+        return {
+            "method": "nms" if hard else f"soft_nms_{self.method}",
+            "iou_threshold": (0.5 if hard else 0.3) if given is None else given,
+            "class_agnostic": self.class_agnostic,
+            "offset": self.offset,
+            "sigma": self.sigma,
+            "min_score": self.min_score,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuppressionEntries(Schema):
+    """The entries that every ``test_cfg`` with suppression has."""
+
+    nms: NMS = nested(NMS)
+    max_per_img: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionEntries(SuppressionEntries):
+    """The entries that `detections` reads, and the threshold before it."""
+
+    score_thr: float
+    deploy_nms_pre: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseEntries(SelectionEntries):
+    """The entries of ``test_cfg`` of one-stage detectors."""
+
+    nms_pre: int = -1
+    min_bbox_size: float = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RPNEntries(SuppressionEntries):
+    """The entries of ``test_cfg.rpn``."""
+
+    nms_pre: int = -1
+    min_bbox_size: float = -1
+
+    ignored: ClassVar = {
+        "nms_post": "MMDetection 2.28 and 3 do not read it",
+        "nms_across_levels": "MMDetection 2.28 and 3 do not read it",
+        "deploy_nms_pre": "of the second stage",
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RCNNEntries(SelectionEntries):
+    """The entries of ``test_cfg.rcnn``."""
+
+    mask_thr_binary: float = 0.5
