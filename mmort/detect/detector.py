@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from mmort.predict import MaskFormat
+
 
 class Detector(nn.Module):
     """A detector; its submodules, and so the keys of its ``state_dict``, have MMDetection's names.
@@ -23,8 +25,8 @@ class Detector(nn.Module):
         The entries of the config's ``model`` that the family reads, besides ``test_cfg``; others are refused.
     output_names : tuple of str
         Names of what `forward` returns: "dets", "labels", and "masks" if there are any.
-    mask_threshold : float
-        Probability from which a pixel belongs to a mask.
+    mask_format : MaskFormat
+        What the output "masks" holds.
     renamed_keys : tuple of (str, str)
         Keys of the ``state_dict`` that have other names in other versions of MMDetection: a regular expression that
         matches the key in a checkpoint, and its replacement.  Any submodule may have them too.
@@ -38,7 +40,7 @@ class Detector(nn.Module):
         super().__init__()
         self.classes: tuple[str, ...] = ()
         self.output_names: tuple[str, ...] = ("dets", "labels")
-        self.mask_threshold = 0.5
+        self.mask_format = MaskFormat()
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs of the network before any post-processing."""
@@ -62,7 +64,7 @@ class Detector(nn.Module):
         labels : Tensor of int64, [N, K]
             Classes; -1 in unused rows.
         masks : Tensor of float32, [N, K, h, w], of detectors with masks only
-            Probabilities over the area of each box; 0 in unused rows.
+            Values over the area of each box or over the whole input, as `mask_format` says; 0 in unused rows.
         """
         raise NotImplementedError
 

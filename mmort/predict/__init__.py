@@ -7,7 +7,17 @@ resizing images needs OpenCV, drawing needs Pillow; the rest needs numpy only.
 
 from mmort.predict.detections import Detections
 from mmort.predict.images import read_image
+from mmort.predict.mask_format import MaskFormat
 from mmort.predict.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.predict.preprocessing import Prepared, Preprocessing
 
-__all__ = ["BoxMasks", "Detections", "ImageMasks", "Prepared", "Preprocessing", "paste_masks", "read_image"]
+__all__ = [
+    "BoxMasks",
+    "Detections",
+    "ImageMasks",
+    "MaskFormat",
+    "Prepared",
+    "Preprocessing",
+    "paste_masks",
+    "read_image",
+]

@@ -18,7 +18,7 @@ from mmort.detect.export import export, graph_masks
 from mmort.detect.export.examples import Examples
 from mmort.detect.export.wrappers import Exported
 from mmort.onnx.verify.detections import compare_detections
-from mmort.predict import Preprocessing, paste_masks
+from mmort.predict import MaskFormat, Preprocessing, paste_masks
 
 DATA = Path(__file__).parents[1] / "data"
 FCOS = DATA / "detect" / "fcos" / "config.py", DATA / "detect" / "fcos" / "checkpoint.pth"
@@ -141,7 +141,8 @@ def test_masks_are_pasted_as_in_numpy(rng):
     boxes[0, 0], boxes[0, 1], boxes[0, 2] = (5, 5, 5, 9), (3, 4, 8, 9), (-30, -30, -20, -20)
     masks = rng.uniform(0, 1, (2, 20, 7, 7)).astype(np.float32)
     for threshold in (0.5, 0.2):
-        pasted = graph_masks.paste_masks(*map(torch.from_numpy, (masks, boxes)), 31, 43, threshold).numpy()
+        mask_format = MaskFormat(threshold=threshold)
+        pasted = graph_masks.paste_masks(mask_format, *map(torch.from_numpy, (masks, boxes)), 31, 43).numpy()
         expected = np.stack([paste_masks(*pair, 31, 43, threshold) for pair in zip(masks, boxes, strict=True)])
         assert pasted.dtype == np.float32
         assert (pasted != expected).sum() <= 2  # sums in another order

@@ -35,7 +35,8 @@ from mmort.detect.config import read_config
 from mmort.detect.families.cornernet import CornerNet
 from mmort.detect.registry import FAMILIES
 from mmort.onnx.verify.detections import match_detections
-from mmort.predict import Preprocessing, paste_masks
+from mmort.predict import MaskFormat, Prepared, Preprocessing
+from mmort.predict.masks import put
 
 Array = NDArray[Any]
 Network = Callable[[Array, Array], list[Array]]
@@ -132,7 +133,9 @@ def run_file(path: Path, threads: int = 1) -> Network:
     return lambda batch, shapes: session.run(None, {"input": batch, "img_shape": shapes})
 
 
-def detect(network: Network, batch: Array, metas: list[dict[str, Any]], rescale: bool) -> list[Found]:
+def detect(
+    network: Network, mask_format: MaskFormat, batch: Array, metas: list[dict[str, Any]], rescale: bool
+) -> list[Found]:
     """Run a network on a batch; with `rescale` return detections in the original images, otherwise in the resized."""
     outputs = network(batch, np.array([meta["img_shape"][:2] for meta in metas]))
     found = []
@@ -145,8 +148,14 @@ def detect(network: Network, batch: Array, metas: list[dict[str, Any]], rescale:
             boxes = boxes / scale
         detections = Found(np.concatenate([boxes, dets[used, 4:]], 1), labels[used])
         if masks:
-            height, width = meta["ori_shape"][:2] if rescale else meta["img_shape"][:2]
-            detections.masks = paste_masks(masks[0][used], boxes, height, width)
+            shape, network_shape = meta["ori_shape"][:2], meta["img_shape"][:2]
+            if not rescale:
+                shape, scale = network_shape, np.ones(4, np.float32)
+            image = Prepared(batch[0], shape, network_shape, batch.shape[2:], scale, (top, left))
+            stored = mask_format.store(masks[0][used], boxes, image)
+            detections.masks = np.zeros((len(boxes), *shape), bool)
+            for index, canvas in enumerate(detections.masks):
+                put(canvas, stored.region(index, *shape))
         found.append(detections)
     return found
 
@@ -233,7 +242,7 @@ def digits(folder: Path, family: str, options: argparse.Namespace) -> Iterator[t
         theirs = Found(reference["dets"][rows], reference["labels"][rows])
         if "mask_counts" in reference:
             theirs.masks = _masks(reference["mask_counts"][rows], meta["ori_shape"])
-        (ours,) = detect(run_torch(detector), batch, [meta], rescale=True)
+        (ours,) = detect(run_torch(detector), detector.mask_format, batch, [meta], rescale=True)
         difference = compare(ours, theirs, 1e-2, 1e-4)
         yield name, difference
         prefix = f"raw/{index}/"
@@ -283,7 +292,7 @@ def oracle(folder: Path, family: str, options: argparse.Namespace) -> Iterator[t
                 batch, metas = batch[:1], metas[:1]
         equal = True
         for mode in ("net", "ori"):
-            for index, ours in enumerate(detect(network, batch, metas, mode == "ori")):
+            for index, ours in enumerate(detect(network, detector.mask_format, batch, metas, mode == "ori")):
                 result = cases.result(arrays, case, mode, index)
                 theirs = Found(result["dets"], result["labels"], result["masks"])
                 score = 5e-4

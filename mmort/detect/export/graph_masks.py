@@ -1,4 +1,4 @@
-"""Mask pasting for graphs: `mmort.predict.paste_masks` in torch operators, for whole batches.
+"""Mask pasting for graphs: what `mmort.predict` does with masks, in torch operators, for whole batches.
 
 A graph cannot loop over boxes, so each mask is weighted over all pixels, not only over those of its box.  A test
 asserts that both agree.
@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from mmort.predict import MaskFormat
 
 
-def paste_masks(masks: Tensor, boxes: Tensor, height: int, width: int, threshold: float) -> Tensor:
-    """Paste masks [N, K, h, w] of boxes [N, K, 4 or more] into masks [N, K, height, width] of 0 and 1."""
+def paste_masks(mask_format: MaskFormat, masks: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
+    """Turn masks [N, K, h, w] of boxes [N, K, 4 or more] into masks [N, K, height, width] of 0 and 1."""
+    threshold = mask_format.threshold
+    if mask_format.area == "image":
+        enlarged = functional.interpolate(masks, scale_factor=float(mask_format.stride), mode="bilinear")
+        return (enlarged[:, :, :height, :width] > threshold).to(masks.dtype)
     rows = _weights(boxes[..., 1], boxes[..., 3], height, masks.shape[2])  # [N, K, H, h]
     columns = _weights(boxes[..., 0], boxes[..., 2], width, masks.shape[3])  # [N, K, W, w]
     return (rows @ masks @ columns.transpose(2, 3) >= threshold).to(masks.dtype)

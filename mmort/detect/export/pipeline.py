@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -62,8 +63,8 @@ def export(
       as an overridable initializer, and warns of it.)
     * Outputs: ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of ``input``, and score; ``labels`` (N, K) of int64; and, if
       the detector has masks, ``masks`` (N, K, h, w).  Unused rows are 0 with label -1.
-    * Metadata: ``family``, ``classes``, ``preprocessing``, ``thresholds`` (the config's ``test_cfg``) and
-      ``mmort_version``, all but the first and last as JSON.
+    * Metadata: ``family``, ``classes``, ``preprocessing``, ``thresholds`` (the config's ``test_cfg``), ``masks``
+      (the `mmort.predict.MaskFormat`, if there are masks) and ``mmort_version``, all but the first and last as JSON.
 
     Parameters
     ----------
@@ -180,7 +181,7 @@ class _Export:
         self.detector, self.metadata, self.options, self.steps = detector, metadata, options, steps
         self.module: nn.Module = Raw(detector)
         if not options.raw:
-            self.module = Exported(detector, detector.mask_threshold if options.paste_masks else None)
+            self.module = Exported(detector, pasted=options.paste_masks)
         image = read_image(options.input_img or DEFAULT_IMAGE)
         self.test_image = read_image(options.test_img) if options.test_img else image
         self.examples = Examples(preprocessing, dynamic=options.dynamic, with_shapes=not options.raw)
@@ -242,7 +243,10 @@ class _Export:
         """Give the model its optional input and its metadata."""
         if not self.options.raw:
             finishing.make_optional(model, "img_shape")
-        onnx.helper.set_model_props(model, self.metadata)
+        metadata = dict(self.metadata)
+        if isinstance(self.module, Exported) and "masks" in self.detector.output_names:
+            metadata["masks"] = json.dumps(self.module.mask_format.to_dict())
+        onnx.helper.set_model_props(model, metadata)
 
     def _accept(self, draft: Path, output_file: Path) -> None:
         """Check the file without ``img_shape``, and on the test image."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -10,11 +12,20 @@ from mmort.detect.export.graph_masks import paste_masks
 
 
 class Exported(nn.Module):
-    """A detector whose `img_shape` may be 0 or too large; with a threshold, its masks are pasted."""
+    """A detector whose `img_shape` may be 0 or too large; with `pasted`, its masks are of 0 and 1 over the input.
 
-    def __init__(self, detector: Detector, mask_threshold: float | None) -> None:
+    Attributes
+    ----------
+    mask_format : MaskFormat
+        What the output "masks" holds.
+    """
+
+    def __init__(self, detector: Detector, *, pasted: bool) -> None:
         super().__init__()
-        self.detector, self.mask_threshold = detector, mask_threshold
+        self.detector, self.pasted = detector, pasted
+        self.mask_format = detector.mask_format
+        if pasted:
+            self.mask_format = replace(detector.mask_format, area="image", threshold=0.5, stride=1)
         self.eval()
 
     def forward(self, input: Tensor, img_shape: Tensor) -> tuple[Tensor, ...]:
@@ -22,10 +33,10 @@ class Exported(nn.Module):
         height, width = (torch.scalar_tensor(side, dtype=torch.int64) for side in input.shape[2:])
         whole = torch.stack([height, width])
         outputs = self.detector(input, torch.where(img_shape > 0, torch.minimum(img_shape, whole), whole))
-        if self.mask_threshold is None or len(outputs) < 3:
+        if not self.pasted or len(outputs) < 3:
             return outputs
         dets, labels, masks = outputs
-        return dets, labels, paste_masks(masks, dets, input.shape[2], input.shape[3], self.mask_threshold)
+        return dets, labels, paste_masks(self.detector.mask_format, masks, dets, input.shape[2], input.shape[3])
 
 
 class Raw(nn.Module):

@@ -14,6 +14,7 @@ from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.heads.rpn_head import RPNHead
 from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.versions import Config, test_config
+from mmort.predict import MaskFormat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,7 @@ class TwoStageDetector(Detector):
         if self.roi_head.with_mask:
             self.family = self.family_with_masks
             self.output_names = ("dets", "labels", "masks")
-            self.mask_threshold = self.roi_head.test_cfg.mask_thr_binary
+            self.mask_format = MaskFormat(threshold=self.roi_head.test_cfg.mask_thr_binary)
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the first stage's objectness logits, [N, A, h, w] of each level, and then its deltas, [N, A*4, h, w].

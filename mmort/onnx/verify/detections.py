@@ -215,6 +215,8 @@ def _used(outputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
 
 
 def _overlap(mask: NDArray[Any], other: NDArray[Any]) -> float:
-    """Return the overlap of two masks of probabilities, which unlike IoU does not depend on a threshold."""
+    """Return the overlap of two masks of probabilities or logits, which unlike IoU does not depend on a threshold."""
+    if min(mask.min(initial=0), other.min(initial=0)) < 0:  # logits
+        mask, other = (1 / (1 + np.exp(-values)) for values in (mask, other))
     larger = float(np.maximum(mask, other).sum())
     return float(np.minimum(mask, other).sum()) / larger if larger else 1.0

@@ -1,0 +1,100 @@
+"""What a detector's output ``masks`` holds, and how MMDetection makes masks of the original image from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.predict.images import resize_mask
+from mmort.predict.masks import BoxMasks, ImageMasks, Masks
+from mmort.predict.preprocessing import Prepared
+
+
+@dataclass(frozen=True)
+class MaskFormat:
+    """The format of an output ``masks`` (N, K, h, w); a file's metadata ``masks`` holds it.
+
+    Parameters
+    ----------
+    area : {"box", "image"}, default "box"
+        What a mask covers: its box, or the whole input.
+    threshold : float, default 0.5
+        Pixels of the mask have values of at least `threshold` after interpolation; if masks cover the input, greater
+        ones.  Values are probabilities, or logits with another threshold.
+    stride : int, default 1
+        Pixels of the input for each cell of a mask, if masks cover the input.
+    rescaling : {"crop", "scale"}, default "crop"
+        What makes a mask of the original image of one that covers the input.  "crop": the part that the image takes up
+        is resized to the original size.  "scale": the whole is resized by 1 / ``scale_factor`` and then cropped, as
+        RTMDet-Ins does.
+
+    Examples
+    --------
+    >>> from mmort.predict import MaskFormat
+    >>> MaskFormat("image", threshold=0, stride=8, rescaling="scale").to_dict()
+    {'area': 'image', 'threshold': 0, 'stride': 8, 'rescaling': 'scale'}
+    """
+
+    area: Literal["box", "image"] = "box"
+    threshold: float = 0.5
+    stride: int = 1
+    rescaling: Literal["crop", "scale"] = "crop"
+
+    def __post_init__(self) -> None:
+        if self.area not in ("box", "image") or self.rescaling not in ("crop", "scale"):
+            raise ValueError(
+                f"MaskFormat: area must be 'box' or 'image' and rescaling 'crop' or 'scale', got {self.area!r} and "
+                f"{self.rescaling!r}"
+            )
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> MaskFormat:
+        """Return the format that `to_dict` returned; unknown entries are ignored."""
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the format as words and numbers, ready for JSON."""
+        return asdict(self)
+
+    def store(self, output: NDArray[np.float32], boxes: NDArray[np.float32], image: Prepared) -> Masks:
+        """Return the masks of an image in its original size.
+
+        Parameters
+        ----------
+        output : ndarray, (K, h, w)
+            The output ``masks`` of the image, its used rows.
+        boxes : ndarray of float32, (K, 4)
+            The boxes in the original image.
+        image : Prepared
+            The preprocessed image.
+        """
+        if self.area == "box":
+            return BoxMasks(output, boxes, self.threshold)
+        resized = self._scaled(output, image) if self.rescaling == "scale" else self._cropped(output, image)
+        return ImageMasks.from_arrays(resized)
+
+    def _cropped(self, output: NDArray[np.float32], image: Prepared) -> Iterator[NDArray[np.bool_]]:
+        (top, left), (height, width) = image.offset, image.img_shape
+        for mask in output:
+            part = self._enlarged(mask)[top : top + height, left : left + width]
+            yield resize_mask(np.ascontiguousarray(part), image.ori_shape[1], image.ori_shape[0]) > self.threshold
+
+    def _scaled(self, output: NDArray[np.float32], image: Prepared) -> Iterator[NDArray[np.bool_]]:
+        height, width = image.ori_shape
+        # MMDetection's scales are not rounded to float32, which matters where the size below is nearly an integer.
+        x_scale = round(float(image.scale_factor[0]) * width) / width
+        y_scale = round(float(image.scale_factor[1]) * height) / height
+        for mask in output:
+            canvas = self._enlarged(mask)
+            # MMDetection exchanges the two scales, which shifts masks by up to a pixel.
+            rows, columns = math.ceil(canvas.shape[0] * (1 / x_scale)), math.ceil(canvas.shape[1] * (1 / y_scale))
+            yield resize_mask(canvas, columns, rows)[:height, :width] > self.threshold
+
+    def _enlarged(self, mask: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return a mask with a value for each pixel of the input."""
+        return resize_mask(mask, mask.shape[1] * self.stride, mask.shape[0] * self.stride)

@@ -1,0 +1,82 @@
+"""Masks of the original image, made from a detector's output."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from mmort.detect.export.graph_masks import paste_masks as graph_paste
+from mmort.predict import MaskFormat, Prepared, paste_masks
+
+INPUT, RESIZED, ORIGINAL = (32, 48), (24, 46), (39, 67)
+
+
+@pytest.fixture
+def image():
+    scale = np.array([RESIZED[1] / ORIGINAL[1], RESIZED[0] / ORIGINAL[0]] * 2, np.float32)
+    return Prepared(np.zeros((3, *INPUT), np.float32), ORIGINAL, RESIZED, INPUT, scale, (0, 0))
+
+
+def stacked(masks):
+    found = np.zeros((len(masks), *ORIGINAL), bool)
+    for index, canvas in enumerate(found):
+        top, left, mask = masks.region(index, *ORIGINAL)
+        canvas[top : top + mask.shape[0], left : left + mask.shape[1]] = mask
+    return found
+
+
+def bilinear(values, size):
+    return functional.interpolate(torch.from_numpy(values)[None], size, mode="bilinear")[0].numpy()
+
+
+def test_masks_of_the_input_are_cropped_or_scaled(image, rng):
+    """The reference is written in torch; the scales are exchanged as in MMDetection."""
+    logits = rng.standard_normal((3, 8, 12)).astype(np.float32)
+    whole = bilinear(logits, INPUT)
+    cropped = bilinear(np.ascontiguousarray(whole[:, : RESIZED[0], : RESIZED[1]]), ORIGINAL) > 0.25
+    x_scale, y_scale = RESIZED[1] / ORIGINAL[1], RESIZED[0] / ORIGINAL[0]
+    size = int(np.ceil(INPUT[0] * (1 / x_scale))), int(np.ceil(INPUT[1] * (1 / y_scale)))
+    assert size == (47, 78)
+    scaled = np.zeros((3, *ORIGINAL), bool)
+    scaled[:, : size[0]] = (bilinear(whole, size) > 0.25)[:, : ORIGINAL[0], : ORIGINAL[1]]
+    for rescaling, expected in (("crop", cropped), ("scale", scaled)):
+        found = stacked(MaskFormat("image", 0.25, 4, rescaling).store(logits, np.zeros((3, 4), np.float32), image))
+        assert (found != expected).sum() <= 2  # sums in another order
+    assert (cropped != scaled).any()
+
+
+def test_scales_are_not_rounded_to_float32():
+    """640 rows / 1.28 are 500; / float32(1.28) they would be 501."""
+    image = Prepared(
+        np.zeros((3, 640, 640), np.float32), (500, 500), (640, 640), (640, 640), np.full(4, 1.28, np.float32), (0, 0)
+    )
+    ramp = (np.arange(640, dtype=np.float32) - 629.5)[:, None].repeat(640, 1)
+    stored = MaskFormat("image", 0, 1, "scale").store(ramp[None], np.zeros((1, 4), np.float32), image)
+    expected = bilinear(ramp[None], (500, 500))[0] > 0
+    top, left, mask = stored.region(0, 500, 500)
+    assert (top, left) == (int(expected[:, 0].argmax()), 0)
+    assert mask.all()
+
+
+def test_masks_of_boxes_are_pasted(image, rng):
+    values, boxes = rng.uniform(0, 1, (2, 7, 7)).astype(np.float32), np.array([[2, 3, 40, 30], [5, 5, 9, 60]])
+    found = stacked(MaskFormat(threshold=0.4).store(values, boxes, image))
+    assert np.array_equal(found, paste_masks(values, boxes, *ORIGINAL, 0.4))
+
+
+def test_graph_masks_of_the_input(rng):
+    logits = torch.from_numpy(rng.standard_normal((1, 3, 8, 12)).astype(np.float32))
+    pasted = graph_paste(MaskFormat("image", 0.25, 4), logits, torch.zeros(1, 3, 5), 31, 45)
+    expected = bilinear(logits[0].numpy(), INPUT)[:, :31, :45] > 0.25
+    assert pasted.shape == (1, 3, 31, 45)
+    assert np.array_equal(pasted[0].numpy(), expected)
+
+
+def test_formats_round_trip_through_json():
+    mask_format = MaskFormat("image", 0.0, 8, "scale")
+    assert MaskFormat.from_dict(json.loads(json.dumps(mask_format.to_dict() | {"later": 1}))) == mask_format
+    assert MaskFormat.from_dict({"area": "box", "threshold": 0.3}) == MaskFormat(threshold=0.3)
+    with pytest.raises(ValueError, match="area must be 'box' or 'image'"):
+        MaskFormat("pixels")
