@@ -20,8 +20,7 @@ import onnxruntime
 import mmort
 import mmort.ort
 from mmort._kernels import simd_level
-from mmort.demo import detector
-from mmort.predict import drawing
+from mmort.demo import detector, drawing
 
 IMAGES = tuple(sorted(Path(__file__).with_name("images").glob("*.png")))
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 import mmort.ort
+from mmort.demo.drawing import Detection
 from mmort.predict import Preprocessing
-from mmort.predict.drawing import Detection
 from mmort.predict.masks import resample_mask
 
 MODEL = Path(__file__).with_name("mask_rcnn.onnx")

@@ -38,7 +38,7 @@ def read_image(path: str | os.PathLike[str]) -> Image:
     ImportError
         If OpenCV is not installed.
     """
-    cv2 = _opencv()
+    cv2 = opencv()
     data = np.frombuffer(Path(path).read_bytes(), np.uint8)
     try:
         image: Image | None = cv2.imdecode(data, cv2.IMREAD_COLOR) if data.size else None
@@ -53,22 +53,22 @@ def resize(image: Image, width: int, height: int) -> Image:
     """Resize an image bilinearly; return it unchanged if it has that size already."""
     if image.shape[:2] == (height, width):
         return image
-    cv2 = _opencv()
+    cv2 = opencv()
     resized: Image = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
     return resized
 
 
 def resize_mask(mask: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
     """Resize a mask (H, W) bilinearly."""
-    cv2 = _opencv()
+    cv2 = opencv()
     resized: NDArray[np.float32] = cv2.resize(mask, (width, height), interpolation=cv2.INTER_LINEAR)
     return resized
 
 
-def _opencv() -> ModuleType:
+def opencv() -> ModuleType:
     """Import OpenCV, or name the extra that installs it."""
     try:
         import cv2
     except ModuleNotFoundError:
-        raise ImportError("mmort.predict needs OpenCV to read and resize images: pip install 'mmort[detect]'") from None
+        raise ImportError("mmort.predict needs OpenCV for images: pip install 'mmort[predict]'") from None
     return cv2

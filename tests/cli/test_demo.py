@@ -15,8 +15,7 @@ from tests.cli.running import refused, run
 pytest.importorskip("onnxruntime")
 
 from mmort import demo
-from mmort.demo import detector
-from mmort.predict import drawing
+from mmort.demo import detector, drawing
 
 # Detections of MMDetection itself, in PyTorch, with a score above 0.5, on the images that come with the demo.
 MMDETECTION = {

@@ -172,7 +172,7 @@ def test_opencv_is_needed_for_files_and_resizing_only(monkeypatch):
     image = np.zeros((4, 6, 3), np.uint8)
     assert Preprocessing(size_divisor=4)(image).input.shape == (3, 4, 8)
     for use in (lambda: Preprocessing(size=(3, 2))(image), lambda: read_image(FOLDER / "000000.png")):
-        with pytest.raises(ImportError, match=r"OpenCV.*pip install 'mmort\[detect\]'"):
+        with pytest.raises(ImportError, match=r"OpenCV.*pip install 'mmort\[predict\]'"):
             use()
 
 
