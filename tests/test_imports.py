@@ -19,7 +19,7 @@ ARROWS = {
     "ops": {"_arrays", "_threads", "_kernels", "schemas"},
     "ort": {"ops"},
     "predict": {"ort"},
-    "evaluate": {"predict"},
+    "evaluate": {"predict", "tables"},
     "demo": {"predict"},
     "torch": {"ops"},
     "onnx": {"torch", "ort", "tables"},
@@ -35,7 +35,7 @@ PARTS_OF = {"_binding": "ort", "__main__": "cli"}
 LAZY: dict[tuple[str, str], str] = {}
 """{(module, imported module): why an import inside a function may close a circle}."""
 
-OPTIONAL = {"torch", "onnx", "onnxruntime", "onnxscript", "cv2", "PIL", "yaml"}
+OPTIONAL = {"torch", "onnx", "onnxruntime", "onnxscript", "cv2", "PIL", "yaml", "faster_coco_eval", "tqdm"}
 
 
 def imports_of(path, module):
@@ -139,6 +139,7 @@ def test_lazy_imports_are_lazy():
         ("mmort.onnx", {"torch", "onnx", "onnxscript"}),
         ("mmort.cli", OPTIONAL),
         ("mmort.predict", {"torch", "onnx", "onnxscript"}),
+        ("mmort.evaluate", OPTIONAL),
     ],
 )
 def test_what_importing_does_not_load(start, never):

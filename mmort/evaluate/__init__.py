@@ -1,0 +1,31 @@
+"""Evaluation of detectors on data sets in COCO's and VOC's formats, with MMDetection's figures and files.
+
+`dataset_of` opens the test data set of a config, `evaluate` runs a detector over it and measures what it finds.  The
+detector is whatever takes paths of images and returns `mmort.Detections`; torch is not needed.
+"""
+
+from mmort.evaluate.coco import CocoDataset
+from mmort.evaluate.coco_metrics import CocoOptions
+from mmort.evaluate.configured import dataset_of, metric_options
+from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
+from mmort.evaluate.results import ImageResult, write_results
+from mmort.evaluate.voc import VocDataset, VocOptions
+
+__all__ = [
+    "CocoDataset",
+    "CocoOptions",
+    "Dataset",
+    "DatasetImage",
+    "Evaluation",
+    "ImageResult",
+    "Metrics",
+    "Predict",
+    "VocDataset",
+    "VocOptions",
+    "collect",
+    "dataset_of",
+    "evaluate",
+    "metric_options",
+    "write_results",
+]

@@ -1,0 +1,149 @@
+"""Data sets in COCO's format."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mmort.evaluate.coco_metrics import CocoOptions, coco_metrics
+from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.results import ImageResult
+
+
+class CocoDataset(Dataset):
+    """A data set with an annotation file in COCO's format.
+
+    Parameters
+    ----------
+    annotation_file : path
+        The JSON file.
+    image_dir : path
+        What the file's ``file_name`` entries are relative to.
+    classes : sequence of str, optional
+        Names of the classes to evaluate.  By default all categories of the file.
+
+    Attributes
+    ----------
+    category_ids : list of int
+        The category of each label.  As in MMDetection, labels count the file's categories that are among `classes`, in
+        the file's order.
+
+    Raises
+    ------
+    ValueError
+        If the file is not in COCO's format, or lacks a class.
+    """
+
+    metric_names = ("bbox", "segm", "proposal")
+
+    def __init__(
+        self,
+        annotation_file: str | os.PathLike[str],
+        image_dir: str | os.PathLike[str],
+        classes: Sequence[str] | None = None,
+    ) -> None:
+        self.annotations = _read(Path(annotation_file))
+        names = [category["name"] for category in self.annotations["categories"]]
+        self.classes = tuple(names if classes is None else classes)
+        missing = [name for name in self.classes if name not in names]
+        if missing:
+            raise ValueError(
+                f"evaluate: {annotation_file} has no category {', '.join(missing)}; "
+                f"classes: {', '.join(self.classes)}; categories of the file: {', '.join(names)}"
+            )
+        evaluated = [category for category in self.annotations["categories"] if category["name"] in self.classes]
+        self.category_ids = [category["id"] for category in evaluated]
+        if tuple(category["name"] for category in evaluated) != self.classes:
+            warnings.warn(
+                f"{annotation_file} lists its categories in another order than the classes; "
+                "labels follow the file, as in MMDetection, so names shown with detections may be wrong",
+                stacklevel=2,
+            )
+        folder = Path(image_dir)
+        self.images = tuple(
+            DatasetImage(image["id"], folder / image["file_name"]) for image in self.annotations["images"]
+        )
+
+    def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Refuse metrics and options that `score` does not have, and a file without ground truth."""
+        super().check(metrics, options)
+        CocoOptions.parse(options).check(metrics)
+        if "annotations" not in self.annotations:
+            raise ValueError("evaluate: the annotation file has no annotations, so nothing can be measured")
+
+    def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
+        """Compute AP and AR; the options are those of `CocoOptions`."""
+        figures: dict[str, float] = {}
+        tables: list[str] = []
+        for metric in metrics:
+            rows = self.rows(results, masks=metric == "segm")
+            found = coco_metrics(self.annotations, self.category_ids, rows, metric, CocoOptions.parse(options))
+            figures |= found.figures
+            tables += found.tables
+        return Metrics(figures, tuple(tables))
+
+    def rows(self, results: Sequence[ImageResult], *, masks: bool) -> list[dict[str, Any]]:
+        """Return the results in COCO's format, class by class as MMDetection does, with boxes or with masks.
+
+        Raises
+        ------
+        ValueError
+            If a label has no category, or `masks` are wanted and there are none.
+        """
+        rows = []
+        for image, result in zip(self.images, results, strict=True):
+            if masks and result.masks is None:
+                raise ValueError("evaluate: segm needs masks, but the detector has none")
+            if result.labels.size and result.labels.max() >= len(self.category_ids):
+                raise ValueError(
+                    f"evaluate: the detector found label {result.labels.max()} in {image.path}, but the data set has "
+                    f"{len(self.category_ids)} classes: {', '.join(self.classes)}"
+                )
+            boxes = result.boxes.astype(float)
+            boxes[:, 2:] -= boxes[:, :2]
+            # Ties between scores are broken by the order of rows: stable, class by class.
+            for position in result.labels.argsort(kind="stable").tolist():
+                row = {
+                    "image_id": image.id,
+                    "category_id": self.category_ids[result.labels[position]],
+                    "score": float(result.scores[position]),
+                }
+                if masks and result.masks is not None:
+                    row["segmentation"] = result.masks[position]
+                else:
+                    row["bbox"] = boxes[position].tolist()
+                rows.append(row)
+        return rows
+
+    def write_rows(self, results: Sequence[ImageResult], prefix: str) -> list[Path]:
+        """Write ``PREFIX.bbox.json`` and, if there are masks, ``PREFIX.segm.json``; return their paths."""
+        with_masks = bool(results) and results[0].masks is not None
+        kinds = ("bbox", "segm") if with_masks else ("bbox",)
+        paths = [Path(f"{prefix}.{kind}.json") for kind in kinds]
+        for kind, path in zip(kinds, paths, strict=True):
+            rows = self.rows(results, masks=kind == "segm")
+            path.write_text(json.dumps(rows), encoding="utf-8")
+        return paths
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read an annotation file, and check what the evaluation relies on."""
+    try:
+        annotations = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"evaluate: {path} is not a JSON file: {error}") from None
+    if not isinstance(annotations, dict) or not {"images", "categories"} <= annotations.keys():
+        raise ValueError(f"evaluate: {path} is not in COCO's format: it must have images and categories")
+    found = annotations.get("annotations", [])
+    if len({annotation["id"] for annotation in found}) != len(found):
+        raise ValueError(f"evaluate: annotation ids in {path} are not unique")
+    for annotation in found:
+        annotation.setdefault("iscrowd", 0)
+        missing = [name for name in ("image_id", "category_id", "bbox", "area") if name not in annotation]
+        if missing:
+            raise ValueError(f"evaluate: annotation {annotation['id']} in {path} has no {', '.join(missing)}")
+    return annotations

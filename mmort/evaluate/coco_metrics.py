@@ -1,0 +1,206 @@
+"""COCO's AP and AR, computed by faster-coco-eval and named as MMDetection names them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.evaluate.dataset import Metrics
+from mmort.tables import lay_out
+
+IOU_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
+AREAS = {"all": "", "small": "_s", "medium": "_m", "large": "_l"}
+"""The areas of COCO, in its order, with the end of their figures' names."""
+AP_DETECTIONS = 100
+"""COCO's mAP counts at most so many detections of an image; the other figures count the largest of `proposal_nums`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CocoOptions:
+    """Options of COCO's metrics, by the names of MMDetection's ``--eval-options``.
+
+    Parameters
+    ----------
+    classwise : bool
+        Add a table with the AP of each class.
+    iou_thrs : sequence of float
+        IoU thresholds to average over.
+    proposal_nums : sequence of int
+        Numbers of detections, the best of an image, for which to compute AR.
+    metric_items : sequence of str, optional
+        The figures to return, such as ``mAP_50`` or ``AR@100``.  By default those of AP for bbox and segm, and those of
+        AR for proposal.
+    """
+
+    classwise: bool = False
+    iou_thrs: Sequence[float] = IOU_THRESHOLDS
+    proposal_nums: Sequence[int] = (100, 300, 1000)
+    metric_items: Sequence[str] | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any]) -> CocoOptions:
+        """Return the options; ValueError if one is unknown.  None is the default, and a single value a list of it."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise ValueError(f"evaluate: unknown option {', '.join(unknown)}; options: {', '.join(known)}")
+        values = {name: value for name, value in options.items() if value is not None}
+        for name in values.keys() & {"iou_thrs", "proposal_nums", "metric_items"}:
+            if isinstance(values[name], (str, int, float)):
+                values[name] = [values[name]]
+        return cls(**values)
+
+    def check(self, metrics: Iterable[str]) -> None:
+        """Refuse values with which one of the metrics cannot be computed."""
+        if not self.iou_thrs or not all(0 < threshold <= 1 for threshold in self.iou_thrs):
+            raise ValueError(f"evaluate: iou_thrs must be above 0 and at most 1, got {self.iou_thrs}")
+        if not self.proposal_nums or not all(number > 0 for number in self.proposal_nums):
+            raise ValueError(f"evaluate: proposal_nums must be positive, got {self.proposal_nums}")
+        if AP_DETECTIONS not in self.proposal_nums and set(metrics) - {"proposal"}:
+            raise ValueError(
+                f"evaluate: proposal_nums must contain {AP_DETECTIONS}, for which COCO defines mAP, "
+                f"got {self.proposal_nums}"
+            )
+        names = [figure.name for figure in self.figures()]
+        for item in self.metric_items or ():
+            if item not in names:
+                raise ValueError(f"evaluate: unknown metric_items {item!r}; known: {', '.join(names)}")
+
+    def figures(self) -> Iterator[_Figure]:
+        """Yield the figures in COCO's order."""
+        numbers = sorted(self.proposal_nums)
+        if AP_DETECTIONS in numbers:
+            yield _Figure("mAP", True, AP_DETECTIONS)
+        yield _Figure("mAP_50", True, numbers[-1], iou=0.5)
+        yield _Figure("mAP_75", True, numbers[-1], iou=0.75)
+        for area in list(AREAS)[1:]:
+            yield _Figure(f"mAP{AREAS[area]}", True, numbers[-1], area)
+        for number in numbers:
+            yield _Figure(f"AR@{number}", False, number)
+        for area in list(AREAS)[1:]:
+            yield _Figure(f"AR{AREAS[area]}@{numbers[-1]}", False, numbers[-1], area)
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """A mean of precision or recall."""
+
+    name: str
+    is_precision: bool
+    detections: int
+    area: str = "all"
+    iou: float | None = None
+
+    def value(self, evaluator: Any) -> float:
+        """Average over classes, thresholds and recalls; -1 if the data set has nothing to measure."""
+        kind = "precision" if self.is_precision else "recall"
+        values = evaluator.eval[kind][..., list(AREAS).index(self.area), self._detections_index(evaluator)]
+        return _mean(values if self.iou is None else values[evaluator.params.iouThrs == self.iou])
+
+    def line(self, evaluator: Any) -> str:
+        """Return the line that COCO's own tool prints."""
+        title = "Average Precision  (AP)" if self.is_precision else "Average Recall     (AR)"
+        thresholds = evaluator.params.iouThrs
+        iou = f"{thresholds[0]:.2f}:{thresholds[-1]:.2f}" if self.iou is None else f"{self.iou:.2f}"
+        value = self.value(evaluator)
+        return f" {title} @[ IoU={iou:<9} | area={self.area:>6s} | maxDets={self.detections:>3d} ] = {value:.3f}"
+
+    def _detections_index(self, evaluator: Any) -> int:
+        return list(evaluator.params.maxDets).index(self.detections)
+
+
+def coco_metrics(
+    annotations: dict[str, Any],
+    category_ids: Sequence[int],
+    rows: list[dict[str, Any]],
+    metric: str,
+    options: CocoOptions,
+) -> Metrics:
+    """Compute the figures of one metric.
+
+    Parameters
+    ----------
+    annotations : dict
+        Ground truth in COCO's format.
+    category_ids : sequence of int
+        The categories to evaluate.
+    rows : list of dict
+        Detections in COCO's format.
+    metric : {"bbox", "segm", "proposal"}
+        AP of boxes, AP of masks, or AR of boxes whatever their class.
+    options : CocoOptions
+
+    Returns
+    -------
+    Metrics
+
+    Raises
+    ------
+    ImportError
+        If faster-coco-eval is not installed.
+    """
+    evaluator = _evaluated(annotations, category_ids, rows, metric, options)
+    all_figures = list(options.figures())
+    tables = [f"Evaluating {metric}...\n" + "\n".join(figure.line(evaluator) for figure in all_figures)]
+    if options.classwise and metric != "proposal":
+        tables.append(_classwise_table(annotations, category_ids, evaluator, options))
+    prefix = "" if metric == "proposal" else f"{metric}_"
+    items = options.metric_items
+    if items is None:
+        items = [figure.name for figure in all_figures if figure.is_precision == (metric != "proposal")]
+    return Metrics(
+        {f"{prefix}{figure.name}": figure.value(evaluator) for figure in all_figures if figure.name in items},
+        tuple(tables),
+    )
+
+
+def _evaluated(
+    annotations: dict[str, Any],
+    category_ids: Sequence[int],
+    rows: list[dict[str, Any]],
+    metric: str,
+    options: CocoOptions,
+) -> Any:
+    """Run faster-coco-eval; return its evaluator."""
+    try:
+        from faster_coco_eval import COCO, COCOeval_faster
+    except ModuleNotFoundError:
+        raise ImportError("mmort.evaluate needs faster-coco-eval: pip install 'mmort[evaluate]'") from None
+    ground_truth = COCO(annotations)
+    evaluator = COCOeval_faster(ground_truth, ground_truth.loadRes(rows), "segm" if metric == "segm" else "bbox")
+    evaluator.params.imgIds = [image["id"] for image in annotations["images"]]
+    evaluator.params.catIds = list(category_ids)
+    evaluator.params.maxDets = sorted(options.proposal_nums)
+    evaluator.params.iouThrs = np.array(options.iou_thrs, float)
+    evaluator.params.useCats = int(metric != "proposal")
+    evaluator.evaluate()
+    evaluator.accumulate()
+    return evaluator
+
+
+def _classwise_table(
+    annotations: dict[str, Any], category_ids: Sequence[int], evaluator: Any, options: CocoOptions
+) -> str:
+    """Lay out the AP of each class."""
+    precision = evaluator.eval["precision"]
+    thresholds = evaluator.params.iouThrs
+    in_order = sorted(category_ids)  # the evaluator sorts them
+    names = {category["id"]: category["name"] for category in annotations["categories"]}
+    table = [["category", "mAP", "mAP_50", "mAP_75", "mAP_s", "mAP_m", "mAP_l"]]
+    for category in category_ids:
+        of_class = precision[:, :, in_order.index(category), :, -1]
+        parts = [of_class[..., 0], of_class[thresholds == 0.5, :, 0], of_class[thresholds == 0.75, :, 0]]
+        parts += [of_class[..., area] for area in (1, 2, 3)]
+        table.append([names[category], *(f"{_mean(part):.3f}" for part in parts)])
+    return lay_out(table)
+
+
+def _mean(values: NDArray[Any]) -> float:
+    """Return the mean of the values that are measured; -1 if there are none."""
+    measured = values[values > -1]
+    return float(measured.mean()) if measured.size else -1.0

@@ -1,0 +1,83 @@
+"""What an evaluation needs of a data set: its images in order, its classes, and figures for detections in them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from mmort.evaluate.results import ImageResult
+
+
+@dataclass(frozen=True)
+class DatasetImage:
+    """An image of a data set.
+
+    Attributes
+    ----------
+    id : int or str
+        The annotation file's name for it.
+    path : Path
+        Its file.
+    """
+
+    id: int | str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Figures of an evaluation.
+
+    Attributes
+    ----------
+    figures : dict of str to float
+        By MMDetection's names, such as ``bbox_mAP_50``; -1 where the data set has nothing to measure.
+    tables : tuple of str
+        The same and more, as text to print.
+    """
+
+    figures: dict[str, float]
+    tables: tuple[str, ...] = ()
+
+
+class Dataset(ABC):
+    """Images with ground truth.
+
+    Attributes
+    ----------
+    images : tuple of DatasetImage
+        In the order of the annotation file; as in MMDetection's test mode, none is left out.
+    classes : tuple of str
+        Class names by label.
+    metric_names : tuple of str
+        The metrics that `score` computes.
+    """
+
+    metric_names: ClassVar[tuple[str, ...]]
+    images: tuple[DatasetImage, ...]
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Refuse metrics and options that `score` does not have; before anything is predicted.
+
+        Raises
+        ------
+        ValueError
+            The message lists the supported ones.
+        """
+        for metric in metrics:
+            if metric not in self.metric_names:
+                raise ValueError(
+                    f"evaluate: metric {metric!r} is not one of this data set; "
+                    f"{type(self).__name__} has {', '.join(self.metric_names)}"
+                )
+
+    @abstractmethod
+    def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
+        """Compare the results, one for each image and in their order, with the ground truth."""

@@ -1,0 +1,113 @@
+"""Run a detector over a data set, and measure what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.results import ImageResult
+
+if TYPE_CHECKING:
+    from mmort.predict import Detections
+
+Predict = Callable[[Sequence[Path]], Iterable["Detections"]]
+"""Takes the paths of images and returns the detections in them, in order: `Predictor.predict`, or anything like it."""
+
+
+class Evaluation:
+    """An evaluation that is fed image by image; it keeps boxes and run-length encoded masks.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    metrics : sequence of str
+        Of the data set's `metric_names`.  Empty: only collect the results.
+    masks : bool, optional
+        Whether to keep masks.  By default only for the metric segm.
+    **options
+        As for the data set's metrics: `CocoOptions`, `VocOptions`.
+
+    Raises
+    ------
+    ValueError
+        If the data set does not have a metric or an option.
+    """
+
+    def __init__(
+        self, dataset: Dataset, metrics: Sequence[str] = (), *, masks: bool | None = None, **options: Any
+    ) -> None:
+        dataset.check(metrics, options)
+        self.dataset, self.metric_names, self.options = dataset, tuple(metrics), options
+        self.masks = "segm" in metrics if masks is None else masks
+        self._results: dict[DatasetImage, ImageResult] = {}
+
+    def add(self, image: DatasetImage, detections: Detections) -> None:
+        """Add the detections in one of the data set's images."""
+        self._results[image] = ImageResult.of(detections, masks=self.masks)
+
+    @property
+    def results(self) -> list[ImageResult]:
+        """The results in the order of the data set's images; ValueError if one is missing."""
+        missing = [str(image.path) for image in self.dataset.images if image not in self._results]
+        if missing:
+            raise ValueError(f"evaluate: no detections were added for {len(missing)} images: {', '.join(missing[:3])}")
+        return [self._results[image] for image in self.dataset.images]
+
+    def metrics(self) -> Metrics:
+        """Compute the metrics."""
+        return self.dataset.score(self.results, self.metric_names, self.options)
+
+
+def collect(evaluation: Evaluation, predict: Predict, *, progress: bool = True) -> None:
+    """Add the detections in all images of an evaluation's data set.
+
+    Raises
+    ------
+    ValueError
+        If `predict` returns fewer or more results than it got images.
+    """
+    from tqdm import tqdm
+
+    images = evaluation.dataset.images
+    found = tqdm(
+        predict([image.path for image in images]), total=len(images), unit="image", disable=None if progress else True
+    )
+    for image, detections in zip(images, found, strict=True):
+        evaluation.add(image, detections)
+
+
+def evaluate(
+    dataset: Dataset, predict: Predict, metrics: Sequence[str], *, progress: bool = True, **options: Any
+) -> Metrics:
+    """Run a detector over a data set, and compute metrics.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        As `dataset_of`, `CocoDataset` or `VocDataset` return it.
+    predict : callable
+        Takes the paths of images and returns the detections in them, in order, such as `mmort.Predictor.predict`.
+    metrics : sequence of str
+        bbox, segm and proposal for COCO's format; mAP and recall for VOC's.
+    progress : bool
+        Show a progress bar, if stderr is a terminal.
+    **options
+        Of the metrics, by MMDetection's names: `CocoOptions`, `VocOptions`.
+
+    Returns
+    -------
+    Metrics
+        ``figures`` by MMDetection's names, and ``tables`` to print.
+
+    Raises
+    ------
+    ValueError
+        If the data set does not have a metric or an option, or a detection has a label that it does not have.
+    ImportError
+        If a library is missing; the message names the extra to install.
+    """
+    evaluation = Evaluation(dataset, metrics, **options)
+    collect(evaluation, predict, progress=progress)
+    return evaluation.metrics()

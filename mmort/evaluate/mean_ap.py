@@ -1,0 +1,111 @@
+"""Average precision as PASCAL VOC defines it and MMDetection computes it: corners are pixels, both inside the box."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import mmort
+
+RECALLS = np.arange(0, 1.001, 0.1)
+"""The 11 points, as MMDetection computes them: 0.3, 0.6 and 0.7 are one bit too high for a recall of just that."""
+
+
+class ImageOfClass(NamedTuple):
+    """The detections and the objects of one class in one image."""
+
+    boxes: NDArray[np.float32]
+    """(N, 4)"""
+    scores: NDArray[np.float32]
+    """(N,)"""
+    objects: NDArray[np.float32]
+    """(M, 4)"""
+    ignored: NDArray[np.bool_]
+    """(M,); objects that are difficult: finding one is neither right nor wrong."""
+
+
+class ClassResult(NamedTuple):
+    """Figures of a class."""
+
+    objects: int
+    """Not counting ignored ones."""
+    detections: int
+    recall: float
+    ap: float
+
+
+def class_result(images: Iterable[ImageOfClass], iou_threshold: float, mode: str) -> ClassResult:
+    """Compute recall and average precision of a class.
+
+    A detection is right if the IoU with the object that it overlaps most reaches the threshold, and no detection of a
+    higher score has found that object.
+
+    Parameters
+    ----------
+    images : iterable of ImageOfClass
+    iou_threshold : float
+    mode : {"11points", "area"}
+        Average the best precision at 11 recalls, or integrate it over all recalls.
+
+    Returns
+    -------
+    ClassResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmort.evaluate.mean_ap import ImageOfClass, class_result
+    >>> boxes = np.array([[0, 0, 9, 9], [20, 0, 29, 9]], np.float32)
+    >>> image = ImageOfClass(boxes, np.array([0.9, 0.8]), boxes[1:], np.zeros(1, bool))
+    >>> class_result([image], 0.5, "area")
+    ClassResult(objects=1, detections=2, recall=1.0, ap=0.5)
+    """
+    scores, right, wrong, objects = [], [], [], 0
+    for image in images:
+        found, missed = _match(image, iou_threshold)
+        scores.append(image.scores)
+        right.append(found)
+        wrong.append(missed)
+        objects += int((~image.ignored).sum())
+    order = np.argsort(-np.concatenate(scores), kind="stable")
+    true_positives = np.concatenate(right)[order].cumsum()
+    false_positives = np.concatenate(wrong)[order].cumsum()
+    recall = true_positives / max(objects, 1)
+    precision = true_positives / np.maximum(true_positives + false_positives, 1)
+    average = _at_11_points if mode == "11points" else _area
+    last = float(recall[-1]) if len(recall) else 0.0
+    return ClassResult(objects, len(order), last, average(recall, precision))
+
+
+def _match(image: ImageOfClass, threshold: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which detections are right and which are wrong; those of ignored objects are neither."""
+    right, wrong = np.zeros(len(image.boxes), bool), np.zeros(len(image.boxes), bool)
+    if not len(image.objects):
+        return right, ~wrong
+    # Ties between objects go to those that count, as in MMDetection, which appends the ignored ones.
+    order = np.argsort(image.ignored, kind="stable")
+    overlaps = mmort.box_iou(image.boxes.astype(np.float64), image.objects[order], offset=1)
+    overlaps = np.nan_to_num(overlaps, nan=0.0)
+    ignored, taken = image.ignored[order], np.zeros(len(order), bool)
+    for detection in np.argsort(-image.scores, kind="stable"):
+        nearest = overlaps[detection].argmax()
+        if overlaps[detection, nearest] < threshold:
+            wrong[detection] = True
+        elif not ignored[nearest]:
+            (wrong if taken[nearest] else right)[detection] = True
+            taken[nearest] = True
+    return right, wrong
+
+
+def _at_11_points(recall: NDArray[np.float64], precision: NDArray[np.float64]) -> float:
+    """Average the best precision among detections that reach each of 11 recalls."""
+    return float(np.mean([precision[recall >= point].max(initial=0.0) for point in RECALLS]))
+
+
+def _area(recall: NDArray[np.float64], precision: NDArray[np.float64]) -> float:
+    """Integrate the best precision at this recall or a higher one over the recall."""
+    best = np.maximum.accumulate(precision[::-1])[::-1]
+    return float(np.sum(np.diff(recall, prepend=0.0) * best))

@@ -1,0 +1,71 @@
+"""Detections as an evaluation keeps them, and MMDetection's results file, ``results.pkl``."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mmort.predict.detections import Detections, RunLengths
+
+
+@dataclass(frozen=True, eq=False)
+class ImageResult:
+    """The detections in one image; masks are run-length encoded, as pasted ones would fill the memory.
+
+    Attributes
+    ----------
+    boxes : ndarray of float32, (N, 4)
+        x1, y1, x2, y2 in pixels of the image.
+    scores : ndarray of float32, (N,)
+        Descending.
+    labels : ndarray of int64, (N,)
+    masks : list of dict, optional
+        COCO's compressed RLE of each mask.
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    masks: list[RunLengths] | None = None
+
+    @classmethod
+    def of(cls, detections: Detections, *, masks: bool) -> ImageResult:
+        """Keep what an evaluation needs; without `masks`, none are encoded."""
+        encoded = detections.rle() if masks and detections.has_masks else None
+        return cls(detections.boxes, detections.scores, detections.labels, encoded)
+
+    def by_class(self, count: int) -> Any:
+        """Return MMDetection 2's layout: for each class an array (n, 5), and, if there are masks, a list of RLE."""
+        rows = np.concatenate([self.boxes, self.scores[:, None]], axis=1).astype(np.float32)
+        positions = [np.flatnonzero(self.labels == label) for label in range(count)]
+        boxes = [rows[of_class] for of_class in positions]
+        if self.masks is None:
+            return boxes
+        encoded = [{**mask, "counts": mask["counts"].encode()} for mask in self.masks]
+        return boxes, [[encoded[position] for position in of_class] for of_class in positions]
+
+
+def write_results(path: str | os.PathLike[str], results: Sequence[ImageResult], class_count: int) -> None:
+    """Write ``results.pkl`` in MMDetection 2's layout.
+
+    It is a list with an entry for each image: a list with an array (n, 5) for each class (x1, y1, x2, y2, score), or a
+    tuple of that list and a list with the RLE masks of each class.
+
+    Parameters
+    ----------
+    path : path
+        The file to write.
+    results : sequence of ImageResult
+        In the order of the data set's images.
+    class_count : int
+        The number of classes.
+    """
+    Path(path).write_bytes(pickle.dumps([result.by_class(class_count) for result in results]))

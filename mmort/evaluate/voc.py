@@ -1,0 +1,196 @@
+"""Data sets in PASCAL VOC's format."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.mean_ap import ClassResult, ImageOfClass, class_result
+from mmort.evaluate.recall import recalls
+from mmort.evaluate.results import ImageResult
+from mmort.tables import lay_out
+
+EVAL_MODES = "11points", "area"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocOptions:
+    """Options of VOC's metrics, by the names of MMDetection's ``--eval-options``.
+
+    Parameters
+    ----------
+    iou_thrs : sequence of float
+        IoU thresholds; MMDetection 2 names it ``iou_thr``.
+    proposal_nums : sequence of int
+        Numbers of detections, the best of an image, for which to compute recall.
+    eval_mode : {"11points", "area"}, optional
+        How precision is averaged over recalls.  By default 11 points for VOC2007 and the area for VOC2012.
+    """
+
+    iou_thrs: Sequence[float] = (0.5,)
+    proposal_nums: Sequence[int] = (100, 300, 1000)
+    eval_mode: str | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any]) -> VocOptions:
+        """Return the options; ValueError if one is unknown.  None is the default, and a single value a list of it."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        values = {"iou_thrs" if name == "iou_thr" else name: value for name, value in options.items()}
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise ValueError(f"evaluate: unknown option {', '.join(unknown)}; options: {', '.join(known)}")
+        values = {name: value for name, value in values.items() if value is not None}
+        for name in values.keys() & {"iou_thrs", "proposal_nums"}:
+            if isinstance(values[name], (int, float)):
+                values[name] = [values[name]]
+        return cls(**values)
+
+
+@dataclass(frozen=True, eq=False)
+class _GroundTruth:
+    """The objects in one image; difficult ones are neither demanded nor counted as errors."""
+
+    boxes: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    difficult: NDArray[np.bool_]
+
+
+class VocDataset(Dataset):
+    """A data set in PASCAL VOC's format.
+
+    Parameters
+    ----------
+    image_set : path
+        A text file with the name of an image on each line.
+    folder : path
+        Contains the images and the annotations: ``JPEGImages/NAME.jpg`` and ``Annotations/NAME.xml``.
+    classes : sequence of str
+        Class names by label; objects of other classes are left out.
+    image_subdir, annotation_subdir : str
+        The two directories in `folder`.
+    """
+
+    metric_names = ("mAP", "recall")
+
+    def __init__(
+        self,
+        image_set: str | os.PathLike[str],
+        folder: str | os.PathLike[str],
+        classes: Sequence[str],
+        image_subdir: str = "JPEGImages",
+        annotation_subdir: str = "Annotations",
+    ) -> None:
+        self.folder, self.classes = Path(folder), tuple(classes)
+        self.annotation_dir = self.folder / annotation_subdir
+        names = Path(image_set).read_text(encoding="utf-8").split()
+        self.images = tuple(DatasetImage(name, self.folder / image_subdir / f"{name}.jpg") for name in names)
+
+    def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Refuse metrics and options that `score` does not have."""
+        super().check(metrics, options)
+        parsed = VocOptions.parse(options)
+        if not parsed.iou_thrs or not all(0 < threshold <= 1 for threshold in parsed.iou_thrs):
+            raise ValueError(f"evaluate: iou_thrs must be above 0 and at most 1, got {parsed.iou_thrs}")
+        if not parsed.proposal_nums or not all(number > 0 for number in parsed.proposal_nums):
+            raise ValueError(f"evaluate: proposal_nums must be positive, got {parsed.proposal_nums}")
+        if "mAP" in metrics:
+            self._mode(parsed)
+
+    def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
+        """Compute mAP and recall; the options are those of `VocOptions`."""
+        parsed = VocOptions.parse(options)
+        truths = [self._ground_truth(image) for image in self.images]
+        figures: dict[str, float] = {}
+        tables: list[str] = []
+        for metric in metrics:
+            found = (self._mean_ap if metric == "mAP" else self._recall)(truths, results, parsed)
+            figures |= found.figures
+            tables += found.tables
+        return Metrics(figures, tuple(tables))
+
+    def _mode(self, options: VocOptions) -> str:
+        """Return how precision is averaged."""
+        mode = options.eval_mode
+        if mode is None:
+            for year, default in (("VOC2007", "11points"), ("VOC2012", "area")):
+                if year in str(self.folder):
+                    return default
+            raise ValueError(
+                f"evaluate: {self.folder} is neither VOC2007 nor VOC2012, so mAP needs eval_mode=11points or area"
+            )
+        if mode not in EVAL_MODES:
+            raise ValueError(f"evaluate: eval_mode must be 11points or area, got {mode!r}")
+        return mode
+
+    def _mean_ap(self, truths: Sequence[_GroundTruth], results: Sequence[ImageResult], options: VocOptions) -> Metrics:
+        """Compute mAP at each threshold, and their mean."""
+        averages: dict[str, float] = {}
+        tables = []
+        for threshold in options.iou_thrs:
+            of_classes = [
+                class_result(_of_class(truths, results, label), threshold, self._mode(options))
+                for label in range(len(self.classes))
+            ]
+            measured = [found.ap for found in of_classes if found.objects]
+            mean = sum(measured) / len(measured) if measured else 0.0
+            averages[f"AP{round(threshold * 100):02d}"] = mean
+            tables.append(f"iou_thr: {threshold}\n{self._table(of_classes, mean)}")
+        return Metrics({"mAP": sum(averages.values()) / len(averages), **averages}, tuple(tables))
+
+    def _table(self, of_classes: Sequence[ClassResult], mean: float) -> str:
+        """Lay out the results of the classes."""
+        rows = [["class", "gts", "dets", "recall", "ap"]]
+        for name, found in zip(self.classes, of_classes, strict=True):
+            rows.append([name, str(found.objects), str(found.detections), f"{found.recall:.3f}", f"{found.ap:.3f}"])
+        return lay_out([*rows, ["mAP", "", "", "", f"{mean:.3f}"]])
+
+    def _recall(self, truths: Sequence[_GroundTruth], results: Sequence[ImageResult], options: VocOptions) -> Metrics:
+        """Compute recall whatever the class, for each number of detections and each threshold."""
+        demanded = [truth.boxes[~truth.difficult] for truth in truths]
+        found = recalls(demanded, [result.boxes for result in results], options.proposal_nums, options.iou_thrs)
+        rows = [["", *map(str, options.iou_thrs)]]
+        figures: dict[str, float] = {}
+        for number, row in zip(options.proposal_nums, found.tolist(), strict=True):
+            rows.append([str(number), *(f"{recall:.3f}" for recall in row)])
+            for threshold, recall in zip(options.iou_thrs, row, strict=True):
+                figures[f"recall@{number}@{threshold}"] = recall
+        if len(options.iou_thrs) > 1:
+            for number, row in zip(options.proposal_nums, found, strict=True):
+                figures[f"AR@{number}"] = float(row.mean())
+        return Metrics(figures, (lay_out(rows),))
+
+    def _ground_truth(self, image: DatasetImage) -> _GroundTruth:
+        """Read an image's annotation; its corners count from 1."""
+        path = self.annotation_dir / f"{image.id}.xml"
+        try:
+            root = ElementTree.parse(path).getroot()
+            boxes, labels, difficult = [], [], []
+            for element in root.iter("object"):
+                name = element.findtext("name")
+                if name not in self.classes:
+                    continue
+                corners = [element.findtext(f"bndbox/{corner}", "") for corner in ("xmin", "ymin", "xmax", "ymax")]
+                boxes.append([int(float(corner)) - 1 for corner in corners])
+                labels.append(self.classes.index(name))
+                difficult.append(int(element.findtext("difficult", "0")) != 0)
+        except (ElementTree.ParseError, ValueError) as error:
+            raise ValueError(f"evaluate: {path} is not an annotation in VOC's format: {error}") from None
+        return _GroundTruth(
+            np.array(boxes, np.float32).reshape(-1, 4), np.array(labels, np.int64), np.array(difficult, bool)
+        )
+
+
+def _of_class(truths: Sequence[_GroundTruth], results: Sequence[ImageResult], label: int) -> Iterator[ImageOfClass]:
+    """Yield the detections and objects of one class in each image."""
+    for truth, result in zip(truths, results, strict=True):
+        found, present = result.labels == label, truth.labels == label
+        yield ImageOfClass(result.boxes[found], result.scores[found], truth.boxes[present], truth.difficult[present])

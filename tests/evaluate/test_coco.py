@@ -1,0 +1,217 @@
+"""COCO's figures equal pycocotools' on data that is hard to evaluate; labels become categories as in MMDetection."""
+
+import contextlib
+import io
+import json
+import pathlib
+import warnings
+
+import numpy as np
+import pytest
+from pycocotools import mask as coco_mask
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from mmort.evaluate import CocoDataset, Evaluation, ImageResult
+
+NAMES = {3: "cat", 7: "dog", 8: "emu", 90: "fox", 91: "gnu"}  # no object is a gnu
+HEIGHT, WIDTH = 96, 128
+
+
+def disc(box):
+    """Return the RLE of an ellipse in a box x, y, width, height."""
+    x, y, width, height = box
+    rows, columns = np.mgrid[:HEIGHT, :WIDTH]
+    inside = ((columns - x) / width - 0.5) ** 2 + ((rows - y) / height - 0.5) ** 2 <= 0.25
+    lengths = coco_mask.encode(np.asfortranarray(inside, np.uint8))
+    return {"size": [HEIGHT, WIDTH], "counts": lengths["counts"].decode()}
+
+
+def random_box(rng):
+    width, height = np.exp(rng.uniform(2, 4.5, 2))
+    return [rng.uniform(0, WIDTH - width), rng.uniform(0, HEIGHT - height), width, height]
+
+
+@pytest.fixture(scope="module")
+def annotations():
+    """Objects with crowds, images without objects, ids with holes, in no order."""
+    rng = np.random.default_rng(0)
+    images = [
+        {"id": int(number), "file_name": f"{number}.png", "width": WIDTH, "height": HEIGHT}
+        for number in rng.permutation(np.arange(40, 640, 15))
+    ]
+    objects = []
+    for image in images:
+        for _ in range(rng.integers(0, 7)):
+            box = [float(np.float32(edge)) for edge in random_box(rng)]
+            objects.append(
+                {
+                    "id": 1000 + 3 * len(objects),
+                    "image_id": image["id"],
+                    "bbox": box,
+                    "segmentation": disc(box),
+                    "area": float(coco_mask.area(disc(box))),
+                    "category_id": int(rng.choice([3, 7, 8, 90])),
+                    "iscrowd": int(rng.random() < 0.15),
+                }
+            )
+    categories = [{"id": number, "name": name} for number, name in NAMES.items()]
+    return {"images": images, "annotations": objects, "categories": categories}
+
+
+@pytest.fixture(scope="module")
+def dataset(annotations, tmp_path_factory):
+    path = tmp_path_factory.mktemp("coco") / "instances.json"
+    path.write_text(json.dumps(annotations))
+    return CocoDataset(path, "images")
+
+
+@pytest.fixture(scope="module")
+def results(annotations):
+    """Detections near objects, elsewhere, and none; many equal scores; up to 120 in an image."""
+    rng = np.random.default_rng(1)
+    found = []
+    for number, image in enumerate(annotations["images"]):
+        boxes, labels = [], []
+        objects = [entry for entry in annotations["annotations"] if entry["image_id"] == image["id"]]
+        for _ in range([0, 5, 30, 120][number % 4]):
+            if objects and rng.random() < 0.6:
+                near = objects[rng.integers(len(objects))]
+                box, label = np.array(near["bbox"]) + rng.normal(0, 1.5, 4), sorted(NAMES).index(near["category_id"])
+            else:
+                box, label = random_box(rng), int(rng.integers(5))
+            boxes.append([box[0], box[1], box[0] + max(box[2], 2), box[1] + max(box[3], 2)])
+            labels.append(label)
+        scores = np.sort(np.round(rng.random(len(boxes)), 2).astype(np.float32))[::-1]
+        boxes = np.array(boxes, np.float32).reshape(-1, 4)
+        masks = [disc([*box[:2], *(box[2:] - box[:2])]) for box in boxes.astype(float)]
+        found.append(ImageResult(boxes, scores, np.array(labels, np.int64), masks))
+    return found
+
+
+def reference(annotations, dataset, results, metric, numbers=(100, 300, 1000), thresholds=None):
+    """Return pycocotools' evaluator after its summary, as MMDetection sets it up, and what it prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        truth = COCO()
+        truth.dataset = json.loads(json.dumps(annotations))
+        truth.createIndex()
+        rows = dataset.rows(results, masks=metric == "segm")
+        evaluator = COCOeval(truth, truth.loadRes(json.loads(json.dumps(rows))), metric.replace("proposal", "bbox"))
+        evaluator.params.imgIds = truth.getImgIds()
+        evaluator.params.catIds = dataset.category_ids
+        evaluator.params.maxDets = list(numbers)
+        evaluator.params.useCats = int(metric != "proposal")
+        if thresholds:
+            evaluator.params.iouThrs = np.array(thresholds)
+        evaluator.evaluate()
+        evaluator.accumulate()
+        evaluator.summarize()
+    return evaluator, [line for line in printed.getvalue().splitlines() if line.startswith(" Average")]
+
+
+AP = ["mAP", "mAP_50", "mAP_75", "mAP_s", "mAP_m", "mAP_l"]
+AR = ["AR@100", "AR@300", "AR@1000", "AR_s@1000", "AR_m@1000", "AR_l@1000"]
+
+
+@pytest.mark.parametrize("metric", ["bbox", "segm", "proposal"])
+def test_figures_are_those_of_pycocotools(annotations, dataset, results, metric):
+    evaluator, lines = reference(annotations, dataset, results, metric)
+    metrics = dataset.score(results, [metric], {})
+    expected = dict(zip([f"{metric}_{name}" for name in AP] + AR, evaluator.stats.tolist(), strict=True))
+    names = AR if metric == "proposal" else [f"{metric}_{name}" for name in AP]
+    assert list(metrics.figures) == names
+    assert metrics.figures == pytest.approx({name: expected[name] for name in names}, abs=1e-12)
+    assert metrics.tables[0].splitlines() == [f"Evaluating {metric}...", *lines]
+    assert 0.05 < evaluator.stats[0] < 0.95
+
+
+def test_options(annotations, dataset, results):
+    options = {"proposal_nums": [1, 10, 100], "iou_thrs": [0.3, 0.5], "metric_items": ["mAP_50", "mAP_75", "AR@10"]}
+    evaluator, _ = reference(annotations, dataset, results, "bbox", (1, 10, 100), (0.3, 0.5))
+    figures = dataset.score(results, ["bbox"], options).figures
+    expected = {"bbox_mAP_50": evaluator.stats[1], "bbox_mAP_75": -1, "bbox_AR@10": evaluator.stats[7]}
+    assert figures == pytest.approx(expected, abs=1e-12)
+    assert dataset.score(results, ["bbox"], {"iou_thrs": 0.5, "metric_items": "mAP"}).figures.keys() == {"bbox_mAP"}
+
+
+def test_classwise_table(annotations, dataset, results):
+    evaluator, _ = reference(annotations, dataset, results, "bbox")
+    header, *rows = dataset.score(results, ["bbox"], {"classwise": True}).tables[1].splitlines()
+    assert header.split() == ["category", *AP]
+    for number, (row, name) in enumerate(zip(rows, NAMES.values(), strict=True)):
+        precision = evaluator.eval["precision"][:, :, number, 0, -1]
+        expected = precision.mean() if name != "gnu" else -1
+        assert row.split()[:2] == [name, f"{expected:.3f}"]
+
+
+def test_several_metrics_and_no_detection(dataset, results):
+    nothing = [ImageResult(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), [])] * len(
+        dataset
+    )
+    both = dataset.score(results, ["proposal", "bbox"], {}).figures
+    assert both == dataset.score(results, ["proposal"], {}).figures | dataset.score(results, ["bbox"], {}).figures
+    for metric in dataset.metric_names:
+        assert set(dataset.score(nothing, [metric], {}).figures.values()) <= {0.0, -1.0}
+
+
+def subset(annotations, path, classes, order=1):
+    changed = annotations | {"categories": annotations["categories"][::order]}
+    path.write_text(json.dumps(changed))
+    return CocoDataset(path, "images", classes)
+
+
+def test_labels_count_the_categories_of_the_file_that_are_classes(annotations, tmp_path):
+    dataset = subset(annotations, tmp_path / "a.json", ["dog", "fox"])
+    assert dataset.category_ids == [7, 90]
+    with pytest.warns(UserWarning, match="another order"):
+        dataset = subset(annotations, tmp_path / "a.json", ["dog", "fox"], order=-1)
+    assert dataset.category_ids == [90, 7]
+    assert [image.id for image in dataset.images] == [image["id"] for image in annotations["images"]]
+    assert dataset.images[0].path == pathlib.Path("images", annotations["images"][0]["file_name"])
+
+
+def test_figures_of_some_classes_in_another_order(annotations, results, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset = subset(annotations, tmp_path / "a.json", ["dog", "fox", "cat"], order=-1)
+    some = [ImageResult(found.boxes, found.scores, found.labels % 3) for found in results]
+    evaluator, _ = reference(annotations, dataset, some, "bbox")
+    metrics = dataset.score(some, ["bbox"], {"classwise": True})
+    assert list(metrics.figures.values()) == pytest.approx(evaluator.stats[:6].tolist(), abs=1e-12)
+    of_fox = evaluator.eval["precision"][:, :, 2, 0, -1].mean()  # pycocotools sorts the categories
+    assert metrics.tables[1].splitlines()[1].split()[:2] == ["fox", f"{of_fox:.3f}"]
+
+
+def test_refusals(annotations, dataset, results, tmp_path):
+    with pytest.raises(ValueError, match=r"no category owl; classes: dog, owl; categories of the file: cat, dog, emu"):
+        subset(annotations, tmp_path / "a.json", ["dog", "owl"])
+    small = subset(annotations, tmp_path / "a.json", ["cat", "dog"])
+    with pytest.raises(ValueError, match=r"found label 3 in .*, but the data set has 2 classes: cat, dog"):
+        small.score(results, ["bbox"], {})
+    boxes = [ImageResult(found.boxes, found.scores, found.labels) for found in results]
+    with pytest.raises(ValueError, match="segm needs masks"):
+        dataset.score(boxes, ["segm"], {})
+    for options, message in [
+        ({"classwis": True}, "unknown option classwis; options: classwise, iou_thrs"),
+        ({"iou_thrs": []}, "iou_thrs must be above 0"),
+        ({"proposal_nums": [0]}, "proposal_nums must be positive"),
+        ({"proposal_nums": [10]}, "proposal_nums must contain 100"),
+        ({"metric_items": ["mAP_9"]}, "unknown metric_items 'mAP_9'; known: mAP, mAP_50"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            Evaluation(dataset, ["bbox"], **options)
+    with pytest.raises(ValueError, match="metric 'mAP' is not one of this data set; CocoDataset has bbox, segm"):
+        Evaluation(dataset, ["mAP"])
+    assert Evaluation(dataset, ["proposal"], proposal_nums=[10]).masks is False
+    for content, message in [
+        ("{", "not a JSON file"),
+        ("[]", "not in COCO's format"),
+        (json.dumps(annotations | {"annotations": [{"id": 1}]}), "annotation 1 in .* has no image_id, category_id"),
+        (json.dumps(annotations | {"annotations": annotations["annotations"][:1] * 2}), "are not unique"),
+    ]:
+        (tmp_path / "b.json").write_text(content)
+        with pytest.raises(ValueError, match=message):
+            CocoDataset(tmp_path / "b.json", ".")
+    (tmp_path / "b.json").write_text(json.dumps({"images": [], "categories": []}))
+    with pytest.raises(ValueError, match="has no annotations"):
+        Evaluation(CocoDataset(tmp_path / "b.json", "."), ["bbox"])

@@ -1,0 +1,127 @@
+"""Data sets and options are found in configs of MMDetection 2 and 3, and their paths can be replaced."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mmort.evaluate import class_names, dataset_of, metric_options
+
+DIGITS = "0", "1"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Annotations of two digits, and an image set, below a directory that no config names."""
+    (tmp_path / "annotations").mkdir()
+    categories = [{"id": 5 + label, "name": name} for label, name in enumerate(DIGITS)]
+    content = {"images": [{"id": 1, "file_name": "x/1.png"}], "categories": categories, "annotations": []}
+    (tmp_path / "annotations" / "test.json").write_text(json.dumps(content))
+    (tmp_path / "VOC2012").mkdir()
+    (tmp_path / "VOC2012" / "test.txt").write_text("2012_1\n")
+    return tmp_path
+
+
+def two(root, **entries):
+    """Return a config of MMDetection 2."""
+    prefix = f"{root}/" if str(root) else ""
+    entry = {"type": "CocoDataset", "ann_file": f"{prefix}annotations/test.json", "img_prefix": f"{prefix}images/"}
+    return {"data": {"test": entry | {"classes": DIGITS} | entries}}
+
+
+def three(root, **entries):
+    """Return a config of MMDetection 3."""
+    entry = {"type": "mmdet.CocoDataset", "data_root": f"{root}/", "ann_file": "annotations/test.json"}
+    entry |= {"data_prefix": {"img": "images/"}, "metainfo": {"classes": DIGITS}}
+    return {"test_dataloader": {"dataset": entry | entries}}
+
+
+@pytest.mark.parametrize("config", [two, three])
+def test_coco(root, config):
+    dataset = dataset_of(config(root), classes=DIGITS)
+    assert (dataset.category_ids, dataset.classes) == ([5, 6], DIGITS)
+    assert [(image.id, image.path) for image in dataset.images] == [(1, root / "images" / "x" / "1.png")]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        two("data") | {"data_root": "data/"},
+        two("", data_root="data/"),
+        two(""),
+        three("data"),
+        {
+            "test_dataloader": {
+                "dataset": {"type": "RepeatDataset", "dataset": three("data")["test_dataloader"]["dataset"]}
+            }
+        },
+        {"data": {"test": [two("")["data"]["test"]]}},
+    ],
+)
+def test_data_root(root, config):
+    dataset = dataset_of(config, data_root=root)
+    assert dataset.images[0].path == root / "images" / "x" / "1.png"
+
+
+def test_replaced_files(root):
+    annotations = root / "annotations" / "test.json"
+    for config in (two("nowhere"), three("nowhere"), None):
+        dataset = dataset_of(config, annotation_file=annotations, image_dir=root / "other")
+        assert dataset.images[0].path == root / "other" / "x" / "1.png"
+    assert dataset.classes == DIGITS
+    assert dataset_of(None, classes=["1"], annotation_file=annotations, image_dir="").category_ids == [6]
+
+
+def test_voc(root):
+    entry = {"type": "VOCDataset", "ann_file": "VOC2012/test.txt"}
+    dataset = dataset_of({"data": {"test": entry | {"data_root": root, "img_prefix": "VOC2012/"}}})
+    assert dataset.images[0].path == root / "VOC2012" / "JPEGImages" / "2012_1.jpg"
+    assert (dataset.classes, dataset.folder) == (class_names.VOC, root / "VOC2012")
+    entry |= {"data_prefix": {"sub_data_root": "VOC2012/"}, "data_root": root, "img_subdir": "I", "ann_subdir": "A"}
+    dataset = dataset_of({"test_dataloader": {"dataset": entry}})
+    assert dataset.images[0].path == root / "VOC2012" / "I" / "2012_1.jpg"
+    assert dataset.annotation_dir == root / "VOC2012" / "A"
+    dataset = dataset_of(classes=["a"], annotation_file=root / "VOC2012" / "test.txt", image_dir=root)
+    assert (dataset.classes, dataset.folder) == (("a",), root)
+
+
+def test_classes(root):
+    (root / "names.txt").write_text("0\n1\n")
+    assert dataset_of(two(root, classes=str(root / "names.txt"))).classes == DIGITS
+    assert dataset_of(three(root, metainfo={"CLASSES": ["1"]})).category_ids == [6]
+    assert dataset_of(three(root, metainfo=None), classes=["1"]).category_ids == [6]
+    with pytest.raises(ValueError, match="detector: 1, 0; data set: 0, 1"):
+        dataset_of(two(root), classes=["1", "0"])
+    with pytest.raises(ValueError, match=r"no category person, bicycle"):
+        dataset_of(two(root, classes=None))
+    assert len(class_names.COCO) == 80
+    assert len(class_names.VOC) == 20
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model": {}}, "neither data.test nor test_dataloader.dataset"),
+        ({"data": {"test": [{"type": "CocoDataset"}] * 2}}, "several data sets"),
+        (two("", ann_file=["a", "b"]), "several data sets"),
+        (two("", type="LVISDataset"), "LVISDataset is not supported; supported: CocoDataset, VOCDataset"),
+        (two("", ann_file=None), "has no ann_file"),
+        (None, "without a config"),
+    ],
+)
+def test_refusals(config, message):
+    with pytest.raises(ValueError, match=message):
+        dataset_of(config)
+
+
+def test_options(root):
+    dataset = dataset_of(two(root))
+    assert metric_options({"evaluation": {"interval": 1, "metric": "bbox", "classwise": True}}, dataset) == {
+        "classwise": True
+    }
+    evaluators = [{"type": "CocoMetric", "proposal_nums": (100, 1, 10), "ann_file": "x"}, {"type": "DumpDetResults"}]
+    assert metric_options({"test_evaluator": evaluators}, dataset) == {"proposal_nums": (100, 1, 10)}
+    voc = dataset_of(annotation_file=root / "VOC2012" / "test.txt", image_dir=Path())
+    assert metric_options({"evaluation": {"metric": "mAP", "iou_thr": 0.7}}, voc) == {"iou_thr": 0.7}
+    assert metric_options({"test_evaluator": {"type": "VOCMetric"}}, voc) == {"eval_mode": "11points"}
+    assert metric_options({"test_evaluator": {"eval_mode": "area"}}, voc) == {"eval_mode": "area"}
