@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 _NUMPY_NAMES = {element_type: name for name, element_type in ELEMENT_TYPES.items()}
+_OPTIONAL = "optional("  # before the element type of an input that may be left out
 _BFLOAT16 = 16  # onnx.TensorProto.BFLOAT16, which numpy has no type for
 
 
@@ -107,7 +108,17 @@ class Binding:
         TypeError
             If `array` is neither an ndarray nor a tensor.
         """
-        self._binding.bind_input(name, *self._memory("input", self._inputs, name, array))
+        memory = self._memory("input", self._inputs, name, array)
+        if not self._inputs[name].type.startswith(_OPTIONAL):
+            self._binding.bind_input(name, *memory)
+        elif memory.device == "cpu":  # ONNX Runtime's bind_input takes no optional inputs
+            value = sys.modules["onnxruntime"].OrtValue.ortvalue_from_numpy(np.asarray(array))
+            self._binding.bind_ortvalue_input(name, value)
+        else:
+            raise ValueError(
+                f"mmort.ort.Binding: input {name}, which is optional, must be on the CPU, got a tensor on "
+                f"{memory.device}"
+            )
         self._arrays[name] = array
 
     def bind_output(self, name: str, array: NDArray[Any] | torch.Tensor) -> None:
@@ -190,7 +201,10 @@ class Binding:
 
 def _check_type(what: str, tensor: Any, array: Any) -> str:
     """Return the name of the array's dtype; raise ValueError if dtype or shape differ from those of the tensor."""
-    expected = _NUMPY_NAMES.get(tensor.type, tensor.type)
+    element_type = tensor.type
+    if element_type.startswith(_OPTIONAL):
+        element_type = element_type[len(_OPTIONAL) : -1]
+    expected = _NUMPY_NAMES.get(element_type, element_type)
     dtype, shape = str(array.dtype).removeprefix("torch."), list(array.shape)
     # An empty list of dimensions means a scalar or an unknown rank.
     fits = not tensor.shape or len(tensor.shape) == len(shape)

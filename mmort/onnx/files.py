@@ -235,3 +235,22 @@ def pair_of(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> tuple[int, 
     if len(values) != 2:
         raise ValueError(f"{name_of(node)}: {attribute.name} must be 1, 2 or 4 integers (each twice), got {values}")
     return values[0], values[1]
+
+
+def needed_format(model: onnx.ModelProto) -> int:
+    """Return the lowest version of the file format that has a model's opset and functions.
+
+    Examples
+    --------
+    >>> import onnx.helper as oh
+    >>> from mmort.onnx.files import needed_format
+    >>> model = oh.make_model(oh.make_graph([], "empty", [], []), opset_imports=[oh.make_opsetid("", 18)])
+    >>> needed_format(model)
+    8
+    """
+    standard = [onnx.helper.make_opsetid("", opset_of(model) or 1)]
+    return max(
+        onnx.helper.find_min_ir_version_for(standard),
+        8 if model.functions else 4,
+        10 if any(function.overload for function in model.functions) else 4,
+    )

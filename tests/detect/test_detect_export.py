@@ -8,9 +8,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 
+import mmort.onnx
 import mmort.ort
 from mmort.cli import main
 from mmort.detect import load
@@ -93,7 +95,10 @@ def test_padded_batch_equals_torch(mask_rcnn, session):
 def test_img_shape_may_be_left_out(session):
     """By default an image is the whole input, as it is for 0; one row serves all images."""
     inputs = np.random.default_rng(0).normal(size=(2, 3, 96, 128)).astype(np.float32)
-    assert [formal.name for formal in session.get_inputs()] == ["input"]
+    assert [(formal.name, formal.type) for formal in session.get_inputs()] == [
+        ("input", "tensor(float)"),
+        ("img_shape", "optional(tensor(int64))"),
+    ]
     default = session.run(None, {"input": inputs})
     for shapes in ([[96, 128]] * 2, [[0, 0]] * 2, [[96, 128]], [[0, 128], [999, 0]]):
         results = session.run(None, {"input": inputs, "img_shape": np.array(shapes)})
@@ -102,6 +107,17 @@ def test_img_shape_may_be_left_out(session):
     assert smaller[0][0, :, 2].max() <= 64
     assert smaller[0][0, :, 3].max() <= 48
     assert np.array_equal(smaller[0][1], default[0][1])
+
+
+def test_a_plain_session_prints_no_warning(mask_rcnn, capfd):
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(mmort.ort.library_path())
+    onnxruntime.InferenceSession(mask_rcnn[0][2], options, providers=["CPUExecutionProvider"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_upgrade_keeps_img_shape(mask_rcnn):
+    assert mmort.onnx.upgrade(onnx.load(mask_rcnn[0][2])) == []
 
 
 def test_static_file_of_the_older_exporter(tmp_path, capsys):
@@ -115,7 +131,11 @@ def test_static_file_of_the_older_exporter(tmp_path, capsys):
     assert model.opset_import[0].version == 11
     session = mmort.ort.session(path)
     assert session.get_inputs()[0].shape == [1, 3, 128, 128]
-    assert session.run(None, {"input": np.zeros((1, 3, 128, 128), np.float32)})[0].shape == (1, 7, 5)
+    inputs = np.zeros((1, 3, 128, 128), np.float32)
+    assert session.run(None, {"input": inputs})[0].shape == (1, 7, 5)
+    assert session.run(None, {"input": inputs, "img_shape": np.array([[64, 96]])})[0][..., 2].max() <= 96
+    mmort.onnx.upgrade(model)
+    assert [formal.name for formal in model.graph.input] == ["input", "img_shape"]
     assert [file.name for file in tmp_path.iterdir()] == ["fcos.onnx"]
 
 

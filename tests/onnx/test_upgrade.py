@@ -89,6 +89,15 @@ def test_weights_are_constants(rng):
     assert_same_outputs(before, model, rng)
 
 
+def test_inputs_with_defaults_stay():
+    add = oh.make_node("Add", ["x", "shift"], ["y"])
+    model = old_model(
+        add, inputs=MAP | {"shift": ["n"]}, initializers={"shift": np.ones(1, np.float32)}, imports=[], **CURRENT
+    )
+    assert upgrade(model) == []
+    assert [formal.name for formal in model.graph.input] == ["x", "shift"]
+
+
 def test_domains(rng):
     model = old_model(corner_pool("mmcv"), inputs=MAP, imports=[], **CURRENT)
     assert upgrade(model) == ["domain mmcv: imported now"]

@@ -55,6 +55,40 @@ def test_reads_and_writes_in_place(session, kind):
     assert y.tolist() == [[0, 0, -3]]
 
 
+@pytest.fixture(scope="module")
+def optional_session():
+    """Returns the optional input, or [0] without it."""
+    value = onnx.helper.make_tensor_type_proto(INT64, ["N"])
+    optional = onnx.helper.make_value_info("x", onnx.helper.make_optional_type_proto(value))
+    branches = {
+        "then_branch": make_node("OptionalGetElement", ["x"], ["given"]),
+        "else_branch": make_node("Constant", [], ["zero"], value_ints=[0]),
+    }
+    graphs = {
+        name: onnx.helper.make_graph(
+            [node], name, [], [onnx.helper.make_tensor_value_info(node.output[0], INT64, ["N"])]
+        )
+        for name, node in branches.items()
+    }
+    nodes = [make_node("OptionalHasElement", ["x"], ["has"]), make_node("If", ["has"], ["y"], **graphs)]
+    output = onnx.helper.make_tensor_value_info("y", INT64, ["N"])
+    graph = onnx.helper.make_graph(nodes, "optional", [optional], [output])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
+    return mmort.ort.session(model.SerializeToString())
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_optional_inputs(optional_session, kind):
+    x = new(kind, 1, 2, dtype="int64")
+    assert mmort.ort.Binding(optional_session).run()["y"].tolist() == [0]
+    binding = mmort.ort.Binding(optional_session, {"x": x})
+    assert binding.run()["y"].tolist() == [1, 2]
+    x[0] = 5
+    assert binding.run()["y"].tolist() == [5, 2]
+    with pytest.raises(ValueError, match=r"input x must be int64 \[N\], got float32 \[2\]"):
+        binding.bind_input("x", new(kind, 1, 2))
+
+
 def test_memory_is_the_same(session, monkeypatch):
     """What ONNX Runtime is given and gives back are the arrays' addresses."""
     x, y = np.ones((2, 3), np.float32), torch.empty(2, 3)

@@ -13,8 +13,12 @@ from torch import Tensor
 
 import mmort
 from mmort.detect.detector import Detector
+from mmort.onnx import files
 from mmort.onnx.verify.sessions import open_session
 from mmort.predict import Preprocessing
+
+MIN_OPTIONAL_OPSET = 15
+_ZEROS = np.zeros((1, 2), np.int64)
 
 
 def metadata(detector: Detector, preprocessing: Preprocessing, thresholds: dict[str, Any]) -> dict[str, str]:
@@ -29,24 +33,52 @@ def metadata(detector: Detector, preprocessing: Preprocessing, thresholds: dict[
 
 
 def make_optional(model: onnx.ModelProto, name: str) -> None:
-    """Give an input [N, 2] a default: one row of zeros, which is expanded to the batch of the first input."""
+    """Let an input of int64 [N, 2] be left out: it is then one row of zeros, expanded to the batch of the first input.
+
+    Opsets below 15 have no optional inputs.  There it becomes an initializer that may be overridden, of which ONNX
+    Runtime warns and which ``get_inputs()`` does not list.
+    """
     graph = model.graph
     (formal,) = (formal for formal in graph.input if formal.name == name)
     formal.type.tensor_type.shape.dim[0].dim_param = f"{name}_rows"  # 1 or N
-    expanded = f"{name}_of_each"
+    expanded, given = f"{name}_of_each", name
     _rename(graph, name, expanded)
-    graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 2), np.int64), name))
+    nodes = []
+    if (files.opset_of(model) or 0) >= MIN_OPTIONAL_OPSET:
+        given = f"{name}_or_zeros"
+        nodes = _optional(formal, given)
+    else:
+        graph.initializer.append(onnx.numpy_helper.from_array(_ZEROS, name))
     for suffix, value in (("first", [0]), ("two", [2])):
         graph.initializer.append(onnx.numpy_helper.from_array(np.array(value, np.int64), f"{name}_{suffix}"))
-    nodes = [
+    nodes += [
         onnx.helper.make_node("Shape", [graph.input[0].name], [f"{name}_input_shape"]),
         onnx.helper.make_node("Gather", [f"{name}_input_shape", f"{name}_first"], [f"{name}_batch"], axis=0),
         onnx.helper.make_node("Concat", [f"{name}_batch", f"{name}_two"], [f"{name}_shape"], axis=0),
-        onnx.helper.make_node("Expand", [name, f"{name}_shape"], [expanded]),
+        onnx.helper.make_node("Expand", [given, f"{name}_shape"], [expanded]),
     ]
     for position, node in enumerate(nodes):
         node.name = f"{name}_{position}"
         graph.node.insert(position, node)
+
+
+def _optional(formal: onnx.ValueInfoProto, result: str) -> list[onnx.NodeProto]:
+    """Give an input an optional type; return nodes that compute its value, or zeros if it is left out."""
+    name, tensor_type = formal.name, onnx.TypeProto()
+    tensor_type.CopyFrom(formal.type)
+    formal.type.CopyFrom(onnx.helper.make_optional_type_proto(tensor_type))
+    zeros = onnx.numpy_helper.from_array(_ZEROS)
+    branches = {}
+    for branch, node in (
+        ("then_branch", onnx.helper.make_node("OptionalGetElement", [name], [f"{name}_given"])),
+        ("else_branch", onnx.helper.make_node("Constant", [], [f"{name}_default"], value=zeros)),
+    ):
+        output = onnx.helper.make_tensor_value_info(node.output[0], onnx.TensorProto.INT64, [None, 2])
+        branches[branch] = onnx.helper.make_graph([node], f"{name}_{branch}", [], [output])
+    return [
+        onnx.helper.make_node("OptionalHasElement", [name], [f"has_{name}"]),
+        onnx.helper.make_node("If", [f"has_{name}"], [result], **branches),
+    ]
 
 
 def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:

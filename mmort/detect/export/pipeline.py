@@ -25,7 +25,7 @@ from mmort.detect.export.examples import Examples
 from mmort.detect.export.wrappers import Exported, Raw
 from mmort.detect.loading import build, load_trained
 from mmort.detect.versions import test_config
-from mmort.onnx import Report
+from mmort.onnx import Report, files
 from mmort.onnx import verify as compare
 from mmort.onnx.export.options import Options
 from mmort.onnx.export.pipeline import export_model
@@ -59,8 +59,8 @@ def export(
     The file is written only if they agree, or if `verify` is false.
 
     * Inputs: ``input`` (N, 3, H, W), as `Preprocessing` makes it, and ``img_shape`` (N, 2) of int64, which may be left
-      out: height and width of each image within ``input``; 0 means all of it.  (ONNX Runtime lists ``img_shape``
-      as an overridable initializer, and warns of it.)
+      out: height and width of each image within ``input``; 0 means all of it.  (Below opset 15, which has no optional
+      inputs, ONNX Runtime lists ``img_shape`` as an overridable initializer, and warns of it.)
     * Outputs: ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of ``input``, and score; ``labels`` (N, K) of int64; and, if
       the detector has masks, ``masks`` (N, K, h, w).  Unused rows are 0 with label -1.
     * Metadata: ``family``, ``classes``, ``preprocessing``, ``thresholds`` (the config's ``test_cfg``), ``masks``
@@ -247,6 +247,7 @@ class _Export:
         if isinstance(self.module, Exported) and "masks" in self.detector.output_names:
             metadata["masks"] = json.dumps(self.module.mask_format.to_dict())
         onnx.helper.set_model_props(model, metadata)
+        model.ir_version = files.needed_format(model)  # so that older ONNX Runtimes load it
 
     def _accept(self, draft: Path, output_file: Path) -> None:
         """Check the file without ``img_shape``, and on the test image."""

@@ -17,7 +17,7 @@ def upgrade(model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.Pa
     - Nodes move to their operator's preferred domain (from mmdeploy to mmcv), as do nodes of MMCV's types without a
       domain.
     - Attributes get their current names; strides, paddings and dilations become pairs.
-    - Weights are no longer listed as inputs of the graph.
+    - Weights are no longer listed as inputs of the graph.  An input with a default that may have other sizes stays.
     - Imports of mmort's domains are added and removed to match the nodes.
     - Opsets below 18 become 18, by ``onnx.version_converter``.
     - The version of the file format is raised to what that needs, or lowered to 10 if nothing needs more.

@@ -82,14 +82,22 @@ def _preferred_domain(node: onnx.NodeProto) -> str | None:
 
 
 def _weights(model: onnx.ModelProto) -> Iterator[str]:
-    """Remove weights from the inputs, where format versions before 4 required them, so that they become constant."""
+    """Remove weights from the inputs, where format versions before 4 required them, so that they become constant.
+
+    An input that leaves a size open, which its initializer cannot, is no weight: the initializer is its default.
+    """
     names = {tensor.name for tensor in model.graph.initializer}
-    inputs = [tensor for tensor in model.graph.input if tensor.name not in names]
+    inputs = [formal for formal in model.graph.input if formal.name not in names or _is_open(formal)]
     count = len(model.graph.input) - len(inputs)
     if count:
         del model.graph.input[:]
         model.graph.input.extend(inputs)
         yield f"{count} weight{'s' * (count > 1)} listed as input{'s' * (count > 1)}: constant now"
+
+
+def _is_open(formal: onnx.ValueInfoProto) -> bool:
+    """Return whether an input has a size that is left open."""
+    return any(dim.HasField("dim_param") for dim in formal.type.tensor_type.shape.dim)
 
 
 def _imports(model: onnx.ModelProto) -> Iterator[str]:
@@ -129,13 +137,7 @@ def _opset(model: onnx.ModelProto) -> Iterator[str]:
 
 def _format(model: onnx.ModelProto) -> Iterator[str]:
     """Set the version of the file format that the opset, functions and their overloads need."""
-    standard = [onnx.helper.make_opsetid("", files.opset_of(model) or 1)]
-    needed = max(
-        onnx.helper.find_min_ir_version_for(standard),
-        8 if model.functions else 4,
-        10 if any(function.overload for function in model.functions) else 4,
-    )
-    version = max(needed, min(model.ir_version, IR_VERSION))
+    version = max(files.needed_format(model), min(model.ir_version, IR_VERSION))
     if version != model.ir_version:
         yield f"format version {model.ir_version}: {version} now"
         model.ir_version = version

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mmort.onnx.verify import ATOL, RTOL, verify
 from mmort.onnx.verify.report import Report
-from mmort.onnx.verify.sessions import open_session
+from mmort.onnx.verify.sessions import open_session, required_inputs
 from mmort.schemas import ELEMENT_TYPES
 
 _DTYPES = {
@@ -86,7 +86,7 @@ def random_inputs(
     libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> list[list[NDArray[Any]]]:
     """Make random inputs for a file, always the same ones."""
-    tensors = open_session(path, libraries).get_inputs()
+    tensors = required_inputs(open_session(path, libraries))
     names = ", ".join(tensor.name for tensor in tensors)
     if sizes is None:
         own_shapes = [tensor.shape for tensor in tensors]

@@ -46,7 +46,7 @@ def open_session(
 
 
 def feeds(session: onnxruntime.InferenceSession, values: Sequence[Any]) -> dict[str, NDArray[Any]]:
-    """Name the arrays and tensors in `values` as a session's inputs; inputs with a default value come last.
+    """Name the arrays and tensors in `values` as a session's inputs; those that may be left out come last.
 
     Raises
     ------
@@ -54,11 +54,23 @@ def feeds(session: onnxruntime.InferenceSession, values: Sequence[Any]) -> dict[
         If the number of arrays is not that of the session's inputs.
     """
     arrays = [as_array(value) for value in leaves(values)]
-    names = [tensor.name for tensor in session.get_inputs()]
-    optional = [tensor.name for tensor in session.get_overridable_initializers()]
-    if not len(names) <= len(arrays) <= len(names) + len(optional):
-        raise ValueError(f"verify: inputs must have length {len(names)} ({', '.join(names)}), got {len(arrays)}")
-    return dict(zip((names + optional)[: len(arrays)], arrays, strict=True))
+    required, optional = (
+        [tensor.name for tensor in tensors] for tensors in (required_inputs(session), optional_inputs(session))
+    )
+    if not len(required) <= len(arrays) <= len(required) + len(optional):
+        raise ValueError(f"verify: inputs must have length {len(required)} ({', '.join(required)}), got {len(arrays)}")
+    return dict(zip((required + optional)[: len(arrays)], arrays, strict=True))
+
+
+def required_inputs(session: onnxruntime.InferenceSession) -> list[onnxruntime.NodeArg]:
+    """Return the inputs that a session cannot run without."""
+    return [tensor for tensor in session.get_inputs() if not tensor.type.startswith("optional(")]
+
+
+def optional_inputs(session: onnxruntime.InferenceSession) -> list[onnxruntime.NodeArg]:
+    """Return the inputs that may be left out: those of an optional type, and those with a default value."""
+    inputs = [tensor for tensor in session.get_inputs() if tensor.type.startswith("optional(")]
+    return inputs + session.get_overridable_initializers()
 
 
 def one_line(error: Exception) -> str:
