@@ -1,7 +1,7 @@
 """Detection operators for numpy and ONNX Runtime: NMS of all kinds, RoIAlign, grid sampling, corner pooling and more.
 
 The functions here take and return numpy arrays.  `mmort.ort` runs models that hold these operators in ONNX Runtime.
-`Detections` are the results of a detector, and load `mmort.predict`.
+`Predictor` runs a detector's ONNX file on pictures, and gives `Detections`.
 Importing mmort imports numpy, and neither torch nor onnxruntime.
 """
 
@@ -13,14 +13,16 @@ from mmort.ops import __all__ as _operators
 from mmort.ort import library_path as get_onnxruntime_op_path
 
 if TYPE_CHECKING:
-    from mmort.predict import Detections
+    from mmort.predict import Detections as Detections
+    from mmort.predict import Predictor as Predictor
 
 __version__ = "0.1.0"
-__all__ = [*_operators, "Detections", "get_num_threads", "get_onnxruntime_op_path", "set_num_threads"]
+_LAZY = ("Detections", "Predictor")  # loaded when used, as they need more than numpy
+__all__ = [*_operators, "get_num_threads", "get_onnxruntime_op_path", "set_num_threads", *_LAZY]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Detections":
+    if name not in _LAZY:
         raise AttributeError(f"module 'mmort' has no attribute {name!r}")
     import mmort.predict
 

@@ -144,12 +144,12 @@ class Detections:
         ValueError
             If the detector makes no masks.
         ImportError
-            If pycocotools is not installed.
+            If faster-coco-eval is not installed.
         """
         try:
-            from pycocotools import mask as coco
+            from faster_coco_eval.core import mask as coco
         except ModuleNotFoundError:
-            raise ImportError("run lengths of masks need pycocotools: pip install 'mmort[predict]'") from None
+            raise ImportError("run lengths of masks need faster-coco-eval: pip install 'mmort[predict]'") from None
         encoded = []
         for index in range(len(self)):
             lengths = coco.encode(np.asfortranarray(self.mask(index), np.uint8))
@@ -177,7 +177,7 @@ class Detections:
         Raises
         ------
         ImportError
-            If there are masks, and pycocotools is not installed.
+            If there are masks, and faster-coco-eval is not installed.
         """
         entries: list[dict[str, Any]] = []
         for (x1, y1, x2, y2), score, label in zip(
@@ -201,7 +201,7 @@ class Detections:
         Raises
         ------
         ImportError
-            If there are masks, and pycocotools is not installed.
+            If there are masks, and faster-coco-eval is not installed.
         """
         entries = [
             {"label": label, "name": name, "score": float(str(score)), "box": [float(str(edge)) for edge in box]}

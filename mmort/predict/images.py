@@ -38,14 +38,29 @@ def read_image(path: str | os.PathLike[str]) -> Image:
     ImportError
         If OpenCV is not installed.
     """
-    cv2 = opencv()
-    data = np.frombuffer(Path(path).read_bytes(), np.uint8)
     try:
-        image: Image | None = cv2.imdecode(data, cv2.IMREAD_COLOR) if data.size else None
+        return decode_image(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def decode_image(data: bytes) -> Image:
+    """Decode the content of an image file, as `read_image` does.
+
+    Raises
+    ------
+    ValueError
+        If OpenCV cannot decode it.
+    ImportError
+        If OpenCV is not installed.
+    """
+    cv2 = opencv()
+    try:
+        image: Image | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
     except cv2.error:  # an image above OpenCV's size limit, among others
         image = None
     if image is None:
-        raise ValueError(f"{path}: not an image in a format that OpenCV reads")
+        raise ValueError("not an image in a format that OpenCV reads")
     return image
 
 

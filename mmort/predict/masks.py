@@ -9,14 +9,12 @@ kinds of masks that detectors have in little memory, and make the mask of one de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-from mmort.predict.images import resize_mask
 
 
 class Region(NamedTuple):
@@ -170,28 +168,6 @@ def put(canvas: NDArray[np.bool_], region: Region) -> None:
     """Write a region into a mask (H, W) of the whole image."""
     height, width = region.mask.shape
     canvas[region.top : region.top + height, region.left : region.left + width] = region.mask
-
-
-def resize_masks(
-    masks: NDArray[Any], offset: tuple[int, int], size: tuple[int, int], image_size: tuple[int, int], threshold: float
-) -> Iterator[NDArray[np.bool_]]:
-    """Resize masks that cover the network's input to the image, one at a time; they are interpolated bilinearly.
-
-    Parameters
-    ----------
-    masks : ndarray, (K, H, W)
-        Values from 0 to 1.
-    offset, size : (int, int)
-        Row and column at which the image starts in the input, and its height and width there.
-    image_size : (int, int)
-        Height and width of the original image.
-    threshold : float
-        Minimum value of a pixel that belongs to the mask.
-    """
-    (top, left), (height, width) = offset, size
-    for mask in masks:
-        part = np.ascontiguousarray(mask[top : top + height, left : left + width], np.float32)
-        yield resize_mask(part, image_size[1], image_size[0]) >= threshold
 
 
 def resample_mask(

@@ -43,6 +43,12 @@ class Prepared:
         (top, left), (height, width) = self.offset, self.img_shape
         return top, top + height, left, left + width
 
+    def boxes_in_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Map boxes (N, 4) of `input`, x1, y1, x2, y2, to the original image."""
+        top, left = self.offset
+        mapped: NDArray[np.float32] = (boxes - np.array([left, top, left, top], np.float32)) / self.scale_factor
+        return mapped
+
 
 @dataclass(frozen=True)
 class Preprocessing:

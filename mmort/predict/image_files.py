@@ -1,0 +1,55 @@
+"""Find image files: folders and patterns."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""What counts as an image in a folder, whatever its case: MMDetection's list."""
+
+
+def list_images(*sources: str | os.PathLike[str]) -> list[Path]:
+    """List image files.
+
+    Parameters
+    ----------
+    *sources : path
+        Folders, whose image files are listed by name, without subfolders; patterns such as ``"photos/**/*.jpg"``; and
+        files, which are listed whatever they are.
+
+    Returns
+    -------
+    list of Path
+        In the order of `sources`, each file once.
+
+    Raises
+    ------
+    ValueError
+        If a folder has no image files, or none matches a pattern.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from mmort.demo import IMAGES
+    >>> from mmort.predict import list_images
+    >>> [path.name for path in list_images(Path(IMAGES[0]).parent)]
+    ['digits_05.png', 'digits_27.png', 'digits_63.png', 'digits_75.png']
+    """
+    return list(dict.fromkeys(path for source in sources for path in _files(Path(source))))
+
+
+def _files(source: Path) -> list[Path]:
+    """List the image files of one source."""
+    if source.is_dir():
+        found = sorted(source.iterdir())
+    elif glob.has_magic(str(source)) and not source.exists():
+        found = [Path(name) for name in sorted(glob.glob(str(source), recursive=True))]
+    else:
+        return [source]
+    images = [path for path in found if path.suffix.lower() in SUFFIXES and path.is_file()]
+    if not images:
+        where = "no image in the folder" if source.is_dir() else "no image matches"
+        raise ValueError(f"{where} {source}; images are files that end in {', '.join(SUFFIXES)}")
+    return images

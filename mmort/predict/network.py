@@ -1,0 +1,162 @@
+"""What runs a detector on a batch: the interface that `Predictor` calls, and ONNX Runtime behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+import mmort.ort
+from mmort.predict.mask_format import MaskFormat
+from mmort.predict.preprocessing import Preprocessing
+
+
+class Network(Protocol):
+    """What `Predictor` calls to run a detector on a batch."""
+
+    @property
+    def input_shape(self) -> tuple[int | None, int | None, int | None]:
+        """Number, height and width of the pictures in a batch; None where any is accepted."""
+        ...
+
+    @property
+    def mask_format(self) -> MaskFormat | None:
+        """What the masks are.  If None, masks of the input's size cover the picture, others cover their boxes."""
+        ...
+
+    def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> Sequence[NDArray[Any]]:
+        """Return the detections in a batch.
+
+        Parameters
+        ----------
+        input : ndarray of float32, (N, 3, H, W)
+            Preprocessed images.
+        img_shape : ndarray of int64, (N, 2)
+            Height and width of each image in `input`, without its padding.
+
+        Returns
+        -------
+        sequence of ndarray
+            ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of `input`, score; ``labels`` (N, K), -1 in unused rows; and
+            ``masks`` (N, K, h, w) of detectors that have any.
+        """
+        ...
+
+
+class OnnxNetwork:
+    """A detector's ONNX file in ONNX Runtime: of ``mmort export``, of MMDetection's own export tool, or of MMDeploy.
+
+    It can be pickled: the session is created again, from the same path.
+
+    Parameters
+    ----------
+    path : path
+    providers : sequence, optional
+        ONNX Runtime's execution providers, by preference: names, or pairs of a name and a dict of options.  By default
+        the CPU.
+    threads : int, optional
+        Threads for the operators.  By default one for each core.
+
+    Attributes
+    ----------
+    classes : tuple of str or None
+        The names of the classes in the file's metadata.
+    preprocessing : Preprocessing or None
+        The preprocessing in the file's metadata.
+
+    Raises
+    ------
+    OSError
+        If there is no such file, or mmort was built without its library.
+    ValueError
+        If ONNX Runtime cannot load the file, the file is not a detector's, or a provider is not available.
+    ImportError
+        If onnxruntime is not installed.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], providers: Sequence[Any] | None = None, threads: int | None = None
+    ) -> None:
+        self._arguments = os.fspath(path), providers, threads
+        self.path = os.fspath(path)
+        self.session = _open(self.path, providers or ["CPUExecutionProvider"], threads)
+        self._input, batch, height, width = _image_input(self.path, self.session)
+        self.input_shape = batch, height, width
+        self._outputs = _outputs(self.path, [output.name for output in self.session.get_outputs()])
+        optional = *self.session.get_inputs(), *self.session.get_overridable_initializers()
+        self._takes_img_shape = any(argument.name == "img_shape" for argument in optional)
+        metadata = self.session.get_modelmeta().custom_metadata_map
+        try:
+            entries = {key: json.loads(metadata.get(key, "null")) for key in ("classes", "preprocessing", "masks")}
+            self.classes = tuple(map(str, entries["classes"])) if entries["classes"] else None
+            self.preprocessing = Preprocessing.from_dict(entries["preprocessing"]) if entries["preprocessing"] else None
+            self.mask_format = MaskFormat.from_dict(entries["masks"]) if entries["masks"] else None
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.path}: metadata that mmort cannot read: {error}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OnnxNetwork, self._arguments
+
+    def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Run the file on a batch; see `Network`."""
+        feeds: dict[str, NDArray[Any]] = {self._input: input}
+        if self._takes_img_shape:
+            feeds["img_shape"] = img_shape
+        outputs: list[NDArray[Any]] = self.session.run(self._outputs, feeds)
+        return outputs
+
+
+def _open(path: str, providers: Sequence[Any], threads: int | None) -> Any:
+    """Create a session with exactly these providers."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"model file does not exist: {path}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be positive, got {threads}")
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        raise ImportError("running a model needs ONNX Runtime: pip install 'mmort[predict]'") from None
+    names = [provider if isinstance(provider, str) else provider[0] for provider in providers]
+    missing = set(names) - set(onnxruntime.get_available_providers())
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # old exports list each weight as an input, which gives a warning for each
+    options.intra_op_num_threads = threads or 0
+    if not missing:
+        try:
+            session = mmort.ort.session(path, sess_options=options, providers=list(providers))
+        except (OSError, ValueError):
+            raise
+        except Exception as error:  # ONNX Runtime's exceptions have no common class
+            raise ValueError(f"{path}: ONNX Runtime cannot load this file: {error}") from error
+        missing = set(names) - set(session.get_providers())
+    if missing:  # ONNX Runtime would run on the CPU instead
+        available = ", ".join(onnxruntime.get_available_providers())
+        raise ValueError(f"provider {missing.pop()} is not available in this ONNX Runtime, which has: {available}")
+    return session
+
+
+def _image_input(path: str, session: Any) -> tuple[str, int | None, int | None, int | None]:
+    """Return the name of the image input, and what its batch size, height and width are fixed to."""
+    inputs = [argument for argument in session.get_inputs() if argument.name != "img_shape"]
+    if len(inputs) == 1 and inputs[0].type == "tensor(float)" and len(inputs[0].shape) == 4:
+        batch, channels, height, width = (size if isinstance(size, int) else None for size in inputs[0].shape)
+        if channels in (3, None):
+            return inputs[0].name, batch, height, width
+    found = ", ".join(f"{argument.name} {argument.type} {argument.shape}" for argument in inputs)
+    raise ValueError(f"{path}: a detector takes one input, float [N, 3, H, W], but this model takes {found}")
+
+
+def _outputs(path: str, names: list[str]) -> list[str]:
+    """Return the names of the detections' outputs, in the order of `Network`."""
+    known: list[str] = [name for name in ("dets", "labels", "masks") if name in names]
+    if known[:2] != ["dets", "labels"]:
+        raise ValueError(
+            f"{path}: a detector's outputs are dets, labels and perhaps masks, but this model's are "
+            f"{', '.join(names)}; a file exported with --skip-postprocess has the network's raw outputs instead"
+        )
+    return known

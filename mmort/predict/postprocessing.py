@@ -1,0 +1,103 @@
+"""From a detector's outputs to the `Detections` in each picture."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.predict.detections import Detections
+from mmort.predict.mask_format import MaskFormat
+from mmort.predict.masks import Masks
+from mmort.predict.preprocessing import Prepared
+
+
+@dataclass(frozen=True)
+class Postprocessing:
+    """What is done with a picture's rows of a detector's outputs; call it with them.
+
+    Parameters
+    ----------
+    classes : tuple of str
+        The classes' names by label; empty if they have none.
+    score_threshold : float
+        Leave out detections with a lower score.
+    """
+
+    classes: tuple[str, ...]
+    score_threshold: float
+
+    def __post_init__(self) -> None:
+        if not self.score_threshold >= 0:
+            raise ValueError(f"score_threshold must not be negative, got {self.score_threshold}")
+
+    def __call__(
+        self, image: Prepared, canvas: tuple[int, ...], rows: Sequence[NDArray[Any]], mask_format: MaskFormat | None
+    ) -> Detections:
+        """Return the detections in a picture.
+
+        Parameters
+        ----------
+        image : Prepared
+        canvas : (int, int)
+            Height and width of the batch.
+        rows : sequence of ndarray
+            The picture's rows of the outputs: (K, 5), (K,) and perhaps (K, h, w), see `Network`.
+        mask_format : MaskFormat, optional
+            What the masks are.
+
+        Raises
+        ------
+        ValueError
+            If a label has no name.
+        """
+        dets, labels, *masks = rows
+        # Files of MMDetection's own export fill unused rows with zeros instead of labels of -1.
+        used = (labels >= 0) & (dets[:, 4] > 0) & (dets[:, 4] >= self.score_threshold)
+        finite = np.isfinite(dets).all(1)
+        if not finite[used].all():
+            warnings.warn(
+                f"{np.sum(used & ~finite)} of {used.sum()} detections are left out, because their boxes are NaN or "
+                "infinite",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        indices = np.flatnonzero(used & finite)
+        indices = indices[np.argsort(-dets[indices, 4], kind="stable")]
+        boxes = image.boxes_in_image(dets[indices, :4])
+        stored: Masks | None = None
+        if masks:
+            mask_format = mask_format or MaskFormat("image" if masks[0].shape[1:] == canvas else "box")
+            stored = mask_format.store(masks[0][indices], boxes, image)
+        labels = labels[indices].astype(np.int64)
+        return Detections(boxes, dets[indices, 4], labels, self._names(labels), image.ori_shape, stored)
+
+    def _names(self, labels: NDArray[np.int64]) -> tuple[str, ...]:
+        """Return the name of each label."""
+        if not self.classes:
+            return tuple(map(str, labels.tolist()))
+        if labels.max(initial=-1) >= len(self.classes):
+            raise ValueError(
+                f"the model found label {labels.max()}, but there are names for {len(self.classes)} classes only; "
+                "pass classes with a name for each label"
+            )
+        return tuple(self.classes[label] for label in labels)
+
+
+def check_outputs(outputs: Sequence[NDArray[Any]], number: int) -> None:
+    """Refuse outputs that are not detections."""
+    shapes = [output.shape for output in outputs]
+    ranks = zip(shapes, (3, 2, 4), strict=False)
+    if (
+        len(shapes) not in (2, 3)
+        or any(len(shape) != rank or shape[:2] != shapes[1] for shape, rank in ranks)
+        or shapes[0][0] != number
+        or shapes[0][2] != 5
+    ):
+        raise ValueError(
+            f"the model's outputs must be ({number}, K, 5), ({number}, K) and perhaps ({number}, K, h, w), got {shapes}"
+        )

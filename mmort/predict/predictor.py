@@ -1,0 +1,310 @@
+"""`Predictor`: a detector and its preprocessing; pictures in, `Detections` out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.predict.detections import Detections
+from mmort.predict.image_files import list_images
+from mmort.predict.images import Image, decode_image
+from mmort.predict.network import Network, OnnxNetwork
+from mmort.predict.postprocessing import Postprocessing, check_outputs
+from mmort.predict.preprocessing import Prepared, Preprocessing
+
+ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
+"""A picture: an array (H, W, 3) of uint8 in blue, green, red, the path of a file, or the bytes of a file."""
+
+
+class _End(NamedTuple):
+    """The end of an iterator of pictures, and what it raised."""
+
+    error: Exception | None = None
+
+
+class Predictor:
+    """A detector that is called with pictures.
+
+    Parameters
+    ----------
+    model : path or Network
+        An ONNX file of ``mmort export``, of MMDetection's own export tool or of MMDeploy; or what runs in its stead.
+    classes : sequence of str, optional
+        The classes' names by label.  By default those in the file's metadata; without any, names are labels as text.
+    preprocessing : Preprocessing, optional
+        By default that in the file's metadata.
+    score_threshold : float, default 0
+        Leave out detections with a lower score.  What the file itself leaves out (``score_thr`` in the config) is lost.
+    providers : sequence, optional
+        ONNX Runtime's execution providers, by preference, such as ``["CUDAExecutionProvider"]``.  By default the CPU.
+    threads : int, optional
+        Threads for the operators.  By default one for each core.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a detector's, ONNX Runtime cannot load it, a provider is not available, or there is no
+        preprocessing in the file or the arguments.
+    OSError
+        If there is no such file.
+    ImportError
+        If onnxruntime is not installed.
+
+    Notes
+    -----
+    A predictor can be pickled; the file is then loaded again from its path.
+
+    Ray Data takes the class itself: ``dataset.map_batches(Predictor, fn_constructor_args=("model.onnx",), ...)``.
+    `__call__` describes the columns.
+
+    Examples
+    --------
+    >>> from mmort import Predictor
+    >>> from mmort.demo import IMAGES, detector
+    >>> predict = Predictor(detector.MODEL, classes=detector.CLASSES, preprocessing=detector.PREPROCESSING)
+    >>> [len(detections.above(0.5)) for detections in predict.predict(IMAGES)]
+    [6, 6, 4, 6]
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | Network,
+        *,
+        classes: Sequence[str] | None = None,
+        preprocessing: Preprocessing | None = None,
+        score_threshold: float = 0.0,
+        providers: Sequence[Any] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        if isinstance(model, (str, os.PathLike)):
+            model = OnnxNetwork(model, providers, threads)
+        elif providers is not None or threads is not None:
+            raise ValueError("Predictor: providers and threads are for a path; this model runs by itself")
+        if isinstance(model, OnnxNetwork):
+            classes = model.classes if classes is None else classes
+            preprocessing = preprocessing or model.preprocessing
+        if preprocessing is None:
+            raise ValueError(
+                f"Predictor: {getattr(model, 'path', 'model')} has no preprocessing in its metadata; pass it as the "
+                "config's test pipeline has it: preprocessing=Preprocessing(size=(1333, 800), mean=..., std=..., "
+                "to_rgb=True, size_divisor=32), or Preprocessing.from_config(config)"
+            )
+        self.network: Network = model
+        self.preprocessing = preprocessing
+        self._postprocessing = Postprocessing(tuple(classes or ()), score_threshold)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes' names by label; empty if they have none."""
+        return self._postprocessing.classes
+
+    @property
+    def score_threshold(self) -> float:
+        """Detections with a lower score are left out."""
+        return self._postprocessing.score_threshold
+
+    @overload
+    def __call__(self, image: ImageSource) -> Detections: ...
+    @overload
+    def __call__(self, image: Mapping[str, Any]) -> dict[str, Any]: ...
+    def __call__(self, image: ImageSource | Mapping[str, Any]) -> Detections | dict[str, Any]:
+        """Detect objects in a picture, or in a batch of Ray Data.
+
+        Parameters
+        ----------
+        image : ndarray of uint8, (H, W, 3), or path, or bytes, or mapping
+            Blue, green, red; or an image file's path or content; or a batch of Ray Data: a mapping with a column
+            ``bytes`` of files' contents (as ``ray.data.read_binary_files`` gives) or a column ``path``.
+
+        Returns
+        -------
+        Detections or dict
+            For a batch of Ray Data, its columns without ``bytes``, and two more: ``detections``, what
+            `Detections.to_json` returns, and ``error``, the message for a picture that could not be processed; the
+            other one is empty.
+
+        Raises
+        ------
+        ValueError
+            If the picture cannot be decoded, or does not fit a file of fixed size.
+        OSError
+            If the file cannot be opened.
+        """
+        if isinstance(image, Mapping):
+            return self._predict_columns(image)
+        (detections,) = self.run([self._prepare(image)])
+        return detections
+
+    @overload
+    def predict(
+        self,
+        images: str | os.PathLike[str] | Iterable[ImageSource],
+        batch_size: int = ...,
+        *,
+        return_exceptions: Literal[False] = ...,
+    ) -> Iterator[Detections]: ...
+    @overload
+    def predict(
+        self, images: str | os.PathLike[str] | Iterable[ImageSource], batch_size: int = ..., *, return_exceptions: bool
+    ) -> Iterator[Detections | Exception]: ...
+    def predict(
+        self,
+        images: str | os.PathLike[str] | Iterable[ImageSource],
+        batch_size: int = 1,
+        *,
+        return_exceptions: bool = False,
+    ) -> Iterator[Detections | Exception]:
+        """Detect objects in many pictures; the next ones are read and preprocessed while the detector runs.
+
+        Parameters
+        ----------
+        images : path or iterable
+            A folder, a file, or a pattern such as ``"photos/**/*.jpg"``, see `list_images`; or pictures as `__call__`
+            takes them.  An iterator is read up to two batches ahead.
+        batch_size : int, default 1
+            Pictures that run together, padded to a common size as MMDetection does.
+        return_exceptions : bool, default False
+            For a picture that cannot be processed, yield the exception in its position, instead of raising it.
+
+        Yields
+        ------
+        Detections
+            For each picture, in their order.
+
+        Raises
+        ------
+        ValueError
+            If `batch_size` is not positive, or a path leads to no pictures.  For a picture: as `__call__`.
+        """
+        if batch_size < 1:
+            raise ValueError(f"predict: batch_size must be positive, got {batch_size}")
+        if isinstance(images, (str, os.PathLike)):
+            images = list_images(images)
+        return self._outcomes(iter(images), batch_size, return_exceptions)
+
+    def run(self, images: Sequence[Prepared]) -> list[Detections]:
+        """Detect objects in pictures that are preprocessed already, in one batch.
+
+        Parameters
+        ----------
+        images : sequence of Prepared
+
+        Returns
+        -------
+        list of Detections
+
+        Raises
+        ------
+        ValueError
+            If a picture does not fit a file of fixed size, or the network's outputs are not detections.
+        """
+        size = self.network.input_shape[0] or max(1, len(images))
+        found = []
+        for start in range(0, len(images), size):
+            chunk = images[start : start + size]
+            input, img_shape = _fit(*self.preprocessing.batch(chunk), self.network.input_shape)
+            outputs = self.network(input, img_shape)
+            check_outputs(outputs, len(input))
+            for index, image in enumerate(chunk):
+                rows = [output[index] for output in outputs]
+                found.append(self._postprocessing(image, input.shape[2:], rows, self.network.mask_format))
+        return found
+
+    def _prepare(self, image: ImageSource) -> Prepared:
+        """Read and preprocess a picture."""
+        return self.preprocessing(decode_image(image) if isinstance(image, bytes) else image)
+
+    def _outcomes(
+        self, images: Iterator[ImageSource], batch_size: int, return_exceptions: bool
+    ) -> Iterator[Detections | Exception]:
+        """Yield each picture's detections, or its exception."""
+        pool = ThreadPoolExecutor(1, "mmort-preprocessing")
+
+        def prepare_batch() -> list[Future[Prepared | Exception | _End]]:
+            return [pool.submit(self._prepare_next, images) for _ in range(batch_size)]
+
+        try:
+            following, end = prepare_batch(), None
+            while end is None:
+                current, following = following, prepare_batch()
+                batch = []
+                for future in current:
+                    item = future.result()
+                    if isinstance(item, _End):
+                        end = item
+                        break
+                    batch.append(item)
+                for outcome in self._run_batch(batch):
+                    if isinstance(outcome, Exception) and not return_exceptions:
+                        raise outcome
+                    yield outcome
+            if end.error is not None:
+                raise end.error
+        finally:  # also when the caller closes the iterator
+            pool.shutdown(cancel_futures=True)
+
+    def _prepare_next(self, images: Iterator[ImageSource]) -> Prepared | Exception | _End:
+        """Read and preprocess the next picture; return why that failed, or the end of the pictures."""
+        try:
+            image = next(images)
+        except StopIteration:
+            return _End()
+        except Exception as error:
+            return _End(error)
+        try:
+            return self._prepare(image)
+        except ImportError:  # not the picture's fault
+            raise
+        except Exception as error:
+            return error
+
+    def _run_batch(self, batch: Sequence[Prepared | Exception]) -> Iterator[Detections | Exception]:
+        """Run the pictures of a batch that could be preprocessed."""
+        images = [image for image in batch if isinstance(image, Prepared)]
+        try:
+            results: Iterator[Detections | Exception] = iter(self.run(images))
+        except Exception as error:  # ONNX Runtime's exceptions have no common class
+            # One picture may have failed the whole batch: each runs alone, so that only that one is lost.
+            alone = (self._run_batch([image]) for image in images)
+            results = chain.from_iterable(alone) if len(images) > 1 else iter([error])
+        for image in batch:
+            yield next(results) if isinstance(image, Prepared) else image
+
+    def _predict_columns(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Detect objects in a batch of Ray Data; see `__call__`."""
+        column = next((name for name in ("bytes", "path") if name in batch), None)
+        if column is None:
+            raise ValueError(f"Predictor: a batch needs a column bytes or path, got {', '.join(batch)}")
+        outcomes = list(self.predict(list(batch[column]), max(1, len(batch[column])), return_exceptions=True))
+        failed = [isinstance(outcome, Exception) for outcome in outcomes]
+        texts = [str(outcome) if isinstance(outcome, Exception) else outcome.to_json() for outcome in outcomes]
+        return {
+            **{name: values for name, values in batch.items() if name != "bytes"},
+            "detections": np.where(failed, "", np.array(texts, object)),
+            "error": np.where(failed, np.array(texts, object), ""),
+        }
+
+
+def _fit(
+    input: NDArray[np.float32], img_shape: NDArray[np.int64], shape: tuple[int | None, int | None, int | None]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Pad a batch with zeros to the shape that a file fixes."""
+    size = len(input), *input.shape[2:]
+    if all(expected in (None, given) for expected, given in zip(shape, size, strict=True)):
+        return input, img_shape
+    number, height, width = (expected or given for expected, given in zip(shape, size, strict=True))
+    if size[1] > height or size[2] > width:
+        raise ValueError(
+            f"the preprocessed picture is {size[1]} x {size[2]}, but the model takes {height} x {width} only; export "
+            "it with --dynamic-export, or pass a Preprocessing with a size that fits"
+        )
+    padded = np.zeros((number, 3, height, width), np.float32)
+    padded[: size[0], :, : size[1], : size[2]] = input
+    unused = np.tile(np.array([height, width], np.int64), (number - size[0], 1))
+    return padded, np.concatenate([img_shape, unused])

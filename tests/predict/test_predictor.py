@@ -1,0 +1,404 @@
+"""Predictor: pictures of all kinds in, detections in their pixels out, with any network."""
+
+import json
+import pickle
+import sys
+import threading
+import time
+
+import cv2
+import numpy as np
+import pytest
+
+from mmort import Predictor
+from mmort.demo import IMAGES, detector
+from mmort.predict import MaskFormat, Preprocessing, list_images, paste_masks, read_image
+
+CLASSES = tuple("abc")
+PREPROCESSING = Preprocessing(size=(32, 24), size_divisor=8)
+
+
+class Network:
+    """A detector of the brightest pixel of each image; its score is the pixel's share of 255."""
+
+    input_shape = None, None, None
+    mask_format = None
+
+    def __init__(self, change=lambda dets, labels: (dets, labels)):
+        self.change, self.calls = change, []
+
+    def __call__(self, input, img_shape):
+        self.calls.append((input.shape, img_shape.tolist()))
+        dets, labels = np.zeros((len(input), 3, 5), np.float32), np.full((len(input), 3), -1)
+        for image, (height, width), row, label in zip(input, img_shape, dets, labels, strict=True):
+            part = image[0, :height, :width]
+            y, x = np.unravel_index(part.argmax(), part.shape)
+            row[1], label[1] = (x, y, x + 1, y + 1, part.max() / 255), 2
+        return self.change(dets, labels)
+
+
+def predictor(network=None, **arguments):
+    return Predictor(network or Network(), classes=CLASSES, preprocessing=PREPROCESSING, **arguments)
+
+
+def picture(level, height=24, width=32, position=(5, 7)):
+    image = np.zeros((height, width, 3), np.uint8)
+    image[position] = level
+    return image
+
+
+LEVELS = [10, 250, 30, 200, 50]
+
+
+def levels(outcomes):
+    return [round(float(found.scores[0]) * 255) for found in outcomes]
+
+
+def test_results_are_in_the_pixels_of_the_picture():
+    image = np.zeros((48, 128, 3), np.uint8)  # resized to 12 x 32, padded to 16 x 32
+    image[20:24, 40:44] = 255
+    found = predictor()(image)
+    assert found.boxes.tolist() == [[40, 20, 44, 24]]
+    assert (found.labels.tolist(), found.names, found.image_size) == ([2], ("c",), (48, 128))
+    assert (found.boxes.dtype, found.scores.dtype, found.labels.dtype) == (np.float32, np.float32, np.int64)
+
+
+def test_offset_of_a_centred_picture():
+    predict = Predictor(Network(), preprocessing=Preprocessing(pad_or=31))
+    found = predict(picture(200))
+    assert found.boxes.tolist() == [[7, 5, 8, 6]]
+    assert found.names == ("2",)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 8])
+def test_batches_keep_the_order(batch_size):
+    network = Network()
+    found = list(predictor(network).predict([picture(level) for level in LEVELS], batch_size))
+    assert levels(found) == LEVELS
+    assert [shape[0] for shape, _ in network.calls] == [min(batch_size, 5 - start) for start in range(0, 5, batch_size)]
+
+
+def test_batches_are_padded_to_a_common_size():
+    network = Network()
+    images = [picture(100), picture(150, 32, 24), picture(200, 3, 30, (1, 2))]
+    found = list(predictor(network).predict(images, 3))
+    assert network.calls == [((3, 3, 32, 32), [[24, 32], [32, 24], [3, 32]])]
+    assert [detections.image_size for detections in found] == [(24, 32), (32, 24), (3, 30)]
+    for image, detections in zip(images, found, strict=True):
+        np.testing.assert_allclose(detections.boxes, predictor()(image).boxes)
+
+
+@pytest.mark.parametrize("shape", [(None, 24, 40), (2, None, None), (4, 32, 40)])
+def test_files_of_fixed_size_get_padded_batches(shape):
+    network = Network()
+    network.input_shape = shape
+    assert levels(predictor(network).predict([picture(level) for level in LEVELS], 3)) == LEVELS
+    batch, height, width = shape
+    for (number, _, rows, columns), img_shape in network.calls:
+        assert (batch or number, height or 24, width or 32) == (number, rows, columns)
+        assert len(img_shape) == number
+
+
+def test_a_picture_that_does_not_fit_is_refused():
+    network = Network()
+    network.input_shape = 1, 24, 32
+    with pytest.raises(ValueError, match="picture is 32 x 24, but the model takes 24 x 32 only; export it with"):
+        predictor(network)(picture(9, 32, 24))
+    images = [picture(10), picture(20, 32, 24), picture(30)]
+    first, second, third = predictor(network).predict(images, 3, return_exceptions=True)
+    assert levels([first, third]) == [10, 30]
+    assert isinstance(second, ValueError)
+
+
+# ---- what a network returns ------------------------------------------------------------------------------------
+
+
+def rows(*scores, labels=None, dtype=np.int64):
+    """Return a change of the network's output to one image with these scores."""
+    dets = np.array([[[x, 0, x + 5, 5, score] for x, score in enumerate(scores)]], np.float32).reshape(1, -1, 5)
+    labels = np.array([labels or [0] * len(scores)], dtype).reshape(1, -1)
+    return lambda *_: (dets, labels)
+
+
+def test_unused_rows_and_low_scores_are_left_out_and_the_rest_sorted():
+    change = rows(0.5, 0.9, 0.0, 0.1, np.nan, 0.9, labels=[1, 2, 0, 1, 1, -1], dtype=np.float32)
+    found = predictor(Network(change), score_threshold=0.5)(picture(1))
+    assert found.boxes[:, 0].tolist() == [1, 0]
+    assert found.labels.tolist() == [2, 1]
+    assert len(predictor(Network(change))(picture(1))) == 3
+
+
+def test_no_detections():
+    found = predictor(Network(rows()))(picture(1))
+    assert len(found) == 0
+    assert not found.has_masks
+
+
+def test_thousands_of_detections():
+    scores = np.random.default_rng(0).random(5000, np.float32)
+    found = predictor(Network(rows(*scores)))(picture(1))
+    np.testing.assert_array_equal(found.scores, -np.sort(-scores))
+
+
+def test_boxes_that_are_not_finite_are_left_out_with_a_warning():
+    dets = np.array([[[0, 0, 9, 9, 0.9], [0, np.nan, 9, 9, 0.8], [0, 0, np.inf, 9, 0.7]]], np.float32)
+    predict = predictor(Network(lambda *_: (dets, np.zeros((1, 3), int))))
+    with pytest.warns(RuntimeWarning, match="2 of 3 detections are left out"):
+        assert predict(picture(1)).scores.tolist() == [np.float32(0.9)]
+
+
+def test_labels_without_a_name():
+    change = rows(0.9, labels=[3])
+    with pytest.raises(ValueError, match="label 3, but there are names for 3 classes only"):
+        predictor(Network(change))(picture(1))
+    assert Predictor(Network(change), preprocessing=PREPROCESSING)(picture(1)).names == ("3",)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [[(1, 4, 5)], [(1, 4, 6), (1, 4)], [(4, 5), (4,)], [(1, 4, 5), (1, 3)], [(2, 4, 5), (2, 4)], [(1, 4, 5)] * 4],
+)
+def test_outputs_of_other_shapes(shapes):
+    network = Network(lambda *_: [np.zeros(shape, np.float32) for shape in shapes])
+    with pytest.raises(ValueError, match=r"outputs must be \(1, K, 5\), \(1, K\) and perhaps \(1, K, h, w\), got"):
+        predictor(network)(picture(1))
+
+
+@pytest.mark.parametrize("mask_format", [None, MaskFormat("box", 0.3)])
+def test_masks_over_boxes(mask_format, rng):
+    masks, boxes = rng.random((1, 2, 7, 6), np.float32), np.array([[2, 3, 20, 21], [-4, 0, 9, 50]], np.float32)
+    dets = np.concatenate([boxes, [[0.5], [0.9]]], 1, dtype=np.float32)[None]
+    network = Network(lambda *_: (dets, np.zeros((1, 2), int), masks))
+    network.mask_format = mask_format
+    found = predictor(network)(picture(1, 48, 64))
+    assert found.boxes.tolist() == (boxes[::-1] * 2).tolist()
+    expected = paste_masks(masks[0, ::-1], found.boxes, 48, 64, mask_format.threshold if mask_format else 0.5)
+    np.testing.assert_array_equal(found.masks, expected)
+
+
+def test_masks_of_the_input_are_masks_of_the_picture():
+    masks = np.zeros((1, 1, 24, 32), np.float32)
+    masks[0, 0, 4:8, 2:5] = 1
+    dets = np.array([[[40, 0, 50, 9, 0.9]]], np.float32)  # in the padding
+    found = predictor(Network(lambda *_: (dets, np.zeros((1, 1), int), masks)))(picture(1, 48, 64))
+    assert found.masks.nonzero()[1].tolist() == [row for row in range(8, 16) for _ in range(6)]
+    assert found.to_coco(1)[0]["bbox"] == [80, 0, 20, 18]
+
+
+# ---- pictures --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "image"),
+    [
+        ("one_pixel.png", np.full((1, 1, 3), 200, np.uint8)),
+        ("long.png", np.full((1, 500, 3), 200, np.uint8)),
+        ("gray.png", picture(200)[:, :, 0]),
+        ("alpha.png", np.dstack([picture(200), np.zeros((24, 32), np.uint8)])),
+        ("deep.png", picture(200).astype(np.uint16) * 256),
+        ("deep_gray.tif", picture(200)[:, :, 0].astype(np.uint16) * 256),
+        ("ä b.JPG", np.full((24, 32, 3), 200, np.uint8)),
+    ],
+)
+def test_files(name, image, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(cv2.imencode(path.suffix.lower(), image)[1])
+    predict = predictor()
+    found = predict(path)
+    assert found.image_size == image.shape[:2]
+    assert len(found) == 1
+    for same in (str(path), read_image(path), path.read_bytes()):
+        np.testing.assert_array_equal(predict(same).boxes, found.boxes)
+    assert len(list(predict.predict(tmp_path))) == 1
+
+
+def test_folders_and_patterns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("b.png", "a.JPG", "note.txt", "sub/c.tiff", "[x].png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    assert [str(path) for path in list_images(".")] == ["[x].png", "a.JPG", "b.png"]
+    assert [str(path) for path in list_images("**/*.*")] == ["[x].png", "a.JPG", "b.png", "sub/c.tiff"]
+    assert [str(path) for path in list_images("b.png", "*.png", "[x].png", "none.jpg")] == [
+        "b.png",
+        "[x].png",
+        "none.jpg",
+    ]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"no image in the folder empty; images are files that end in \.bmp"):
+        list_images("empty")
+    with pytest.raises(ValueError, match=r"no image matches \*\.gif"):
+        predictor().predict("*.gif")
+
+
+def broken(tmp_path):
+    """Return three pictures, of which the second is broken, and a fourth that does not exist."""
+    (tmp_path / "broken.png").write_bytes(cv2.imencode(".png", picture(200))[1][:40])
+    return [picture(10), tmp_path / "broken.png", picture(30), tmp_path / "none.png"]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 7])
+def test_a_broken_picture_has_its_own_exception(batch_size, tmp_path):
+    outcomes = list(predictor().predict(broken(tmp_path), batch_size, return_exceptions=True))
+    assert levels([outcomes[0], outcomes[2]]) == [10, 30]
+    assert "broken.png: not an image" in str(outcomes[1])
+    assert isinstance(outcomes[3], FileNotFoundError)
+    raising = predictor().predict(broken(tmp_path), batch_size)
+    assert levels([next(raising)]) == [10]
+    with pytest.raises(ValueError, match=r"broken\.png"):
+        next(raising)
+
+
+def test_a_picture_on_which_the_network_fails():
+    def change(dets, labels):
+        if any(round(float(score) * 255) == 13 for score in dets[:, 1, 4]):
+            raise RuntimeError("13")
+        return dets, labels
+
+    outcomes = list(
+        predictor(Network(change)).predict(map(picture, (10, 13, 30)), batch_size=3, return_exceptions=True)
+    )
+    assert levels(outcomes[::2]) == [10, 30]
+    assert isinstance(outcomes[1], RuntimeError)
+
+
+def test_an_iterator_that_fails_loses_nothing():
+    def images():
+        yield from map(picture, (10, 20, 30))
+        raise KeyError("camera")
+
+    found = predictor().predict(images(), 2, return_exceptions=True)
+    assert levels([next(found) for _ in range(3)]) == [10, 20, 30]
+    with pytest.raises(KeyError, match="camera"):
+        next(found)
+
+
+def test_missing_opencv_is_not_the_pictures_fault(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(ImportError, match=r"needs OpenCV for images: pip install 'mmort\[predict\]'"):
+        next(predictor().predict([IMAGES[0]], return_exceptions=True))
+
+
+# ---- overlap ---------------------------------------------------------------------------------------------------
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("mmort")]
+
+
+def test_the_next_pictures_are_prepared_while_the_network_runs():
+    running, prepared = threading.Event(), threading.Event()
+
+    def images():
+        yield picture(10)
+        assert running.wait(10)
+        prepared.set()
+        yield picture(20)
+
+    def change(dets, labels):
+        running.set()
+        assert prepared.wait(10)
+        return dets, labels
+
+    assert levels(predictor(Network(change)).predict(images())) == [10, 20]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_iterators_are_read_two_batches_ahead(batch_size):
+    taken = []
+    found = predictor().predict((taken.append(level) or picture(level) for level in range(1, 200)), batch_size)
+    next(found)
+    time.sleep(0.05)
+    assert len(taken) == 2 * batch_size
+    found.close()
+    assert threads() == []
+    assert len(taken) == 2 * batch_size
+
+
+def test_the_thread_ends_with_the_pictures():
+    assert len(list(predictor().predict([picture(1)] * 3))) == 3
+    assert threads() == []
+    assert list(predictor().predict([])) == []
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"preprocessing": None}, "model has no preprocessing in its metadata; pass it as the config's test pipeline"),
+        ({"threads": 2}, "providers and threads are for a path"),
+        ({"providers": ["CPUExecutionProvider"]}, "providers and threads are for a path"),
+        ({"score_threshold": -0.1}, "score_threshold must not be negative, got -0.1"),
+        ({"score_threshold": float("nan")}, "score_threshold must not be negative, got nan"),
+    ],
+)
+def test_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Predictor(Network(), **{"preprocessing": PREPROCESSING, **arguments})
+
+
+def test_batch_size_is_checked_at_once():
+    with pytest.raises(ValueError, match="predict: batch_size must be positive, got 0"):
+        predictor().predict([], 0)
+    with pytest.raises(ValueError, match=r"image must be \[H, W, 3\] of uint8, got \[4, 4\]"):
+        predictor()(np.zeros((4, 4), np.uint8))
+
+
+# ---- Ray Data --------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_of_ray_data(tmp_path):
+    images = [picture(level) for level in LEVELS[:3]]
+    paths = [tmp_path / f"{index}.png" for index in range(3)]
+    for path, image in zip(paths, images, strict=True):
+        path.write_bytes(cv2.imencode(".png", image)[1])
+    paths[1].write_bytes(b"?")
+    predict = predictor()
+    batch = {"bytes": np.array([path.read_bytes() for path in paths], object), "path": np.array(list(map(str, paths)))}
+    for columns in (batch, {"path": batch["path"]}):
+        found = predict(columns)
+        assert list(found) == ["path", "detections", "error"]
+        assert found["path"] is batch["path"]
+        assert found["detections"].tolist() == [predict(images[0]).to_json(), "", predict(images[2]).to_json()]
+        assert [bool(error) for error in found["error"]] == [False, True, False]
+        assert "not an image" in found["error"][1]
+    assert {len(column) for column in predict({"path": np.array([], object)}).values()} == {0}
+    with pytest.raises(ValueError, match="a batch needs a column bytes or path, got image"):
+        predict({"image": images})
+
+
+# ---- files of MMDetection's own export -------------------------------------------------------------------------
+
+OLD = {"classes": detector.CLASSES, "preprocessing": detector.PREPROCESSING}
+
+
+@pytest.fixture(scope="module")
+def old():
+    return Predictor(detector.MODEL, threads=1, **OLD)
+
+
+def test_old_files(old):
+    found = list(old.predict(IMAGES, 4))
+    assert ["".join(sorted(detections.above(0.5).names)) for detections in found] == [
+        "012234",
+        "123579",
+        "5678",
+        "044569",
+    ]
+    alone = old(IMAGES[1]).above(0.5)
+    np.testing.assert_allclose(alone.boxes, found[1].above(0.5).boxes, atol=0.3)  # its padding differs
+    assert all(mask.any() for mask in alone.masks)
+    assert json.loads(alone.to_json())["detections"][0]["name"] == alone.names[0]
+
+
+def test_pickled(old):
+    again = pickle.loads(pickle.dumps(old))
+    assert again.classes == tuple(detector.CLASSES)
+    np.testing.assert_array_equal(again(IMAGES[0]).boxes, old(IMAGES[0]).boxes)
+
+
+def test_old_files_need_the_preprocessing():
+    with pytest.raises(ValueError, match=r"mask_rcnn\.onnx has no preprocessing in its metadata; pass it as"):
+        Predictor(detector.MODEL)
