@@ -86,9 +86,17 @@ def test_masks_overlap():
     assert row.min_mask_overlap == pytest.approx(0.995)
     actual[2][0, 2] *= np.float32(0.98)
     (row,) = compare(actual, expected)
-    assert row.problem == "masks"
+    assert row.problem == "mask overlap below 0.99"
     actual[2][0, 2], expected[2][0, 2] = 0, 0  # both are empty
     assert compare(actual, expected)[0].ok
+
+
+def test_overlaps_are_printed_rounded_down():
+    """Never as the limit that they are below."""
+    actual, expected = outputs(masks=True), outputs(masks=True)
+    actual[2][0, 2] *= np.float32(0.98996)
+    (row,) = compare(actual, expected)
+    assert (row.cells()[-1], row.problem) == ("0.9899", "mask overlap below 0.99")
 
 
 def test_each_image_has_a_row():
@@ -143,6 +151,18 @@ def test_verify_reports_detections(tmp_path):
     assert str(report).endswith("DIFFERS: 4 missing, 4 extra")
     saved = json.loads(report.to_json())
     assert (saved["ok"], saved["rows"][0]["missing"], saved["rows"][0]["ok"]) == (False, 4, False)
+
+
+def test_detecting_nothing_proves_nothing(tmp_path):
+    path = reversing(tmp_path / "detector.onnx")
+
+    def verify(*inputs, **limits):
+        return mmort.onnx.verify(path, lambda *tensors: tensors, inputs, **limits)
+
+    report = verify(outputs([]), outputs([]))
+    assert not report.ok
+    assert str(report).count("DIFFERS: nothing detected, which proves nothing") == 2
+    assert verify(outputs([]), outputs([0])).ok
 
 
 def test_other_outputs_are_compared_number_by_number(tmp_path):

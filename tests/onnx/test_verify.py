@@ -12,7 +12,7 @@ import pytest
 import mmort
 import mmort.cli
 import mmort.onnx
-from mmort.onnx.verify import RTOL
+from mmort.onnx.verify import RTOL, numbers
 from tests import front_ends
 from tests.cli.running import refused, run
 
@@ -135,6 +135,47 @@ def test_special_numbers(actual, expected, ok, tmp_path):
     assert report.ok == ok
     assert json.loads(report.to_json())["ok"] == ok  # NaN is not valid JSON
     assert "Infinity" not in report.to_json()
+
+
+def identity(path):
+    nodes = [onnx.helper.make_node("Identity", ["x"], ["y"])]
+    return write(path, nodes, {"x": (FLOAT, None)}, {"y": (FLOAT, None)})
+
+
+def test_tolerance_follows_the_magnitude_around_a_number(tmp_path, rng):
+    """Sums of large terms that cancel are as wrong as the terms; large numbers elsewhere are no excuse."""
+    path = identity(tmp_path / "a.onnx")
+    logits = (20 * rng.standard_normal((1, 6, 30, 40))).astype(np.float32)
+    logits[0, 2, 5, 5] = 0
+
+    def differs(array, index, error):
+        wrong = array.copy()
+        wrong[index] += np.float32(error)
+        (row,) = mmort.onnx.verify(path, lambda x: array, [[wrong]]).rows
+        return row.problem
+
+    assert not differs(logits, (0, 2, 5, 5), 2.8e-4)
+    assert differs(logits, (0, 2, 5, 5), 5e-3) == "1 of 7200 numbers"
+    logits[0, 2, 5, 6] = 1e9  # the same image, channel and row, but another column
+    assert differs(logits, (0, 2, 5, 5), 5e-3)
+    logits[0, 2, 5, 6] = np.inf
+    assert not differs(logits, (0, 2, 5, 6), 0)
+    assert differs(logits, (0, 2, 5, 5), 5e-3)
+    logits[0, 2, 5, 6] = 0
+    logits[0, 3] *= np.float32(1e6)  # another channel
+    assert differs(logits, (0, 2, 5, 5), 5e-3)
+    dets = np.concatenate([rng.uniform(0, 1000, (2, 50, 4)), rng.uniform(0, 1, (2, 50, 1))], 2).astype(np.float32)
+    assert differs(dets, (1, 7, 4), 2e-3)  # a score beside boxes
+
+
+def test_numbers_are_compared_in_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr(numbers, "CHUNK", 5)
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    wrong = x.copy()
+    wrong[0, 1], wrong[2, 3] = 9, np.nan
+    (row,) = mmort.onnx.verify(identity(tmp_path / "a.onnx"), lambda _: x, [[wrong]]).rows
+    assert row.problem == "2 of 12 numbers"
+    assert np.isnan(row.max_abs_diff)
 
 
 def test_differing_types_shapes_and_numbers_of_outputs(tmp_path):

@@ -22,11 +22,12 @@ from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.export.frozen import frozen_axes, violated_guards
 from mmort.onnx.export.options import Example, Options
 from mmort.onnx.portable import make_portable
+from mmort.onnx.verify import torch_reference
 from mmort.onnx.verify.comparators import compare
 from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.report import Report, Row, VerificationError
 from mmort.onnx.verify.sessions import open_session
-from mmort.onnx.verify.values import leaves, shapes_text
+from mmort.onnx.verify.values import Tolerances, leaves, shapes_text
 
 VERIFIED = "verified"
 """The key of the metadata that a file has, with the value "false", if it was not compared with its model."""
@@ -166,13 +167,12 @@ def _compare(
     rows: list[Row] = []
     for values in checks:
         try:
-            with torch.no_grad():
-                expected = module(*values)
+            expected = torch_reference.run(module, values)
         except Exception as error:
             raise ValueError(
                 f"export: check_sizes must suit the model, which fails with {shapes_text(values)}: {error}"
             ) from error
-        rows += compare(session, values, expected, rtol=options.rtol, atol=options.atol)
+        rows += compare(session, values, expected, Tolerances(options.rtol, options.atol))
     return Report(tuple(rows))
 
 

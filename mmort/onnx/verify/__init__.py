@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mmort.onnx.verify.comparators import compare, reference
+from mmort.onnx.verify.detections import require_detections
 from mmort.onnx.verify.report import Report, Row
 from mmort.onnx.verify.sessions import open_session
+from mmort.onnx.verify.values import Tolerances
 
-RTOL, ATOL = 1e-3, 1e-4
+RTOL, ATOL, MIN_MASK_OVERLAP = Tolerances.rtol, Tolerances.atol, Tolerances.min_mask_overlap
 """The default tolerances of `verify`, whose docstring gives the reasons."""
 
 
@@ -24,6 +26,7 @@ def verify(
     *,
     rtol: float = RTOL,
     atol: float = ATOL,
+    min_mask_overlap: float = MIN_MASK_OVERLAP,
     libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> Report:
     """Run an ONNX file and a reference model on the same inputs, and compare all outputs.
@@ -38,11 +41,16 @@ def verify(
         Sets of inputs, each a sequence of arrays or tensors in the order of the model's arguments.  Lists and dicts of
         tensors are several inputs.  Numbers, strings and None are passed to the model and are no inputs of the file.
     rtol, atol : float, default 1e-3, 1e-4
-        A floating-point number ``a`` may differ from the model's ``b`` by ``atol + rtol * abs(b)``.  Float32 sums of a
-        deep network taken in another order differ by 1e-6 to 1e-4 of their magnitude; wrong weights, thresholds or
-        sizes differ by far more.  Integers and bools must be equal, NaN and infinities at the same positions.  The
-        outputs of detectors (``dets`` and ``labels``, and optionally ``masks``) are compared as sets: see
+        A floating-point number ``a`` may differ from the model's ``b`` by ``atol * max(1, scale) + rtol * abs(b)``.
+        Float32 sums of a deep network taken in another order differ by 1e-6 to 1e-4 of the magnitude of their terms,
+        also where these cancel each other; wrong weights, thresholds or sizes differ by far more.  ``scale`` is the
+        magnitude around the number: the smallest root mean square of a slice of the output that the number is in, such
+        as its image, channel, row and column.  Large numbers elsewhere in the output so hide no error here.  Integers
+        and bools must be equal, NaN and infinities at the same positions.  The outputs of detectors (``dets`` and
+        ``labels``, and optionally ``masks``) are compared as sets: see
         `mmort.onnx.verify.detections.compare_detections`.
+    min_mask_overlap : float, default 0.99
+        The smallest overlap of the masks of matching detections.
     libraries : sequence of paths, default ()
         Further libraries of custom operators that the files need.
 
@@ -50,7 +58,8 @@ def verify(
     -------
     Report
         A row for each set of inputs and each output or, of a detector, each image.  A different number of outputs,
-        dtype or shape, and inputs that ONNX Runtime refuses, count as differences.
+        dtype or shape, and inputs that ONNX Runtime refuses, count as differences.  So do detectors that detect nothing
+        in all inputs, as that proves nothing.
 
     Raises
     ------
@@ -83,5 +92,5 @@ def verify(
     expected = reference(model, libraries)
     rows: list[Row] = []
     for values in inputs:
-        rows += compare(session, values, expected(values), rtol=rtol, atol=atol)
-    return Report(tuple(rows))
+        rows += compare(session, values, expected(values), Tolerances(rtol, atol, min_mask_overlap))
+    return Report(tuple(require_detections(rows)))

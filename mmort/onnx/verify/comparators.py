@@ -14,7 +14,7 @@ import numpy as np
 from mmort.onnx.verify import detections, numbers
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.sessions import feeds, one_line, open_session
-from mmort.onnx.verify.values import Outputs, as_array, leaves, shapes_text
+from mmort.onnx.verify.values import Outputs, Reference, Tolerances, shapes_text
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -26,7 +26,7 @@ COMPARATORS: tuple[Comparator, ...] = (detections.compare, numbers.compare)
 
 
 def compare(
-    session: onnxruntime.InferenceSession, values: Sequence[Any], expected: Any, *, rtol: float, atol: float
+    session: onnxruntime.InferenceSession, values: Sequence[Any], expected: Reference, tolerances: Tolerances
 ) -> Sequence[Row]:
     """Run a session on inputs, and compare its outputs with the expected ones."""
     named = feeds(session, values)
@@ -36,38 +36,38 @@ def compare(
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
         return [numbers.refusal(inputs, f"ONNX Runtime refuses the inputs: {one_line(error)}")]
     names = [tensor.name for tensor in session.get_outputs()]
-    outputs = Outputs(inputs, names, actual, [as_array(value) for value in leaves(expected)], rtol, atol)
+    outputs = Outputs(inputs, names, actual, expected.outputs, tolerances, expected.candidates)
     return next(rows for comparator in COMPARATORS if (rows := comparator(outputs)) is not None)
 
 
 def reference(
     model: Callable[..., Any] | str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]]
-) -> Callable[[Sequence[Any]], Any]:
+) -> Callable[[Sequence[Any]], Reference]:
     """Return a function that computes a model's outputs, whether the model is a file or a function of tensors."""
     if isinstance(model, (str, os.PathLike)):
         return _file_reference(model, libraries)
     import torch
 
+    from mmort.onnx.verify.torch_reference import run
+
     function = model
 
-    def run_model(values: Sequence[Any]) -> Any:
-        tensors = [torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in values]
-        with torch.no_grad():
-            return function(*tensors)
+    def run_model(values: Sequence[Any]) -> Reference:
+        return run(function, [torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in values])
 
     return run_model
 
 
 def _file_reference(
     path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]]
-) -> Callable[[Sequence[Any]], Any]:
+) -> Callable[[Sequence[Any]], Reference]:
     """Return a function that runs a file."""
     session = open_session(path, libraries)
 
-    def run_file(values: Sequence[Any]) -> Any:
+    def run_file(values: Sequence[Any]) -> Reference:
         named = feeds(session, values)
         try:
-            return session.run(None, named)
+            return Reference(session.run(None, named))
         except Exception as error:  # ONNX Runtime's exceptions have no common base class
             raise ValueError(
                 f"verify: inputs must suit {os.fspath(path)}, which fails with {shapes_text(values)}: {one_line(error)}"

@@ -6,21 +6,20 @@ A detector's outputs are boxes with scores (N, K, 5), labels (N, K) with -1 in u
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmort.onnx.verify.report import number_text
-from mmort.onnx.verify.values import Outputs
+from mmort.onnx.verify.report import Row, number_text
+from mmort.onnx.verify.ties import Candidates, at_limit
+from mmort.onnx.verify.values import Outputs, Tolerances
 
 NAMES = ("dets", "labels", "masks")
 """The names of a detector's outputs; `masks` is optional."""
-
-MIN_MASK_OVERLAP = 0.99
-"""The smallest overlap of the masks of matching detections."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class DetectionRow:
     """The detections in one image."""
 
     HEADINGS: ClassVar[tuple[str, ...]] = (
-        *("inputs", "image", "detections", "matched", "missing", "extra"),
+        *("inputs", "image", "detections", "matched", "ties", "missing", "extra"),
         *("max box diff", "max score diff", "min mask overlap"),
     )
 
@@ -39,6 +38,8 @@ class DetectionRow:
     detections: int
     """The number of expected detections."""
     matched: int
+    ties: int
+    """The number of detections that differ because scores are equal; they are neither missing nor extra."""
     missing: int
     """The number of expected detections without a match."""
     extra: int
@@ -49,17 +50,22 @@ class DetectionRow:
     min_mask_overlap: float | None
     """Over all matches; None without masks.  An overlap is the sum of the smaller probabilities divided by the sum of
     the larger ones."""
+    mask_overlap_limit: float = Tolerances.min_mask_overlap
+    note: str = ""
+    """What the table says of a row that is ok."""
+    proves_nothing: bool = False
+    """Whether nothing was detected, neither here nor in any other image."""
 
     @property
     def problem(self) -> str:
         """What differs, or an empty string."""
-        problems = []
+        problems = ["nothing detected, which proves nothing"] if self.proves_nothing else []
         if self.missing:
             problems.append(f"{self.missing} missing")
         if self.extra:
             problems.append(f"{self.extra} extra")
-        if self.min_mask_overlap is not None and self.min_mask_overlap < MIN_MASK_OVERLAP:
-            problems.append("masks")
+        if self.min_mask_overlap is not None and self.min_mask_overlap < self.mask_overlap_limit:
+            problems.append(f"mask overlap below {self.mask_overlap_limit:g}")
         return ", ".join(problems)
 
     @property
@@ -69,9 +75,9 @@ class DetectionRow:
 
     def cells(self) -> tuple[str, ...]:
         """Return the text of each column."""
-        counts = self.image, self.detections, self.matched, self.missing, self.extra
-        differences = self.max_box_diff, self.max_score_diff, self.min_mask_overlap
-        return self.inputs, *map(str, counts), *map(number_text, differences)
+        counts = self.image, self.detections, self.matched, self.ties, self.missing, self.extra
+        differences = number_text(self.max_box_diff), number_text(self.max_score_diff)
+        return self.inputs, *map(str, counts), *differences, _overlap_text(self.min_mask_overlap)
 
 
 def compare(outputs: Outputs) -> list[DetectionRow] | None:
@@ -81,7 +87,15 @@ def compare(outputs: Outputs) -> list[DetectionRow] | None:
         return None
     if len(actual[0]) != len(expected[0]):
         return None
-    return compare_detections(outputs.inputs, actual, expected, rtol=outputs.rtol, atol=outputs.atol)
+    return _compare_batch(outputs.inputs, actual, expected, outputs.tolerances, outputs.candidates)
+
+
+def require_detections(rows: Sequence[Row]) -> list[Row]:
+    """Mark the rows of detectors as differing if nothing at all was detected."""
+    of_detectors = [row for row in rows if isinstance(row, DetectionRow)]
+    if any(row.detections or row.extra for row in of_detectors):
+        return list(rows)
+    return [replace(row, proves_nothing=True) if isinstance(row, DetectionRow) else row for row in rows]
 
 
 def _are_detections(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> bool:
@@ -113,6 +127,12 @@ def compare_detections(
         A score ``a`` may differ from the expected ``b`` by ``atol + rtol * b``.  For the corners of a box ``b`` is its
         largest expected coordinate.
 
+    Returns
+    -------
+    list of DetectionRow
+        Without candidates, ties are recognized only if all rows are used, among the lowest scores, and only as many as
+        there are matches: see `mmort.onnx.verify.ties`.
+
     Examples
     --------
     >>> import numpy as np
@@ -123,9 +143,20 @@ def compare_detections(
     >>> row.matched, row.missing, row.extra, round(row.max_box_diff, 3), row.problem
     (1, 1, 0, 0.001, '1 missing')
     """
+    return _compare_batch(inputs, actual, expected, Tolerances(rtol, atol))
+
+
+def _compare_batch(
+    inputs: str,
+    actual: Sequence[NDArray[Any]],
+    expected: Sequence[NDArray[Any]],
+    tolerances: Tolerances,
+    candidates: Sequence[Candidates] | None = None,
+) -> list[DetectionRow]:
+    """Compare detections image by image, with the candidates of each image if they are known."""
     images = zip(zip(*actual, strict=True), zip(*expected, strict=True), strict=True)
     return [
-        _compare_image(inputs, image, _used(ours), _used(theirs), rtol, atol)
+        _compare_image(inputs, image, ours, theirs, tolerances, candidates[image] if candidates else None)
         for image, (ours, theirs) in enumerate(images)
     ]
 
@@ -176,18 +207,16 @@ def match_detections(
 
 
 def _compare_image(
-    inputs: str, image: int, actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], rtol: float, atol: float
+    inputs: str,
+    image: int,
+    actual: Sequence[NDArray[Any]],
+    expected: Sequence[NDArray[Any]],
+    tolerances: Tolerances,
+    candidates: Candidates | None,
 ) -> DetectionRow:
     """Compare the detections of one image."""
-    (dets, labels, *masks), (expected_dets, expected_labels, *expected_masks) = actual, expected
-    matches = match_detections(
-        dets,
-        labels,
-        expected_dets,
-        expected_labels,
-        box_tolerance=atol + rtol * np.abs(expected_dets[:, :4]).max(1, initial=0),
-        score_tolerance=atol + rtol * np.abs(expected_dets[:, 4]),
-    )
+    (dets, labels, *masks), (expected_dets, expected_labels, *expected_masks) = _used(actual), _used(expected)
+    matches = _match(dets, labels, expected_dets, expected_labels, tolerances)
     found = np.flatnonzero(matches >= 0)
     differences = np.abs(dets[matches[found]] - expected_dets[found])
     overlaps = [
@@ -195,16 +224,46 @@ def _compare_image(
         for index in found
         for mask, expected_mask in zip(masks, expected_masks, strict=True)
     ]
+    missing, extra = len(expected_dets) - len(found), len(dets) - len(found)
+    ties = 0
+    if missing or extra:
+        if candidates is not None:
+            kept = _match(candidates.dets, candidates.labels, dets, labels, tolerances)
+            if (kept >= 0).all() and candidates.may_be(kept, tolerances):
+                ties = max(missing, extra)
+        elif len(dets) == len(actual[1]) and len(expected_dets) == len(expected[1]):
+            pairs = at_limit(dets[:, 4], expected_dets[:, 4], matches, tolerances)
+            ties = pairs if pairs <= len(found) else 0
     return DetectionRow(
         inputs,
         image,
         detections=len(expected_dets),
         matched=len(found),
-        missing=len(expected_dets) - len(found),
-        extra=len(dets) - len(found),
+        ties=ties,
+        missing=max(0, missing - ties),
+        extra=max(0, extra - ties),
         max_box_diff=float(differences[:, :4].max(initial=0)),
         max_score_diff=float(differences[:, 4].max(initial=0)),
         min_mask_overlap=float(min(overlaps, default=1)) if masks else None,
+        mask_overlap_limit=tolerances.min_mask_overlap,
+    )
+
+
+def _match(
+    dets: NDArray[Any],
+    labels: NDArray[Any],
+    expected_dets: NDArray[Any],
+    expected_labels: NDArray[Any],
+    tolerances: Tolerances,
+) -> NDArray[np.int64]:
+    """Match detections with the tolerances of their largest coordinates and of their scores."""
+    return match_detections(
+        dets,
+        labels,
+        expected_dets,
+        expected_labels,
+        box_tolerance=tolerances.of(np.abs(expected_dets[:, :4]).max(1, initial=0)),
+        score_tolerance=tolerances.of(expected_dets[:, 4]),
     )
 
 
@@ -220,3 +279,8 @@ def _overlap(mask: NDArray[Any], other: NDArray[Any]) -> float:
         mask, other = (1 / (1 + np.exp(-values)) for values in (mask, other))
     larger = float(np.maximum(mask, other).sum())
     return float(np.minimum(mask, other).sum()) / larger if larger else 1.0
+
+
+def _overlap_text(overlap: float | None) -> str:
+    """Write an overlap, rounded down, so that it never looks larger than a limit that it is below."""
+    return "-" if overlap is None else f"{math.floor(overlap * 1e4) / 1e4:g}"

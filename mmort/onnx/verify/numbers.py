@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from mmort.onnx.verify.report import number_text
 from mmort.onnx.verify.values import Outputs, shape_text
 
+CHUNK = 1 << 20
+"""How many numbers are compared at once."""
+
 
 @dataclass(frozen=True)
 class NumbersRow:
@@ -27,6 +30,7 @@ class NumbersRow:
     max_rel_diff: float | None
     """The largest difference relative to the magnitude of the expected number."""
     tolerance: str
+    """The largest absolute one, and the relative one."""
     problem: str
 
     @property
@@ -59,9 +63,10 @@ def refusal(inputs: str, problem: str) -> NumbersRow:
 
 def _compare_output(outputs: Outputs, name: str, actual: NDArray[Any], expected: NDArray[Any]) -> NumbersRow:
     """Compare one output: dtype, shape, then each number."""
-    rtol, atol = outputs.rtol, outputs.atol
     exact = expected.dtype.kind != "f"
-    tolerance = "exact" if exact else f"{atol:.0e} + {100 * rtol:g} %"
+    rtol, atol = (0.0, 0.0) if exact else (outputs.tolerances.rtol, outputs.tolerances.atol)
+    absolute = atol * np.maximum(1, np.zeros(()) if exact else _scale(expected))
+    tolerance = "exact" if exact else f"{absolute.max(initial=atol):.0e} + {100 * rtol:g} %"
 
     def row(max_abs_diff: float | None, max_rel_diff: float | None, problem: str) -> NumbersRow:
         shape = shape_text(actual.shape)
@@ -74,13 +79,32 @@ def _compare_output(outputs: Outputs, name: str, actual: NDArray[Any], expected:
     if actual.dtype.kind not in "fiub":
         different = int((actual != expected).sum())
         return row(None, None, f"{different} of {actual.size} values" if different else "")
-    value, target = actual.astype(np.float64), expected.astype(np.float64)
-    same = (actual == expected) | (np.isnan(value) & np.isnan(target))
-    with np.errstate(divide="ignore", invalid="ignore"):  # infinity - infinity, and division by 0
-        difference = np.where(same, 0, np.abs(value - target))
-        relative = np.where(same, 0, difference / np.abs(target))
-    # Comparisons with NaN are false, so a NaN on only one side never agrees.
-    agrees = same if exact else same | (np.isfinite(target) & (difference <= atol + rtol * np.abs(target)))
-    wrong = int(actual.size - agrees.sum())
-    problem = f"{wrong} of {actual.size} numbers" if wrong else ""
-    return row(float(difference.max(initial=0)), float(relative.max(initial=0)), problem)
+    wrong, max_difference, max_relative = 0, 0.0, 0.0
+    absolute = np.broadcast_to(absolute, expected.shape).reshape(-1)
+    for start in range(0, actual.size, CHUNK):  # a detector's maps would fill gigabytes as float64
+        part = slice(start, start + CHUNK)
+        value, target = (array.reshape(-1)[part].astype(np.float64) for array in (actual, expected))
+        same = (actual.reshape(-1)[part] == expected.reshape(-1)[part]) | (np.isnan(value) & np.isnan(target))
+        with np.errstate(divide="ignore", invalid="ignore"):  # infinity - infinity, and division by 0
+            difference = np.where(same, 0, np.abs(value - target))
+            relative = np.where(same, 0, difference / np.abs(target))
+        # Comparisons with NaN are false, so a NaN on only one side never agrees.
+        agrees = same | (np.isfinite(target) & (difference <= absolute[part] + rtol * np.abs(target)) & (not exact))
+        wrong += int(agrees.size - agrees.sum())
+        max_difference = float(np.maximum(max_difference, difference.max()))
+        max_relative = float(np.maximum(max_relative, relative.max()))
+    return row(max_difference, max_relative, f"{wrong} of {actual.size} numbers" if wrong else "")
+
+
+def _scale(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the magnitude around each number: the smallest root mean square of a slice that it is in.
+
+    An axis has a slice for each index, unless that is a single number.
+    """
+    squares = np.square(array, where=np.isfinite(array), out=np.zeros(array.shape))
+    scale = np.sqrt(squares.mean(keepdims=True)) if array.size else np.zeros(())
+    for axis in range(array.ndim):
+        others = tuple(other for other in range(array.ndim) if other != axis)
+        if array.size >= 2 * array.shape[axis] > 0:
+            scale = np.minimum(scale, np.sqrt(squares.mean(others, keepdims=True)))
+    return np.where(np.isfinite(scale), scale, 0)

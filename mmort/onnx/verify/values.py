@@ -1,4 +1,4 @@
-"""Arrays and tensors nested in lists, tuples and dicts: flattened, as numpy arrays, and their shapes as text."""
+"""The values that are compared, and arrays and tensors nested in lists, tuples and dicts: flattened, and as text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,31 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mmort.onnx.verify.ties import Candidates
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """How far outputs may be apart; the arguments of `mmort.onnx.verify`, which documents them."""
+
+    rtol: float = 1e-3
+    atol: float = 1e-4
+    min_mask_overlap: float = 0.99
+
+    def of(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return how far other numbers may be from these."""
+        tolerance: NDArray[Any] = self.atol + self.rtol * np.abs(numbers)
+        return tolerance
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The expected outputs for one set of inputs."""
+
+    outputs: Sequence[NDArray[Any]]
+    candidates: Sequence[Candidates] | None = None
+    """For each image what competed in the suppression, if the outputs are its results."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +45,9 @@ class Outputs:
     """The names of the file's outputs."""
     actual: Sequence[NDArray[Any]]
     expected: Sequence[NDArray[Any]]
-    rtol: float
-    atol: float
+    tolerances: Tolerances
+    candidates: Sequence[Candidates] | None = None
+    """As in `Reference`."""
 
 
 def leaves(value: Any) -> list[Any]:

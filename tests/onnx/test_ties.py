@@ -1,0 +1,116 @@
+"""Ties: what equal scores explain is no difference, and nothing else is explained by them."""
+
+import numpy as np
+import pytest
+import torch
+
+import mmort.onnx
+import mmort.torch
+from mmort.onnx.verify.detections import compare_detections
+from mmort.onnx.verify.ties import Candidates
+from mmort.onnx.verify.values import Tolerances
+
+# Boxes 0 and 1 suppress each other, 1 also suppresses 2, and 3 and 4 are elsewhere.
+BOXES = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [5, 0, 15, 10], [50, 0, 60, 10], [80, 0, 90, 10]], np.float32)
+SAME = 0.9, 0.9, 0.8, 0.7, 0.7
+
+
+def candidates(scores=SAME, labels=(0, 0, 0, 0, 0), **settings):
+    dets = np.column_stack([BOXES, np.float32(scores)])
+    return Candidates(dets, np.array(labels), **{"iou_threshold": 0.5, "max_per_image": 9, **settings})
+
+
+RESULTS = [
+    ((0, 2, 3, 4), {}, True),  # as computed
+    ((1, 3, 4), {}, True),  # the other of two equal scores survives, and suppresses a third box
+    ((1, 2, 3, 4), {}, False),  # both boxes overlap
+    ((0, 3, 4), {}, False),  # nothing suppresses box 2
+    ((0, 2, 3), {}, False),  # nothing suppresses box 4, and the image is not full
+    ((0, 2, 3), {"max_per_image": 3}, True),
+    ((0, 2, 4), {"max_per_image": 3}, True),  # 3 and 4 are equal
+    ((0, 3, 4), {"max_per_image": 3}, False),  # 2 is better
+    ((1, 3, 4), {"scores": (0.9, 0.8995, 0.8, 0.7, 0.7)}, True),  # equal within the tolerance
+    ((1, 3, 4), {"scores": (0.9, 0.89, 0.8, 0.7, 0.7)}, False),
+    ((1, 3, 4), {"labels": (0, 1, 1, 0, 0)}, False),  # other classes do not suppress
+    ((1, 3, 4), {"labels": (0, 1, 1, 0, 0), "class_agnostic": True}, True),
+]
+
+
+@pytest.mark.parametrize(("kept", "settings", "expected"), RESULTS)
+def test_what_suppression_may_keep(kept, settings, expected):
+    assert candidates(**settings).may_be(np.array(kept), Tolerances()) == expected
+
+
+def at_limit(changed_boxes=(), changed_scores=()):
+    """Compare 6 detections, the last three of equal scores, with others of which some are changed."""
+    expected = np.zeros((1, 6, 5), np.float32)
+    expected[0, :, :4] = np.arange(0, 60, 10)[:, None] + np.float32([0, 0, 5, 5])
+    expected[0, :, 4] = 0.9, 0.8, 0.7, 0.6, 0.6, 0.6
+    actual = expected.copy()
+    for index in changed_boxes:
+        actual[0, index, :4] += 3
+    for index in changed_scores:
+        actual[0, index, 4] -= np.float32(0.1)
+    labels = np.zeros((1, 6), int)
+    (row,) = compare_detections("-", (actual, labels), (expected, labels), rtol=1e-3, atol=1e-4)
+    return row
+
+
+def test_without_candidates_only_the_last_of_a_full_image_may_be_ties():
+    row = at_limit([4])
+    assert (row.matched, row.ties, row.missing, row.extra, row.problem) == (5, 1, 0, 0, "")
+    assert at_limit([3, 4, 5]).ties == 3
+    row = at_limit([2, 4])  # one of them has a higher score
+    assert (row.ties, row.problem) == (1, "1 missing, 1 extra")
+    assert at_limit([], [5]).problem == "1 missing, 1 extra"
+    assert at_limit([2, 3, 4]).problem == "1 missing, 1 extra"
+
+
+def test_more_ties_than_matches_differ():
+    """Of boxes that nothing confirms, most would otherwise be called ties."""
+    expected = np.zeros((1, 3, 5), np.float32)
+    expected[0] = (0, 0, 5, 5, 1), (10, 10, 15, 15, 1), (20, 20, 25, 25, 1)
+    labels = np.zeros((1, 3), int)
+    actual = expected + np.float32([0, 0, 3, 0, 0]) * np.float32([0, 1, 1])[:, None]
+    (row,) = compare_detections("-", (actual, labels), (expected, labels), rtol=1e-3, atol=1e-4)
+    assert row.problem == "2 missing, 2 extra"
+
+
+class Saturated(torch.nn.Module):
+    """Suppresses boxes whose scores are all 1, in an order that tiny `noise` decides."""
+
+    def __init__(self, noise, error=0.0, iou_threshold=0.5):
+        super().__init__()
+        self.register_buffer("noise", noise)
+        self.error, self.iou_threshold = error, iou_threshold
+        self.eval()
+
+    def forward(self, boxes):
+        boxes = boxes + self.error * (torch.arange(boxes.shape[1]) % 3 == 0)[:, None]
+        scores = torch.ones(*boxes.shape[:2], 2) - self.noise
+        return mmort.torch.multiclass_nms(boxes, scores, 0.5, self.iou_threshold, 30)[:2]
+
+
+@pytest.fixture
+def boxes():
+    generator = torch.Generator().manual_seed(0)
+    corners = torch.rand(2, 60, 2, generator=generator) * 100
+    return torch.cat([corners, corners + 20 + torch.rand(2, 60, 2, generator=generator) * 10], 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "ok"),
+    [({}, True), ({"error": 1.0}, False), ({"iou_threshold": 0.6}, False), ({"noise": 0.01}, False)],
+)
+def test_real_errors_do_not_hide_among_ties(change, ok, boxes, tmp_path):
+    """A third of the boxes moved by a pixel, another threshold, and scores that are no longer equal."""
+    path, order = tmp_path / "detector.onnx", torch.arange(120).reshape(60, 2) / 120
+    noise = order * change.pop("noise", 1e-6)
+    file = Saturated(noise, **change)
+    mmort.onnx.export(file, (boxes,), path, exporter="legacy", output_names=["dets", "labels"], verify=False)
+    report = mmort.onnx.verify(path, Saturated(noise.max() - order * 1e-6), [(boxes,)])
+    print(report)
+    assert report.ok == ok
+    if ok:
+        assert all(row.ties > 10 for row in report.rows)
+        assert "ties" in str(report)
