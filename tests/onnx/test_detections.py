@@ -91,6 +91,16 @@ def test_masks_overlap():
     assert compare(actual, expected)[0].ok
 
 
+def test_masks_may_be_logits():
+    actual, expected = outputs(masks=True), outputs(masks=True)
+    actual[2][0, :4], expected[2][0, :4] = 8 * actual[2][0, :4] - 4, 8 * expected[2][0, :4] - 4
+    assert compare(actual, expected)[0].min_mask_overlap == 1
+    actual[2][0, 2, 0, 0] *= -1
+    (row,) = compare(actual, expected)
+    assert 0.5 < row.min_mask_overlap < 0.99
+    assert row.problem
+
+
 def test_overlaps_are_printed_rounded_down():
     """Never as the limit that they are below."""
     actual, expected = outputs(masks=True), outputs(masks=True)
