@@ -65,7 +65,8 @@ class CocoDataset(Dataset):
             )
         folder = Path(image_dir)
         self.images = tuple(
-            DatasetImage(image["id"], folder / image["file_name"]) for image in self.annotations["images"]
+            DatasetImage(image["id"], folder / image["file_name"], image["file_name"])
+            for image in self.annotations["images"]
         )
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:

@@ -21,10 +21,13 @@ class DatasetImage:
         The annotation file's name for it.
     path : Path
         Its file.
+    name : str
+        Its file's path below the data set's directory of images.
     """
 
     id: int | str
     path: Path
+    name: str
 
 
 @dataclass(frozen=True)

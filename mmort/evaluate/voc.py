@@ -91,8 +91,8 @@ class VocDataset(Dataset):
     ) -> None:
         self.folder, self.classes = Path(folder), tuple(classes)
         self.annotation_dir = self.folder / annotation_subdir
-        names = Path(image_set).read_text(encoding="utf-8").split()
-        self.images = tuple(DatasetImage(name, self.folder / image_subdir / f"{name}.jpg") for name in names)
+        image_dir, names = self.folder / image_subdir, Path(image_set).read_text(encoding="utf-8").split()
+        self.images = tuple(DatasetImage(name, image_dir / f"{name}.jpg", f"{name}.jpg") for name in names)
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         """Refuse metrics and options that `score` does not have."""

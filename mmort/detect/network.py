@@ -1,0 +1,81 @@
+"""A detector in torch behind the interface of ONNX files, so that `mmort.Predictor` runs both in the same way."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mmort.detect.detector import Detector
+from mmort.detect.loading import build, load_trained
+from mmort.detect.versions import Config
+from mmort.predict import MaskFormat, Preprocessing
+
+
+class TorchNetwork:
+    """A detector as a `mmort.predict.Network`.
+
+    Parameters
+    ----------
+    detector : Detector
+        In evaluation mode.
+    preprocessing : Preprocessing
+        What makes its input.
+    """
+
+    input_shape = None, None, None
+
+    def __init__(self, detector: Detector, preprocessing: Preprocessing) -> None:
+        self.detector, self.preprocessing = detector, preprocessing
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The names of the classes by label; None if the checkpoint has none."""
+        return self.detector.classes or None
+
+    @property
+    def mask_format(self) -> MaskFormat:
+        """What the detector's masks are."""
+        return self.detector.mask_format
+
+    def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Run the detector on a batch."""
+        with torch.inference_mode():
+            outputs = self.detector(torch.from_numpy(input), torch.from_numpy(img_shape))
+        return [output.numpy() for output in outputs]
+
+
+def load_network(config: Config, checkpoint: str | os.PathLike[str], threads: int | None = None) -> TorchNetwork:
+    """Load a detector that computes in torch what its exported file computes in ONNX Runtime.
+
+    Parameters
+    ----------
+    config : dict
+        An MMDetection config, as `read_config` returns it.
+    checkpoint : path
+        The ``.pth`` file that was trained with it.
+    threads : int, optional
+        Threads for torch's operators, in the whole process.  By default torch's choice.
+
+    Returns
+    -------
+    TorchNetwork
+        With the preprocessing of the config's test pipeline.
+
+    Raises
+    ------
+    ValueError
+        If config or checkpoint cannot be read, are not supported or do not match, or `threads` is not positive.
+    """
+    if threads is not None:
+        if threads < 1:
+            raise ValueError(f"threads must be positive, got {threads}")
+        torch.set_num_threads(threads)
+    detector = build(config)
+    preprocessing = Preprocessing.from_config(config)
+    load_trained(detector, checkpoint, config)
+    detector.prepare_for_export(flip=preprocessing.flip)
+    return TorchNetwork(detector, preprocessing)
