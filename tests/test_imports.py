@@ -20,7 +20,7 @@ ARROWS = {
     "ort": {"ops"},
     "predict": {"ort"},
     "evaluate": {"predict", "tables"},
-    "demo": {"predict"},
+    "demo": {"detect", "evaluate"},
     "torch": {"ops"},
     "onnx": {"torch", "ort", "tables"},
     "detect": {"onnx", "predict"},

@@ -8,7 +8,7 @@ network's input, as the config's test pipeline does; `paste_masks` pastes masks 
 from mmort.predict.detections import Detections
 from mmort.predict.drawing import contact_sheet, draw
 from mmort.predict.image_files import list_images
-from mmort.predict.images import read_image
+from mmort.predict.images import read_image, write_image
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.predict.network import Network, OnnxNetwork
@@ -30,4 +30,5 @@ __all__ = [
     "list_images",
     "paste_masks",
     "read_image",
+    "write_image",
 ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mmort.predict.detections import Detections
 
 MASK_OPACITY = 0.4
-LINES_PER_SIDE = 350  # a side is the square root of the image's area
+LINES_PER_SIDE = 270  # a side is the square root of the image's area
 FRACTION_BITS = 4  # of the coordinates of polygons
 
 PANEL_HEIGHT, MAX_PANEL_WIDTH, COLUMNS, MARGIN, CAPTION_HEIGHT, CAPTION_LETTERS = 440, 800, 4, 24, 40, 15

@@ -64,6 +64,34 @@ def decode_image(data: bytes) -> Image:
     return image
 
 
+def write_image(path: str | os.PathLike[str], image: Image) -> None:
+    """Write an image file.
+
+    Parameters
+    ----------
+    path : path
+        Its suffix, such as ``.png`` or ``.jpg``, decides about the format.
+    image : ndarray of uint8, (H, W, 3)
+        Blue, green, red.
+
+    Raises
+    ------
+    ValueError
+        If OpenCV writes no format with this suffix.
+    OSError
+        If the file cannot be written.
+    ImportError
+        If OpenCV is not installed.
+    """
+    cv2 = opencv()
+    suffix = Path(path).suffix
+    try:
+        _, data = cv2.imencode(suffix, image)
+    except cv2.error:
+        raise ValueError(f"{path}: OpenCV writes no format with the suffix {suffix!r}, such as .png or .jpg") from None
+    Path(path).write_bytes(data.tobytes())
+
+
 def resize(image: Image, width: int, height: int) -> Image:
     """Resize an image bilinearly; return it unchanged if it has that size already."""
     if image.shape[:2] == (height, width):

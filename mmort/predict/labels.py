@@ -13,7 +13,7 @@ from mmort.predict.images import Image, opencv
 
 Colour = tuple[int, int, int]  # blue, green, red
 
-LETTERS_PER_SIDE = 45  # a side is the square root of the image's area
+LETTERS_PER_SIDE = 40  # a side is the square root of the image's area
 MIN_LETTER_HEIGHT = 9  # pixels; smaller letters cannot be read
 MAX_LABELLED_SHARE = 0.2  # of the image; letters shrink where labels would cover more
 MAX_WIDTH_SHARE = 0.5  # of the image's width, unless the box is wider; longer names are shortened

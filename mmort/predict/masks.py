@@ -170,35 +170,6 @@ def put(canvas: NDArray[np.bool_], region: Region) -> None:
     canvas[region.top : region.top + height, region.left : region.left + width] = region.mask
 
 
-def resample_mask(
-    mask: NDArray[np.float32], region: tuple[float, float, float, float], width: int, height: int
-) -> NDArray[np.bool_]:
-    """Resample part of a mask that covers the whole input, the kind that MMDetection's own export writes.
-
-    Parameters
-    ----------
-    mask : ndarray, (H, W)
-        Values from 0 to 1.
-    region : (float, float, float, float)
-        left, top, right, bottom of the part, in pixels of the mask.
-    width, height : int
-        Size to resample the part to.
-
-    Returns
-    -------
-    ndarray of bool, (height, width)
-
-    Raises
-    ------
-    ImportError
-        If Pillow is not installed.
-    """
-    from PIL import Image
-
-    plane = Image.fromarray((mask * 255).astype(np.uint8))
-    return np.asarray(plane.resize((width, height), Image.Resampling.BILINEAR, box=region)) >= 128
-
-
 def _pixel_range(low: float, high: float, size: int) -> tuple[int, int]:
     """Return the half-open range of pixels within one pixel of an interval, clipped to the image."""
     first = max(int(np.floor(low)) - 1, 0)

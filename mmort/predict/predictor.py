@@ -66,8 +66,8 @@ class Predictor:
     Examples
     --------
     >>> from mmort import Predictor
-    >>> from mmort.demo import IMAGES, detector
-    >>> predict = Predictor(detector.MODEL, classes=detector.CLASSES, preprocessing=detector.PREPROCESSING)
+    >>> from mmort.demo import IMAGES, MODEL
+    >>> predict = Predictor(MODEL)
     >>> [len(detections.above(0.5)) for detections in predict.predict(IMAGES)]
     [6, 6, 4, 6]
     """

@@ -1,21 +1,19 @@
-"""``mmort demo``: the detections are MMDetection's, the sheet shows them, and bad files are refused."""
+"""``mmort demo``: the whole story with torch, the shipped file without it; both find what MMDetection finds."""
 
-import re
+import json
 import shutil
+import subprocess
 import sys
 
+import cv2
 import numpy as np
 import pytest
-from PIL import Image
 
-import mmort
 import mmort.ort
+from mmort import Predictor, demo
+from mmort.demo import story
+from mmort.predict.drawing import class_colour
 from tests.cli.running import refused, run
-
-pytest.importorskip("onnxruntime")
-
-from mmort import demo
-from mmort.demo import detector, drawing
 
 # Detections of MMDetection itself, in PyTorch, with a score above 0.5, on the images that come with the demo.
 MMDETECTION = {
@@ -50,134 +48,77 @@ MMDETECTION = {
         ("6", 0.983, (81.1, 3.3, 104.5, 35.1)),
     ],
 }
-# MMDetection's export runs the first stage's NMS over all levels at once, PyTorch level by level.
-BOX_TOLERANCE, SCORE_TOLERANCE = 2.0, 0.05
 
 
-@pytest.fixture(scope="module")
-def demo_run(tmp_path_factory):
-    """Return the output of `mmort demo` on the shipped images, and the sheet that it wrote."""
-    output = tmp_path_factory.mktemp("demo") / "digits.png"
-    code, out, err = run("demo", "--output", output)
+def test_the_shipped_file_finds_what_mmdetection_finds():
+    found = Predictor(demo.MODEL, score_threshold=0.5).predict(demo.IMAGES)
+    for path, detections in zip(demo.IMAGES, found, strict=True):
+        names, scores, boxes = zip(*MMDETECTION[path.name], strict=True)
+        assert detections.names == names
+        np.testing.assert_allclose(detections.scores, scores, rtol=0, atol=0.00051)
+        np.testing.assert_allclose(detections.boxes, boxes, rtol=0, atol=0.051)
+        assert detections.has_masks
+
+
+def test_without_torch(tmp_path):
+    command = ["demo", "--output", str(tmp_path / "new")]
+    code = f"import sys; sys.modules['torch'] = None; import mmort.cli; sys.exit(mmort.cli.main({command}))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["detections.png"]
+    assert "No torch here" in out
+    assert "digits_63.png: 6 7 8 5" in out
+    assert out.endswith("pip install 'mmort[demo]'\n")
+    sheet = cv2.imread(str(tmp_path / "new" / "detections.png"))
+    for label in range(10):  # all are in the images; a label alone has 300 pixels and more
+        assert (sheet == class_colour(label)).all(axis=2).sum() > 300, label
+
+
+def test_with_torch(monkeypatch, tmp_path):
+    """All but the export itself, which takes 20 seconds: tests/detect has it."""
+    pytest.importorskip("torch")
+    calls = []
+
+    def export(config, checkpoint, output, **options):
+        calls.append((config, checkpoint, options["dynamic_export"]))
+        options["progress"]("an export's line")
+        shutil.copy(demo.MODEL, output)
+
+    monkeypatch.setattr("mmort.detect.export.export", export)
+    code, out, err = run("demo", "--output", tmp_path)
     assert (code, err) == (0, "")
-    return out, output
+    assert calls == [(demo.CONFIG, demo.CHECKPOINT, True)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["detections.png", "mask_rcnn.onnx"]
+    assert "\n  an export's line\n" in out
+    assert f"mmort predict {tmp_path / 'mask_rcnn.onnx'}" in out
 
 
-def tables(out):
-    """Return {image: [(label, score, box), ...]} as the demo printed it."""
-    found = {}
-    for line in out.splitlines():
-        if match := re.match(r"(\S+\.png), \d+ x \d+ pixels: (\d+) digits?$", line):
-            found[match[1]] = rows = []
-        elif re.match(r"  \d +\d\.\d+( +-?\d+\.\d){4}$", line):
-            label, score, *box = line.split()
-            rows.append((label, float(score), tuple(map(float, box))))
-    return found
+def test_output_directory_is_checked_before_the_work(monkeypatch, tmp_path):
+    monkeypatch.setattr(story, "_has_torch", lambda: pytest.fail("work began"))
+    assert "absent" in refused("demo", "--output", tmp_path / "absent" / "folder")
+    (tmp_path / "file").touch()
+    assert "file" in refused("demo", "--output", tmp_path / "file")
+    monkeypatch.setattr(story.os, "access", lambda path, mode: False)  # root may write anywhere
+    assert f"output directory is not writable: {tmp_path}" in refused("demo", "--output", tmp_path)
 
 
-def test_demo_finds_what_mmdetection_finds(demo_run):
-    found = tables(demo_run[0])
-    assert found.keys() == MMDETECTION.keys()
-    for image, expected in MMDETECTION.items():
-        confident = [row for row in found[image] if row[1] > 0.5]
-        assert sorted(row[0] for row in confident) == sorted(row[0] for row in expected), image
-        for label, score, box in expected:
-            assert any(
-                label == found_label
-                and abs(score - found_score) < SCORE_TOLERANCE
-                and np.allclose(box, found_box, rtol=0, atol=BOX_TOLERANCE)
-                for found_label, found_score, found_box in confident
-            ), (image, label, box)
-
-
-def test_demo_prints_which_custom_nodes_ran(demo_run):
-    out = demo_run[0]
-    assert re.search(r"^  MMCVRoiAlign +32 +\d+\.\d$", out, re.MULTILINE)  # 4 levels, boxes and masks, 4 images
-    assert re.search(r"^  grid_sampler +4 +\d+\.\d$", out, re.MULTILINE)
-    assert "NonMaxSuppression" not in out
-    stages = dict(re.findall(r"^  ([a-z ]+?) +(\d+\.\d)", out.split("Where the time went")[1], re.MULTILINE))
-    assert list(stages) == ["load the model", "read and preprocess", "run", "postprocess", "draw", "total"]
-    parts = [float(value) for stage, value in stages.items() if stage != "total"]
-    assert sum(parts) == pytest.approx(float(stages["total"]), abs=0.5)
-
-
-def test_demo_sheet(demo_run):
-    with Image.open(demo_run[1]) as image:
-        assert (image.format, image.mode, image.size) == ("PNG", "RGB", (2216, 504))
-        pixels = np.asarray(image)
-    colours = drawing.class_colours(detector.CLASSES)
-    for label in detector.CLASSES:  # all ten digits are in the images; a tag alone has 500 pixels and more
-        colour = [int(colours[label][i : i + 2], 16) for i in (1, 3, 5)]
-        assert (pixels == colour).all(axis=2).sum() > 500, label
-
-
-def test_demo_score_threshold_is_exclusive(tmp_path):
-    _, out, _ = run("demo", demo.IMAGES[2], "--output", tmp_path / "demo.png", "--score-threshold", "0.95")
-    assert [row[0] for row in tables(out)["digits_63.png"]] == ["6", "7"]
-    _, out, _ = run("demo", demo.IMAGES[2], "--output", tmp_path / "demo.png", "--score-threshold", "1")
-    assert "0 digits" in out
-
-
-def test_demo_arranges_images_of_many_sizes(tmp_path):
-    sizes = {"dot": (1, 1), "wide": (2000, 1), "tall": (1, 2000), "small": (7, 5), "large": (3000, 2000)}
-    for name, size in sizes.items():
-        Image.new("RGB", size, "navy").save(tmp_path / f"{name}.png")
-    code, out, err = run("demo", *(tmp_path / f"{name}.png" for name in sizes), "--output", tmp_path / "demo.png")
-    assert (code, err) == (0, "")
-    assert all(f"{name}.png, {width} x {height} pixels" in out for name, (width, height) in sizes.items())
-    with Image.open(tmp_path / "demo.png") as image:
-        image.load()
-        assert image.height == 2 * (drawing.PANEL_HEIGHT + drawing.CAPTION) + drawing.MARGIN
-
-
-def test_demo_prints_odd_file_names(tmp_path):
-    path = tmp_path / "new\nline.png"
-    try:
-        shutil.copy(demo.IMAGES[0], path)
-    except OSError:
-        pytest.skip("the file system does not allow this name")
-    code, out, _ = run("demo", path, "--output", tmp_path / "demo.png")
-    assert code == 0
-    assert "\nnew?line.png, 160 x 112 pixels" in out
-
-
-def test_demo_refuses_files_that_are_not_images(tmp_path):
-    output = tmp_path / "demo.png"
-    text, cut, bomb = tmp_path / "text.png", tmp_path / "cut.png", tmp_path / "bomb.png"
-    text.write_text("not a picture")
-    cut.write_bytes(demo.IMAGES[0].read_bytes()[:5000])
-    Image.new("1", (20000, 9000)).save(bomb)
-    assert f"{text}: not an image in a format that Pillow reads" in refused("demo", text, "--output", output)
-    assert f"{cut}: " in refused("demo", cut, "--output", output)
-    assert f"{bomb}: Image size" in refused("demo", bomb, "--output", output)
-    assert f"{tmp_path}: Is a directory" in refused("demo", tmp_path, "--output", output)
-    absent = tmp_path / "absent.png"
-    assert f"{absent}: No such file" in refused("demo", demo.IMAGES[0], absent, "--output", output)
-    assert not output.exists()
-
-
-def test_demo_never_overwrites_its_input(tmp_path):
-    path = tmp_path / "demo.png"
-    shutil.copy(demo.IMAGES[0], path)
-    assert "is one of the images" in refused("demo", path, "--output", path)
-    assert path.read_bytes() == demo.IMAGES[0].read_bytes()
-
-
-def test_demo_output_directory_must_exist(tmp_path):
-    output = tmp_path / "absent" / "demo.png"
-    assert str(output) in refused("demo", demo.IMAGES[0], "--output", output)
-
-
-def test_demo_without_library(monkeypatch, tmp_path):
+def test_without_library(monkeypatch, tmp_path):
+    monkeypatch.setattr(story, "_has_torch", lambda: False)
     monkeypatch.setattr(mmort.ort, "_NAME", "absent.so")
-    assert "WITH_ORT=1 pip install" in refused("demo", "--output", tmp_path / "demo.png")
+    assert "WITH_ORT=1 pip install" in refused("demo", "--output", tmp_path)
 
 
-@pytest.mark.parametrize("extra", ["PIL", "onnxruntime"])
-def test_demo_without_an_extra(monkeypatch, tmp_path, extra):
-    for name in [name for name in sys.modules if name.startswith("mmort.demo")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr(mmort, "demo")
-    monkeypatch.setitem(sys.modules, extra, None)
-    line = refused("demo", "--output", tmp_path / "demo.png")
-    assert line == f"mmort: error: mmort demo needs {extra}, which is not installed: pip install 'mmort[demo]'\n"
+@pytest.mark.parametrize("package", ["cv2", "onnxruntime"])
+def test_without_an_extra(monkeypatch, tmp_path, package):
+    monkeypatch.setattr(story, "_has_torch", lambda: False)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert "pip install 'mmort[predict]'" in refused("demo", "--output", tmp_path)
+
+
+def test_annotations_are_of_the_images():
+    annotations = json.loads(demo.ANNOTATIONS.read_text(encoding="utf-8"))
+    assert [image["file_name"] for image in annotations["images"]] == [path.name for path in demo.IMAGES]
+    names = {category["id"]: category["name"] for category in annotations["categories"]}
+    for image in annotations["images"]:
+        entries = [entry for entry in annotations["annotations"] if entry["image_id"] == image["id"]]
+        confident = {name for name, score, _ in MMDETECTION[image["file_name"]] if score > 0.8}
+        assert confident <= {names[entry["category_id"]] for entry in entries}

@@ -63,10 +63,7 @@ def test_a_reader_may_stop_reading():
         [],
         ["nonsense"],
         ["info", "extra"],
-        ["demo", "--score-threshold", "1.5"],
-        ["demo", "--score-threshold", "nan"],
-        ["demo", "--score-threshold", "much"],
-        ["demo", "--output", "demo.jpg"],
+        ["demo", "picture.png"],
     ],
 )
 def test_wrong_usage(arguments, capsys):

@@ -8,10 +8,12 @@ import subprocess
 import numpy as np
 import onnxruntime
 import pytest
-from PIL import Image
 
 import mmort.ort
-from mmort.demo import IMAGES, detector
+from mmort.demo import IMAGES
+from mmort.predict import read_image
+from mmort.predict.images import resize, write_image
+from tests import old_export
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "cpp.md"
@@ -37,15 +39,17 @@ def program(tmp_path_factory):
 
 
 def test_program_finds_what_python_finds(program, tmp_path):
-    image = detector.read_image(IMAGES[0])
-    network_input, size = detector.preprocess(image)
-    image.resize(size, Image.Resampling.BILINEAR).save(tmp_path / "picture.ppm")
-    command = [program, detector.MODEL, mmort.ort.library_path(), tmp_path / "picture.ppm"]
+    image = read_image(IMAGES[0])
+    height, width = image.shape[:2]
+    resized = resize(image, *old_export.PREPROCESSING.resized_size(width, height))
+    write_image(tmp_path / "picture.ppm", resized)
+    command = [program, old_export.MODEL, mmort.ort.library_path(), tmp_path / "picture.ppm"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = np.array([line.split() for line in printed.splitlines()], float)
 
-    session = mmort.ort.session(detector.MODEL)
-    dets, labels = (output[0] for output in session.run(["dets", "labels"], {"input": network_input}))
+    session = mmort.ort.session(old_export.MODEL)
+    feeds = {"input": old_export.network_input(IMAGES[0])}
+    dets, labels = (output[0] for output in session.run(["dets", "labels"], feeds))
     strong = dets[:, 4] > 0.5
     assert strong.sum() == len(found) > 3
     np.testing.assert_array_equal(found[:, 0], labels[strong])
@@ -57,7 +61,7 @@ def test_program_names_its_errors(program, tmp_path):
     command = [program, "missing.onnx", mmort.ort.library_path(), "missing.ppm"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "missing.ppm is not a PPM picture\n")
-    Image.new("RGB", (64, 64)).save(tmp_path / "picture.ppm")
+    write_image(tmp_path / "picture.ppm", np.zeros((64, 64, 3), np.uint8))
     done = subprocess.run([*command[:3], tmp_path / "picture.ppm"], capture_output=True, text=True)
     assert done.returncode == 1
     assert "missing.onnx" in done.stderr

@@ -19,7 +19,9 @@ import warnings
 
 import pytest
 
-from mmort import cli, demo
+from mmort import cli
+from mmort.demo import IMAGES
+from tests import old_export
 
 ROOT = pathlib.Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -30,7 +32,7 @@ COMMANDS = [*DOCUMENTS, "CONTRIBUTING.md", "benchmarks/README.md"]
 COMMANDS += sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/*/README.md"))
 LANGUAGES = {"", "c", "cpp", "cython", "python", "sh", "text", "toml"}
 
-FILES = {"docs/old_models.md": {"old.onnx": demo.detector.MODEL}}
+FILES = {"docs/old_models.md": {"old.onnx": old_export.MODEL, "picture.png": IMAGES[0]}}
 """Files that a document's reader has already."""
 
 RUN = {"docs/old_models.md"}
@@ -190,7 +192,7 @@ def test_readme_has_the_two_commands():
     """A fresh clone: one command runs the main job, one passes the tests."""
     venv = "python3 -m venv .venv && WITH_ORT=1 .venv/bin/pip install "
     assert [code for language, code, _ in blocks("README.md") if language == "sh"] == [
-        f"{venv}'.[demo]' && .venv/bin/mmort demo\n",
+        f"{venv}-c constraints.txt '.[demo]' && .venv/bin/mmort demo\n",
         f"{venv}-c constraints.txt -e '.[test]' && .venv/bin/pytest\n",
     ]
 

@@ -12,10 +12,9 @@ import pytest
 import mmort.cli
 import mmort.ort
 from mmort import demo
-from mmort.demo import detector
 from mmort.onnx import Coverage, make_portable, upgrade
 from mmort.onnx.portable.definitions import DEFINITIONS
-from tests import compare, front_ends
+from tests import compare, front_ends, old_export
 from tests.operators import cases
 from tests.operators.families import multiclass, nms
 
@@ -453,7 +452,7 @@ def test_a_model_that_does_not_load_is_not_written(tmp_path):
 @pytest.fixture(scope="module")
 def detector_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("portable") / "mask_rcnn.onnx"
-    upgrade(detector.MODEL, path)
+    upgrade(old_export.MODEL, path)
     return path
 
 
@@ -464,7 +463,7 @@ def test_a_detector_without_the_library(detector_file, tmp_path, capsys):
     stock = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
     with_library = mmort.ort.session(target)
     for image in demo.IMAGES[:2]:
-        pixels, _ = detector.preprocess(detector.read_image(image))
+        pixels = old_export.network_input(image)
         dets, labels, masks = stock.run(None, {"input": pixels})
         expected_dets, expected_labels, expected_masks = with_library.run(None, {"input": pixels})
         np.testing.assert_array_equal(labels, expected_labels)

@@ -1,7 +1,6 @@
 """Old models brought up to date: each rule, and that the outputs stay the same."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,9 +9,9 @@ import pytest
 
 import mmort.cli
 import mmort.ort
-from mmort.demo import detector
+from mmort.demo import IMAGES
 from mmort.onnx import make_portable, upgrade
-from tests import front_ends
+from tests import front_ends, old_export
 
 FLOAT = onnx.TensorProto.FLOAT
 
@@ -261,15 +260,15 @@ def test_tensors_beside_the_model_stay_there(tmp_path, rng):
 def test_a_detector_of_mmdetection(tmp_path, capsys):
     """The new opset changes no bit; constant weights do, as ONNX Runtime prepares them, so both models have them."""
     path = tmp_path / "mask_rcnn.onnx"
-    assert mmort.cli.main(["upgrade", str(detector.MODEL), "--output", str(path)]) == 0
+    assert mmort.cli.main(["upgrade", str(old_export.MODEL), "--output", str(path)]) == 0
     lines = ["310 weights listed as inputs: constant now", "opset 11: 18 now", "format version 7: 8 now"]
     assert capsys.readouterr().out.splitlines() == lines
-    old = onnx.load(detector.MODEL)
+    old = onnx.load(old_export.MODEL)
     weights = {tensor.name for tensor in old.graph.initializer}
     inputs = [info for info in old.graph.input if info.name not in weights]
     del old.graph.input[:]
     old.graph.input.extend(inputs)
-    pixels, _ = detector.preprocess(detector.read_image(Path(detector.__file__).parent / "images" / "digits_05.png"))
+    pixels = old_export.network_input(IMAGES[0])
     found, expected = (
         mmort.ort.session(model).run(None, {"input": pixels}) for model in (path, old.SerializeToString())
     )

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from mmort.predict import BoxMasks, Detections, ImageMasks, contact_sheet, draw
+from mmort.predict import BoxMasks, Detections, ImageMasks, contact_sheet, draw, read_image, write_image
 from mmort.predict.drawing import BACKGROUND, CAPTION_HEIGHT, MARGIN, MASK_OPACITY, PANEL_HEIGHT, class_colour
 from mmort.predict.labels import Font, place_labels
 
@@ -209,3 +209,14 @@ def test_contact_sheet():
     assert not has(caption, BACKGROUND).all()
     with pytest.raises(ValueError, match="panels must not be empty"):
         contact_sheet([])
+
+
+def test_write_image(tmp_path):
+    image = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
+    write_image(tmp_path / "image.png", image)
+    np.testing.assert_array_equal(read_image(tmp_path / "image.png"), image)
+    for name in ("image", "image.xyz"):
+        with pytest.raises(ValueError, match=f"{name}: OpenCV writes no format with the suffix"):
+            write_image(tmp_path / name, image)
+    with pytest.raises(FileNotFoundError):
+        write_image(tmp_path / "absent" / "image.png", image)

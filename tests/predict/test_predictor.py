@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from mmort import Predictor
-from mmort.demo import IMAGES, detector
+from mmort.demo import IMAGES
 from mmort.predict import MaskFormat, Preprocessing, list_images, paste_masks, read_image
+from tests import old_export
 
 CLASSES = tuple("abc")
 PREPROCESSING = Preprocessing(size=(32, 24), size_divisor=8)
@@ -371,12 +372,12 @@ def test_a_batch_of_ray_data(tmp_path):
 
 # ---- files of MMDetection's own export -------------------------------------------------------------------------
 
-OLD = {"classes": detector.CLASSES, "preprocessing": detector.PREPROCESSING}
+OLD = {"classes": old_export.CLASSES, "preprocessing": old_export.PREPROCESSING}
 
 
 @pytest.fixture(scope="module")
 def old():
-    return Predictor(detector.MODEL, threads=1, **OLD)
+    return Predictor(old_export.MODEL, threads=1, **OLD)
 
 
 def test_old_files(old):
@@ -395,10 +396,10 @@ def test_old_files(old):
 
 def test_pickled(old):
     again = pickle.loads(pickle.dumps(old))
-    assert again.classes == tuple(detector.CLASSES)
+    assert again.classes == tuple(old_export.CLASSES)
     np.testing.assert_array_equal(again(IMAGES[0]).boxes, old(IMAGES[0]).boxes)
 
 
 def test_old_files_need_the_preprocessing():
     with pytest.raises(ValueError, match=r"mask_rcnn\.onnx has no preprocessing in its metadata; pass it as"):
-        Predictor(detector.MODEL)
+        Predictor(old_export.MODEL)

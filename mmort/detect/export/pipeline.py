@@ -31,7 +31,7 @@ from mmort.onnx.export.options import Options
 from mmort.onnx.export.pipeline import export_model
 from mmort.predict import Preprocessing, read_image
 
-DEFAULT_IMAGE = Path(mmort.__file__).parent / "demo" / "images" / "digits_05.png"
+DEFAULT_IMAGE = Path(mmort.__file__).parent / "demo" / "digits" / "images" / "digits_05.png"
 MIN_DYNAMO_OPSET = 18  # torch's older exporter makes lower ones
 
 

@@ -1,0 +1,85 @@
+"""From a checkpoint of MMDetection to an ONNX file, to pictures of what it finds, and to a comparison with torch."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from mmort.demo import CHECKPOINT, CONFIG, IMAGES, MODEL
+from mmort.predict import Detections, Predictor, contact_sheet, read_image, write_image
+from mmort.predict.images import Image
+
+SCORE_THRESHOLD = 0.3  # of the detections in the pictures
+
+
+def run(output: str | os.PathLike[str]) -> None:
+    """Export the checkpoint, verify the file, draw what it finds, and compare it with torch on annotated images.
+
+    Without torch, the file that comes with mmort finds and draws, and nothing is compared.
+
+    Parameters
+    ----------
+    output : path
+        Directory to write to; it is made if its parent exists.
+
+    Raises
+    ------
+    OSError
+        If the directory cannot be made or written to, or mmort was built without its library.
+    ImportError
+        If a package is missing; the message names the extra to install.
+    """
+    begin, output = time.perf_counter(), Path(output)
+    output.mkdir(exist_ok=True)
+    if not os.access(output, os.W_OK):
+        raise PermissionError(f"output directory is not writable: {output}")
+    torch = _has_torch()
+    if torch:
+        model = output / MODEL.name
+        print(f"Export {CONFIG.name} and {CHECKPOINT.name}, and verify the file", flush=True)
+        _export(model)
+    else:
+        model = MODEL
+        print(f"No torch here, so {MODEL.name} has been exported before")
+    print("\nDetect digits with ONNX Runtime and mmort's operators", flush=True)
+    predictor = Predictor(model, score_threshold=SCORE_THRESHOLD)
+    sheet = contact_sheet(_panels(predictor))
+    write_image(output / "detections.png", sheet)
+    print(f"  wrote {output / 'detections.png'}")
+    print(f"\n{time.perf_counter() - begin:.0f} s. Next: mmort predict {model} YOUR_IMAGES")
+    if not torch:
+        print("With torch, mmort demo also exports the checkpoint and compares: pip install 'mmort[demo]'")
+
+
+def _has_torch() -> bool:
+    """Whether the packages that an export needs are installed."""
+    try:
+        import mmort.detect.export  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name not in ("onnx", "onnxscript", "torch"):
+            raise
+        return False
+    return True
+
+
+def _export(model: Path) -> None:
+    """Export the checkpoint."""
+    from mmort.detect.export import export
+
+    export(
+        CONFIG,
+        CHECKPOINT,
+        model,
+        input_img=IMAGES[0],
+        dynamic_export=True,
+        progress=lambda line: print(f"  {line}", flush=True),
+    )
+
+
+def _panels(predictor: Predictor) -> Iterator[tuple[str, Image, Detections]]:
+    """Yield caption, image and detections of each image, and print what was found."""
+    for path, detections in zip(IMAGES, predictor.predict(IMAGES), strict=True):
+        print(f"  {path.name}: {' '.join(detections.names)}", flush=True)
+        yield f"{path.name}: {len(detections)} digits", read_image(path), detections
