@@ -8,6 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import onnx
+import onnx.helper as oh
 import onnxruntime
 import pytest
 import torch
@@ -18,12 +19,14 @@ from mmort.cli import main
 from mmort.detect import load
 from mmort.detect.export import export, graph_masks
 from mmort.detect.export.examples import Examples
+from mmort.detect.export.finishing import make_optional
 from mmort.detect.export.wrappers import Exported
 from mmort.onnx.verify.detections import compare_detections
 from mmort.predict import MaskFormat, Preprocessing, paste_masks
 
 DATA = Path(__file__).parents[1] / "data"
 FCOS = DATA / "detect" / "fcos" / "config.py", DATA / "detect" / "fcos" / "checkpoint.pth"
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 IMAGES = sorted((DATA / "preprocessing").glob("*.png"))
 PIPELINE = json.loads((DATA / "preprocessing" / "expected.json").read_text())["cascade_mask_rcnn"]["pipeline"]
 
@@ -114,6 +117,27 @@ def test_a_plain_session_prints_no_warning(mask_rcnn, capfd):
     options.register_custom_ops_library(mmort.ort.library_path())
     onnxruntime.InferenceSession(mask_rcnn[0][2], options, providers=["CPUExecutionProvider"])
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("opset", "portable"), [(18, False), (15, False), (14, False), (18, True)])
+def test_input_with_default(opset, portable):
+    """It has an optional type, or a default where that would not be understood."""
+    formals = [
+        oh.make_tensor_value_info("input", FLOAT, ["n", 3, 4, 5]),
+        oh.make_tensor_value_info("shape", INT64, ["n", 2]),
+    ]
+    graph = oh.make_graph(
+        [oh.make_node("Identity", ["shape"], ["y"])], "g", formals, [oh.make_tensor_value_info("y", INT64, ["n", 2])]
+    )
+    model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", opset)], ir_version=8)
+    make_optional(model, "shape", portable=portable)
+    onnx.checker.check_model(model, full_check=True)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    listed = opset >= 15 and not portable
+    assert [formal.name for formal in session.get_inputs()] == ["input", "shape"][: 1 + listed]
+    feeds = {"input": np.zeros((2, 3, 4, 5), np.float32)}
+    assert session.run(None, feeds)[0].tolist() == [[0, 0], [0, 0]]
+    assert session.run(None, feeds | {"shape": np.array([[4, 3]])})[0].tolist() == [[4, 3], [4, 3]]
 
 
 def test_upgrade_keeps_img_shape(mask_rcnn):

@@ -32,11 +32,12 @@ def metadata(detector: Detector, preprocessing: Preprocessing, thresholds: dict[
     }
 
 
-def make_optional(model: onnx.ModelProto, name: str) -> None:
+def make_optional(model: onnx.ModelProto, name: str, *, portable: bool) -> None:
     """Let an input of int64 [N, 2] be left out: it is then one row of zeros, expanded to the batch of the first input.
 
-    Opsets below 15 have no optional inputs.  There it becomes an initializer that may be overridden, of which ONNX
-    Runtime warns and which ``get_inputs()`` does not list.
+    There are two ways.  ONNX Runtime has inputs of an optional type, from opset 15 on; OpenVINO does not know them, and
+    onnxruntime-web and some tools require them.  An initializer of the input's name, its default, is understood
+    everywhere, but ONNX Runtime warns of it and ``get_inputs()`` does not list it.  `portable` files get the latter.
     """
     graph = model.graph
     (formal,) = (formal for formal in graph.input if formal.name == name)
@@ -44,7 +45,7 @@ def make_optional(model: onnx.ModelProto, name: str) -> None:
     expanded, given = f"{name}_of_each", name
     _rename(graph, name, expanded)
     nodes = []
-    if (files.opset_of(model) or 0) >= MIN_OPTIONAL_OPSET:
+    if not portable and (files.opset_of(model) or 0) >= MIN_OPTIONAL_OPSET:
         given = f"{name}_or_zeros"
         nodes = _optional(formal, given)
     else:

@@ -59,8 +59,9 @@ def export(
     The file is written only if they agree, or if `verify` is false.
 
     * Inputs: ``input`` (N, 3, H, W), as `Preprocessing` makes it, and ``img_shape`` (N, 2) of int64, which may be left
-      out: height and width of each image within ``input``; 0 means all of it.  (Below opset 15, which has no optional
-      inputs, ONNX Runtime lists ``img_shape`` as an overridable initializer, and warns of it.)
+      out: height and width of each image within ``input``; 0 means all of it.  (In portable files, which other run
+      times must understand too, and below opset 15, ONNX Runtime lists ``img_shape`` as an overridable initializer,
+      and warns of it.)
     * Outputs: ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of ``input``, and score; ``labels`` (N, K) of int64; and, if
       the detector has masks, ``masks`` (N, K, h, w).  Unused rows are 0 with label -1.
     * Metadata: ``family``, ``classes``, ``preprocessing``, ``thresholds`` (the config's ``test_cfg``), ``masks``
@@ -242,7 +243,7 @@ class _Export:
     def _finish(self, model: onnx.ModelProto) -> None:
         """Give the model its optional input and its metadata."""
         if not self.options.raw:
-            finishing.make_optional(model, "img_shape")
+            finishing.make_optional(model, "img_shape", portable=self.options.portable)
         metadata = dict(self.metadata)
         if isinstance(self.module, Exported) and "masks" in self.detector.output_names:
             metadata["masks"] = json.dumps(self.module.mask_format.to_dict())
