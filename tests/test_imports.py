@@ -19,7 +19,7 @@ ARROWS = {
     "ops": {"_arrays", "_threads", "_kernels", "schemas"},
     "ort": {"ops"},
     "predict": {"ort"},
-    "evaluate": {"predict", "tables"},
+    "evaluate": {"onnx", "predict"},
     "demo": {"detect", "evaluate"},
     "torch": {"ops"},
     "onnx": {"torch", "ort", "tables"},
@@ -35,7 +35,7 @@ PARTS_OF = {"_binding": "ort", "__main__": "cli"}
 LAZY: dict[tuple[str, str], str] = {}
 """{(module, imported module): why an import inside a function may close a circle}."""
 
-OPTIONAL = {"torch", "onnx", "onnxruntime", "onnxscript", "cv2", "PIL", "yaml", "faster_coco_eval", "tqdm"}
+OPTIONAL = {"torch", "onnx", "onnxruntime", "onnxscript", "cv2", "PIL", "yaml", "faster_coco_eval", "jinja2", "tqdm"}
 
 
 def imports_of(path, module):

@@ -13,13 +13,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from mmort.cli import demo, export, info, portable, upgrade, verify
+from mmort.cli import demo, export, info, parity, portable, upgrade, verify
 
 COMMANDS = {
     "info": info,
     "demo": demo,
     "export": export,
     "verify": verify,
+    "parity": parity,
     "upgrade": upgrade,
     "portable": portable,
 }

@@ -1,0 +1,118 @@
+"""``mmort parity``: a detector's file compared with torch on a data set."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime, timezone
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mmort.detect.network import TorchNetwork
+    from mmort.evaluate import Dataset
+
+HELP = "export a detector, evaluate torch and the file on a data set, and report what differs; exit code 1 if they do"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("config", metavar="CONFIG", help="MMDetection config, 2.x or 3.x; it is read, not executed")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the .pth file that was trained with it")
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        metavar="OLD.onnx",
+        help="another file to compare with torch, such as one of MMDetection's own export; may be repeated",
+    )
+    parser.add_argument(
+        "--eval",
+        nargs="+",
+        metavar="METRIC",
+        help="as for mmort test (default: bbox, and segm of a detector with masks; mAP of a data set of PASCAL VOC)",
+    )
+    parser.add_argument("--data-root", metavar="DIR", help="instead of the config's data_root")
+    parser.add_argument("--ann", metavar="FILE", help="annotation file instead of the config's")
+    parser.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
+    parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
+    parser.add_argument("--output-file", metavar="FILE.onnx", help="keep the exported file")
+    parser.add_argument(
+        "--report", default="parity.html", metavar="FILE.html", help="the report to write (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--cfg-options", nargs="+", action="extend", metavar="KEY=VALUE", help="override the config, by dotted key"
+    )
+
+
+def run(arguments: argparse.Namespace) -> str | None:
+    """Export, compare, print the table and write the report."""
+    _check(arguments)
+    try:
+        from mmort.detect.export import export
+        from mmort.detect.network import load_network
+    except ModuleNotFoundError as error:
+        if error.name not in ("onnx", "onnxscript", "torch"):
+            raise
+        raise ImportError(f"mmort parity needs {error.name}: pip install 'mmort[detect]'") from None
+    from mmort.detect.config import read_config
+    from mmort.evaluate import dataset_of, metric_options
+    from mmort.evaluate.parity import compare_models, write_report
+    from mmort.predict import Predictor
+
+    config = read_config(arguments.config, arguments.cfg_options)
+    network = load_network(config, arguments.checkpoint)
+    dataset = dataset_of(
+        config,
+        classes=network.classes or (),
+        annotation_file=arguments.ann,
+        image_dir=arguments.img_dir,
+        data_root=arguments.data_root,
+    )
+    metrics, options = arguments.eval or _metrics(dataset, network), metric_options(config, dataset)
+    dataset.check(metrics, options)
+    predictor = partial(Predictor, classes=network.classes or dataset.classes, preprocessing=network.preprocessing)
+    against = {file: predictor(file) for file in arguments.against}
+    with TemporaryDirectory() as folder:
+        file = Path(arguments.output_file or Path(folder, "detector.onnx"))
+        export(arguments.config, arguments.checkpoint, file, options=arguments.cfg_options, dynamic_export=True)
+        models = {"torch": predictor(network), "ONNX": predictor(file), **against}
+        predict = {name: partial(model.predict, batch_size=arguments.batch_size) for name, model in models.items()}
+        parity = compare_models(dataset, predict, metrics, **options)
+    print(parity)
+    subject = f"{network.detector.family}, {Path(arguments.checkpoint).name}, on {len(dataset):,} images"
+    write_report(parity, arguments.report, subject=subject, facts=_facts(arguments, dataset))
+    print(f"wrote {arguments.report}")
+    return None if parity.ok else "the detections differ from torch's"
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse wrong arguments before the export, which takes a minute."""
+    if arguments.batch_size < 1:
+        raise ValueError(f"--batch-size must be positive, got {arguments.batch_size}")
+    for file in filter(None, (arguments.report, arguments.output_file)):
+        if not Path(file).parent.is_dir():
+            raise FileNotFoundError(f"output directory does not exist: {Path(file).parent}")
+
+
+def _metrics(dataset: Dataset, network: TorchNetwork) -> list[str]:
+    """Return the metrics of what the detector finds."""
+    if "bbox" not in dataset.metric_names:
+        return ["mAP"]
+    return ["bbox", "segm"] if "masks" in network.detector.output_names else ["bbox"]
+
+
+def _facts(arguments: argparse.Namespace, dataset: Dataset) -> dict[str, str]:
+    """Return how the comparison was made, for the report."""
+    facts = {
+        "Config": arguments.config,
+        "Overrides": " ".join(arguments.cfg_options or ()),
+        "Checkpoint": arguments.checkpoint,
+        "Images": f"{len(dataset):,} with {len(dataset.classes)} classes, in {dataset.images[0].path.parent}",
+        "Batch size": str(arguments.batch_size),
+        "Versions": ", ".join(f"{package} {version(package)}" for package in ("mmort", "torch", "onnxruntime")),
+        "Date": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
+    }
+    return {label: text for label, text in facts.items() if text}

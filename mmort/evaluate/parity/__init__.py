@@ -1,0 +1,8 @@
+"""Prove on a data set that a model lost nothing: its metrics and its detections, compared with a reference's."""
+
+from mmort.evaluate.parity.comparison import Comparison, compare_image
+from mmort.evaluate.parity.report import write_report
+from mmort.evaluate.parity.result import Column, Parity
+from mmort.evaluate.parity.run import compare_models
+
+__all__ = ["Column", "Comparison", "Parity", "compare_image", "compare_models", "write_report"]

@@ -1,0 +1,211 @@
+"""Compare the detections of a model with a reference's, image by image, and add up over a data set."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.onnx.verify.detections import match_detections
+from mmort.onnx.verify.values import Tolerances
+
+if TYPE_CHECKING:
+    from mmort.evaluate.dataset import DatasetImage
+    from mmort.predict import Detections
+
+TOLERANCES = Tolerances()
+"""Of scores, and of the corners of boxes in pixels: `mmort.onnx.verify`'s."""
+
+MIN_MASK_IOU = 0.99
+"""The smallest IoU of equal masks, unless they differ in a single pixel: rounding moves one across the threshold."""
+
+SCORE_BINS = 20
+
+
+@dataclass(frozen=True)
+class ImageComparison:
+    """The detections of a model in one image, compared with the reference's.
+
+    Attributes
+    ----------
+    matches : ndarray of int64, (R,)
+        For each detection of the reference the index of the model's equal detection, or -1.
+    other_masks : ndarray of int64
+        Indices of the reference's detections whose match has another mask.
+    extra : ndarray of int64
+        Indices of the model's detections without a match.
+    max_box_diff, max_score_diff : float
+        Over all matches, in pixels of the image, and in score.
+    """
+
+    matches: NDArray[np.int64]
+    other_masks: NDArray[np.int64]
+    extra: NDArray[np.int64]
+    max_box_diff: float
+    max_score_diff: float
+
+    @property
+    def missing(self) -> NDArray[np.int64]:
+        """Indices of the reference's detections without a match."""
+        return np.flatnonzero(self.matches < 0)
+
+    @property
+    def equal(self) -> bool:
+        """Whether both found the same."""
+        return not (len(self.missing) or len(self.other_masks) or len(self.extra))
+
+
+def compare_image(reference: Detections, found: Detections) -> ImageComparison:
+    """Compare the detections of a model in one image with the reference's, in any order.
+
+    Scores and coordinates may differ by the tolerance of the reference's score and of its box's largest coordinate, as
+    in `mmort.onnx.verify`.  Masks are compared if both have them.
+    """
+    matches = match_detections(
+        _rows(found),
+        found.labels,
+        _rows(reference),
+        reference.labels,
+        box_tolerance=TOLERANCES.of(np.abs(reference.boxes).max(1, initial=0)),
+        score_tolerance=TOLERANCES.of(reference.scores),
+    )
+    matched = np.flatnonzero(matches >= 0)
+    partners = matches[matched]
+    return ImageComparison(
+        matches=matches,
+        other_masks=_other_masks(reference, found, matches),
+        extra=np.setdiff1d(np.arange(len(found)), partners),
+        max_box_diff=float(np.abs(found.boxes[partners] - reference.boxes[matched]).max(initial=0)),
+        max_score_diff=float(np.abs(found.scores[partners] - reference.scores[matched]).max(initial=0)),
+    )
+
+
+def _rows(detections: Detections) -> NDArray[np.float64]:
+    """Return boxes with scores, (N, 5)."""
+    return np.column_stack([detections.boxes, detections.scores]).astype(np.float64)
+
+
+def _other_masks(reference: Detections, found: Detections, matches: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the indices of the reference's detections whose match has another mask."""
+    if not (reference.has_masks and found.has_masks):
+        return np.empty(0, np.int64)
+    differ = [
+        index
+        for index, match in enumerate(matches)
+        if match >= 0 and not _same_mask(reference, index, found, int(match))
+    ]
+    return np.array(differ, np.int64)
+
+
+def _same_mask(reference: Detections, index: int, found: Detections, match: int) -> bool:
+    """Whether two masks differ in no more than rounding explains."""
+    region, other = reference.mask_region(index), found.mask_region(match)
+    masks = region.mask, other.mask
+    if (region.top, region.left, region.mask.shape) != (other.top, other.left, other.mask.shape):
+        masks = reference.mask(index), found.mask(match)
+    different = int((masks[0] ^ masks[1]).sum())
+    return different <= max(1, (1 - MIN_MASK_IOU) * int((masks[0] | masks[1]).sum()))
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image in which a model's detections differ from the reference's."""
+
+    image: DatasetImage
+    reference: Detections
+    found: Detections
+    comparison: ImageComparison
+
+    @property
+    def severity(self) -> float:
+        """The sum of the scores of all detections that differ: what moves AP most comes first."""
+        differing = np.concatenate([self.comparison.missing, self.comparison.other_masks])
+        return float(self.reference.scores[differing].sum() + self.found.scores[self.comparison.extra].sum())
+
+
+@dataclass
+class Comparison:
+    """What a model found and the reference found, added up over the images of a data set.
+
+    Attributes
+    ----------
+    name : str
+        The model's, as shown to people.
+    max_examples : int
+        How many of the images that differ are kept, the most severe ones.
+    images, differing_images : int
+    detections, found : int
+        How many the reference has, and how many the model has.
+    missing, other_masks, extra : int
+        Detections of the reference without a match or with another mask, and of the model without a match.
+    max_box_diff, max_score_diff : float
+        Over all matches.
+    scores : dict of str to ndarray of int64, (SCORE_BINS,)
+        Counts of detections by score, from 0 to 1: of the "reference", "found", "missing" and "extra" ones.
+    """
+
+    name: str
+    max_examples: int = 12
+    images: int = 0
+    differing_images: int = 0
+    detections: int = 0
+    found: int = 0
+    missing: int = 0
+    other_masks: int = 0
+    extra: int = 0
+    max_box_diff: float = 0.0
+    max_score_diff: float = 0.0
+    scores: dict[str, NDArray[np.int64]] = field(
+        default_factory=lambda: {
+            kind: np.zeros(SCORE_BINS, np.int64) for kind in ("reference", "found", "missing", "extra")
+        }
+    )
+    _worst: list[tuple[float, int, Example]] = field(default_factory=list, repr=False)
+
+    def add(self, image: DatasetImage, reference: Detections, found: Detections) -> ImageComparison:
+        """Add an image."""
+        result = compare_image(reference, found)
+        self.images += 1
+        self.detections += len(reference)
+        self.found += len(found)
+        self.missing += len(result.missing)
+        self.other_masks += len(result.other_masks)
+        self.extra += len(result.extra)
+        self.max_box_diff = max(self.max_box_diff, result.max_box_diff)
+        self.max_score_diff = max(self.max_score_diff, result.max_score_diff)
+        for kind, scores in (
+            ("reference", reference.scores),
+            ("found", found.scores),
+            ("missing", reference.scores[result.missing]),
+            ("extra", found.scores[result.extra]),
+        ):
+            self.scores[kind] += np.histogram(np.clip(scores, 0, 1), SCORE_BINS, (0, 1))[0]
+        if not result.equal:
+            self.differing_images += 1
+            self._keep(Example(image, reference, found, result))
+        return result
+
+    @property
+    def matched(self) -> int:
+        """The number of equal detections."""
+        return self.detections - self.missing - self.other_masks
+
+    @property
+    def agreement(self) -> float:
+        """The share of both models' detections that have an equal one; 1 if there are none."""
+        total = self.detections + self.found
+        return 2 * self.matched / total if total else 1.0
+
+    @property
+    def examples(self) -> list[Example]:
+        """The images that differ most, the most severe first."""
+        return [example for _, _, example in sorted(self._worst, reverse=True, key=lambda entry: entry[:2])]
+
+    def _keep(self, example: Example) -> None:
+        """Keep an image if it is among the most severe; of equals the first."""
+        heapq.heappush(self._worst, (example.severity, -self.images, example))
+        if len(self._worst) > self.max_examples:
+            heapq.heappop(self._worst)

@@ -1,0 +1,68 @@
+"""The HTML report of a comparison: one file, without scripts, that loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mmort.evaluate.parity.comparison import MIN_MASK_IOU, TOLERANCES
+from mmort.evaluate.parity.histogram import histogram
+from mmort.evaluate.parity.pictures import DRAW_THRESHOLD, picture_pair
+from mmort.evaluate.parity.result import METRIC_TOLERANCE, MIN_AGREEMENT, Column, Parity
+
+
+def write_report(parity: Parity, path: str | os.PathLike[str], *, subject: str, facts: Mapping[str, str]) -> None:
+    """Write a comparison as an HTML file.
+
+    Parameters
+    ----------
+    parity : Parity
+    path : path
+        The file to write.
+    subject : str
+        What was compared: the headline.
+    facts : mapping of str to str
+        How it was compared, by label: files, versions, settings.
+
+    Raises
+    ------
+    ImportError
+        If Jinja2 is not installed.
+    OSError
+        If the file cannot be written, or an image cannot be read.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ModuleNotFoundError:
+        raise ImportError("mmort parity needs Jinja2 for its report: pip install 'mmort[evaluate]'") from None
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["count"] = "{:,}".format
+    template = environment.from_string(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
+    text = template.render(
+        parity=parity,
+        title="; ".join(map(parity.verdict, parity.columns)),
+        subject=subject,
+        facts=facts,
+        models=[_model(parity, column) for column in parity.columns],
+        draw_threshold=DRAW_THRESHOLD,
+        atol=f"{TOLERANCES.atol:g}",
+        rtol=f"{TOLERANCES.rtol:.1%}",
+        min_mask_iou=MIN_MASK_IOU,
+        metric_tolerance=METRIC_TOLERANCE,
+        min_agreement=f"{MIN_AGREEMENT:.1%}",
+    )
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def _model(parity: Parity, column: Column) -> dict[str, Any]:
+    """Return what the template shows of a model beside its numbers."""
+    detections = column.detections
+    return {
+        "column": column,
+        "verdict": parity.verdict(column),
+        "summary": parity.summary(column),
+        "histogram": histogram(detections.scores, parity.reference, column.name),
+        "pairs": [picture_pair(example, parity.reference, column.name) for example in detections.examples],
+    }

@@ -1,0 +1,318 @@
+"""Parity: what counts as equal, what is added up over a data set, and the report."""
+
+import base64
+import html.parser
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from mmort import Detections
+from mmort.evaluate.dataset import DatasetImage, Metrics
+from mmort.evaluate.parity import Column, Comparison, Parity, compare_image, compare_models, write_report
+from mmort.evaluate.parity.comparison import SCORE_BINS
+from mmort.evaluate.parity.histogram import histogram
+from mmort.predict import BoxMasks
+
+BOXES = np.array([[10, 10, 30, 40], [50, 5, 70, 45], [20, 60, 60, 90]], np.float32)
+SCORES = np.array([0.9, 0.6, 0.1], np.float32)
+SIZE = 100, 120
+
+
+def detections(boxes=BOXES, scores=SCORES, labels=(0, 1, 1), names=None, masks=None):
+    boxes = np.asarray(boxes, np.float32)
+    stored = None if masks is None else BoxMasks(np.asarray(masks, np.float32), boxes)
+    return Detections(boxes, scores, labels, names or tuple(map(str, labels)), SIZE, stored)
+
+
+def changed(array, index, value):
+    array = np.array(array)
+    array[index] = value
+    return array
+
+
+def test_rounding_and_order_are_equal():
+    found = detections(BOXES + 0.02, SCORES + 1e-5, (0, 1, 1))[[2, 0, 1]]
+    result = compare_image(detections(), found)
+    assert result.equal
+    assert result.matches.tolist() == [1, 2, 0]
+    assert result.max_box_diff == pytest.approx(0.02, abs=1e-5)
+    assert result.max_score_diff == pytest.approx(1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("found", "missing", "extra"),
+    [
+        (detections()[:2], [2], []),
+        (detections(changed(BOXES, 0, [10, 10, 31, 40])), [0], [0]),
+        (detections(scores=changed(SCORES, 1, 0.59)), [1], [1]),
+        (detections(labels=(0, 1, 0)), [2], [2]),
+        (detections()[[0, 0, 1, 2]], [], [1]),
+        (detections()[:0], [0, 1, 2], []),
+    ],
+    ids=["fewer", "box", "score", "label", "twice", "none"],
+)
+def test_differences(found, missing, extra):
+    result = compare_image(detections(), found)
+    assert not result.equal
+    assert (result.missing.tolist(), result.extra.tolist(), len(result.other_masks)) == (missing, extra, 0)
+
+
+def test_nothing_and_nothing_are_equal():
+    assert compare_image(detections()[:0], detections()[:0]).equal
+
+
+def test_masks():
+    soft = np.full((3, 4, 4), 0.9)
+    other = changed(soft, (1, slice(0, 2)), 0.1)
+    result = compare_image(detections(masks=soft), detections(masks=other))
+    assert (result.other_masks.tolist(), len(result.missing), len(result.extra)) == ([1], 0, 0)
+    assert compare_image(detections(masks=soft), detections(masks=soft)).equal
+    assert compare_image(detections(masks=soft), detections()).equal  # a file without masks has its boxes compared
+
+
+def test_a_single_pixel_of_a_mask_is_rounding():
+    tiny = [[10, 10, 12, 12]]
+    whole, three = np.ones((1, 2, 2)), changed(np.ones((1, 2, 2)), (0, 0, 0), 0)
+    one_pixel, two_pixels = (
+        detections(tiny, [0.9], [0], masks=masks) for masks in (three, changed(three, (0, 1, 1), 0))
+    )
+    reference = detections(tiny, [0.9], [0], masks=whole)
+    assert (reference.mask(0) ^ one_pixel.mask(0)).sum() == 1
+    assert compare_image(reference, one_pixel).equal
+    assert not compare_image(reference, two_pixels).equal
+
+
+def compared(tmp_path, others, name="ONNX", max_examples=12):
+    """Compare, for each entry of `others`, the standard detections with it, in a picture of its own."""
+    comparison = Comparison(name, max_examples)
+    for index, other in enumerate(others):
+        path = tmp_path / f"{index}.png"
+        cv2.imwrite(str(path), np.full((*SIZE, 3), 90, np.uint8))
+        comparison.add(DatasetImage(index, path, path.name), detections(), other)
+    return comparison
+
+
+def test_totals(tmp_path):
+    total = compared(tmp_path, [detections(), detections()[:2], detections(scores=changed(SCORES, 0, 0.95))])
+    assert (total.images, total.differing_images) == (3, 2)
+    assert (total.detections, total.found, total.matched, total.missing, total.extra) == (9, 8, 7, 2, 1)
+    assert total.agreement == 2 * 7 / (9 + 8)
+    assert {kind: np.flatnonzero(counts).tolist() for kind, counts in total.scores.items()} == {
+        "reference": [2, 12, 18],
+        "found": [2, 12, 18, 19],
+        "missing": [2, 18],
+        "extra": [19],
+    }
+    assert total.scores["reference"].sum() == 9
+
+
+def test_the_most_severe_images_are_kept(tmp_path):
+    others = [detections()[:2], detections()[1:], detections(), detections()[[0, 2]], detections()[:2]]
+    examples = compared(tmp_path, others, max_examples=3).examples
+    assert [example.image.name for example in examples] == ["1.png", "3.png", "0.png"]
+
+
+FIGURES = {"bbox_mAP": 0.5, "bbox_mAP_50": 0.8, "bbox_mAP_l": -1.0}
+
+
+def parity(comparison, *, figures=FIGURES):
+    differences = {name: figures[name] - value for name, value in FIGURES.items()}
+    return Parity("torch", FIGURES, (Column(figures, differences, comparison),))
+
+
+@pytest.mark.parametrize(
+    ("figures", "ok", "summary"),
+    [
+        ({}, True, "bbox_mAP is 0.5000, and no metric differs. 3 of 3 detections are equal."),
+        ({"bbox_mAP": 0.50049}, True, "bbox_mAP is 0.5000, and no metric differs."),
+        ({"bbox_mAP": 0.4994, "bbox_mAP_50": 0.81}, False, "2 of 3 metrics differ, bbox_mAP_50 by +0.0100."),
+    ],
+)
+def test_verdict_on_metrics(tmp_path, figures, ok, summary):
+    result = parity(compared(tmp_path, [detections()]), figures=FIGURES | figures)
+    assert result.ok is ok
+    assert result.summary(result.columns[0]).startswith(summary)
+    assert f"ONNX {'equals' if ok else 'differs from'} torch: {summary}" in str(result)
+
+
+def test_verdict_on_detections(tmp_path):
+    result = parity(compared(tmp_path, [detections()] * 199 + [detections()[:2]]))
+    assert result.ok  # 599 of 600, and of 599
+    result = parity(compared(tmp_path, [detections()] * 100 + [detections()[:2]]))
+    assert not result.ok
+    assert result.summary(result.columns[0]).endswith("(99.83%), 1 missing, 0 extra. 99.9% are required.")
+
+
+def test_nothing_found_proves_nothing(tmp_path):
+    comparison = Comparison("ONNX")
+    comparison.add(DatasetImage(0, tmp_path, "0.png"), detections()[:0], detections()[:0])
+    result = parity(comparison)
+    assert not result.ok
+    assert "torch found nothing" in str(result)
+
+
+def test_table(tmp_path):
+    table = str(parity(compared(tmp_path, [detections()[:2]]), figures=FIGURES | {"bbox_mAP": 0.51}))
+    assert table.splitlines()[:5] == [
+        "             torch   ONNX    difference",
+        "bbox_mAP     0.5000  0.5100  +0.0100",
+        "bbox_mAP_50  0.8000  0.8000  0.0000",
+        "bbox_mAP_l   -       -       -",
+        "detections   3       2       2 equal",
+    ]
+
+
+class Dataset:
+    """Two images, and a metric: the mean score."""
+
+    images = (DatasetImage(7, Path("7.png"), "7.png"), DatasetImage(9, Path("9.png"), "9.png"))
+
+    def __len__(self):
+        return len(self.images)
+
+    def check(self, metrics, options):
+        assert metrics == ["mean"]
+
+    def score(self, results, metrics, options):
+        return Metrics({"mean": float(np.mean([result.scores.mean() for result in results]))})
+
+
+def test_models_run_in_step_over_the_images():
+    calls = []
+
+    def model(name, found):
+        def predict(paths):
+            for path in paths:
+                calls.append((name, path))
+                yield found
+
+        return predict
+
+    others = {"same": model("same", detections()), "fewer": model("fewer", detections()[:1])}
+    result = compare_models(Dataset(), {"torch": model("torch", detections()), **others}, ["mean"], progress=False)
+    assert calls == [(name, path) for path in (Path("7.png"), Path("9.png")) for name in ("torch", "same", "fewer")]
+    same, fewer = result.columns
+    assert (same.equal, fewer.equal) == (True, False)
+    assert fewer.differences == pytest.approx({"mean": 0.9 - SCORES.mean()})
+    assert (fewer.detections.matched, fewer.detections.missing) == (2, 4)
+
+
+def test_a_comparison_needs_two_models_and_as_many_results_as_images():
+    with pytest.raises(ValueError, match="two or more, got 1"):
+        compare_models(Dataset(), {"torch": lambda paths: iter(())}, ["mean"])
+    with pytest.raises(ValueError, match="metrics must not be empty"):
+        compare_models(Dataset(), dict.fromkeys("ab", lambda paths: iter(())), [])
+    with pytest.raises(ValueError, match="shorter"):
+        compare_models(Dataset(), dict.fromkeys("ab", lambda paths: [detections()]), ["mean"], progress=False)
+
+
+# ---- report ----------------------------------------------------------------------------------------------------
+
+
+class Page(html.parser.HTMLParser):
+    """The tags, attributes and text of a page."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tags, self.addresses, self.text, self.open = [], [], "", []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attributes if name in ("href", "src", "action", "data")]
+        if tag not in ("meta", "rect", "line", "image", "br", "i"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in self.open:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.text += data
+
+
+def report(tmp_path, comparison, **arguments):
+    path = tmp_path / "report.html"
+    arguments = {"subject": "A detector on 3 images", "facts": {"Config": "config.py"}} | arguments
+    write_report(parity(comparison), path, **arguments)
+    return path
+
+
+def test_report_of_equal_models(tmp_path):
+    page = Page(report(tmp_path, compared(tmp_path, [detections()] * 3)))
+    for text in ("A detector on 3 images", "ONNX equals torch", "No image differs: in all 3 images", "0.5000"):
+        assert text in page.text
+    assert "differs from" not in page.text
+    assert "image" not in page.tags
+
+
+def test_report_shows_both_versions_of_the_images_that_differ_most(tmp_path):
+    comparison = compared(tmp_path, [detections()[:2]] * 3 + [detections()], max_examples=2)
+    path = report(tmp_path, comparison)
+    page = Page(path)
+    assert "ONNX differs from torch" in page.text
+    assert "The 2 of 3 images that differ most" in page.text
+    assert "torch: 3 detections, 1 of them only here" in page.text
+    assert "ONNX: 2 detections, none of them only here" in page.text
+    assert len(page.addresses) == 4
+    for address in page.addresses:
+        kind, data = address.split(",")
+        assert kind == "data:image/jpeg;base64"
+        picture = cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_COLOR)
+        assert picture.shape[:2] == (667, 800)
+    # the box that only torch found is outlined, at its position in the image
+    text = path.read_text(encoding="utf-8")
+    assert text.count('<rect class="missing" x="20.0" y="60.0" width="40.0" height="30.0"/>') == 2
+
+
+def test_report_needs_no_network_and_no_script(tmp_path):
+    path = report(tmp_path, compared(tmp_path, [detections()[:2]]))
+    page, text = Page(path), path.read_text(encoding="utf-8")
+    assert not {"script", "link", "iframe", "img", "object"} & set(page.tags)
+    assert all(address.startswith("data:") for address in page.addresses)
+    assert "url(" not in text
+    assert not re.search(r"(?<!data:image/jpeg;base64,)\bhttps?:", text)
+    assert page.open == []
+
+
+def test_text_from_files_is_escaped(tmp_path):
+    evil = "<script>alert('&\"')</script>"
+    comparison = Comparison(evil)
+    path = tmp_path / "0.png"
+    cv2.imwrite(str(path), np.zeros((*SIZE, 3), np.uint8))
+    comparison.add(DatasetImage(0, path, evil), detections(names=(evil,) * 3), detections(names=(evil,) * 3)[:1])
+    page = Page(report(tmp_path, comparison, subject=evil, facts={evil: evil}))
+    assert "script" not in page.tags
+    assert page.text.count(evil) > 8
+
+
+def test_histogram():
+    counts = {kind: np.zeros(SCORE_BINS, np.int64) for kind in ("reference", "found", "missing", "extra")}
+    counts["reference"][[0, 19]] = counts["found"][[0, 19]] = 999, 9
+    chart = histogram(counts, "torch", "ONNX")
+    tall, short = (
+        [(bar.series, round(bar.height, 6)) for bar in chart.bars if bar.height][index : index + 2] for index in (0, 2)
+    )
+    assert tall == [("reference", 150), ("found", 150)]
+    assert short == [("reference", 50), ("found", 50)]  # log(10) is a third of log(1000)
+    assert [tick.text for tick in chart.counts] == ["0", "1", "10", "100"]
+    assert chart.differing is None
+    assert chart.bars[-1].title == "score 0.95 to 1.00: 9 of ONNX"
+
+    counts["missing"][19], counts["extra"][0] = 1, 1
+    chart = histogram(counts, "torch", "ONNX")
+    missing, extra = ([bar for bar in chart.bars if bar.series == series] for series in ("missing", "extra"))
+    assert [bar.y + bar.height for bar in missing] == [chart.differing]
+    assert [bar.y for bar in extra] == [chart.differing]
+    assert [label.text for label in chart.labels] == ["1", "1"]
+    assert all(bar.x + bar.width <= chart.width and bar.y + bar.height < chart.height for bar in chart.bars)
+
+
+def test_histogram_of_nothing():
+    counts = {kind: np.zeros(SCORE_BINS, np.int64) for kind in ("reference", "found", "missing", "extra")}
+    assert not any(bar.height for bar in histogram(counts, "torch", "ONNX").bars)
