@@ -18,14 +18,20 @@ from mmort.detect.families.ssd import SSD
 from mmort.detect.families.yolov3 import YOLOv3
 from mmort.detect.parts.backbones.darknet import Darknet
 from mmort.detect.parts.backbones.hourglass import HourglassNet
+from mmort.detect.parts.backbones.hrnet import HRNet
 from mmort.detect.parts.backbones.mobilenet_v2 import MobileNetV2
+from mmort.detect.parts.backbones.regnet import RegNet
+from mmort.detect.parts.backbones.res2net import Res2Net
+from mmort.detect.parts.backbones.resnest import ResNeSt
 from mmort.detect.parts.backbones.resnet import ResNet, ResNetV1d
 from mmort.detect.parts.backbones.ssd_vgg import SSDVGG
+from mmort.detect.parts.backbones.swin import SwinTransformer
 from mmort.detect.parts.coders import DeltaXYWHBBoxCoder, DistancePointBBoxCoder, TBLRBBoxCoder
 from mmort.detect.parts.heads.box_head import BoxHead, Shared2FCBoxHead, Shared4Conv1FCBoxHead
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.heads.rpn_head import RPNHead
 from mmort.detect.parts.necks.fpn import FPN
+from mmort.detect.parts.necks.hrfpn import HRFPN
 from mmort.detect.parts.necks.ssd_neck import SSDNeck
 from mmort.detect.parts.necks.yolo_neck import YOLOV3Neck
 from mmort.detect.parts.priors import AnchorGenerator, SSDAnchorGenerator, YOLOAnchorGenerator
@@ -53,14 +59,19 @@ PARTS = Parts(
     {
         "backbone": {
             "HourglassNet": HourglassNet,
+            "HRNet": HRNet,
+            "RegNet": RegNet,
+            "Res2Net": Res2Net,
+            "ResNeSt": ResNeSt,
             "ResNet": ResNet,
             "ResNetV1d": ResNetV1d,
             "ResNeXt": ResNet,
             "MobileNetV2": MobileNetV2,
             "Darknet": Darknet,
             "SSDVGG": SSDVGG,
+            "SwinTransformer": SwinTransformer,
         },
-        "neck": {"FPN": FPN, "SSDNeck": SSDNeck, "YOLOV3Neck": YOLOV3Neck},
+        "neck": {"FPN": FPN, "HRFPN": HRFPN, "SSDNeck": SSDNeck, "YOLOV3Neck": YOLOV3Neck},
         "prior generator": {
             "AnchorGenerator": AnchorGenerator,
             "SSDAnchorGenerator": SSDAnchorGenerator,

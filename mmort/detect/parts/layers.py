@@ -65,6 +65,7 @@ _ACTIVATIONS: dict[str, Any] = {
     "ReLU": nn.ReLU,
     "ReLU6": nn.ReLU6,
     "LeakyReLU": nn.LeakyReLU,
+    "GELU": nn.GELU,
     "SiLU": nn.SiLU,
     "Swish": nn.SiLU,
 }
@@ -75,18 +76,22 @@ def convolution(config: Config | None, *args: Any, **kwargs: Any) -> nn.Module:
     options = dict(config or {"type": "Conv2d"})
     kind = require("convolution", options.pop("type"), *_CONVOLUTIONS)
     options.pop("fallback_on_stride", None)
+    if "deformable_groups" in options:  # MMCV's name until 1.3
+        options["deform_groups"] = options.pop("deformable_groups")
     return _CONVOLUTIONS[kind](*args, **options, **kwargs)
 
 
 def normalization(config: Config, channels: int) -> tuple[str, nn.Module]:
-    """Build the layer of a ``norm_cfg``; return its short name in a module ("bn", "gn") too."""
+    """Build the layer of a ``norm_cfg``; return its short name in a module ("bn", "gn", "ln") too."""
     options = {key: value for key, value in config.items() if key not in ("type", "requires_grad")}
     if config["type"] in ("BN", "BN2d", "SyncBN", "MMSyncBN"):  # the same once trained
         return "bn", nn.BatchNorm2d(channels, **options)
     if config["type"] == "GN":
         groups = options.pop("num_groups")
         return "gn", nn.GroupNorm(groups, channels, **options)
-    raise ValueError(f"detect.build: norm_cfg.type must be 'BN', 'SyncBN' or 'GN', got {config['type']!r}")
+    if config["type"] == "LN":
+        return "ln", nn.LayerNorm(channels, **options)
+    raise ValueError(f"detect.build: norm_cfg.type must be 'BN', 'SyncBN', 'GN' or 'LN', got {config['type']!r}")
 
 
 def activation(config: Config | None) -> nn.Module:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default
-from mmort.detect.parts.backbones.resnet import BasicBlock
+from mmort.detect.parts.backbones.resnet import BasicBlock, BlockSettings
 from mmort.detect.parts.layers import ConvModule, convolution, normalization
 from mmort.detect.versions import Config
 
@@ -121,5 +121,5 @@ def _blocks(
             shortcut = nn.Sequential(
                 convolution(None, before, after, 1, stride=step, bias=False), normalization(norm_cfg, after)[1]
             )
-        layers.append(BasicBlock(before, after, stride=step, downsample=shortcut, norm_cfg=norm_cfg))
+        layers.append(BasicBlock(before, after, step, shortcut, BlockSettings(norm_cfg=norm_cfg)))
     return nn.Sequential(*layers)

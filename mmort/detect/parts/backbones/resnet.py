@@ -1,4 +1,4 @@
-"""ResNet and its relatives.
+"""ResNet and its relatives, and the blocks that other backbones are made of too.
 
 Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016; S. Xie et al., "Aggregated Residual
 Transformations for Deep Neural Networks", CVPR 2017; T. He et al., "Bag of Tricks for Image Classification", CVPR 2019
@@ -7,7 +7,7 @@ Transformations for Deep Neural Networks", CVPR 2017; T. He et al., "Bag of Tric
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,9 +16,39 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default
 from mmort.detect.parts.layers import convolution, normalization
+from mmort.detect.parts.plugins import add_plugins, plugins_of_stage
 from mmort.detect.versions import Config
 
 _BN = {"type": "BN"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockSettings:
+    """What the blocks of a stage have in common.
+
+    Attributes
+    ----------
+    width : int, optional
+        Channels between the first and the last convolution, by default those of the block.
+    style : "pytorch" or "caffe"
+        Which of a `Bottleneck`'s convolutions has the stride: the 3x3 or the first.
+    dcn : dict, optional
+        The kind of the 3x3 convolution, if it is deformable.
+    plugins : list of dict
+        Further layers inside a `Bottleneck`, as ``plugins`` of a config has them.
+    """
+
+    width: int | None = None
+    groups: int = 1
+    dilation: int = 1
+    style: str = "pytorch"
+    conv_cfg: Config | None = None
+    norm_cfg: Config = default(_BN)
+    dcn: Config | None = None
+    plugins: Sequence[Config] = ()
+
+
+_PLAIN = BlockSettings()
 
 
 class BasicBlock(nn.Module):
@@ -31,18 +61,21 @@ class BasicBlock(nn.Module):
         in_channels: int,
         channels: int,
         stride: int = 1,
-        dilation: int = 1,
         downsample: nn.Module | None = None,
-        conv_cfg: Config | None = None,
-        norm_cfg: Config = _BN,
+        settings: BlockSettings = _PLAIN,
     ) -> None:
         super().__init__()
+        if settings.dcn is not None or settings.plugins:
+            raise ValueError(
+                "detect.build: backbone.dcn and plugins must be None: blocks of two convolutions have none"
+            )
+        conv_cfg, norm_cfg, dilation = settings.conv_cfg, settings.norm_cfg, settings.dilation
         self.conv1 = convolution(
             conv_cfg, in_channels, channels, 3, stride=stride, padding=dilation, dilation=dilation, bias=False
         )
-        self.norm1_name = _add_norm(self, norm_cfg, channels, 1)
+        self.norm1_name = add_norm(self, norm_cfg, channels, 1)
         self.conv2 = convolution(conv_cfg, channels, channels, 3, padding=1, bias=False)
-        self.norm2_name = _add_norm(self, norm_cfg, channels, 2)
+        self.norm2_name = add_norm(self, norm_cfg, channels, 2)
         self.downsample = downsample
 
     def forward(self, x: Tensor) -> Tensor:
@@ -55,7 +88,7 @@ class BasicBlock(nn.Module):
 class Bottleneck(nn.Module):
     """A 3x3 convolution between two 1x1 beside a shortcut: the block of the deeper networks.
 
-    `style` decides which of the first two has the stride: "pytorch" the 3x3, "caffe" the 1x1.
+    Subclasses replace the 3x3 convolution: `add_middle` and `middle`.
     """
 
     expansion = 4
@@ -65,122 +98,187 @@ class Bottleneck(nn.Module):
         in_channels: int,
         channels: int,
         stride: int = 1,
-        dilation: int = 1,
         downsample: nn.Module | None = None,
-        conv_cfg: Config | None = None,
-        norm_cfg: Config = _BN,
-        style: str = "pytorch",
-        dcn: Config | None = None,
-        *,
-        width: int,
-        groups: int = 1,
+        settings: BlockSettings = _PLAIN,
     ) -> None:
         super().__init__()
-        first, second = (stride, 1) if style == "caffe" else (1, stride)
-        self.conv1 = convolution(conv_cfg, in_channels, width, 1, stride=first, bias=False)
-        self.norm1_name = _add_norm(self, norm_cfg, width, 1)
+        first, second = (stride, 1) if settings.style == "caffe" else (1, stride)
+        width, out = settings.width or channels, channels * self.expansion
+        self.conv1 = convolution(settings.conv_cfg, in_channels, width, 1, stride=first, bias=False)
+        self.norm1_name = add_norm(self, settings.norm_cfg, width, 1)
+        self.add_middle(width, second, settings)
+        self.conv3 = convolution(settings.conv_cfg, width, out, 1, bias=False)
+        self.norm3_name = add_norm(self, settings.norm_cfg, out, 3)
+        self.downsample = downsample
+        sizes = enumerate((width, width, out), start=1)
+        self.plugins = [add_plugins(self, settings.plugins, f"after_conv{index}", size) for index, size in sizes]
+
+    def add_middle(self, width: int, stride: int, settings: BlockSettings) -> None:
+        """Add the layers that `middle` calls."""
+        dilation = settings.dilation
         self.conv2 = convolution(
-            dcn if dcn is not None else conv_cfg,
+            settings.conv_cfg if settings.dcn is None else settings.dcn,
             width,
             width,
             3,
-            stride=second,
+            stride=stride,
             padding=dilation,
             dilation=dilation,
-            groups=groups,
+            groups=settings.groups,
             bias=False,
         )
-        self.norm2_name = _add_norm(self, norm_cfg, width, 2)
-        self.conv3 = convolution(conv_cfg, width, channels * self.expansion, 1, bias=False)
-        self.norm3_name = _add_norm(self, norm_cfg, channels * self.expansion, 3)
-        self.downsample = downsample
+        self.norm2_name = add_norm(self, settings.norm_cfg, width, 2)
+
+    def middle(self, x: Tensor) -> Tensor:
+        """Return what comes between the two 1x1 convolutions."""
+        return torch.relu(getattr(self, self.norm2_name)(self.conv2(x)))
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
         x = torch.relu(getattr(self, self.norm1_name)(self.conv1(x)))
-        x = torch.relu(getattr(self, self.norm2_name)(self.conv2(x)))
-        x = getattr(self, self.norm3_name)(self.conv3(x))
-        return torch.relu(x + shortcut)
+        x = self.middle(self._plugged(0, x))
+        x = getattr(self, self.norm3_name)(self.conv3(self._plugged(1, x)))
+        return torch.relu(self._plugged(2, x) + shortcut)
+
+    def _plugged(self, position: int, x: Tensor) -> Tensor:
+        """Return what the plugins after a convolution make of its maps."""
+        for name in self.plugins[position]:
+            x = self.get_submodule(name)(x)
+        return x
 
 
-_BLOCKS: dict[int, tuple[Any, tuple[int, ...]]] = {
-    18: (BasicBlock, (2, 2, 2, 2)),
-    34: (BasicBlock, (3, 4, 6, 3)),
-    50: (Bottleneck, (3, 4, 6, 3)),
-    101: (Bottleneck, (3, 4, 23, 3)),
-    152: (Bottleneck, (3, 8, 36, 3)),
-}
+@dataclass(frozen=True)
+class StagePlan:
+    """What a stage is made of: `count` blocks of a class, which keep `channels` times its ``expansion``."""
+
+    block: type[Any]
+    count: int
+    channels: int
+    settings: BlockSettings
 
 
-class ResNet(nn.Module):
-    """ResNet in the styles of PyTorch and Caffe, with deformable convolutions in the stages of `stage_with_dcn`.
+@dataclass(frozen=True, kw_only=True)
+class ResNetEntries(Schema):
+    """The entries that all relatives of ResNet have."""
 
-    With `groups` it is ResNeXt, with `deep_stem` and `avg_down` ResNetV1d.
-    """
+    in_channels: int = 3
+    stem_channels: int | None = None
+    base_channels: int = 64
+    num_stages: int = 4
+    strides: Sequence[int] = (1, 2, 2, 2)
+    dilations: Sequence[int] = (1, 1, 1, 1)
+    out_indices: Sequence[int] = (0, 1, 2, 3)
+    style: str = "pytorch"
+    deep_stem: bool = False
+    avg_down: bool = False
+    conv_cfg: Config | None = None
+    norm_cfg: Config = default(_BN)
+    dcn: Config | None = None
+    stage_with_dcn: Sequence[bool] = (False, False, False, False)
+    plugins: Sequence[Config] | None = None
 
-    @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
-        """The entries of ``backbone``."""
+    ignored: ClassVar = {
+        "frozen_stages": "training only",
+        "norm_eval": "training only",
+        "with_cp": "training only",
+        "zero_init_residual": "training only",
+    }
 
-        depth: int
-        in_channels: int = 3
-        stem_channels: int | None = None
-        base_channels: int = 64
-        num_stages: int = 4
-        strides: Sequence[int] = (1, 2, 2, 2)
-        dilations: Sequence[int] = (1, 1, 1, 1)
-        out_indices: Sequence[int] = (0, 1, 2, 3)
-        style: str = "pytorch"
-        deep_stem: bool = False
-        avg_down: bool = False
-        conv_cfg: Config | None = None
-        norm_cfg: Config = default(_BN)
-        dcn: Config | None = None
-        stage_with_dcn: Sequence[bool] = (False, False, False, False)
-        groups: int = 1
-        base_width: int = 4
+    def settings(self, stage: int, width: int | None = None, groups: int = 1) -> BlockSettings:
+        """Return what the blocks of a stage, counted from 0, have in common."""
+        dcn = self.dcn if self.dcn and self.stage_with_dcn[stage] and not self.dcn.get("fallback_on_stride") else None
+        return BlockSettings(
+            width=width,
+            groups=groups,
+            dilation=self.dilations[stage],
+            style=self.style,
+            conv_cfg=self.conv_cfg,
+            norm_cfg=self.norm_cfg,
+            dcn=dcn,
+            plugins=plugins_of_stage(self.plugins, stage),
+        )
 
-        ignored: ClassVar = {
-            "frozen_stages": "training only",
-            "norm_eval": "training only",
-            "with_cp": "training only",
-            "zero_init_residual": "training only",
-        }
 
-    def __init__(self, entries: Entries) -> None:
+class ResNetBase(nn.Module):
+    """A stem and the stages that a subclass plans."""
+
+    def __init__(self, entries: ResNetEntries, stages: Sequence[StagePlan]) -> None:
         super().__init__()
-        depth, style = entries.depth, entries.style
-        if depth not in _BLOCKS:
-            raise ValueError(f"detect.build: backbone.depth must be one of {', '.join(map(str, _BLOCKS))}, got {depth}")
-        if style not in ("pytorch", "caffe"):
-            raise ValueError(f"detect.build: backbone.style must be 'pytorch' or 'caffe', got {style!r}")
-        if entries.dcn is not None and _BLOCKS[depth][0] is BasicBlock:
-            raise ValueError(f"detect.build: backbone.dcn must be None for depth {depth}: its blocks cannot have it")
+        if entries.style not in ("pytorch", "caffe"):
+            raise ValueError(f"detect.build: backbone.style must be 'pytorch' or 'caffe', got {entries.style!r}")
         self.out_indices = tuple(entries.out_indices)
-        self.stages = entries.num_stages
-        self.deep_stem = entries.deep_stem
+        self.stages = len(stages)
+        channels = self.add_stem(entries)
+        for stage, (plan, stride) in enumerate(zip(stages, entries.strides, strict=False), start=1):
+            out = plan.channels * plan.block.expansion
+            first = _shortcut(entries, channels, out, stride) if stride != 1 or channels != out else None
+            blocks = [plan.block(channels, plan.channels, stride, first, plan.settings)]
+            blocks += [plan.block(out, plan.channels, settings=plan.settings) for _ in range(plan.count - 1)]
+            self.add_module(f"layer{stage}", nn.Sequential(*blocks))
+            channels = out
+
+    def add_stem(self, entries: ResNetEntries) -> int:
+        """Add the layers that `stem_maps` calls; return the channels of their maps."""
+        conv_cfg, norm_cfg = entries.conv_cfg, entries.norm_cfg
         channels = entries.base_channels if entries.stem_channels is None else entries.stem_channels
+        self.deep_stem = entries.deep_stem
         if self.deep_stem:
-            self.stem = _deep_stem(entries.in_channels, channels, entries.conv_cfg, entries.norm_cfg)
+            self.stem = _deep_stem(entries.in_channels, channels, conv_cfg, norm_cfg)
         else:
-            self.conv1 = convolution(
-                entries.conv_cfg, entries.in_channels, channels, 7, stride=2, padding=3, bias=False
-            )
-            self.norm1_name = _add_norm(self, entries.norm_cfg, channels, 1)
+            self.conv1 = convolution(conv_cfg, entries.in_channels, channels, 7, stride=2, padding=3, bias=False)
+            self.norm1_name = add_norm(self, norm_cfg, channels, 1)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
-        for stage in range(self.stages):
-            layer, channels = _stage(entries, stage, channels)
-            self.add_module(f"layer{stage + 1}", layer)
+        return channels
+
+    def stem_maps(self, x: Tensor) -> Tensor:
+        """Return the maps [N, C, H/4, W/4] that the first stage reads."""
+        x = self.stem(x) if self.deep_stem else torch.relu(getattr(self, self.norm1_name)(self.conv1(x)))
+        return self.maxpool(x)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        x = self.stem(x) if self.deep_stem else torch.relu(getattr(self, self.norm1_name)(self.conv1(x)))
-        x = self.maxpool(x)  # [N, C, H/4, W/4]
+        x = self.stem_maps(x)
         outputs = []
         for stage in range(self.stages):
             x = getattr(self, f"layer{stage + 1}")(x)  # [N, C, H/4, W/4], halved with each stage
             if stage in self.out_indices:
                 outputs.append(x)
         return tuple(outputs)
+
+
+BLOCK_COUNTS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+"""By depth, the number of blocks in each stage of the networks with bottlenecks."""
+
+_BLOCKS: dict[int, tuple[type[Any], Sequence[int]]] = {
+    18: (BasicBlock, (2, 2, 2, 2)),
+    34: (BasicBlock, (3, 4, 6, 3)),
+    **{depth: (Bottleneck, counts) for depth, counts in BLOCK_COUNTS.items()},
+}
+
+
+class ResNet(ResNetBase):
+    """ResNet in the styles of PyTorch and Caffe, with deformable convolutions in the stages of `stage_with_dcn`.
+
+    With `groups` it is ResNeXt, with `deep_stem` and `avg_down` ResNetV1d.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(ResNetEntries):
+        """The entries of ``backbone``."""
+
+        depth: int
+        groups: int = 1
+        base_width: int = 4
+
+    def __init__(self, entries: Entries) -> None:
+        depth, groups = entries.depth, entries.groups
+        block, counts = _BLOCKS[known_depth(depth, _BLOCKS)]
+        super().__init__(
+            entries,
+            [
+                StagePlan(block, counts[stage], width, entries.settings(stage, group_width(entries, width), groups))
+                for stage, width in enumerate(stage_widths(entries))
+            ],
+        )
 
 
 class ResNetV1d(ResNet):
@@ -194,32 +292,26 @@ class ResNetV1d(ResNet):
         avg_down: bool = True
 
 
-def _stage(entries: ResNet.Entries, stage: int, channels: int) -> tuple[nn.Sequential, int]:
-    """Build a stage for maps with `channels`; also return the channels of its own maps."""
-    block, counts = _BLOCKS[entries.depth]
-    width = entries.base_channels * 2**stage
-    options: dict[str, Any] = {
-        "dilation": entries.dilations[stage],
-        "conv_cfg": entries.conv_cfg,
-        "norm_cfg": entries.norm_cfg,
-    }
-    if block is Bottleneck:
-        dcn, groups = entries.dcn, entries.groups
-        inner = width if groups == 1 else int(width * (entries.base_width / entries.base_channels)) * groups
-        deformable = dcn if dcn and entries.stage_with_dcn[stage] and not dcn.get("fallback_on_stride") else None
-        options |= {"style": entries.style, "dcn": deformable, "width": inner, "groups": groups}
-    out = width * block.expansion
-    blocks: list[nn.Module] = []
-    for stride in (entries.strides[stage],) + (1,) * (counts[stage] - 1):
-        shortcut = None
-        if not blocks and (stride != 1 or channels != out):
-            shortcut = _shortcut(channels, out, stride, entries.avg_down, entries.conv_cfg, entries.norm_cfg)
-        blocks.append(block(channels, width, stride=stride, downsample=shortcut, **options))
-        channels = out
-    return nn.Sequential(*blocks), out
+def stage_widths(entries: ResNetEntries) -> list[int]:
+    """Return the channels of each stage's blocks."""
+    return [entries.base_channels * 2**stage for stage in range(entries.num_stages)]
 
 
-def _add_norm(module: nn.Module, norm_cfg: Config, channels: int, number: int) -> str:
+def group_width(entries: ResNet.Entries, channels: int) -> int:
+    """Return the channels of a block's 3x3 convolution."""
+    if entries.groups == 1:
+        return channels
+    return int(channels * (entries.base_width / entries.base_channels)) * entries.groups
+
+
+def known_depth(depth: int, depths: Iterable[int]) -> int:
+    """Return a backbone's depth; ValueError if it is not one of `depths`."""
+    if depth not in depths:
+        raise ValueError(f"detect.build: backbone.depth must be one of {', '.join(map(str, depths))}, got {depth}")
+    return depth
+
+
+def add_norm(module: nn.Module, norm_cfg: Config, channels: int, number: int) -> str:
     """Add a normalization to `module` and return its name, such as "bn1"."""
     name, norm = normalization(norm_cfg, channels)
     module.add_module(f"{name}{number}", norm)
@@ -236,21 +328,14 @@ def _deep_stem(in_channels: int, channels: int, conv_cfg: Config | None, norm_cf
     return nn.Sequential(*layers)
 
 
-def _shortcut(
-    in_channels: int,
-    channels: int,
-    stride: int,
-    average: bool,
-    conv_cfg: Config | None,
-    norm_cfg: Config,
-) -> nn.Sequential:
-    """Build the shortcut of a stage's first block; with `average`, a pooling takes the stride."""
+def _shortcut(entries: ResNetEntries, in_channels: int, channels: int, stride: int) -> nn.Sequential:
+    """Build the shortcut of a stage's first block; with `avg_down`, a pooling takes the stride."""
     layers: list[nn.Module] = []
-    if average:
+    if entries.avg_down:
         layers.append(nn.AvgPool2d(stride, stride, ceil_mode=True, count_include_pad=False))
         stride = 1
     layers += [
-        convolution(conv_cfg, in_channels, channels, 1, stride=stride, bias=False),
-        normalization(norm_cfg, channels)[1],
+        convolution(entries.conv_cfg, in_channels, channels, 1, stride=stride, bias=False),
+        normalization(entries.norm_cfg, channels)[1],
     ]
     return nn.Sequential(*layers)
