@@ -40,6 +40,46 @@ class ConvWS(nn.Conv2d):
         return self._conv_forward(input, (weight - mean) / (deviation + 1e-5), self.bias)
 
 
+class NormedConv2d(nn.Conv2d):
+    """A convolution of features and with weights that are normalized over their channels."""
+
+    def __init__(
+        self, *args: Any, tempearture: float = 20, power: float = 1, eps: float = 1e-6, norm_over_kernel: bool = False
+    ) -> None:
+        super().__init__(*args)
+        self.temperature, self.power, self.eps = tempearture, power, eps  # MMDetection's spelling
+        self.axes = (1, 2, 3) if norm_over_kernel else (1,)
+
+    def forward(self, input: Tensor) -> Tensor:
+        weight, x = (
+            values / (values.norm(dim=axes, keepdim=True) ** self.power + self.eps)
+            for values, axes in ((self.weight, self.axes), (input, (1,)))
+        )
+        return self._conv_forward(x * self.temperature, weight, self.bias)
+
+
+class NormedLinear(nn.Linear):
+    """A linear layer of features and with weights that are normalized."""
+
+    def __init__(
+        self,
+        features: int,
+        outputs: int,
+        bias: bool = True,
+        tempearture: float = 20,
+        power: float = 1,
+        eps: float = 1e-6,
+    ) -> None:
+        super().__init__(features, outputs, bias)
+        self.temperature, self.power, self.eps = tempearture, power, eps
+
+    def forward(self, input: Tensor) -> Tensor:
+        weight, x = (
+            values / (values.norm(dim=1, keepdim=True) ** self.power + self.eps) for values in (self.weight, input)
+        )
+        return nn.functional.linear(x * self.temperature, weight, self.bias)
+
+
 class DeformConv(DeformConv2dPack):
     """A deformable convolution that predicts its offsets."""
 
@@ -60,7 +100,9 @@ _CONVOLUTIONS: dict[str, Any] = {
     "ConvWS": ConvWS,
     "DCN": DeformConv,
     "DCNv2": ModulatedDeformConv,
+    "NormedConv2d": NormedConv2d,
 }
+_LINEARS: dict[str, Any] = {"Linear": nn.Linear, "NormedLinear": NormedLinear}
 _ACTIVATIONS: dict[str, Any] = {
     "ReLU": nn.ReLU,
     "ReLU6": nn.ReLU6,
@@ -79,6 +121,13 @@ def convolution(config: Config | None, *args: Any, **kwargs: Any) -> nn.Module:
     if "deformable_groups" in options:  # MMCV's name until 1.3
         options["deform_groups"] = options.pop("deformable_groups")
     return _CONVOLUTIONS[kind](*args, **options, **kwargs)
+
+
+def linear(config: Config, features: int, outputs: int) -> nn.Module:
+    """Build the layer of a ``predictor_cfg``."""
+    options = dict(config)
+    kind = require("linear layer", options.pop("type"), *_LINEARS)
+    return _LINEARS[kind](features, outputs, **options)
 
 
 def normalization(config: Config, channels: int) -> tuple[str, nn.Module]:

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmort.detect.parts.backbones.resnet import Bottleneck, ResNetBase, ResNetEntries, StagePlan, add_norm
+from mmort.detect.parts.backbones.resnet import (
+    Bottleneck,
+    ResNetBase,
+    ResNetEntries,
+    StagePlan,
+    add_norm,
+    block_settings,
+)
 from mmort.detect.parts.layers import convolution
 from mmort.detect.versions import Config
 
@@ -62,7 +69,7 @@ class RegNet(ResNetBase):
         for stage, (width, count) in enumerate(_stages(arch)):
             group = min(arch["group_w"], width)
             width = round(width / group) * group
-            plans.append(StagePlan(RegNetBlock, count, width, entries.settings(stage, width, width // group)))
+            plans.append(StagePlan(RegNetBlock, count, width, block_settings(entries, stage, width, width // group)))
         super().__init__(entries, plans)
 
     def add_stem(self, entries: ResNetEntries) -> int:

@@ -19,6 +19,7 @@ from mmort.detect.parts.backbones.resnet import (
     ResNetBase,
     ResNetEntries,
     StagePlan,
+    block_settings,
     known_depth,
     stage_widths,
 )
@@ -74,7 +75,7 @@ class Res2Net(ResNetBase):
         plans = []
         for stage, channels in enumerate(stage_widths(entries)):
             part = int(channels * (entries.base_width / entries.base_channels))
-            common = vars(entries.settings(stage, part * entries.scales))
+            common = vars(block_settings(entries, stage, part * entries.scales))
             plans.append(
                 StagePlan(Bottle2neck, counts[stage], channels, Res2NetSettings(**common, scales=entries.scales))
             )

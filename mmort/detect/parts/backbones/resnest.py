@@ -18,6 +18,7 @@ from mmort.detect.parts.backbones.resnet import (
     ResNetV1d,
     StagePlan,
     add_norm,
+    block_settings,
     group_width,
     known_depth,
     stage_widths,
@@ -101,7 +102,7 @@ class ResNeSt(ResNetBase):
         counts = _COUNTS[known_depth(entries.depth, _COUNTS)]
         plans = []
         for stage, channels in enumerate(stage_widths(entries)):
-            common = vars(entries.settings(stage, group_width(entries, channels), entries.groups))
+            common = vars(block_settings(entries, stage, group_width(entries, channels), entries.groups))
             settings = ResNeStSettings(
                 **common,
                 radix=entries.radix,

@@ -184,20 +184,6 @@ class ResNetEntries(Schema):
         "zero_init_residual": "training only",
     }
 
-    def settings(self, stage: int, width: int | None = None, groups: int = 1) -> BlockSettings:
-        """Return what the blocks of a stage, counted from 0, have in common."""
-        dcn = self.dcn if self.dcn and self.stage_with_dcn[stage] and not self.dcn.get("fallback_on_stride") else None
-        return BlockSettings(
-            width=width,
-            groups=groups,
-            dilation=self.dilations[stage],
-            style=self.style,
-            conv_cfg=self.conv_cfg,
-            norm_cfg=self.norm_cfg,
-            dcn=dcn,
-            plugins=plugins_of_stage(self.plugins, stage),
-        )
-
 
 class ResNetBase(nn.Module):
     """A stem and the stages that a subclass plans."""
@@ -275,7 +261,9 @@ class ResNet(ResNetBase):
         super().__init__(
             entries,
             [
-                StagePlan(block, counts[stage], width, entries.settings(stage, group_width(entries, width), groups))
+                StagePlan(
+                    block, counts[stage], width, block_settings(entries, stage, group_width(entries, width), groups)
+                )
                 for stage, width in enumerate(stage_widths(entries))
             ],
         )
@@ -302,6 +290,23 @@ def group_width(entries: ResNet.Entries, channels: int) -> int:
     if entries.groups == 1:
         return channels
     return int(channels * (entries.base_width / entries.base_channels)) * entries.groups
+
+
+def block_settings(entries: ResNetEntries, stage: int, width: int | None = None, groups: int = 1) -> BlockSettings:
+    """Return what the blocks of a stage, counted from 0, have in common."""
+    dcn = entries.dcn
+    if not dcn or not entries.stage_with_dcn[stage] or dcn.get("fallback_on_stride"):
+        dcn = None
+    return BlockSettings(
+        width=width,
+        groups=groups,
+        dilation=entries.dilations[stage],
+        style=entries.style,
+        conv_cfg=entries.conv_cfg,
+        norm_cfg=entries.norm_cfg,
+        dcn=dcn,
+        plugins=plugins_of_stage(entries.plugins, stage),
+    )
 
 
 def known_depth(depth: int, depths: Iterable[int]) -> int:

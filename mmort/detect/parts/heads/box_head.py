@@ -11,20 +11,21 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default, part, require
+from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.layers import tower
+from mmort.detect.parts.heads.class_scores import ClassScores, SeesawScores, SoftmaxScores
+from mmort.detect.parts.layers import linear, tower
 from mmort.detect.parts.selection import detections
 from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.versions import Config
 
 _CODER = {"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": [0.1, 0.1, 0.2, 0.2]}
 
+_SCORES = {"CrossEntropyLoss": SoftmaxScores, "SeesawLoss": SeesawScores}
+
 
 class BoxHead(nn.Module):
     """Shared layers, then layers for the classes and for the boxes, then one linear layer for each."""
-
-    class_layers: ClassVar = {"fc_cls": 1}
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
@@ -48,7 +49,7 @@ class BoxHead(nn.Module):
         reg_class_agnostic: bool = False
         cls_predictor_cfg: Config = default({"type": "Linear"})
         reg_predictor_cfg: Config = default({"type": "Linear"})
-        loss_cls: Config = default({"type": "CrossEntropyLoss"})
+        loss_cls: ClassScores = part("loss_cls", types=_SCORES, default={"type": "CrossEntropyLoss"})
 
         ignored: ClassVar = {
             "predict_box_type": "a wrapper of MMDetection 3 around the same numbers",
@@ -57,11 +58,9 @@ class BoxHead(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        # With other losses the scores are not a softmax.
-        require("bbox_head.loss_cls", entries.loss_cls.get("type", "CrossEntropyLoss"), "CrossEntropyLoss")
-        require("bbox_head.cls_predictor_cfg", entries.cls_predictor_cfg["type"], "Linear")
-        require("bbox_head.reg_predictor_cfg", entries.reg_predictor_cfg["type"], "Linear")
         self.classes = entries.num_classes
+        self.loss_cls = entries.loss_cls
+        self.class_layers = {"fc_cls": self.loss_cls.other_logits}
         self.class_agnostic = entries.reg_class_agnostic
         self.average = entries.with_avg_pool
         self.coder = entries.bbox_coder
@@ -86,11 +85,11 @@ class BoxHead(nn.Module):
         has_shared = entries.num_shared_fcs > 0
         self.cls_fcs, cls_features = linears(entries.num_cls_fcs, shared if has_shared else cls_channels * pixels)
         self.reg_fcs, reg_features = linears(entries.num_reg_fcs, shared if has_shared else reg_channels * pixels)
-        self.fc_cls = nn.Linear(cls_features, self.classes + 1)
-        self.fc_reg = nn.Linear(reg_features, 4 if self.class_agnostic else 4 * self.classes)
+        self.fc_cls = linear(entries.cls_predictor_cfg, cls_features, self.classes + self.loss_cls.other_logits)
+        self.fc_reg = linear(entries.reg_predictor_cfg, reg_features, 4 if self.class_agnostic else 4 * self.classes)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [R, classes + 1] (background last) and deltas [R, 4 or classes * 4] for [R, C, h, w]."""
+        """Return logits [R, classes + others] (background last) and deltas [R, 4 or classes * 4] for [R, C, h, w]."""
         x = self.shared_convs(features)
         if self.shared_fcs:
             shared = _fully_connect(self.shared_fcs, self._flat(x))
@@ -106,7 +105,7 @@ class BoxHead(nn.Module):
     def refine(self, boxes: Tensor, logits: Tensor, deltas: Tensor, limits: Tensor) -> Tensor:
         """Move boxes [N, P, 4] by the deltas of their best class [N, P, 4 or classes * 4], clipped to `limits`."""
         if not self.class_agnostic:
-            best = logits[..., :-1].argmax(-1)[..., None, None].expand(-1, -1, 1, 4)  # [N, P, 1, 4]
+            best = logits[..., : self.classes].argmax(-1)[..., None, None].expand(-1, -1, 1, 4)  # [N, P, 1, 4]
             deltas = deltas.reshape(*deltas.shape[:2], self.classes, 4).gather(2, best)[:, :, 0]
         return self.coder.decode(boxes, deltas, limits)
 
@@ -121,7 +120,7 @@ class BoxHead(nn.Module):
             The boxes of the regions.
         used : Tensor of bool, [N, P]
             Which of them take part.
-        logits, deltas : Tensor, [N, P, classes + 1], [N, P, 4 or classes * 4]
+        logits, deltas : Tensor, [N, P, classes + others], [N, P, 4 or classes * 4]
         limits : Tensor, [N, 1, 4]
         test_cfg : RCNNEntries
             ``test_cfg.rcnn``.
@@ -131,7 +130,7 @@ class BoxHead(nn.Module):
         dets, labels : Tensor, [N, K, 5], [N, K]
             As the detector returns them.
         """
-        scores = torch.where(used[..., None], logits.softmax(-1)[..., :-1], 0)  # [N, P, classes]
+        scores = torch.where(used[..., None], self.loss_cls(logits), 0)  # [N, P, classes]
         if not self.class_agnostic:
             deltas = deltas.reshape(*deltas.shape[:2], self.classes, 4)
             boxes, limits = boxes[:, :, None], limits[:, None]

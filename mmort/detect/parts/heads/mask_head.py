@@ -11,7 +11,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, require
-from mmort.detect.parts.layers import tower
+from mmort.detect.parts.layers import convolution, tower
 from mmort.detect.versions import Config
 
 
@@ -39,7 +39,6 @@ class FCNMaskHead(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        require("mask_head.predictor_cfg", entries.predictor_cfg["type"], "Conv", "Conv2d")
         require("mask_head.upsample_cfg", entries.upsample_cfg["type"], "deconv")
         width = entries.conv_out_channels
         self.convs = tower(
@@ -53,7 +52,8 @@ class FCNMaskHead(nn.Module):
         channels = width if entries.num_convs else entries.in_channels
         factor = entries.upsample_cfg["scale_factor"]
         self.upsample = nn.ConvTranspose2d(channels, width, factor, stride=factor)
-        self.conv_logits = nn.Conv2d(width, 1 if entries.class_agnostic else entries.num_classes, 1)
+        masks = 1 if entries.class_agnostic else entries.num_classes
+        self.conv_logits = convolution(entries.predictor_cfg, width, masks, 1)
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:
         """Return the logits of each region's own class, [R, h, w], from features [R, C, h', w'] and classes [R]."""

@@ -1,0 +1,79 @@
+"""How the logits of a region become the scores of its classes, which a config specifies by its loss.
+
+Source: MMDetection's ``CrossEntropyLoss`` and ``SeesawLoss`` (J. Wang et al., "Seesaw Loss for Long-Tailed Instance
+Segmentation", CVPR 2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.entries import Schema
+
+_TRAINING = dict.fromkeys(
+    ("avg_non_ignore", "class_weight", "eps", "ignore_index", "loss_weight", "p", "q", "reduction", "return_dict"),
+    "training only",
+)
+
+
+class ClassScores(nn.Module):
+    """Scores of classes that exclude each other.
+
+    Attributes
+    ----------
+    other_logits : int
+        The number of logits after those of the classes.
+    """
+
+    other_logits: int
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Return scores [..., classes] of logits [..., classes + other_logits]."""
+        raise NotImplementedError
+
+
+class SoftmaxScores(ClassScores):
+    """A softmax over the classes and the background."""
+
+    other_logits = 1
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``loss_cls``."""
+
+        ignored: ClassVar = {
+            **_TRAINING,
+            "use_sigmoid": "MMDetection's box heads do not read it either",
+            "use_mask": "training only",
+        }
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return logits.softmax(-1)[..., :-1]
+
+
+class SeesawScores(ClassScores):
+    """A softmax over the classes, times the probability of any object, which has two logits of its own."""
+
+    other_logits = 2
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``loss_cls``."""
+
+        num_classes: int = 1203
+
+        ignored: ClassVar = {**_TRAINING, "use_sigmoid": "always false"}
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        self.register_buffer("cum_samples", torch.zeros(entries.num_classes + 1))  # not read; checkpoints have it
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return logits[..., :-2].softmax(-1) * logits[..., -2:].softmax(-1)[..., :1]

@@ -1,0 +1,72 @@
+"""Backbones and necks against MMDetection's own modules: names, shapes, and numbers recorded from them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mmort.detect.parts.layers import convolution
+from mmort.detect.registry import PARTS
+from tests.detect import part_cases
+
+RECORDED = json.loads((Path(__file__).parents[1] / "data" / "detect" / "parts.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "config"), part_cases.CASES, ids=[f"{kind}-{name}" for kind, name, _ in part_cases.CASES]
+)
+def test_parts_compute_what_mmdetections_do(kind, name, config):
+    expected = RECORDED[f"{kind} {name}"]
+    module = PARTS.build(kind, config).eval()
+    assert part_cases.names(module) == expected["names"]
+    part_cases.fill(module)
+    with torch.inference_mode():
+        outputs = part_cases.summary(module(part_cases.inputs(kind, name)))
+    assert [output[0] for output in outputs] == [output[0] for output in expected["outputs"]]
+    for (_, size, values), (_, expected_size, expected_values) in zip(outputs, expected["outputs"], strict=True):
+        assert expected_size > 1e-3
+        assert size == pytest.approx(expected_size, rel=1e-4)
+        np.testing.assert_allclose(values, expected_values, rtol=0, atol=3e-4 * expected_size)
+
+
+def test_seesaw_scores_and_normalized_predictors():
+    """A class's score is its softmax among the classes times the probability of an object."""
+    head = PARTS.build(
+        "bbox_head",
+        {
+            "type": "Shared2FCBBoxHead",
+            "num_classes": 3,
+            "in_channels": 2,
+            "roi_feat_size": 1,
+            "fc_out_channels": 4,
+            "cls_predictor_cfg": {"type": "NormedLinear", "tempearture": 20},
+            "loss_cls": {"type": "SeesawLoss", "num_classes": 3, "p": 0.8},
+        },
+    )
+    assert [*head.fc_cls.weight.shape] == [5, 4]
+    assert [*head.state_dict()["loss_cls.cum_samples"].shape] == [4]
+    scores = head.loss_cls(torch.tensor([[1.0, 1, 2, 3, 1]]).log())
+    torch.testing.assert_close(scores, torch.tensor([[1 / 4, 1 / 4, 2 / 4]]) * 3 / 4)
+    features = torch.tensor([[3.0, 0, 4, 0]])
+    with torch.no_grad():
+        head.fc_cls.weight[:] = torch.tensor([[0.0, 0, 2, 0]])
+        head.fc_cls.bias[:] = torch.arange(5.0)
+        torch.testing.assert_close(head.fc_cls(features), 20 * 4 / 5 + torch.arange(5.0)[None])
+
+
+def test_normalized_convolution():
+    config = {"type": "NormedConv2d", "tempearture": 10}
+    conv = convolution(config, 2, 1, 1)
+    with torch.no_grad():
+        conv.weight[:] = torch.tensor([3.0, 4.0])[None, :, None, None]
+        conv.bias[:] = 1
+        maps = torch.tensor([[[[0.0, 5.0]], [[2.0, 12.0]]]])
+        expected = torch.tensor([[[[8.0, 10 * (15 + 48) / 65]]]]) + 1
+        torch.testing.assert_close(conv(maps), expected)
+
+
+def test_deformable_groups_is_an_old_name():
+    conv = convolution({"type": "DCNv2", "deformable_groups": 2}, 4, 4, 3, padding=1)
+    assert conv.deform_groups == 2
