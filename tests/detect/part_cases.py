@@ -117,7 +117,7 @@ def fill(module):
         if tensor.ndim < 2:
             tensor.copy_(values * 0.25 + (1 if key.endswith(("running_var", "weight")) else 0.25))
         else:
-            tensor.copy_(values * 2 / tensor[0].numel() ** 0.5)
+            tensor.copy_(values / tensor[0].numel() ** 0.5)
 
 
 def names(module):

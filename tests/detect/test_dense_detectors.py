@@ -350,12 +350,12 @@ def test_styles_of_resnet_and_width_of_resnext():
 @pytest.mark.parametrize(
     ("part", "change", "message"),
     [
-        ("backbone", {"type": "HRNet"}, "backbone 'HRNet'"),
+        ("backbone", {"type": "ViTDet"}, "backbone 'ViTDet'"),
         ("backbone", {"plugins": [{"cfg": {"type": "ContextBlock"}}]}, "plugins"),
         ("backbone", {"depth": 20}, "depth must be one of 18, 34, 50, 101, 152, got 20"),
-        ("backbone", {"dcn": {"type": "DCN"}}, "dcn"),
+        ("backbone", {"dcn": {"type": "DCN"}, "stage_with_dcn": [True] * 4}, "dcn"),
         ("backbone", {"norm_cfg": {"type": "IN"}}, "'IN'"),
-        ("neck", {"type": "NASFPN"}, "neck 'NASFPN'"),
+        ("neck", {"type": "BiFPN"}, "neck 'BiFPN'"),
         ("neck", {"add_extra_convs": "on_top"}, "'on_top'"),
         ("bbox_head", {"type": "ATSSHead"}, "ATSSHead"),
         ("roi_head", [{"type": "CascadeRoIHead"}], "with the head None is not supported"),

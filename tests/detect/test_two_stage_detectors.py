@@ -314,7 +314,7 @@ def _set(config, path, value):
         ("roi_head.bbox_roi_extractor.type", "GenericRoIExtractor", "RoI extractor 'GenericRoIExtractor' is not"),
         ("roi_head.bbox_head.type", "SABLHead", "bbox_head 'SABLHead' is not supported"),
         ("roi_head.bbox_head.loss_cls.type", "FocalLoss", "loss_cls 'FocalLoss' is not supported"),
-        ("roi_head.bbox_head.cls_predictor_cfg", {"type": "NormedLinear"}, "cls_predictor_cfg 'NormedLinear' is not"),
+        ("roi_head.bbox_head.cls_predictor_cfg", {"type": "Bilinear"}, "linear layer 'Bilinear' is not"),
         ("roi_head.bbox_head.with_dancing", True, "with_dancing"),
         ("roi_head.mask_head.type", "MaskIoUHead", "mask_head 'MaskIoUHead' is not supported"),
         ("roi_head.mask_head.upsample_cfg", {"type": "carafe", "scale_factor": 2}, "upsample_cfg 'carafe' is not"),

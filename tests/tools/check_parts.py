@@ -160,7 +160,7 @@ def exports(cases: list[Any]) -> Iterator[tuple[str, str]]:
         problem = ""
         with tempfile.TemporaryDirectory() as folder:
             try:
-                export(module, args, Path(folder, "part.onnx"), dynamic_shapes=shapes, check_sizes=checks)
+                export(module, args, Path(folder, "part.onnx"), dynamic_shapes=shapes, check_sizes=checks, rtol=1e-2)
             except (ValueError, RuntimeError) as error:
                 problem = str(error)
         yield f"{kind} {name} ({time.perf_counter() - begin:.0f} s)", problem

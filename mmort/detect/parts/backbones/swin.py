@@ -61,7 +61,7 @@ class ShiftedWindows(nn.Module):
         """Return what tokens [N, H, W, C] become."""
         window = self.window
         height, width = x.shape[1:3]
-        rows, columns = -(-height // window), -(-width // window)
+        rows, columns = chunks(height, window), chunks(width, window)
         x = F.pad(x, (0, 0, 0, columns * window - width, 0, rows * window - height))
         if self.shift:
             x = torch.roll(x, (-self.shift, -self.shift), (1, 2))
@@ -132,7 +132,9 @@ class PatchEmbedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return tokens [N, H / size, W / size, C] of an image [N, 3, H, W]."""
-        x = F.pad(x, (0, -x.shape[3] % self.size, 0, -x.shape[2] % self.size))
+        height, width = x.shape[2:]
+        rows, columns = chunks(height, self.size), chunks(width, self.size)
+        x = F.pad(x, (0, columns * self.size - width, 0, rows * self.size - height))
         return self.norm(self.projection(x).permute(0, 2, 3, 1))
 
 
@@ -146,7 +148,7 @@ class PatchMerging(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return tokens [N, H / 2, W / 2, 2 * C] of tokens [N, H, W, C]."""
-        rows, columns = -(-x.shape[1] // 2), -(-x.shape[2] // 2)
+        rows, columns = chunks(x.shape[1], 2), chunks(x.shape[2], 2)
         x = F.pad(x, (0, 0, 0, 2 * columns - x.shape[2], 0, 2 * rows - x.shape[1]))
         x = torch.unflatten(torch.unflatten(x, 1, (rows, 2)), 3, (columns, 2))  # [N, rows, 2, columns, 2, C]
         return self.reduction(self.norm(x.permute(0, 1, 3, 5, 2, 4).flatten(3)))
@@ -227,3 +229,8 @@ class SwinTransformer(nn.Module):
             if index in self.out_indices:
                 outputs.append(getattr(self, f"norm{index}")(tokens).permute(0, 3, 1, 2))
         return tuple(outputs)
+
+
+def chunks(side: int, size: int) -> int:
+    """Return how many chunks of `size` a side has, the last perhaps padded."""
+    return (side + size - 1) // size  # an exported -(-side // size) would round the other way
