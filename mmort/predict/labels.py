@@ -47,12 +47,11 @@ class Font(NamedTuple):
         return int(width)
 
     def shortened(self, text: str, ending: str, limit: float) -> str:
-        """Return the text and its ending in one line, with dots for what is wider than `limit`; empty if all is."""
+        """Return the text and its ending in one line, with dots for what is wider than `limit`; empty if none fits."""
         text = "".join(character if character.isprintable() else " " for character in text)
         if self.width(text + ending) <= limit:
             return text + ending
-        while text:
-            text = text[:-1].rstrip()
+        while text := text[:-1].rstrip():
             if self.width(f"{text}...{ending}") <= limit:
                 return f"{text}...{ending}"
         return ""
@@ -79,7 +78,7 @@ class Label(NamedTuple):
         corner = self.left + self.width - 1, self.top + self.height - 1
         opencv().rectangle(canvas, (self.left, self.top), corner, self.colour, -1)
         blue, green, red = self.colour
-        ink = (0, 0, 0) if 0.114 * blue + 0.587 * green + 0.299 * red > 110 else (255, 255, 255)
+        ink = (0, 0, 0) if 0.114 * blue + 0.587 * green + 0.299 * red > 128 else (255, 255, 255)
         padding = _padding(self.font)
         self.font.write(canvas, self.text, (self.left + padding, self.top + padding + self.font.ascent), ink)
 
