@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from mmort.demo import CHECKPOINT, CONFIG, IMAGES, MODEL
+from mmort.demo import ANNOTATIONS, CHECKPOINT, CONFIG, IMAGES, MODEL
 from mmort.predict import Detections, Predictor, contact_sheet, read_image, write_image
 from mmort.predict.images import Image
 
 SCORE_THRESHOLD = 0.3  # of the detections in the pictures
+METRICS = "bbox", "segm"
 
 
 def run(output: str | os.PathLike[str]) -> None:
@@ -28,6 +30,8 @@ def run(output: str | os.PathLike[str]) -> None:
     ------
     OSError
         If the directory cannot be made or written to, or mmort was built without its library.
+    ValueError
+        If the file differs from the checkpoint.
     ImportError
         If a package is missing; the message names the extra to install.
     """
@@ -48,6 +52,9 @@ def run(output: str | os.PathLike[str]) -> None:
     sheet = contact_sheet(_panels(predictor))
     write_image(output / "detections.png", sheet)
     print(f"  wrote {output / 'detections.png'}")
+    if torch:
+        print("\nCompare the file with the checkpoint on annotated images", flush=True)
+        _compare(model)
     print(f"\n{time.perf_counter() - begin:.0f} s. Next: mmort predict {model} YOUR_IMAGES")
     if not torch:
         print("With torch, mmort demo also exports the checkpoint and compares: pip install 'mmort[demo]'")
@@ -83,3 +90,23 @@ def _panels(predictor: Predictor) -> Iterator[tuple[str, Image, Detections]]:
     for path, detections in zip(IMAGES, predictor.predict(IMAGES), strict=True):
         print(f"  {path.name}: {' '.join(detections.names)}", flush=True)
         yield f"{path.name}: {len(detections)} digits", read_image(path), detections
+
+
+def _compare(model: Path) -> None:
+    """Print and report metrics and detections of the checkpoint in torch, and of the file."""
+    from mmort.detect.config import read_config
+    from mmort.detect.network import load_network
+    from mmort.evaluate import CocoDataset
+    from mmort.evaluate.parity import compare_models, write_report
+
+    network = load_network(read_config(CONFIG), CHECKPOINT)
+    in_torch = Predictor(network, classes=network.classes, preprocessing=network.preprocessing)
+    dataset = CocoDataset(ANNOTATIONS, IMAGES[0].parent, network.classes)
+    models = {"torch": in_torch.predict, "ONNX Runtime": Predictor(model).predict}
+    parity = compare_models(dataset, models, METRICS)
+    print(textwrap.indent(str(parity), "  "))
+    report = model.with_name("parity.html")
+    write_report(parity, report, subject=f"{network.detector.family} on {len(dataset)} images", facts={})
+    print(f"  wrote {report}")
+    if not parity.ok:
+        raise ValueError(f"demo: {model} does not find what the checkpoint finds in torch")

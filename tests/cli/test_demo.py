@@ -1,9 +1,11 @@
 """``mmort demo``: the whole story with torch, the shipped file without it; both find what MMDetection finds."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+import types
 
 import cv2
 import numpy as np
@@ -87,8 +89,10 @@ def test_with_torch(monkeypatch, tmp_path):
     code, out, err = run("demo", "--output", tmp_path)
     assert (code, err) == (0, "")
     assert calls == [(demo.CONFIG, demo.CHECKPOINT, True)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["detections.png", "mask_rcnn.onnx"]
+    assert {path.name for path in tmp_path.iterdir()} == {"detections.png", "mask_rcnn.onnx", "parity.html"}
     assert "\n  an export's line\n" in out
+    assert re.search(r"^  bbox_mAP +0\.\d+ +0\.\d+ +0\.0000$", out, re.MULTILINE)
+    assert re.search(r"ONNX Runtime equals torch: .* (\d+) of \1 detections are equal", out)
     assert f"mmort predict {tmp_path / 'mask_rcnn.onnx'}" in out
 
 
@@ -122,3 +126,12 @@ def test_annotations_are_of_the_images():
         entries = [entry for entry in annotations["annotations"] if entry["image_id"] == image["id"]]
         confident = {name for name, score, _ in MMDETECTION[image["file_name"]] if score > 0.8}
         assert confident <= {names[entry["category_id"]] for entry in entries}
+
+
+def test_a_file_that_differs_fails(monkeypatch, tmp_path):
+    pytest.importorskip("torch")
+    different = types.SimpleNamespace(ok=False)
+    monkeypatch.setattr("mmort.evaluate.parity.compare_models", lambda *arguments: different)
+    monkeypatch.setattr("mmort.evaluate.parity.write_report", lambda *arguments, **options: None)
+    monkeypatch.setattr(story, "_export", lambda model: shutil.copy(demo.MODEL, model))
+    assert "mask_rcnn.onnx does not find what the checkpoint finds in torch" in refused("demo", "--output", tmp_path)
