@@ -13,12 +13,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from mmort.cli import demo, export, info, parity, portable, upgrade, verify
+from mmort.cli import demo, export, info, parity, portable, predict, upgrade, verify
 
 COMMANDS = {
     "info": info,
     "demo": demo,
     "export": export,
+    "predict": predict,
     "verify": verify,
     "parity": parity,
     "upgrade": upgrade,

@@ -67,6 +67,11 @@ def dataset_of(
     return CocoDataset(annotations, images, names)
 
 
+def classes_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the class names of a config's test data set, None if they are unknown."""
+    return _classes(_entry(config), ())
+
+
 def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     """Return the options that a config's ``test_evaluator``, or its ``evaluation``, gives to a data set's metrics."""
     evaluators = config.get("test_evaluator") or config.get("evaluation") or {}

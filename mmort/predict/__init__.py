@@ -12,10 +12,12 @@ from mmort.predict.images import read_image, write_image
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.predict.network import Network, OnnxNetwork
+from mmort.predict.output import AnnotatedPictures, Record, to_line
 from mmort.predict.predictor import Predictor
 from mmort.predict.preprocessing import Prepared, Preprocessing
 
 __all__ = [
+    "AnnotatedPictures",
     "BoxMasks",
     "Detections",
     "ImageMasks",
@@ -25,10 +27,12 @@ __all__ = [
     "Predictor",
     "Prepared",
     "Preprocessing",
+    "Record",
     "contact_sheet",
     "draw",
     "list_images",
     "paste_masks",
     "read_image",
+    "to_line",
     "write_image",
 ]

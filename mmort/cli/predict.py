@@ -1,0 +1,123 @@
+"""``mmort predict``: an exported detector, run on pictures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mmort.predict import Detections, Predictor
+
+HELP = "detect objects in pictures with an exported detector; exit code 1 if a picture cannot be processed"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("model", metavar="MODEL.onnx", help="a file of mmort export, or of MMDetection's own export")
+    parser.add_argument(
+        "images", nargs="+", metavar="IMAGE|FOLDER|GLOB", help="image files, folders of them, or patterns in quotes"
+    )
+    parser.add_argument(
+        "--out-dir",
+        metavar="DIR",
+        help="write the detections to DIR/detections.jsonl, a line of JSON for each picture, instead of printing them; "
+        "the same command continues a run that was interrupted",
+    )
+    parser.add_argument("--show-dir", metavar="DIR", help="write annotated pictures to DIR")
+    parser.add_argument("--json", action="store_true", help="print lines of JSON")
+    parser.add_argument(
+        "--score-thr", type=float, default=0.3, help="leave out detections with a lower score (default: %(default)s)"
+    )
+    parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
+    parser.add_argument(
+        "--config", help="MMDetection config, for a file without metadata: its preprocessing and class names"
+    )
+    parser.add_argument(
+        "--provider",
+        action="append",
+        metavar="NAME",
+        help="execution provider of ONNX Runtime, such as CUDAExecutionProvider; may be repeated (default: the CPU)",
+    )
+    parser.add_argument("--threads", type=int, help="threads for the operators (default: one for each core)")
+
+
+def run(arguments: argparse.Namespace) -> str | None:
+    """Detect objects in the pictures, and write or print them."""
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
+    from mmort.predict import AnnotatedPictures, Record, list_images
+
+    images = list_images(*arguments.images)
+    predictor = _predictor(arguments)
+    annotated = AnnotatedPictures(arguments.show_dir, images) if arguments.show_dir else None
+    record = Record(arguments.out_dir, _settings(arguments.model, predictor)) if arguments.out_dir else None
+    recorded = record.images if record else set()
+    todo = [path for path in images if str(path) not in recorded or (annotated and not annotated.path(path).exists())]
+    failures = 0
+    # Lines on the terminal go above the bar.
+    with tqdm(total=len(images), initial=len(images) - len(todo), unit="picture", disable=None) as bar:
+        outcomes = predictor.predict(todo, arguments.batch_size, return_exceptions=True)
+        for path, outcome in zip(todo, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                failures += 1
+                message = str(outcome)
+                bar.write(f"mmort: {message if str(path) in message else f'{path}: {message}'}", file=sys.stderr)
+            else:
+                if annotated:
+                    annotated.write(path, outcome)
+                if record and str(path) not in recorded:
+                    record.add(path, outcome)
+                if arguments.json or not record:
+                    bar.write(_line(path, outcome, as_json=arguments.json), file=sys.stdout)
+            bar.update()
+    if record:
+        record.close()
+    return f"{failures} of {len(images)} pictures could not be processed" if failures else None
+
+
+def _predictor(arguments: argparse.Namespace) -> Predictor:
+    """Load the model, with the preprocessing and classes of ``--config``, if given."""
+    from mmort.predict import Predictor, Preprocessing
+
+    settings: dict[str, Any] = {}
+    if arguments.config:
+        from mmort.detect.config import read_config
+        from mmort.evaluate.configured import classes_of
+
+        config = read_config(arguments.config)
+        settings = {"preprocessing": Preprocessing.from_config(config), "classes": classes_of(config)}
+    return Predictor(
+        arguments.model,
+        score_threshold=arguments.score_thr,
+        providers=arguments.provider,
+        threads=arguments.threads,
+        **settings,
+    )
+
+
+def _settings(model: str, predictor: Predictor) -> dict[str, Any]:
+    """Return what the detections depend on."""
+    import hashlib
+    from pathlib import Path
+
+    return {
+        "model": hashlib.sha256(Path(model).read_bytes()).hexdigest(),
+        "score threshold": predictor.score_threshold,
+        "preprocessing": predictor.preprocessing.to_dict(),
+        "classes": predictor.classes,
+    }
+
+
+def _line(path: Path, detections: Detections, *, as_json: bool) -> str:
+    """Return what is printed for a picture."""
+    from mmort.predict import to_line
+
+    if as_json:
+        return to_line(path, detections)
+    found = (f"{name} {score:.2f}" for name, score in zip(detections.names, detections.scores, strict=True))
+    return f"{path}: {', '.join(found) or 'nothing'}"
