@@ -156,7 +156,7 @@ def _outputs(path: str, names: list[str]) -> list[str]:
     known: list[str] = [name for name in ("dets", "labels", "masks") if name in names]
     if known[:2] != ["dets", "labels"]:
         raise ValueError(
-            f"{path}: a detector's outputs are dets, labels and perhaps masks, but this model's are "
-            f"{', '.join(names)}; a file exported with --skip-postprocess has the network's raw outputs instead"
+            f"{path}: the outputs are {', '.join(names)} instead of dets, labels and perhaps masks; a file exported "
+            "with --skip-postprocess has the network's raw outputs"
         )
     return known

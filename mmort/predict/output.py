@@ -11,7 +11,7 @@ from typing import Any
 from mmort.predict.detections import Detections
 from mmort.predict.drawing import draw
 from mmort.predict.image_files import SUFFIXES
-from mmort.predict.images import opencv, read_image
+from mmort.predict.images import read_image, write_image
 
 
 class Record:
@@ -81,11 +81,9 @@ class AnnotatedPictures:
     def __init__(self, directory: str | os.PathLike[str], images: Sequence[Path]) -> None:
         folders = {path.parent.absolute() for path in images}
         self._base, self._directory = os.path.commonpath(folders), Path(directory)
-        replaced = {path.absolute() for path in images} & {self.path(path).absolute() for path in images}
+        replaced = {path.resolve() for path in images} & {self.path(path).resolve() for path in images}
         if replaced:
-            raise ValueError(
-                f"the annotated picture of {min(replaced)} would replace it; do not write to {directory}"
-            )
+            raise ValueError(f"the annotated picture of {min(replaced)} would replace it; do not write to {directory}")
 
     def path(self, image: Path) -> Path:
         """Return the file of a picture: of the same format, if OpenCV writes colours in it, and otherwise PNG."""
@@ -97,9 +95,8 @@ class AnnotatedPictures:
         """Draw the detections on a picture, and write it."""
         target = self.path(image)
         target.parent.mkdir(parents=True, exist_ok=True)
-        encoded = opencv().imencode(target.suffix.lower(), draw(read_image(image), detections))[1]
-        unfinished = target.with_name(f".{target.name}.part")
-        unfinished.write_bytes(encoded.tobytes())
+        unfinished = target.with_name(f".unfinished-{target.name}")
+        write_image(unfinished, draw(read_image(image), detections))
         unfinished.replace(target)
 
 
@@ -112,8 +109,9 @@ def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
     try:
         before = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        before = {}
-    changed = [name for name in settings if before.get(name) != json.loads(json.dumps(settings[name]))]
+        before = None
+    wanted = json.loads(json.dumps(settings))
+    changed = [name for name in wanted if not isinstance(before, dict) or before.get(name) != wanted[name]]
     if changed:
         raise ValueError(
             f"{path} is of a run with another {' and '.join(changed)}; give another directory, or delete the file"

@@ -1,6 +1,5 @@
 """Predictor: pictures of all kinds in, detections in their pixels out, with any network."""
 
-import json
 import pickle
 import sys
 import threading
@@ -14,6 +13,7 @@ from mmort import Predictor
 from mmort.demo import IMAGES
 from mmort.predict import MaskFormat, Preprocessing, list_images, paste_masks, read_image
 from tests import old_export
+from tests.predict import tiny_detector
 
 CLASSES = tuple("abc")
 PREPROCESSING = Preprocessing(size=(32, 24), size_divisor=8)
@@ -370,36 +370,27 @@ def test_a_batch_of_ray_data(tmp_path):
         predict({"image": images})
 
 
-# ---- files of MMDetection's own export -------------------------------------------------------------------------
-
-OLD = {"classes": old_export.CLASSES, "preprocessing": old_export.PREPROCESSING}
+# ---- files -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def old():
-    return Predictor(old_export.MODEL, threads=1, **OLD)
-
-
-def test_old_files(old):
-    found = list(old.predict(IMAGES, 4))
-    assert ["".join(sorted(detections.above(0.5).names)) for detections in found] == [
-        "012234",
-        "123579",
-        "5678",
-        "044569",
-    ]
-    alone = old(IMAGES[1]).above(0.5)
-    np.testing.assert_allclose(alone.boxes, found[1].above(0.5).boxes, atol=0.3)  # its padding differs
+def test_files_of_mmdetections_own_export():
+    settings = {"classes": old_export.CLASSES, "preprocessing": old_export.PREPROCESSING}
+    predict = Predictor(old_export.MODEL, threads=1, **settings)
+    found = [detections.above(0.5) for detections in predict.predict(IMAGES, 4)]
+    names = ["".join(sorted(detections.names)) for detections in found]
+    assert names == ["012234", "123579", "5678", "044569"]
+    alone = predict(IMAGES[1]).above(0.5)
+    np.testing.assert_allclose(alone.boxes, found[1].boxes, atol=0.3)  # its padding differs
     assert all(mask.any() for mask in alone.masks)
-    assert json.loads(alone.to_json())["detections"][0]["name"] == alone.names[0]
 
 
-def test_pickled(old):
-    again = pickle.loads(pickle.dumps(old))
-    assert again.classes == tuple(old_export.CLASSES)
-    np.testing.assert_array_equal(again(IMAGES[0]).boxes, old(IMAGES[0]).boxes)
+def test_pickled(tmp_path):
+    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1, score_threshold=0.25)
+    again = pickle.loads(pickle.dumps(predict))
+    assert (again.classes, again.score_threshold) == (("a", "b"), 0.25)
+    assert again(picture(1)).to_json() == predict(picture(1)).to_json()
 
 
-def test_old_files_need_the_preprocessing():
-    with pytest.raises(ValueError, match=r"mask_rcnn\.onnx has no preprocessing in its metadata; pass it as"):
-        Predictor(old_export.MODEL)
+def test_files_without_metadata_need_the_preprocessing(tmp_path):
+    with pytest.raises(ValueError, match=r"x\.onnx has no preprocessing in its metadata; pass it as"):
+        Predictor(tiny_detector.write(tmp_path / "x.onnx", metadata={}))

@@ -1,0 +1,225 @@
+"""`mmort predict`: what it prints and writes, resuming, and broken pictures."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+
+from mmort import Predictor
+from mmort.demo import CONFIG, IMAGES, MODEL
+from mmort.predict import AnnotatedPictures, Detections, Record, list_images, read_image
+from tests.cli.running import refused, run
+from tests.predict import tiny_detector
+
+NAMES = [path.name for path in IMAGES]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with four pictures in the folder `photos`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    for path in IMAGES:
+        shutil.copy(path, tmp_path / "photos")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A detector that finds the same object in every picture; lines differ in the pictures' sizes."""
+    return tiny_detector.write(tmp_path_factory.mktemp("model") / "tiny.onnx")
+
+
+def predict(model, *arguments):
+    return run("predict", model, "--threads", 1, *arguments)
+
+
+def records(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_prints_a_line_for_each_picture(folder):
+    code, out, err = predict(MODEL, "photos")
+    assert (code, err) == (0, "")
+    first = Predictor(MODEL, score_threshold=0.3)(IMAGES[0])
+    lines = out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [f"photos/{name}" for name in NAMES]
+    found = ", ".join(f"{name} {score:.2f}" for name, score in zip(first.names, first.scores, strict=True))
+    assert lines[0] == f"photos/{NAMES[0]}: {found}"
+
+
+def test_writes_lines_and_pictures(folder):
+    code, out, err = predict(MODEL, "photos", "--out-dir", "out/a", "--show-dir", "show/b", "--batch-size", 3)
+    assert (code, out, err) == (0, "", "")
+    lines = records(folder / "out/a/detections.jsonl")
+    assert [line["image"] for line in lines] == [f"photos/{name}" for name in NAMES]
+    expected = list(Predictor(MODEL, score_threshold=0.3, threads=1).predict(IMAGES, 3))
+    assert [{"image": line["image"], **found.to_dict()} for line, found in zip(lines, expected, strict=True)] == lines
+    assert sorted(os.listdir("show/b")) == NAMES
+    for path in IMAGES:
+        image, drawn = read_image(path), read_image(folder / "show/b" / path.name)
+        assert image.shape == drawn.shape
+        assert (image != drawn).any()
+
+
+def test_json_on_stdout_equals_the_file(folder):
+    code, out, _ = predict(MODEL, "photos", "--json", "--out-dir", "out", "--score-thr", 0.9)
+    assert code == 0
+    assert out == (folder / "out/detections.jsonl").read_text()
+    scores = [entry["score"] for line in out.splitlines() for entry in json.loads(line)["detections"]]
+    assert 0.9 <= min(scores) < max(scores)
+
+
+# ---- resuming --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bytes_left", [0.0, 0.3, 0.999])
+def test_half_a_line_is_dropped_and_nothing_repeated(tiny, folder, bytes_left):
+    predict(tiny, "photos", "--out-dir", "out")
+    path = folder / "out/detections.jsonl"
+    whole = path.read_text()
+    first, second, *_ = whole.splitlines(keepends=True)
+    path.write_text(first + second[: int(bytes_left * len(second))])
+    before = os.stat(path).st_ino
+    assert predict(tiny, "photos", "--out-dir", "out", "--json") == (0, whole[len(first) :], "")
+    assert path.read_text() == whole
+    assert os.stat(path).st_ino == before
+    assert predict(tiny, "photos", "--out-dir", "out", "--json") == (0, "", "")
+    assert path.read_text() == whole
+
+
+def test_a_killed_run_continues(tiny, folder):
+    """The process ends without any clean-up while it works on the third of twelve pictures."""
+    for number in range(2):
+        for path in IMAGES:
+            shutil.copy(path, folder / "photos" / f"{number}{path.name}")
+    code = f"""if True:
+        import os, mmort.cli, mmort.predict
+        add = mmort.predict.Record.add
+        def dying(self, image, detections):
+            if len(self.images) == 2:
+                self._file.write("{{")
+                self._file.flush()
+                os._exit(9)
+            add(self, image, detections)
+        mmort.predict.Record.add = dying
+        mmort.cli.main(["predict", {str(tiny)!r}, "photos", "--out-dir", "out", "--show-dir", "show"])"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 9
+    assert (folder / "out/detections.jsonl").read_text().count("\n") == 2
+    assert predict(tiny, "photos", "--out-dir", "out", "--show-dir", "show")[0] == 0
+    images = [line["image"] for line in records(folder / "out/detections.jsonl")]
+    assert images == [str(path) for path in list_images("photos")]
+    assert len(os.listdir("show")) == len(images) == 12
+
+
+def test_missing_annotated_pictures_are_drawn_without_repeating_lines(tiny, folder):
+    predict(tiny, "photos", "--out-dir", "out")
+    lines = (folder / "out/detections.jsonl").read_text()
+    assert predict(tiny, "photos", "--out-dir", "out", "--show-dir", "show") == (0, "", "")
+    assert sorted(os.listdir("show")) == NAMES
+    assert (folder / "out/detections.jsonl").read_text() == lines
+
+
+def test_results_of_different_runs_are_not_mixed(tiny, folder):
+    predict(tiny, "photos", "--out-dir", "out")
+    message = refused("predict", tiny, "photos", "--out-dir", "out", "--score-thr", 0.5)
+    assert "detections.jsonl is of a run with another score threshold; give another directory, or delete" in message
+    os.remove("out/run.json")
+    assert "another model and score threshold and" in refused("predict", tiny, "photos", "--out-dir", "out")
+    (folder / "out/run.json").write_text("[]")
+    assert "another model" in refused("predict", tiny, "photos", "--out-dir", "out")
+
+
+def test_a_record_that_is_none_is_left_alone(tmp_path):
+    Record(tmp_path, {}).close()
+    for text in ("1\n", "{}\n", "\xff\n", '{"image": "a"}\n\n{}\n'):
+        (tmp_path / "detections.jsonl").write_text(text, encoding="latin-1")
+        with pytest.raises(ValueError, match=r"line [12]: not a picture's results; delete the file"):
+            Record(tmp_path, {})
+        assert (tmp_path / "detections.jsonl").read_text(encoding="latin-1") == text
+
+
+# ---- broken pictures -------------------------------------------------------------------------------------------
+
+
+def test_broken_pictures_are_named_and_skipped(tiny, folder):
+    (folder / "photos/a.png").write_bytes(b"?")
+    code, out, err = predict(tiny, "photos", "none.png", "--out-dir", "out", "--batch-size", 2)
+    assert code == 1
+    assert out == ""
+    assert err.splitlines() == [
+        "mmort: photos/a.png: not an image in a format that OpenCV reads",
+        "mmort: [Errno 2] No such file or directory: 'none.png'",
+        "mmort: error: 2 of 6 pictures could not be processed",
+    ]
+    assert [line["image"] for line in records(folder / "out/detections.jsonl")] == [f"photos/{name}" for name in NAMES]
+    shutil.copy(IMAGES[0], folder / "photos/a.png")  # repaired
+    os.remove("photos/" + NAMES[0])
+    assert predict(tiny, "photos", "--out-dir", "out")[0] == 0
+    assert records(folder / "out/detections.jsonl")[-1]["image"] == "photos/a.png"
+
+
+# ---- annotated pictures ----------------------------------------------------------------------------------------
+
+
+def none(height, width):
+    return Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0), (), (height, width))
+
+
+def test_annotated_pictures_have_the_names_of_the_pictures(tmp_path):
+    names = ["a/1.JPG", "a/1.png", "a/sub/1.png", "b/1.pgm", "b/1.webp", "b/unnamed"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        suffix = name[name.index(".") :] if "." in name else ".png"
+        pixels = np.zeros((4, 5), np.uint8) if suffix == ".pgm" else np.zeros((4, 5, 3), np.uint8)
+        (tmp_path / name).write_bytes(cv2.imencode(suffix, pixels)[1])
+    images = [tmp_path / name for name in names]
+    annotated = AnnotatedPictures(tmp_path / "show", images)
+    for path in images:
+        annotated.write(path, none(4, 5))
+    written = [path.relative_to(tmp_path / "show").as_posix() for path in (tmp_path / "show").rglob("*.*")]
+    assert sorted(written) == ["a/1.JPG", "a/1.png", "a/sub/1.png", "b/1.pgm.png", "b/1.webp", "b/unnamed.png"]
+    assert read_image(tmp_path / "show/b/1.pgm.png").shape == (4, 5, 3)
+
+
+def test_pictures_are_not_replaced(tiny, folder):
+    assert f"the annotated picture of {folder}/photos/{NAMES[0]} would replace it" in refused(
+        "predict", tiny, "photos", "--show-dir", "../" + folder.name + "/photos"
+    )
+
+
+# ---- files without metadata, and wrong arguments ---------------------------------------------------------------
+
+
+def test_files_without_metadata_take_a_config(folder):
+    model = tiny_detector.write(folder / "old.onnx", metadata={})
+    assert "has no preprocessing in its metadata; pass" in refused("predict", model, "photos")
+    code, out, _ = predict(model, "photos", "--config", CONFIG)
+    assert code == 0
+    assert out == "".join(f"photos/{name}: 1 0.50\n" for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.onnx", IMAGES[0]], "model file does not exist: none.onnx"),
+        ([MODEL, "*.gif"], "no image matches *.gif"),
+        ([MODEL, IMAGES[0], "--batch-size", "0"], "batch_size must be positive, got 0"),
+        ([MODEL, IMAGES[0], "--threads", "0"], "threads must be positive, got 0"),
+        ([MODEL, IMAGES[0], "--score-thr", "-1"], "score_threshold must not be negative, got -1"),
+        ([MODEL, IMAGES[0], "--provider", "GPUProvider"], "provider GPUProvider is not available in this ONNX Runtime"),
+        ([IMAGES[0], IMAGES[0]], "ONNX Runtime cannot load this file"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    assert message in refused("predict", *arguments)
+
+
+def test_missing_libraries_are_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    assert "mmort predict needs tqdm: pip install 'mmort[predict]'" in refused("predict", tiny, IMAGES[0])

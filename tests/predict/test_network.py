@@ -1,0 +1,82 @@
+"""OnnxNetwork: which files are a detector's, their metadata, and what their inputs fix."""
+
+import json
+import pickle
+
+import numpy as np
+import onnx.helper as oh
+import pytest
+
+from mmort import Predictor
+from mmort.predict import MaskFormat, OnnxNetwork, Preprocessing
+from tests.predict import tiny_detector
+from tests.predict.tiny_detector import METADATA, PREPROCESSING
+
+IMAGE = np.zeros((16, 30, 3), np.uint8)
+
+
+def test_metadata(tmp_path):
+    metadata = METADATA | {"masks": json.dumps({"area": "image", "threshold": 0.25})}
+    network = OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", metadata=metadata))
+    assert network.classes == ("a", "b")
+    assert network.preprocessing == PREPROCESSING
+    assert network.mask_format == MaskFormat("image", 0.25)
+    assert network.input_shape == (None, None, None)
+    predict = Predictor(tmp_path / "x.onnx")
+    assert predict(IMAGE).names == ("b",)
+    assert Predictor(tmp_path / "x.onnx", classes="xy", preprocessing=Preprocessing()).classes == ("x", "y")
+    assert Predictor(network).preprocessing == PREPROCESSING
+
+
+def test_metadata_that_cannot_be_read(tmp_path):
+    for metadata in ({"classes": "a, b"}, {"preprocessing": '{"size": "x"}'}, {"masks": '{"area": "x"}'}):
+        with pytest.raises(ValueError, match=r"x\.onnx: metadata that mmort cannot read"):
+            OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", metadata=metadata))
+
+
+@pytest.mark.parametrize("img_shape", ["input", "initializer"])
+def test_img_shape_is_passed(tmp_path, img_shape):
+    network = OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", img_shape=img_shape))
+    _, labels = network(np.zeros((2, 3, 4, 8), np.float32), np.array([[3, 7], [4, 8]]))
+    assert labels.tolist() == [[7], [8]]
+
+
+def test_fixed_sizes(tmp_path):
+    path = tiny_detector.write(tmp_path / "x.onnx", shape=(2, 3, 32, 48))
+    predict = Predictor(path, preprocessing=PREPROCESSING)
+    assert predict.network.input_shape == (2, 32, 48)
+    assert len(list(predict.predict([IMAGE] * 3, 3))) == 3
+
+
+def test_pickled(tmp_path):
+    network = OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx"), ["CPUExecutionProvider"], threads=1)
+    again = pickle.loads(pickle.dumps(network))
+    assert again.session.get_providers() == ["CPUExecutionProvider"]
+    assert again.session.get_session_options().intra_op_num_threads == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"names": ("cls_score_0", "bbox_pred_0")},
+            "are cls_score_0, bbox_pred_0 instead of dets, labels",
+        ),
+        ({"shape": ("N", 1, "H", "W")}, r"takes one input, float \[N, 3, H, W\], but this model takes image"),
+        ({"shape": ("N", 3, "H")}, "takes one input"),
+        ({"more": [oh.make_tensor_value_info("scale", 1, [4])]}, r"image tensor\(float\) .*, scale tensor\(float\)"),
+    ],
+)
+def test_other_models(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", **arguments))
+
+
+def test_files_that_cannot_be_loaded(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"model file does not exist: none\.onnx"):
+        OnnxNetwork("none.onnx")
+    (tmp_path / "x.onnx").write_bytes(b"?")
+    with pytest.raises(ValueError, match=r"x\.onnx: ONNX Runtime cannot load this file"):
+        OnnxNetwork(tmp_path / "x.onnx")
+    with pytest.raises(ValueError, match="provider NoProvider is not available in this ONNX Runtime, which has: "):
+        OnnxNetwork(tiny_detector.write(tmp_path / "y.onnx"), ["NoProvider", ("CPUExecutionProvider", {})])
