@@ -20,7 +20,7 @@ import warnings
 import pytest
 
 from mmort import cli
-from mmort.demo import IMAGES
+from mmort.demo import IMAGES, MODEL
 from tests import old_export
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -32,10 +32,13 @@ COMMANDS = [*DOCUMENTS, "CONTRIBUTING.md", "benchmarks/README.md"]
 COMMANDS += sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/*/README.md"))
 LANGUAGES = {"", "c", "cpp", "cython", "python", "sh", "text", "toml"}
 
-FILES = {"docs/old_models.md": {"old.onnx": old_export.MODEL, "picture.png": IMAGES[0]}}
+FILES = {
+    "docs/old_models.md": {"old.onnx": old_export.MODEL, "picture.png": IMAGES[0]},
+    "docs/predict.md": {"detector.onnx": MODEL} | {f"photos/{path.name}": path for path in IMAGES},
+}
 """Files that a document's reader has already."""
 
-RUN = {"docs/old_models.md"}
+RUN = {"docs/old_models.md", "docs/predict.md"}
 """Documents of which the `mmort` commands run, instead of being parsed only."""
 
 
@@ -85,6 +88,7 @@ def run_command(command):
 def test_blocks_run_and_print_what_the_document_shows(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, source in FILES.get(document, {}).items():
+        pathlib.Path(name).parent.mkdir(exist_ok=True)
         shutil.copyfile(source, name)
     namespace, printed = {"__name__": "__main__"}, None
     for language, code, line in [*blocks(document), ("", "", 0)]:
@@ -97,7 +101,8 @@ def test_blocks_run_and_print_what_the_document_shows(document, tmp_path, monkey
         if language == "python":
             printed = run_python(code, line, document, namespace)
         elif language == "sh" and document in RUN:
-            printed = "".join(run_command(command) for command in commands(without_comments(code)))
+            words = commands(without_comments(code))
+            printed = "".join(run_command(command) for command in words if command[0] == "mmort")
         else:
             printed = None
 
