@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from functools import partial
 from importlib.metadata import version
@@ -74,7 +75,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     metrics, options = arguments.eval or _metrics(dataset, network), metric_options(config, dataset)
     dataset.check(metrics, options)
     predictor = partial(Predictor, classes=network.classes or dataset.classes, preprocessing=network.preprocessing)
-    against = {file: predictor(file) for file in arguments.against}
+    against = {name: predictor(file) for name, file in _named(arguments.against).items()}
     with TemporaryDirectory() as folder:
         file = Path(arguments.output_file or Path(folder, "detector.onnx"))
         export(arguments.config, arguments.checkpoint, file, options=arguments.cfg_options, dynamic_export=True)
@@ -85,7 +86,8 @@ def run(arguments: argparse.Namespace) -> str | None:
     subject = f"{network.detector.family}, {Path(arguments.checkpoint).name}, on {len(dataset):,} images"
     write_report(parity, arguments.report, subject=subject, facts=_facts(arguments, dataset))
     print(f"wrote {arguments.report}")
-    return None if parity.ok else "the detections differ from torch's"
+    differing = [column.name for column in parity.columns if not column.equal]
+    return f"these differ from torch: {', '.join(differing)}" if differing else None
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -95,6 +97,12 @@ def _check(arguments: argparse.Namespace) -> None:
     for file in filter(None, (arguments.report, arguments.output_file)):
         if not Path(file).parent.is_dir():
             raise FileNotFoundError(f"output directory does not exist: {Path(file).parent}")
+
+
+def _named(files: Sequence[str]) -> dict[str, str]:
+    """Return files by the names to show: their own, or whole paths if two have the same."""
+    names = {Path(file).name: file for file in files}
+    return names if len(names) == len(set(files)) else {file: file for file in files}
 
 
 def _metrics(dataset: Dataset, network: TorchNetwork) -> list[str]:

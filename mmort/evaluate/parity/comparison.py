@@ -61,8 +61,22 @@ class ImageComparison:
 def compare_image(reference: Detections, found: Detections) -> ImageComparison:
     """Compare the detections of a model in one image with the reference's, in any order.
 
-    Scores and coordinates may differ by the tolerance of the reference's score and of its box's largest coordinate, as
-    in `mmort.onnx.verify`.  Masks are compared if both have them.
+    Parameters
+    ----------
+    reference, found : Detections
+        Two detections are equal if they have the same label, and their scores, the corners of their boxes in pixels
+        and their masks are within the tolerances.  Masks are compared if both have them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmort import Detections
+    >>> from mmort.evaluate.parity import compare_image
+    >>> boxes = np.array([[10, 10, 30, 40], [50, 5, 70, 45]])
+    >>> reference = Detections(boxes, np.array([0.9, 0.6]), np.array([0, 1]), ("cat", "dog"), (100, 120))
+    >>> result = compare_image(reference, reference[:1])
+    >>> result.equal, result.missing.tolist(), result.extra.tolist()
+    (False, [1], [])
     """
     matches = match_detections(
         _rows(found),

@@ -1,0 +1,79 @@
+"""``mmort parity``: export, comparison on the data set, table, report, exit code."""
+
+import shutil
+
+import pytest
+
+import mmort.detect.export
+from mmort import demo
+from mmort.cli.parity import _named
+from tests import old_export
+from tests.cli.running import refused, run
+
+DATA = "--ann", demo.ANNOTATIONS, "--img-dir", demo.IMAGES[0].parent
+
+
+@pytest.fixture
+def exported(monkeypatch):
+    """The calls of the exporter, which is slow: the shipped file is copied instead."""
+    calls = []
+
+    def export(config, checkpoint, output_file, **options):
+        calls.append((config, checkpoint, options))
+        shutil.copyfile(demo.MODEL, output_file)
+
+    monkeypatch.setattr(mmort.detect.export, "export", export)
+    return calls
+
+
+def test_the_exported_file_equals_torch(exported, tmp_path):
+    report, file = tmp_path / "report.html", tmp_path / "kept.onnx"
+    overrides = "model.test_cfg.rcnn.score_thr=0.05"
+    arguments = *DATA, "--batch-size", 2, "--report", report, "--output-file", file, "--cfg-options", overrides
+    code, out, _ = run("parity", demo.CONFIG, demo.CHECKPOINT, *arguments)
+    assert code == 0, out
+    lines = out.splitlines()
+    assert lines[0].split() == ["torch", "ONNX", "difference"]
+    assert {line.split()[0] for line in lines if "mAP" in line.split()[0]} >= {"bbox_mAP", "segm_mAP"}
+    assert lines[-2].startswith("ONNX equals torch: bbox_mAP is 0.")
+    assert lines[-1] == f"wrote {report}"
+    text = report.read_text(encoding="utf-8")
+    for fact in ("Mask R-CNN, checkpoint.pth, on 4 images", "No image differs", overrides, "onnxruntime 1."):
+        assert fact in text
+    assert file.read_bytes() == demo.MODEL.read_bytes()
+    assert exported == [
+        (str(demo.CONFIG), str(demo.CHECKPOINT), {"options": [overrides], "dynamic_export": True}),
+    ]
+
+
+def test_another_file_differs(exported, tmp_path):
+    report = tmp_path / "report.html"
+    arguments = *DATA, "--eval", "bbox", "--against", old_export.MODEL, "--report", report
+    code, out, err = run("parity", demo.CONFIG, demo.CHECKPOINT, *arguments)
+    assert code == 1
+    assert err == "mmort: error: these differ from torch: mask_rcnn.onnx\n"
+    assert "\nONNX equals torch: " in out
+    assert "\nmask_rcnn.onnx differs from torch: " in out
+    assert "segm" not in out
+    assert report.read_text(encoding="utf-8").count("<figure>") == 8
+
+
+def test_files_of_the_same_name_are_shown_with_their_paths():
+    assert _named(["a/x.onnx", "a/y.onnx"]) == {"x.onnx": "a/x.onnx", "y.onnx": "a/y.onnx"}
+    assert _named(["a/x.onnx", "b/x.onnx"]) == {"a/x.onnx": "a/x.onnx", "b/x.onnx": "b/x.onnx"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--batch-size", 0], "--batch-size must be positive, got 0"),
+        (["--report", "none/report.html"], "output directory does not exist: none"),
+        (["--eval", "mAP"], "metric 'mAP' is not one of this data set"),
+        (["--against", "none.onnx"], "model file does not exist: none.onnx"),
+        (["--ann", "none.json"], "none.json"),
+    ],
+)
+def test_refused_before_the_export(exported, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in refused("parity", demo.CONFIG, demo.CHECKPOINT, *DATA, *arguments)
+    assert exported == []
