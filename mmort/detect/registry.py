@@ -14,8 +14,13 @@ from mmort.detect.families.fcos import FCOS
 from mmort.detect.families.fsaf import FSAF
 from mmort.detect.families.point_rend import PointRend
 from mmort.detect.families.retinanet import RetinaNet
+from mmort.detect.families.rtmdet import RTMDet
+from mmort.detect.families.rtmdet_ins import RTMDetIns
 from mmort.detect.families.ssd import SSD
 from mmort.detect.families.yolov3 import YOLOv3
+from mmort.detect.families.yolox import YOLOX
+from mmort.detect.parts.backbones.csp_darknet import CSPDarknet
+from mmort.detect.parts.backbones.cspnext import CSPNeXt
 from mmort.detect.parts.backbones.darknet import Darknet
 from mmort.detect.parts.backbones.hourglass import HourglassNet
 from mmort.detect.parts.backbones.hrnet import HRNet
@@ -30,11 +35,12 @@ from mmort.detect.parts.coders import DeltaXYWHBBoxCoder, DistancePointBBoxCoder
 from mmort.detect.parts.heads.box_head import BoxHead, Shared2FCBoxHead, Shared4Conv1FCBoxHead
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.heads.rpn_head import RPNHead
+from mmort.detect.parts.necks.csp_pafpn import YOLOXPAFPN, CSPNeXtPAFPN
 from mmort.detect.parts.necks.fpn import FPN
 from mmort.detect.parts.necks.hrfpn import HRFPN
 from mmort.detect.parts.necks.ssd_neck import SSDNeck
 from mmort.detect.parts.necks.yolo_neck import YOLOV3Neck
-from mmort.detect.parts.priors import AnchorGenerator, SSDAnchorGenerator, YOLOAnchorGenerator
+from mmort.detect.parts.priors import AnchorGenerator, PointGenerator, SSDAnchorGenerator, YOLOAnchorGenerator
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.shared_head import ResLayer
 from mmort.detect.versions import Config
@@ -50,6 +56,9 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "StandardRoIHead": FasterRCNN,
     "CascadeRoIHead": CascadeRCNN,
     "PointRendRoIHead": PointRend,
+    "RTMDetSepBNHead": RTMDet,
+    "RTMDetInsSepBNHead": RTMDetIns,
+    "YOLOXHead": YOLOX,
     "CornerHead": CornerNet,
     "DETRHead": DETR,
 }
@@ -68,12 +77,22 @@ PARTS = Parts(
             "ResNeXt": ResNet,
             "MobileNetV2": MobileNetV2,
             "Darknet": Darknet,
+            "CSPDarknet": CSPDarknet,
+            "CSPNeXt": CSPNeXt,
             "SSDVGG": SSDVGG,
             "SwinTransformer": SwinTransformer,
         },
-        "neck": {"FPN": FPN, "HRFPN": HRFPN, "SSDNeck": SSDNeck, "YOLOV3Neck": YOLOV3Neck},
+        "neck": {
+            "FPN": FPN,
+            "HRFPN": HRFPN,
+            "SSDNeck": SSDNeck,
+            "YOLOV3Neck": YOLOV3Neck,
+            "YOLOXPAFPN": YOLOXPAFPN,
+            "CSPNeXtPAFPN": CSPNeXtPAFPN,
+        },
         "prior generator": {
             "AnchorGenerator": AnchorGenerator,
+            "MlvlPointGenerator": PointGenerator,
             "SSDAnchorGenerator": SSDAnchorGenerator,
             "YOLOAnchorGenerator": YOLOAnchorGenerator,
         },

@@ -13,6 +13,7 @@ from mmort.predict.mask_format import MaskFormat
 from mmort.predict.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.predict.network import Network, OnnxNetwork
 from mmort.predict.output import AnnotatedPictures, Record, to_line
+from mmort.predict.padding import Padding
 from mmort.predict.predictor import Predictor
 from mmort.predict.preprocessing import Prepared, Preprocessing
 
@@ -24,6 +25,7 @@ __all__ = [
     "MaskFormat",
     "Network",
     "OnnxNetwork",
+    "Padding",
     "Predictor",
     "Prepared",
     "Preprocessing",

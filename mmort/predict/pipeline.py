@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from mmort.predict.padding import Padding
+
 _WITHOUT_EFFECT = (
     "Collect",
     "DefaultFormatBundle",
@@ -27,13 +29,17 @@ def settings_of(config: dict[str, Any]) -> dict[str, Any]:
         If the config has no test pipeline, or a step that is not supported; the message names it.
     """
     settings: dict[str, Any] = {}
+    model = config.get("model") or {}
+    data_preprocessor = model.get("data_preprocessor") or config.get("data_preprocessor") or {}
     try:
         for kind, step in _steps(_test_pipeline(config)):
-            settings |= _step_settings(kind, step)
+            if kind == "Pad":
+                settings |= _pad(step, version_3=bool(data_preprocessor), normalized="mean" in settings)
+            else:
+                settings |= _step_settings(kind, step)
     except KeyError as error:
         raise ValueError(f"preprocessing: a step of the test pipeline has no entry {error}") from None
-    model = config.get("model") or {}
-    return settings | _data_preprocessor(model.get("data_preprocessor") or config.get("data_preprocessor") or {})
+    return settings | _data_preprocessor(data_preprocessor)
 
 
 def _test_pipeline(config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -67,7 +73,7 @@ def _step_settings(kind: str, step: dict[str, Any]) -> dict[str, Any]:
         return {}
     if kind == "LoadImageFromFile":
         _require(kind, given, color_type="color", imdecode_backend="cv2", channel_order="bgr")
-        return {}
+        return {"to_float32": True} if given.get("to_float32") else {}
     if kind == "MultiScaleFlipAug":
         _require(kind, given, scale_factor=1.0)
         return {"flip": given.get("flip", False), **_size(kind, given)}
@@ -75,20 +81,58 @@ def _step_settings(kind: str, step: dict[str, Any]) -> dict[str, Any]:
         return _resize(given)
     if kind == "Normalize":
         return {"mean": step["mean"], "std": step["std"], "to_rgb": step.get("to_rgb", True)}
-    if kind == "Pad":
-        value = given.get("pad_val", 0)
-        values = value.values() if isinstance(value, dict) else [value]
-        if set(given) - {"type", "size_divisor", "pad_val"} or any(values):
-            raise ValueError(f"preprocessing: Pad is supported with size_divisor and zeros only, got {given}")
-        return {"size_divisor": step.get("size_divisor") or 1}
     if kind == "RandomCenterCropPad":
-        mode, bits = step.get("test_pad_mode") or ("", 0)
-        if not step.get("test_mode") or mode != "logical_or" or step.get("test_pad_add_pix"):
-            raise ValueError(
-                f"preprocessing: RandomCenterCropPad is supported in test mode 'logical_or' only, got {given}"
-            )
-        return {"pad_or": bits}
+        return _center_pad(given)
     raise ValueError(f"preprocessing: step {kind} of the test pipeline is not supported")
+
+
+def _pad(step: dict[str, Any], *, version_3: bool, normalized: bool) -> dict[str, Any]:
+    """Return the settings of ``Pad``, which in MMDetection 3 comes before the normalization and counts as image."""
+    given = {key: value for key, value in step.items() if value is not None}
+    _require("Pad", given, padding_mode="constant")
+    if unknown := set(given) - {"type", "size", "size_divisor", "pad_to_square", "pad_val", "padding_mode"}:
+        raise ValueError(f"preprocessing: Pad with {', '.join(sorted(unknown))} is not supported, got {given}")
+    value = _pad_value(given.get("pad_val", 0))
+    if normalized and value:
+        raise ValueError(f"preprocessing: Pad after Normalize is supported with zeros only, got {given}")
+    divisor = given.get("size_divisor", 1)
+    if normalized and not {"size", "pad_to_square"} & set(given):
+        return {"size_divisor": divisor}
+    size = tuple(given["size"]) if "size" in given else None
+    if size is not None and not version_3:
+        size = size[::-1]  # MMDetection 2 has the height first
+    return {
+        "padding": Padding(
+            value=None if normalized else value,
+            size=size,
+            square=given.get("pad_to_square", False),
+            size_divisor=divisor,
+            in_image=version_3,
+        )
+    }
+
+
+def _pad_value(value: Any) -> float:
+    """Return the value of ``pad_val``, which must be the same in all channels."""
+    values = value.get("img", 0) if isinstance(value, dict) else value
+    distinct = set(values) if isinstance(values, (tuple, list)) else {values}
+    if len(distinct) != 1:
+        raise ValueError(f"preprocessing: pad_val must be the same for all channels, got {value}")
+    return float(distinct.pop())
+
+
+def _center_pad(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of ``RandomCenterCropPad``, whose padding is `mean` before the normalization."""
+    mode, bits = given.get("test_pad_mode") or ("", 0)
+    if not given.get("test_mode") or mode != "logical_or":
+        raise ValueError(f"preprocessing: RandomCenterCropPad is supported in test mode 'logical_or' only, got {given}")
+    # The published configs have either 0 or the mean that the image is normalized with, which becomes 0.
+    zeros = not any(given.get("mean") or [1])
+    return {
+        "pad_or": bits,
+        "pad_add": given.get("test_pad_add_pix", 0),
+        "padding": Padding(value=0) if zeros else None,
+    }
 
 
 def _resize(given: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +169,7 @@ def _data_preprocessor(step: dict[str, Any]) -> dict[str, Any]:
         return {}
     settings: dict[str, Any] = {"to_rgb": bool(step.get("bgr_to_rgb") or step.get("rgb_to_bgr"))}
     if step.get("mean") is not None:
-        settings |= {"mean": step["mean"], "std": step["std"]}
+        settings |= {"mean": step["mean"], "std": step["std"], "divide": True}
     if step.get("pad_value"):
         raise ValueError(f"preprocessing: pad_value must be 0, got {step['pad_value']}")
     return {**settings, "size_divisor": step.get("pad_size_divisor", 1)}

@@ -215,7 +215,7 @@ def test_the_best_pairs_are_those_of_all_priors(rng, softmax, nms_pre):
     map = torch.from_numpy(rng.standard_normal((2, 3 * (4 + softmax), 5, 6), np.float32))
     flat = map.permute(0, 2, 3, 1).reshape(2, -1, 4 + softmax)
     every = flat.softmax(-1)[..., :4] if softmax else flat.sigmoid()
-    scores, indices = best_priors(map, 4, nms_pre, softmax)
+    scores, indices = best_priors(map, 4, nms_pre, "softmax" if softmax else "sigmoid")
     chosen = best_pairs(scores, 0.3, nms_pre)
     ours = torch.zeros_like(every).scatter(1, indices[..., None].expand(-1, -1, 4), chosen)
     for own, all_scores in zip(ours, every, strict=True):

@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -37,6 +38,55 @@ def test_equal_to_mmdetection(family, image):
     assert hashlib.sha256(prepared.input.tobytes()).hexdigest() == image["sha256"]
 
 
+EXPECTED_3 = json.loads((FOLDER / "expected3.json").read_text())  # by pack3.py beside it
+
+
+@pytest.mark.parametrize(
+    ("name", "image"),
+    [(name, image) for name, case in EXPECTED_3.items() for image in case["images"]],
+    ids=lambda value: value if isinstance(value, str) else value["file"],
+)
+def test_equal_to_mmdetection_3(name, image):
+    case = EXPECTED_3[name]
+    pipeline = [{"type": "LoadImageFromFile", **case["load"]}, *case["steps"]]
+    settings = Preprocessing.from_config(
+        {"model": {"data_preprocessor": case["data_preprocessor"]}, "test_pipeline": pipeline}
+    )
+    assert Preprocessing.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
+    prepared = settings(FOLDER / image["file"])
+    assert prepared.ori_shape == tuple(image["ori_shape"])
+    assert prepared.pad_shape == tuple(image["pad_shape"]) == prepared.input.shape[1:]
+    assert prepared.scale_factor.tolist() == np.tile(np.float32(image["scale_factor"]), 2).tolist()
+    if "border" in image:
+        assert list(prepared.border) == image["border"]
+    else:
+        assert prepared.img_shape == tuple(image["img_shape"])
+    assert hashlib.sha256(prepared.input.tobytes()).hexdigest() == image["sha256"]
+
+
+def test_padding_of_mmdetection_2():
+    """YOLOX and Mask2Former pad before normalizing, or do not normalize; the padding is not part of the image."""
+    image = np.full((3, 5, 3), 7, np.uint8)
+    grey = {"img": (114.0, 114.0, 114.0), "masks": 0}
+    normalize = {"type": "Normalize", "mean": [1, 2, 3], "std": [2, 2, 2], "to_rgb": False}
+
+    def prepared(*steps):
+        return Preprocessing.from_config({"model": {}, "test_pipeline": list(steps)})(image)
+
+    yolox = prepared({"type": "Pad", "pad_to_square": True, "pad_val": grey})
+    assert yolox.img_shape == (3, 5)
+    assert (yolox.input[:, :3] == 7).all()
+    assert yolox.input.shape == (3, 5, 5)
+    assert (yolox.input[:, 3:] == 114).all()
+    mask2former = prepared({"type": "Pad", "size_divisor": 4, "pad_val": grey}, normalize)
+    assert mask2former.input.shape == (3, 4, 8)
+    assert mask2former.input[:, 3, 7].tolist() == [56.5, 56, 55.5]
+    efficientnet = prepared(normalize, {"type": "Pad", "size": (4, 9)})
+    assert efficientnet.input.shape == (3, 4, 9)
+    assert not efficientnet.input[:, 3:].any()
+    assert not efficientnet.input[:, :, 5:].any()
+
+
 LOAD = {"type": "LoadImageFromFile", "backend_args": None}
 PACK = [{"type": "LoadAnnotations", "with_bbox": True}, {"type": "mmdet.PackDetInputs", "meta_keys": ("img_id",)}]
 
@@ -51,12 +101,12 @@ def test_configs_of_mmdetection_3():
     resize = {"type": "mmdet.datasets.transforms.Resize", "scale": (208, 160), "keep_ratio": True}
     mean, std = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
     config = config3(resize, mean=mean, std=std, bgr_to_rgb=True, pad_size_divisor=32, pad_mask=True)
-    assert Preprocessing.from_config(config) == preprocessing("cascade_mask_rcnn")
+    assert Preprocessing.from_config(config) == replace(preprocessing("cascade_mask_rcnn"), divide=True)
     resize = {"type": "Resize", "scale": (320, 320)}  # keep_ratio=False is the default there
     assert not Preprocessing.from_config(config3(resize)).keep_ratio
     pad = {"type": "RandomCenterCropPad", "test_mode": True, "test_pad_mode": ["logical_or", 31], "test_pad_add_pix": 0}
     config = config3(pad, mean=mean, std=std, bgr_to_rgb=True)
-    assert Preprocessing.from_config(config) == preprocessing("cornernet")
+    assert Preprocessing.from_config(config) == replace(preprocessing("cornernet"), divide=True, to_float32=False)
 
 
 def test_configs_may_lack_a_model():
@@ -80,8 +130,11 @@ def test_settings_round_trip_through_json():
         ({"type": "Resize", "scale_factor": 2.0}, "scale_factor=1.0 only"),
         ({"type": "Resize", "img_scale": (3, 4), "ratio_range": (0.5, 1)}, "ratio_range"),
         ({"type": "MultiScaleFlipAug", "img_scale": [(3, 4), (5, 6)], "transforms": []}, "needs one size"),
-        ({"type": "Pad", "size": (640, 640)}, "size_divisor and zeros only"),
-        ({"type": "Pad", "size_divisor": 32, "pad_val": {"img": 114}}, "size_divisor and zeros only"),
+        ({"type": "Pad", "size": (640, 640), "padding_mode": "edge"}, "padding_mode='constant' only"),
+        ({"type": "Pad", "size_divisor": 32, "pad_val": {"img": (114, 114, 0)}}, "the same for all channels"),
+        ({"type": "Pad", "size_divisor": 32, "padding": 1}, "Pad with padding is not supported"),
+        ({"type": "Pad", "size": (0, 4)}, "padding.size must be positive"),
+        ({"type": "Pad", "size_divisor": 0}, "padding.size_divisor must be positive"),
         ({"type": "Normalize", "mean": [1], "std": [1]}, "mean must be 3 numbers"),
         ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers"),
         ({"type": "Normalize", "mean": [1, 1, 1]}, "a step of the test pipeline has no entry 'std'"),

@@ -33,6 +33,8 @@ class Examples:
 
     def default_shape(self) -> tuple[int, int]:
         """Return the height and width to trace with if none are given."""
+        if padded := self.preprocessing.fixed_shape:
+            return padded
         if self.preprocessing.keep_ratio or self.preprocessing.size is None:
             return DEFAULT_SHAPE
         # torch freezes a size of 1, which SSD's last map has at its own size.
@@ -48,7 +50,12 @@ class Examples:
         for index in range(batch):
             own_height, own_width = (max(1, side - side * index // 8) for side in (height, width))
             prepare = replace(
-                self.preprocessing, size=(own_width, own_height), keep_ratio=False, size_divisor=1, pad_or=0
+                self.preprocessing,
+                size=(own_width, own_height),
+                keep_ratio=False,
+                size_divisor=1,
+                pad_or=0,
+                padding=None,
             )
             inputs.append(prepare(np.ascontiguousarray(image[:, ::-1]) if index % 2 else image))
             shapes.append((own_height, own_width))

@@ -16,7 +16,7 @@ from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Points
-from mmort.detect.parts.single_stage import DenseDetector, DenseHead
+from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
 from mmort.detect.versions import Config
 
 
@@ -63,7 +63,7 @@ class FCOSHead(DenseHead):
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         self.classes, channels = entries.num_classes, entries.feat_channels
-        self.softmax = not entries.loss_cls.get("use_sigmoid", False)
+        self.activation = class_activation(entries.loss_cls)
         self.norm_on_bbox, self.centerness_on_reg = entries.norm_on_bbox, entries.centerness_on_reg
         self.strides = list(entries.strides)
         self.priors, self.coder = Points(self.strides), entries.bbox_coder
@@ -79,7 +79,7 @@ class FCOSHead(DenseHead):
             )
             for _ in range(2)
         )
-        self.conv_cls = nn.Conv2d(channels, self.classes + self.softmax, 3, padding=1)
+        self.conv_cls = nn.Conv2d(channels, self.classes + (self.activation == "softmax"), 3, padding=1)
         self.conv_reg = nn.Conv2d(channels, 4, 3, padding=1)
         self.conv_centerness = nn.Conv2d(channels, 1, 3, padding=1)
         self.scales = nn.ModuleList(Scale() for _ in self.strides)

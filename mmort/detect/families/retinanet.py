@@ -15,7 +15,7 @@ from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.single_stage import DenseDetector, DenseHead
+from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
 from mmort.detect.versions import Config
 
 _ANCHORS = {
@@ -51,7 +51,7 @@ class RetinaHead(DenseHead):
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         self.classes, channels = entries.num_classes, entries.feat_channels
-        self.softmax = not entries.loss_cls.get("use_sigmoid", False)
+        self.activation = class_activation(entries.loss_cls)
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
         self.cls_convs, self.reg_convs = (
             tower(
@@ -64,7 +64,7 @@ class RetinaHead(DenseHead):
             for _ in range(2)
         )
         anchors = self.priors.num_base_priors[0]
-        self.retina_cls = nn.Conv2d(channels, anchors * (self.classes + self.softmax), 3, padding=1)
+        self.retina_cls = nn.Conv2d(channels, anchors * (self.classes + (self.activation == "softmax")), 3, padding=1)
         self.retina_reg = nn.Conv2d(channels, anchors * 4, 3, padding=1)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:

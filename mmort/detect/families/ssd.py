@@ -33,7 +33,7 @@ class SSDHead(DenseHead):
     """For every level a branch for the classes and one for the boxes."""
 
     class_layers: ClassVar = {"cls_convs": 1}
-    softmax = True
+    activation = "softmax"
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):

@@ -160,16 +160,30 @@ class YOLOAnchorGenerator(Anchors):
 
 
 class Points(Priors):
-    """The middle of every location, for detectors without anchors; MMDetection's ``MlvlPointGenerator``."""
+    """A point in every location, by default its middle, for detectors without anchors."""
 
-    def __init__(self, strides: Sequence[Any]) -> None:
+    def __init__(self, strides: Sequence[Any], offset: float = 0.5) -> None:
         super().__init__()
-        self.strides = [_pair(stride) for stride in strides]
+        self.strides, self.offset = [_pair(stride) for stride in strides], offset
         self.num_base_priors = [1] * len(strides)
 
     def level(self, index: int, map: Tensor) -> Tensor:
-        """Return x, y of the locations of a level whose feature map is `map` [N, C, h, w]: float32, [h*w, 2]."""
-        return shifts(map, self.strides[index], 0.5).flatten(0, 1)
+        """Return x, y of the points of a level whose feature map is `map` [N, C, h, w]: float32, [h*w, 2]."""
+        return shifts(map, self.strides[index], self.offset).flatten(0, 1)
+
+
+class PointGenerator(Points):
+    """Points that a config describes; MMDetection's ``MlvlPointGenerator``."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``anchor_generator``."""
+
+        strides: Sequence[Any]
+        offset: float = 0.5
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries.strides, entries.offset)
 
 
 def shifts(map: Tensor, stride: tuple[float, float], offset: float = 0) -> Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -44,7 +47,14 @@ def best_indices(scores: Tensor, count: int) -> Tensor:
     return scores.topk(limit).indices.sort().values
 
 
-def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) -> tuple[Tensor, Tensor]:
+Activation = Literal["sigmoid", "softmax", "none"]
+"""What turns a class map into probabilities; "softmax" has one class more, the background, which is the last."""
+
+MAX_PRESELECTED = 10_000
+"""From this many priors on, their selection takes longer than it saves."""
+
+
+def best_priors(map: Tensor, classes: int, nms_pre: int, activation: Activation = "sigmoid") -> tuple[Tensor, Tensor]:
     """Choose the priors that have the best pairs of prior and class of one level.
 
     Only these need boxes and probabilities.  The best `nms_pre` pairs belong to at most `nms_pre` priors, those with
@@ -53,12 +63,11 @@ def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) 
     Parameters
     ----------
     map : Tensor, [N, A * classes, h, w]
-        Logits; with `softmax` of one class more, the background, which is the last.
+        Logits, or probabilities if `activation` is "none".
     classes : int
     nms_pre : int
         Maximum number of priors; 0 or less: all.
-    softmax : bool
-        Probabilities are the softmax over the classes, not the sigmoid.
+    activation : {"sigmoid", "softmax", "none"}
 
     Returns
     -------
@@ -67,13 +76,17 @@ def best_priors(map: Tensor, classes: int, nms_pre: int, softmax: bool = False) 
     indices : Tensor of int64, [N, K]
         The priors, counted by row, column and anchor, in this order.
     """
-    channels = classes + softmax
-    if softmax:
+    channels = classes + (activation == "softmax")
+    if activation == "softmax":
         map = torch.unflatten(map, 1, (-1, channels)).softmax(2).flatten(1, 2)
-    best = torch.unflatten(map, 1, (-1, channels))[:, :, :classes].amax(2)  # [N, A, h, w]
-    indices = best_indices(best.permute(0, 2, 3, 1).flatten(1), nms_pre)
-    scores = take(map, indices, channels, classes)
-    return scores if softmax else scores.sigmoid(), indices
+    by_anchor = torch.unflatten(map, 1, (-1, channels))[:, :, :classes]  # [N, A, classes, h, w]
+    if 0 < nms_pre < MAX_PRESELECTED:
+        indices = best_indices(by_anchor.amax(2).permute(0, 2, 3, 1).flatten(1), nms_pre)
+        scores = take(map, indices, channels, classes)
+    else:
+        scores = by_anchor.permute(0, 3, 4, 1, 2).flatten(1, 3)
+        indices = torch.arange(scores.shape[1], device=map.device).expand(scores.shape[0], -1)
+    return scores.sigmoid() if activation == "sigmoid" else scores, indices
 
 
 def best_pairs(scores: Tensor, score_threshold: float, nms_pre: int) -> Tensor:
@@ -89,6 +102,11 @@ def best_pairs(scores: Tensor, score_threshold: float, nms_pre: int) -> Tensor:
 
 
 def detections(boxes: Tensor, scores: Tensor, test_cfg: SelectionEntries) -> tuple[Tensor, Tensor]:
+    """Return the first two results of `indexed_detections`."""
+    return indexed_detections(boxes, scores, test_cfg)[:2]
+
+
+def indexed_detections(boxes: Tensor, scores: Tensor, test_cfg: SelectionEntries) -> tuple[Tensor, Tensor, Tensor]:
     """Suppress boxes within their classes, and keep the best of all.
 
     Parameters
@@ -104,20 +122,23 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: SelectionEntries) -> tup
     -------
     dets, labels : Tensor, [N, K, 5], [N, K]
         As a detector returns them.
+    indices : Tensor of int64, [N, K]
+        Their indices in the second dimension of `boxes`; -1 in unused rows.
     """
     max_per_image, max_per_class = test_cfg.max_per_img, test_cfg.nms.max_output_boxes_per_class
-    nms_pre = test_cfg.deploy_nms_pre
-    if nms_pre > 0:
-        indices = best_indices(scores.amax(2), nms_pre)[..., None]  # [N, P', 1]
-        scores = scores.gather(1, indices.expand(-1, -1, scores.shape[2]))
+    if test_cfg.deploy_nms_pre > 0:
+        chosen = best_indices(scores.amax(2), test_cfg.deploy_nms_pre)  # [N, P']
         flat = boxes.flatten(2)
-        boxes = torch.unflatten(flat.gather(1, indices.expand(-1, -1, flat.shape[2])), 2, boxes.shape[2:])
+        boxes = torch.unflatten(_rows(flat, chosen), 2, boxes.shape[2:])
+        limitless = replace(test_cfg, deploy_nms_pre=0)
+        dets, labels, indices = indexed_detections(boxes, _rows(scores, chosen), limitless)
+        return dets, labels, torch.where(labels < 0, -1, chosen.gather(1, indices.clamp(min=0)))
     if not 0 < max_per_class < max_per_image:
-        return multiclass_nms(boxes, scores, 0.0, max_per_image=max_per_image, **test_cfg.nms.arguments)[:2]
+        return multiclass_nms(boxes, scores, 0.0, max_per_image=max_per_image, **test_cfg.nms.arguments)
     # Every class becomes an image of its own, so that the limit of an image is that of a class.
     classes = scores.shape[2]
     boxes = boxes[:, None].expand(-1, classes, -1, -1) if boxes.ndim == 3 else boxes.transpose(1, 2)
-    dets, labels, _ = multiclass_nms(
+    dets, labels, indices = multiclass_nms(
         boxes.flatten(0, 1),
         scores.transpose(1, 2).flatten(0, 1)[..., None],
         0.0,
@@ -128,4 +149,10 @@ def detections(boxes: Tensor, scores: Tensor, test_cfg: SelectionEntries) -> tup
     dets = torch.unflatten(dets, 0, (-1, classes)).flatten(1, 2)  # [N, C * max_per_class, 5]
     labels = torch.where(torch.unflatten(labels, 0, (-1, classes)) < 0, -1, classes_of_rows).flatten(1)
     best = dets[..., 4].topk(min(max_per_image, classes * max_per_class)).indices  # [N, K]
-    return dets.gather(1, best[..., None].expand(-1, -1, 5)), labels.gather(1, best)
+    indices = torch.unflatten(indices, 0, (-1, classes)).flatten(1)
+    return _rows(dets, best), labels.gather(1, best), indices.gather(1, best)
+
+
+def _rows(values: Tensor, indices: Tensor) -> Tensor:
+    """Return the rows [N, K, C] of values [N, P, C] by their indices [N, K]."""
+    return values.gather(1, indices[..., None].expand(-1, -1, values.shape[2]))

@@ -13,7 +13,7 @@ from mmort.detect.entries import Parts, read_entries
 from mmort.detect.parts.boxes import image_limits, larger
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.selection import best_pairs, best_priors, detections, take
+from mmort.detect.parts.selection import Activation, best_pairs, best_priors, detections, take
 from mmort.detect.parts.test_cfg import DenseEntries
 from mmort.detect.versions import Config, is_version_3, test_config
 
@@ -45,23 +45,35 @@ class DenseHead(nn.Module):
     ----------
     classes : int
         Number of classes, without the background.
-    softmax : bool
-        Whether classes exclude each other, with the background after the last.
+    activation : {"sigmoid", "softmax", "none"}
+        What turns the class maps into probabilities; see `best_priors`.
     priors : Priors
     coder : BoxCoder
+    box_channels : int
+        Numbers that are regressed for a box.
     """
 
     classes: int
-    softmax: bool
+    activation: Activation = "sigmoid"
     priors: Priors
     coder: BoxCoder
+    box_channels: int = 4
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return logits of the classes [N, A*C, h, w] by level, then what the coder decodes [N, A*4, h, w] by level.
+        """Return logits of the classes [N, A*C, h, w] by level, then the regressed numbers [N, A*4, h, w] by level.
 
         After them, if the head has it, the logit of a factor of the scores [N, A, h, w] by level.
         """
         raise NotImplementedError
+
+    def for_coder(self, level: int, regressed: Tensor) -> Tensor:
+        """Return what the coder decodes [N, K, 4] of numbers regressed on a level, [N, K, box_channels]."""
+        return regressed
+
+
+def class_activation(loss_cls: Config) -> Activation:
+    """Return what a ``loss_cls`` implies for the class maps."""
+    return "sigmoid" if loss_cls.get("use_sigmoid", False) else "softmax"
 
 
 class DenseDetector(SingleStageDetector):
@@ -76,20 +88,42 @@ class DenseDetector(SingleStageDetector):
         self.min_size: float = self.test_cfg.min_bbox_size if is_version_3(config) else -1
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        boxes, scores, _ = self.candidates(self.raw(input), image_limits(input, img_shape))
+        return detections(boxes, scores, self.test_cfg)
+
+    def candidates(self, maps: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the best pairs of prior and class of all levels.
+
+        Parameters
+        ----------
+        maps : sequence of Tensor
+            The head's.
+        limits : Tensor, [N, 1, 4]
+            What boxes are clipped to.
+
+        Returns
+        -------
+        boxes, scores : Tensor, [N, P, 4], [N, P, C]
+            Scores are 0 for the other pairs of these priors.
+        indices : Tensor, [N, P]
+            Indices of the priors among those of all levels.
+        """
         head, test_cfg = self.bbox_head, self.test_cfg
-        maps = self.raw(input)
-        levels = len(head.priors.strides)
-        chosen: list[tuple[Tensor, Tensor, Tensor]] = []
+        levels, first = len(head.priors.strides), 0
+        chosen: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for level in range(levels):
             logits, regressed = maps[level], maps[levels + level]
-            scores, indices = best_priors(logits, head.classes, test_cfg.nms_pre, head.softmax)
+            scores, indices = best_priors(logits, head.classes, test_cfg.nms_pre, head.activation)
             scores = best_pairs(scores, test_cfg.score_thr, test_cfg.nms_pre)  # [N, K, C]
             if len(maps) > 2 * levels:
                 # After the threshold, so a detection's score may be below it.
                 scores = scores * take(maps[2 * levels + level], indices, 1).sigmoid()
-            chosen.append((scores, take(regressed, indices, 4), head.priors.level(level, logits)[indices]))
-        scores, regressed, priors = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))  # [N, all K, ...]
-        boxes = head.coder.decode(priors, regressed, image_limits(input, img_shape))  # [N, all K, 4]
+            regressed = head.for_coder(level, take(regressed, indices, head.box_channels))  # [N, K, 4]
+            priors = head.priors.level(level, logits)
+            chosen.append((scores, regressed, priors[indices], indices + first))
+            first += priors.shape[0]
+        scores, regressed, priors, indices = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
+        boxes = head.coder.decode(priors, regressed, limits)  # [N, P, 4]
         if self.min_size >= 0:
             scores = torch.where(larger(boxes, self.min_size), scores, 0)
-        return detections(boxes, scores, test_cfg)
+        return boxes, scores, indices

@@ -1,0 +1,57 @@
+"""Padding of an image before the network's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Padding of the resized image on the right and at the bottom, the step ``Pad`` of a test pipeline.
+
+    Parameters
+    ----------
+    value : float, optional
+        Value of the padding's pixels before they are normalized.  By default they are 0 after it.
+    size : (int, int), optional
+        Width and height to pad to; a larger image keeps its own.
+    square : bool
+        Pad to the longer side.
+    size_divisor : int
+        Pad to a multiple of this.
+    in_image : bool
+        Whether the padding belongs to the image, so that boxes are not clipped to what is inside it.
+    """
+
+    value: float | None = None
+    size: tuple[int, int] | None = None
+    square: bool = False
+    size_divisor: int = 1
+    in_image: bool = False
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            object.__setattr__(self, "size", positive_size("padding.size", self.size))
+        if self.size_divisor < 1:
+            raise ValueError(f"preprocessing: padding.size_divisor must be positive, got {self.size_divisor}")
+
+    def shape(self, height: int, width: int) -> tuple[int, int]:
+        """Return the height and width of a padded image."""
+        if self.square:
+            height = width = max(height, width)
+        if self.size is not None:
+            height, width = max(height, self.size[1]), max(width, self.size[0])
+        return multiple(height, self.size_divisor), multiple(width, self.size_divisor)
+
+
+def multiple(length: int, divisor: int) -> int:
+    """Return the smallest multiple of a divisor that is not less than a length."""
+    return -(-length // divisor) * divisor
+
+
+def positive_size(name: str, size: tuple[int, int]) -> tuple[int, int]:
+    """Return a width and height as integers; ValueError if one is not positive."""
+    width, height = map(int, size)
+    if min(width, height) < 1:
+        raise ValueError(f"preprocessing: {name} must be positive, got {size}")
+    return width, height
