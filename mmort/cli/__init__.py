@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from mmort.cli import demo, export, info, parity, portable, predict, upgrade, verify
+from mmort.cli import demo, export, info, parity, portable, predict, test, upgrade, verify
 
 COMMANDS = {
     "info": info,
@@ -21,6 +21,7 @@ COMMANDS = {
     "export": export,
     "predict": predict,
     "verify": verify,
+    "test": test,
     "parity": parity,
     "upgrade": upgrade,
     "portable": portable,

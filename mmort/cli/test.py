@@ -1,0 +1,213 @@
+"""``mmort test``: AP and recall of a detector on the test data set of its config, and results files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mmort.detect.network import TorchNetwork
+    from mmort.evaluate import Dataset, Evaluation, Metrics, Predict
+    from mmort.predict import Detections, Preprocessing
+    from mmort.predict.images import Image
+    from mmort.predict.network import OnnxNetwork
+
+HELP = "run a detector over a data set, and compute AP or recall, or write its results"
+PROVIDERS = {"onnxruntime": None, "tensorrt": ["TensorrtExecutionProvider", "CPUExecutionProvider"]}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of MMDetection's test.py, and further ones."""
+    parser.add_argument(
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        help="MMDetection config, 2.x or 3.x; it is read, not executed.  A file of mmort export needs none with --ann "
+        "and --img-dir",
+    )
+    parser.add_argument("model", metavar="MODEL", help="ONNX file, or checkpoint if --backend torch")
+    parser.add_argument("--out", metavar="FILE.pkl", help="write the results in MMDetection's layout")
+    parser.add_argument(
+        "--format-only",
+        action="store_true",
+        help="write the results in COCO's format, to the files that --eval-options jsonfile_prefix=PREFIX names",
+    )
+    parser.add_argument(
+        "--eval",
+        nargs="+",
+        action="extend",
+        metavar="METRIC",
+        help="bbox, segm and proposal for data sets in COCO's format; mAP and recall for PASCAL VOC's",
+    )
+    parser.add_argument("--show", action="store_true", help="show each picture in a window; a key shows the next")
+    parser.add_argument("--show-dir", metavar="DIR", help="write pictures with the detections")
+    parser.add_argument(
+        "--show-score-thr", type=float, default=0.3, help="minimum score in pictures (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--backend",
+        choices=("onnxruntime", "torch", "tensorrt"),
+        default="onnxruntime",
+        help="what runs the detector (default: %(default)s)",
+    )
+    for name, what in (("cfg", "override the config, by dotted key"), ("eval", "options of the metrics")):
+        parser.add_argument(f"--{name}-options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=what)
+    parser.add_argument("--data-root", metavar="DIR", help="instead of the config's data_root")
+    parser.add_argument("--ann", metavar="FILE", help="annotation file instead of the config's")
+    parser.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
+    parser.add_argument("--metrics-json", metavar="FILE", help="write the figures of --eval as JSON")
+    parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
+    parser.add_argument("--threads", type=int, help="threads for the detector (default: one for each core)")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the detector, and do what was asked for."""
+    _check(arguments)
+    from mmort.detect.config import parse_options, read_config
+    from mmort.evaluate import Evaluation, collect, dataset_of, metric_options
+    from mmort.predict import Predictor
+
+    options = parse_options(arguments.eval_options)
+    prefix = options.pop("jsonfile_prefix", None)
+    if arguments.format_only and prefix is None:
+        raise ValueError("--format-only needs --eval-options jsonfile_prefix=PREFIX, for PREFIX.bbox.json")
+    config = read_config(arguments.config, arguments.cfg_options) if arguments.config else None
+    network = _network(arguments, config)
+    dataset = dataset_of(
+        config,
+        classes=network.classes or (),
+        annotation_file=arguments.ann,
+        image_dir=arguments.img_dir,
+        data_root=arguments.data_root,
+    )
+    if config is not None and arguments.eval:
+        options = metric_options(config, dataset) | options
+    masks = True if arguments.out or prefix else None
+    evaluation = Evaluation(dataset, arguments.eval or (), masks=masks, **options)
+    predictor = Predictor(
+        network, classes=network.classes or dataset.classes, preprocessing=_preprocessing(config, network)
+    )
+    predict: Predict = partial(predictor.predict, batch_size=arguments.batch_size)
+    if arguments.show or arguments.show_dir:
+        predict = partial(_shown, arguments, dataset, predict)
+    collect(evaluation, predict)
+    _write(evaluation, arguments.out, prefix)
+    if arguments.eval:
+        _report(evaluation.metrics(), arguments.metrics_json)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse arguments that exclude each other or lead nowhere, before anything is loaded."""
+    if not any((arguments.out, arguments.eval, arguments.format_only, arguments.show, arguments.show_dir)):
+        raise ValueError("nothing to do: give at least one of --out, --eval, --format-only, --show and --show-dir")
+    if arguments.eval and arguments.format_only:
+        raise ValueError("--eval and --format-only exclude each other")
+    if arguments.out and not arguments.out.endswith((".pkl", ".pickle")):
+        raise ValueError(f"--out must end in .pkl, got {arguments.out}")
+    if arguments.metrics_json and not arguments.eval:
+        raise ValueError("--metrics-json needs --eval")
+    if arguments.config is None and (arguments.backend == "torch" or not (arguments.ann and arguments.img_dir)):
+        raise ValueError("without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given")
+    if arguments.config is None and (arguments.cfg_options or arguments.data_root):
+        raise ValueError("--cfg-options and --data-root change a CONFIG; give one")
+    for file in filter(None, (arguments.out, arguments.metrics_json)):
+        if not Path(file).parent.is_dir():
+            raise FileNotFoundError(f"output directory does not exist: {Path(file).parent}")
+
+
+def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> OnnxNetwork | TorchNetwork:
+    """Load the detector."""
+    if arguments.backend != "torch" or config is None:
+        from mmort.predict.network import OnnxNetwork
+
+        return OnnxNetwork(arguments.model, PROVIDERS[arguments.backend], arguments.threads)
+    try:
+        from mmort.detect.network import load_network
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError("mmort test --backend torch needs torch: pip install 'mmort[detect]'") from None
+    return load_network(config, arguments.model, arguments.threads)
+
+
+def _preprocessing(config: dict[str, Any] | None, network: OnnxNetwork | TorchNetwork) -> Preprocessing | None:
+    """Return the preprocessing of the config, as in test.py; of the file, if the config's is not supported."""
+    from mmort.predict import Preprocessing
+
+    if config is None:
+        return network.preprocessing
+    try:
+        preprocessing = Preprocessing.from_config(config)
+    except ValueError:
+        if network.preprocessing is None:
+            raise
+        return network.preprocessing
+    if network.preprocessing not in (None, preprocessing):
+        print("note: the config's test pipeline is used; the file was exported with another", file=sys.stderr)
+    return preprocessing
+
+
+def _shown(
+    arguments: argparse.Namespace, dataset: Dataset, predict: Predict, paths: Sequence[Path]
+) -> Iterator[Detections]:
+    """Yield the detections, after drawing them."""
+    from mmort.predict import draw, read_image
+    from mmort.predict.images import write_image
+
+    for image, detections in zip(dataset.images, predict(paths), strict=True):
+        picture = draw(read_image(image.path), detections.above(arguments.show_score_thr))
+        if arguments.show_dir:
+            file = Path(arguments.show_dir, image.name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_image(file, picture)
+        if arguments.show:
+            _show(image.name, picture)
+        yield detections
+
+
+def _show(title: str, picture: Image) -> None:
+    """Show a picture until a key is pressed."""
+    from mmort.predict.images import opencv
+
+    cv2 = opencv()
+    try:
+        cv2.imshow(title, picture)
+        cv2.waitKey()
+        cv2.destroyWindow(title)
+    except cv2.error:
+        raise ValueError(
+            "--show needs a display, and opencv-python in the place of opencv-python-headless, which has no windows; "
+            "--show-dir DIR writes the pictures instead"
+        ) from None
+
+
+def _write(evaluation: Evaluation, out: str | None, prefix: str | None) -> None:
+    """Write the results files."""
+    from mmort.evaluate import CocoDataset, write_results
+
+    if out:
+        print(f"writing results to {out}")
+        write_results(out, evaluation.results, len(evaluation.dataset.classes))
+    if prefix is None:
+        return
+    if not isinstance(evaluation.dataset, CocoDataset):
+        raise ValueError("jsonfile_prefix is for data sets in COCO's format")
+    for path in evaluation.dataset.write_rows(evaluation.results, prefix):
+        print(f"wrote {path}")
+
+
+def _report(metrics: Metrics, file: str | None) -> None:
+    """Print the figures, and write them if there is a file."""
+    for table in metrics.tables:
+        print(f"\n{table}")
+    print()
+    for name, value in metrics.figures.items():
+        print(f"{name}: {value:.4f}")
+    if file:
+        figures = {name: round(value, 4) for name, value in metrics.figures.items()}
+        Path(file).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

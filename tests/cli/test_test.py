@@ -1,0 +1,185 @@
+"""``mmort test``: a test for each of its arguments, named after it."""
+
+import argparse
+import json
+import pathlib
+import pickle
+import re
+
+import cv2
+import pytest
+
+from mmort import cli, demo
+from mmort.predict import read_image
+from tests.cli.running import refused, run
+
+DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "evaluate.md"
+DATA = "--ann", demo.ANNOTATIONS, "--img-dir", demo.IMAGES[0].parent
+COMMAND = "test", demo.CONFIG, demo.MODEL, *DATA
+AP = ["mAP", "mAP_50", "mAP_75", "mAP_s", "mAP_m", "mAP_l"]
+
+
+def printed(*arguments):
+    """Run a command that must succeed; return what it prints."""
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    return out
+
+
+def figures(text):
+    """Return the figures at the end of an output."""
+    return {name: float(value) for name, value in re.findall(r"^(\S+): (-?\d\.\d{4})$", text, re.M)}
+
+
+@pytest.fixture(scope="module")
+def boxes():
+    """The figures of the whole data set."""
+    return figures(printed(*COMMAND, "--eval", "bbox"))
+
+
+def options():
+    """Return the names of all arguments."""
+    parser = argparse.ArgumentParser()
+    cli.COMMANDS["test"].add_arguments(parser)
+    return {(action.option_strings or [action.dest])[-1] for action in parser._actions} - {"--help"}
+
+
+def test_every_argument_has_a_test_and_a_row_in_the_document():
+    tests = {"test_" + option.strip("-").replace("-", "_") for option in options()}
+    assert tests <= globals().keys()
+    rows = re.findall(r"^\| `(.+?)[` ]", DOCUMENT.read_text(encoding="utf-8"), re.M)
+    assert options() <= {row.lower() if row.isupper() else row for row in rows}
+
+
+def test_config(boxes):
+    assert figures(printed("test", demo.MODEL, *DATA, "--eval", "bbox")) == boxes
+    message = "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given"
+    assert message in refused("test", demo.MODEL, "--eval", "bbox")
+    assert message in refused("test", demo.CHECKPOINT, *DATA, "--backend", "torch", "--eval", "bbox")
+    assert "change a CONFIG; give one" in refused("test", demo.MODEL, *DATA, "--data-root", ".", "--eval", "bbox")
+
+
+def test_model():
+    assert "model file does not exist: nowhere.onnx" in refused("test", demo.CONFIG, "nowhere.onnx", "--eval", "bbox")
+
+
+def test_out(tmp_path):
+    assert f"writing results to {tmp_path}/results.pkl" in printed(*COMMAND, "--out", tmp_path / "results.pkl")
+    results = pickle.loads((tmp_path / "results.pkl").read_bytes())
+    assert [(len(of_boxes), len(of_masks)) for of_boxes, of_masks in results] == [(10, 10)] * 4
+    assert sum(len(of_class) for of_boxes, _ in results for of_class in of_boxes) > 20
+    assert "--out must end in .pkl, got results.json" in refused(*COMMAND, "--out", "results.json")
+    assert "output directory does not exist" in refused(*COMMAND, "--out", tmp_path / "nowhere" / "results.pkl")
+
+
+def test_format_only(tmp_path):
+    prefix = tmp_path / "digits"
+    assert "nothing to do: give at least one of --out, --eval, --format-only" in refused(*COMMAND)
+    assert "--eval and --format-only exclude" in refused(*COMMAND, "--format-only", "--eval", "bbox")
+    assert "needs --eval-options jsonfile_prefix=PREFIX" in refused(*COMMAND, "--format-only")
+    out = printed(*COMMAND, "--format-only", "--eval-options", f"jsonfile_prefix={prefix}")
+    assert out == f"wrote {prefix}.bbox.json\nwrote {prefix}.segm.json\n"
+    rows = json.loads((tmp_path / "digits.segm.json").read_text())
+    ids = [image["id"] for image in json.loads(demo.ANNOTATIONS.read_text())["images"]]
+    assert {row["image_id"] for row in rows} == set(ids)
+    assert rows[0].keys() == {"image_id", "category_id", "score", "segmentation"}
+
+
+def test_eval(boxes):
+    both = figures(printed(*COMMAND, "--eval", "segm", "proposal"))
+    recalls = ["AR@100", "AR@300", "AR@1000", "AR_s@1000", "AR_m@1000", "AR_l@1000"]
+    assert list(both) == [f"segm_{name}" for name in AP] + recalls
+    assert list(boxes) == [f"bbox_{name}" for name in AP]
+    assert min(boxes["bbox_mAP"], both["segm_mAP"], both["AR@100"]) > 0.5
+    assert "CocoDataset has bbox, segm, proposal" in refused(*COMMAND, "--eval", "mAP")
+
+
+def test_show(monkeypatch):
+    shown = []
+    monkeypatch.setattr(cv2, "imshow", lambda title, picture: shown.append((title, picture.shape[:2])))
+    for name in ("waitKey", "destroyWindow"):
+        monkeypatch.setattr(cv2, name, lambda *_: None)
+    assert printed(*COMMAND, "--show") == ""
+    assert shown == [(path.name, read_image(path).shape[:2]) for path in demo.IMAGES]
+
+    def fail(title, picture):
+        raise cv2.error("not implemented")
+
+    monkeypatch.setattr(cv2, "imshow", fail)
+    assert "--show needs a display, and opencv-python" in refused(*COMMAND, "--show")
+
+
+def test_show_dir(tmp_path):
+    assert printed(*COMMAND, "--show-dir", tmp_path / "new" / "pictures") == ""
+    for path in demo.IMAGES:
+        drawn, image = read_image(tmp_path / "new" / "pictures" / path.name), read_image(path)
+        assert drawn.shape == image.shape
+        assert (drawn != image).mean() > 0.05
+
+
+def test_show_score_thr(tmp_path):
+    printed(*COMMAND, "--show-dir", tmp_path, "--show-score-thr", 1.5)
+    for path in demo.IMAGES:
+        assert (read_image(tmp_path / path.name) == read_image(path)).all()
+
+
+def test_backend(boxes):
+    torch = figures(printed("test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--eval", "bbox", "--backend", "torch"))
+    assert torch == pytest.approx(boxes, abs=2e-4)
+    message = refused(*COMMAND, "--eval", "bbox", "--backend", "tensorrt")
+    assert re.search("TensorrtExecutionProvider is not available .* has: .*CPUExecutionProvider", message)
+
+
+def test_cfg_options(boxes):
+    size = "data.test.pipeline.1.img_scale=(104,80)"
+    code, out, err = run(*COMMAND, "--eval", "bbox", "--cfg-options", size)
+    assert (code, err) == (0, "note: the config's test pipeline is used; the file was exported with another\n")
+    assert figures(out)["bbox_mAP"] < boxes["bbox_mAP"] - 0.05
+    classes = refused(*COMMAND, "--eval", "bbox", "--cfg-options", "data.test.classes=a,b")
+    assert "detector: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9; data set: a, b" in classes
+
+
+def test_eval_options(boxes):
+    out = printed(*COMMAND, "--eval", "bbox", "--eval-options", "classwise=True", "metric_items=mAP_50,AR@100")
+    assert list(figures(out)) == ["bbox_mAP_50", "bbox_AR@100"]
+    assert len(re.findall(r"^\d( +-?\d\.\d{3}){6}$", out, re.M)) == 10
+    out = printed(*COMMAND, "--eval", "bbox", "--cfg-options", "evaluation.metric_items=[mAP_75]")
+    assert figures(out) == {"bbox_mAP_75": boxes["bbox_mAP_75"]}
+    assert "unknown option thr; options: classwise" in refused(*COMMAND, "--eval", "bbox", "--eval-options", "thr=1")
+
+
+def test_data_root(boxes, tmp_path):
+    (tmp_path / "annotations").mkdir()
+    (tmp_path / "annotations" / "instances_val2017.json").symlink_to(demo.ANNOTATIONS)
+    (tmp_path / "val2017").symlink_to(demo.IMAGES[0].parent)
+    assert figures(printed("test", demo.CONFIG, demo.MODEL, "--data-root", tmp_path, "--eval", "bbox")) == boxes
+
+
+def test_ann(tmp_path):
+    annotations = json.loads(demo.ANNOTATIONS.read_text())
+    annotations["images"] = annotations["images"][:1]
+    (tmp_path / "one.json").write_text(json.dumps(annotations))
+    out = printed(*COMMAND, "--ann", tmp_path / "one.json", "--eval", "bbox", "--show-dir", tmp_path)
+    assert list(figures(out)) == [f"bbox_{name}" for name in AP]
+    assert [path.name for path in tmp_path.glob("*.png")] == [demo.IMAGES[0].name]
+
+
+def test_img_dir(tmp_path):
+    message = refused(*COMMAND, "--img-dir", tmp_path, "--eval", "bbox")
+    assert str(tmp_path / demo.IMAGES[0].name) in message
+
+
+def test_metrics_json(boxes, tmp_path):
+    printed(*COMMAND, "--eval", "bbox", "--metrics-json", tmp_path / "metrics.json")
+    assert json.loads((tmp_path / "metrics.json").read_text()) == boxes
+    assert "--metrics-json needs --eval" in refused(*COMMAND, "--show", "--metrics-json", "m.json")
+
+
+def test_batch_size(boxes):
+    assert figures(printed(*COMMAND, "--eval", "bbox", "--batch-size", 3)) == pytest.approx(boxes, abs=0.05)
+    assert "batch_size must be positive, got 0" in refused(*COMMAND, "--eval", "bbox", "--batch-size", 0)
+
+
+def test_threads(boxes):
+    assert figures(printed(*COMMAND, "--eval", "bbox", "--threads", 1)) == boxes
+    assert "threads must be positive, got 0" in refused(*COMMAND, "--eval", "bbox", "--threads", 0)
