@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ class Detector(nn.Module):
     ----------
     family : str
         The name of the detector, such as "Faster R-CNN".
+    heads : tuple of str
+        The submodules whose outputs are compared, besides detections, where there are few of these.
     classes : tuple of str
         Names of the classes by label.  Empty if the checkpoint has none.
     model_entries : tuple of str
@@ -33,6 +36,7 @@ class Detector(nn.Module):
     """
 
     family: str
+    heads: ClassVar[tuple[str, ...]] = ("bbox_head",)
     model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "bbox_head")
     renamed_keys: ClassVar[tuple[tuple[str, str], ...]] = ()
 
@@ -41,6 +45,11 @@ class Detector(nn.Module):
         self.classes: tuple[str, ...] = ()
         self.output_names: tuple[str, ...] = ("dets", "labels")
         self.mask_format = MaskFormat()
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of the tensors that `raw` returns: MMDetection's, with the level if there are several."""
+        raise NotImplementedError
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs of the network before any post-processing."""
@@ -82,3 +91,8 @@ class Detector(nn.Module):
             What the file leaves out of the test pipeline, to be shown to the user.
         """
         return ("the mirrored images of the config's test pipeline",) if flip else ()
+
+
+def level_names(kinds: Sequence[str], levels: int) -> tuple[str, ...]:
+    """Return the names of maps: ``cls_score_0``, ``cls_score_1`` ..., then those of the next kind."""
+    return tuple(f"{kind}_{level}" for kind in kinds for level in range(levels))

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import cv2
@@ -17,10 +18,11 @@ import mmort.onnx
 import mmort.ort
 from mmort.cli import main
 from mmort.detect import load
-from mmort.detect.export import export, graph_masks
+from mmort.detect.export import export, finishing, graph_masks, heads
 from mmort.detect.export.examples import Examples
 from mmort.detect.export.finishing import make_optional
 from mmort.detect.export.wrappers import Exported
+from mmort.onnx import Report
 from mmort.onnx.verify.detections import compare_detections
 from mmort.predict import MaskFormat, Preprocessing, paste_masks
 
@@ -66,7 +68,7 @@ def test_steps_and_tables_are_printed(mask_rcnn):
     steps = [line for line in lines if line.endswith(" s")]
     assert [step.split()[0] for step in steps] == ["reading", "loading", "preparing", "exporting,", "verifying"]
     assert "into Mask R-CNN: " in steps[1]
-    assert "2x3x128x160, 1x3x96x64, 3x3x64x96" in steps[3]
+    assert "2x3x128x160, 1x3x320x256, 3x3x64x96" in steps[3]
     (table,) = (line for line in lines if "matched" in line)
     assert "2x3x192x256" in table  # the test image and its mirror image, at 1.5 times the size
     assert lines[-1].startswith("wrote ")
@@ -173,7 +175,12 @@ def test_without_postprocessing(tmp_path):
     inputs = np.random.default_rng(0).normal(size=(1, 3, 64, 96)).astype(np.float32)
     expected = load(*FCOS).raw(torch.from_numpy(inputs))
     results = session.run(None, {"input": inputs})
-    assert len(results) == len(expected) > 3
+    assert [formal.name for formal in session.get_outputs()] == [
+        *("cls_score_0", "cls_score_1", "cls_score_2", "cls_score_3", "cls_score_4"),
+        *("bbox_pred_0", "bbox_pred_1", "bbox_pred_2", "bbox_pred_3", "bbox_pred_4"),
+        *("centerness_0", "centerness_1", "centerness_2", "centerness_3", "centerness_4"),
+    ]
+    assert len(results) == len(expected)
     for result, output in zip(results, expected, strict=True):
         np.testing.assert_allclose(result, output.numpy(), rtol=1e-3, atol=1e-4)
 
@@ -210,6 +217,21 @@ def test_examples_suit_the_networks():
         for size in sizes:
             assert all(side % 128 == 127 if settings.pad_or else side % 32 == 0 for side in size[2:])
             assert settings.keep_ratio or min(size[2:]) >= 300
+
+
+def test_files_for_all_sizes_are_traced_with_images_of_the_pipelines_size():
+    """So that objects are found; a check is larger than a small example, and another one smaller."""
+    for settings, shape in (
+        (Preprocessing(size=(1333, 800)), (800, 1216)),
+        (Preprocessing(size=(256, 200)), (224, 256)),
+        (Preprocessing(size=(64, 48)), (160, 160)),
+        (Preprocessing(), (800, 1216)),
+    ):
+        examples = Examples(settings, dynamic=True, with_shapes=True)
+        assert examples.default_shape() == shape
+        assert Examples(settings, dynamic=False, with_shapes=True).default_shape() == (800, 1216)
+    image = cv2.imread(str(IMAGES[0]))
+    assert [tuple(input.shape[2:]) for input, _ in examples.checks(image, 224, 256)] == [(512, 448), (128, 160)]
 
 
 class Attack:
@@ -303,6 +325,61 @@ def test_nothing_is_written_if_detections_differ(tmp_path, capsys, monkeypatch):
     assert "missing" in error
     assert list(tmp_path.iterdir()) == []
     assert calls
+
+
+NOTHING = ("--opset-version", 16, "--shape", 64, 96, "--cfg-options", "model.test_cfg.score_thr=0.999")
+
+
+def test_heads_are_compared_where_nothing_is_detected(tmp_path, capsys):
+    path = tmp_path / "x.onnx"
+    assert run(*FCOS, "--output-file", path, "--verify", *NOTHING) == 0
+    text = capsys.readouterr().out
+    assert text.count("ok: few detections, see the outputs of the heads") == 4
+    assert len(re.findall(r"cls_score_0 .* ok", text)) == 4
+    assert "centerness_4" in text
+    thresholds = {entry.key: entry.value for entry in onnx.load(path).metadata_props}["thresholds"]
+    assert json.loads(thresholds)["score_thr"] == 0.999
+    assert [formal.name for formal in onnx.load(path).graph.output] == ["dets", "labels"]
+    assert [file.name for file in tmp_path.iterdir()] == ["x.onnx"]
+
+
+def test_errors_that_no_detection_shows_are_found(tmp_path, capsys, monkeypatch):
+    """One weight of 200 of a head's last layer is off by 1 percent of the largest."""
+
+    def damage(model):
+        (weights,) = (tensor for tensor in model.graph.initializer if tensor.name.endswith("conv_cls.weight"))
+        values = onnx.numpy_helper.to_array(weights).copy()
+        values.flat[0] += 0.01 * np.abs(values).max()
+        weights.CopyFrom(onnx.numpy_helper.from_array(values, weights.name))
+
+    monkeypatch.setattr(finishing, "remove_traces", damage)
+    path = tmp_path / "x.onnx"
+    assert run(*FCOS, "--output-file", path, *NOTHING) == 1
+    assert re.search(r"cls_score_0 .* DIFFERS: \d+ of \d+ numbers", capsys.readouterr().err)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_heads_of_both_stages_are_compared(mask_rcnn, tmp_path, monkeypatch):
+    """In the order of their calls, by name; the rows of regions in any order."""
+    (config, checkpoint, path), _ = mask_rcnn
+    detector = load(config, checkpoint, {"model.test_cfg.rcnn.max_per_img": 30})
+    draft = shutil.copy(path, tmp_path / "draft.onnx")
+    inputs = [(torch.randn(1, 3, 64, 96), torch.tensor([[0, 0]]))]
+    report = heads.add_outputs(Report(()), draft, detector, Exported(detector, pasted=False), inputs)
+    names = [row.output for row in report.rows]
+    assert names == [*detector.raw_names, "roi_head.bbox_head_0", "roi_head.bbox_head_1"]
+    assert report.ok
+    with torch.no_grad():
+        detector.roi_head.bbox_head.fc_cls.bias[3] += 0.1
+    report = heads.add_outputs(Report(()), draft, detector, Exported(detector, pasted=False), inputs)
+    assert [row.output for row in report.rows if row.problem] == ["roi_head.bbox_head_0"]
+    assert [file.name for file in tmp_path.iterdir()] == ["draft.onnx"]
+
+
+def test_files_hold_no_paths_of_this_machine(mask_rcnn):
+    content = mask_rcnn[0][2].read_bytes()
+    assert b"stack_trace" not in content
+    assert b".py" not in content
 
 
 def test_an_unverified_file_says_so(tmp_path, capsys, monkeypatch):

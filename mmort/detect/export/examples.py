@@ -15,6 +15,7 @@ from mmort.predict.images import Image
 DEFAULT_SHAPE = 800, 1216
 STRIDE = 32  # pixels; sides are multiples of it
 MAX_TEST_SIDE = 1344  # pixels
+MIN_SIDE = 160  # pixels; torch freezes a size of 1, which the coarsest map has below 129
 
 
 class Examples:
@@ -32,11 +33,18 @@ class Examples:
         return shapes | {"img_shape": {0: "batch"}} if self.with_shapes else shapes
 
     def default_shape(self) -> tuple[int, int]:
-        """Return the height and width to trace with if none are given."""
+        """Return the height and width to trace with if none are given.
+
+        A file for all sizes is traced with the size of the test pipeline's images, at which objects are found.
+        """
         if padded := self.preprocessing.fixed_shape:
             return padded
-        if self.preprocessing.keep_ratio or self.preprocessing.size is None:
+        if self.preprocessing.size is None or (self.preprocessing.keep_ratio and not self.dynamic):
             return DEFAULT_SHAPE
+        if self.preprocessing.keep_ratio:
+            sides = zip(sorted(self.preprocessing.size), DEFAULT_SHAPE, strict=True)
+            height, width = (self.rounded(max(MIN_SIDE, min(side, limit))) for side, limit in sides)
+            return height, width
         # torch freezes a size of 1, which SSD's last map has at its own size.
         width, height = (2 * side if self.dynamic else side for side in self.preprocessing.size)
         return height, width
@@ -69,6 +77,8 @@ class Examples:
             return [args, (args[0].flip(-1), *args[1:])]
         # Where all images are resized to one size, frozen feature maps of 1 pixel only show at much larger sizes.
         min_side, factors = (64, (0.5, 0.3)) if self.preprocessing.keep_ratio else (544, (1.125, 1.25))
+        if self.preprocessing.keep_ratio and 2 * max(height, width) <= max(DEFAULT_SHAPE):
+            factors = 2, 0.5  # a small example may freeze what only larger inputs have, such as more boxes than nms_pre
         short, long = (
             [self.rounded(max(min_side, side * factor)) for factor in factors] for side in sorted((height, width))
         )

@@ -1,4 +1,4 @@
-"""Finishing a traced graph: an input that may be left out, and metadata."""
+"""Finishing a traced graph: an input that may be left out, and metadata, without torch's."""
 
 from __future__ import annotations
 
@@ -30,6 +30,17 @@ def metadata(detector: Detector, preprocessing: Preprocessing, thresholds: dict[
         "thresholds": json.dumps(thresholds),
         "mmort_version": mmort.__version__,
     }
+
+
+def remove_traces(model: onnx.ModelProto) -> None:
+    """Remove what torch's exporter notes at nodes and tensors: stack traces, with paths of this machine."""
+    inner = [attribute.g for node in files.every_node(model) for attribute in node.attribute if attribute.HasField("g")]
+    for graph in (model.graph, *inner):
+        for part in (graph, *graph.node, *graph.value_info, *graph.initializer, *graph.input, *graph.output):
+            del part.metadata_props[:]
+    for function in model.functions:
+        for part in (function, *function.node, *function.value_info):
+            del part.metadata_props[:]
 
 
 def make_optional(model: onnx.ModelProto, name: str, *, portable: bool) -> None:

@@ -20,12 +20,12 @@ from torch import nn
 import mmort
 from mmort.detect.config import read_config
 from mmort.detect.detector import Detector
-from mmort.detect.export import finishing, listing
+from mmort.detect.export import finishing, heads, listing
 from mmort.detect.export.examples import Examples
 from mmort.detect.export.wrappers import Exported, Raw
 from mmort.detect.loading import build, load_trained
 from mmort.detect.versions import test_config
-from mmort.onnx import Report, files
+from mmort.onnx import Report, VerificationError, files
 from mmort.onnx import verify as compare
 from mmort.onnx.export.options import Options
 from mmort.onnx.export.pipeline import export_model
@@ -191,7 +191,6 @@ class _Export:
             raise ValueError(f"export: shape must be positive, got {self.height} {self.width}")
         self.args = self.examples(image, 2 if options.dynamic else 1, self.height, self.width)
         self.checks = self.examples.checks(image, self.height, self.width)
-        self.test_report: Report | None = None
         steps.done(f"preparing {os.fspath(options.input_img or 'an example')}")
 
     def write(self, output_file: Path) -> Report:
@@ -201,7 +200,7 @@ class _Export:
             dynamic_shapes=self.examples.dynamic_shapes,
             check_sizes=self.checks,
             opset_version=options.opset_version,
-            output_names=None if options.raw else list(self.detector.output_names),
+            output_names=list(self.detector.raw_names if options.raw else self.detector.output_names),
             portable=options.portable,
             simplify=options.simplify,
             exporter=options.exporter,
@@ -209,8 +208,7 @@ class _Export:
             finish=self._finish,
         )
         report = self._trace(output_file, settings)
-        if self.test_report is not None:
-            report = Report((*report.rows, *self.test_report.rows))
+        if options.verify:
             self.steps.progress(str(report))
         if options.show:
             self.steps.progress(listing.graph_text(onnx.load(output_file, load_external_data=False)))
@@ -224,9 +222,9 @@ class _Export:
         """Run `mmort.onnx`'s export quietly; turn errors of torch's exporters into a ValueError of one line."""
         stdout = sys.stdout
 
-        def accept(draft: Path) -> None:
+        def accept(draft: Path, report: Report) -> Report:
             with redirect_stdout(stdout):
-                self._accept(draft, output_file)
+                return self._accept(draft, output_file, report)
 
         try:
             with redirect_stdout(StringIO()):  # torch's older exporter prints whole graphs, onnxslim a table
@@ -248,26 +246,33 @@ class _Export:
         if isinstance(self.module, Exported) and "masks" in self.detector.output_names:
             metadata["masks"] = json.dumps(self.module.mask_format.to_dict())
         onnx.helper.set_model_props(model, metadata)
+        finishing.remove_traces(model)
         model.ir_version = files.needed_format(model)  # so that older ONNX Runtimes load it
 
-    def _accept(self, draft: Path, output_file: Path) -> None:
-        """Check the file without ``img_shape``, and on the test image."""
+    def _accept(self, draft: Path, output_file: Path, report: Report) -> Report:
+        """Check the file without ``img_shape``, on the test image, and by its heads where there are few detections."""
         if self.options.verify is False:
             self.steps.done("exporting")
-            return
-        sizes = ", ".join("x".join(map(str, args[0].shape)) for args in (self.args, *self.checks))
+            return report
+        inputs = [self.args, *self.checks]
+        sizes = ", ".join("x".join(map(str, args[0].shape)) for args in inputs)
         self.steps.done(f"exporting, and comparing ONNX Runtime with torch at {sizes}")
         if not self.options.raw:
-            finishing.check_optional(draft, self.args[0])
-        if not self.options.verify:
-            return
-        args = self.examples.test_inputs(self.test_image, self.height, self.width)
-        self.test_report = compare(draft, self.module, [args])
-        options = self.options
-        self.steps.done(f"verifying with {os.fspath(options.test_img or options.input_img or 'the example')}")
-        if not self.test_report.ok:
-            self.steps.progress(str(self.test_report))
-            raise ValueError(f"{output_file} was not written, as its detections in ONNX Runtime differ from torch's")
+            finishing.check_optional(draft, min(inputs, key=lambda args: args[0].numel())[0])
+        if self.options.verify:
+            inputs.append(self.examples.test_inputs(self.test_image, self.height, self.width))
+            report = Report((*report.rows, *compare(draft, self.module, inputs[-1:]).rows))
+            options = self.options
+            self.steps.done(f"verifying with {os.fspath(options.test_img or options.input_img or 'the example')}")
+        if not self.options.raw and heads.few_detections(report, inputs):
+            report = heads.add_outputs(report, draft, self.detector, self.module, inputs)
+            self.steps.done("comparing the outputs of the heads, as there are few detections")
+        if not report.ok:
+            text = (
+                f"export: {output_file} was not written, as its outputs in ONNX Runtime differ from torch's\n{report}"
+            )
+            raise VerificationError(text, report)
+        return report
 
 
 class _Steps:

@@ -157,6 +157,11 @@ class CornerNet(Detector):
         self.flip_test = flip
         return ()
 
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of the head's maps."""
+        return "tl_heat", "br_heat", "tl_emb", "br_emb", "tl_off", "br_off"
+
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps, as `CornerHead` does."""
         return self.bbox_head(self.backbone(input)[-1])

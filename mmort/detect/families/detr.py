@@ -294,6 +294,11 @@ class DETR(Detector):
         if self._isolation is None:
             self._isolation = Isolation(self.backbone)
 
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of class logits and boxes."""
+        return "cls_score", "bbox_pred"
+
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return class logits [N, Q, C + 1], the background last, and boxes (x, y of the middle, w, h) in 0 ... 1."""
         return self._raw(input, image_limits(input, None))

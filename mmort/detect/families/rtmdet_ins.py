@@ -44,6 +44,8 @@ class MaskFeatModule(nn.Module):
 class RTMDetInsSepBNHead(RTMDetSepBNHead):
     """RTMDet's head with one tower for classes and boxes, and one for the weights of the masks' networks."""
 
+    raw_kinds: ClassVar = ("cls_score", "bbox_pred", "kernel_pred")
+
     @dataclass(frozen=True, kw_only=True)
     class Entries(RTMDetSepBNHead.Entries):
         """The entries of ``bbox_head``."""
@@ -152,6 +154,11 @@ class RTMDetIns(DenseDetector):
         probability, stride = self.test_cfg.mask_thr_binary, self.bbox_head.priors.strides[0][0]
         self.output_names = ("dets", "labels", "masks")
         self.mask_format = MaskFormat("image", math.log(probability / (1 - probability)), int(stride), "scale")
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of the head's maps."""
+        return *super().raw_names, "mask_feat"
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         maps = self.raw(input)

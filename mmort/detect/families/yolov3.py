@@ -17,7 +17,7 @@ from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import best_pairs, detections
-from mmort.detect.parts.single_stage import SingleStageDetector
+from mmort.detect.parts.single_stage import Head, SingleStageDetector
 from mmort.detect.parts.test_cfg import DenseEntries
 from mmort.detect.versions import Config, is_version_3
 
@@ -32,10 +32,11 @@ _ANCHORS = {
 }
 
 
-class YOLOV3Head(nn.Module):
+class YOLOV3Head(Head):
     """For every level a convolution, and a 1x1 convolution that predicts."""
 
     class_layers: ClassVar = {"convs_pred": 5}
+    raw_kinds: ClassVar = ("pred_map",)
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):

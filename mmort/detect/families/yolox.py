@@ -18,15 +18,16 @@ from mmort.detect.parts.csp import convolution_block
 from mmort.detect.parts.layers import LayerEntries
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.selection import detections
-from mmort.detect.parts.single_stage import SingleStageDetector
+from mmort.detect.parts.single_stage import Head, SingleStageDetector
 from mmort.detect.parts.test_cfg import DenseEntries
 from mmort.detect.versions import Config
 
 
-class YOLOXHead(nn.Module):
+class YOLOXHead(Head):
     """For every level a tower for the classes, and one for the box and the objectness."""
 
     class_layers: ClassVar = {"multi_level_conv_cls": 0}
+    raw_kinds: ClassVar = ("cls_score", "bbox_pred", "objectness")
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(LayerEntries):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.detector import Detector
+from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, read_entries
 from mmort.detect.parts.boxes import image_limits, larger
 from mmort.detect.parts.coders import BoxCoder
@@ -18,12 +18,26 @@ from mmort.detect.parts.test_cfg import DenseEntries
 from mmort.detect.versions import Config, is_version_3, test_config
 
 
+class Head(nn.Module):
+    """A head that predicts maps for every level.
+
+    Attributes
+    ----------
+    priors : Priors
+    raw_kinds : tuple of str
+        MMDetection's names of the kinds of maps.
+    """
+
+    priors: Priors
+    raw_kinds: ClassVar[tuple[str, ...]] = ("cls_score", "bbox_pred")
+
+
 class SingleStageDetector(Detector):
     """A backbone, a neck and a head of the class `head`, which the family sets."""
 
     TestCfg: ClassVar[type[DenseEntries]] = DenseEntries
-    head: ClassVar[type[nn.Module]]
-    bbox_head: nn.Module
+    head: ClassVar[type[Head]]
+    bbox_head: Head
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
@@ -33,12 +47,18 @@ class SingleStageDetector(Detector):
         self.bbox_head = parts.construct("bbox_head", self.head, model["bbox_head"])
         self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
 
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of the head's maps: its `raw_kinds` with the level."""
+        return level_names(self.bbox_head.raw_kinds, len(self.bbox_head.priors.strides))
+
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps, by kind and level."""
-        return self.bbox_head(self.neck(self.backbone(input)))
+        maps: tuple[Tensor, ...] = self.bbox_head(self.neck(self.backbone(input)))
+        return maps
 
 
-class DenseHead(nn.Module):
+class DenseHead(Head):
     """A head that predicts class scores and a box for every prior of every level.
 
     Attributes
@@ -47,7 +67,6 @@ class DenseHead(nn.Module):
         Number of classes, without the background.
     activation : {"sigmoid", "softmax", "none"}
         What turns the class maps into probabilities; see `best_priors`.
-    priors : Priors
     coder : BoxCoder
     box_channels : int
         Numbers that are regressed for a box.
@@ -55,7 +74,6 @@ class DenseHead(nn.Module):
 
     classes: int
     activation: Activation = "sigmoid"
-    priors: Priors
     coder: BoxCoder
     box_channels: int = 4
 

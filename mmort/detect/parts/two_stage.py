@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.detector import Detector
+from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, nested, read_entries, require
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.heads.rpn_head import RPNHead
@@ -71,6 +71,7 @@ class TwoStageDetector(Detector):
     """
 
     model_entries = ("backbone", "neck", "rpn_head", "roi_head")
+    heads = ("rpn_head.rpn_cls", "rpn_head.rpn_reg", "roi_head.bbox_head")
     head: ClassVar[type[RoIHead]]
     family_with_masks: ClassVar[str]
 
@@ -94,6 +95,11 @@ class TwoStageDetector(Detector):
             self.family = self.family_with_masks
             self.output_names = ("dets", "labels", "masks")
             self.mask_format = MaskFormat(threshold=self.roi_head.test_cfg.mask_thr_binary)
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of the first stage's maps."""
+        return level_names(("rpn_cls_score", "rpn_bbox_pred"), len(self.rpn_head.priors.strides))
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the first stage's objectness logits, [N, A, h, w] of each level, and then its deltas, [N, A*4, h, w].

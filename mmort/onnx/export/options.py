@@ -14,6 +14,7 @@ import torch
 from mmort import schemas
 from mmort.onnx.export.inputs import DynamicAxes
 from mmort.onnx.verify import ATOL, RTOL
+from mmort.onnx.verify.report import Report
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,9 @@ class Options:
     verify: bool = True
     finish: Callable[[onnx.ModelProto], None] | None = None
     """Changes the model before it is verified.  A model above 2 GB comes without its tensors, which are in a file."""
-    accept: Callable[[Path], None] | None = None
-    """Takes the path of the verified draft.  If it raises, nothing is written."""
+    accept: Callable[[Path, Report], Report] | None = None
+    """Takes the path of the verified draft and the report, and returns the final report.  If it raises, nothing is
+    written."""
 
 
 @dataclass(frozen=True)

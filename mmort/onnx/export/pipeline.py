@@ -58,7 +58,7 @@ def export_model(
             causes = [*frozen, *hints, *_violated_guards(example, checks, report)]
             raise VerificationError(_explanation(path, causes, report), report)
         if options.accept is not None:
-            options.accept(draft)
+            report = options.accept(draft, report)
     return report
 
 

@@ -47,7 +47,7 @@ class NumbersRow:
 def compare(outputs: Outputs) -> list[NumbersRow]:
     """Compare each output, and the number of outputs."""
     rows = [
-        _compare_output(outputs, name, np.asarray(actual), expected)
+        compare_output(outputs, name, np.asarray(actual), expected)
         for name, actual, expected in zip(outputs.names, outputs.actual, outputs.expected, strict=False)
     ]
     if len(outputs.names) != len(outputs.expected):
@@ -61,7 +61,7 @@ def refusal(inputs: str, problem: str) -> NumbersRow:
     return NumbersRow(inputs, "-", "-", None, None, "-", problem)
 
 
-def _compare_output(outputs: Outputs, name: str, actual: NDArray[Any], expected: NDArray[Any]) -> NumbersRow:
+def compare_output(outputs: Outputs, name: str, actual: NDArray[Any], expected: NDArray[Any]) -> NumbersRow:
     """Compare one output: dtype, shape, then each number."""
     exact = expected.dtype.kind != "f"
     rtol, atol = (0.0, 0.0) if exact else (outputs.tolerances.rtol, outputs.tolerances.atol)

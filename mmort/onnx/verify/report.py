@@ -84,4 +84,5 @@ def number_text(value: float | None) -> str:
 
 def _verdict(row: Row) -> str:
     """Return the text of the last column."""
-    return f"DIFFERS: {row.problem}" if row.problem else "ok"
+    note = getattr(row, "note", "")
+    return f"DIFFERS: {row.problem}" if row.problem else f"ok: {note}" if note else "ok"
