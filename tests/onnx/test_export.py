@@ -560,14 +560,15 @@ def test_accept_decides_after_the_verification(tmp_path):
     path = tmp_path / "relu.onnx"
     drafts = []
 
-    def accept(draft):
+    def accept(draft, report):
         drafts.append(draft.read_bytes())
         assert not path.exists()
+        return mmort.onnx.Report(report.rows[:1])
 
-    export_with(path, accept=accept)
+    assert len(export_with(path, accept=accept).rows) == 1
     assert drafts == [path.read_bytes()]
 
-    def refuse(draft):
+    def refuse(draft, report):
         raise ValueError("not this one")
 
     with pytest.raises(ValueError, match="not this one"):
