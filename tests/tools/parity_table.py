@@ -27,8 +27,11 @@ from mmort.predict import Predictor
 
 BATCH_SIZES = 1, 4
 
-HEADINGS = "", "MMDetection", "torch", "ONNX", "difference", "torch", "ONNX", "difference", "equal detections"
-"""The first three are image by image, the next two in batches; a difference is the largest of those before it."""
+HEADINGS = (
+    *("", "MMDetection", "torch", "ONNX", "difference"),
+    *("torch, batches of 4", "ONNX, batches of 4", "difference", "equal detections"),
+)
+"""A difference is the largest one of the figures to its left.  Equal detections: image by image, and in batches."""
 
 
 def compare(folder: Path, family: str, files: Path) -> tuple[str, list[Parity]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ PICTURE_SIDE = 800
 """The longer side of a picture, in pixels: sharp on a screen, and about 100 kB."""
 
 MAX_ROWS = 10
-"""How many of an image's differing detections are listed."""
+"""How many of an image's differing detections are outlined and listed, those with the highest scores."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Row:
     """A detection without an equal one."""
 
     name: str
-    only_in: str
+    found_by: str
     score: float
     box: str
 
@@ -69,41 +68,62 @@ def picture_pair(example: Example, reference: str, name: str) -> Pair:
         If the image cannot be read.
     """
     result = example.comparison
-    image = read_image(example.image.path)
-    differing = np.concatenate([result.missing, result.other_masks])
-    other_differing = np.concatenate([result.extra, result.matches[result.other_masks]])
-    rows = [*_rows(example.reference, differing, reference), *_rows(example.found, other_differing, name)]
-    rows.sort(key=lambda row: -row.score)
-    sides = (
-        _side(image, example.reference, differing, reference, "missing"),
-        _side(image, example.found, other_differing, name, "extra"),
+    versions = (
+        _Version(reference, "missing", example.reference, result.missing, result.other_masks),
+        _Version(name, "extra", example.found, result.extra, result.matches[result.other_masks]),
     )
-    return Pair(example.image.name, sides, tuple(rows[:MAX_ROWS]), max(0, len(rows) - MAX_ROWS))
+    scores = np.sort(np.concatenate([version.detections.scores[version.differing] for version in versions]))[::-1]
+    lowest = float(scores[:MAX_ROWS][-1])
+    image = read_image(example.image.path)
+    rows = sorted((row for version in versions for row in version.rows(lowest)), key=lambda row: -row.score)
+    first, second = (version.side(image, lowest) for version in versions)
+    return Pair(example.image.name, (first, second), tuple(rows), len(scores) - len(rows))
 
 
-def _side(image: NDArray[np.uint8], detections: Detections, differing: NDArray[np.int64], name: str, kind: str) -> Side:
-    """Draw a model's detections, and outline those that differ."""
-    shown = detections.scores >= DRAW_THRESHOLD
-    shown[differing] = True
-    height, width = image.shape[:2]
-    boxes = detections.boxes[differing].astype(float)
-    outlines = np.column_stack([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]]).tolist()
-    caption = f"{name}: {len(detections)} detections, {len(differing) or 'none'} of them only here"
-    picture = draw(image, detections[shown], scale=PICTURE_SIDE / max(height, width))
-    return Side(caption, kind, _data_uri(picture), (width, height), tuple(map(tuple, outlines)))
+@dataclass(frozen=True)
+class _Version:
+    """What a model found in an image, and the indices of what the other one did not find, or with another mask."""
 
+    name: str
+    kind: str
+    detections: Detections
+    only_here: NDArray[np.int64]
+    other_masks: NDArray[np.int64]
 
-def _rows(detections: Detections, indices: Sequence[int] | NDArray[np.int64], model: str) -> list[Row]:
-    """Describe detections."""
-    return [
-        Row(
-            detections.names[index],
-            model,
-            float(detections.scores[index]),
-            ", ".join(f"{corner:.1f}" for corner in detections.boxes[index]),
-        )
-        for index in indices
-    ]
+    @property
+    def differing(self) -> NDArray[np.int64]:
+        """All detections without an equal one."""
+        return np.sort(np.concatenate([self.only_here, self.other_masks]))
+
+    def listed(self, lowest: float) -> NDArray[np.int64]:
+        """Return the differing detections with at least the lowest score that is listed."""
+        return self.differing[self.detections.scores[self.differing] >= lowest]
+
+    def side(self, image: NDArray[np.uint8], lowest: float) -> Side:
+        """Draw the detections, and outline the listed ones."""
+        listed = self.listed(lowest)
+        shown = self.detections.scores >= DRAW_THRESHOLD
+        shown[self.differing] = False
+        shown[listed] = True
+        height, width = image.shape[:2]
+        boxes = self.detections.boxes[listed].astype(float)
+        outlines = np.column_stack([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]]).tolist()
+        count = len(self.differing)
+        caption = f"{self.name}: {len(self.detections)} detections, {count or 'none'} of them without an equal one"
+        picture = draw(image, self.detections[shown], scale=PICTURE_SIDE / max(height, width))
+        return Side(caption, self.kind, _data_uri(picture), (width, height), tuple(map(tuple, outlines)))
+
+    def rows(self, lowest: float) -> list[Row]:
+        """Describe the listed detections."""
+        return [
+            Row(
+                self.detections.names[index],
+                f"{self.name}, other mask" if index in self.other_masks else self.name,
+                float(self.detections.scores[index]),
+                ", ".join(f"{corner:.1f}" for corner in self.detections.boxes[index]),
+            )
+            for index in self.listed(lowest)
+        ]
 
 
 def _data_uri(picture: NDArray[np.uint8]) -> str:

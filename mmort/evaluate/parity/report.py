@@ -9,7 +9,7 @@ from typing import Any
 
 from mmort.evaluate.parity.comparison import MIN_MASK_IOU, TOLERANCES
 from mmort.evaluate.parity.histogram import histogram
-from mmort.evaluate.parity.pictures import DRAW_THRESHOLD, picture_pair
+from mmort.evaluate.parity.pictures import DRAW_THRESHOLD, MAX_ROWS, picture_pair
 from mmort.evaluate.parity.result import METRIC_TOLERANCE, MIN_AGREEMENT, Column, Parity
 
 
@@ -47,6 +47,7 @@ def write_report(parity: Parity, path: str | os.PathLike[str], *, subject: str, 
         facts=facts,
         models=[_model(parity, column) for column in parity.columns],
         draw_threshold=DRAW_THRESHOLD,
+        max_rows=MAX_ROWS,
         atol=f"{TOLERANCES.atol:g}",
         rtol=f"{TOLERANCES.rtol:.1%}",
         min_mask_iou=MIN_MASK_IOU,
