@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+import mmort
 from mmort.cli import demo, export, info, parity, portable, predict, test, upgrade, verify
 
 COMMANDS = {
@@ -27,6 +28,9 @@ COMMANDS = {
     "portable": portable,
 }
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, 128 + SIGINT, as shells have it."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
@@ -39,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0, or 1 after an error or a comparison that failed.  Wrong usage exits with 2.
+        Exit code: 0, or 1 after an error or a comparison that failed, or 130 after Ctrl-C.  Wrong usage exits with 2.
     """
     arguments = _parser().parse_args(argv)
     try:
@@ -48,6 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as head, has stopped reading: nothing may be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:
+        print("mmort: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except (ImportError, OSError, ValueError) as error:
         failure = str(error)
     if failure is None:
@@ -59,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
     parser = argparse.ArgumentParser("mmort", description="Detection operators for numpy and ONNX Runtime.")
+    parser.add_argument("--version", action="version", version=f"mmort {mmort.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(name, help=command.HELP, description=command.HELP))

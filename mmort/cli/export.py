@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 
 HELP = "export an MMDetection detector to an ONNX file, and compare its detections with torch's before writing it"
+
+IGNORED = ("--dataset", "--mean", "--std")
+"""Arguments of pytorch2onnx.py that do nothing here."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,12 +32,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ONNX opset (default: that of torch's exporter; torch's older exporter is used below 18)",
     )
     parser.add_argument("--dynamic-export", action="store_true", help="let batch, height and width vary")
-    parser.add_argument("--show", action="store_true", help="print the graph and the detections")
+    parser.add_argument(
+        "--show",
+        action="store_true",
+        help="print the graph and the detections, and write a picture of them beside the file, as FILE.png",
+    )
     parser.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
         help="also compare on --test-img, and print the tables; --no-verify: compare nothing, and write a file whose "
         "metadata says that it is not verified",
+    )
+    parser.add_argument(
+        "--no-flip",
+        dest="flip",
+        action="store_false",
+        help="do not detect in the mirror images, even if the config's test pipeline does",
     )
     parser.add_argument("--simplify", action="store_true", help="remove redundant nodes with onnxslim")
     parser.add_argument("--skip-postprocess", action="store_true", help="export the heads' raw outputs")
@@ -48,35 +62,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cfg-options", nargs="+", action="extend", metavar="KEY=VALUE", help="override the config, by dotted key"
     )
-    for name in ("--dataset", "--mean", "--std"):  # accepted and ignored, as in MMDetection
-        parser.add_argument(name, nargs="+", help=argparse.SUPPRESS)
+    for name in IGNORED:
+        parser.add_argument(name, nargs="+", help="does nothing, as the config's values are used")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Export a detector."""
-    shape = arguments.shape
-    if shape is not None and len(shape) > 2:
-        raise ValueError(f"--shape must be one or two numbers, got {len(shape)}")
-    try:
-        from mmort.detect.export import export
-    except ModuleNotFoundError as error:
-        if error.name not in ("onnx", "onnxscript", "torch"):
-            raise
-        raise ImportError(f"mmort export needs {error.name}: pip install 'mmort[detect]'") from None
-    export(
-        arguments.config,
-        arguments.checkpoint,
-        arguments.output_file,
-        options=arguments.cfg_options,
-        input_img=arguments.input_img,
-        test_img=arguments.test_img,
-        shape=shape and (shape[0], shape[-1]),
-        opset_version=arguments.opset_version,
-        dynamic_export=arguments.dynamic_export,
-        skip_postprocess=arguments.skip_postprocess,
-        paste_masks=arguments.paste_masks,
-        simplify=arguments.simplify,
-        portable=arguments.portable,
-        verify=arguments.verify,
-        show=arguments.show,
-    )
+    from mmort.detect.export import ExportOptions, export
+
+    if arguments.shape is not None:
+        if len(arguments.shape) > 2:
+            raise ValueError(f"--shape must be one or two numbers, got {len(arguments.shape)}")
+        arguments.shape = arguments.shape[0], arguments.shape[-1]
+    for name in IGNORED:
+        if getattr(arguments, name.removeprefix("--")) is not None:
+            print(f"{name} does nothing: the config's values are used", flush=True)
+    if arguments.test_img and not (arguments.verify or arguments.show):
+        print("--test-img does nothing without --verify or --show", flush=True)
+    values = {field.name: getattr(arguments, field.name) for field in fields(ExportOptions)}
+    export(arguments.config, arguments.checkpoint, arguments.output_file, ExportOptions(**values))

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     """Export, compare, print the table and write the report."""
     _check(arguments)
     try:
-        from mmort.detect.export import export
+        from mmort.detect.export import ExportOptions, export
         from mmort.detect.network import load_network
     except ModuleNotFoundError as error:
         if error.name not in ("onnx", "onnxscript", "torch"):
@@ -78,7 +78,8 @@ def run(arguments: argparse.Namespace) -> str | None:
     against = {name: predictor(file) for name, file in _named(arguments.against).items()}
     with TemporaryDirectory() as folder:
         file = Path(arguments.output_file or Path(folder, "detector.onnx"))
-        export(arguments.config, arguments.checkpoint, file, options=arguments.cfg_options, dynamic_export=True)
+        export_options = ExportOptions(cfg_options=arguments.cfg_options, dynamic_export=True)
+        export(arguments.config, arguments.checkpoint, file, export_options)
         models = {"torch": predictor(network), "ONNX": predictor(file), **against}
         predict = {name: partial(model.predict, batch_size=arguments.batch_size) for name, model in models.items()}
         parity = compare_models(dataset, predict, metrics, **options)

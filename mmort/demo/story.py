@@ -6,6 +6,7 @@ import os
 import textwrap
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from mmort.demo import ANNOTATIONS, CHECKPOINT, CONFIG, IMAGES, MODEL
@@ -62,25 +63,18 @@ def run(output: str | os.PathLike[str]) -> None:
 
 def _has_torch() -> bool:
     """Whether the packages that an export needs are installed."""
-    try:
-        import mmort.detect.export  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name not in ("onnx", "onnxscript", "torch"):
-            raise
-        return False
-    return True
+    return all(map(find_spec, ("onnx", "onnxscript", "torch")))
 
 
 def _export(model: Path) -> None:
     """Export the checkpoint."""
-    from mmort.detect.export import export
+    from mmort.detect.export import ExportOptions, export
 
     export(
         CONFIG,
         CHECKPOINT,
         model,
-        input_img=IMAGES[0],
-        dynamic_export=True,
+        ExportOptions(input_img=IMAGES[0], dynamic_export=True),
         progress=lambda line: print(f"  {line}", flush=True),
     )
 

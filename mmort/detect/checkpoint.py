@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, nn
 
+from mmort.detect.local_files import refuse_address
+
 MAX_LISTED = 10
 """Maximum number of keys of each kind that an error lists."""
 
@@ -56,6 +58,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
     ...     load_checkpoint(path)
     ({'weight': tensor([1.])}, {'CLASSES': ['cat'], 'classes': ('cat',)})
     """
+    refuse_address("checkpoint", path)
     with open(path, "rb") as file:
         checkpoint = _load(os.fspath(path), file)
     if not isinstance(checkpoint, dict):

@@ -26,6 +26,8 @@ class Detector(nn.Module):
         Names of the classes by label.  Empty if the checkpoint has none.
     model_entries : tuple of str
         The entries of the config's ``model`` that the family reads, besides ``test_cfg``; others are refused.
+    flip_test : bool, default False
+        Whether `forward` also detects in the mirror images.
     output_names : tuple of str
         Names of what `forward` returns: "dets", "labels", and "masks" if there are any.
     mask_format : MaskFormat
@@ -43,6 +45,7 @@ class Detector(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.classes: tuple[str, ...] = ()
+        self.flip_test = False
         self.output_names: tuple[str, ...] = ("dets", "labels")
         self.mask_format = MaskFormat()
 

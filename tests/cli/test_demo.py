@@ -80,9 +80,9 @@ def test_with_torch(monkeypatch, tmp_path):
     pytest.importorskip("torch")
     calls = []
 
-    def export(config, checkpoint, output, **options):
-        calls.append((config, checkpoint, options["dynamic_export"]))
-        options["progress"]("an export's line")
+    def export(config, checkpoint, output, options, *, progress):
+        calls.append((config, checkpoint, options.dynamic_export))
+        progress("an export's line")
         shutil.copy(demo.MODEL, output)
 
     monkeypatch.setattr("mmort.detect.export.export", export)

@@ -61,6 +61,29 @@ def nested(options: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def added_entries(options: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the keys of options that a config does not have, each with the part that is missing and those beside it.
+
+    Examples
+    --------
+    >>> from mmort.detect.config.options import added_entries
+    >>> added_entries({"data.test.nope": 3, "data.0": 1}, {"data": {"test": {"type": "A"}}})
+    {'data.test.nope': ('nope', ('type',)), 'data.0': ('0', ('test',))}
+    """
+    added = {}
+    for key in options:
+        value: Any = config
+        for name in key.split("."):
+            if isinstance(value, (list, tuple)) and name.isdigit() and int(name) < len(value):
+                value = value[int(name)]
+            elif isinstance(value, Mapping) and name in value:
+                value = value[name]
+            else:
+                added[key] = name, tuple(map(str, value)) if isinstance(value, Mapping) else ()
+                break
+    return added
+
+
 def _value(text: str) -> Any:
     """Parse a value."""
     text = text.strip("'\"").replace(" ", "")

@@ -17,6 +17,7 @@ from mmort.detect.config.merging import add_scope, merge, plain, unshared
 from mmort.detect.config.options import nested, parse_options
 from mmort.detect.config.statements import ImportingProgram, Program, assigns_base, imports_bases
 from mmort.detect.config.values import ConfigDict
+from mmort.detect.local_files import refuse_address
 
 MAX_INHERITANCE = 20  # configs in a chain of bases
 
@@ -69,6 +70,7 @@ def read_config(
     {'model': {'type': 'ATSS', 'head': {'classes': 10, 'sizes': [8, 16, 32]}}}
     """
     reader = _Reader([Path(directory) for directory in (sys.path if search_path is None else search_path)])
+    refuse_address("config", path)
     path = Path(path)
     try:
         config = reader.read(path)

@@ -1,9 +1,81 @@
 """Export of detectors to ONNX files, the function behind ``mmort export``.
 
-`pipeline` has the steps in order; `examples` makes the inputs that a file is traced and compared with, `wrappers` and
-`graph_masks` give the file its inputs and outputs, `finishing` its optional input and its metadata.
+`options` is checked before any work; `pipeline` has the steps in order, and `progress` prints them; `examples` makes
+the inputs that a file is traced and compared with, `wrappers` and `graph_masks` give the file its inputs and outputs,
+`finishing` its optional input and its metadata; `listing` is what ``--show`` shows.
+
+Importing this package needs neither torch nor onnx; `export` imports them when it is called.
 """
 
-from mmort.detect.export.pipeline import export
+from __future__ import annotations
 
-__all__ = ["export"]
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mmort.detect.export.options import ExportOptions, check
+
+if TYPE_CHECKING:
+    from mmort.onnx import Report
+
+__all__ = ["ExportOptions", "export"]
+
+
+def _print(line: str) -> None:
+    """Print a line at once, also into a pipe."""
+    print(line, flush=True)
+
+
+def export(
+    config: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str],
+    output_file: str | os.PathLike[str] = "tmp.onnx",
+    options: ExportOptions | None = None,
+    *,
+    progress: Callable[[str], None] = _print,
+) -> Report:
+    """Export a detector to an ONNX file, after comparing its detections in ONNX Runtime with torch's.
+
+    The file is written only if they agree, or if the option `verify` is false.
+
+    * Inputs: ``input`` (N, 3, H, W), as `Preprocessing` makes it, and ``img_shape`` (N, 2) of int64, which may be left
+      out: height and width of each image within ``input``; 0 means all of it.  (In portable files, which other run
+      times must understand too, and below opset 15, ONNX Runtime lists ``img_shape`` as an overridable initializer,
+      and warns of it.)
+    * Outputs: ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of ``input``, and score; ``labels`` (N, K) of int64; and, if
+      the detector has masks, ``masks`` (N, K, h, w).  Unused rows are 0 with label -1.
+    * Metadata: ``family``, ``classes``, ``preprocessing``, ``thresholds`` (the config's ``test_cfg``), ``masks``
+      (the `mmort.predict.MaskFormat`, if there are masks) and ``mmort_version``, all but the first and last as JSON.
+
+    Parameters
+    ----------
+    config, checkpoint : path
+        Of MMDetection 2.x or 3.x.
+    output_file : path
+        Its directory must exist.
+    options : ExportOptions, optional
+        By default a file of a fixed size is made.
+    progress : callable
+        Takes the lines to print.
+
+    Returns
+    -------
+    mmort.onnx.Report
+        The comparisons, all of which agree; none if `verify` is false.
+
+    Raises
+    ------
+    ImportError
+        If a package that the options need is not installed.
+    ValueError
+        If the config, the checkpoint or an image cannot be read or is not supported, if config and checkpoint do not
+        match, if an option is out of range, or if ONNX Runtime's detections differ from torch's.
+    OSError
+        If a file or the output directory does not exist.
+    """
+    options = ExportOptions() if options is None else options
+    check(config, checkpoint, Path(output_file), options)
+    from mmort.detect.export.pipeline import export_detector
+
+    return export_detector(config, checkpoint, Path(output_file), options, progress)

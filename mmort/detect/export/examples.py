@@ -57,18 +57,17 @@ class Examples:
         inputs, shapes = [], []
         for index in range(batch):
             own_height, own_width = (max(1, side - side * index // 8) for side in (height, width))
-            prepare = replace(
-                self.preprocessing,
-                size=(own_width, own_height),
-                keep_ratio=False,
-                size_divisor=1,
-                pad_or=0,
-                padding=None,
-            )
+            prepare = self.resizing(own_height, own_width)
             inputs.append(prepare(np.ascontiguousarray(image[:, ::-1]) if index % 2 else image))
             shapes.append((own_height, own_width))
         input, _ = self.preprocessing.batch(inputs)
         return (torch.from_numpy(input), torch.tensor(shapes)) if self.with_shapes else (torch.from_numpy(input),)
+
+    def resizing(self, height: int, width: int) -> Preprocessing:
+        """Return a preprocessing that makes any image this size."""
+        return replace(
+            self.preprocessing, size=(width, height), keep_ratio=False, size_divisor=1, pad_or=0, padding=None
+        )
 
     def checks(self, image: Image, height: int, width: int) -> list[tuple[Tensor, ...]]:
         """Return inputs to compare with; if sizes may vary, of two other sizes, one tall and one wide."""

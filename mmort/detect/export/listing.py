@@ -1,16 +1,21 @@
-"""The text that ``mmort export --show`` prints: the graph and the detections."""
+"""What ``mmort export --show`` shows: the graph, and the detections in text and in a picture."""
 
 from __future__ import annotations
 
+import os
+import sys
+import webbrowser
 from collections.abc import Sequence
+from pathlib import Path
 
 import onnx
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from mmort.detect.export.wrappers import Raw
+from mmort.onnx.verify.sessions import feeds, open_session
+from mmort.predict import Detections, draw, write_image
+from mmort.predict.images import Image
 
-MIN_SCORE = 0.3
+MIN_SCORE = 0.3  # MMDetection's
 
 
 def graph_text(model: onnx.ModelProto) -> str:
@@ -21,15 +26,28 @@ def graph_text(model: onnx.ModelProto) -> str:
     return onnx.printer.to_text(bare)
 
 
-def outputs_text(module: nn.Module, args: tuple[Tensor, ...], classes: Sequence[str]) -> str:
-    """Return the detections in the first image, by descending score; of raw outputs, the shapes."""
-    with torch.no_grad():
-        outputs = module(*args)
-    if isinstance(module, Raw):
-        return "\n".join(f"output {index}: {[*output.shape]}" for index, output in enumerate(outputs))
+def outputs_text(path: Path, args: Sequence[Tensor]) -> str:
+    """Return the names and shapes of a file's outputs for arguments."""
+    session = open_session(path)
+    outputs = zip(session.get_outputs(), session.run(None, feeds(session, args)), strict=True)
+    return "\n".join(f"output {formal.name}: {[*output.shape]}" for formal, output in outputs)
+
+
+def detections_text(detections: Detections) -> str:
+    """Return a line for each detection, by descending score."""
     lines = ["score  class  x1, y1, x2, y2"]
-    for (*box, score), label in zip(outputs[0][0].tolist(), outputs[1][0].tolist(), strict=True):
-        if label >= 0 and score >= MIN_SCORE:
-            name = classes[label] if label < len(classes) else str(label)
-            lines.append(f"{score:.3f}  {name}  {', '.join(f'{edge:.1f}' for edge in box)}")
+    for score, name, box in zip(detections.scores, detections.names, detections.boxes, strict=True):
+        lines.append(f"{score:.3f}  {name}  {', '.join(f'{edge:.1f}' for edge in box)}")
     return "\n".join(lines)
+
+
+def show_picture(path: Path, image: Image, detections: Detections) -> str:
+    """Write a picture of detections, open it if there is a display, and return what was done."""
+    write_image(path, draw(image, detections))
+    opened = _has_display() and webbrowser.open(path.resolve().as_uri())
+    return f"wrote {path}, with {len(detections)} detections{'' if opened else '; there is no display to open it on'}"
+
+
+def _has_display() -> bool:
+    """Return whether windows can be opened."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -150,7 +150,6 @@ class CornerNet(Detector):
             raise ValueError("detect.build: test_cfg must have nms")
         self.nms = nms
         self.pad_or = _pad_or(config)
-        self.flip_test = False
 
     def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
         """Detect in the mirror images too if the test pipeline does."""

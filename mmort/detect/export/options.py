@@ -1,0 +1,107 @@
+"""The options of an export, and what can be checked of them before any work starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mmort.detect.local_files import refuse_address
+
+MIN_OPSET = 11
+MIN_DYNAMO_OPSET = 18  # torch's older exporter makes lower ones
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """The options of `export`; ``mmort export`` has an argument for each.
+
+    Parameters
+    ----------
+    cfg_options : dict or list of str, optional
+        Overrides of the config by dotted key, a dict or ``key=value`` texts.
+    input_img : path, optional
+        Image to try the export with.  Default: one that comes with mmort; the choice hardly matters.
+    test_img : path, optional
+        Image for `verify` and `show`.  Default: `input_img`.
+    shape : (int, int), optional
+        Height and width of the example and, unless `dynamic_export`, of the file's input.  Default: 800, 1216; if the
+        test pipeline resizes all images to one size, as SSD's does, that size, doubled if `dynamic_export`.
+    opset_version : int, optional
+        Default: that of torch's exporter.  Below 18, torch's older exporter is used, which has 11 to 17; it freezes all
+        sizes that it cannot trace, and a file with a wrongly frozen size is refused like any other that differs.
+    dynamic_export : bool, default False
+        Let batch, height and width vary.  Otherwise they are 1 and `shape`.
+    skip_postprocess : bool, default False
+        Export the heads' raw outputs (`Detector.raw`).
+    paste_masks : bool, default False
+        Output masks (N, K, H, W) of 0 and 1 over the whole input, as MMDetection's export does, instead of
+        probabilities (N, K, h, w) over the area of each box.
+    flip : bool, default True
+        Detect in the mirror images too if the config's test pipeline does and the family has a flip test (CornerNet).
+        The file then takes twice the time.
+    simplify, portable : bool, default False
+        As for `mmort.onnx.export`.
+    verify : bool, optional
+        True: also compare on `test_img` (if `dynamic_export`, on it and its mirror image, at 1.5 times `shape`), and
+        print the tables.  False: compare nothing, and write an unproven file, whose metadata has ``verified``:
+        ``false``.
+    show : bool, default False
+        Print the graph and the detections in `test_img`, and write a picture of them beside the file, with the suffix
+        ``.png``; with a display, open it.
+    """
+
+    cfg_options: Mapping[str, Any] | Iterable[str] | None = None
+    input_img: PathLike | None = None
+    test_img: PathLike | None = None
+    shape: tuple[int, int] | None = None
+    opset_version: int | None = None
+    dynamic_export: bool = False
+    skip_postprocess: bool = False
+    paste_masks: bool = False
+    flip: bool = True
+    simplify: bool = False
+    portable: bool = False
+    verify: bool | None = None
+    show: bool = False
+
+    @property
+    def exporter(self) -> str:
+        """The one of torch's exporters that has the opset."""
+        legacy = self.opset_version is not None and self.opset_version < MIN_DYNAMO_OPSET
+        return "legacy" if legacy else "dynamo"
+
+
+def check(config: PathLike, checkpoint: PathLike, output_file: Path, options: ExportOptions) -> None:
+    """Raise the errors of `export` that need no work to find: missing packages and files, values out of range."""
+    packages = ["torch", "onnx", "onnxscript", "yaml", "cv2"]
+    packages += ["onnxruntime"] * (options.verify is not False or options.show) + ["onnxslim"] * options.simplify
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise ImportError(f"mmort export needs {', '.join(missing)}: pip install 'mmort[detect]'")
+    refuse_address("config", config)
+    refuse_address("checkpoint", checkpoint)
+    for path in (config, checkpoint, options.input_img, options.test_img):
+        if path is not None:
+            with open(path, "rb"):  # raises the system's own error
+                pass
+    if not output_file.parent.is_dir():
+        raise FileNotFoundError(f"output directory does not exist: {output_file.parent}")
+    if output_file.is_dir():
+        raise IsADirectoryError(f"output file is a directory: {output_file}")
+    if not os.access(output_file.parent, os.W_OK):
+        raise PermissionError(f"output directory is not writable: {output_file.parent}")
+    if options.shape is not None and min(options.shape) < 1:
+        raise ValueError(f"export: shape must be positive, got {options.shape[0]} {options.shape[1]}")
+    if options.opset_version is not None:
+        from onnx.defs import onnx_opset_version
+
+        if not MIN_OPSET <= options.opset_version <= onnx_opset_version():
+            raise ValueError(
+                f"export: opset_version must be {MIN_OPSET} to {onnx_opset_version()}, got {options.opset_version}"
+            )

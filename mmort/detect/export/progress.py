@@ -1,0 +1,76 @@
+"""What an export prints: each step when it begins, signs of life in long ones, and nothing of torch's."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+from typing import IO
+
+HEARTBEAT = 10.0  # seconds
+MIN_SECONDS = 1.0  # of a step whose time is printed
+
+
+class Steps:
+    """Announces steps, prints a line every 10 seconds while one goes on, and the time that it took.
+
+    Parameters
+    ----------
+    progress : callable
+        Takes the lines to print, also in another thread.
+    """
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self.progress = progress
+        self._begin = time.perf_counter()
+        self._ended: threading.Event | None = None
+
+    def begin(self, step: str) -> None:
+        """End the current step and announce the next one."""
+        self.end()
+        self.progress(step)
+        self._begin, self._ended = time.perf_counter(), threading.Event()
+        threading.Thread(target=self._beat, args=(self._begin, self._ended), daemon=True).start()
+
+    def end(self, failed: bool = False) -> None:
+        """End the current step, if there is one; print its time if it took a second or more."""
+        if self._ended is None:
+            return
+        self._ended.set()
+        self._ended = None
+        seconds = time.perf_counter() - self._begin
+        if seconds >= MIN_SECONDS and not failed:
+            self.progress(f"  {seconds:.1f} s")
+
+    def _beat(self, begin: float, ended: threading.Event) -> None:
+        """Print signs of life until the step has ended."""
+        while not ended.wait(HEARTBEAT):
+            self.progress(f"  ... {time.perf_counter() - begin:.0f} s")
+
+
+class _Muted(StringIO):
+    """Drops what one thread writes, and passes on what others do."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        super().__init__()
+        self._stream, self._thread = stream, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self._thread else self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+@contextmanager
+def muted() -> Iterator[Callable[[], redirect_stdout[IO[str]]]]:
+    """Drop what the block prints; yields a context manager in which printing works.
+
+    torch's older exporter prints whole graphs, onnxslim a table.  Other threads go on printing.
+    """
+    stdout = sys.stdout
+    with redirect_stdout(_Muted(stdout)):
+        yield lambda: redirect_stdout(stdout)
