@@ -21,6 +21,7 @@ from mmort.detect import load
 from mmort.detect.export import finishing, graph_masks, heads
 from mmort.detect.export.examples import Examples
 from mmort.detect.export.finishing import make_optional
+from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.wrappers import Exported
 from mmort.onnx import Report
 from mmort.onnx.verify.detections import compare_detections
@@ -156,7 +157,10 @@ def test_static_file_of_the_older_exporter(tmp_path, capsys):
     assert session.run(None, {"input": inputs, "img_shape": np.array([[64, 96]])})[0][..., 2].max() <= 96
     mmort.onnx.upgrade(model)
     assert [formal.name for formal in model.graph.input] == ["input", "img_shape"]
-    assert [file.name for file in tmp_path.iterdir()] == ["fcos.onnx"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["fcos.onnx", "fcos.png"]
+    assert f"wrote {path.with_suffix('.png')}, with " in output
+    assert read_image(path.with_suffix(".png")).shape == read_image(DEFAULT_IMAGE).shape
+    assert "--mean does nothing: the config's values are used" in output
 
 
 def test_without_postprocessing(tmp_path):
@@ -249,7 +253,7 @@ class Attack:
         ("shape", "--shape must be one or two numbers, got 3"),
         ("directory", "output directory does not exist: .*nowhere"),
         ("missing", r"No such file or directory: '.*nowhere\.pth'"),
-        ("opset", "opset_version must be 11 to 20 with the legacy exporter, got 9"),
+        ("opset", r"opset_version must be 11 to \d+, got 99"),
     ],
 )
 def test_errors_are_one_line(tmp_path, capsys, fault, message):
@@ -275,7 +279,7 @@ def test_errors_are_one_line(tmp_path, capsys, fault, message):
             "classes": ("--cfg-options", "model.bbox_head.num_classes=3"),
             "option": ("--cfg-options", "model"),
             "shape": ("--shape", 1, 2, 3),
-            "opset": ("--shape", 64, 96, "--opset-version", 9),
+            "opset": ("--opset-version", 99),
         }[fault]
     assert run(config, checkpoint, "--output-file", output, *more) == 1
     error = capsys.readouterr().err
