@@ -18,7 +18,7 @@ def exported(monkeypatch):
     """The calls of the exporter, which is slow: the shipped file is copied instead."""
     calls = []
 
-    def export(config, checkpoint, output_file, **options):
+    def export(config, checkpoint, output_file, options):
         calls.append((config, checkpoint, options))
         shutil.copyfile(demo.MODEL, output_file)
 
@@ -41,9 +41,8 @@ def test_the_exported_file_equals_torch(exported, tmp_path):
     for fact in ("Mask R-CNN, checkpoint.pth, on 4 images", "No image differs", overrides, "onnxruntime 1."):
         assert fact in text
     assert file.read_bytes() == demo.MODEL.read_bytes()
-    assert exported == [
-        (str(demo.CONFIG), str(demo.CHECKPOINT), {"options": [overrides], "dynamic_export": True}),
-    ]
+    options = mmort.detect.export.ExportOptions(cfg_options=[overrides], dynamic_export=True)
+    assert exported == [(str(demo.CONFIG), str(demo.CHECKPOINT), options)]
 
 
 def test_another_file_differs(exported, tmp_path):
