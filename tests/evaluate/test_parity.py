@@ -318,6 +318,7 @@ def test_other_masks_are_called_so(tmp_path):
 def test_report_needs_no_network_and_no_script(tmp_path):
     path = report(tmp_path, compared(tmp_path, [detections()[:2]]))
     page, text = Page(path), path.read_text(encoding="utf-8")
+    assert "The image that differs" in page.text
     assert not {"script", "link", "iframe", "img", "object"} & set(page.tags)
     assert all(address.startswith("data:") for address in page.addresses)
     assert "url(" not in text
