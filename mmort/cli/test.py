@@ -69,13 +69,14 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the detector, and do what was asked for."""
     _check(arguments)
     from mmort.detect.config import parse_options, read_config
-    from mmort.evaluate import Evaluation, collect, dataset_of, metric_options
+    from mmort.evaluate import CocoDataset, Evaluation, collect, dataset_of, metric_options
     from mmort.predict import Predictor
 
     options = parse_options(arguments.eval_options)
     prefix = options.pop("jsonfile_prefix", None)
     if arguments.format_only and prefix is None:
         raise ValueError("--format-only needs --eval-options jsonfile_prefix=PREFIX, for PREFIX.bbox.json")
+    _check_directories(arguments.out, arguments.metrics_json, prefix)
     config = read_config(arguments.config, arguments.cfg_options) if arguments.config else None
     network = _network(arguments, config)
     dataset = dataset_of(
@@ -85,6 +86,8 @@ def run(arguments: argparse.Namespace) -> None:
         image_dir=arguments.img_dir,
         data_root=arguments.data_root,
     )
+    if prefix is not None and not isinstance(dataset, CocoDataset):
+        raise ValueError("jsonfile_prefix is for data sets in COCO's format")
     if config is not None and arguments.eval:
         options = metric_options(config, dataset) | options
     masks = True if arguments.out or prefix else None
@@ -115,7 +118,11 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError("without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given")
     if arguments.config is None and (arguments.cfg_options or arguments.data_root):
         raise ValueError("--cfg-options and --data-root change a CONFIG; give one")
-    for file in filter(None, (arguments.out, arguments.metrics_json)):
+
+
+def _check_directories(*files: str | None) -> None:
+    """Refuse files that cannot be written, before the detector runs for hours."""
+    for file in filter(None, files):
         if not Path(file).parent.is_dir():
             raise FileNotFoundError(f"output directory does not exist: {Path(file).parent}")
 
@@ -193,12 +200,9 @@ def _write(evaluation: Evaluation, out: str | None, prefix: str | None) -> None:
     if out:
         print(f"writing results to {out}")
         write_results(out, evaluation.results, len(evaluation.dataset.classes))
-    if prefix is None:
-        return
-    if not isinstance(evaluation.dataset, CocoDataset):
-        raise ValueError("jsonfile_prefix is for data sets in COCO's format")
-    for path in evaluation.dataset.write_rows(evaluation.results, prefix):
-        print(f"wrote {path}")
+    if prefix is not None and isinstance(evaluation.dataset, CocoDataset):
+        for path in evaluation.dataset.write_rows(evaluation.results, prefix):
+            print(f"wrote {path}")
 
 
 def _report(metrics: Metrics, file: str | None) -> None:

@@ -44,7 +44,21 @@ class Evaluation:
         self._results: dict[DatasetImage, ImageResult] = {}
 
     def add(self, image: DatasetImage, detections: Detections) -> None:
-        """Add the detections in one of the data set's images."""
+        """Add the detections in one of the data set's images.
+
+        Raises
+        ------
+        ValueError
+            If a label is not one of the data set's, or the metrics need masks and there are none.
+        """
+        if "segm" in self.metric_names and not detections.has_masks:
+            raise ValueError("evaluate: segm needs masks, but the detector makes none")
+        classes = self.dataset.classes
+        if len(detections) and detections.labels.max() >= len(classes):
+            raise ValueError(
+                f"evaluate: the detector found label {detections.labels.max()} in {image.path}, but the data set has "
+                f"{len(classes)} classes: {', '.join(classes)}"
+            )
         self._results[image] = ImageResult.of(detections, masks=self.masks)
 
     @property

@@ -83,6 +83,8 @@ def test_format_only(tmp_path):
     ids = [image["id"] for image in json.loads(demo.ANNOTATIONS.read_text())["images"]]
     assert {row["image_id"] for row in rows} == set(ids)
     assert rows[0].keys() == {"image_id", "category_id", "score", "segmentation"}
+    nowhere = f"jsonfile_prefix={tmp_path}/nowhere/digits"
+    assert "output directory does not exist" in refused(*COMMAND, "--format-only", "--eval-options", nowhere)
 
 
 def test_eval(boxes):
@@ -183,3 +185,35 @@ def test_batch_size(boxes):
 def test_threads(boxes):
     assert figures(printed(*COMMAND, "--eval", "bbox", "--threads", 1)) == boxes
     assert "threads must be positive, got 0" in refused(*COMMAND, "--eval", "bbox", "--threads", 0)
+
+
+def test_voc(tmp_path):
+    """The same pictures and digits in PASCAL VOC's format."""
+    folder = tmp_path / "VOC2007"
+    (folder / "JPEGImages").mkdir(parents=True)
+    (folder / "Annotations").mkdir()
+    annotations = json.loads(demo.ANNOTATIONS.read_text())
+    names = {category["id"]: category["name"] for category in annotations["categories"]}
+    for image in annotations["images"]:
+        stem = pathlib.Path(image["file_name"]).stem
+        source = demo.IMAGES[0].with_name(image["file_name"])
+        (folder / "JPEGImages" / f"{stem}.jpg").symlink_to(source)  # OpenCV looks at the content
+        objects = []
+        for entry in annotations["annotations"]:
+            if entry["image_id"] == image["id"]:
+                x, y, width, height = entry["bbox"]
+                corners = {"xmin": x + 1, "ymin": y + 1, "xmax": x + width, "ymax": y + height}
+                box = "".join(f"<{tag}>{value}</{tag}>" for tag, value in corners.items())
+                objects.append(f"<object><name>{names[entry['category_id']]}</name><bndbox>{box}</bndbox></object>")
+        (folder / "Annotations" / f"{stem}.xml").write_text(f"<annotation>{''.join(objects)}</annotation>")
+    (folder / "test.txt").write_text("\n".join(path.stem for path in demo.IMAGES))
+    files = "--ann", folder / "test.txt", "--img-dir", folder
+    found = figures(
+        printed("test", demo.MODEL, *files, "--eval", "mAP", "recall", "--eval-options", "iou_thr=0.5,0.75")
+    )
+    assert list(found)[:3] == ["mAP", "AP50", "AP75"]
+    assert found["mAP"] == pytest.approx((found["AP50"] + found["AP75"]) / 2, abs=1e-4)
+    assert found["AP50"] > 0.95
+    assert found["recall@100@0.5"] == 1
+    prefix = "--eval-options", f"jsonfile_prefix={tmp_path / 'x'}"
+    assert "is for data sets in COCO's format" in refused("test", demo.MODEL, *files, "--format-only", *prefix)

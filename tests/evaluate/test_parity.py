@@ -170,6 +170,7 @@ class Dataset:
     """Two images, and a metric: the mean score."""
 
     images = (DatasetImage(7, Path("7.png"), "7.png"), DatasetImage(9, Path("9.png"), "9.png"))
+    classes = ("0", "1")
 
     def __len__(self):
         return len(self.images)
