@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import threading
+from importlib.util import find_spec
 from pathlib import Path
 
 import cv2
@@ -17,22 +19,25 @@ import torch
 import mmort.onnx
 import mmort.ort
 from mmort.cli import main
-from mmort.detect import load
-from mmort.detect.export import finishing, graph_masks, heads
+from mmort.detect import build, load
+from mmort.detect.export import finishing, graph_masks, heads, options, pipeline, progress
 from mmort.detect.export.examples import Examples
 from mmort.detect.export.finishing import make_optional
-from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.export.wrappers import Exported
 from mmort.onnx import Report
+from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.verify.detections import compare_detections
 from mmort.predict import MaskFormat, Preprocessing, paste_masks, read_image
 from tests.cli import running
+from tests.detect.test_query_detectors import CORNERNET
 
-DATA = Path(__file__).parents[1] / "data"
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data"
 FCOS = DATA / "detect" / "fcos" / "config.py", DATA / "detect" / "fcos" / "checkpoint.pth"
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 IMAGES = sorted((DATA / "preprocessing").glob("*.png"))
-PIPELINE = json.loads((DATA / "preprocessing" / "expected.json").read_text())["cascade_mask_rcnn"]["pipeline"]
+EXPECTED = json.loads((DATA / "preprocessing" / "expected.json").read_text())
+PIPELINE = EXPECTED["cascade_mask_rcnn"]["pipeline"]
 
 
 def run(*arguments):
@@ -144,7 +149,8 @@ def test_upgrade_keeps_img_shape(mask_rcnn):
 def test_static_file_of_the_older_exporter(tmp_path, capsys):
     path = tmp_path / "fcos.onnx"
     arguments = ("--shape", 128, "--opset-version", 11, "--cfg-options", "model.test_cfg.max_per_img=7", "--show")
-    assert run(*FCOS, "--output-file", path, *arguments, "--mean", 1, 2, 3) == 0
+    ignored = ("--dataset", "coco", "--mean", 1, 2, 3, "--std", 1, 1, 1)
+    assert run(*FCOS, "--output-file", path, *arguments, *ignored, "--input-img", IMAGES[0], "--simplify") == 0
     output = capsys.readouterr().out
     assert "MultiClassNMS" in output  # the graph
     assert "score  class  x1, y1, x2, y2\n0." in output
@@ -159,8 +165,10 @@ def test_static_file_of_the_older_exporter(tmp_path, capsys):
     assert [formal.name for formal in model.graph.input] == ["input", "img_shape"]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["fcos.onnx", "fcos.png"]
     assert f"wrote {path.with_suffix('.png')}, with " in output
-    assert read_image(path.with_suffix(".png")).shape == read_image(DEFAULT_IMAGE).shape
-    assert "--mean does nothing: the config's values are used" in output
+    assert read_image(path.with_suffix(".png")).shape == read_image(IMAGES[0]).shape
+    for name in ("--dataset", "--mean", "--std"):
+        assert f"{name} does nothing: the config's values are used" in output
+    assert "%" not in output.split("main_graph")[0]  # neither torch nor onnxslim prints
 
 
 def test_without_postprocessing(tmp_path):
@@ -253,6 +261,12 @@ class Attack:
         ("shape", "--shape must be one or two numbers, got 3"),
         ("directory", "output directory does not exist: .*nowhere"),
         ("missing", r"No such file or directory: '.*nowhere\.pth'"),
+        ("address", r"checkpoint must be a file, download it first: https://example\.org/x\.pth"),
+        ("name", "checkpoint must be a file, download it first: open-mmlab://resnet50"),
+        ("config address", r"config must be a file, download it first: https://example\.org/c\.py"),
+        ("unknown entry", "model with nope is not supported"),
+        ("unknown threshold", r"test_cfg with score_thre \(did you mean score_thr\?\) is not supported"),
+        ("unknown root", r"got modle\.neck: it has no modle \(did you mean model\?\)"),
         ("opset", r"opset_version must be 11 to \d+, got 99"),
     ],
 )
@@ -272,12 +286,19 @@ def test_errors_are_one_line(tmp_path, capsys, fault, message):
         more = "--input-img", tmp_path / "picture.png"
     elif fault == "directory":
         output = tmp_path / "nowhere" / "x.onnx"
+    elif fault == "config address":
+        config = "https://example.org/c.py"
+    elif fault in ("address", "name"):
+        checkpoint = {"address": "https://example.org/x.pth", "name": "open-mmlab://resnet50"}[fault]
     elif fault == "missing":
         checkpoint = tmp_path / "nowhere.pth"
     else:
         more = {
             "classes": ("--cfg-options", "model.bbox_head.num_classes=3"),
             "option": ("--cfg-options", "model"),
+            "unknown entry": ("--cfg-options", "model.nope=3"),
+            "unknown threshold": ("--cfg-options", "model.test_cfg.score_thre=0.3"),
+            "unknown root": ("--cfg-options", "modle.neck=None"),
             "shape": ("--shape", 1, 2, 3),
             "opset": ("--opset-version", 99),
         }[fault]
@@ -287,6 +308,91 @@ def test_errors_are_one_line(tmp_path, capsys, fault, message):
     assert error.count("\n") == 1
     assert re.search(message, error)
     assert not output.exists()
+
+
+ARGUMENTS = [
+    "CONFIG",
+    "CHECKPOINT",
+    "--input-img",
+    "--show",
+    "--output-file",
+    "--opset-version",
+    "--test-img",
+    "--dataset",
+]
+ARGUMENTS += ["--verify", "--simplify", "--shape", "--mean", "--std", "--cfg-options", "--dynamic-export"]
+ARGUMENTS += ["--skip-postprocess"]
+"""Those of MMDetection's pytorch2onnx.py, in its order."""
+
+
+def test_arguments_of_pytorch2onnx_are_tried_and_documented():
+    document = (ROOT / "docs" / "mmdetection.md").read_text(encoding="utf-8")
+    section = document.split("## Every argument of pytorch2onnx.py")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `([\w-]+)[^`]*` \|", section, re.M) == ARGUMENTS
+    source = Path(__file__).read_text(encoding="utf-8")
+    commands = source.replace(source[source.index("ARGUMENTS = ") : source.index("def test_arguments_of_py")], "")
+    assert [name for name in ARGUMENTS[2:] if f'"{name}"' not in commands] == []
+
+
+def test_a_missing_package_is_named_before_any_work(monkeypatch, capsys):
+    monkeypatch.setattr(options, "find_spec", lambda name: None if name == "onnxslim" else find_spec(name))
+    assert run("no config", "no checkpoint", "--simplify") == 1
+    assert capsys.readouterr() == ("", "mmort: error: mmort export needs onnxslim: pip install 'mmort[detect]'\n")
+
+
+def test_a_key_interrupts(tmp_path, monkeypatch, capsys):
+    """Ctrl-C is one line and leaves no file."""
+
+    def interrupted(example, draft, options):
+        draft.write_bytes(b"half a file")
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(EXPORTERS, "dynamo", interrupted)
+    assert run(*FCOS, "--output-file", tmp_path / "x.onnx", "--shape", 64) == 130
+    assert capsys.readouterr().err == "mmort: interrupted\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_long_steps_show_signs_of_life(monkeypatch, capsys):
+    """They and the announcements appear at once, while what the step itself prints does not."""
+    monkeypatch.setattr(progress, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(progress, "MIN_SECONDS", 0.0)
+    alive = threading.Event()
+
+    def show(line):
+        print(line)
+        if line.startswith("  ..."):
+            alive.set()
+
+    steps = progress.Steps(show)
+    steps.begin("tracing")
+    with progress.muted() as audible:
+        print("torch's")
+        assert alive.wait(10)
+        with audible():
+            steps.begin("comparing")
+    steps.end()
+    lines = re.sub(r"[0-9.]+ s", "0 s", capsys.readouterr().out).splitlines()
+    assert list(dict.fromkeys(lines)) == ["tracing", "  ... 0 s", "  0 s", "comparing"]
+
+
+def test_a_flip_test_has_a_price(tmp_path, monkeypatch):
+    """It is said, and the option leaves the flip test out of the detector and of the metadata."""
+    config, checkpoint = tmp_path / "config.json", tmp_path / "checkpoint.pth"
+    steps = EXPECTED["cornernet"]["pipeline"]
+    settings = CORNERNET | {"test_pipeline": [step | {"flip": True} if "flip" in step else step for step in steps]}
+    config.write_text(json.dumps(settings))
+    torch.save(build(settings).state_dict(), checkpoint)
+    found = []
+
+    def stop(detector, preprocessing, metadata, *_):
+        found.append((detector.flip_test, preprocessing.flip, json.loads(metadata["preprocessing"])["flip"]))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(pipeline, "_Export", stop)
+    outputs = [running.run("export", config, checkpoint, *more)[1] for more in ((), ("--no-flip",))]
+    assert ["2.0 times the work" in output for output in outputs] == [True, False]
+    assert found == [(True, True, True), (False, False, False)]
 
 
 def test_bytes_written_are_the_bytes_compared(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mmort.detect.detector import Detector
 
-SIDE = 255  # pixels; the ratio hardly depends on it, and CornerNet's sides are odd
+SIDE = 127  # pixels; the ratio hardly depends on it, and CornerNet's sides are odd
 
 
 def price(detector: Detector) -> str:
