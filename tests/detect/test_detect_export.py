@@ -327,7 +327,7 @@ ARGUMENTS += ["--skip-postprocess"]
 
 def test_arguments_of_pytorch2onnx_are_tried_and_documented():
     document = (ROOT / "docs" / "mmdetection.md").read_text(encoding="utf-8")
-    section = document.split("## Every argument of pytorch2onnx.py")[1].split("\n## ")[0]
+    section = document.split("## Arguments of the old command")[1].split("| new |")[0]
     assert re.findall(r"^\| `([\w-]+)[^`]*` \|", section, re.M) == ARGUMENTS
     source = Path(__file__).read_text(encoding="utf-8")
     commands = source.replace(source[source.index("ARGUMENTS = ") : source.index("def test_arguments_of_py")], "")
