@@ -72,6 +72,11 @@ def test_mean_ap_by_hand(by_hand):
     assert figures == pytest.approx({"mAP": (5 / 12 + 1 / 4) / 2, "AP50": 5 / 12, "AP60": 1 / 4})
 
 
+def test_equal_overlaps_go_to_the_object_that_counts(tmp_path):
+    dataset = write(tmp_path / "VOC2012", {"a": [("cat", SQUARE, 1), ("cat", SQUARE, 0)]})
+    assert dataset.score([result((0, 0.9, SQUARE))], ["mAP"], {}).figures["mAP"] == 1
+
+
 def test_table(by_hand):
     dataset, results = by_hand
     (table,) = dataset.score(results, ["mAP"], {}).tables
