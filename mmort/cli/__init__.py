@@ -43,8 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0, or 1 after an error or a comparison that failed, or 130 after Ctrl-C.  Wrong usage exits with 2,
-        as do errors of a command whose `ERROR_CODE` tells them apart from its failures.
+        Exit code: 0, or 1 after an error or a comparison that failed, or 130 after Ctrl-C.  Wrong usage exits with 2.
     """
     arguments = _parser().parse_args(argv)
     try:
@@ -57,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("mmort: interrupted", file=sys.stderr)
         return INTERRUPTED
     except (ImportError, OSError, ValueError) as error:
-        print(f"mmort: error: {error}", file=sys.stderr)
-        return getattr(COMMANDS[arguments.command], "ERROR_CODE", 1)
+        failure = str(error)
     if failure is None:
         return 0
     print(f"mmort: error: {failure}", file=sys.stderr)
