@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from mmort.cli import engines
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -41,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="execution provider of ONNX Runtime, such as CUDAExecutionProvider; may be repeated (default: the CPU)",
     )
-    parser.add_argument("--threads", type=int, help="threads for the operators (default: one for each core)")
+    engines.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> str | None:
@@ -61,7 +63,8 @@ def run(arguments: argparse.Namespace) -> str | None:
     failures = 0
     # Lines on the terminal go above the bar.
     with tqdm(total=len(images), initial=len(images) - len(todo), unit="picture", disable=None) as bar:
-        outcomes = predictor.predict(todo, arguments.batch_size, return_exceptions=True)
+        predict = engines.predict_function(arguments, predictor)
+        outcomes = predict(todo, arguments.batch_size, return_exceptions=True)
         for path, outcome in zip(todo, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 failures += 1
@@ -95,7 +98,7 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
         arguments.model,
         score_threshold=arguments.score_thr,
         providers=arguments.provider,
-        threads=arguments.threads,
+        threads=engines.threads(arguments),
         **settings,
     )
 

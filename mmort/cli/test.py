@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mmort.cli import engines
+
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
     from mmort.evaluate import Dataset, Evaluation, Metrics, Predict
@@ -62,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
     parser.add_argument("--metrics-json", metavar="FILE", help="write the figures of --eval as JSON")
     parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
-    parser.add_argument("--threads", type=int, help="threads for the detector (default: one for each core)")
+    engines.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -95,7 +97,7 @@ def run(arguments: argparse.Namespace) -> None:
     predictor = Predictor(
         network, classes=network.classes or dataset.classes, preprocessing=_preprocessing(config, network)
     )
-    predict: Predict = partial(predictor.predict, batch_size=arguments.batch_size)
+    predict: Predict = partial(engines.predict_function(arguments, predictor), batch_size=arguments.batch_size)
     if arguments.show or arguments.show_dir:
         predict = partial(_shown, arguments, dataset, predict)
     collect(evaluation, predict)
@@ -132,14 +134,14 @@ def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> On
     if arguments.backend != "torch" or config is None:
         from mmort.predict.network import OnnxNetwork
 
-        return OnnxNetwork(arguments.model, PROVIDERS[arguments.backend], arguments.threads)
+        return OnnxNetwork(arguments.model, PROVIDERS[arguments.backend], engines.threads(arguments))
     try:
         from mmort.detect.network import load_network
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise ImportError("mmort test --backend torch needs torch: pip install 'mmort[detect]'") from None
-    return load_network(config, arguments.model, arguments.threads)
+    return load_network(config, arguments.model, engines.threads(arguments))
 
 
 def _preprocessing(config: dict[str, Any] | None, network: OnnxNetwork | TorchNetwork) -> Preprocessing | None:

@@ -9,6 +9,7 @@ from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.configured import dataset_of, metric_options
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
+from mmort.evaluate.ray_engine import predict_on_ray
 from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.voc import VocDataset, VocOptions
 
@@ -27,5 +28,6 @@ __all__ = [
     "dataset_of",
     "evaluate",
     "metric_options",
+    "predict_on_ray",
     "write_results",
 ]

@@ -82,10 +82,8 @@ def collect(evaluation: Evaluation, predict: Predict, *, progress: bool = True) 
     ValueError
         If `predict` returns fewer or more results than it got images.
     """
-    try:
-        from tqdm import tqdm
-    except ModuleNotFoundError:
-        raise ImportError("mmort.evaluate needs tqdm: pip install 'mmort[evaluate]'") from None
+    from tqdm import tqdm
+
     images = evaluation.dataset.images
     found = tqdm(
         predict([image.path for image in images]), total=len(images), unit="image", disable=None if progress else True

@@ -1,0 +1,39 @@
+"""``--engine``: where a command runs its detector, in this process or on a Ray cluster."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mmort.predict import Predictor
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--engine`` and the threads of each detector."""
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="where to run the detector: in this process, or in the workers of a Ray cluster, that of RAY_ADDRESS or "
+        "one of this machine's cores (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads", type=int, help="threads for the detector (default: one for each core; with --engine ray, 1)"
+    )
+
+
+def threads(arguments: argparse.Namespace) -> int | None:
+    """Return the threads of each detector; None is one for each core."""
+    return 1 if arguments.threads is None and arguments.engine == "ray" else arguments.threads
+
+
+def predict_function(arguments: argparse.Namespace, predictor: Predictor) -> Callable[..., Iterable[Any]]:
+    """Return the `Predictor.predict` of the engine."""
+    if arguments.engine == "local":
+        return predictor.predict
+    from mmort.evaluate.ray_engine import predict_on_ray
+
+    return partial(predict_on_ray, predictor, threads=threads(arguments) or 1)

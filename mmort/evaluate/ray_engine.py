@@ -1,0 +1,178 @@
+"""Spread the pictures over the workers of a Ray cluster, with the results and the order of `Predictor.predict`.
+
+Each task is a chunk of whole batches, so that a picture meets the same pictures in its batch as without Ray: padding
+depends on them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mmort.predict import Detections, Predictor
+
+BATCHES_PER_TASK = 16  # a worker reads the next pictures while the detector runs, but only within a task
+MAX_RETRIES = 3  # of a task whose worker died; a picture that ends every worker must not run for ever
+
+
+@overload
+def predict_on_ray(
+    predictor: Predictor,
+    images: Sequence[str | os.PathLike[str]],
+    batch_size: int = ...,
+    *,
+    threads: int = ...,
+    return_exceptions: Literal[False] = ...,
+) -> Iterator[Detections]: ...
+@overload
+def predict_on_ray(
+    predictor: Predictor,
+    images: Sequence[str | os.PathLike[str]],
+    batch_size: int = ...,
+    *,
+    threads: int = ...,
+    return_exceptions: bool,
+) -> Iterator[Detections | Exception]: ...
+def predict_on_ray(
+    predictor: Predictor,
+    images: Sequence[str | os.PathLike[str]],
+    batch_size: int = 1,
+    *,
+    threads: int = 1,
+    return_exceptions: bool = False,
+) -> Iterator[Detections | Exception]:
+    """Detect objects in many pictures on a Ray cluster.
+
+    The cluster is the one that this process is connected to, the one that the environment variable ``RAY_ADDRESS``
+    names, or else one of this machine's cores that ends with the call.  Its nodes must have mmort, and find the
+    predictor's file and the pictures under the same paths.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        Each worker gets a copy.
+    images : sequence of paths
+    batch_size : int, default 1
+        Pictures that run together, as in `Predictor.predict`.
+    threads : int, default 1
+        The cores that each worker occupies: the predictor's ``threads``.
+    return_exceptions : bool, default False
+        For a picture that cannot be processed, yield the exception in its position, instead of raising it.
+
+    Yields
+    ------
+    Detections
+        For each picture, in their order.  The pictures of a worker that dies go to another.
+
+    Raises
+    ------
+    ImportError
+        If Ray is not installed.
+    OSError
+        If the cluster cannot be reached, or the workers die four times on the same pictures.
+    ValueError
+        If `batch_size` or `threads` is not positive.  For a picture: as `Predictor.predict`.
+    """
+    for name, value in (("batch_size", batch_size), ("threads", threads)):
+        if value < 1:
+            raise ValueError(f"predict: {name} must be positive, got {value}")
+    try:
+        import ray.data
+    except ModuleNotFoundError:
+        raise ImportError("the engine ray needs Ray: pip install 'mmort[ray]'") from None
+    paths = [os.fspath(Path(path).absolute()) for path in images]
+    return _outcomes(ray, predictor, paths, batch_size, threads, return_exceptions)
+
+
+def _outcomes(
+    ray: Any, predictor: Predictor, paths: Sequence[str], batch_size: int, threads: int, return_exceptions: bool
+) -> Iterator[Detections | Exception]:
+    """Yield each picture's detections, or its exception."""
+    step = batch_size * BATCHES_PER_TASK
+    tasks = [{"paths": paths[start : start + step]} for start in range(0, len(paths), step)]
+    if not tasks:
+        return
+    with _connected(ray, threads):
+        dataset = _dataset(ray, tasks, _Worker, (predictor, batch_size), threads)
+        try:
+            for row in dataset.iter_rows():
+                for outcome in pickle.loads(row["outcomes"]):  # of our own workers
+                    if isinstance(outcome, Exception) and not return_exceptions:
+                        raise outcome
+                    yield outcome
+        except ray.exceptions.RayError as error:
+            raise OSError(f"ray: {error}") from error
+
+
+def _dataset(ray: Any, tasks: Sequence[dict[str, Any]], worker: type, arguments: tuple[Any, ...], threads: int) -> Any:
+    """Return the workers' answers to the tasks, as a data set that is computed when it is read."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the limit of retries, which has no successor yet
+        return ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
+            worker,
+            batch_size=1,
+            fn_constructor_args=arguments,
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=None),
+            num_cpus=threads,
+            max_restarts=-1,
+            max_task_retries=MAX_RETRIES,
+        )
+
+
+@contextmanager
+def _connected(ray: Any, threads: int) -> Iterator[None]:
+    """Connect to the cluster, or start one, and keep the order of the tasks and the terminal quiet."""
+    started = not ray.is_initialized()
+    if started:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
+        try:
+            ray.init(logging_level=logging.WARNING, **_local_settings())
+        except ConnectionError as error:
+            raise OSError(f"ray: {error}") from error
+    try:
+        cores = max(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])
+        if cores < threads:
+            raise ValueError(f"ray: threads must be at most {cores:.0f}, the cores of the largest node, got {threads}")
+        logging.getLogger("ray.data").setLevel(logging.WARNING)
+        context = ray.data.DataContext.get_current()
+        context.execution_options.preserve_order = True
+        context.enable_progress_bars = False
+        yield
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _local_settings() -> dict[str, Any]:
+    """Return the settings of a cluster that `ray.init` starts; a cluster that exists has its own."""
+    return {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+
+
+class _Worker:
+    """What runs in each of Ray's workers."""
+
+    def __init__(self, predictor: Predictor, batch_size: int) -> None:
+        self.predictor, self.batch_size = predictor, batch_size
+
+    def __call__(self, task: dict[str, Any]) -> dict[str, Any]:
+        """Return the pickled list of the outcomes of a task's pictures."""
+        (paths,) = task["paths"]
+        found = self.predictor.predict(list(map(str, paths)), self.batch_size, return_exceptions=True)
+        outcomes = list(map(_picklable, found))
+        return {"outcomes": np.array([pickle.dumps(outcomes)], object)}
+
+
+def _picklable(outcome: Detections | Exception) -> Detections | Exception:
+    """Return an outcome that the driver can unpickle: libraries' exceptions become a ValueError."""
+    if isinstance(outcome, Exception) and type(outcome).__module__ != "builtins":
+        return ValueError(str(outcome))
+    return outcome

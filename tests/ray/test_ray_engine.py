@@ -1,0 +1,172 @@
+"""Predicting and evaluating on a cluster of two nodes equals doing so in this process.
+
+Not part of the suite, as Ray is large: `.ci/run ray` installs it and runs these tests.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from mmort import Predictor
+from mmort.demo import ANNOTATIONS, IMAGES, MODEL
+from mmort.evaluate import ray_engine
+from mmort.evaluate.ray_engine import predict_on_ray
+
+pytestmark = [  # of Ray itself
+    pytest.mark.filterwarnings("default::DeprecationWarning:ray"),
+    pytest.mark.filterwarnings("default::ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes with a core each; this process is connected."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.add_node(num_cpus=1)
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """150 pictures, one of which is broken."""
+    paths = [tmp_path / f"{number:03}.png" for number in range(150)]
+    for number, path in enumerate(paths):
+        shutil.copy(IMAGES[number % len(IMAGES)], path)
+    paths[7].write_bytes(b"broken")
+    return paths
+
+
+def text(outcome):
+    return str(outcome) if isinstance(outcome, Exception) else outcome.to_json()
+
+
+def assert_same(outcomes, expected):
+    assert list(map(text, outcomes)) == list(map(text, expected))
+    for outcome, other in zip(outcomes, expected, strict=True):
+        if not isinstance(outcome, Exception):
+            np.testing.assert_array_equal(outcome.boxes, other.boxes)
+            np.testing.assert_array_equal(outcome.masks, other.masks)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_equals_this_process(cluster, photos, batch_size):
+    predictor = Predictor(MODEL, threads=1)
+    expected = list(predictor.predict(photos, batch_size, return_exceptions=True))
+    found = list(predict_on_ray(predictor, photos, batch_size, return_exceptions=True))
+    assert [index for index, outcome in enumerate(found) if isinstance(outcome, ValueError)] == [7]
+    assert_same(found, expected)
+
+
+def test_a_broken_picture_is_raised(cluster, photos):
+    outcomes = predict_on_ray(Predictor(MODEL, threads=1), photos)
+    assert len([next(outcomes) for _ in range(7)]) == 7
+    with pytest.raises(ValueError, match=r"007\.png: not an image"):
+        next(outcomes)
+
+
+class Dying(Predictor):
+    """A predictor whose worker is killed at the third picture, as often as the file `kills` says."""
+
+    kills: pathlib.Path
+
+    def __reduce__(self):
+        return revive, (self.kills,)
+
+    def run(self, images):
+        if images[0].ori_shape == (3, 3):
+            left = int(self.kills.read_text())
+            if left:
+                self.kills.write_text(str(left - 1))
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(images)
+
+
+def revive(kills):
+    predictor = Dying(MODEL, threads=1)
+    predictor.kills = kills
+    return predictor
+
+
+@pytest.fixture
+def deadly(photos):
+    """The same pictures; number 40 is the one at which `Dying` dies."""
+    import cv2
+
+    cv2.imwrite(str(photos[40]), np.zeros((3, 3, 3), np.uint8))
+    return photos
+
+
+def test_a_killed_worker_loses_nothing(cluster, deadly, tmp_path):
+    kills = tmp_path / "kills"
+    kills.write_text("1")
+    found = list(predict_on_ray(revive(kills), deadly, return_exceptions=True))
+    assert kills.read_text() == "0"
+    assert_same(found, list(Predictor(MODEL, threads=1).predict(deadly, return_exceptions=True)))
+
+
+def test_pictures_that_kill_every_worker_end_the_run(cluster, deadly, tmp_path):
+    kills = tmp_path / "kills"
+    kills.write_text("100")
+    with pytest.raises(OSError, match="ray: "):
+        list(predict_on_ray(revive(kills), deadly, return_exceptions=True))
+    assert int(kills.read_text()) == 100 - (ray_engine.MAX_RETRIES + 1)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [({"batch_size": 0}, "batch_size"), ({"threads": 0}, "threads")])
+def test_refuses(arguments, message):
+    with pytest.raises(ValueError, match=f"predict: {message} must be positive, got 0"):
+        predict_on_ray(Predictor(MODEL), [], **arguments)
+
+
+def test_refuses_more_threads_than_a_node_has(cluster, photos):
+    with pytest.raises(ValueError, match=r"threads must be at most 1, .* got 2"):
+        list(predict_on_ray(Predictor(MODEL), photos, threads=2))
+
+
+def mmort(*arguments, cluster):
+    """Run a command in a process of its own, on the cluster."""
+    return subprocess.run(
+        [sys.executable, "-m", "mmort", *map(str, arguments)],
+        env={**os.environ, "RAY_ADDRESS": cluster.address},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_mmort_predict(cluster, photos, tmp_path):
+    lines = {}
+    for engine in ("local", "ray"):
+        arguments = "predict", MODEL, photos[0].parent, "--engine", engine, "--threads", 1, "--batch-size", 4
+        result = mmort(*arguments, "--out-dir", tmp_path / engine, cluster=cluster)
+        assert result.returncode == 1
+        assert "007.png: not an image" in result.stderr
+        assert "1 of 150 pictures could not be processed" in result.stderr
+        lines[engine] = (tmp_path / engine / "detections.jsonl").read_text()
+    assert lines["ray"] == lines["local"]
+    assert len(lines["ray"].splitlines()) == 149
+
+
+def test_mmort_test(cluster, tmp_path):
+    figures = []
+    for engine in ("local", "ray"):
+        file = tmp_path / f"{engine}.json"
+        data = "--ann", ANNOTATIONS, "--img-dir", IMAGES[0].parent, "--eval", "bbox", "segm"
+        arguments = "test", MODEL, *data, "--engine", engine, "--threads", 1, "--metrics-json", file
+        result = mmort(*arguments, cluster=cluster)
+        assert result.returncode == 0, result.stderr
+        figures.append(json.loads(file.read_text()))
+    assert figures[0] == figures[1]
+    assert figures[0]["segm_mAP"] > 0.5
