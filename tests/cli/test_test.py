@@ -8,6 +8,7 @@ import re
 
 import cv2
 import pytest
+import torch
 
 from mmort import cli, demo
 from mmort.predict import read_image
@@ -126,8 +127,14 @@ def test_show_score_thr(tmp_path):
 
 
 def test_backend(boxes):
-    torch = figures(printed("test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--eval", "bbox", "--backend", "torch"))
-    assert torch == pytest.approx(boxes, abs=2e-4)
+    by_default = torch.get_num_threads()
+    command = "test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--backend", "torch", "--eval", "bbox"
+    try:
+        assert figures(printed(*command, "--threads", by_default + 1)) == pytest.approx(boxes, abs=2e-4)
+        assert torch.get_num_threads() == by_default + 1
+    finally:
+        torch.set_num_threads(by_default)
+    assert "threads must be positive, got 0" in refused(*command, "--threads", 0)
     message = refused(*COMMAND, "--eval", "bbox", "--backend", "tensorrt")
     assert re.search("TensorrtExecutionProvider is not available .* has: .*CPUExecutionProvider", message)
 
