@@ -95,7 +95,9 @@ class OnnxNetwork:
             entries = {key: json.loads(metadata.get(key, "null")) for key in ("classes", "preprocessing", "masks")}
             self.classes = tuple(map(str, entries["classes"])) if entries["classes"] else None
             self.preprocessing = Preprocessing.from_dict(entries["preprocessing"]) if entries["preprocessing"] else None
-            self.mask_format = MaskFormat.from_dict(entries["masks"]) if entries["masks"] else None
+            # Before mmort wrote "masks", all of its files had masks over boxes.
+            known = entries["masks"] or ({} if "mmort_version" in metadata else None)
+            self.mask_format = None if known is None else MaskFormat.from_dict(known)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.path}: metadata that mmort cannot read: {error}") from None
 

@@ -28,6 +28,12 @@ def test_metadata(tmp_path):
     assert Predictor(network).preprocessing == PREPROCESSING
 
 
+def test_mask_format_of_files_without_one(tmp_path):
+    assert OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx")).mask_format is None
+    metadata = METADATA | {"mmort_version": "0.1.0"}
+    assert OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", metadata=metadata)).mask_format == MaskFormat()
+
+
 def test_metadata_that_cannot_be_read(tmp_path):
     for metadata in ({"classes": "a, b"}, {"preprocessing": '{"size": "x"}'}, {"masks": '{"area": "x"}'}):
         with pytest.raises(ValueError, match=r"x\.onnx: metadata that mmort cannot read"):
