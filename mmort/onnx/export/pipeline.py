@@ -6,6 +6,7 @@ All that changes the file comes before the verification, so that the bytes writt
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
@@ -27,7 +28,7 @@ from mmort.onnx.verify.comparators import compare
 from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.report import Report, Row, VerificationError
 from mmort.onnx.verify.sessions import open_session
-from mmort.onnx.verify.values import Tolerances, leaves, shapes_text
+from mmort.onnx.verify.values import Reference, Tolerances, leaves, shapes_text
 
 VERIFIED = "verified"
 """The key of the metadata that a file has, with the value "false", if it was not compared with its model."""
@@ -47,12 +48,8 @@ def export_model(
     checks = inputs.check_inputs(example.args, example.axes, options.check_sizes, example.names)
     with files.replacing(path) as draft:
         hints = EXPORTERS[options.exporter](example, draft, options)
-        _check_exported(draft, options)
-        if options.simplify:
-            _simplify(draft)
-        proto = files.load(draft)
-        frozen = frozen_axes(proto, example.axes)
-        _complete(proto, draft, options)
+        frozen = _check_and_complete(example, draft, options)
+        gc.collect()  # the exporters leave cycles of graphs and weights
         report = _verify(draft, path, example.module, checks, options) if options.verify else Report(())
         if frozen or (options.verify and not report.ok):
             causes = [*frozen, *hints, *_violated_guards(example, checks, report)]
@@ -103,10 +100,22 @@ def _input_names(names: Sequence[str] | None, arguments: Sequence[str], args: Se
     return default if names is None else list(names)
 
 
-def _check_exported(draft: Path, options: Options) -> None:
-    """Let onnx check the file, including mmort's nodes; refuse an opset other than the requested one."""
+def _check_and_complete(example: Example, draft: Path, options: Options) -> list[str]:
+    """Do all that changes the draft after the exporter; return the axes that it froze."""
     op_schemas.check(draft, (*schemas.operators(), *options.operators))
-    opset = files.opset_of(files.load(draft))
+    model = files.load(draft)
+    _check_opset(model, options)
+    if options.simplify:
+        _simplify(draft)
+        model = files.load(draft)
+    frozen = frozen_axes(model, example.axes)
+    _complete(model, draft, options)
+    return frozen
+
+
+def _check_opset(model: onnx.ModelProto, options: Options) -> None:
+    """Refuse an opset other than the requested one."""
+    opset = files.opset_of(model)
     if options.opset_version not in (None, opset):
         advice = "; exporter='legacy' has 11 to 20" if options.exporter == "dynamo" else ""
         raise ValueError(
@@ -142,36 +151,42 @@ def _verify(
     draft: Path, path: Path, module: torch.nn.Module, checks: Sequence[tuple[Any, ...]], options: Options
 ) -> Report:
     """Compare the draft with the model; a portable one also without mmort's library."""
-    report = _compare(draft, path, module, checks, options)
+    # Before a session is open: both would hold the memory of a run at once.
+    references = [_reference(module, values) for values in checks]
+    report = _compare(draft, path, checks, references, options)
     if options.portable and report.ok:
-        alone = _compare(draft, path, module, checks, options, own_library=False)
+        alone = _compare(draft, path, checks, references, options, own_library=False)
         rows = (dataclasses.replace(row, inputs=f"{row.inputs}, no library") for row in alone.rows)
         report = Report((*report.rows, *rows))
     return report
 
 
+def _reference(module: torch.nn.Module, values: tuple[Any, ...]) -> Reference:
+    """Run the model on inputs."""
+    try:
+        return torch_reference.run(module, values)
+    except Exception as error:
+        raise ValueError(
+            f"export: check_sizes must suit the model, which fails with {shapes_text(values)}: {error}"
+        ) from error
+
+
 def _compare(
     draft: Path,
     path: Path,
-    module: torch.nn.Module,
     checks: Sequence[tuple[Any, ...]],
+    references: Sequence[Reference],
     options: Options,
     own_library: bool = True,
 ) -> Report:
-    """Compare the draft with the model on all inputs."""
+    """Compare the draft with the model's outputs on all inputs."""
     try:
         session = open_session(draft, options.libraries, own_library)
     except ValueError as error:
         text = str(error).removeprefix("verify: ").replace(str(draft), str(path))
         return Report((refusal("-", text),))
     rows: list[Row] = []
-    for values in checks:
-        try:
-            expected = torch_reference.run(module, values)
-        except Exception as error:
-            raise ValueError(
-                f"export: check_sizes must suit the model, which fails with {shapes_text(values)}: {error}"
-            ) from error
+    for values, expected in zip(checks, references, strict=True):
         rows += compare(session, values, expected, Tolerances(options.rtol, options.atol))
     return Report(tuple(rows))
 
