@@ -108,17 +108,7 @@ class Binding:
         TypeError
             If `array` is neither an ndarray nor a tensor.
         """
-        memory = self._memory("input", self._inputs, name, array)
-        if not self._inputs[name].type.startswith(_OPTIONAL):
-            self._binding.bind_input(name, *memory)
-        elif memory.device == "cpu":  # ONNX Runtime's bind_input takes no optional inputs
-            value = sys.modules["onnxruntime"].OrtValue.ortvalue_from_numpy(np.asarray(array))
-            self._binding.bind_ortvalue_input(name, value)
-        else:
-            raise ValueError(
-                f"mmort.ort.Binding: input {name}, which is optional, must be on the CPU, got a tensor on "
-                f"{memory.device}"
-            )
+        self._binding.bind_input(name, *self._memory("input", self._inputs, name, array))
         self._arrays[name] = array
 
     def bind_output(self, name: str, array: NDArray[Any] | torch.Tensor) -> None:
