@@ -13,6 +13,8 @@ from dataclasses import MISSING, dataclass, field
 from difflib import get_close_matches
 from typing import Any, ClassVar, TypeVar
 
+from torch import nn
+
 from mmort.detect.versions import Config, plain_type
 
 _IGNORED = {
@@ -22,6 +24,9 @@ _IGNORED = {
     "test_cfg": "read from the model",
 }
 """Entries that any part of MMDetection may have, beside its losses, ``loss_...``."""
+
+_IN_A_ROW = ("neck",)
+"""Kinds of parts of which a config may have a list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,14 +141,16 @@ class Parts:
     def __init__(self, types: Mapping[str, Mapping[str, type[Any]]]) -> None:
         self.types = types
 
-    def build(self, kind: str, config: Config, types: Mapping[str, type[Any]] | None = None) -> Any:
-        """Build the part that a config describes.
+    def build(self, kind: str, config: Any, types: Mapping[str, type[Any]] | None = None) -> Any:
+        """Build the part that a config describes; a list of necks becomes one, in which each reads the one before.
 
         Raises
         ------
         ValueError
             If its type is not among `types` (default: the registry's), an entry is unknown or a required one missing.
         """
+        if kind in _IN_A_ROW and isinstance(config, (list, tuple)):
+            return nn.Sequential(*(self.build(kind, each, types) for each in config))
         if not isinstance(config, dict):
             raise ValueError(f"detect.build: {kind} must be one dict, got {type(config).__name__}")
         if types is None:

@@ -17,27 +17,42 @@ from mmort.detect.families.retinanet import RetinaNet
 from mmort.detect.families.rtmdet import RTMDet
 from mmort.detect.families.rtmdet_ins import RTMDetIns
 from mmort.detect.families.ssd import SSD
+from mmort.detect.families.tridentnet import TridentFasterRCNN
 from mmort.detect.families.yolov3 import YOLOv3
 from mmort.detect.families.yolox import YOLOX
+from mmort.detect.parts.backbones.convnext import ConvNeXt
 from mmort.detect.parts.backbones.csp_darknet import CSPDarknet
 from mmort.detect.parts.backbones.cspnext import CSPNeXt
 from mmort.detect.parts.backbones.darknet import Darknet
+from mmort.detect.parts.backbones.detectors_resnet import DetectoRSResNet
+from mmort.detect.parts.backbones.efficientnet import EfficientNet
 from mmort.detect.parts.backbones.hourglass import HourglassNet
 from mmort.detect.parts.backbones.hrnet import HRNet
 from mmort.detect.parts.backbones.mobilenet_v2 import MobileNetV2
+from mmort.detect.parts.backbones.pvt import PyramidVisionTransformer, PyramidVisionTransformerV2
 from mmort.detect.parts.backbones.regnet import RegNet
 from mmort.detect.parts.backbones.res2net import Res2Net
 from mmort.detect.parts.backbones.resnest import ResNeSt
 from mmort.detect.parts.backbones.resnet import ResNet, ResNetV1d
 from mmort.detect.parts.backbones.ssd_vgg import SSDVGG
 from mmort.detect.parts.backbones.swin import SwinTransformer
+from mmort.detect.parts.backbones.trident_resnet import TridentResNet
 from mmort.detect.parts.coders import DeltaXYWHBBoxCoder, DistancePointBBoxCoder, TBLRBBoxCoder
 from mmort.detect.parts.heads.box_head import BoxHead, Shared2FCBoxHead, Shared4Conv1FCBoxHead
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.heads.rpn_head import RPNHead
+from mmort.detect.parts.necks.bfp import BFP
+from mmort.detect.parts.necks.channel_mapper import ChannelMapper
 from mmort.detect.parts.necks.csp_pafpn import YOLOXPAFPN, CSPNeXtPAFPN
-from mmort.detect.parts.necks.fpn import FPN
+from mmort.detect.parts.necks.dyhead import DyHead
+from mmort.detect.parts.necks.fpg import FPG
+from mmort.detect.parts.necks.fpn import FPN, DropBlockFPN
+from mmort.detect.parts.necks.fpn_carafe import CARAFEFPN
 from mmort.detect.parts.necks.hrfpn import HRFPN
+from mmort.detect.parts.necks.nas_fpn import NASFPN
+from mmort.detect.parts.necks.nasfcos_fpn import NASFCOSFPN
+from mmort.detect.parts.necks.pafpn import PAFPN
+from mmort.detect.parts.necks.rfp import RFP
 from mmort.detect.parts.necks.ssd_neck import SSDNeck
 from mmort.detect.parts.necks.yolo_neck import YOLOV3Neck
 from mmort.detect.parts.priors import AnchorGenerator, PointGenerator, SSDAnchorGenerator, YOLOAnchorGenerator
@@ -56,6 +71,7 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "StandardRoIHead": FasterRCNN,
     "CascadeRoIHead": CascadeRCNN,
     "PointRendRoIHead": PointRend,
+    "TridentRoIHead": TridentFasterRCNN,
     "RTMDetSepBNHead": RTMDet,
     "RTMDetInsSepBNHead": RTMDetIns,
     "YOLOXHead": YOLOX,
@@ -67,28 +83,44 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
 PARTS = Parts(
     {
         "backbone": {
+            "ConvNeXt": ConvNeXt,
+            "Darknet": Darknet,
+            "CSPDarknet": CSPDarknet,
+            "CSPNeXt": CSPNeXt,
+            "DetectoRS_ResNet": DetectoRSResNet,
+            "EfficientNet": EfficientNet,
             "HourglassNet": HourglassNet,
             "HRNet": HRNet,
+            "MobileNetV2": MobileNetV2,
+            "PyramidVisionTransformer": PyramidVisionTransformer,
+            "PyramidVisionTransformerV2": PyramidVisionTransformerV2,
             "RegNet": RegNet,
             "Res2Net": Res2Net,
             "ResNeSt": ResNeSt,
             "ResNet": ResNet,
             "ResNetV1d": ResNetV1d,
             "ResNeXt": ResNet,
-            "MobileNetV2": MobileNetV2,
-            "Darknet": Darknet,
-            "CSPDarknet": CSPDarknet,
-            "CSPNeXt": CSPNeXt,
             "SSDVGG": SSDVGG,
             "SwinTransformer": SwinTransformer,
+            "TridentResNet": TridentResNet,
         },
         "neck": {
+            "BFP": BFP,
+            "ChannelMapper": ChannelMapper,
+            "CSPNeXtPAFPN": CSPNeXtPAFPN,
+            "DyHead": DyHead,
+            "FPG": FPG,
             "FPN": FPN,
+            "FPN_CARAFE": CARAFEFPN,
+            "FPN_DropBlock": DropBlockFPN,
             "HRFPN": HRFPN,
+            "NASFCOS_FPN": NASFCOSFPN,
+            "NASFPN": NASFPN,
+            "PAFPN": PAFPN,
+            "RFP": RFP,
             "SSDNeck": SSDNeck,
             "YOLOV3Neck": YOLOV3Neck,
             "YOLOXPAFPN": YOLOXPAFPN,
-            "CSPNeXtPAFPN": CSPNeXtPAFPN,
         },
         "prior generator": {
             "AnchorGenerator": AnchorGenerator,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, require
@@ -35,9 +37,46 @@ class ConvWS(nn.Conv2d):
     """
 
     def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.standardized(), self.bias)
+
+    def standardized(self) -> Tensor:
+        """Return the weights that are used."""
         weight = self.weight
         mean, deviation = weight.mean((1, 2, 3), keepdim=True), weight.std((1, 2, 3), keepdim=True)
-        return self._conv_forward(input, (weight - mean) / (deviation + 1e-5), self.bias)
+        return (weight - mean) / (deviation + 1e-5)
+
+
+class ConvAWS(ConvWS):
+    """A `ConvWS` whose weights then get a scale and a shift for each output channel, as MMCV's ``ConvAWS2d``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.register_buffer("weight_gamma", torch.ones(self.out_channels, 1, 1, 1))
+        self.register_buffer("weight_beta", torch.zeros(self.out_channels, 1, 1, 1))
+
+    def standardized(self) -> Tensor:
+        weight = self.weight
+        mean, variance = weight.mean((1, 2, 3), keepdim=True), weight.var((1, 2, 3), keepdim=True)
+        standard = (weight - mean) / (variance + 1e-5).sqrt()
+        return standard * self.get_buffer("weight_gamma") + self.get_buffer("weight_beta")
+
+
+class ConvSamePadding(nn.Conv2d):
+    """A convolution padded so that its maps have the size of the input by the stride, as ``Conv2dAdaptivePadding``."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, padding: int = 0, **options: Any) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, **options)
+
+    def forward(self, input: Tensor) -> Tensor:
+        padding: list[int] = []
+        for axis in (1, 0):  # the last is padded first
+            side, stride = input.shape[axis + 2], self.stride[axis]
+            extent = (self.kernel_size[axis] - 1) * self.dilation[axis] + 1
+            missing = ((side + stride - 1) // stride - 1) * stride + extent - side
+            if extent < stride:
+                missing = torch.sym_max(missing, 0)  # type: ignore[no-untyped-call]
+            padding += [missing // 2, missing - missing // 2]
+        return super().forward(nn.functional.pad(input, padding))
 
 
 class NormedConv2d(nn.Conv2d):
@@ -97,7 +136,9 @@ _CONVOLUTIONS: dict[str, Any] = {
     "Conv": nn.Conv2d,
     "Conv1d": nn.Conv1d,
     "Conv2d": nn.Conv2d,
+    "Conv2dAdaptivePadding": ConvSamePadding,
     "ConvWS": ConvWS,
+    "ConvAWS": ConvAWS,
     "DCN": DeformConv,
     "DCNv2": ModulatedDeformConv,
     "NormedConv2d": NormedConv2d,
@@ -108,6 +149,7 @@ _ACTIVATIONS: dict[str, Any] = {
     "ReLU6": nn.ReLU6,
     "LeakyReLU": nn.LeakyReLU,
     "GELU": nn.GELU,
+    "Sigmoid": nn.Sigmoid,
     "SiLU": nn.SiLU,
     "Swish": nn.SiLU,
 }
@@ -172,8 +214,10 @@ class ConvModule(nn.Module):
         conv_cfg: Config | None = None,
         norm_cfg: Config | None = None,
         act_cfg: Config | None = _RELU,
+        order: Sequence[str] = ("conv", "norm", "act"),
     ) -> None:
         super().__init__()
+        self.order = tuple(order)
         self.conv = convolution(
             conv_cfg,
             in_channels,
@@ -187,15 +231,20 @@ class ConvModule(nn.Module):
         )
         self.norm_name = None
         if norm_cfg is not None:
-            self.norm_name, norm = normalization(norm_cfg, out_channels)
+            first = self.order.index("norm") < self.order.index("conv")
+            self.norm_name, norm = normalization(norm_cfg, in_channels if first else out_channels)
             self.add_module(self.norm_name, norm)
         self.activate = activation(act_cfg)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.conv(x)
-        if self.norm_name is not None:
-            x = getattr(self, self.norm_name)(x)
-        return self.activate(x)
+        for step in self.order:
+            if step == "conv":
+                x = self.conv(x)
+            elif step == "act":
+                x = self.activate(x)
+            elif self.norm_name is not None:
+                x = getattr(self, self.norm_name)(x)
+        return x
 
 
 class DepthwiseSeparableConvModule(nn.Module):
@@ -233,3 +282,9 @@ def tower(
             for inner, config in zip(inputs[:count], configs[:count], strict=True)
         )
     )
+
+
+def multiple_of_8(channels: float) -> int:
+    """Return the nearest multiple of 8 (at least 8) that is not below 90 % of `channels`."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * channels else rounded + 8

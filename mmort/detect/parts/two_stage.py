@@ -68,9 +68,12 @@ class TwoStageDetector(Detector):
     ----------
     family_with_masks : str
         The name of the detector if its config has a mask head.
+    model_types : tuple of str
+        The types that the config's model may have.
     """
 
     model_entries = ("backbone", "neck", "rpn_head", "roi_head")
+    model_types: ClassVar[tuple[str, ...]] = ("FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
     heads = ("rpn_head.rpn_cls", "rpn_head.rpn_reg", "roi_head.bbox_head")
     head: ClassVar[type[RoIHead]]
     family_with_masks: ClassVar[str]
@@ -85,7 +88,7 @@ class TwoStageDetector(Detector):
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
         model, test_cfg = config["model"], read_entries("test_cfg", self.TestCfg, test_config(config))
-        require("model.type", model["type"], "FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
+        require("model.type", model["type"], *self.model_types)
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
         self.rpn_head: RPNHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from mmort.detect.entries import default
-from mmort.detect.parts.layers import ConvModule, LayerEntries
+from mmort.detect.parts.layers import ConvModule, LayerEntries, multiple_of_8
 from mmort.detect.versions import Config
 
 # Expansion inside the blocks, channels, number of blocks, stride of the first.
@@ -56,10 +56,10 @@ class MobileNetV2(nn.Module):
         self.out_indices = tuple(entries.out_indices)
         widen_factor = entries.widen_factor
         layer: dict[str, Any] = entries.layer
-        channels = _multiple_of_8(32 * widen_factor)
+        channels = multiple_of_8(32 * widen_factor)
         self.conv1 = ConvModule(3, channels, 3, stride=2, padding=1, **layer)
         for stage, (expansion, width, count, stride) in enumerate(_STAGES):
-            width = _multiple_of_8(width * widen_factor)
+            width = multiple_of_8(width * widen_factor)
             blocks = []
             for block_stride in (stride,) + (1,) * (count - 1):
                 blocks.append(InvertedResidual(channels, width, expansion, block_stride, **layer))
@@ -75,9 +75,3 @@ class MobileNetV2(nn.Module):
             if stage in self.out_indices:
                 outputs.append(x)
         return tuple(outputs)
-
-
-def _multiple_of_8(channels: float) -> int:
-    """Return the nearest multiple of 8 (at least 8) that is not below 90 % of `channels`."""
-    rounded = max(8, int(channels + 4) // 8 * 8)
-    return rounded if rounded >= 0.9 * channels else rounded + 8

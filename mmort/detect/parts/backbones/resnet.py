@@ -133,12 +133,16 @@ class Bottleneck(nn.Module):
         """Return what comes between the two 1x1 convolutions."""
         return torch.relu(getattr(self, self.norm2_name)(self.conv2(x)))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def sum(self, x: Tensor) -> Tensor:
+        """Return the block's maps before their last ReLU."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = torch.relu(getattr(self, self.norm1_name)(self.conv1(x)))
         x = self.middle(self._plugged(0, x))
         x = getattr(self, self.norm3_name)(self.conv3(self._plugged(1, x)))
-        return torch.relu(self._plugged(2, x) + shortcut)
+        return self._plugged(2, x) + shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.sum(x))
 
     def _plugged(self, position: int, x: Tensor) -> Tensor:
         """Return what the plugins after a convolution make of its maps."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -70,12 +70,23 @@ class FPN(nn.Module):
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         inputs = inputs[self.start_level : self.end]
-        laterals = [conv(x) for conv, x in zip(self.lateral_convs, inputs, strict=True)]  # [N, C, h, w]
+        laterals = self.top_down(inputs)
+        outputs = [conv(x) for conv, x in zip(self.fpn_convs, laterals, strict=False)]
+        return self.with_extra_levels(inputs, laterals, outputs)
+
+    def top_down(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Return for each level the sum of its own map and of the coarser ones, enlarged, [N, C, h, w]."""
+        laterals = [conv(x) for conv, x in zip(self.lateral_convs, inputs, strict=True)]
         for level in range(len(laterals) - 1, 0, -1):
             size = None if "scale_factor" in self.upsample_cfg else laterals[level - 1].shape[2:]
             laterals[level - 1] = laterals[level - 1] + F.interpolate(laterals[level], size, **self.upsample_cfg)
-        convs = list(self.fpn_convs)
-        outputs = [conv(x) for conv, x in zip(convs, laterals, strict=False)]
+        return laterals
+
+    def with_extra_levels(
+        self, inputs: Sequence[Tensor], laterals: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
+        """Return `outputs` and the levels beyond the backbone's."""
+        outputs = list(outputs)
         for level in range(self.extra):
             if not self.source:
                 outputs.append(F.max_pool2d(outputs[-1], 1, stride=2))
@@ -84,5 +95,15 @@ class FPN(nn.Module):
                 x = {"on_input": inputs[-1], "on_lateral": laterals[-1], "on_output": outputs[-1]}[self.source]
             else:
                 x = F.relu(outputs[-1]) if self.relu_before_extra_convs else outputs[-1]
-            outputs.append(convs[len(laterals) + level](x))
+            outputs.append(self.fpn_convs[len(laterals) + level](x))
         return tuple(outputs)
+
+
+class DropBlockFPN(FPN):
+    """An `FPN` whose training leaves out blocks of its maps."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(FPN.Entries):
+        """The entries of ``neck``."""
+
+        ignored: ClassVar = {"plugin": "training only"}
