@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0, or 1 after an error or a comparison that failed, or 130 after Ctrl-C.  Wrong usage exits with 2.
+        Exit code: 0, or 1 after an error or a comparison that failed, or 130 after Ctrl-C.  Wrong usage exits with 2,
+        as do errors of a command whose `ERROR_CODE` tells them apart from its failures.
     """
     arguments = _parser().parse_args(argv)
     try:
@@ -56,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("mmort: interrupted", file=sys.stderr)
         return INTERRUPTED
     except (ImportError, OSError, ValueError) as error:
-        failure = str(error)
+        print(f"mmort: error: {error}", file=sys.stderr)
+        return getattr(COMMANDS[arguments.command], "ERROR_CODE", 1)
     if failure is None:
         return 0
     print(f"mmort: error: {failure}", file=sys.stderr)

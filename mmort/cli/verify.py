@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
 
-from mmort.onnx.verify import ATOL, RTOL
+from mmort.onnx.verify import ATOL, MIN_MASK_OVERLAP, RTOL
 
-HELP = "run an ONNX file and its reference on the same inputs, and compare the outputs; exit code 1 if one differs"
+HELP = (
+    "run an ONNX file and its reference on the same inputs, and compare the outputs; exit code 1 if one differs, 2 if "
+    "they cannot be compared"
+)
+ERROR_CODE = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REFERENCE",
         help="another ONNX file, or script.py:function; the function returns a torch model, or a model and its inputs",
     )
-    parser.add_argument(
+    inputs = parser.add_mutually_exclusive_group()
+    inputs.add_argument(
+        "--inputs", action="append", metavar="FILE.npz", help="arrays by the names of the inputs; may be repeated"
+    )
+    inputs.add_argument(
+        "--image",
+        action="append",
+        metavar="IMAGE",
+        help="a picture, preprocessed as the metadata of MODEL.onnx says; may be repeated",
+    )
+    inputs.add_argument(
         "--sizes",
         type=_sizes,
         metavar="SIZES",
@@ -28,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtol", type=float, default=RTOL, help="relative tolerance (default: %(default)s)")
     parser.add_argument("--atol", type=float, default=ATOL, help="absolute tolerance (default: %(default)s)")
     parser.add_argument(
+        "--min-mask-overlap",
+        type=float,
+        default=MIN_MASK_OVERLAP,
+        help="smallest overlap of the masks of matching detections (default: %(default)s)",
+    )
+    parser.add_argument(
         "--library", action="append", default=[], help="another library of custom operators; may be repeated"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -35,18 +57,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> str | None:
     """Compare the outputs, and print the report."""
-    from mmort.onnx.verify.command import verify_against
+    from mmort.onnx.verify.command import read_inputs, verify_against
 
+    inputs: list[Sequence[Any]] | None = None
+    if arguments.inputs:
+        inputs = [read_inputs(arguments.model, file, arguments.library) for file in arguments.inputs]
+    elif arguments.image:
+        inputs = _from_pictures(arguments.model, arguments.image)
     report = verify_against(
         arguments.model,
         arguments.against,
         arguments.sizes,
+        inputs=inputs,
         rtol=arguments.rtol,
         atol=arguments.atol,
+        min_mask_overlap=arguments.min_mask_overlap,
         libraries=arguments.library,
     )
     print(report.to_json() if arguments.json else report)
     return None if report.ok else f"the outputs of {arguments.model} differ from those of {arguments.against}"
+
+
+def _from_pictures(model: str, pictures: Sequence[str]) -> list[Sequence[Any]]:
+    """Return a set of inputs of a detector's file for each picture."""
+    from mmort.predict.network import OnnxNetwork
+    from mmort.predict.predictor import fit
+
+    network = OnnxNetwork(model)
+    prepare = network.preprocessing
+    if prepare is None:
+        raise ValueError(f"verify: {model} has no preprocessing in its metadata, which --image needs; use --inputs")
+
+    optional = *network.session.get_inputs(), *network.session.get_overridable_initializers()
+    count = 2 if any(formal.name == "img_shape" for formal in optional) else 1
+    return [fit(*prepare.batch([prepare(picture)]), network.input_shape)[:count] for picture in pictures]
 
 
 def _sizes(value: str) -> list[list[list[int]]]:

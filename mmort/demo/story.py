@@ -56,7 +56,7 @@ def run(output: str | os.PathLike[str]) -> None:
     if torch:
         print("\nCompare the file with the checkpoint on annotated images", flush=True)
         _compare(model)
-    print(f"\n{time.perf_counter() - begin:.0f} s. Next: mmort predict {model} YOUR_IMAGES")
+    print(f"\n{time.perf_counter() - begin:.0f} s. Next: mmort predict {model} YOUR_IMAGES --show-dir DIR")
     if not torch:
         print("With torch, mmort demo also exports the checkpoint and compares: pip install 'mmort[demo]'")
 

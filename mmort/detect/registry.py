@@ -6,18 +6,32 @@ from collections.abc import Callable
 
 from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts
+from mmort.detect.families.atss import ATSS
+from mmort.detect.families.autoassign import AutoAssign
 from mmort.detect.families.cascade_rcnn import CascadeRCNN
+from mmort.detect.families.centernet import CenterNet
 from mmort.detect.families.cornernet import CornerNet
+from mmort.detect.families.ddod import DDOD
 from mmort.detect.families.detr import DETR
 from mmort.detect.families.faster_rcnn import FasterRCNN
 from mmort.detect.families.fcos import FCOS
+from mmort.detect.families.foveabox import FoveaBox
+from mmort.detect.families.free_anchor import FreeAnchor
 from mmort.detect.families.fsaf import FSAF
+from mmort.detect.families.gfl import GFL, LD
+from mmort.detect.families.paa import LAD, PAA
 from mmort.detect.families.point_rend import PointRend
+from mmort.detect.families.reppoints import RepPoints
+from mmort.detect.families.retina_sepbn import RetinaSepBN
 from mmort.detect.families.retinanet import RetinaNet
 from mmort.detect.families.rtmdet import RTMDet
 from mmort.detect.families.rtmdet_ins import RTMDetIns
+from mmort.detect.families.sabl_retinanet import SABLRetinaNet
 from mmort.detect.families.ssd import SSD
+from mmort.detect.families.tood import TOOD
 from mmort.detect.families.tridentnet import TridentFasterRCNN
+from mmort.detect.families.vfnet import VFNet
+from mmort.detect.families.yolof import YOLOF
 from mmort.detect.families.yolov3 import YOLOv3
 from mmort.detect.families.yolox import YOLOX
 from mmort.detect.parts.backbones.convnext import ConvNeXt
@@ -44,6 +58,8 @@ from mmort.detect.parts.heads.rpn_head import RPNHead
 from mmort.detect.parts.necks.bfp import BFP
 from mmort.detect.parts.necks.channel_mapper import ChannelMapper
 from mmort.detect.parts.necks.csp_pafpn import YOLOXPAFPN, CSPNeXtPAFPN
+from mmort.detect.parts.necks.ct_resnet_neck import CTResNetNeck
+from mmort.detect.parts.necks.dilated_encoder import DilatedEncoder
 from mmort.detect.parts.necks.dyhead import DyHead
 from mmort.detect.parts.necks.fpg import FPG
 from mmort.detect.parts.necks.fpn import FPN, DropBlockFPN
@@ -75,6 +91,24 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "RTMDetSepBNHead": RTMDet,
     "RTMDetInsSepBNHead": RTMDetIns,
     "YOLOXHead": YOLOX,
+    "ATSSHead": ATSS,
+    "DDODHead": DDOD,
+    "GFLHead": GFL,
+    "LDHead": LD,
+    "VFNetHead": VFNet,
+    "TOODHead": TOOD,
+    "PAAHead": PAA,
+    "LADHead": LAD,
+    "FreeAnchorRetinaHead": FreeAnchor,
+    "PISARetinaHead": RetinaNet,
+    "PISASSDHead": SSD,
+    "RetinaSepBNHead": RetinaSepBN,
+    "FoveaHead": FoveaBox,
+    "AutoAssignHead": AutoAssign,
+    "YOLOFHead": YOLOF,
+    "RepPointsHead": RepPoints,
+    "SABLRetinaHead": SABLRetinaNet,
+    "CenterNetHead": CenterNet,
     "CornerHead": CornerNet,
     "DETRHead": DETR,
 }
@@ -108,6 +142,8 @@ PARTS = Parts(
             "BFP": BFP,
             "ChannelMapper": ChannelMapper,
             "CSPNeXtPAFPN": CSPNeXtPAFPN,
+            "CTResNetNeck": CTResNetNeck,
+            "DilatedEncoder": DilatedEncoder,
             "DyHead": DyHead,
             "FPG": FPG,
             "FPN": FPN,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmort.evaluate.coco_metrics import CocoOptions, coco_metrics
+from mmort.evaluate.coco_metrics import CocoOptions, coco_library, coco_metrics
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.results import ImageResult
 
@@ -73,7 +73,9 @@ class CocoDataset(Dataset):
         """Refuse metrics and options that `score` does not have, and a file without ground truth."""
         super().check(metrics, options)
         CocoOptions.parse(options).check(metrics)
-        if "annotations" not in self.annotations:
+        if metrics:
+            coco_library()  # before anything is predicted
+        if metrics and "annotations" not in self.annotations:
             raise ValueError("evaluate: the annotation file has no annotations, so nothing can be measured")
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:

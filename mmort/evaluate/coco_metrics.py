@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,16 @@ def coco_metrics(
     )
 
 
+def coco_library() -> ModuleType:
+    """Import faster-coco-eval, or name the extra that installs it."""
+    try:
+        import faster_coco_eval
+    except ModuleNotFoundError:
+        raise ImportError("mmort.evaluate needs faster-coco-eval: pip install 'mmort[evaluate]'") from None
+    library: ModuleType = faster_coco_eval  # it has no annotations
+    return library
+
+
 def _evaluated(
     annotations: dict[str, Any],
     category_ids: Sequence[int],
@@ -167,12 +178,11 @@ def _evaluated(
     options: CocoOptions,
 ) -> Any:
     """Run faster-coco-eval; return its evaluator."""
-    try:
-        from faster_coco_eval import COCO, COCOeval_faster
-    except ModuleNotFoundError:
-        raise ImportError("mmort.evaluate needs faster-coco-eval: pip install 'mmort[evaluate]'") from None
-    ground_truth = COCO(annotations)
-    evaluator = COCOeval_faster(ground_truth, ground_truth.loadRes(rows), "segm" if metric == "segm" else "bbox")
+    library = coco_library()
+    ground_truth = library.COCO(annotations)
+    evaluator = library.COCOeval_faster(
+        ground_truth, ground_truth.loadRes(rows), "segm" if metric == "segm" else "bbox"
+    )
     evaluator.params.imgIds = [image["id"] for image in annotations["images"]]
     evaluator.params.catIds = list(category_ids)
     evaluator.params.maxDets = sorted(options.proposal_nums)

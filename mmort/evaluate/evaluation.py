@@ -82,8 +82,10 @@ def collect(evaluation: Evaluation, predict: Predict, *, progress: bool = True) 
     ValueError
         If `predict` returns fewer or more results than it got images.
     """
-    from tqdm import tqdm
-
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        raise ImportError("mmort.evaluate needs tqdm: pip install 'mmort[evaluate]'") from None
     images = evaluation.dataset.images
     found = tqdm(
         predict([image.path for image in images]), total=len(images), unit="image", disable=None if progress else True

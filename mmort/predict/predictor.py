@@ -208,7 +208,7 @@ class Predictor:
         found = []
         for start in range(0, len(images), size):
             chunk = images[start : start + size]
-            input, img_shape = _fit(*self.preprocessing.batch(chunk), self.network.input_shape)
+            input, img_shape = fit(*self.preprocessing.batch(chunk), self.network.input_shape)
             outputs = self.network(input, img_shape)
             check_outputs(outputs, len(input))
             for index, image in enumerate(chunk):
@@ -291,7 +291,7 @@ class Predictor:
         }
 
 
-def _fit(
+def fit(
     input: NDArray[np.float32], img_shape: NDArray[np.int64], shape: tuple[int | None, int | None, int | None]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Pad a batch with zeros to the shape that a file fixes."""

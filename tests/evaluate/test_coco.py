@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import pathlib
+import sys
 import warnings
 
 import numpy as np
@@ -12,7 +13,7 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from mmort.evaluate import CocoDataset, Evaluation, ImageResult
+from mmort.evaluate import CocoDataset, Evaluation, ImageResult, collect
 
 NAMES = {3: "cat", 7: "dog", 8: "emu", 90: "fox", 91: "gnu"}  # no object is a gnu
 HEIGHT, WIDTH = 96, 128
@@ -212,3 +213,13 @@ def test_refusals(annotations, dataset, results, tmp_path):
     (tmp_path / "b.json").write_text(json.dumps({"images": [], "categories": []}))
     with pytest.raises(ValueError, match="has no annotations"):
         Evaluation(CocoDataset(tmp_path / "b.json", "."), ["bbox"])
+    assert Evaluation(CocoDataset(tmp_path / "b.json", ".")).results == []
+
+
+def test_missing_libraries_are_named_before_anything_is_predicted(dataset, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faster_coco_eval", None)
+    with pytest.raises(ImportError, match=r"needs faster-coco-eval: pip install 'mmort\[evaluate\]'"):
+        Evaluation(dataset, ["bbox"])
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with pytest.raises(ImportError, match=r"needs tqdm: pip install 'mmort\[evaluate\]'"):
+        collect(Evaluation(dataset), lambda paths: pytest.fail("predicted"))

@@ -11,6 +11,7 @@ import pytest
 
 import mmort
 import mmort.cli
+import mmort.demo
 import mmort.onnx
 from mmort.onnx.verify import RTOL, numbers
 from tests import front_ends
@@ -293,6 +294,33 @@ def test_command_with_two_files(tmp_path, weight):
     assert not report["ok"]
     assert report["rows"][0]["inputs"] == "2x4"
     assert run("verify", path, "--against", other, "--sizes", "2x4", "--atol", "1")[0] == 0
+
+
+def test_command_with_given_inputs(tmp_path, weight):
+    path, other = linear(tmp_path / "a.onnx", weight), linear(tmp_path / "b.onnx", weight * 2)
+    for name, array in (("zeros", np.zeros((3, 4), np.float32)), ("ones", np.ones((2, 4), np.float32))):
+        np.savez(tmp_path / f"{name}.npz", x=array)
+    files = "--inputs", tmp_path / "zeros.npz", "--inputs", tmp_path / "ones.npz"
+    code, out, _ = run("verify", path, "--against", other, *files)
+    assert code == 1
+    assert [line.split()[0] for line in out.splitlines()] == ["inputs", "3x4", "2x4"]
+    assert out.splitlines()[1].endswith("ok")  # 0 in both
+    assert out.splitlines()[2].endswith("DIFFERS: 6 of 6 numbers")
+    np.savez(tmp_path / "wrong.npz", z=weight)
+    assert "must have arrays x, got z" in refused("verify", path, "--against", path, "--inputs", tmp_path / "wrong.npz")
+    (tmp_path / "text.npz").write_text("text")
+    assert "must be an .npz file" in refused("verify", path, "--against", path, "--inputs", tmp_path / "text.npz")
+    assert "No such file" in refused("verify", path, "--against", path, "--inputs", tmp_path / "none.npz")
+
+
+def test_command_with_pictures():
+    model, picture = mmort.demo.MODEL, mmort.demo.IMAGES[0]
+    code, out, _ = run("verify", model, "--against", model, "--image", picture)
+    assert code == 0
+    assert int(out.splitlines()[1].split()[3]) > 0  # detections
+    code, out, _ = run("verify", model, "--against", model, "--image", picture, "--min-mask-overlap", 1.1)
+    assert code == 1
+    assert "mask overlap below 1.1" in out
 
 
 def test_command_with_a_script(tmp_path, weight, script):

@@ -9,26 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.layers import tower
+from mmort.detect.parts.layers import Scale, tower
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
 from mmort.detect.versions import Config
-
-
-class Scale(nn.Module):
-    """A learned factor."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.tensor(1.0))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.scale
 
 
 class FCOSHead(DenseHead):

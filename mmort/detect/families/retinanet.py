@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -31,6 +31,8 @@ class RetinaHead(DenseHead):
     """A tower for the classes and a tower for the boxes."""
 
     class_layers: ClassVar = {"retina_cls": 0}
+    cls_convs: Any
+    reg_convs: Any
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):

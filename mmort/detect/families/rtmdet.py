@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import default, part
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.layers import LayerEntries, tower
+from mmort.detect.parts.layers import LayerEntries, shared_towers
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
 from mmort.detect.versions import Config
@@ -81,16 +81,10 @@ class RTMDetSepBNHead(DenseHead):
 
 
 def level_towers(entries: RTMDetSepBNHead.Entries, levels: int, shared: bool) -> nn.ModuleList:
-    """Build a tower for each level; those that are `shared` have the same convolutions."""
+    """Build a tower for each level."""
     layer: dict[str, Any] = entries.layer
-    towers = nn.ModuleList(
-        tower(entries.in_channels, entries.feat_channels, entries.stacked_convs, **layer) for _ in range(levels)
-    )
-    if shared:
-        for layers in zip(*towers, strict=True):
-            for own in layers:
-                own.conv = layers[0].conv
-    return towers
+    stacked = entries.in_channels, entries.feat_channels, entries.stacked_convs
+    return shared_towers(levels, *stacked, shared=shared, **layer)
 
 
 class RTMDet(DenseDetector):

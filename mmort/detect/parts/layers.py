@@ -97,6 +97,17 @@ class NormedConv2d(nn.Conv2d):
         return self._conv_forward(x * self.temperature, weight, self.bias)
 
 
+class Scale(nn.Module):
+    """A learned factor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+
 class NormedLinear(nn.Linear):
     """A linear layer of features and with weights that are normalized."""
 
@@ -142,6 +153,7 @@ _CONVOLUTIONS: dict[str, Any] = {
     "DCN": DeformConv,
     "DCNv2": ModulatedDeformConv,
     "NormedConv2d": NormedConv2d,
+    "deconv": nn.ConvTranspose2d,
 }
 _LINEARS: dict[str, Any] = {"Linear": nn.Linear, "NormedLinear": NormedLinear}
 _ACTIVATIONS: dict[str, Any] = {
@@ -269,12 +281,14 @@ def tower(
     count: int,
     kernel_size: int = 3,
     conv_cfg: Config | None = None,
+    first_conv_cfg: Config | None = None,
     last_conv_cfg: Config | None = None,
     **layer: Any,
 ) -> nn.Sequential:
-    """Build `count` convolutions in a row that keep the size of their maps; the last may be of another kind."""
+    """Build `count` convolutions in a row that keep the size of their maps; first and last may be of another kind."""
     inputs = [in_channels] + [channels] * (count - 1)
     configs = [conv_cfg] * (count - 1) + [last_conv_cfg or conv_cfg]
+    configs[0] = first_conv_cfg or configs[0]
     padding = (kernel_size - 1) // 2
     return nn.Sequential(
         *(
@@ -288,3 +302,15 @@ def multiple_of_8(channels: float) -> int:
     """Return the nearest multiple of 8 (at least 8) that is not below 90 % of `channels`."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * channels else rounded + 8
+
+
+def shared_towers(
+    levels: int, in_channels: int, channels: int, count: int, shared: bool = True, **layer: Any
+) -> nn.ModuleList:
+    """Build a tower for each level; those that are `shared` have the same convolutions, but own normalizations."""
+    towers = nn.ModuleList(tower(in_channels, channels, count, **layer) for _ in range(levels))
+    if shared:
+        for layers in zip(*towers, strict=True):
+            for own in layers:
+                own.conv = layers[0].conv
+    return towers

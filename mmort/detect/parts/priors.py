@@ -172,6 +172,23 @@ class Points(Priors):
         return shifts(map, self.strides[index], self.offset).flatten(0, 1)
 
 
+class Centres(Priors):
+    """The centres of anchors, one in every location."""
+
+    def __init__(self, anchors: Priors) -> None:
+        super().__init__()
+        if any(count != 1 for count in anchors.num_base_priors):
+            raise ValueError(
+                f"detect.build: anchor_generator must have one anchor in a location, got {anchors.num_base_priors}"
+            )
+        self.anchors, self.strides, self.num_base_priors = anchors, anchors.strides, anchors.num_base_priors
+
+    def level(self, index: int, map: Tensor) -> Tensor:
+        """Return x, y of the anchors' centres, float32, [h*w, 2]."""
+        boxes = self.anchors.level(index, map)
+        return (boxes[:, :2] + boxes[:, 2:]) / 2
+
+
 class PointGenerator(Points):
     """Points that a config describes; MMDetection's ``MlvlPointGenerator``."""
 

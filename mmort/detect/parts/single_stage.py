@@ -88,6 +88,14 @@ class DenseHead(Head):
         """Return what the coder decodes [N, K, 4] of numbers regressed on a level, [N, K, box_channels]."""
         return regressed
 
+    def decode(self, priors: Tensor, regressed: Tensor, limits: Tensor) -> Tensor:
+        """Return boxes [N, P, 4], clipped to `limits` [N, 1, 4], from what `for_coder` returned."""
+        return self.coder.decode(priors, regressed, limits)
+
+    def confidence(self, regressed: Tensor) -> Tensor | None:
+        """Return a factor of the scores [N, K, 1] that follows from regressed numbers [N, K, box_channels]."""
+        return None
+
 
 def class_activation(loss_cls: Config) -> Activation:
     """Return what a ``loss_cls`` implies for the class maps."""
@@ -136,12 +144,16 @@ class DenseDetector(SingleStageDetector):
             if len(maps) > 2 * levels:
                 # After the threshold, so a detection's score may be below it.
                 scores = scores * take(maps[2 * levels + level], indices, 1).sigmoid()
-            regressed = head.for_coder(level, take(regressed, indices, head.box_channels))  # [N, K, 4]
+            numbers = take(regressed, indices, head.box_channels)
+            confidence = head.confidence(numbers)
+            if confidence is not None:
+                scores = scores * confidence
+            regressed = head.for_coder(level, numbers)  # [N, K, 4]
             priors = head.priors.level(level, logits)
             chosen.append((scores, regressed, priors[indices], indices + first))
             first += priors.shape[0]
         scores, regressed, priors, indices = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
-        boxes = head.coder.decode(priors, regressed, limits)  # [N, P, 4]
+        boxes = head.decode(priors, regressed, limits)  # [N, P, 4]
         if self.min_size >= 0:
             scores = torch.where(larger(boxes, self.min_size), scores, 0)
         return boxes, scores, indices

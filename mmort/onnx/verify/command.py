@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.onnx.verify import ATOL, RTOL, verify
+from mmort.onnx.verify import ATOL, MIN_MASK_OVERLAP, RTOL, verify
 from mmort.onnx.verify.report import Report
 from mmort.onnx.verify.sessions import open_session, required_inputs
 from mmort.schemas import ELEMENT_TYPES
@@ -27,8 +28,10 @@ def verify_against(
     against: str,
     sizes: Sequence[Sequence[Sequence[int]]] | None = None,
     *,
+    inputs: Sequence[Sequence[Any]] | None = None,
     rtol: float = RTOL,
     atol: float = ATOL,
+    min_mask_overlap: float = MIN_MASK_OVERLAP,
     libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> Report:
     """Compare an ONNX file with another file, or with a model that a Python script makes.
@@ -43,7 +46,9 @@ def verify_against(
     sizes : sequence of sequences of shapes, optional
         For each set of inputs the shape of each input, to be filled with normal random floating-point numbers or with
         integers 0 and 1.  Default: the script's inputs, or one set of the file's own sizes if none of them is dynamic.
-    rtol, atol, libraries
+    inputs : sequence of sequences of arrays, optional
+        Sets of inputs in place of random ones and of the script's.
+    rtol, atol, min_mask_overlap, libraries
         As for `verify`.
 
     Returns
@@ -72,12 +77,36 @@ def verify_against(
     True
     """
     model: Any = against
-    inputs = None
+    own_inputs = None
     if not against.endswith(".onnx"):
-        model, inputs = _run_script(against)
-    if sizes is not None or inputs is None:
-        inputs = random_inputs(path, sizes, libraries)
-    return verify(path, model, inputs, rtol=rtol, atol=atol, libraries=libraries)
+        model, own_inputs = _run_script(against)
+    if inputs is None:
+        inputs = own_inputs if sizes is None and own_inputs is not None else random_inputs(path, sizes, libraries)
+    return verify(path, model, inputs, rtol=rtol, atol=atol, min_mask_overlap=min_mask_overlap, libraries=libraries)
+
+
+def read_inputs(
+    path: str | os.PathLike[str], file: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = ()
+) -> list[NDArray[Any]]:
+    """Read a set of inputs of a model from an ``.npz`` file that has an array for each input, by its name.
+
+    Raises
+    ------
+    ValueError
+        If an input is missing, an array is no input, or the file is not an ``.npz`` file of numbers.
+    """
+    session = open_session(path, libraries)
+    needed = [tensor.name for tensor in session.get_inputs()]
+    optional = [tensor.name for tensor in session.get_overridable_initializers()]
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            given = {name: arrays[name] for name in arrays.files}
+    except (AttributeError, ValueError, zipfile.BadZipFile):  # an .npy file, objects, another file
+        raise ValueError(f"verify: inputs must be an .npz file of numbers, got {os.fspath(file)}") from None
+    names = [name for name in needed + optional if name in given]
+    if set(names) != set(given) or not set(needed) <= set(given):
+        raise ValueError(f"verify: {os.fspath(file)} must have arrays {', '.join(needed)}, got {', '.join(given)}")
+    return [given[name] for name in names]
 
 
 def random_inputs(

@@ -1,0 +1,58 @@
+"""Dense heads with a tower of convolutions for the classes, and one for the boxes, over anchors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+
+from mmort.detect.entries import Schema, default, part
+from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.layers import tower
+from mmort.detect.parts.priors import Priors
+from mmort.detect.parts.single_stage import DenseHead, class_activation
+from mmort.detect.versions import Config
+
+
+class TowerHead(DenseHead):
+    """Base of heads with two towers."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``bbox_head``."""
+
+        num_classes: int
+        in_channels: int
+        feat_channels: int = 256
+        stacked_convs: int = 4
+        conv_cfg: Config | None = None
+        norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
+        anchor_generator: Priors = part("prior generator")
+        bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
+        loss_cls: Config = default({"use_sigmoid": True})
+
+        ignored: ClassVar = {"reg_decoded_bbox": "training only"}
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)
+        self.class_channels = self.classes + (self.activation == "softmax")
+        self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
+
+    def build_towers(
+        self, entries: Entries, first_conv_cfg: Config | None = None
+    ) -> tuple[nn.Sequential, nn.Sequential]:
+        """Return the towers for the classes and for the boxes, whose first convolution may be of another kind."""
+        first, second = (
+            tower(
+                entries.in_channels,
+                entries.feat_channels,
+                entries.stacked_convs,
+                conv_cfg=entries.conv_cfg,
+                first_conv_cfg=first_conv_cfg,
+                norm_cfg=entries.norm_cfg,
+            )
+            for _ in range(2)
+        )
+        return first, second
