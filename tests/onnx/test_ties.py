@@ -79,14 +79,14 @@ def test_more_ties_than_matches_differ():
 class Saturated(torch.nn.Module):
     """Suppresses boxes whose scores are all 1, in an order that tiny `noise` decides."""
 
-    def __init__(self, noise, error=0.0, iou_threshold=0.5):
+    def __init__(self, noise, error=0.0, every=3, iou_threshold=0.5):
         super().__init__()
         self.register_buffer("noise", noise)
-        self.error, self.iou_threshold = error, iou_threshold
+        self.error, self.every, self.iou_threshold = error, every, iou_threshold
         self.eval()
 
     def forward(self, boxes):
-        boxes = boxes + self.error * (torch.arange(boxes.shape[1]) % 3 == 0)[:, None]
+        boxes = boxes + self.error * (torch.arange(boxes.shape[1]) % self.every == 0)[:, None]
         scores = torch.ones(*boxes.shape[:2], 2) - self.noise
         return mmort.torch.multiclass_nms(boxes, scores, 0.5, self.iou_threshold, 30)[:2]
 
@@ -100,10 +100,16 @@ def boxes():
 
 @pytest.mark.parametrize(
     ("change", "ok"),
-    [({}, True), ({"error": 1.0}, False), ({"iou_threshold": 0.6}, False), ({"noise": 0.01}, False)],
+    [
+        ({}, True),
+        ({"error": 1.0}, False),
+        ({"error": 1.0, "every": 60}, False),
+        ({"iou_threshold": 0.6}, False),
+        ({"noise": 0.01}, False),
+    ],
 )
 def test_real_errors_do_not_hide_among_ties(change, ok, boxes, tmp_path):
-    """A third of the boxes moved by a pixel, another threshold, and scores that are no longer equal."""
+    """A third of the boxes moved by a pixel, one box moved, another threshold, and scores that are no longer equal."""
     path, order = tmp_path / "detector.onnx", torch.arange(120).reshape(60, 2) / 120
     noise = order * change.pop("noise", 1e-6)
     file = Saturated(noise, **change)
