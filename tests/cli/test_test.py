@@ -5,13 +5,15 @@ import json
 import pathlib
 import pickle
 import re
+import sys
 
 import cv2
 import pytest
 import torch
 
 from mmort import cli, demo
-from mmort.predict import read_image
+from mmort.evaluate import ray_engine
+from mmort.predict import network, read_image
 from tests.cli.running import refused, run
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "evaluate.md"
@@ -30,6 +32,35 @@ def printed(*arguments):
 def figures(text):
     """Return the figures at the end of an output."""
     return {name: float(value) for name, value in re.findall(r"^(\S+): (-?\d\.\d{4})$", text, re.M)}
+
+
+class Remembering(network.OnnxNetwork):
+    """A file that runs each batch once: most tests give it the same pictures, and differ in the rest of the command."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.outputs = {}
+
+    def __call__(self, input, img_shape):
+        batch = input.shape, input.tobytes(), img_shape.tobytes()
+        if batch not in self.outputs:
+            self.outputs[batch] = super().__call__(input, img_shape)
+        return self.outputs[batch]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opened_once():
+    """Open a file once for the same arguments."""
+    opened = {}
+
+    def open_once(*arguments):
+        if str(arguments) not in opened:
+            opened[str(arguments)] = Remembering(*arguments)
+        return opened[str(arguments)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "OnnxNetwork", open_once)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +84,7 @@ def test_every_argument_has_a_test_and_a_row_in_the_document():
 
 
 def test_config(boxes):
-    assert figures(printed("test", demo.MODEL, *DATA, "--eval", "bbox")) == boxes
+    assert figures(printed("test", demo.MODEL, *DATA, "--threads", 1, "--eval", "bbox")) == boxes
     message = "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given"
     assert message in refused("test", demo.MODEL, "--eval", "bbox")
     assert message in refused("test", demo.CHECKPOINT, *DATA, "--backend", "torch", "--eval", "bbox")
@@ -126,9 +157,22 @@ def test_show_score_thr(tmp_path):
         assert (read_image(tmp_path / path.name) == read_image(path)).all()
 
 
-def test_backend(boxes):
+@pytest.fixture
+def first(tmp_path):
+    """An annotation file of the first picture alone."""
+    annotations = json.loads(demo.ANNOTATIONS.read_text())
+    annotations["images"] = annotations["images"][:1]
+    objects = [entry for entry in annotations["annotations"] if entry["image_id"] == annotations["images"][0]["id"]]
+    file = tmp_path / "first.json"
+    file.write_text(json.dumps(annotations | {"annotations": objects}))
+    return file
+
+
+def test_backend(first):
     by_default = torch.get_num_threads()
-    command = "test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--backend", "torch", "--eval", "bbox"
+    data = *DATA, "--ann", first, "--eval", "bbox"
+    boxes = figures(printed("test", demo.CONFIG, demo.MODEL, *data, "--threads", 1))
+    command = "test", demo.CONFIG, demo.CHECKPOINT, *data, "--backend", "torch"
     try:
         assert figures(printed(*command, "--threads", by_default + 1)) == pytest.approx(boxes, abs=2e-4)
         assert torch.get_num_threads() == by_default + 1
@@ -161,14 +205,12 @@ def test_data_root(boxes, tmp_path):
     (tmp_path / "annotations").mkdir()
     (tmp_path / "annotations" / "instances_val2017.json").symlink_to(demo.ANNOTATIONS)
     (tmp_path / "val2017").symlink_to(demo.IMAGES[0].parent)
-    assert figures(printed("test", demo.CONFIG, demo.MODEL, "--data-root", tmp_path, "--eval", "bbox")) == boxes
+    command = "test", demo.CONFIG, demo.MODEL, "--threads", 1, "--data-root", tmp_path, "--eval", "bbox"
+    assert figures(printed(*command)) == boxes
 
 
-def test_ann(tmp_path):
-    annotations = json.loads(demo.ANNOTATIONS.read_text())
-    annotations["images"] = annotations["images"][:1]
-    (tmp_path / "one.json").write_text(json.dumps(annotations))
-    out = printed(*COMMAND, "--ann", tmp_path / "one.json", "--eval", "bbox", "--show-dir", tmp_path)
+def test_ann(first, tmp_path):
+    out = printed(*COMMAND, "--ann", first, "--eval", "bbox", "--show-dir", tmp_path)
     assert list(figures(out)) == [f"bbox_{name}" for name in AP]
     assert [path.name for path in tmp_path.glob("*.png")] == [demo.IMAGES[0].name]
 
@@ -194,6 +236,22 @@ def test_threads(boxes):
     assert "threads must be positive, got 0" in refused(*COMMAND, "--eval", "bbox", "--threads", 0)
 
 
+def test_engine(boxes, monkeypatch):
+    calls = []
+
+    def predict_on_ray(predictor, images, batch_size, *, threads):
+        calls.append((batch_size, threads))
+        return predictor.predict(images, batch_size)
+
+    command = *COMMAND, "--eval", "bbox", "--engine", "ray"
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_engine, "predict_on_ray", predict_on_ray)
+        assert figures(printed(*command)) == boxes
+    assert calls == [(1, 1)]
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "the engine ray needs Ray: pip install 'mmort[ray]'" in refused(*command)
+
+
 def test_voc(tmp_path):
     """The same pictures and digits in PASCAL VOC's format."""
     folder = tmp_path / "VOC2007"
@@ -215,12 +273,11 @@ def test_voc(tmp_path):
         (folder / "Annotations" / f"{stem}.xml").write_text(f"<annotation>{''.join(objects)}</annotation>")
     (folder / "test.txt").write_text("\n".join(path.stem for path in demo.IMAGES))
     files = "--ann", folder / "test.txt", "--img-dir", folder
-    found = figures(
-        printed("test", demo.MODEL, *files, "--eval", "mAP", "recall", "--eval-options", "iou_thr=0.5,0.75")
-    )
+    command = "test", demo.MODEL, *files, "--threads", 1
+    found = figures(printed(*command, "--eval", "mAP", "recall", "--eval-options", "iou_thr=0.5,0.75"))
     assert list(found)[:3] == ["mAP", "AP50", "AP75"]
     assert found["mAP"] == pytest.approx((found["AP50"] + found["AP75"]) / 2, abs=1e-4)
     assert found["AP50"] > 0.95
     assert found["recall@100@0.5"] == 1
     prefix = "--eval-options", f"jsonfile_prefix={tmp_path / 'x'}"
-    assert "is for data sets in COCO's format" in refused("test", demo.MODEL, *files, "--format-only", *prefix)
+    assert "is for data sets in COCO's format" in refused(*command, "--format-only", *prefix)
