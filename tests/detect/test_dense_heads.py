@@ -104,6 +104,7 @@ def test_maps_of_networks(kind):
     with torch.inference_mode():
         maps = network.raw(torch.rand(2, 3, 64, 96) * 2)
         dets, labels = network(torch.rand(2, 3, 64, 96) * 2)
+    assert len(network.raw_names) == len(maps)
     levels = [(2, 3)] if kind == "YOLOFHead" else [(8, 12), (4, 6)]
     assert [tuple(map.shape[2:]) for map in maps[: len(levels)]] == levels
     assert dets.shape == (2, 4, 5)
@@ -313,8 +314,10 @@ def test_peaks_of_centernet(monkeypatch):
     assert labels.tolist() == [[1, 0, -1]]
     expected = [[14, 13, 30, 5, 0.9], [0, 28, 0, 28, 0.5], [0] * 5]
     np.testing.assert_allclose(dets[0], expected, rtol=1e-6)
+    network = build(copy.deepcopy(CENTERNET))
     with torch.inference_mode():
-        maps = build(copy.deepcopy(CENTERNET)).raw(torch.rand(1, 3, 32, 64))
+        maps = network.raw(torch.rand(1, 3, 32, 64))
+    assert len(network.raw_names) == len(maps)
     assert [tuple(map.shape) for map in maps] == [(1, 2, 8, 16)] * 3
 
 

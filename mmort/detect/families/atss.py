@@ -21,6 +21,7 @@ class ATSSHead(TowerHead):
     """A tower for the classes, and one for the boxes and the centerness."""
 
     class_layers: ClassVar = {"atss_cls": 0}
+    raw_kinds: ClassVar = ("cls_score", "bbox_pred", "centerness")
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerHead.Entries):

@@ -71,6 +71,11 @@ class CenterNet(Detector):
         self.bbox_head: CenterNetHead = parts.construct("bbox_head", CenterNetHead, model["bbox_head"])
         self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
 
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of the head's maps."""
+        return "center_heatmap_pred", "wh_pred", "offset_pred"
+
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps."""
         return self.bbox_head(self.neck(self.backbone(input)))

@@ -20,6 +20,7 @@ class DDODHead(TowerHead):
     """A tower for the classes, and one for the boxes and their overlap with the object."""
 
     class_layers: ClassVar = {"atss_cls": 0}
+    raw_kinds: ClassVar = ("cls_score", "bbox_pred", "iou_pred")
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(TowerHead.Entries):

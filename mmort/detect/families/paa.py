@@ -26,6 +26,8 @@ VARIANCE = 0.025  # of 1 - overlap in the weights of votes
 class PAAHead(ATSSHead):
     """ATSS's head, with overlaps in place of the centerness."""
 
+    raw_kinds: ClassVar = ("cls_score", "bbox_pred", "iou_pred")
+
     @dataclass(frozen=True, kw_only=True)
     class Entries(ATSSHead.Entries):
         """The entries of ``bbox_head``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,7 +45,7 @@ def best_indices(scores: Tensor, count: int) -> Tensor:
     Ascending, so that the lower index wins among equal scores later, as in MMDetection; topk's order is unspecified.
     """
     limit = scores.shape[1] if count <= 0 else min(count, scores.shape[1])
-    return scores.topk(limit).indices.sort().values
+    return scores.topk(limit, sorted=False).indices.sort().values
 
 
 Activation = Literal["sigmoid", "softmax", "none"]
@@ -94,11 +95,13 @@ def best_pairs(scores: Tensor, score_threshold: float, nms_pre: int) -> Tensor:
 
     More are kept if they equal the last of these; all that are above, if `nms_pre` is 0 or less.
     """
-    keep = scores > score_threshold
-    if nms_pre > 0:
-        flat = scores.flatten(1)  # [N, P*C]
-        keep = keep & (scores >= flat.topk(min(nms_pre, flat.shape[1])).values[:, -1:, None])
-    return torch.where(keep, scores, 0)
+    if nms_pre <= 0:
+        return torch.where(scores > score_threshold, scores, 0)
+    flat = scores.flatten(1)  # [N, P*C]
+    worst = flat.topk(min(nms_pre, flat.shape[1]), sorted=False).values.amin(1)[:, None, None]
+    # One comparison instead of two: above the threshold is at least the next float32.
+    lowest = float(np.nextafter(np.float32(score_threshold), np.float32(np.inf)))
+    return torch.where(scores >= worst.clamp(min=lowest), scores, 0)
 
 
 def detections(boxes: Tensor, scores: Tensor, test_cfg: SelectionEntries) -> tuple[Tensor, Tensor]:
