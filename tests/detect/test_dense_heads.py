@@ -124,14 +124,14 @@ def test_boxes_and_factor_of_atss(kind, monkeypatch):
 
 
 def test_distributions_of_gfl(monkeypatch):
-    """The sides are means over 0 to 4 strides of the location's corner (16, 8)."""
+    """The sides are means over 0 to 4 strides, from the corner (32, 16) of the location; the image clips the last."""
     logits, sides = empty(3, -9.0), empty(20, -40.0)
-    logits[0][0, 1, 1, 2] = logit(0.6)
-    for side, bins in enumerate(((1,), (0,), (2, 3), (4,))):
-        sides[0][0, [5 * side + index for index in bins], 1, 2] = 0.0
+    logits[1][0, 1, 1, 2] = logit(0.6)
+    for side, bins in enumerate(((1,), (0,), (1, 2), (4,))):
+        sides[1][0, [5 * side + index for index in bins], 1, 2] = 0.0
     dets, labels = detect(detector("GFLHead"), (*logits, *sides), monkeypatch)
     assert labels.tolist() == [1]
-    np.testing.assert_allclose(dets, [[8, 8, 36, 40, 0.6]], rtol=1e-5)
+    np.testing.assert_allclose(dets, [[16, 16, 56, 60, 0.6]], rtol=1e-5)
 
 
 def test_star_of_vfnet():
@@ -260,11 +260,11 @@ def test_classes_and_objectness_of_yolof(monkeypatch):
     """The map holds the logit of the product of both probabilities; centres move by 32 pixels at most."""
     network = detector("YOLOFHead")
     head = network.bbox_head
-    for layer, bias in ((head.cls_score, logit(0.8)), (head.object_pred, logit(0.5))):
+    for layer, bias in ((head.cls_score, logit(0.8)), (head.object_pred, logit(0.25))):
         layer.weight.zero_()
         layer.bias.fill_(bias)
     logits, _ = head([torch.rand(1, 32, 2, 2)])
-    np.testing.assert_allclose(logits.sigmoid(), 0.4, rtol=1e-5)
+    np.testing.assert_allclose(logits.sigmoid(), 0.8 * 0.25, rtol=1e-5)
     logits, deltas = empty(6, -9.0, [32]), empty(8, 0.0, [32])
     logits[0][0, 3, 1, 1] = logit(0.3)  # the second anchor, of 128 pixels around (32, 32)
     deltas[0][0, 4:, 1, 1] = torch.tensor([-0.75, 0.125, np.log(0.25), np.log(0.25)])
