@@ -96,4 +96,4 @@ class Examples:
     def rounded(self, side: float) -> int:
         """Return the next side that suits the network: a multiple of 32, or an odd one for CornerNet's padding."""
         pad_or = self.preprocessing.pad_or
-        return int(side) | pad_or if pad_or else -(-int(side) // STRIDE) * STRIDE
+        return (int(side) | pad_or) + self.preprocessing.pad_add if pad_or else -(-int(side) // STRIDE) * STRIDE

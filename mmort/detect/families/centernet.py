@@ -83,17 +83,23 @@ class CenterNet(Detector):
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         # Nothing here is clipped to the image, so its shape does not matter.
         heat, sizes, offsets = self.raw(input)
-        height, width = heat.shape[2:]
         kernel = self.test_cfg.local_maximum_kernel
         peaks = functional.max_pool2d(heat, kernel, stride=1, padding=(kernel - 1) // 2) == heat
         flat = torch.where(peaks, heat, 0).flatten(1)  # [N, classes * h * w]
         scores, indices = flat.topk(min(self.test_cfg.topk, flat.shape[1]))  # [N, K]
-        labels, location = indices // (height * width), indices % (height * width)
+        # Sizes as tensors: torch's exporter cannot divide by the sizes themselves.
+        rows, columns = (torch.scalar_tensor(side, dtype=torch.int64, device=heat.device) for side in heat.shape[2:])
+        area = rows * columns
+        labels = indices // area
+        location = indices - labels * area
         at = location[:, None].expand(-1, 2, -1)
         extent, offset = (map.flatten(2).gather(2, at).transpose(1, 2) for map in (sizes, offsets))  # [N, K, 2]
-        centre = torch.stack([location % width, location // width], 2) + offset
-        sides = torch.scalar_tensor(input.shape[3] / width), torch.scalar_tensor(input.shape[2] / height)
-        scale = torch.stack(sides).to(heat)
+        y = location // columns
+        centre = torch.stack([location - y * columns, y], 2) + offset
+        pixels = torch.stack(
+            [torch.scalar_tensor(side, device=heat.device) for side in (input.shape[3], input.shape[2])]
+        )
+        scale = (pixels / torch.stack([columns, rows])).to(heat)
         dets = torch.cat([(centre - extent / 2) * scale, (centre + extent / 2) * scale, scores[..., None]], 2)
         used = scores > 0  # an image may have fewer maxima
         return torch.where(used[..., None], dets, 0), torch.where(used, labels, -1)
