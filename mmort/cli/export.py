@@ -14,7 +14,10 @@ IGNORED = ("--dataset", "--mean", "--std")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of MMDetection's pytorch2onnx.py, and further ones."""
     parser.add_argument("config", metavar="CONFIG", help="MMDetection config, 2.x or 3.x; it is read, not executed")
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the .pth file that was trained with it")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", nargs="?", help="the .pth file that was trained with it")
+    parser.add_argument(
+        "--check", action="store_true", help="export nothing; list what of the config is not supported, in seconds"
+    )
     parser.add_argument("--output-file", default="tmp.onnx", help="the file to write (default: %(default)s)")
     parser.add_argument("--input-img", help="image to try the export with (default: one that comes with mmort)")
     parser.add_argument("--test-img", help="another image for --verify (default: that of --input-img)")
@@ -66,8 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, nargs="+", help="does nothing, as the config's values are used")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Export a detector."""
+def run(arguments: argparse.Namespace) -> str | None:
+    """Export a detector, or check its config."""
+    if arguments.check:
+        return _check(arguments)
+    if arguments.checkpoint is None:
+        raise ValueError("export: CHECKPOINT is required, unless --check is given")
     from mmort.detect.export import ExportOptions, export
 
     if arguments.shape is not None:
@@ -81,3 +88,16 @@ def run(arguments: argparse.Namespace) -> None:
         print("--test-img does nothing without --verify or --show", flush=True)
     values = {field.name: getattr(arguments, field.name) for field in fields(ExportOptions)}
     export(arguments.config, arguments.checkpoint, arguments.output_file, ExportOptions(**values))
+    return None
+
+
+def _check(arguments: argparse.Namespace) -> str | None:
+    """Print that a config is supported, or return what of it is not."""
+    from mmort.detect import unsupported
+    from mmort.detect.config import parse_options, read_config
+
+    problems = unsupported(read_config(arguments.config, parse_options(arguments.cfg_options or ())))
+    if problems:
+        return "\n  ".join([f"{arguments.config}: not supported:", *problems])
+    print(f"{arguments.config}: supported")
+    return None

@@ -1,6 +1,7 @@
 """Detectors in plain torch that read MMDetection's configs and checkpoints, and give MMDetection's results.
 
-`load` takes a config and a checkpoint, `build` a config alone (the weights are random).  mmcv and mmdet are not needed.
+`load` takes a config and a checkpoint, `build` a config alone (the weights are random), `unsupported` lists
+what of a config they refuse.  mmcv and mmdet are not needed.
 Programs that run an exported detector need `mmort.predict` only, and no torch.
 
 ``registry`` lists the families of detectors (``families``, a file each) and the parts that they share (``parts``).
@@ -13,17 +14,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mmort.detect.detector import Detector
     from mmort.detect.loading import build, load
+    from mmort.detect.support import unsupported
 
-__all__ = ["Detector", "build", "load"]
+__all__ = ["Detector", "build", "load", "unsupported"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'mmort.detect' has no attribute {name!r}")
     try:
-        from mmort.detect import detector, loading
+        from mmort.detect import detector, loading, support
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise ImportError(f"mmort.detect.{name} needs torch: pip install 'mmort[detect]'") from None
-    return getattr(detector if name == "Detector" else loading, name)
+    modules = {"Detector": detector, "unsupported": support}
+    return getattr(modules.get(name, loading), name)

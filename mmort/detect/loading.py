@@ -3,43 +3,73 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.config import read_config
 from mmort.detect.detector import Detector
-from mmort.detect.entries import check_names
+from mmort.detect.entries import Parts, check_names
 from mmort.detect.registry import FAMILIES, PARTS
 from mmort.detect.versions import Config, plain_type
 
 _MODEL_IGNORED = {"data_preprocessor": "read by the preprocessing", "_scope_": "where MMEngine looks types up"}
 
 
-def build(config: Config) -> Detector:
+_HEADS = ("roi_head", "bbox_head", "mask_head", "panoptic_head")
+"""Entries of a model that may hold the head that names its family, the last head first."""
+
+
+def _family_of(config: Config) -> Callable[[Config, Parts], Detector]:
+    """Return the class of the detector that a config describes.
+
+    Raises
+    ------
+    ValueError
+        If the config has no model, or its head is missing or not supported; the message names it.
+    """
+    model = config.get("model")
+    if not isinstance(model, dict):
+        raise ValueError("detect.build: the config must have a dict 'model'")
+    entry = next((entry for entry in _HEADS if model.get(entry)), None)
+    if entry is None:
+        raise ValueError(
+            f"detect.build: model.type {model.get('type')!r} is not supported; supported heads: {', '.join(FAMILIES)}"
+        )
+    head = model[entry]
+    if not isinstance(head, dict):
+        raise ValueError(f"detect.build: {entry} must be one dict, got {type(head).__name__}")
+    family = FAMILIES.get(plain_type(head.get("type")))
+    if family is None:
+        raise ValueError(
+            f"detect.build: {entry} {plain_type(head.get('type'))!r} of model.type {model.get('type')!r} is not "
+            f"supported; supported heads: {', '.join(FAMILIES)}"
+        )
+    return family
+
+
+def build(config: Config, parts: Parts = PARTS) -> Detector:
     """Return the detector that a config describes, in evaluation mode, with random weights.
+
+    Parameters
+    ----------
+    config : dict
+        As `mmort.detect.config.read_config` returns it.
+    parts : Parts, optional
+        The supported parts, by default those of the registry.
 
     Raises
     ------
     ValueError
         If the config has no model, or a part of the model is missing or not supported; the message names it.
     """
-    model = config.get("model")
-    if not isinstance(model, dict):
-        raise ValueError("detect.build: the config must have a dict 'model'")
-    head_config = model.get("roi_head") or model.get("bbox_head")
-    head = head_config.get("type") if isinstance(head_config, dict) else None
-    family = FAMILIES.get(plain_type(head))
-    if family is None:
-        raise ValueError(
-            f"detect.build: model.type = {model.get('type')!r} with the head {head!r} is not supported; "
-            f"supported heads: {', '.join(FAMILIES)}"
-        )
+    family = _family_of(config)
     try:
-        detector = family(config, PARTS)
+        detector = family(config, parts)
     except KeyError as error:  # families index the config for what they cannot do without
         raise ValueError(f"detect.build: the config's model must have {error}") from error
     check_names(
         "model",
-        (key for key, value in model.items() if value is not None and key not in _MODEL_IGNORED),
+        (key for key, value in config["model"].items() if value is not None and key not in _MODEL_IGNORED),
         detector.model_entries,
     )
     return detector.eval().requires_grad_(False)

@@ -358,7 +358,7 @@ def test_styles_of_resnet_and_width_of_resnext():
         ("neck", {"type": "BiFPN"}, "neck 'BiFPN'"),
         ("neck", {"add_extra_convs": "on_top"}, "'on_top'"),
         ("bbox_head", {"type": "GARetinaHead"}, "GARetinaHead"),
-        ("roi_head", [{"type": "CascadeRoIHead"}], "with the head None is not supported"),
+        ("roi_head", [{"type": "CascadeRoIHead"}], "roi_head must be one dict, got list"),
         ("bbox_head", {"with_score": True}, "with_score"),
         ("nope", 3, "model with nope is not supported; supported entries: backbone, neck, bbox_head"),
         ("bbox_head", {"bbox_coder": {"type": "LegacyDeltaXYWHBBoxCoder"}}, "LegacyDeltaXYWHBBoxCoder"),

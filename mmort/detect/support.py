@@ -1,0 +1,98 @@
+"""What of a config is not supported: all of it at once, where building a detector stops at the first problem.
+
+A detector is built without memory for its weights, so that this takes less than a second for any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from mmort.detect.entries import Parts
+from mmort.detect.loading import build
+from mmort.detect.registry import PARTS
+from mmort.detect.versions import Config, plain_type
+from mmort.predict import Preprocessing
+
+_SHARED_ENTRIES = ("backbone", "neck")
+"""Entries of a model that can be built even if its family is not known."""
+
+
+def unsupported(config: Config) -> list[str]:
+    """List what of a config is not supported.
+
+    Parameters
+    ----------
+    config : dict
+        As `mmort.detect.config.read_config` returns it.
+
+    Returns
+    -------
+    list of str
+        A sentence for each part or entry, with the entry's name; empty if the detector can be exported.
+
+    Examples
+    --------
+    >>> from mmort.detect import unsupported
+    >>> backbone = {"type": "ResNet", "depth": 50, "colour": "red"}
+    >>> for line in unsupported({"model": {"type": "SOLO", "backbone": backbone, "neck": {"type": "SSH"}}}):
+    ...     print(line)
+    model.type 'SOLO' is not supported
+    backbone 'ResNet' with colour is not supported
+    neck 'SSH' is not supported
+    preprocessing: the config has no test pipeline
+    """
+    collector = _Collector(PARTS)
+    model = config.get("model")
+    with torch.device("meta"):
+        collector.attempt(build, config, collector)
+        if collector.problems and isinstance(model, dict):
+            for entry in _SHARED_ENTRIES:
+                if model.get(entry) is not None:
+                    collector.build(entry, model[entry])
+    for hook in config.get("custom_hooks") or ():
+        if plain_type(hook.get("type")) == "RFSearchHook":
+            collector.problems.append("custom_hooks with RFSearchHook, which changes the network, is not supported")
+    if isinstance(model, dict):
+        collector.attempt(Preprocessing.from_config, config)
+    return collector.problems
+
+
+class _Collector(Parts):
+    """Parts that are replaced by a `_Substitute` if they cannot be built; `problems` has the reasons."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts.types)
+        self.problems: list[str] = []
+
+    def build(self, kind: str, config: Any, types: Mapping[str, type[Any]] | None = None) -> Any:
+        """Build a part, or a substitute."""
+        return self.attempt(super().build, kind, config, types)
+
+    def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
+        """Build a part, or a substitute."""
+        return self.attempt(super().construct, kind, part_class, config)
+
+    def attempt(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function returns, or a substitute if it fails."""
+        try:
+            return function(*arguments)
+        except ValueError as error:
+            self.add(error)
+        except Exception:
+            if not self.problems:  # otherwise it comes from a substitute
+                raise
+        return _Substitute()
+
+    def add(self, error: ValueError) -> None:
+        """Add an error's first clause: what follows lists what is supported."""
+        problem = str(error).removeprefix("detect.build: ").partition("; supported")[0]
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+class _Substitute(nn.Module):
+    """Stands for a part that could not be built."""

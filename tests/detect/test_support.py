@@ -1,0 +1,69 @@
+"""All that a config lacks is listed at once."""
+
+import copy
+
+import pytest
+
+from mmort.cli import main
+from mmort.detect import unsupported
+from tests.detect.test_two_stage_detectors import CONFIG
+
+PIPELINE = [
+    {"type": "LoadImageFromFile"},
+    {"type": "Resize", "scale": (64, 64), "keep_ratio": True},
+    {"type": "PackDetInputs"},
+]
+COMPLETE = {**CONFIG, "test_pipeline": PIPELINE}
+
+
+def test_a_supported_config_lacks_nothing():
+    assert unsupported(COMPLETE) == []
+
+
+def test_every_problem_is_listed_once():
+    config = copy.deepcopy(COMPLETE)
+    model = config["model"]
+    model["backbone"]["colour"] = "red"
+    model["neck"] = [model["neck"], {"type": "BiFPN"}, {"type": "BiFPN"}]
+    model["rpn_head"]["anchor_generator"]["type"] = "Anchors"
+    model["roi_head"]["bbox_head"]["type"] = "SABLHead"
+    model["roi_head"]["mask_head"]["upsample_cfg"] = {"type": "bicubic"}
+    config["test_pipeline"] = [*PIPELINE, {"type": "Blur"}]
+    problems = unsupported(config)
+    assert problems[:-1] == [
+        "backbone 'ResNet' with colour is not supported",
+        "neck 'BiFPN' is not supported",
+        "prior generator 'Anchors' is not supported",
+        "bbox_head 'SABLHead' is not supported",
+        "mask_head.upsample_cfg 'bicubic' is not supported",
+    ]
+    assert "Blur" in problems[-1]
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ({"type": "SOLO", "mask_head": {"type": "MadeUpHead"}}, "mask_head 'MadeUpHead' of model.type 'SOLO' is not"),
+        ({"type": "ByteTrack"}, "model.type 'ByteTrack' is not supported"),
+        (None, "the config must have a dict 'model'"),
+    ],
+)
+def test_heads_that_nobody_has(model, problem):
+    if model is not None:
+        model["backbone"] = {"type": "ViT"}
+    problems = unsupported({"model": model, "test_pipeline": PIPELINE})
+    assert problems[0].startswith(problem)
+    assert problems[1:] == ([] if model is None else ["backbone 'ViT' is not supported"])
+
+
+def test_command(tmp_path, capsys):
+    path = tmp_path / "config.py"
+    path.write_text(f"model = {COMPLETE['model']!r}\ntest_pipeline = {PIPELINE!r}")
+    assert main(["export", str(path), "--check"]) == 0
+    assert capsys.readouterr().out == f"{path}: supported\n"
+    options = ["model.backbone.depth=7", "model.neck.type=BiFPN"]
+    assert main(["export", str(path), "--check", "--cfg-options", *options]) == 1
+    expected = f"mmort: error: {path}: not supported:\n  backbone.depth must be one of 18, 34, 50, 101, 152, got 7\n"
+    assert capsys.readouterr().err == f"{expected}  neck 'BiFPN' is not supported\n"
+    assert main(["export", str(path)]) == 1
+    assert "CHECKPOINT is required, unless --check is given" in capsys.readouterr().err
