@@ -2,6 +2,7 @@
 
 import json
 import sys
+import types
 import warnings
 
 import numpy as np
@@ -125,14 +126,17 @@ def test_json():
     assert "0.9," in text  # not 0.8999999761581421
 
 
-def test_supervision():
+def test_supervision(monkeypatch):
+    """The arguments of supervision.Detections; tests/integrations has the library itself."""
+    monkeypatch.setitem(sys.modules, "supervision", types.SimpleNamespace(Detections=dict))
     found = BOX_MASKS[0].to_supervision()
-    np.testing.assert_array_equal(found.xyxy, BOXES)
-    np.testing.assert_array_equal(found.mask, BOX_MASKS[1])
-    np.testing.assert_array_equal(found.confidence, SCORES)
-    np.testing.assert_array_equal(found.class_id, LABELS)
-    assert found.data["class_name"].tolist() == list(NAMES)
-    assert len(NONE.to_supervision()) == 0
+    assert found.keys() == {"xyxy", "mask", "confidence", "class_id", "data"}
+    np.testing.assert_array_equal(found["xyxy"], BOXES)
+    np.testing.assert_array_equal(found["mask"], BOX_MASKS[1])
+    np.testing.assert_array_equal(found["confidence"], SCORES)
+    np.testing.assert_array_equal(found["class_id"], LABELS)
+    assert found["data"]["class_name"].tolist() == list(NAMES)
+    assert NO_MASKS.to_supervision()["mask"] is None
 
 
 def test_no_detections():

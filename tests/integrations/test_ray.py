@@ -1,7 +1,4 @@
-"""Predicting and evaluating on a cluster of two nodes equals doing so in this process.
-
-Not part of the suite, as Ray is large: `.ci/run ray` installs it and runs these tests.
-"""
+"""Predicting and evaluating on a Ray cluster of two nodes equals doing so in this process."""
 
 import json
 import os

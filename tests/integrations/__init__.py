@@ -1,0 +1,1 @@
+"""Tests with libraries too large for the suite: `.ci/run integrations` installs them."""
