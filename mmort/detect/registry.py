@@ -27,6 +27,8 @@ from mmort.detect.families.retinanet import RetinaNet
 from mmort.detect.families.rtmdet import RTMDet
 from mmort.detect.families.rtmdet_ins import RTMDetIns
 from mmort.detect.families.sabl_retinanet import SABLRetinaNet
+from mmort.detect.families.solo import SOLO
+from mmort.detect.families.solov2 import SOLOv2
 from mmort.detect.families.ssd import SSD
 from mmort.detect.families.tood import TOOD
 from mmort.detect.families.tridentnet import TridentFasterRCNN
@@ -109,6 +111,10 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "RepPointsHead": RepPoints,
     "SABLRetinaHead": SABLRetinaNet,
     "CenterNetHead": CenterNet,
+    "SOLOHead": SOLO,
+    "DecoupledSOLOHead": SOLO,
+    "DecoupledSOLOLightHead": SOLO,
+    "SOLOV2Head": SOLOv2,
     "CornerHead": CornerNet,
     "DETRHead": DETR,
 }

@@ -32,18 +32,22 @@ class MaskFormat:
         What makes a mask of the original image of one that covers the input.  "crop": the part that the image takes up
         is resized to the original size.  "scale": the whole is resized by 1 / ``scale_factor`` and then cropped, as
         RTMDet-Ins does.
+    boxes : {"output", "masks"}, default "output"
+        What gives the boxes in the original image: the output ``dets``, or the masks, for detectors that predict masks
+        only.  Their boxes in ``dets`` are those of the masks before they are enlarged.
 
     Examples
     --------
     >>> from mmort.predict import MaskFormat
     >>> MaskFormat("image", threshold=0, stride=8, rescaling="scale").to_dict()
-    {'area': 'image', 'threshold': 0, 'stride': 8, 'rescaling': 'scale'}
+    {'area': 'image', 'threshold': 0, 'stride': 8, 'rescaling': 'scale', 'boxes': 'output'}
     """
 
     area: Literal["box", "image"] = "box"
     threshold: float = 0.5
     stride: int = 1
     rescaling: Literal["crop", "scale"] = "crop"
+    boxes: Literal["output", "masks"] = "output"
 
     def __post_init__(self) -> None:
         if self.area not in ("box", "image") or self.rescaling not in ("crop", "scale"):

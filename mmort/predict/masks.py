@@ -113,6 +113,12 @@ class ImageMasks:
     def __len__(self) -> int:
         return len(self.rectangles)
 
+    @property
+    def boxes(self) -> NDArray[np.float32]:
+        """The rectangles as boxes (N, 4), x1, y1, x2, y2; 0 for empty masks."""
+        corners = [(left, top, left + width, top + height) for top, left, height, width in self.rectangles]
+        return np.array(corners, np.float32).reshape(-1, 4)
+
     def select(self, indices: NDArray[np.intp]) -> ImageMasks:
         """Return the masks of some detections."""
         return ImageMasks([self.rectangles[index] for index in indices], [self.bits[index] for index in indices])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mmort.predict.detections import Detections
 from mmort.predict.mask_format import MaskFormat
-from mmort.predict.masks import Masks
+from mmort.predict.masks import ImageMasks, Masks
 from mmort.predict.preprocessing import Prepared
 
 
@@ -73,6 +73,8 @@ class Postprocessing:
         if masks:
             mask_format = mask_format or MaskFormat("image" if masks[0].shape[1:] == canvas else "box")
             stored = mask_format.store(masks[0][indices], boxes, image)
+            if mask_format.boxes == "masks" and isinstance(stored, ImageMasks):
+                boxes = stored.boxes
         labels = labels[indices].astype(np.int64)
         return Detections(boxes, dets[indices, 4], labels, self._names(labels), image.ori_shape, stored)
 

@@ -33,10 +33,11 @@ from mmort.detect import Detector, build, load
 from mmort.detect.checkpoint import load_weights
 from mmort.detect.config import read_config
 from mmort.detect.families.cornernet import CornerNet
+from mmort.detect.families.solo import SOLO
 from mmort.detect.registry import FAMILIES
 from mmort.onnx.verify.detections import match_detections
 from mmort.predict import MaskFormat, Prepared, Preprocessing
-from mmort.predict.masks import put
+from mmort.predict.masks import ImageMasks, put
 
 Array = NDArray[Any]
 Network = Callable[[Array, Array], list[Array]]
@@ -145,7 +146,7 @@ def detect(
     for meta, dets, labels, *masks in zip(metas, *outputs, strict=True):
         used = labels >= 0
         scale = np.array(meta["scale_factor"], np.float32)
-        top, left = meta.get("offset") or meta.get("border", np.zeros(4))[::2]
+        top, left = meta.get("offset") or meta.get("border", (0, 0, 0, 0))[::2]
         boxes = dets[used, :4] - np.array([left, top, left, top], np.float32)
         if rescale:
             boxes = boxes / scale
@@ -156,6 +157,8 @@ def detect(
                 shape, scale = network_shape, np.ones(4, np.float32)
             image = Prepared(batch[0], shape, network_shape, batch.shape[2:], scale, (top, left))
             stored = mask_format.store(masks[0][used], boxes, image)
+            if mask_format.boxes == "masks" and isinstance(stored, ImageMasks):
+                detections.dets[:, :4] = stored.boxes
             detections.masks = np.zeros((len(boxes), *shape), bool)
             for index, canvas in enumerate(detections.masks):
                 put(canvas, stored.region(index, *shape))
@@ -295,7 +298,8 @@ def oracle(folder: Path, family: str, options: argparse.Namespace) -> Iterator[t
                 batch, metas = batch[:1], metas[:1]
         equal = True
         for mode in ("net", "ori"):
-            for index, ours in enumerate(detect(network, detector.mask_format, batch, metas, mode == "ori")):
+            rescale = mode == "ori" or isinstance(detector, SOLO)  # MMDetection always rescales SOLO's masks
+            for index, ours in enumerate(detect(network, detector.mask_format, batch, metas, rescale)):
                 result = cases.result(arrays, case, mode, index)
                 theirs = Found(result["dets"], result["labels"], result["masks"])
                 score = 5e-4

@@ -1,0 +1,131 @@
+"""Detectors whose masks come before their boxes: matrix NMS, masks of cells, boxes of masks, an exported file."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import mmort.onnx
+from mmort.detect import build
+from mmort.detect.families.solo import matrix_nms
+from mmort.detect.parts.image_masks import mask_boxes
+from mmort.predict import MaskFormat, Prepared
+from mmort.predict.postprocessing import Postprocessing
+
+GRIDS = [6, 5, 4, 3, 2]
+TEST_CFG = {"nms_pre": 40, "score_thr": 0.1, "mask_thr": 0.5, "filter_thr": 0.05, "max_per_img": 12}
+FEATURES = {"feat_channels": 8, "start_level": 0, "end_level": 3, "out_channels": 8, "in_channels": 8}
+KINDS = {
+    "SOLOHead": {},
+    "DecoupledSOLOHead": {},
+    "DecoupledSOLOLightHead": {},
+    "SOLOV2Head": {"mask_feature_head": FEATURES},
+}
+
+
+class Pyramid(nn.Module):
+    """Stands for backbone and neck: maps of 1/4 ... 1/64 of the input's size."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 4, stride=4)
+
+    def forward(self, x):
+        x = self.conv(x)
+        return tuple(functional.avg_pool2d(x, 2**level) for level in range(5))
+
+
+def solo(kind):
+    """Return a detector with one class whose weights are random, and which finds something."""
+    torch.manual_seed(1)
+    head = {"type": kind, "num_classes": 2, "in_channels": 8, "feat_channels": 8, "stacked_convs": 1}
+    head |= {"strides": [8, 8, 16, 32, 32], "num_grids": GRIDS, "norm_cfg": {"type": "GN", "num_groups": 2}}
+    config = {
+        "type": "SOLO",
+        "backbone": {"type": "ResNet", "depth": 18},
+        "neck": {"type": "FPN", "in_channels": [64, 128, 256, 512], "out_channels": 8, "num_outs": 5},
+        "mask_head": {**head, **copy.deepcopy(KINDS[kind])},
+        "test_cfg": TEST_CFG,
+    }
+    detector = build({"model": config})
+    detector.backbone, detector.neck = Pyramid(), nn.Identity()
+    for parameter in detector.mask_head.parameters():
+        parameter.normal_(0, 0.7)
+    return detector.eval().requires_grad_(False)
+
+
+def test_matrix_nms():
+    """The second and third mask lie in the first; the third has another label."""
+    masks = torch.tensor([[[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 0, 0, 0]]], dtype=torch.float32)
+    scores, labels = torch.tensor([[0.9, 0.8, 0.7, 0.6]]), torch.tensor([[1, 1, 0, 1]])
+    found = matrix_nms(masks, scores, labels, "gaussian", 2.0)[0]
+    second = np.exp(-2 * 0.5**2)  # IoU with the first
+    fourth = min(np.exp(-2 * 0.25**2), second / np.exp(-2 * 0.5**2))  # the second, IoU 1/2, is itself suppressed
+    np.testing.assert_allclose(found, [0.9, 0.8 * second, 0.7, 0.6 * fourth], rtol=1e-6)
+    found = matrix_nms(masks, scores, labels, "linear", 2.0)[0]
+    np.testing.assert_allclose(found, [0.9, 0.8 * 0.5, 0.7, 0.6 * 0.75], rtol=1e-6)
+
+
+def test_boxes_of_masks():
+    """Column 2 is 0.75 beside 0, so the threshold 0.5 is passed at a third of the way from its centre."""
+    masks = torch.zeros(1, 2, 4, 6)
+    masks[0, 0, 1:3, 2] = masks[0, 0, 1, 5] = 0.75
+    boxes = mask_boxes(masks, 0.5, 4, torch.tensor([[[23.0, 16.0, 23.0, 16.0]]]))
+    np.testing.assert_allclose(boxes[0], [[10 - 4 / 3, 6 - 4 / 3, 23, 10 + 4 / 3], [0, 0, 0, 0]], rtol=1e-6)
+
+
+def test_boxes_in_the_picture_are_those_of_its_masks():
+    mask = np.zeros((1, 4, 4), np.float32)
+    mask[0, 1:3, 1:] = 1
+    image = Prepared(np.zeros((3, 4, 4), np.float32), (8, 6), (4, 3), (4, 4), np.full(4, 2, np.float32), (0, 0))
+    rows = np.array([[1, 1, 4, 3, 0.9]], np.float32), np.array([0]), mask
+    postprocess = Postprocessing((), 0.0)
+    (box,) = postprocess(image, (4, 4), rows, MaskFormat("image", boxes="masks")).boxes
+    assert box.tolist() == [2, 2, 6, 6]
+    (box,) = postprocess(image, (4, 4), rows, MaskFormat("image")).boxes
+    assert box.tolist() == [0.5, 0.5, 2, 1.5]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_masks_of_cells(kind):
+    """Every mask is that of its cell, and its score the class score by the mean inside, if nothing overlaps it."""
+    detector = solo(kind)
+    input = torch.rand(2, 3, 128, 192, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        maps = detector.raw(input)
+        dets, labels, masks = detector(input)
+        assert len(detector.raw_names) == len(maps)
+        every = torch.arange(sum(grid**2 for grid in GRIDS)).expand(2, -1)
+        wanted = detector.mask_head.masks(maps, every)  # [N, cells, h, w]
+        single = detector.mask_head.masks(maps, every[:, 70:71])
+    torch.testing.assert_close(single[:, 0], wanted[:, 70])
+    assert masks.shape[2:] == (32, 48)
+    assert (labels >= 0).any(1).all()
+    scores = detector.mask_head.scores(maps).unflatten(1, (-1, 2))
+    for image in range(2):
+        for det, label, mask in zip(dets[image], labels[image], masks[image], strict=True):
+            if label < 0:
+                assert not det.any()
+                assert not mask.any()
+                continue
+            (cells,) = torch.nonzero((wanted[image] - mask).abs().amax((1, 2)) < 1e-5, as_tuple=True)
+            best = float((scores[image, cells, label] * mask[mask > 0.5].mean()).max())
+            assert 0.05 <= float(det[4]) <= best * 1.0001
+
+
+def test_exported_detector(tmp_path):
+    """The file is written only if it finds what torch finds, at another size too."""
+    detector, dynamic = solo("SOLOV2Head"), torch.export.Dim.DYNAMIC
+    images, shapes = torch.rand(2, 3, 128, 192), torch.tensor([[128, 190], [100, 192]])
+    report = mmort.onnx.export(
+        detector,
+        (images, shapes),
+        tmp_path / "solo.onnx",
+        dynamic_shapes=({0: dynamic, 2: dynamic, 3: dynamic}, {0: dynamic}),
+        check_sizes=[(images[:1].transpose(2, 3).contiguous(), shapes[:1].flip(1))],
+        output_names=detector.output_names,
+    )
+    assert all(row.matched > 1 for row in report.rows)
