@@ -77,6 +77,15 @@ class CocoDataset(Dataset):
             coco_library()  # before anything is predicted
         if metrics and "annotations" not in self.annotations:
             raise ValueError("evaluate: the annotation file has no annotations, so nothing can be measured")
+        if "segm" in metrics:
+            measured = [entry for entry in self.annotations["annotations"] if entry["category_id"] in self.category_ids]
+            for kind, entries, names in (
+                ("image", self.annotations["images"], {"height", "width"}),
+                ("annotation", measured, {"segmentation"}),
+            ):
+                lacking = next((entry for entry in entries if not names <= entry.keys()), None)
+                if lacking is not None:
+                    raise ValueError(f"evaluate: segm needs {' and '.join(sorted(names))} of {kind} {lacking['id']}")
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute AP and AR; the options are those of `CocoOptions`."""
@@ -128,6 +137,14 @@ class CocoDataset(Dataset):
         return paths
 
 
+_REQUIRED = {
+    "images": ("id", "file_name"),
+    "categories": ("id", "name"),
+    "annotations": ("id", "image_id", "category_id", "bbox", "area"),
+}
+"""What each entry of an annotation file must have."""
+
+
 def _read(path: Path) -> dict[str, Any]:
     """Read an annotation file, and check what the evaluation relies on."""
     try:
@@ -136,12 +153,20 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"evaluate: {path} is not a JSON file: {error}") from None
     if not isinstance(annotations, dict) or not {"images", "categories"} <= annotations.keys():
         raise ValueError(f"evaluate: {path} is not in COCO's format: it must have images and categories")
-    found = annotations.get("annotations", [])
-    if len({annotation["id"] for annotation in found}) != len(found):
-        raise ValueError(f"evaluate: annotation ids in {path} are not unique")
-    for annotation in found:
+    for kind in _REQUIRED.keys() & annotations.keys():
+        _check_entries(path, kind, annotations[kind])
+    for annotation in annotations.get("annotations", ()):
         annotation.setdefault("iscrowd", 0)
-        missing = [name for name in ("image_id", "category_id", "bbox", "area") if name not in annotation]
-        if missing:
-            raise ValueError(f"evaluate: annotation {annotation['id']} in {path} has no {', '.join(missing)}")
     return annotations
+
+
+def _check_entries(path: Path, kind: str, entries: Any) -> None:
+    """Refuse entries that are not in COCO's format."""
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"evaluate: {kind} in {path} must be a list of objects")
+    for index, entry in enumerate(entries):
+        missing = [name for name in _REQUIRED[kind] if name not in entry]
+        if missing:
+            raise ValueError(f"evaluate: {kind}[{index}] in {path} has no {', '.join(missing)}")
+    if len({entry["id"] for entry in entries}) != len(entries):
+        raise ValueError(f"evaluate: ids of {kind} in {path} are not unique")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.evaluate.dataset import Metrics
+from mmort.evaluate.options import check_numbers, option_values
 from mmort.tables import lay_out
 
 IOU_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
@@ -46,22 +46,11 @@ class CocoOptions:
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> CocoOptions:
         """Return the options; ValueError if one is unknown.  None is the default, and a single value a list of it."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        unknown = [name for name in options if name not in known]
-        if unknown:
-            raise ValueError(f"evaluate: unknown option {', '.join(unknown)}; options: {', '.join(known)}")
-        values = {name: value for name, value in options.items() if value is not None}
-        for name in values.keys() & {"iou_thrs", "proposal_nums", "metric_items"}:
-            if isinstance(values[name], (str, int, float)):
-                values[name] = [values[name]]
-        return cls(**values)
+        return cls(**option_values(cls, options))
 
     def check(self, metrics: Iterable[str]) -> None:
         """Refuse values with which one of the metrics cannot be computed."""
-        if not self.iou_thrs or not all(0 < threshold <= 1 for threshold in self.iou_thrs):
-            raise ValueError(f"evaluate: iou_thrs must be above 0 and at most 1, got {self.iou_thrs}")
-        if not self.proposal_nums or not all(number > 0 for number in self.proposal_nums):
-            raise ValueError(f"evaluate: proposal_nums must be positive, got {self.proposal_nums}")
+        check_numbers(self.iou_thrs, self.proposal_nums)
         if AP_DETECTIONS not in self.proposal_nums and set(metrics) - {"proposal"}:
             raise ValueError(
                 f"evaluate: proposal_nums must contain {AP_DETECTIONS}, for which COCO defines mAP, "

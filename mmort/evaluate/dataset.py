@@ -72,7 +72,7 @@ class Dataset(ABC):
         Raises
         ------
         ValueError
-            The message lists the supported ones.
+            The message lists the supported ones.  If there are no images to measure in.
         """
         for metric in metrics:
             if metric not in self.metric_names:
@@ -80,6 +80,8 @@ class Dataset(ABC):
                     f"evaluate: metric {metric!r} is not one of this data set; "
                     f"{type(self).__name__} has {', '.join(self.metric_names)}"
                 )
+        if metrics and not self.images:
+            raise ValueError("evaluate: the data set has no images")
 
     @abstractmethod
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:

@@ -49,14 +49,15 @@ class Evaluation:
         Raises
         ------
         ValueError
-            If a label is not one of the data set's, or the metrics need masks and there are none.
+            If a label is not one of the data set's classes, or the metrics need masks and there are none.
         """
         if "segm" in self.metric_names and not detections.has_masks:
             raise ValueError("evaluate: segm needs masks, but the detector makes none")
         classes = self.dataset.classes
-        if len(detections) and detections.labels.max() >= len(classes):
+        wrong = detections.labels[(detections.labels < 0) | (detections.labels >= len(classes))]
+        if len(wrong):
             raise ValueError(
-                f"evaluate: the detector found label {detections.labels.max()} in {image.path}, but the data set has "
+                f"evaluate: the detector found label {wrong[0]} in {image.path}, but the data set has "
                 f"{len(classes)} classes: {', '.join(classes)}"
             )
         self._results[image] = ImageResult.of(detections, masks=self.masks)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.mean_ap import ClassResult, ImageOfClass, class_result
+from mmort.evaluate.options import check_numbers, option_values
 from mmort.evaluate.recall import recalls
 from mmort.evaluate.results import ImageResult
 from mmort.tables import lay_out
@@ -43,16 +44,8 @@ class VocOptions:
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> VocOptions:
         """Return the options; ValueError if one is unknown.  None is the default, and a single value a list of it."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        values = {"iou_thrs" if name == "iou_thr" else name: value for name, value in options.items()}
-        unknown = [name for name in values if name not in known]
-        if unknown:
-            raise ValueError(f"evaluate: unknown option {', '.join(unknown)}; options: {', '.join(known)}")
-        values = {name: value for name, value in values.items() if value is not None}
-        for name in values.keys() & {"iou_thrs", "proposal_nums"}:
-            if isinstance(values[name], (int, float)):
-                values[name] = [values[name]]
-        return cls(**values)
+        renamed = {"iou_thrs" if name == "iou_thr" else name: value for name, value in options.items()}
+        return cls(**option_values(cls, renamed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,28 +84,27 @@ class VocDataset(Dataset):
     ) -> None:
         self.folder, self.classes = Path(folder), tuple(classes)
         self.annotation_dir = self.folder / annotation_subdir
-        image_dir, names = self.folder / image_subdir, Path(image_set).read_text(encoding="utf-8").split()
+        image_dir, lines = self.folder / image_subdir, Path(image_set).read_text(encoding="utf-8").splitlines()
+        names = filter(None, map(str.strip, lines))
         self.images = tuple(DatasetImage(name, image_dir / f"{name}.jpg", f"{name}.jpg") for name in names)
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
-        """Refuse metrics and options that `score` does not have."""
+        """Refuse metrics and options that `score` does not have, and annotations that cannot be read."""
         super().check(metrics, options)
         parsed = VocOptions.parse(options)
-        if not parsed.iou_thrs or not all(0 < threshold <= 1 for threshold in parsed.iou_thrs):
-            raise ValueError(f"evaluate: iou_thrs must be above 0 and at most 1, got {parsed.iou_thrs}")
-        if not parsed.proposal_nums or not all(number > 0 for number in parsed.proposal_nums):
-            raise ValueError(f"evaluate: proposal_nums must be positive, got {parsed.proposal_nums}")
+        check_numbers(parsed.iou_thrs, parsed.proposal_nums)
         if "mAP" in metrics:
             self._mode(parsed)
+        if metrics:
+            _ = self._truths  # before anything is predicted
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute mAP and recall; the options are those of `VocOptions`."""
         parsed = VocOptions.parse(options)
-        truths = [self._ground_truth(image) for image in self.images]
         figures: dict[str, float] = {}
         tables: list[str] = []
         for metric in metrics:
-            found = (self._mean_ap if metric == "mAP" else self._recall)(truths, results, parsed)
+            found = (self._mean_ap if metric == "mAP" else self._recall)(self._truths, results, parsed)
             figures |= found.figures
             tables += found.tables
         return Metrics(figures, tuple(tables))
@@ -167,6 +159,11 @@ class VocDataset(Dataset):
             for number, row in zip(options.proposal_nums, found, strict=True):
                 figures[f"AR@{number}"] = float(row.mean())
         return Metrics(figures, (lay_out(rows),))
+
+    @cached_property
+    def _truths(self) -> list[_GroundTruth]:
+        """The objects in each image."""
+        return [self._ground_truth(image) for image in self.images]
 
     def _ground_truth(self, image: DatasetImage) -> _GroundTruth:
         """Read an image's annotation; its corners count from 1."""

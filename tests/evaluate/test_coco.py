@@ -39,7 +39,7 @@ def annotations():
     rng = np.random.default_rng(0)
     images = [
         {"id": int(number), "file_name": f"{number}.png", "width": WIDTH, "height": HEIGHT}
-        for number in rng.permutation(np.arange(40, 640, 15))
+        for number in rng.permutation(np.arange(40, 400, 15))
     ]
     objects = []
     for image in images:
@@ -192,7 +192,9 @@ def test_refusals(annotations, dataset, results, tmp_path):
     for options, message in [
         ({"classwis": True}, "unknown option classwis; options: classwise, iou_thrs"),
         ({"iou_thrs": []}, "iou_thrs must be above 0"),
-        ({"proposal_nums": [0]}, "proposal_nums must be positive"),
+        ({"iou_thrs": "half"}, r"iou_thrs must be above 0 and at most 1, got \['half'\]"),
+        ({"proposal_nums": [0]}, "proposal_nums must be positive integers"),
+        ({"proposal_nums": 1.5}, r"proposal_nums must be positive integers, got \[1.5\]"),
         ({"proposal_nums": [10]}, "proposal_nums must contain 100"),
         ({"metric_items": ["mAP_9"]}, "unknown metric_items 'mAP_9'; known: mAP, mAP_50"),
     ]:
@@ -204,16 +206,37 @@ def test_refusals(annotations, dataset, results, tmp_path):
     for content, message in [
         ("{", "not a JSON file"),
         ("[]", "not in COCO's format"),
-        (json.dumps(annotations | {"annotations": [{"id": 1}]}), "annotation 1 in .* has no image_id, category_id"),
-        (json.dumps(annotations | {"annotations": annotations["annotations"][:1] * 2}), "are not unique"),
+        (json.dumps(annotations | {"annotations": None}), "annotations in .* must be a list of objects"),
+        (
+            json.dumps(annotations | {"annotations": [{"id": 1}]}),
+            r"annotations\[0\] in .* has no image_id, category_id",
+        ),
+        (json.dumps(annotations | {"images": [{"id": 1}]}), r"images\[0\] in .* has no file_name"),
+        (json.dumps(annotations | {"categories": [{"id": 1}]}), r"categories\[0\] in .* has no name"),
+        (json.dumps(annotations | {"annotations": annotations["annotations"][:1] * 2}), "ids of annotations .* unique"),
+        (json.dumps(annotations | {"images": annotations["images"][:1] * 2}), "ids of images .* are not unique"),
     ]:
         (tmp_path / "b.json").write_text(content)
         with pytest.raises(ValueError, match=message):
             CocoDataset(tmp_path / "b.json", ".")
-    (tmp_path / "b.json").write_text(json.dumps({"images": [], "categories": []}))
+    (tmp_path / "b.json").write_text(json.dumps({"images": annotations["images"], "categories": []}))
     with pytest.raises(ValueError, match="has no annotations"):
         Evaluation(CocoDataset(tmp_path / "b.json", "."), ["bbox"])
+    (tmp_path / "b.json").write_text(json.dumps({"images": [], "categories": [], "annotations": []}))
+    with pytest.raises(ValueError, match="the data set has no images"):
+        Evaluation(CocoDataset(tmp_path / "b.json", "."), ["bbox"])
     assert Evaluation(CocoDataset(tmp_path / "b.json", ".")).results == []
+
+
+@pytest.mark.parametrize(("kind", "name"), [("images", "height"), ("annotations", "segmentation")])
+def test_segm_needs_sizes_and_masks_before_anything_is_predicted(annotations, tmp_path, kind, name):
+    first, *others = annotations[kind]
+    without = {key: value for key, value in first.items() if key != name}
+    (tmp_path / "a.json").write_text(json.dumps(annotations | {kind: [without, *others]}))
+    dataset = CocoDataset(tmp_path / "a.json", ".")
+    with pytest.raises(ValueError, match=rf"segm needs .*{name}.* of {kind[:-1]} {first['id']}"):
+        Evaluation(dataset, ["bbox", "segm"])
+    Evaluation(dataset, ["bbox"])
 
 
 def test_missing_libraries_are_named_before_anything_is_predicted(dataset, monkeypatch):

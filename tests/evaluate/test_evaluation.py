@@ -67,6 +67,8 @@ def test_masks_are_kept_if_they_are_needed(dataset):
 def test_a_detector_that_does_not_fit_is_refused_at_the_first_image(dataset):
     with pytest.raises(ValueError, match=r"found label 3 in .*4\.png, but the data set has 3 classes: cat, dog, emu"):
         Evaluation(dataset).add(dataset.images[0], detections([0, 3]))
+    with pytest.raises(ValueError, match="found label -1 in "):
+        Evaluation(dataset).add(dataset.images[0], detections([0, -1]))
     with pytest.raises(ValueError, match="segm needs masks, but the detector makes none"):
         Evaluation(dataset, ["bbox", "segm"]).add(dataset.images[0], detections([0], masks=False))
 

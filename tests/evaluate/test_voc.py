@@ -220,11 +220,26 @@ def test_an_image_set_without_objects(tmp_path):
 
 
 def test_refusals(by_hand, tmp_path):
-    dataset, results = by_hand
+    dataset, _ = by_hand
     with pytest.raises(ValueError, match="unknown option classwise; options: iou_thrs, proposal_nums, eval_mode"):
         dataset.check(["mAP"], {"classwise": True})
     with pytest.raises(ValueError, match="metric 'bbox' is not one of this data set; VocDataset has mAP, recall"):
         dataset.check(["bbox"], {})
     (dataset.annotation_dir / "a.xml").write_text("<annotation>")
+    for options in ({"iou_thr": "half"}, {"proposal_nums": 1.5}):
+        with pytest.raises(ValueError, match=f"{'iou_thrs' if 'iou_thr' in options else 'proposal_nums'} must be"):
+            dataset.check(["mAP"], options)
     with pytest.raises(ValueError, match=r"a\.xml is not an annotation in VOC's format"):
-        dataset.score(results, ["mAP"], {})
+        dataset.check(["mAP"], {})
+    (dataset.annotation_dir / "a.xml").unlink()
+    with pytest.raises(FileNotFoundError, match=r"a\.xml"):
+        dataset.check(["recall"], {})
+    (tmp_path / "none.txt").touch()
+    with pytest.raises(ValueError, match="the data set has no images"):
+        VocDataset(tmp_path / "none.txt", tmp_path, CLASSES).check(["recall"], {})
+
+
+def test_names_of_images_may_have_spaces(tmp_path):
+    (tmp_path / "test.txt").write_text("my photo\r\n\n other \n")
+    dataset = VocDataset(tmp_path / "test.txt", tmp_path, CLASSES)
+    assert [image.path.name for image in dataset.images] == ["my photo.jpg", "other.jpg"]
