@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ann", metavar="FILE", help="annotation file instead of the config's")
     parser.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
     parser.add_argument("--metrics-json", metavar="FILE", help="write the figures of --eval as JSON")
-    parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, help="pictures that run together (default: the config's, or 1)")
     engines.add_arguments(parser)
 
 
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the detector, and do what was asked for."""
     _check(arguments)
     from mmort.detect.config import parse_options, read_config
-    from mmort.evaluate import CocoDataset, Evaluation, collect, dataset_of, metric_options
+    from mmort.evaluate import CocoDataset, Evaluation, batch_size_of, collect, dataset_of, metric_options
     from mmort.predict import Predictor
 
     options = parse_options(arguments.eval_options)
@@ -97,7 +97,8 @@ def run(arguments: argparse.Namespace) -> None:
     predictor = Predictor(
         network, classes=network.classes or dataset.classes, preprocessing=_preprocessing(config, network)
     )
-    predict: Predict = partial(engines.predict_function(arguments, predictor), batch_size=arguments.batch_size)
+    batch_size = batch_size_of(config or {}) if arguments.batch_size is None else arguments.batch_size
+    predict: Predict = partial(engines.predict_function(arguments, predictor), batch_size=batch_size)
     if arguments.show or arguments.show_dir:
         predict = partial(_shown, arguments, dataset, predict)
     collect(evaluation, predict)

@@ -6,7 +6,7 @@ detector is whatever takes paths of images and returns `mmort.Detections`; torch
 
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
-from mmort.evaluate.configured import dataset_of, metric_options
+from mmort.evaluate.configured import batch_size_of, dataset_of, metric_options
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.ray_engine import predict_on_ray
@@ -24,6 +24,7 @@ __all__ = [
     "Predict",
     "VocDataset",
     "VocOptions",
+    "batch_size_of",
     "collect",
     "dataset_of",
     "evaluate",

@@ -72,6 +72,18 @@ def classes_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     return _classes(_entry(config), ())
 
 
+def batch_size_of(config: Mapping[str, Any]) -> int:
+    """Return how many images of a config's test data set run together, 1 by default."""
+    data = config.get("data") or {}
+    loaders = config.get("test_dataloader"), data.get("test_dataloader"), data.get("test")
+    for loader in loaders:
+        if isinstance(loader, Mapping):
+            for name in ("batch_size", "samples_per_gpu"):
+                if name in loader:
+                    return int(loader[name])
+    return 1
+
+
 def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     """Return the options that a config's ``test_evaluator``, or its ``evaluation``, gives to a data set's metrics."""
     evaluators = config.get("test_evaluator") or config.get("evaluation") or {}

@@ -227,7 +227,12 @@ def test_metrics_json(boxes, tmp_path):
 
 
 def test_batch_size(boxes):
-    assert figures(printed(*COMMAND, "--eval", "bbox", "--batch-size", 3)) == pytest.approx(boxes, abs=0.05)
+    of_four = figures(printed(*COMMAND, "--eval", "bbox", "--batch-size", 4))
+    assert of_four == pytest.approx(boxes, abs=0.05)
+    assert of_four != boxes
+    of_config = "--cfg-options", "data.test.samples_per_gpu=4"
+    assert figures(printed(*COMMAND, "--eval", "bbox", *of_config)) == of_four
+    assert figures(printed(*COMMAND, "--eval", "bbox", *of_config, "--batch-size", 1)) == boxes
     assert "batch_size must be positive, got 0" in refused(*COMMAND, "--eval", "bbox", "--batch-size", 0)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mmort.evaluate import class_names, dataset_of, metric_options
+from mmort.evaluate import batch_size_of, class_names, dataset_of, metric_options
 
 DIGITS = "0", "1"
 
@@ -112,6 +112,19 @@ def test_classes(root):
 def test_refusals(config, message):
     with pytest.raises(ValueError, match=message):
         dataset_of(config)
+
+
+@pytest.mark.parametrize(
+    ("config", "size"),
+    [
+        ({"test_dataloader": {"batch_size": 2}}, 2),
+        ({"data": {"samples_per_gpu": 8, "test_dataloader": {"samples_per_gpu": 3}, "test": {}}}, 3),
+        ({"data": {"samples_per_gpu": 8, "test": {"samples_per_gpu": 4}}}, 4),
+        ({"data": {"samples_per_gpu": 8, "test": [{}]}}, 1),
+    ],
+)
+def test_batch_size(config, size):
+    assert batch_size_of(config) == size
 
 
 def test_options(root):
