@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from mmort.cli.outputs import check_outputs
+
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
     from mmort.evaluate import Dataset
@@ -95,9 +97,7 @@ def _check(arguments: argparse.Namespace) -> None:
     """Refuse wrong arguments before the export, which takes a minute."""
     if arguments.batch_size < 1:
         raise ValueError(f"--batch-size must be positive, got {arguments.batch_size}")
-    for file in filter(None, (arguments.report, arguments.output_file)):
-        if not Path(file).parent.is_dir():
-            raise FileNotFoundError(f"output directory does not exist: {Path(file).parent}")
+    check_outputs(arguments.report, arguments.output_file)
 
 
 def _named(files: Sequence[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmort.cli import engines
+from mmort.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
@@ -78,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
     prefix = options.pop("jsonfile_prefix", None)
     if arguments.format_only and prefix is None:
         raise ValueError("--format-only needs --eval-options jsonfile_prefix=PREFIX, for PREFIX.bbox.json")
-    _check_directories(arguments.out, arguments.metrics_json, prefix)
+    check_outputs(arguments.out, arguments.metrics_json, prefix and f"{prefix}.bbox.json")
     config = read_config(arguments.config, arguments.cfg_options) if arguments.config else None
     network = _network(arguments, config)
     dataset = dataset_of(
@@ -121,13 +122,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError("without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given")
     if arguments.config is None and (arguments.cfg_options or arguments.data_root):
         raise ValueError("--cfg-options and --data-root change a CONFIG; give one")
-
-
-def _check_directories(*files: str | None) -> None:
-    """Refuse files that cannot be written, before the detector runs for hours."""
-    for file in filter(None, files):
-        if not Path(file).parent.is_dir():
-            raise FileNotFoundError(f"output directory does not exist: {Path(file).parent}")
 
 
 def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> OnnxNetwork | TorchNetwork:

@@ -223,6 +223,8 @@ def test_img_dir(tmp_path):
 def test_metrics_json(boxes, tmp_path):
     printed(*COMMAND, "--eval", "bbox", "--metrics-json", tmp_path / "metrics.json")
     assert json.loads((tmp_path / "metrics.json").read_text()) == boxes
+    directory = refused(*COMMAND, "--eval", "bbox", "--metrics-json", tmp_path)
+    assert f"output file is a directory: {tmp_path}" in directory
     assert "--metrics-json needs --eval" in refused(*COMMAND, "--show", "--metrics-json", "m.json")
 
 
