@@ -166,12 +166,18 @@ def _shown(
     for image, detections in zip(dataset.images, predict(paths), strict=True):
         picture = draw(read_image(image.path), detections.above(arguments.show_score_thr))
         if arguments.show_dir:
-            file = Path(arguments.show_dir, image.name)
+            file = _below(arguments.show_dir, image.name)
             file.parent.mkdir(parents=True, exist_ok=True)
             write_image(file, picture)
         if arguments.show:
             _show(image.name, picture)
         yield detections
+
+
+def _below(directory: str, name: str) -> Path:
+    """Return a file below a directory, even if the name is absolute or leads upwards: no image may be overwritten."""
+    path = Path(name)
+    return Path(directory, *(part for part in path.parts if part not in (path.anchor, "..")))
 
 
 def _show(title: str, picture: Image) -> None:

@@ -151,6 +151,19 @@ def test_show_dir(tmp_path):
         assert (drawn != image).mean() > 0.05
 
 
+def test_show_dir_never_overwrites_an_image(first, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    for number, image in enumerate((images / "0.png", images / "1.png")):
+        image.write_bytes(demo.IMAGES[0].read_bytes())
+        annotations = json.loads(first.read_text())
+        annotations["images"][0]["file_name"] = str(image) if number else "../images/0.png"
+        first.write_text(json.dumps(annotations))
+        printed(*COMMAND, "--ann", first, "--img-dir", images, "--show-dir", tmp_path / "shown")
+        assert image.read_bytes() == demo.IMAGES[0].read_bytes()
+    assert len(list((tmp_path / "shown").rglob("*.png"))) == 2
+
+
 def test_show_score_thr(tmp_path):
     printed(*COMMAND, "--show-dir", tmp_path, "--show-score-thr", 1.5)
     for path in demo.IMAGES:
