@@ -1,4 +1,4 @@
-"""Detectors whose masks come before their boxes: matrix NMS, masks of cells, boxes of masks, an exported file."""
+"""Detectors whose masks come before their boxes: matrix NMS, masks of cells, boxes of masks."""
 
 import copy
 
@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-import mmort.onnx
 from mmort.detect import build
 from mmort.detect.families.solo import matrix_nms
 from mmort.detect.parts.image_masks import mask_boxes
@@ -114,18 +113,3 @@ def test_masks_of_cells(kind):
             (cells,) = torch.nonzero((wanted[image] - mask).abs().amax((1, 2)) < 1e-5, as_tuple=True)
             best = float((scores[image, cells, label] * mask[mask > 0.5].mean()).max())
             assert 0.05 <= float(det[4]) <= best * 1.0001
-
-
-def test_exported_detector(tmp_path):
-    """The file is written only if it finds what torch finds, at another size too."""
-    detector, dynamic = solo("SOLOV2Head"), torch.export.Dim.DYNAMIC
-    images, shapes = torch.rand(2, 3, 128, 192), torch.tensor([[128, 190], [100, 192]])
-    report = mmort.onnx.export(
-        detector,
-        (images, shapes),
-        tmp_path / "solo.onnx",
-        dynamic_shapes=({0: dynamic, 2: dynamic, 3: dynamic}, {0: dynamic}),
-        check_sizes=[(images[:1].transpose(2, 3).contiguous(), shapes[:1].flip(1))],
-        output_names=detector.output_names,
-    )
-    assert all(row.matched > 1 for row in report.rows)
