@@ -160,24 +160,16 @@ def _shown(
     arguments: argparse.Namespace, dataset: Dataset, predict: Predict, paths: Sequence[Path]
 ) -> Iterator[Detections]:
     """Yield the detections, after drawing them."""
-    from mmort.predict import draw, read_image
-    from mmort.predict.images import write_image
+    from mmort.predict import AnnotatedPictures, draw, read_image
 
+    annotated = AnnotatedPictures(arguments.show_dir, paths) if arguments.show_dir and paths else None
     for image, detections in zip(dataset.images, predict(paths), strict=True):
-        picture = draw(read_image(image.path), detections.above(arguments.show_score_thr))
-        if arguments.show_dir:
-            file = _below(arguments.show_dir, image.name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_image(file, picture)
+        visible = detections.above(arguments.show_score_thr)
+        if annotated:
+            annotated.write(image.path, visible)
         if arguments.show:
-            _show(image.name, picture)
+            _show(image.name, draw(read_image(image.path), visible))
         yield detections
-
-
-def _below(directory: str, name: str) -> Path:
-    """Return a file below a directory, even if the name is absolute or leads upwards: no image may be overwritten."""
-    path = Path(name)
-    return Path(directory, *(part for part in path.parts if part not in (path.anchor, "..")))
 
 
 def _show(title: str, picture: Image) -> None:

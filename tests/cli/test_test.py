@@ -162,6 +162,8 @@ def test_show_dir_never_overwrites_an_image(first, tmp_path):
         printed(*COMMAND, "--ann", first, "--img-dir", images, "--show-dir", tmp_path / "shown")
         assert image.read_bytes() == demo.IMAGES[0].read_bytes()
     assert len(list((tmp_path / "shown").rglob("*.png"))) == 2
+    message = refused(*COMMAND, "--ann", first, "--img-dir", images, "--show-dir", images)
+    assert "would replace it; do not write to" in message
 
 
 def test_show_score_thr(tmp_path):
