@@ -12,7 +12,9 @@ from mmort.detect.families.cascade_rcnn import CascadeRCNN
 from mmort.detect.families.centernet import CenterNet
 from mmort.detect.families.cornernet import CornerNet
 from mmort.detect.families.ddod import DDOD
+from mmort.detect.families.deformable_detr import DeformableDETR
 from mmort.detect.families.detr import DETR
+from mmort.detect.families.dino import DINO
 from mmort.detect.families.faster_rcnn import FasterRCNN
 from mmort.detect.families.fcos import FCOS
 from mmort.detect.families.foveabox import FoveaBox
@@ -117,6 +119,8 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "SOLOV2Head": SOLOv2,
     "CornerHead": CornerNet,
     "DETRHead": DETR,
+    "DeformableDETRHead": DeformableDETR,
+    "DINOHead": DINO,
 }
 """By the type of the last head: ``model.type`` is not enough, since two-stage detectors may share one."""
 

@@ -5,11 +5,13 @@ try:
 except ModuleNotFoundError:
     raise ImportError("mmort.torch needs torch: pip install 'mmort[torch]'") from None
 
-from mmort.torch import functions, modules
+from mmort.torch import attention, functions, modules
+from mmort.torch.attention import *
 from mmort.torch.definition import define
 from mmort.torch.functions import *
 from mmort.torch.modules import *
 
 __all__ = ["define"]
+__all__ += attention.__all__
 __all__ += functions.__all__
 __all__ += modules.__all__

@@ -13,7 +13,8 @@ from torch.nn import functional
 import mmort.onnx
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.families.detr import Attention, SinePositionalEncoding, _inside
+from mmort.detect.parts.positions import SinePositionalEncoding, inside
+from mmort.detect.parts.transformer import Attention
 
 RECORDED = dict(np.load(pathlib.Path(__file__).parents[1] / "data/query/mmdetection.npz"))
 
@@ -304,8 +305,8 @@ def test_positions_are_those_of_a_padding_mask(normalize):
         mask = torch.ones(1, 1, height, width)
         mask[..., : limit[0], : limit[1]] = 0
         free = functional.interpolate(mask, size=cells)[0, 0] == 0
-        rows = _inside(height, cells[0], torch.tensor([[limit[0]]]))
-        columns = _inside(width, cells[1], torch.tensor([[limit[1]]]))
+        rows = inside(height, cells[0], torch.tensor([[limit[0]]]))
+        columns = inside(width, cells[1], torch.tensor([[limit[1]]]))
         assert torch.equal(rows[0][:, None] & columns[0], free), (height, width, limit)
         waves = encoding(rows, columns).reshape(*cells, 16)
         y, x = (free.cumsum(axis, dtype=torch.float32) for axis in (0, 1))

@@ -95,3 +95,85 @@ def test_corner_pool_layer(rng):
 def test_layers_can_be_copied():
     layer = copy.deepcopy(mmort.torch.ModulatedDeformConv2dPack(4, 6, 3))
     assert torch.equal(layer.conv_offset.weight, torch.zeros(27, 4, 3, 3))
+
+
+def sampled_by_torch(layer, query, references, shapes):
+    """Compute the attention map by map with torch's own sampling; as a sum over points of single pixels' values."""
+    images, queries, _ = query.shape
+    sizes = layer.num_heads, layer.num_levels, layer.num_points
+    offsets = layer.sampling_offsets(query).reshape(images, queries, *sizes, 2)
+    weights = layer.attention_weights(query).reshape(images, queries, layer.num_heads, -1).softmax(3)
+    weights = weights.reshape(images, queries, *sizes)
+    values = layer.value_proj(query).split([height * width for height, width in shapes], dim=1)
+    result = 0
+    for level, (height, width) in enumerate(shapes):
+        reference = references[:, :, level][:, :, None, None]  # (N, Q, 1, 1, 2 or 4)
+        scale = (
+            reference[..., 2:] / 2 / layer.num_points if references.shape[3] == 4 else 1 / torch.tensor([width, height])
+        )
+        points = reference[..., :2] + offsets[:, :, :, level] * scale  # (N, Q, M, P, 2)
+        maps = values[level].reshape(images, height, width, layer.num_heads, -1).permute(0, 3, 4, 1, 2).flatten(0, 1)
+        grid = 2 * points.transpose(1, 2).flatten(0, 1) - 1
+        samples = torch.nn.functional.grid_sample(maps, grid, align_corners=False)  # (N*M, D, Q, P)
+        samples = samples.reshape(images, layer.num_heads, -1, queries, layer.num_points)
+        result = result + torch.einsum("nmdqp,nqmp->nqmd", samples, weights[:, :, :, level])
+    return query + layer.output_proj(result.flatten(2))
+
+
+@pytest.mark.parametrize("coordinates", [2, 4])
+def test_attention_layer_and_its_gradients_are_torchs(coordinates):
+    torch.manual_seed(0)
+    layer = mmort.torch.MultiScaleDeformableAttention(8, 2, 2, 3, 0.0, batch_first=True, value_proj_ratio=0.5)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    shapes = [(3, 4), (2, 2)]
+    query, references = torch.randn(2, 16, 8, requires_grad=True), torch.rand(2, 16, 2, coordinates)
+    found = layer(query, reference_points=references, spatial_shapes=torch.tensor(shapes))
+    expected = sampled_by_torch(layer, query, references, shapes)
+    torch.testing.assert_close(found, expected)
+    inputs = [query, *layer.parameters()]
+    factors = torch.randn(found.shape)
+    for ours, theirs in zip(
+        torch.autograd.grad((found * factors).sum(), inputs),
+        torch.autograd.grad((expected * factors).sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_layer_takes_mmcvs_arguments():
+    """The batch may be second; padding is 0; positions are added to queries only."""
+    torch.manual_seed(0)
+    layer = mmort.torch.MultiScaleDeformableAttention(8, 2, 1, 2)
+    torch.nn.init.normal_(layer.attention_weights.weight)
+    assert keys(layer) == {
+        "sampling_offsets.weight": [8, 8],
+        "sampling_offsets.bias": [8],
+        "attention_weights.weight": [4, 8],
+        "attention_weights.bias": [4],
+        "value_proj.weight": [8, 8],
+        "value_proj.bias": [8],
+        "output_proj.weight": [8, 8],
+        "output_proj.bias": [8],
+    }
+    assert layer.sampling_offsets.bias.round().tolist() == [1, 0, 2, 0, -1, 0, -2, 0]
+    first = copy.deepcopy(layer).eval()
+    first.batch_first = True
+    query, positions, value, identity = (torch.randn(size, 3, 8) for size in (5, 5, 6, 5))
+    padding, references = torch.arange(6).expand(3, 6) > 3, torch.rand(3, 5, 1, 2)
+    shapes = {"reference_points": references, "spatial_shapes": torch.tensor([[2, 3]])}
+    found = layer.eval()(
+        query, None, value, identity, positions, padding, level_start_index=torch.tensor([0]), **shapes
+    )
+    query, positions, value, identity = (tensor.transpose(0, 1) for tensor in (query, positions, value, identity))
+    first.value_proj.bias.data.zero_()
+    layer.value_proj.bias.data.zero_()
+    value = torch.where(padding[..., None], 0, value)
+    expected = first(query + positions, value=value, identity=identity, **shapes)
+    torch.testing.assert_close(found.transpose(0, 1), expected)
+    with pytest.raises(ValueError, match="num_heads must divide"):
+        mmort.torch.MultiScaleDeformableAttention(10, 4)
+    with pytest.raises(ValueError, match="2 or 4 coordinates, got 3"):
+        first(query, reference_points=torch.rand(3, 5, 1, 3), spatial_shapes=torch.tensor([[2, 3]]))
+    with pytest.raises(ValueError, match="must be given"):
+        first(query)

@@ -6,62 +6,21 @@ model on COCO val2017: 40.1.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts, Schema, read_entries, require
-from mmort.detect.parts.boxes import image_limits
+from mmort.detect.parts.boxes import clip, image_limits
+from mmort.detect.parts.positions import SinePositionalEncoding, inside
+from mmort.detect.parts.queries import corners, rows
+from mmort.detect.parts.transformer import FFN, Attention, layer_arguments
 from mmort.detect.versions import Config, test_config
-
-
-class Attention(nn.Module):
-    """Attention of several heads, with the parameters of `torch.nn.MultiheadAttention`.
-
-    Written out, since that module's fast path cannot be exported.
-    """
-
-    def __init__(self, embed_dims: int, num_heads: int) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.in_proj_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(3 * embed_dims, embed_dims)))
-        self.in_proj_bias = nn.Parameter(torch.zeros(3 * embed_dims))
-        self.out_proj = nn.Linear(embed_dims, embed_dims)
-
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Return [N, Q, D] for a query [N, Q, D], keys and values [N, K, D] and the keys that are padding, [N, K]."""
-        q, k, v = (self._project(index, x) for index, x in enumerate((query, key, value)))
-        scores = (q / math.sqrt(q.shape[3])) @ k.transpose(2, 3)  # [N, heads, Q, K]
-        if padding is not None:
-            scores = torch.where(padding[:, None, None], -math.inf, scores)
-        return self.out_proj((scores.softmax(3) @ v).transpose(1, 2).flatten(2))
-
-    def _project(self, index: int, x: Tensor) -> Tensor:
-        """Return [N, heads, L, D / heads] for [N, L, D]; one tensor has the weights for query, key and value."""
-        size = x.shape[2]
-        own = slice(index * size, (index + 1) * size)
-        x = nn.functional.linear(x, self.in_proj_weight[own], self.in_proj_bias[own])
-        return torch.unflatten(x, 2, (self.num_heads, size // self.num_heads)).transpose(1, 2)
-
-
-class FFN(nn.Module):
-    """Two fully connected layers for each row."""
-
-    def __init__(self, embed_dims: int, feedforward_channels: int) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Sequential(nn.Linear(embed_dims, feedforward_channels), nn.ReLU()),
-            nn.Linear(feedforward_channels, embed_dims),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
 
 
 class Layer(nn.Module):
@@ -151,43 +110,6 @@ class Transformer(nn.Module):
         """Return [N, Q, D] for locations and their positions [N, P, D], which are padding [N, P] and queries [Q, D]."""
         memory = self.encoder(x, positions, padding)  # [N, P, D]
         return self.decoder(queries.expand(x.shape[0], -1, -1), memory, positions, padding)
-
-
-class SinePositionalEncoding(nn.Module):
-    """Sines and cosines over an image's rows, then over its columns."""
-
-    @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
-        """The entries of ``positional_encoding``."""
-
-        num_feats: int
-        temperature: float = 10000
-        normalize: bool = False
-        scale: float = 2 * math.pi
-        eps: float = 1e-6
-        offset: float = 0.0
-
-    def __init__(self, entries: Entries) -> None:
-        super().__init__()
-        self.entries = entries
-
-    def forward(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Return [N, h*w, D]; the first of `rows` [N, h] and `columns` [N, w], those that are true, are the image's."""
-        batch, height, width, features = rows.shape[0], rows.shape[1], columns.shape[1], self.entries.num_feats
-        y = self._waves(rows)[:, :, None].expand(batch, height, width, features)
-        x = self._waves(columns)[:, None].expand(batch, height, width, features)
-        return torch.cat([y, x], 3).flatten(1, 2)
-
-    def _waves(self, used: Tensor) -> Tensor:
-        """Return the waves [N, L, num_feats] along one axis, whose first cells are `used` [N, L]."""
-        entries = self.entries
-        count = used.sum(1, dtype=torch.float32)[:, None]  # [N, 1]
-        position = torch.minimum(torch.arange(1, used.shape[1] + 1, device=used.device), count)  # [N, L]
-        if entries.normalize:
-            position = (position + entries.offset) / (count + entries.eps) * entries.scale
-        feature = torch.arange(entries.num_feats, dtype=torch.float32, device=used.device)
-        angle = position[:, :, None] / entries.temperature ** (2 * (feature // 2) / entries.num_feats)
-        return torch.where(feature % 2 == 0, angle.sin(), angle.cos())
 
 
 class DETRHead(nn.Module):
@@ -308,10 +230,8 @@ class DETR(Detector):
         logits, boxes = self._raw(input, limits)  # [N, Q, C + 1], [N, Q, 4]
         scores, labels = logits.softmax(2)[..., :-1].max(2)  # [N, Q]
         scores, queries = scores.topk(self.max_per_image)  # [N, K]
-        boxes = boxes.gather(1, queries[..., None].expand(-1, -1, 4))
-        middle, size = boxes.chunk(2, 2)
-        corners = torch.cat([middle - size / 2, middle + size / 2], 2) * limits
-        dets = torch.cat([torch.minimum(corners.clamp(min=0), limits), scores[..., None]], 2)  # [N, K, 5]
+        found = clip(corners(rows(boxes, queries)) * limits, limits)
+        dets = torch.cat([found, scores[..., None]], 2)  # [N, K, 5]
         return dets, labels.gather(1, queries)
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
@@ -322,8 +242,8 @@ class DETR(Detector):
             rows, columns = _used(features, limits, self._isolation.stride)  # [N, h], [N, w]
         else:
             features = self.backbone(input)[-1]
-            columns = _inside(input.shape[3], features.shape[3], limits[..., 0])
-            rows = _inside(input.shape[2], features.shape[2], limits[..., 1])
+            columns = inside(input.shape[3], features.shape[3], limits[..., 0])
+            rows = inside(input.shape[2], features.shape[2], limits[..., 1])
         return self.bbox_head(features, rows, columns)
 
 
@@ -380,15 +300,6 @@ def _used(map: Tensor, limits: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     return rows, columns
 
 
-def _inside(size: int, cells: int, limit: Tensor) -> Tensor:
-    """Return which cells of a map [N, cells] belong to an image that has `limit` [N, 1] of `size` pixels.
-
-    A cell belongs to it if the pixel that nearest interpolation chooses does, in its float32 arithmetic.
-    """
-    pixels = torch.scalar_tensor(size, device=limit.device) / cells * torch.arange(cells, device=limit.device)
-    return torch.floor(pixels) < limit
-
-
 def _projected_channels(model: Config) -> int:
     """Return the channels of the features: the head's projection is a neck of one convolution in MMDetection 3."""
     neck = model.get("neck")
@@ -400,39 +311,3 @@ def _projected_channels(model: Config) -> int:
         if name not in neck or neck[name] != value:
             raise ValueError(f"detect.build: neck.{name} must be {value}, got {neck.get(name)}")
     return neck["in_channels"][0]
-
-
-_ORDERS = {
-    "encoder": ("self_attn", "norm", "ffn", "norm"),
-    "decoder": ("self_attn", "norm", "cross_attn", "norm", "ffn", "norm"),
-}
-
-
-def layer_arguments(part: str, config: Config) -> dict[str, int]:
-    """Return the arguments of `Layer` for an encoder's or decoder's config, of MMDetection 2 or 3.
-
-    Raises
-    ------
-    ValueError
-        If the config asks for other layers: another order, another activation or other normalization.
-    """
-    layer: dict[str, Any] = config.get("layer_cfg") or config["transformerlayers"]
-    attention = layer.get("self_attn_cfg") or layer.get("attn_cfgs") or {}
-    if isinstance(attention, (list, tuple)):
-        attention = attention[0]
-    ffn: dict[str, Any] = layer.get("ffn_cfg") or layer.get("ffn_cfgs") or {}
-    checked = (
-        ("operation_order", tuple(layer.get("operation_order", _ORDERS[part])), _ORDERS[part]),
-        ("num_fcs", ffn.get("num_fcs", layer.get("ffn_num_fcs", 2)), 2),
-        ("act_cfg", (ffn.get("act_cfg") or layer.get("act_cfg") or {"type": "ReLU"})["type"], "ReLU"),
-        ("norm_cfg", (layer.get("norm_cfg") or {"type": "LN"})["type"], "LN"),
-        ("post_norm_cfg", (config.get("post_norm_cfg") or {"type": "LN"})["type"], "LN"),
-    )
-    for name, value, supported in checked:
-        if value != supported:
-            raise ValueError(f"detect.build: {part}.{name} must be {supported!r}, got {value!r}")
-    return {
-        "embed_dims": attention.get("embed_dims", 256),
-        "num_heads": attention.get("num_heads", 8),
-        "feedforward_channels": layer.get("feedforward_channels") or ffn.get("feedforward_channels", 1024),
-    }

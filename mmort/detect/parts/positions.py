@@ -1,0 +1,67 @@
+"""Positions for transformers: sines and cosines of where cells and boxes are, and which cells are the image's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.entries import Schema
+
+
+class SinePositionalEncoding(nn.Module):
+    """Sines and cosines over an image's rows, then over its columns."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``positional_encoding``."""
+
+        num_feats: int
+        temperature: float = 10000
+        normalize: bool = False
+        scale: float = 2 * math.pi
+        eps: float = 1e-6
+        offset: float = 0.0
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        self.entries = entries
+
+    def forward(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return [N, h*w, D]; the first of `rows` [N, h] and `columns` [N, w], those that are true, are the image's."""
+        batch, height, width, features = rows.shape[0], rows.shape[1], columns.shape[1], self.entries.num_feats
+        y = self._waves_of(rows)[:, :, None].expand(batch, height, width, features)
+        x = self._waves_of(columns)[:, None].expand(batch, height, width, features)
+        return torch.cat([y, x], 3).flatten(1, 2)
+
+    def _waves_of(self, used: Tensor) -> Tensor:
+        """Return the waves [N, L, num_feats] along one axis, whose first cells are `used` [N, L]."""
+        entries = self.entries
+        count = used.sum(1, dtype=torch.float32)[:, None]  # [N, 1]
+        position = torch.minimum(torch.arange(1, used.shape[1] + 1, device=used.device), count)  # [N, L]
+        if entries.normalize:
+            position = (position + entries.offset) / (count + entries.eps) * entries.scale
+        return _waves(position, entries.num_feats, entries.temperature)
+
+
+def waves_of_coordinates(coordinates: Tensor, count: int) -> Tensor:
+    """Return `count` waves [..., count] for each of the coordinates [...], which are from 0 to 1 over the image."""
+    return _waves(coordinates * (2 * math.pi), count, 10000)
+
+
+def _waves(position: Tensor, count: int, temperature: float) -> Tensor:
+    """Return the sines and cosines, in turn, of positions [...]: [..., count]."""
+    feature = torch.arange(count, dtype=torch.float32, device=position.device)
+    angle = position[..., None] / temperature ** (2 * (feature // 2) / count)
+    return torch.where(feature % 2 == 0, angle.sin(), angle.cos())
+
+
+def inside(size: int, cells: int, limit: Tensor) -> Tensor:
+    """Return which cells of a map [N, cells] belong to an image that has `limit` [N, 1] of `size` pixels.
+
+    A cell belongs to it if the pixel that nearest interpolation chooses does, in its float32 arithmetic.
+    """
+    pixels = torch.scalar_tensor(size, device=limit.device) / cells * torch.arange(cells, device=limit.device)
+    return torch.floor(pixels) < limit
