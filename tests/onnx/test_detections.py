@@ -1,6 +1,7 @@
 """Detections compared as sets, image by image, in the report of a detector."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -8,7 +9,9 @@ import onnx.helper as oh
 import pytest
 
 import mmort.onnx
-from mmort.onnx.verify.detections import compare_detections, match_detections
+from mmort.onnx.verify.comparators import COMPARATORS
+from mmort.onnx.verify.detections import DetectionRow, compare_detections, match_detections, require_detections
+from mmort.onnx.verify.values import Outputs, Tolerances
 
 BOXES = np.array([[0, 0, 10, 10], [20, 20, 40, 30], [20, 20, 40, 30], [5, 50, 9, 70]], np.float32)
 SCORES = np.array([0.9, 0.8, 0.7, 0.6], np.float32)
@@ -101,6 +104,15 @@ def test_masks_may_be_logits():
     assert row.problem
 
 
+@pytest.mark.parametrize("index", [0, 3])
+def test_masks_of_nan_overlap_nothing(index):
+    actual = outputs(masks=True)
+    actual[2][0, index, 1, 1] = np.nan
+    (row,) = compare(actual, outputs(masks=True))
+    assert (row.min_mask_overlap, row.problem) == (0, "mask overlap below 0.99")
+    assert "DIFFERS" in str(mmort.onnx.Report((row,)))
+
+
 def test_overlaps_are_printed_rounded_down():
     """Never as the limit that they are below."""
     actual, expected = outputs(masks=True), outputs(masks=True)
@@ -175,6 +187,14 @@ def test_detecting_nothing_proves_nothing(tmp_path):
     assert verify(outputs([]), outputs([0])).ok
 
 
+def test_ties_alone_prove_nothing():
+    tie = DetectionRow("-", 0, 4, 0, 4, 0, 0, 0.0, 0.0, None)
+    match, nothing = replace(tie, matched=1), replace(tie, detections=0, ties=0)
+    problems = [row.problem for row in require_detections([tie, nothing])]
+    assert problems == ["only ties, which proves nothing", "nothing detected, which proves nothing"]
+    assert all(row.ok for row in require_detections([tie, match, nothing]))
+
+
 def test_other_outputs_are_compared_number_by_number(tmp_path):
     path = reversing(tmp_path / "other.onnx", ("boxes", "labels"))
     report = mmort.onnx.verify(path, lambda dets, labels: (dets, labels), [outputs()])
@@ -188,3 +208,19 @@ def test_a_model_that_is_not_a_detector_differs(tmp_path):
     assert report.rows[0].problem == "shape 1x6x5, the model gives 1x6x4"
     report = mmort.onnx.verify(path, lambda dets, labels: (dets.repeat(2, 1, 1), labels.repeat(2, 1)), [outputs()])
     assert report.rows[0].problem == "shape 1x6x5, the model gives 2x6x5"
+
+
+def test_masks_of_another_size_and_other_dtypes_differ():
+    """As with any other output; broadcasting would hide the size."""
+    actual = outputs(masks=True)
+
+    def problems(*expected):
+        tolerances = Tolerances()
+        given = Outputs("-", ("dets", "labels", "masks"), actual, expected, tolerances)
+        rows = next(rows for comparator in COMPARATORS if (rows := comparator(given)) is not None)
+        return [row.problem for row in rows if row.problem]
+
+    dets, labels, masks = outputs(masks=True)
+    assert not problems(dets, labels, masks)
+    assert problems(dets, labels, masks[..., :1]) == ["shape 1x6x4x4, the model gives 1x6x4x1"]
+    assert problems(dets, labels.astype(np.int32), masks) == ["int64, the model gives int32"]

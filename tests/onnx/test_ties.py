@@ -1,14 +1,16 @@
 """Ties: what equal scores explain is no difference, and nothing else is explained by them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import mmort.onnx
 import mmort.torch
-from mmort.onnx.verify.detections import compare_detections
+from mmort.onnx.verify.detections import compare, compare_detections
 from mmort.onnx.verify.ties import Candidates
-from mmort.onnx.verify.values import Tolerances
+from mmort.onnx.verify.values import Outputs, Tolerances
 
 # Boxes 0 and 1 suppress each other, 1 also suppresses 2, and 3 and 4 are elsewhere.
 BOXES = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [5, 0, 15, 10], [50, 0, 60, 10], [80, 0, 90, 10]], np.float32)
@@ -29,6 +31,7 @@ RESULTS = [
     ((0, 2, 3), {"max_per_image": 3}, True),
     ((0, 2, 4), {"max_per_image": 3}, True),  # 3 and 4 are equal
     ((0, 3, 4), {"max_per_image": 3}, False),  # 2 is better
+    ((0, 2, 3, 4), {"max_per_image": 3}, False),  # more than the limit
     ((1, 3, 4), {"scores": (0.9, 0.8995, 0.8, 0.7, 0.7)}, True),  # equal within the tolerance
     ((1, 3, 4), {"scores": (0.9, 0.89, 0.8, 0.7, 0.7)}, False),
     ((1, 3, 4), {"labels": (0, 1, 1, 0, 0)}, False),  # other classes do not suppress
@@ -39,6 +42,27 @@ RESULTS = [
 @pytest.mark.parametrize(("kept", "settings", "expected"), RESULTS)
 def test_what_suppression_may_keep(kept, settings, expected):
     assert candidates(**settings).may_be(np.array(kept), Tolerances()) == expected
+
+
+def with_candidates(dets, labels):
+    """Compare detections with those of boxes 0 and 4 alone, which are the candidates."""
+    known = candidates()
+    known = replace(known, dets=known.dets[[0, 4]], labels=known.labels[[0, 4]])
+    expected = known.dets[None], known.labels[None]
+    outputs = Outputs("-", ("dets", "labels"), (dets[None], labels[None]), expected, Tolerances(), [known])
+    (row,) = compare(outputs)
+    return row
+
+
+def test_what_is_no_candidate_is_no_tie():
+    """A wrong box, label or number beside the right ones, and a detection too many."""
+    dets, labels = candidates().dets[[0, 4]], np.array([0, 0])
+    assert with_candidates(dets, labels).problem == ""
+    assert with_candidates(dets[::-1], labels).problem == ""
+    assert with_candidates(dets + np.float32([[0] * 5, [5, 0, 5, 0, 0]]), labels).problem == "1 missing, 1 extra"
+    assert with_candidates(dets, np.array([0, 1])).problem == "1 missing, 1 extra"
+    assert with_candidates(dets + np.float32([[0] * 5, [np.nan] * 5]), labels).problem == "1 missing, 1 extra"
+    assert with_candidates(dets[[0, 1, 1]], np.zeros(3, int)).problem == "1 extra"
 
 
 def at_limit(changed_boxes=(), changed_scores=()):
@@ -77,7 +101,7 @@ def test_more_ties_than_matches_differ():
 
 
 class Saturated(torch.nn.Module):
-    """Suppresses boxes whose scores are all 1, in an order that tiny `noise` decides."""
+    """Suppresses boxes whose scores are all 1 but for the last one's, in an order that tiny `noise` decides."""
 
     def __init__(self, noise, error=0.0, every=3, iou_threshold=0.5):
         super().__init__()
@@ -88,6 +112,7 @@ class Saturated(torch.nn.Module):
     def forward(self, boxes):
         boxes = boxes + self.error * (torch.arange(boxes.shape[1]) % self.every == 0)[:, None]
         scores = torch.ones(*boxes.shape[:2], 2) - self.noise
+        scores[:, -1:] += 1
         return mmort.torch.multiclass_nms(boxes, scores, 0.5, self.iou_threshold, 30)[:2]
 
 
@@ -118,5 +143,5 @@ def test_real_errors_do_not_hide_among_ties(change, ok, boxes, tmp_path):
     print(report)
     assert report.ok == ok
     if ok:
-        assert all(row.ties > 10 for row in report.rows)
+        assert all(row.ties > 10 and row.matched for row in report.rows)
         assert "ties" in str(report)

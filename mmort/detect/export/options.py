@@ -48,9 +48,9 @@ class ExportOptions:
     simplify, portable : bool, default False
         As for `mmort.onnx.export`.
     verify : bool, optional
-        True: also compare on `test_img` (if `dynamic_export`, on it and its mirror image, at 1.5 times `shape`), and
-        print the tables.  False: compare nothing, and write an unproven file, whose metadata has ``verified``:
-        ``false``.
+        True: print the tables, and also compare on `test_img`.  With `dynamic_export`, that is on `test_img` or else
+        `input_img` and on its mirror image, at 1.5 times `shape`.  False: compare nothing, and write an unproven file,
+        whose metadata has ``verified``: ``false``.
     show : bool, default False
         Print the graph and the detections in `test_img`, and write a picture of them beside the file, with the suffix
         ``.png``; with a display, open it.

@@ -182,7 +182,7 @@ class _Export:
         options, inputs = self.options, [self.args, *self.checks]
         if not options.skip_postprocess:
             finishing.check_optional(draft, min(inputs, key=lambda args: args[0].numel())[0])
-        if options.verify:
+        if options.verify and (options.dynamic_export or options.test_img is not None):  # otherwise the example again
             self.steps.begin(f"verifying with {os.fspath(options.test_img or options.input_img or 'the example')}")
             inputs.append(self.examples.test_inputs(self.test_image, self.height, self.width))
             report = Report((*report.rows, *compare(draft, self.module, inputs[-1:]).rows))

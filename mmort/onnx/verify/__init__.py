@@ -59,7 +59,7 @@ def verify(
     Report
         A row for each set of inputs and each output or, of a detector, each image.  A different number of outputs,
         dtype or shape, and inputs that ONNX Runtime refuses, count as differences.  So do detectors that detect nothing
-        in all inputs, as that proves nothing.
+        in all inputs, or ties only, as that proves nothing.
 
     Raises
     ------

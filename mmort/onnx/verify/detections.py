@@ -54,12 +54,13 @@ class DetectionRow:
     note: str = ""
     """What the table says of a row that is ok."""
     proves_nothing: bool = False
-    """Whether nothing was detected, neither here nor in any other image."""
+    """Whether neither here nor in any other image a detection matches or differs."""
 
     @property
     def problem(self) -> str:
         """What differs, or an empty string."""
-        problems = ["nothing detected, which proves nothing"] if self.proves_nothing else []
+        cause = "only ties" if self.ties else "nothing detected"
+        problems = [f"{cause}, which proves nothing"] if self.proves_nothing else []
         if self.missing:
             problems.append(f"{self.missing} missing")
         if self.extra:
@@ -81,19 +82,19 @@ class DetectionRow:
 
 
 def compare(outputs: Outputs) -> list[DetectionRow] | None:
-    """Compare outputs that are a detector's; return None if they are not, or if the batches differ in size."""
+    """Compare outputs that are a detector's; return None if they are not, or differ in dtype or in more than K."""
     actual, expected = outputs.actual, outputs.expected
     if not all(_are_detections(outputs.names, arrays) for arrays in (actual, expected)):
         return None
-    if len(actual[0]) != len(expected[0]):
+    if any(map(_differ_in_kind, actual, expected)):
         return None
     return _compare_batch(outputs.inputs, actual, expected, outputs.tolerances, outputs.candidates)
 
 
 def require_detections(rows: Sequence[Row]) -> list[Row]:
-    """Mark the rows of detectors as differing if nothing at all was detected."""
+    """Mark the rows of detectors as differing if nothing at all was detected, or ties only."""
     of_detectors = [row for row in rows if isinstance(row, DetectionRow)]
-    if any(row.detections or row.extra for row in of_detectors):
+    if any(row.matched or row.missing or row.extra for row in of_detectors):
         return list(rows)
     return [replace(row, proves_nothing=True) if isinstance(row, DetectionRow) else row for row in rows]
 
@@ -109,6 +110,11 @@ def _are_detections(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> boo
         and labels.dtype.kind == "i"
         and all(array.shape[:2] == dets.shape[:2] for array in arrays)
     )
+
+
+def _differ_in_kind(array: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Return whether two arrays differ in their dtypes or their shapes, apart from the number of detections."""
+    return array.dtype != other.dtype or array.shape[:1] + array.shape[2:] != other.shape[:1] + other.shape[2:]
 
 
 def compare_detections(
@@ -277,8 +283,10 @@ def _overlap(mask: NDArray[Any], other: NDArray[Any]) -> float:
     """Return the overlap of two masks of probabilities or logits, which unlike IoU does not depend on a threshold."""
     if min(mask.min(initial=0), other.min(initial=0)) < 0:  # logits
         mask, other = (1 / (1 + np.exp(-values)) for values in (mask, other))
-    larger = float(np.maximum(mask, other).sum())
-    return float(np.minimum(mask, other).sum()) / larger if larger else 1.0
+    smaller, larger = float(np.minimum(mask, other).sum()), float(np.maximum(mask, other).sum())
+    if not math.isfinite(larger):
+        return 0.0  # NaN agrees with nothing
+    return smaller / larger if larger else 1.0
 
 
 def _overlap_text(overlap: float | None) -> str:

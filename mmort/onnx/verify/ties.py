@@ -39,11 +39,14 @@ class Candidates:
     def may_be(self, kept: NDArray[np.int64], tolerances: Tolerances) -> bool:
         """Return whether the suppression keeps these candidates for some order of equal scores.
 
-        It does if none of them suppresses another one, and each candidate that is not kept is suppressed by a kept one
-        whose score is not lower, or is beyond the limit: it has no higher score than the last one kept.
+        It does if they are not more than the limit, none of them suppresses another one, and each candidate that is not
+        kept is suppressed by a kept one whose score is not lower, or is beyond the limit: it has no higher score than
+        the last one kept.
         """
         scores = self.dets[:, 4]
         rejected = np.setdiff1d(np.arange(len(scores)), kept)
+        if 0 < self.max_per_image < len(kept):
+            return False
         if self._suppresses(kept, kept)[~np.eye(len(kept), dtype=bool)].any():
             return False
         highest = scores[rejected] - tolerances.of(scores[rejected])
