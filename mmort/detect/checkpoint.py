@@ -177,7 +177,9 @@ def _load(path: str, file: BinaryIO) -> Any:
         asked = re.search(r"GLOBAL (\S+)", str(error))
         if asked:
             raise ValueError(f"{path}: holds code, which is not run: it asks for {asked[1]}") from None
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        # torch advises weights_only=False, which would run the file's code, before it names the cause.
+        cause = re.search(r"WeightsUnpickler error:\s*(.+)", str(error))
+        reason = cause[1] if cause else next(iter(str(error).splitlines()), "") or type(error).__name__
         raise ValueError(f"{path}: is not a checkpoint, or is cut short: {reason[:200]}") from None
 
 

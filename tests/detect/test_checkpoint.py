@@ -107,10 +107,13 @@ def test_no_file_of_torch(tmp_path):
         file.writestr("a", "b")
     for content in (b"", b"\0", b"text", b"<html>404</html>" * 50, b"\x80\x02.", (tmp_path / "other.zip").read_bytes()):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="is not a checkpoint"):
+        with pytest.raises(ValueError, match="is not a checkpoint") as error:
             load_checkpoint(path)
+        assert "weights_only" not in str(error.value)  # torch's advice to run what the file holds
     with pytest.raises(FileNotFoundError):
         load_checkpoint(tmp_path / "nowhere.pth")
+    with pytest.raises(ValueError, match="download it first"):
+        load_checkpoint("https://example.org/c.pth")
 
 
 @pytest.mark.parametrize("zipped", [True, False])

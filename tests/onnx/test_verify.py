@@ -14,6 +14,7 @@ import mmort.cli
 import mmort.demo
 import mmort.onnx
 from mmort.onnx.verify import RTOL, numbers
+from mmort.onnx.verify.values import Outputs, Tolerances
 from tests import front_ends
 from tests.cli.running import refused, run
 
@@ -167,6 +168,12 @@ def test_tolerance_follows_the_magnitude_around_a_number(tmp_path, rng):
     assert differs(logits, (0, 2, 5, 5), 5e-3)
     dets = np.concatenate([rng.uniform(0, 1000, (2, 50, 4)), rng.uniform(0, 1, (2, 50, 1))], 2).astype(np.float32)
     assert differs(dets, (1, 7, 4), 2e-3)  # a score beside boxes
+
+
+def test_squares_of_float16_do_not_overflow():
+    array = np.full((4, 4), 1000, np.float16)
+    row = numbers.compare_output(Outputs("-", (), (), (), Tolerances()), "y", array, array)
+    assert (row.tolerance, row.ok) == ("1e-01 + 0.1 %", True)
 
 
 def test_numbers_are_compared_in_chunks(tmp_path, monkeypatch):

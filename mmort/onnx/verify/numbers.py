@@ -101,7 +101,7 @@ def _scale(array: NDArray[Any]) -> NDArray[np.float64]:
 
     An axis has a slice for each index, unless that is a single number.
     """
-    squares = np.square(array, where=np.isfinite(array), out=np.zeros(array.shape))
+    squares = np.square(array, where=np.isfinite(array), out=np.zeros(array.shape), dtype=np.float64)
     scale = np.sqrt(squares.mean(keepdims=True)) if array.size else np.zeros(())
     for axis in range(array.ndim):
         others = tuple(other for other in range(array.ndim) if other != axis)
