@@ -21,6 +21,7 @@ from mmort.detect.families.foveabox import FoveaBox
 from mmort.detect.families.free_anchor import FreeAnchor
 from mmort.detect.families.fsaf import FSAF
 from mmort.detect.families.gfl import GFL, LD
+from mmort.detect.families.mask2former import Mask2Former
 from mmort.detect.families.paa import LAD, PAA
 from mmort.detect.families.point_rend import PointRend
 from mmort.detect.families.reppoints import RepPoints
@@ -117,6 +118,7 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "DecoupledSOLOHead": SOLO,
     "DecoupledSOLOLightHead": SOLO,
     "SOLOV2Head": SOLOv2,
+    "Mask2FormerHead": Mask2Former,
     "CornerHead": CornerNet,
     "DETRHead": DETR,
     "DeformableDETRHead": DeformableDETR,

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from mmort.detect import build
+from mmort.detect.checkpoint import load_weights
 from mmort.detect.families.solo import matrix_nms
 from mmort.detect.parts.image_masks import mask_boxes
 from mmort.predict import MaskFormat, Prepared
@@ -113,3 +114,82 @@ def test_masks_of_cells(kind):
             (cells,) = torch.nonzero((wanted[image] - mask).abs().amax((1, 2)) < 1e-5, as_tuple=True)
             best = float((scores[image, cells, label] * mask[mask > 0.5].mean()).max())
             assert 0.05 <= float(det[4]) <= best * 1.0001
+
+
+def mask2former(**test_cfg):
+    """Return a tiny detector with three queries and two classes of things."""
+    torch.manual_seed(1)
+    attention = {"embed_dims": 8, "num_heads": 2}
+    layer = {"self_attn_cfg": attention, "cross_attn_cfg": attention, "ffn_cfg": {"feedforward_channels": 8}}
+    deformable = {"self_attn_cfg": {**attention, "num_levels": 3, "num_points": 1}, "ffn_cfg": layer["ffn_cfg"]}
+    positions = {"num_feats": 4, "normalize": True}
+    head = {
+        "type": "Mask2FormerHead",
+        "in_channels": [8] * 4,
+        "feat_channels": 8,
+        "out_channels": 8,
+        "num_things_classes": 2,
+        "num_stuff_classes": 1,
+        "num_queries": 3,
+        "pixel_decoder": {
+            "type": "MSDeformAttnPixelDecoder",
+            "encoder": {"num_layers": 1, "layer_cfg": deformable},
+            "norm_cfg": {"type": "GN", "num_groups": 2},
+            "positional_encoding": positions,
+        },
+        "transformer_decoder": {"num_layers": 4, "layer_cfg": layer},
+        "positional_encoding": positions,
+    }
+    config = {"type": "Mask2Former", "backbone": {"type": "ResNet", "depth": 18}, "panoptic_head": head}
+    detector = build({"model": {**config, "test_cfg": test_cfg}})
+    pyramid = Pyramid()
+    pyramid.register_forward_hook(lambda module, inputs, maps: maps[:4])
+    detector.backbone = pyramid
+    return detector.eval().requires_grad_(False)
+
+
+def test_instances_of_mask2former(monkeypatch):
+    """Two queries find things, one of them beyond the image's edge; the third finds stuff."""
+    detector = mask2former(instance_on=True, max_per_image=3)
+    logits = torch.tensor([[[4.0, 0, 0, 0], [0, 5.0, 0, 0], [0, 0, 6.0, 0]]])
+    masks = torch.full((1, 3, 8, 8), -2.0)
+    masks[0, 0, :4, :4], masks[0, 1, 4:, 4:] = 1.0, 3.0
+    monkeypatch.setattr(detector, "raw", lambda input: (logits, masks))
+    dets, labels, found = detector(torch.zeros(1, 3, 32, 32), torch.tensor([[32, 24]]))
+    assert labels.tolist() == [[1, 0, -1]]
+    enlarged = functional.interpolate(masks, (32, 32), mode="bilinear")[0, :, :, :24]
+    for query, row in ((0, 1), (1, 0)):
+        inside = enlarged[query][enlarged[query] > 0].sigmoid().mean()
+        score = logits[0, query].softmax(0).max() * inside
+        np.testing.assert_allclose(dets[0, row, 4], score, rtol=1e-5)
+        assert torch.equal(found[0, row], masks[0, query])
+    assert dets[0, 0, 2] == 24
+    assert not dets[0, 2].any()
+
+
+def test_queries_attend_to_their_masks():
+    """A query's result depends on a pixel only if one of its masks has it, or has no pixels at all."""
+    head = mask2former(instance_on=True).panoptic_head
+    layer = head.transformer_decoder.layers[0]
+    x, memory = torch.rand(1, 2, 8), torch.rand(1, 5, 8)
+    unused = torch.tensor([[[True, True, False, True, True], [False] * 5]])
+    changed = memory.clone()
+    changed[0, 0] += 1
+    first, second = (layer.cross_attn["attn"](x, values, values, unused) for values in (memory, changed))
+    assert torch.equal(first[0, 0], second[0, 0])
+    assert not torch.equal(first[0, 1], second[0, 1])
+
+
+def test_old_names_and_panoptic_configs():
+    with pytest.raises(ValueError, match="panoptic segmentation is not supported"):
+        mask2former(panoptic_on=True)
+    detector = mask2former(instance_on=True, panoptic_on=True)
+    assert detector.prepare_for_export(flip=False) == ("the panoptic segmentation",)
+    old = {}
+    for name, value in detector.state_dict().items():
+        first, second = ("self_attn", "") if "pixel_decoder" in name else ("cross_attn", "self_attn")
+        renamed = name.replace(f".{first}.", ".attentions.0.").replace(".ffn.", ".ffns.0.")
+        old[renamed.replace(f".{second}.", ".attentions.1.") if second else renamed] = value + 1
+    load_weights(detector, old)
+    new = dict(detector.state_dict())
+    assert all(torch.equal(new[name], value) for name, value in zip(new, old.values(), strict=True))

@@ -25,11 +25,15 @@ class Attention(nn.Module):
         self.out_proj = nn.Linear(embed_dims, embed_dims)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None = None) -> Tensor:
-        """Return [N, Q, D] for a query [N, Q, D], keys and values [N, K, D] and the keys that are padding, [N, K]."""
+        """Return [N, Q, D] for a query [N, Q, D], keys and values [N, K, D].
+
+        `padding` [N, K] or [N, Q, K] says which keys are not used.
+        """
         q, k, v = (self._project(index, x) for index, x in enumerate((query, key, value)))
         scores = (q / math.sqrt(q.shape[3])) @ k.transpose(2, 3)  # [N, heads, Q, K]
         if padding is not None:
-            scores = torch.where(padding[:, None, None], -math.inf, scores)
+            unused = padding[:, None] if padding.ndim == 3 else padding[:, None, None]
+            scores = torch.where(unused, -math.inf, scores)
         return self.out_proj((scores.softmax(3) @ v).transpose(1, 2).flatten(2))
 
     def _project(self, index: int, x: Tensor) -> Tensor:
