@@ -57,7 +57,9 @@ def parse_python(path: Path, text: str) -> ast.Module:
         return ast.parse(text)
     except SyntaxError as error:
         raise ConfigError(f"{path}:{error.lineno or 1}: not valid Python: {error.msg}") from None
-    except (MemoryError, RecursionError, ValueError) as error:
+    except ValueError as error:  # null bytes, of which Python before 3.11.4 gives no line
+        raise ConfigError(f"{path}:1: not valid Python: {error}") from None
+    except (MemoryError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid Python: {str(error) or 'nested too deeply'}") from None
 
 
