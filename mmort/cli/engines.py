@@ -36,4 +36,6 @@ def predict_function(arguments: argparse.Namespace, predictor: Predictor) -> Cal
         return predictor.predict
     from mmort.evaluate.ray_engine import predict_on_ray
 
-    return partial(predict_on_ray, predictor, threads=threads(arguments) or 1)
+    cores = threads(arguments)
+    assert cores is not None  # with Ray, each detector has a number of threads
+    return partial(predict_on_ray, predictor, threads=cores)

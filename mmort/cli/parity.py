@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from mmort.cli import datasets
 from mmort.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -37,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="METRIC",
         help="as for mmort test (default: bbox, and segm of a detector with masks; mAP of a data set of PASCAL VOC)",
     )
-    parser.add_argument("--data-root", metavar="DIR", help="instead of the config's data_root")
-    parser.add_argument("--ann", metavar="FILE", help="annotation file instead of the config's")
-    parser.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
+    datasets.add_arguments(parser)
     parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
     parser.add_argument("--output-file", metavar="FILE.onnx", help="keep the exported file")
     parser.add_argument(
@@ -61,19 +60,13 @@ def run(arguments: argparse.Namespace) -> str | None:
             raise
         raise ImportError(f"mmort parity needs {error.name}: pip install 'mmort[detect]'") from None
     from mmort.detect.config import read_config
-    from mmort.evaluate import dataset_of, metric_options
+    from mmort.evaluate import metric_options
     from mmort.evaluate.parity import compare_models, write_report
     from mmort.predict import Predictor
 
     config = read_config(arguments.config, arguments.cfg_options)
     network = load_network(config, arguments.checkpoint)
-    dataset = dataset_of(
-        config,
-        classes=network.classes or (),
-        annotation_file=arguments.ann,
-        image_dir=arguments.img_dir,
-        data_root=arguments.data_root,
-    )
+    dataset = datasets.dataset(arguments, config, network.classes)
     metrics, options = arguments.eval or _metrics(dataset, network), metric_options(config, dataset)
     dataset.check(metrics, options)
     predictor = partial(Predictor, classes=network.classes or dataset.classes, preprocessing=network.preprocessing)

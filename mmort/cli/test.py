@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmort.cli import engines
+from mmort.cli import datasets, engines
 from mmort.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, what in (("cfg", "override the config, by dotted key"), ("eval", "options of the metrics")):
         parser.add_argument(f"--{name}-options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=what)
-    parser.add_argument("--data-root", metavar="DIR", help="instead of the config's data_root")
-    parser.add_argument("--ann", metavar="FILE", help="annotation file instead of the config's")
-    parser.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
+    datasets.add_arguments(parser)
     parser.add_argument("--metrics-json", metavar="FILE", help="write the figures of --eval as JSON")
     parser.add_argument("--batch-size", type=int, help="pictures that run together (default: the config's, or 1)")
     engines.add_arguments(parser)
@@ -72,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the detector, and do what was asked for."""
     _check(arguments)
     from mmort.detect.config import parse_options, read_config
-    from mmort.evaluate import CocoDataset, Evaluation, batch_size_of, collect, dataset_of, metric_options
+    from mmort.evaluate import CocoDataset, Evaluation, batch_size_of, collect, metric_options
     from mmort.predict import Predictor
 
     options = parse_options(arguments.eval_options)
@@ -82,13 +80,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_outputs(arguments.out, arguments.metrics_json, prefix and f"{prefix}.bbox.json")
     config = read_config(arguments.config, arguments.cfg_options) if arguments.config else None
     network = _network(arguments, config)
-    dataset = dataset_of(
-        config,
-        classes=network.classes or (),
-        annotation_file=arguments.ann,
-        image_dir=arguments.img_dir,
-        data_root=arguments.data_root,
-    )
+    dataset = datasets.dataset(arguments, config, network.classes)
     if prefix is not None and not isinstance(dataset, CocoDataset):
         raise ValueError("jsonfile_prefix is for data sets in COCO's format")
     if config is not None and arguments.eval:
@@ -183,7 +175,7 @@ def _show(title: str, picture: Image) -> None:
         cv2.destroyWindow(title)
     except cv2.error:
         raise ValueError(
-            "--show needs a display, and opencv-python in the place of opencv-python-headless, which has no windows; "
+            "--show needs a display, and opencv-python instead of opencv-python-headless, which has no windows; "
             "--show-dir DIR writes the pictures instead"
         ) from None
 

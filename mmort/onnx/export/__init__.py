@@ -82,8 +82,8 @@ def export(
     rtol, atol : float
         As for `mmort.onnx.verify`.
     verify : bool, default True
-        Whether to compare the file with the model.  Without it a file is written that nobody has run: it has the
-        metadata ``verified``: ``false``.
+        Whether to compare the file with the model.  Otherwise the file is written without having been run, and
+        has the metadata ``verified``: ``false``.
 
     Returns
     -------

@@ -1,0 +1,30 @@
+"""``--data-root``, ``--ann``, ``--img-dir``: the data set on which a command runs a detector."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mmort.evaluate import Dataset
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that replace the paths of the config's test data set."""
+    parser.add_argument("--data-root", metavar="DIR", help="instead of the config's data_root")
+    parser.add_argument("--ann", metavar="FILE", help="annotation file instead of the config's")
+    parser.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
+
+
+def dataset(arguments: argparse.Namespace, config: dict[str, Any] | None, classes: Sequence[str] | None) -> Dataset:
+    """Open the data set for a detector of these classes."""
+    from mmort.evaluate import dataset_of
+
+    return dataset_of(
+        config,
+        classes=classes or (),
+        annotation_file=arguments.ann,
+        image_dir=arguments.img_dir,
+        data_root=arguments.data_root,
+    )
