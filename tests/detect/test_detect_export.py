@@ -492,7 +492,7 @@ def test_an_unverified_file_says_so(tmp_path, capsys, monkeypatch):
     path = tmp_path / "x.onnx"
     assert run(*FCOS, "--output-file", path, "--shape", 64, 96, "--opset-version", 16, "--no-verify") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1].endswith("NOT VERIFIED: nobody has compared it with torch")
+    assert lines[-1].endswith("NOT VERIFIED: it has not been compared with torch")
     assert not any("comparing" in line for line in lines)
     metadata = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
     assert (metadata["family"], metadata["verified"]) == ("FCOS", "false")

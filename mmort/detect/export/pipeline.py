@@ -121,7 +121,7 @@ class _Export:
             self.steps.progress(str(report))
         if options.show:
             self._show(output_file)
-        unproven = ", NOT VERIFIED: nobody has compared it with torch" if options.verify is False else ""
+        unproven = ", NOT VERIFIED: it has not been compared with torch" if options.verify is False else ""
         self.steps.progress(f"wrote {output_file}, {output_file.stat().st_size / 1e6:.1f} MB{unproven}")
         return report
 

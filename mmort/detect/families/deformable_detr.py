@@ -13,12 +13,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts, Schema, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import DeformableDecoder, DeformableEncoder, Pyramid
 from mmort.detect.parts.positions import SinePositionalEncoding, waves_of_coordinates
-from mmort.detect.parts.queries import best_pairs_of_queries, moved, rows
+from mmort.detect.parts.queries import QueryDetector, best_pairs_of_queries, moved, rows
 from mmort.detect.versions import Config, test_config
 
 
@@ -61,7 +60,7 @@ class DeformableDETRHead(nn.Module):
         return self.cls_branches[layer](x), moved(references, self.reg_branches[layer](x))
 
 
-class DeformableDETR(Detector):
+class DeformableDETR(QueryDetector):
     """Deformable DETR."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -75,7 +74,7 @@ class DeformableDETR(Detector):
     decoder: DeformableDecoder
     # MMDetection 3 took the transformer out of the head.
     model_entries = (
-        *Detector.model_entries,
+        *QueryDetector.model_entries,
         *("num_queries", "num_query", "num_feature_levels", "with_box_refine", "as_two_stage"),
         *("encoder", "decoder", "positional_encoding"),
     )
@@ -136,15 +135,6 @@ class DeformableDETR(Detector):
         else:
             self.query_embedding = nn.Embedding(self.queries, 2 * dims)
             self.reference_points_fc = nn.Linear(dims, 2)
-
-    @property
-    def raw_names(self) -> tuple[str, ...]:
-        """The names of class logits and boxes."""
-        return "cls_score", "bbox_pred"
-
-    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
-        """Return class logits [N, Q, C] and boxes (x, y of the middle, w, h) in 0 ... 1."""
-        return self._raw(input, image_limits(input, None))
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)  # [N, 1, 4]

@@ -14,11 +14,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts, Schema, read_entries, require
 from mmort.detect.parts.boxes import clip, image_limits
 from mmort.detect.parts.positions import SinePositionalEncoding, inside
-from mmort.detect.parts.queries import corners, rows
+from mmort.detect.parts.queries import QueryDetector, corners, rows
 from mmort.detect.parts.transformer import FFN, Attention, layer_arguments
 from mmort.detect.versions import Config, test_config
 
@@ -142,7 +141,7 @@ class DETRHead(nn.Module):
         return self.fc_cls(found), self.fc_reg(torch.relu(self.reg_ffn(found))).sigmoid()
 
 
-class DETR(Detector):
+class DETR(QueryDetector):
     """DETR.
 
     Notes
@@ -159,7 +158,10 @@ class DETR(Detector):
 
     family = "DETR"
     # MMDetection 3 took the transformer out of the head.
-    model_entries = (*Detector.model_entries, "num_queries", "num_query", "encoder", "decoder", "positional_encoding")
+    model_entries = (
+        *QueryDetector.model_entries,
+        *("num_queries", "num_query", "encoder", "decoder", "positional_encoding"),
+    )
     renamed_keys = (
         # before MMDetection 2.11
         (r"(transformer\.\w+\.layers\.\d+)\.self_attn\.", r"\1.attentions.0."),
@@ -216,15 +218,6 @@ class DETR(Detector):
         if self._isolation is None:
             self._isolation = Isolation(self.backbone)
 
-    @property
-    def raw_names(self) -> tuple[str, ...]:
-        """The names of class logits and boxes."""
-        return "cls_score", "bbox_pred"
-
-    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
-        """Return class logits [N, Q, C + 1], the background last, and boxes (x, y of the middle, w, h) in 0 ... 1."""
-        return self._raw(input, image_limits(input, None))
-
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)  # [N, 1, 4]
         logits, boxes = self._raw(input, limits)  # [N, Q, C + 1], [N, Q, 4]
@@ -235,7 +228,7 @@ class DETR(Detector):
         return dets, labels.gather(1, queries)
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""
+        """Return class logits [N, Q, C + 1], the background last, and boxes."""
         if self._isolation is not None:
             with self._isolation.of(limits):
                 features = self.backbone(input)[-1]  # [N, C, h, w]

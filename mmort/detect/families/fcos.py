@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.layers import Scale, tower
+from mmort.detect.parts.layers import Scale, tower_pair
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
 from mmort.detect.versions import Config
@@ -56,17 +56,14 @@ class FCOSHead(DenseHead):
         self.norm_on_bbox, self.centerness_on_reg = entries.norm_on_bbox, entries.centerness_on_reg
         self.strides = list(entries.strides)
         self.priors, self.coder = Points(self.strides), entries.bbox_coder
-        self.cls_convs, self.reg_convs = (
-            tower(
-                entries.in_channels,
-                channels,
-                entries.stacked_convs,
-                conv_cfg=entries.conv_cfg,
-                last_conv_cfg={"type": "DCNv2"} if entries.dcn_on_last_conv else None,
-                norm_cfg=entries.norm_cfg,
-                bias=entries.conv_bias,
-            )
-            for _ in range(2)
+        self.cls_convs, self.reg_convs = tower_pair(
+            entries.in_channels,
+            channels,
+            entries.stacked_convs,
+            conv_cfg=entries.conv_cfg,
+            last_conv_cfg={"type": "DCNv2"} if entries.dcn_on_last_conv else None,
+            norm_cfg=entries.norm_cfg,
+            bias=entries.conv_bias,
         )
         self.conv_cls = nn.Conv2d(channels, self.classes + (self.activation == "softmax"), 3, padding=1)
         self.conv_reg = nn.Conv2d(channels, 4, 3, padding=1)

@@ -24,7 +24,7 @@ VARIANCE = 0.025  # of 1 - overlap in the weights of votes
 
 
 class PAAHead(ATSSHead):
-    """ATSS's head, with overlaps in place of the centerness."""
+    """ATSS's head, with overlaps instead of the centerness."""
 
     raw_kinds: ClassVar = ("cls_score", "bbox_pred", "iou_pred")
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default
 from mmort.detect.parts.boxes import clip
-from mmort.detect.parts.layers import tower
+from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
 from mmort.detect.versions import Config
@@ -69,15 +69,12 @@ class RepPointsHead(DenseHead):
         self.half_scale, self.side = entries.point_base_scale / 2, side
         self.use_grid_points, self.center_init = entries.use_grid_points, entries.center_init
         channels, width, reach = entries.feat_channels, entries.point_feat_channels, side // 2
-        self.cls_convs, self.reg_convs = (
-            tower(
-                entries.in_channels,
-                channels,
-                entries.stacked_convs,
-                conv_cfg=entries.conv_cfg,
-                norm_cfg=entries.norm_cfg,
-            )
-            for _ in range(2)
+        self.cls_convs, self.reg_convs = tower_pair(
+            entries.in_channels,
+            channels,
+            entries.stacked_convs,
+            conv_cfg=entries.conv_cfg,
+            norm_cfg=entries.norm_cfg,
         )
         numbers = 4 if self.use_grid_points else 2 * entries.num_points
         classes = self.classes + (self.activation == "softmax")

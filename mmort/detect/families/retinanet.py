@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default, part
-from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.layers import tower
+from mmort.detect.entries import part
+from mmort.detect.parts.heads.tower_head import TowerHead
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
+from mmort.detect.parts.single_stage import DenseDetector
 from mmort.detect.versions import Config
 
 _ANCHORS = {
@@ -27,7 +26,7 @@ _ANCHORS = {
 }
 
 
-class RetinaHead(DenseHead):
+class RetinaHead(TowerHead):
     """A tower for the classes and a tower for the boxes."""
 
     class_layers: ClassVar = {"retina_cls": 0}
@@ -35,39 +34,18 @@ class RetinaHead(DenseHead):
     reg_convs: Any
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(TowerHead.Entries):
         """The entries of ``bbox_head``."""
 
-        num_classes: int
-        in_channels: int
-        feat_channels: int = 256
-        stacked_convs: int = 4
-        conv_cfg: Config | None = None
         norm_cfg: Config | None = None
         anchor_generator: Priors = part("prior generator", default=_ANCHORS)
-        bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
-        loss_cls: Config = default({"use_sigmoid": True})
-
-        ignored: ClassVar = {"reg_decoded_bbox": "training only"}
 
     def __init__(self, entries: Entries) -> None:
-        super().__init__()
-        self.classes, channels = entries.num_classes, entries.feat_channels
-        self.activation = class_activation(entries.loss_cls)
-        self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
-        self.cls_convs, self.reg_convs = (
-            tower(
-                entries.in_channels,
-                channels,
-                entries.stacked_convs,
-                conv_cfg=entries.conv_cfg,
-                norm_cfg=entries.norm_cfg,
-            )
-            for _ in range(2)
-        )
+        super().__init__(entries)
+        self.cls_convs, self.reg_convs = self.build_towers(entries)
         anchors = self.priors.num_base_priors[0]
-        self.retina_cls = nn.Conv2d(channels, anchors * (self.classes + (self.activation == "softmax")), 3, padding=1)
-        self.retina_reg = nn.Conv2d(channels, anchors * 4, 3, padding=1)
+        self.retina_cls = nn.Conv2d(entries.feat_channels, anchors * self.class_channels, 3, padding=1)
+        self.retina_reg = nn.Conv2d(entries.feat_channels, anchors * 4, 3, padding=1)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
         logits, deltas = [], []

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, nested, part
 from mmort.detect.parts.boxes import clip
-from mmort.detect.parts.layers import tower
+from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
 from mmort.detect.versions import Config
@@ -66,15 +66,12 @@ class SABLRetinaHead(DenseHead):
         self.side_count = (entries.bbox_coder.num_buckets + 1) // 2
         self.box_channels = 8 * self.side_count
         channels = entries.feat_channels
-        self.cls_convs, self.reg_convs = (
-            tower(
-                entries.in_channels,
-                channels,
-                entries.stacked_convs,
-                conv_cfg=entries.conv_cfg,
-                norm_cfg=entries.norm_cfg,
-            )
-            for _ in range(2)
+        self.cls_convs, self.reg_convs = tower_pair(
+            entries.in_channels,
+            channels,
+            entries.stacked_convs,
+            conv_cfg=entries.conv_cfg,
+            norm_cfg=entries.norm_cfg,
         )
         self.retina_cls = nn.Conv2d(channels, self.classes + (self.activation == "softmax"), 3, padding=1)
         self.retina_bbox_reg, self.retina_bbox_cls = (

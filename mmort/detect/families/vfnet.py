@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.layers import ConvModule, Scale, tower
+from mmort.detect.parts.layers import ConvModule, Scale, tower_pair
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
 from mmort.detect.versions import Config
@@ -65,15 +65,12 @@ class VFNetHead(DenseHead):
         self.lengths = [*lengths[:-1], 2 * lengths[-2]]
         channels = entries.feat_channels
         layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg, "bias": entries.conv_bias}
-        self.cls_convs, self.reg_convs = (
-            tower(
-                entries.in_channels,
-                channels,
-                entries.stacked_convs,
-                last_conv_cfg={"type": "DCNv2"} if entries.dcn_on_last_conv else None,
-                **layer,
-            )
-            for _ in range(2)
+        self.cls_convs, self.reg_convs = tower_pair(
+            entries.in_channels,
+            channels,
+            entries.stacked_convs,
+            last_conv_cfg={"type": "DCNv2"} if entries.dcn_on_last_conv else None,
+            **layer,
         )
         self.vfnet_reg_conv = ConvModule(channels, channels, 3, padding=1, **layer)
         self.vfnet_reg = nn.Conv2d(channels, 4, 3, padding=1)

@@ -8,7 +8,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.parts.boxes import clip
+from mmort.detect.detector import Detector
+from mmort.detect.parts.boxes import clip, image_limits
+
+
+class QueryDetector(Detector):
+    """Base of detectors whose raw outputs are the logits and the box of each query."""
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of class logits and boxes."""
+        return "cls_score", "bbox_pred"
+
+    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
+        """Return class logits [N, Q, C] and boxes (x, y of the middle, w, h) in 0 ... 1."""
+        return self._raw(input, image_limits(input, None))
+
+    def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""
+        raise NotImplementedError
 
 
 class MLP(nn.Module):

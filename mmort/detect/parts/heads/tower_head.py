@@ -9,7 +9,7 @@ from torch import nn
 
 from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.layers import tower
+from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseHead, class_activation
 from mmort.detect.versions import Config
@@ -44,15 +44,11 @@ class TowerHead(DenseHead):
         self, entries: Entries, first_conv_cfg: Config | None = None
     ) -> tuple[nn.Sequential, nn.Sequential]:
         """Return the towers for the classes and for the boxes, whose first convolution may be of another kind."""
-        first, second = (
-            tower(
-                entries.in_channels,
-                entries.feat_channels,
-                entries.stacked_convs,
-                conv_cfg=entries.conv_cfg,
-                first_conv_cfg=first_conv_cfg,
-                norm_cfg=entries.norm_cfg,
-            )
-            for _ in range(2)
+        return tower_pair(
+            entries.in_channels,
+            entries.feat_channels,
+            entries.stacked_convs,
+            conv_cfg=entries.conv_cfg,
+            first_conv_cfg=first_conv_cfg,
+            norm_cfg=entries.norm_cfg,
         )
-        return first, second
