@@ -12,12 +12,13 @@ _WITHOUT_EFFECT = (
     "DefaultFormatBundle",
     "ImageToTensor",
     "LoadAnnotations",
+    "LoadPanopticAnnotations",
     "PackDetInputs",
     "RandomFlip",
     "ToTensor",
     "Transpose",
 )
-"""Steps that only pack, and flips, which only the ``flip`` of MultiScaleFlipAug enables."""
+"""Steps that pack or load annotations, and flips, which only the ``flip`` of MultiScaleFlipAug enables."""
 
 
 def settings_of(config: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +73,9 @@ def _step_settings(kind: str, step: dict[str, Any]) -> dict[str, Any]:
     if kind in _WITHOUT_EFFECT:
         return {}
     if kind == "LoadImageFromFile":
-        _require(kind, given, color_type="color", imdecode_backend="cv2", channel_order="bgr")
+        _require(kind, given, color_type="color", channel_order="bgr")
+        if given.get("imdecode_backend") != "pillow":  # which decodes to the same bits
+            _require(kind, given, imdecode_backend="cv2")
         return {"to_float32": True} if given.get("to_float32") else {}
     if kind == "MultiScaleFlipAug":
         _require(kind, given, scale_factor=1.0)
@@ -137,11 +140,11 @@ def _center_pad(given: dict[str, Any]) -> dict[str, Any]:
 
 def _resize(given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of ``Resize``."""
-    _require("Resize", given, scale_factor=1.0, interpolation="bilinear", backend="cv2", multiscale_mode="range")
+    _require("Resize", given, scale_factor=1.0, interpolation="bilinear", multiscale_mode="range")
     if "ratio_range" in given:
         raise ValueError("preprocessing: Resize with ratio_range is not supported")
     keep_ratio = given.get("keep_ratio", "scale" not in given)  # the default was True in MMDetection 2
-    return {"keep_ratio": keep_ratio, **_size("Resize", given)}
+    return {"keep_ratio": keep_ratio, "resize_backend": given.get("backend", "cv2"), **_size("Resize", given)}
 
 
 def _require(kind: str, given: dict[str, Any], **supported: Any) -> None:

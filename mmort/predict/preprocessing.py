@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmort.predict import pipeline
-from mmort.predict.images import Image, read_image, resize
+from mmort.predict.images import Image, ResizeBackend, read_image, resize
 from mmort.predict.padding import Padding, multiple, positive_size
 
 
@@ -77,6 +77,8 @@ class Preprocessing:
         as CornerNet and CenterNet do.
     padding : Padding, optional
         The padding before the one with zeros; with `pad_or`, only its value is used.
+    resize_backend : {"cv2", "pillow"}
+        The library to resize with, OpenCV or Pillow; MMDetection's configs name it.  Results differ.
     to_float32 : bool
         Do not round the resized image to integers.
     divide : bool
@@ -103,6 +105,7 @@ class Preprocessing:
     pad_or: int = 0
     pad_add: int = 0
     padding: Padding | None = None
+    resize_backend: ResizeBackend = "cv2"
     to_float32: bool = False
     divide: bool = False
     flip: bool = False
@@ -119,6 +122,10 @@ class Preprocessing:
             raise ValueError(f"preprocessing: pad_or must not be negative, got {self.pad_or}")
         if self.size_divisor < 1:
             raise ValueError(f"preprocessing: size_divisor must be positive, got {self.size_divisor}")
+        if self.resize_backend not in get_args(ResizeBackend):
+            raise ValueError(f"preprocessing: resize_backend must be 'cv2' or 'pillow', got {self.resize_backend!r}")
+        if self.resize_backend == "pillow" and self.to_float32:
+            raise ValueError("preprocessing: Pillow resizes uint8 only; resize_backend must be 'cv2' with to_float32")
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Preprocessing:
@@ -145,7 +152,7 @@ class Preprocessing:
         return asdict(self, dict_factory=lambda items: {name: _plain(value) for name, value in items})
 
     def __call__(self, image: Image | str | os.PathLike[str]) -> Prepared:
-        """Preprocess an image; resizing it, or reading a file, needs OpenCV.
+        """Preprocess an image; resizing it, or reading a file, needs OpenCV (or `resize_backend`).
 
         Parameters
         ----------
@@ -165,7 +172,8 @@ class Preprocessing:
             raise ValueError(f"preprocessing: image must be [H, W, 3] of uint8, got {[*image.shape]} of {image.dtype}")
         height, width = image.shape[:2]
         size = self.resized_size(width, height)
-        return self.finish(resize(image.astype(np.float32) if self.to_float32 else image, *size), (height, width))
+        resized = resize(image.astype(np.float32) if self.to_float32 else image, *size, self.resize_backend)
+        return self.finish(resized, (height, width))
 
     def resized_size(self, width: int, height: int) -> tuple[int, int]:
         """Return the width and height to which an image of the given width and height is resized."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import PIL.Image
 import pytest
 
 from mmort.predict import Preprocessing, read_image
@@ -130,6 +131,8 @@ def test_settings_round_trip_through_json():
         ({"type": "Resize", "scale_factor": 2.0}, "scale_factor=1.0 only"),
         ({"type": "Resize", "img_scale": (3, 4), "ratio_range": (0.5, 1)}, "ratio_range"),
         ({"type": "MultiScaleFlipAug", "img_scale": [(3, 4), (5, 6)], "transforms": []}, "needs one size"),
+        ({"type": "Resize", "scale": (1, 2), "backend": "tifffile"}, "resize_backend must be 'cv2' or 'pillow'"),
+        ({"type": "LoadImageFromFile", "imdecode_backend": "turbojpeg"}, "imdecode_backend='cv2' only"),
         ({"type": "Pad", "size": (640, 640), "padding_mode": "edge"}, "padding_mode='constant' only"),
         ({"type": "Pad", "size_divisor": 32, "pad_val": {"img": (114, 114, 0)}}, "the same for all channels"),
         ({"type": "Pad", "size_divisor": 32, "padding": 1}, "Pad with padding is not supported"),
@@ -213,6 +216,32 @@ def test_images_are_read_upright_with_three_channels(tmp_path):
     data = encoded.tobytes()
     (tmp_path / "turned.jpg").write_bytes(data[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + data[2:])
     assert read_image(tmp_path / "turned.jpg").shape == (16, 8, 3)
+
+
+def test_resizing_with_pillow(monkeypatch):
+    """Half the size: a pixel in the distance d of an output pixel's centre has the weight 1 - d / 2."""
+    steps = {"type": "LoadImageFromFile", "imdecode_backend": "pillow"}, {"type": "Resize", "scale": (2, 1)}
+    image = np.zeros((2, 4, 3), np.uint8)
+    image[:, 3] = 120
+    results = {}
+    for backend in ("cv2", "pillow"):
+        settings = Preprocessing.from_config(config3(steps[0], {**steps[1], "keep_ratio": False, "backend": backend}))
+        results[backend] = settings(image).input[:, 0].tolist()
+    assert results["cv2"] == [[0, 60]] * 3
+    assert results["pillow"] == [[0, np.rint(120 * 0.75 / (0.25 + 0.75 + 0.75))]] * 3
+    with pytest.raises(ValueError, match="resize_backend must be 'cv2' with to_float32"):
+        replace(settings, to_float32=True)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert settings(image[:1, :2]).input.shape == (3, 1, 2)
+    with pytest.raises(ImportError, match=r"resized with Pillow: pip install 'mmort\[pillow\]'"):
+        settings(image)
+
+
+def test_pillow_decodes_as_opencv(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (37, 53, 3), np.uint8)
+    cv2.imwrite(str(tmp_path / "noise.jpg"), noise)  # with halved colours
+    for path in (*sorted(FOLDER.glob("*.png")), tmp_path / "noise.jpg"):
+        assert np.array_equal(np.asarray(PIL.Image.open(path).convert("RGB"))[:, :, ::-1], read_image(path))
 
 
 def test_extreme_sides():
