@@ -113,6 +113,35 @@ def test_masks_of_nan_overlap_nothing(index):
     assert "DIFFERS" in str(mmort.onnx.Report((row,)))
 
 
+def test_equal_boxes_are_told_apart_by_their_masks():
+    """Two queries without a box; a really wrong mask differs all the same."""
+    twins = {"boxes": BOXES[[0, 1, 1, 3]], "scores": SCORES[[0, 1, 1, 3]], "labels": LABELS[[0, 1, 1, 3]]}
+    expected, actual = outputs(masks=True, **twins), outputs([2, 1, 0, 3], masks=True, **twins)
+    (row,) = compare(actual, expected)
+    assert (row.matched, row.min_mask_overlap, row.ok) == (4, 1, True)
+    actual[2][0, 1] = 1 - actual[2][0, 1]
+    assert compare(actual, expected)[0].problem == "mask overlap below 0.99"
+
+
+@pytest.mark.parametrize(
+    ("cells", "other", "overlap"),
+    [
+        ([1, 1, 1, 0], [1, 1, 0, 0], 1),  # one cell, which is what rounding at the threshold makes
+        ([1, 1, 1, 0], [1, 0, 0, 0], 1 / 3),
+        ([1, 1, 0, 0], [1, 0, 1, 0], 1 / 3),
+        ([1, 0, 0, 0], [0, 0, 0, 0], 0),  # nothing confirms the mask
+        ([0.9, 0.9, 0.9, 0], [0.9, 0.9, 0, 0], 2 / 3),  # of probabilities no cell may differ
+        ([1e-5, 1e-5, 0, 0], [2e-5, 1e-5, 0, 0], 0.99999),  # both are empty
+        ([1e-5, 1e-5, 0, 0], [0.1, 0, 0, 0], 0.9),
+    ],
+)
+def test_masks_of_few_cells(cells, other, overlap):
+    actual, expected = outputs([0], masks=True), outputs([0], masks=True)
+    actual[2][0, 0], expected[2][0, 0] = 0, 0
+    actual[2][0, 0, 0], expected[2][0, 0, 0] = cells, other
+    assert compare(actual, expected)[0].min_mask_overlap == pytest.approx(overlap, abs=1e-6)
+
+
 def test_overlaps_are_printed_rounded_down():
     """Never as the limit that they are below."""
     actual, expected = outputs(masks=True), outputs(masks=True)

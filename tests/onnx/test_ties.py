@@ -110,10 +110,13 @@ class Saturated(torch.nn.Module):
         self.eval()
 
     def forward(self, boxes):
+        return self.select(boxes)[:2]
+
+    def select(self, boxes):
         boxes = boxes + self.error * (torch.arange(boxes.shape[1]) % self.every == 0)[:, None]
         scores = torch.ones(*boxes.shape[:2], 2) - self.noise
         scores[:, -1:] += 1
-        return mmort.torch.multiclass_nms(boxes, scores, 0.5, self.iou_threshold, 30)[:2]
+        return mmort.torch.multiclass_nms(boxes, scores, 0.5, self.iou_threshold, 30)
 
 
 @pytest.fixture
@@ -145,3 +148,41 @@ def test_real_errors_do_not_hide_among_ties(change, ok, boxes, tmp_path):
     if ok:
         assert all(row.ties > 10 and row.matched for row in report.rows)
         assert "ties" in str(report)
+
+
+def _is_kept(network, boxes, index):
+    """Whether a network's suppression keeps a box of the first image."""
+    dets, labels, _ = network(boxes)
+    return bool((dets[0, labels[0] >= 0, :4] == boxes[0, index]).all(1).any())
+
+
+class Masked(Saturated):
+    """Makes a mask for each box that is kept; that of one box is `wrong`."""
+
+    def __init__(self, noise, wrong=-1):
+        super().__init__(noise)
+        self.wrong = wrong
+
+    def forward(self, boxes):
+        dets, labels, indices = self.select(boxes)
+        masks = torch.where(indices == self.wrong, 1, 0)[..., None] + dets[..., :4] / 200
+        return dets, labels, masks[..., None]
+
+
+def test_masks_of_ties_are_compared(boxes, tmp_path):
+    """With those that the model makes if its suppression chooses as the file's."""
+    order = torch.arange(120).reshape(60, 2) / 120
+    file, model = Masked(order * 1e-6), Masked((order.max() - order) * 1e-6)
+    kept = [np.flatnonzero([_is_kept(network, boxes, index) for index in range(60)]) for network in (file, model)]
+    only_in_file = np.setdiff1d(*kept)
+    for wrong, ok in ((-1, True), (int(only_in_file[0]), False)):
+        file.wrong = wrong
+        path = tmp_path / f"{wrong}.onnx"
+        mmort.onnx.export(
+            file, (boxes,), path, exporter="legacy", output_names=["dets", "labels", "masks"], verify=False
+        )
+        report = mmort.onnx.verify(path, model, [(boxes,)])
+        assert any(row.ties for row in report.rows)
+        assert report.ok == ok
+        if not ok:
+            assert "mask overlap below 0.99" in str(report)

@@ -305,7 +305,7 @@ def oracle(folder: Path, family: str, options: argparse.Namespace) -> Iterator[t
                 score = 5e-4
                 if version_3 and family.startswith(LOW_SCORES):
                     score = 1e-4 + 1e-2 * theirs.dets[:, 4]
-                difference = compare(ours, theirs, 2e-2, score, 5e-3 if version_3 else 1e-2)
+                difference = compare(ours, theirs, 2e-2, score, 2e-3 if version_3 else 1e-2)
                 equal &= difference.equal
                 yield f"{case}.{mode}.{index}", difference
         if options.trace or not equal:

@@ -36,7 +36,7 @@ def compare(
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
         return [numbers.refusal(inputs, f"ONNX Runtime refuses the inputs: {one_line(error)}")]
     names = [tensor.name for tensor in session.get_outputs()]
-    outputs = Outputs(inputs, names, actual, expected.outputs, tolerances, expected.candidates)
+    outputs = Outputs(inputs, names, actual, expected.outputs, tolerances, expected.candidates, expected.reselected)
     return next(rows for comparator in COMPARATORS if (rows := comparator(outputs)) is not None)
 
 

@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmort.onnx.verify.masks import Masks, Overlaps
 from mmort.onnx.verify.report import Row, number_text
 from mmort.onnx.verify.ties import Candidates, at_limit
-from mmort.onnx.verify.values import Outputs, Tolerances
+from mmort.onnx.verify.values import Outputs, Reselected, Tolerances
 
 NAMES = ("dets", "labels", "masks")
 """The names of a detector's outputs; `masks` is optional."""
@@ -48,8 +49,7 @@ class DetectionRow:
     """Over all matches, in pixels."""
     max_score_diff: float
     min_mask_overlap: float | None
-    """Over all matches; None without masks.  An overlap is the sum of the smaller probabilities divided by the sum of
-    the larger ones."""
+    """Over all matches, and all ties whose candidates are known; None without masks.  See `mmort.onnx.verify.masks`."""
     mask_overlap_limit: float = Tolerances.min_mask_overlap
     note: str = ""
     """What the table says of a row that is ok."""
@@ -88,7 +88,7 @@ def compare(outputs: Outputs) -> list[DetectionRow] | None:
         return None
     if any(map(_differ_in_kind, actual, expected)):
         return None
-    return _compare_batch(outputs.inputs, actual, expected, outputs.tolerances, outputs.candidates)
+    return _compare_batch(outputs.inputs, actual, expected, outputs.tolerances, outputs.candidates, outputs.reselected)
 
 
 def require_detections(rows: Sequence[Row]) -> list[Row]:
@@ -158,13 +158,43 @@ def _compare_batch(
     expected: Sequence[NDArray[Any]],
     tolerances: Tolerances,
     candidates: Sequence[Candidates] | None = None,
+    reselected: Reselected | None = None,
 ) -> list[DetectionRow]:
     """Compare detections image by image, with the candidates of each image if they are known."""
     images = zip(zip(*actual, strict=True), zip(*expected, strict=True), strict=True)
-    return [
+    rows = [
         _compare_image(inputs, image, ours, theirs, tolerances, candidates[image] if candidates else None)
         for image, (ours, theirs) in enumerate(images)
     ]
+    tied = [row.image for row in rows if row.ties]
+    if tied and candidates and reselected and len(actual) > len(NAMES) - 1:
+        rows = _with_masks_of_ties(rows, tied, actual, candidates, reselected, tolerances)
+    return rows
+
+
+def _with_masks_of_ties(
+    rows: Sequence[DetectionRow],
+    tied: Sequence[int],
+    actual: Sequence[NDArray[Any]],
+    candidates: Sequence[Candidates],
+    reselected: Reselected,
+    tolerances: Tolerances,
+) -> list[DetectionRow]:
+    """Lower the overlaps of images with ties to those of all masks with what the model makes of the same detections."""
+    dets, labels, masks = actual
+    indices = np.full(labels.shape, -1)
+    for image in tied:
+        own, used = candidates[image], labels[image] >= 0
+        kept = _match(own.dets, own.labels, dets[image][used], labels[image][used], tolerances)
+        indices[image][used] = own.indices[kept]
+    expected_masks = reselected(dets, labels, indices)[2]
+    found = list(rows)
+    for image in tied:
+        used = labels[image] >= 0
+        overlaps = Masks(masks[image][used], expected_masks[image][used])
+        lowest = min(float(overlaps.of([index], index)[0]) for index in range(used.sum()))
+        found[image] = replace(rows[image], min_mask_overlap=min(lowest, rows[image].min_mask_overlap or 0.0))
+    return found
 
 
 def match_detections(
@@ -175,10 +205,12 @@ def match_detections(
     *,
     box_tolerance: ArrayLike,
     score_tolerance: ArrayLike,
+    overlaps: Overlaps | None = None,
 ) -> NDArray[np.int64]:
     """Match the expected detections of an image with the detections found, label by label.
 
-    By descending score, each expected detection takes the nearest unmatched box of its label within the tolerances.
+    By descending score, each expected detection takes an unmatched box of its label within the tolerances: the one with
+    the most similar mask, or without masks the nearest.
 
     Parameters
     ----------
@@ -188,6 +220,8 @@ def match_detections(
         (K,) and (L,).
     box_tolerance, score_tolerance : float or array of shape (L,)
         The largest difference of a corner's coordinate, in pixels, and of the score.
+    overlaps : callable, optional
+        Returns the overlaps of the masks of some detections found, by their indices, with that of an expected one.
 
     Returns
     -------
@@ -207,7 +241,9 @@ def match_detections(
             & (np.abs(dets[:, 4] - expected_dets[index, 4]) <= score_tolerance[index])
         )
         if candidates.any():
-            matches[index] = np.where(candidates, distance, np.inf).argmin()
+            nearest = np.flatnonzero(candidates)[distance[candidates].argsort(kind="stable")]
+            alike = overlaps(nearest, index).argmax() if overlaps is not None and len(nearest) > 1 else 0
+            matches[index] = nearest[alike]
             free[matches[index]] = False
     return matches
 
@@ -222,14 +258,11 @@ def _compare_image(
 ) -> DetectionRow:
     """Compare the detections of one image."""
     (dets, labels, *masks), (expected_dets, expected_labels, *expected_masks) = _used(actual), _used(expected)
-    matches = _match(dets, labels, expected_dets, expected_labels, tolerances)
+    overlaps = Masks(masks[0], expected_masks[0]).of if masks else None
+    matches = _match(dets, labels, expected_dets, expected_labels, tolerances, overlaps)
     found = np.flatnonzero(matches >= 0)
     differences = np.abs(dets[matches[found]] - expected_dets[found])
-    overlaps = [
-        _overlap(mask[matches[index]], expected_mask[index])
-        for index in found
-        for mask, expected_mask in zip(masks, expected_masks, strict=True)
-    ]
+    lowest = min((overlaps([matches[index]], index)[0] for index in found.tolist()), default=1.0) if overlaps else None
     missing, extra = len(expected_dets) - len(found), len(dets) - len(found)
     ties = 0
     if missing or extra:
@@ -250,7 +283,7 @@ def _compare_image(
         extra=max(0, extra - ties),
         max_box_diff=float(differences[:, :4].max(initial=0)),
         max_score_diff=float(differences[:, 4].max(initial=0)),
-        min_mask_overlap=float(min(overlaps, default=1)) if masks else None,
+        min_mask_overlap=lowest,
         mask_overlap_limit=tolerances.min_mask_overlap,
     )
 
@@ -261,6 +294,7 @@ def _match(
     expected_dets: NDArray[Any],
     expected_labels: NDArray[Any],
     tolerances: Tolerances,
+    overlaps: Overlaps | None = None,
 ) -> NDArray[np.int64]:
     """Match detections with the tolerances of their largest coordinates and of their scores."""
     return match_detections(
@@ -270,23 +304,15 @@ def _match(
         expected_labels,
         box_tolerance=tolerances.of(np.abs(expected_dets[:, :4]).max(1, initial=0)),
         score_tolerance=tolerances.of(expected_dets[:, 4]),
+        overlaps=overlaps,
     )
 
 
 def _used(outputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return the rows that hold a detection, as float64."""
+    """Return the rows that hold a detection, boxes and scores as float64."""
     used = outputs[1] >= 0
-    return [array[used].astype(np.float64) for array in outputs]
-
-
-def _overlap(mask: NDArray[Any], other: NDArray[Any]) -> float:
-    """Return the overlap of two masks of probabilities or logits, which unlike IoU does not depend on a threshold."""
-    if min(mask.min(initial=0), other.min(initial=0)) < 0:  # logits
-        mask, other = (1 / (1 + np.exp(-values)) for values in (mask, other))
-    smaller, larger = float(np.minimum(mask, other).sum()), float(np.maximum(mask, other).sum())
-    if not math.isfinite(larger):
-        return 0.0  # NaN agrees with nothing
-    return smaller / larger if larger else 1.0
+    dets, *others = (array[used] for array in outputs)
+    return [dets.astype(np.float64), *others]
 
 
 def _overlap_text(overlap: float | None) -> str:

@@ -11,7 +11,7 @@ themselves.  That is not told apart from an error, so such a file differs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,8 @@ class Candidates:
     max_per_image: int
     class_agnostic: bool = False
     offset: int = 0
+    indices: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Their rows among the boxes of the image, (P,)."""
 
     def may_be(self, kept: NDArray[np.int64], tolerances: Tolerances) -> bool:
         """Return whether the suppression keeps these candidates for some order of equal scores.

@@ -21,19 +21,42 @@ _SUPPRESSION = "mmort::multiclass_nms"
 
 def run(function: Callable[..., Any], values: Sequence[Any]) -> Reference:
     """Run a module or a function of tensors without gradients."""
-    with torch.no_grad(), _SuppressionRecorder() as recorder:
+    outputs, recorder = _outputs(function, values, _SuppressionRecorder())
+    candidates = recorder.candidates(outputs)
+    if candidates is None:
+        return Reference(outputs)
+
+    def reselected(*results: NDArray[Any]) -> list[NDArray[Any]]:
+        return _outputs(function, values, recorder.replaying(list(map(torch.from_numpy, results))))[0]
+
+    return Reference(outputs, candidates, reselected)
+
+
+def _outputs(
+    function: Callable[..., Any], values: Sequence[Any], recorder: _SuppressionRecorder
+) -> tuple[list[NDArray[Any]], _SuppressionRecorder]:
+    """Return a function's outputs, and the recorder that watched it."""
+    with torch.no_grad(), recorder:
         results = function(*values)
-    outputs = [as_array(value) for value in leaves(results)]
-    return Reference(outputs, recorder.candidates(outputs))
+    return [as_array(value) for value in leaves(results)], recorder
 
 
 class _SuppressionRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps the arguments and results of the last suppression that is called in the block."""
+    """Keeps the arguments and results of the last suppression that is called in the block.
 
-    def __init__(self) -> None:
+    The call that has the number `replaced` returns `replacement` instead of its results.
+    """
+
+    def __init__(self, replaced: int = 0, replacement: Sequence[torch.Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._replaced, self._replacement = replaced, replacement
+        self._calls = 0
         self._arguments: dict[str, Any] = {}
         self._results: Sequence[torch.Tensor] = ()
+
+    def replaying(self, results: Sequence[torch.Tensor]) -> _SuppressionRecorder:
+        """Return a recorder that replaces the results of the suppression that this one has recorded."""
+        return _SuppressionRecorder(self._calls, results)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -41,6 +64,9 @@ class _SuppressionRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Call an operator, and note it if it is a suppression."""
         result = func(*args, **(kwargs or {}))
         if func.name() == _SUPPRESSION:
+            self._calls += 1
+            if self._calls == self._replaced:
+                result = tuple(self._replacement)
             formals = func._schema.arguments
             self._arguments = {formal.name: formal.default_value for formal in formals}
             self._arguments |= {formal.name: value for formal, value in zip(formals, args, strict=False)}
@@ -74,4 +100,5 @@ class _SuppressionRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             arguments["max_per_image"],
             arguments["class_agnostic"],
             arguments["offset"],
+            rows,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,10 @@ class Tolerances:
         return tolerance
 
 
+Reselected = Callable[[NDArray[Any], NDArray[Any], NDArray[np.int64]], Sequence[NDArray[Any]]]
+"""From other results of the suppression, dets, labels and indices, to the outputs that the model makes of them."""
+
+
 @dataclass(frozen=True)
 class Reference:
     """The expected outputs for one set of inputs."""
@@ -33,6 +37,8 @@ class Reference:
     outputs: Sequence[NDArray[Any]]
     candidates: Sequence[Candidates] | None = None
     """For each image what competed in the suppression, if the outputs are its results."""
+    reselected: Reselected | None = None
+    """Runs the model again, if there are `candidates`."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,8 @@ class Outputs:
     expected: Sequence[NDArray[Any]]
     tolerances: Tolerances
     candidates: Sequence[Candidates] | None = None
-    """As in `Reference`."""
+    reselected: Reselected | None = None
+    """Both as in `Reference`."""
 
 
 def leaves(value: Any) -> list[Any]:
