@@ -14,6 +14,7 @@ Exit code 1 if anything differs.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class Difference:
 def compare(ours: Found, theirs: Found, box: float, score: float | Array, mask: float = 0.01) -> Difference:
     """Match detections within the tolerances, that of a box growing with its size, and list those without a match.
 
-    Of a mask's pixels one may differ, or the share `mask` of them.
+    Of a mask's pixels one may differ, or the share `mask` of them, rounded up.
     """
     ours_dets, theirs_dets = ours.dets, theirs.dets
     if len(theirs_dets) and not theirs_dets[:, :4].any():  # SOLO has masks only
@@ -102,7 +103,7 @@ def compare(ours: Found, theirs: Found, box: float, score: float | Array, mask: 
             union, wrong = (first | second).sum(), (first != second).sum()
             overlap = float(1 - wrong / union) if union else 1.0
             difference.mask = min(difference.mask, overlap)
-            if wrong > max(1, mask * union):
+            if wrong > max(1, math.ceil(mask * union)):
                 difference.unmatched.append(f"mask of {detection}: IoU {overlap:.4f}")
     for index in np.setdiff1d(np.arange(len(ours.dets)), matches):
         difference.unmatched.append(f"extra {ours.labels[index]} {np.round(ours.dets[index], 4).tolist()}")
