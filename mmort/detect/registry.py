@@ -10,8 +10,11 @@ from mmort.detect.families.atss import ATSS
 from mmort.detect.families.autoassign import AutoAssign
 from mmort.detect.families.cascade_rcnn import CascadeRCNN
 from mmort.detect.families.centernet import CenterNet
+from mmort.detect.families.conditional_detr import ConditionalDETR
 from mmort.detect.families.cornernet import CornerNet
+from mmort.detect.families.dab_detr import DABDETR
 from mmort.detect.families.ddod import DDOD
+from mmort.detect.families.ddq import DDQ
 from mmort.detect.families.deformable_detr import DeformableDETR
 from mmort.detect.families.detr import DETR
 from mmort.detect.families.dino import DINO
@@ -121,8 +124,11 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "Mask2FormerHead": Mask2Former,
     "CornerHead": CornerNet,
     "DETRHead": DETR,
+    "ConditionalDETRHead": ConditionalDETR,
+    "DABDETRHead": DABDETR,
     "DeformableDETRHead": DeformableDETR,
     "DINOHead": DINO,
+    "DDQDETRHead": DDQ,
 }
 """By the type of the last head: ``model.type`` is not enough, since two-stage detectors may share one."""
 

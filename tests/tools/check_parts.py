@@ -35,7 +35,7 @@ from mmort.detect.registry import PARTS
 from mmort.onnx import export
 from tests.detect import part_cases
 
-PYTHON_ONLY = ("carafe", "merge_cells", "saconv")  # modules of mmcv.ops; the first with one operator
+PYTHON_ONLY = ("carafe", "merge_cells", "multi_scale_deform_attn", "saconv")  # of mmcv.ops; the first has an operator
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "parts.json"
 REGNETS = [f"regnetx_{size}" for size in ("400mf", "800mf", "1.6gf", "3.2gf", "4.0gf", "6.4gf", "8.0gf", "12gf")]
 CASES = [
@@ -75,6 +75,11 @@ class ModulatedDeformConv2d(mmort.torch.ModulatedDeformConv2d):
         return super().forward(x, offset, mask)
 
 
+def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
+    """Take classes of any type, as MMCV's function."""
+    return mmort.torch.batched_nms(boxes, scores, idxs.long(), *arguments)
+
+
 class OperatorsFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports `Operators` as ``mmcv.ops`` and all modules in it that need compiled code."""
 
@@ -102,6 +107,8 @@ def mmdetection(folder: str) -> Any:
     import_module("mmcv.utils.ext_loader").load_ext = lambda name, functions: None
     import_module("mmcv.ops.carafe").carafe = carafe
     import_module("mmcv.ops.saconv")
+    attention = import_module("mmcv.ops.multi_scale_deform_attn").MultiScaleDeformableAttention
+    import_module("mmcv.ops").MultiScaleDeformableAttention = attention  # type: ignore[attr-defined]
     import_module("mmdet.models")
     from mmdet.registry import MODELS
 

@@ -70,6 +70,7 @@ class DeformableDETR(QueryDetector):
         max_per_img: int | None = None  # by default the number of queries
 
     family = "Deformable DETR"
+    head_class: ClassVar[type[DeformableDETRHead]] = DeformableDETRHead
     decoder_class: ClassVar[type[DeformableDecoder]] = DeformableDecoder
     decoder: DeformableDecoder
     # MMDetection 3 took the transformer out of the head.
@@ -116,8 +117,8 @@ class DeformableDETR(QueryDetector):
         dims, layers = self.encoder.embed_dims, len(self.decoder.layers)
         levels: int = transformer.get("num_feature_levels", 4)
         self.level_embed = nn.Parameter(torch.zeros(levels, dims))
-        self.bbox_head = DeformableDETRHead(
-            read_entries("bbox_head", DeformableDETRHead.Entries, head),
+        self.bbox_head = self.head_class(
+            read_entries("bbox_head", self.head_class.Entries, head),
             dims,
             layers + self.two_stages,
             shared=not self.refines,
@@ -166,12 +167,16 @@ class DeformableDETR(QueryDetector):
 
     def best_proposals(self, memory: Tensor, pyramid: Pyramid) -> Tensor:
         """Return the boxes [N, Q, 4] that the head predicts for the best cells, by descending score."""
-        proposals, usable = pyramid.proposals()
-        cells = self.memory_trans_norm(self.memory_trans_fc(torch.where(usable, memory, 0)))
+        cells, proposals = self.proposals(memory, pyramid)
         scores = self.proposal_scores(self.bbox_head.cls_branches[-1](cells))  # [N, P]
         best = scores.topk(min(self.queries, scores.shape[1])).indices  # [N, Q]
         deltas = self.bbox_head.reg_branches[-1](rows(cells, best))
         return (deltas + rows(proposals, best)).sigmoid()
+
+    def proposals(self, memory: Tensor, pyramid: Pyramid) -> tuple[Tensor, Tensor]:
+        """Return what the head reads to propose boxes [N, P, D], and the logits of the boxes it moves [N, P, 4]."""
+        proposals, usable = pyramid.proposals()
+        return self.memory_trans_norm(self.memory_trans_fc(torch.where(usable, memory, 0))), proposals
 
     def proposal_scores(self, logits: Tensor) -> Tensor:
         """Return by what cells are chosen, [N, P], for class logits: here there is one class, the first."""

@@ -6,8 +6,6 @@ model on COCO val2017: 40.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,8 +14,9 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Parts, Schema, read_entries, require
 from mmort.detect.parts.boxes import clip, image_limits
-from mmort.detect.parts.positions import SinePositionalEncoding, inside
-from mmort.detect.parts.queries import QueryDetector, corners, rows
+from mmort.detect.parts.isolation import SingleMapDetector
+from mmort.detect.parts.positions import SinePositionalEncoding
+from mmort.detect.parts.queries import corners, rows
 from mmort.detect.parts.transformer import FFN, Attention, layer_arguments
 from mmort.detect.versions import Config, test_config
 
@@ -141,14 +140,8 @@ class DETRHead(nn.Module):
         return self.fc_cls(found), self.fc_reg(torch.relu(self.reg_ffn(found))).sigmoid()
 
 
-class DETR(QueryDetector):
-    """DETR.
-
-    Notes
-    -----
-    Padding takes no part in the transformer.  It does in the backbone, as in MMDetection, so that an image in a batch
-    of larger ones gives slightly different results than alone; see `isolate_images`.
-    """
+class DETR(SingleMapDetector):
+    """DETR."""
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(Schema):
@@ -159,7 +152,7 @@ class DETR(QueryDetector):
     family = "DETR"
     # MMDetection 3 took the transformer out of the head.
     model_entries = (
-        *QueryDetector.model_entries,
+        *SingleMapDetector.model_entries,
         *("num_queries", "num_query", "encoder", "decoder", "positional_encoding"),
     )
     renamed_keys = (
@@ -178,8 +171,8 @@ class DETR(QueryDetector):
     )
 
     def __init__(self, config: Config, parts: Parts) -> None:
-        super().__init__()
         model = config["model"]
+        super().__init__(parts.build("backbone", model["backbone"]))
         require("model.type", model["type"], "DETR")
         head = model["bbox_head"]
         if head.get("loss_cls", {}).get("use_sigmoid", False):
@@ -189,7 +182,6 @@ class DETR(QueryDetector):
         transformer = head.get("transformer") or model
         positions = head.get("positional_encoding") or model["positional_encoding"]
         queries: int = model.get("num_queries") or model.get("num_query") or head.get("num_query", 100)
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.bbox_head = DETRHead(
             _projected_channels(model),
             head["num_classes"],
@@ -203,20 +195,6 @@ class DETR(QueryDetector):
         )
         test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
         self.max_per_image: int = min(test_cfg.max_per_img or queries, queries)
-        self._isolation: Isolation | None = None
-
-    def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
-        """Isolate the images of a batch."""
-        self.isolate_images()
-        return super().prepare_for_export(flip=flip)
-
-    def isolate_images(self) -> None:
-        """Exclude padding from the backbone too: an image gives the same results in any batch as alone.
-
-        MMDetection's results for batches differ: they lose some accuracy.
-        """
-        if self._isolation is None:
-            self._isolation = Isolation(self.backbone)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)  # [N, 1, 4]
@@ -229,68 +207,7 @@ class DETR(QueryDetector):
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return class logits [N, Q, C + 1], the background last, and boxes."""
-        if self._isolation is not None:
-            with self._isolation.of(limits):
-                features = self.backbone(input)[-1]  # [N, C, h, w]
-            rows, columns = _used(features, limits, self._isolation.stride)  # [N, h], [N, w]
-        else:
-            features = self.backbone(input)[-1]
-            columns = inside(input.shape[3], features.shape[3], limits[..., 0])
-            rows = inside(input.shape[2], features.shape[2], limits[..., 1])
-        return self.bbox_head(features, rows, columns)
-
-
-class Isolation:
-    """Keeps zeros around each image of a batch before each layer of a backbone, as around an image alone.
-
-    Hooks on the layers clear what the layers before have put there; outside of `of` they do nothing.
-
-    Attributes
-    ----------
-    stride : int
-        That of the backbone's last maps.
-    """
-
-    def __init__(self, backbone: nn.Module) -> None:
-        size = 256
-        self._strides: dict[nn.Module, int] = {}  # of each layer's inputs
-        self._limits: Tensor | None = None
-        layers = [layer for layer in backbone.modules() if isinstance(layer, (nn.Conv2d, nn.MaxPool2d))]
-
-        def note(layer: nn.Module, inputs: tuple[Tensor]) -> None:
-            self._strides[layer] = size // inputs[0].shape[3]
-
-        hooks = [layer.register_forward_pre_hook(note) for layer in layers]
-        self.stride = size // backbone(torch.zeros(1, 3, size, size))[-1].shape[3]
-        for hook in hooks:
-            hook.remove()
-        for layer in layers:
-            layer.register_forward_pre_hook(self._clear)
-
-    @contextmanager
-    def of(self, limits: Tensor) -> Iterator[None]:
-        """Isolate images that end at `limits`, [N, 1, 4], while the backbone runs."""
-        self._limits = limits
-        try:
-            yield
-        finally:
-            self._limits = None
-
-    def _clear(self, layer: nn.Module, inputs: tuple[Tensor]) -> Tensor | None:
-        """Return the input of a layer with zeros around each image."""
-        if self._limits is None:
-            return None
-        rows, columns = _used(inputs[0], self._limits, self._strides[layer])
-        return torch.where(rows[:, None, :, None] & columns[:, None, None], inputs[0], 0)
-
-
-def _used(map: Tensor, limits: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    """Return which rows [N, h] and columns [N, w] of a map an image alone would have."""
-    columns, rows = (
-        torch.arange(size, device=map.device) < torch.ceil(limits[..., axis] / stride)
-        for axis, size in enumerate((map.shape[3], map.shape[2]))
-    )
-    return rows, columns
+        return self.bbox_head(*self.last_map(input, limits))
 
 
 def _projected_channels(model: Config) -> int:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from mmort.detect.entries import Parts
 from mmort.detect.families.deformable_detr import DeformableDETR
 from mmort.detect.parts.deformable_transformer import DeformableDecoder, Pyramid
-from mmort.detect.parts.positions import waves_of_coordinates
+from mmort.detect.parts.positions import waves_of_references
 from mmort.detect.parts.queries import MLP, moved
 from mmort.detect.versions import Config
 
@@ -30,9 +29,7 @@ class DINODecoder(DeformableDecoder):
 
     def positions(self, boxes: Tensor) -> Tensor:
         """Return what is added to queries with boxes [N, Q, 4] where they are compared, [N, Q, D]."""
-        x, y, width, height = boxes.unbind(2)
-        waves = waves_of_coordinates(torch.stack([y, x, width, height], 2), self.embed_dims // 2)
-        positions: Tensor = self.ref_point_head(waves.flatten(2))
+        positions: Tensor = self.ref_point_head(waves_of_references(boxes, self.embed_dims // 2))
         return positions
 
 

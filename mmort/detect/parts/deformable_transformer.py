@@ -162,10 +162,22 @@ class DeformableDecoderLayer(nn.Module):
         self.ffn = FFN(size, layer["feedforward_channels"])
         self.norms = nn.ModuleList(nn.LayerNorm(size) for _ in range(3))
 
-    def forward(self, x: Tensor, positions: Tensor, memory: Tensor, pyramid: Pyramid, references: Tensor) -> Tensor:
-        """Return the queries [N, Q, D]; `references` are relative to the images, [N, Q, 2] or [N, Q, 4]."""
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        memory: Tensor,
+        pyramid: Pyramid,
+        references: Tensor,
+        hidden: Tensor | None = None,
+    ) -> Tensor:
+        """Return the queries [N, Q, D].
+
+        `references` are relative to the images, [N, Q, 2] or [N, Q, 4]; `hidden` [N, Q, Q] says from which queries
+        others are hidden.
+        """
         located = x + positions
-        x = self.norms[0](x + self.self_attn["attn"](located, located, x))
+        x = self.norms[0](x + self.self_attn["attn"](located, located, x, hidden))
         x = self.norms[1](
             self.cross_attn(
                 x,

@@ -51,6 +51,12 @@ def waves_of_coordinates(coordinates: Tensor, count: int) -> Tensor:
     return _waves(coordinates * (2 * math.pi), count, 10000)
 
 
+def waves_of_references(references: Tensor, count: int) -> Tensor:
+    """Return `count` waves for each coordinate of points [N, Q, 2] or boxes [N, Q, 4]: of y, x, width, height."""
+    x, y, *size = references.unbind(2)
+    return waves_of_coordinates(torch.stack([y, x, *size], 2), count).flatten(2)
+
+
 def _waves(position: Tensor, count: int, temperature: float) -> Tensor:
     """Return the sines and cosines, in turn, of positions [...]: [..., count]."""
     feature = torch.arange(count, dtype=torch.float32, device=position.device)

@@ -30,27 +30,36 @@ class Attention(nn.Module):
         `padding` [N, K] or [N, Q, K] says which keys are not used.
         """
         q, k, v = (self._project(index, x) for index, x in enumerate((query, key, value)))
-        scores = (q / math.sqrt(q.shape[3])) @ k.transpose(2, 3)  # [N, heads, Q, K]
-        if padding is not None:
-            unused = padding[:, None] if padding.ndim == 3 else padding[:, None, None]
-            scores = torch.where(unused, -math.inf, scores)
-        return self.out_proj((scores.softmax(3) @ v).transpose(1, 2).flatten(2))
+        return self.out_proj(attended(q, k, v, padding))
 
     def _project(self, index: int, x: Tensor) -> Tensor:
         """Return [N, heads, L, D / heads] for [N, L, D]; one tensor has the weights for query, key and value."""
         size = x.shape[2]
         own = slice(index * size, (index + 1) * size)
-        x = nn.functional.linear(x, self.in_proj_weight[own], self.in_proj_bias[own])
-        return torch.unflatten(x, 2, (self.num_heads, size // self.num_heads)).transpose(1, 2)
+        return by_head(nn.functional.linear(x, self.in_proj_weight[own], self.in_proj_bias[own]), self.num_heads)
+
+
+def by_head(x: Tensor, num_heads: int) -> Tensor:
+    """Return [N, heads, L, D / heads] for [N, L, D]."""
+    return torch.unflatten(x, 2, (num_heads, x.shape[2] // num_heads)).transpose(1, 2)
+
+
+def attended(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
+    """Return the values [N, Q, D] that queries, keys and values [N, heads, L, ...] give; see `Attention.forward`."""
+    scores = (q / math.sqrt(q.shape[3])) @ k.transpose(2, 3)  # [N, heads, Q, K]
+    if padding is not None:
+        unused = padding[:, None] if padding.ndim == 3 else padding[:, None, None]
+        scores = torch.where(unused, -math.inf, scores)
+    return (scores.softmax(3) @ v).transpose(1, 2).flatten(2)
 
 
 class FFN(nn.Module):
     """Two fully connected layers for each row."""
 
-    def __init__(self, embed_dims: int, feedforward_channels: int) -> None:
+    def __init__(self, embed_dims: int, feedforward_channels: int, activation: type[nn.Module] = nn.ReLU) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Sequential(nn.Linear(embed_dims, feedforward_channels), nn.ReLU()),
+            nn.Sequential(nn.Linear(embed_dims, feedforward_channels), activation()),
             nn.Linear(feedforward_channels, embed_dims),
         )
 
@@ -64,8 +73,8 @@ _ORDERS = {
 }
 
 
-def layer_arguments(part: str, config: Config) -> dict[str, int]:
-    """Return the arguments of `Layer` for an encoder's or decoder's config, of MMDetection 2 or 3.
+def layer_arguments(part: str, config: Config, activation: str = "ReLU") -> dict[str, int]:
+    """Return the arguments of a layer for an encoder's or decoder's config, of MMDetection 2 or 3.
 
     Raises
     ------
@@ -80,7 +89,7 @@ def layer_arguments(part: str, config: Config) -> dict[str, int]:
     checked = (
         ("operation_order", tuple(layer.get("operation_order", _ORDERS[part])), _ORDERS[part]),
         ("num_fcs", ffn.get("num_fcs", layer.get("ffn_num_fcs", 2)), 2),
-        ("act_cfg", (ffn.get("act_cfg") or layer.get("act_cfg") or {"type": "ReLU"})["type"], "ReLU"),
+        ("act_cfg", (ffn.get("act_cfg") or layer.get("act_cfg") or {"type": "ReLU"})["type"], activation),
         ("norm_cfg", (layer.get("norm_cfg") or {"type": "LN"})["type"], "LN"),
         ("post_norm_cfg", (config.get("post_norm_cfg") or {"type": "LN"})["type"], "LN"),
     )

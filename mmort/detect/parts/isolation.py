@@ -1,0 +1,104 @@
+"""Images of a batch kept apart: padding is excluded from the backbone of detectors that read its last map only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from mmort.detect.parts.positions import inside
+from mmort.detect.parts.queries import QueryDetector
+
+
+class SingleMapDetector(QueryDetector):
+    """Base of detectors whose transformer reads the backbone's last map.
+
+    Notes
+    -----
+    Padding takes no part in the transformer.  It does in the backbone, as in MMDetection, so that an image in a batch
+    of larger ones gives slightly different results than alone; see `isolate_images`.
+    """
+
+    def __init__(self, backbone: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self._isolation: Isolation | None = None
+
+    def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
+        """Isolate the images of a batch."""
+        self.isolate_images()
+        return super().prepare_for_export(flip=flip)
+
+    def isolate_images(self) -> None:
+        """Exclude padding from the backbone too: an image gives the same results in any batch as alone.
+
+        MMDetection's results for batches differ: they lose some accuracy.
+        """
+        if self._isolation is None:
+            self._isolation = Isolation(self.backbone)
+
+    def last_map(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the last map [N, C, h, w], and which of its rows [N, h] and columns [N, w] are the images'."""
+        if self._isolation is not None:
+            with self._isolation.of(limits):
+                map = self.backbone(input)[-1]
+            return map, *used_cells(map, limits, self._isolation.stride)
+        map = self.backbone(input)[-1]
+        columns = inside(input.shape[3], map.shape[3], limits[..., 0])
+        rows = inside(input.shape[2], map.shape[2], limits[..., 1])
+        return map, rows, columns
+
+
+class Isolation:
+    """Keeps zeros around each image of a batch before each layer of a backbone, as around an image alone.
+
+    Hooks on the layers clear what the layers before have put there; outside of `of` they do nothing.
+
+    Attributes
+    ----------
+    stride : int
+        That of the backbone's last maps.
+    """
+
+    def __init__(self, backbone: nn.Module) -> None:
+        size = 256
+        self._strides: dict[nn.Module, int] = {}  # of each layer's inputs
+        self._limits: Tensor | None = None
+        layers = [layer for layer in backbone.modules() if isinstance(layer, (nn.Conv2d, nn.MaxPool2d))]
+
+        def note(layer: nn.Module, inputs: tuple[Tensor]) -> None:
+            self._strides[layer] = size // inputs[0].shape[3]
+
+        hooks = [layer.register_forward_pre_hook(note) for layer in layers]
+        self.stride = size // backbone(torch.zeros(1, 3, size, size))[-1].shape[3]
+        for hook in hooks:
+            hook.remove()
+        for layer in layers:
+            layer.register_forward_pre_hook(self._clear)
+
+    @contextmanager
+    def of(self, limits: Tensor) -> Iterator[None]:
+        """Isolate images that end at `limits`, [N, 1, 4], while the backbone runs."""
+        self._limits = limits
+        try:
+            yield
+        finally:
+            self._limits = None
+
+    def _clear(self, layer: nn.Module, inputs: tuple[Tensor]) -> Tensor | None:
+        """Return the input of a layer with zeros around each image."""
+        if self._limits is None:
+            return None
+        rows, columns = used_cells(inputs[0], self._limits, self._strides[layer])
+        return torch.where(rows[:, None, :, None] & columns[:, None, None], inputs[0], 0)
+
+
+def used_cells(map: Tensor, limits: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Return which rows [N, h] and columns [N, w] of a map an image alone would have."""
+    columns, rows = (
+        torch.arange(size, device=map.device) < torch.ceil(limits[..., axis] / stride)
+        for axis, size in enumerate((map.shape[3], map.shape[2]))
+    )
+    return rows, columns

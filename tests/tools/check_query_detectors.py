@@ -1,0 +1,109 @@
+"""Compare detectors with queries with MMDetection's own, as whole networks.  Run by hand, as it needs MMDetection.
+
+    python -m tests.tools.check_query_detectors FOLDER [NAME ...]     # compare; with --record, write what tests expect
+    python -m tests.tools.check_query_detectors export [NAME ...]     # export each at dynamic size, without MMDetection
+
+FOLDER is that of check_parts; the detectors are those of tests/detect/query_cases.py.  Both sides have the same
+weights, and detect in a batch of two images, one of which is padded.  Prints a line for each detector.  Exit code 1 if
+names, shapes or detections differ, or an export fails.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mmort.detect import build
+from mmort.detect.checkpoint import load_weights
+from mmort.onnx import export
+from tests.detect import query_cases
+from tests.detect.part_cases import names
+from tests.tools.check_detectors import Found, compare
+from tests.tools.check_parts import mmdetection
+
+RECORD = Path(__file__).parents[1] / "data" / "detect" / "query_detectors.json"
+
+
+def difference(registry: Any, model: dict[str, Any], record: dict[str, Any]) -> str:
+    """Return how a detector differs from MMDetection's, "" if it does not; write what MMDetection finds to `record`."""
+    from mmdet.structures import DetDataSample
+    from mmengine.config import ConfigDict
+
+    theirs = registry.build(ConfigDict(copy.deepcopy(model))).eval()
+    query_cases.fill(theirs)
+    ours = build({"model": copy.deepcopy(model)})
+    try:
+        load_weights(ours, theirs.state_dict())
+    except ValueError as error:
+        return str(error)
+    batch, shapes = query_cases.batch()
+    canvas = tuple(batch.shape[2:])
+    samples = [
+        DetDataSample(metainfo={"batch_input_shape": canvas, "img_shape": shape}) for shape in query_cases.SHAPES
+    ]
+    record.update(names=names(theirs), dets=[], labels=[])
+    unmatched = []
+    predicted = theirs.predict(batch, samples, rescale=False)
+    for sample, found, classes in zip(predicted, *(output.numpy() for output in ours(batch, shapes)), strict=True):
+        instances = sample.pred_instances
+        expected = torch.cat([instances.bboxes, instances.scores[:, None]], 1)
+        record["dets"].append([[float(f"{value:.6g}") for value in row] for row in expected.tolist()])
+        record["labels"].append(instances.labels.tolist())
+        used = classes >= 0
+        result = compare(
+            Found(found[used], classes[used]), Found(expected.numpy(), instances.labels.numpy()), box=1e-3, score=1e-5
+        )
+        unmatched += result.unmatched
+    return "; ".join(unmatched)
+
+
+def exported(model: dict[str, Any]) -> str:
+    """Return why a detector cannot be exported for any size and batch, "" if it can."""
+    detector = build({"model": copy.deepcopy(model)})
+    query_cases.fill(detector)
+    detector.prepare_for_export(flip=False)
+    shapes = ({0: "batch", 2: "height", 3: "width"}, {0: "batch"})
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            export(
+                detector,
+                query_cases.batch(),
+                Path(folder, "detector.onnx"),
+                dynamic_shapes=shapes,
+                check_sizes=[(torch.randn(1, 3, 128, 96), torch.tensor([[128, 96]]))],
+                input_names=["input", "img_shape"],
+                output_names=["dets", "labels"],
+            )
+        except (ValueError, RuntimeError) as error:
+            return str(error)
+    print(f"{time.perf_counter() - begin:.0f} s", end=" ")
+    return ""
+
+
+def main(folder: str, *arguments: str) -> int:
+    """Check the detectors of the command line, by default all."""
+    torch.set_grad_enabled(False)
+    registry = None if folder == "export" else mmdetection(folder)
+    records: dict[str, dict[str, Any]] = {}
+    different = False
+    for name in [argument for argument in arguments if argument != "--record"] or query_cases.MODELS:
+        model, records[name] = query_cases.MODELS[name], {}
+        problem = exported(model) if registry is None else difference(registry, model, records[name])
+        print(f"{name}: {problem or 'equal'}", flush=True)
+        different |= bool(problem)
+    if "--record" in arguments:
+        lines = [f"{json.dumps(name)}: {json.dumps(record)}" for name, record in records.items()]
+        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    return different
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
