@@ -44,15 +44,14 @@ def test_four_files():
     assert len({*FILES, TABLE}) == 4
 
 
-def test_operator_in_numpy_and_onnxruntime(tree):
+def test_operator_everywhere(tree):
     """The operator's tests, and those that compare the lists of operators, in a process that imports the copy."""
     assert str(tree) in run(tree, "-c", "import mmort; print(mmort.__file__)")
-    tests = ["tests/operators/test_operators.py", "tests/operators/test_errors.py", "tests/ort/test_library.py"]
-    selected = run(tree, "-m", "pytest", "-q", "-n0", *tests, "-k", "clip_boxes or ClipBoxes")
-    assert int(re.search(r"(\d+) passed", selected)[1]) > 50
-    run(tree, "-m", "pytest", "-q", "-n0", "tests/operators/test_parity.py")
-
-
-def test_operator_in_torch(tree):
-    selected = run(tree, "-m", "pytest", "-q", "-n0", "tests/torch/test_custom_operators.py", "-k", "clip_boxes")
-    assert int(re.search(r"(\d+) passed", selected)[1]) > 10
+    folders = {"operators": ("operators", "errors", "parity"), "ort": ("library",), "torch": ("custom_operators",)}
+    files = {name: f"tests/{folder}/test_{name}.py" for folder, names in folders.items() for name in names}
+    options = "-k", "clip_boxes or ClipBoxes or test_parity", "-rA"
+    passed = run(tree, "-m", "pytest", "-q", "-n0", *files.values(), *options)
+    counts = {name: passed.count(f"PASSED {file}::") for name, file in files.items()}
+    assert counts["operators"] + counts["errors"] > 50
+    assert counts["custom_operators"] > 10
+    assert all(counts.values()), counts
