@@ -18,23 +18,29 @@ from mmort.detect.families.ddq import DDQ
 from mmort.detect.families.deformable_detr import DeformableDETR
 from mmort.detect.families.detr import DETR
 from mmort.detect.families.dino import DINO
+from mmort.detect.families.double_heads import DoubleHeadRCNN
+from mmort.detect.families.dynamic_rcnn import DynamicRCNN
 from mmort.detect.families.faster_rcnn import FasterRCNN
 from mmort.detect.families.fcos import FCOS
 from mmort.detect.families.foveabox import FoveaBox
 from mmort.detect.families.free_anchor import FreeAnchor
 from mmort.detect.families.fsaf import FSAF
 from mmort.detect.families.gfl import GFL, LD
+from mmort.detect.families.htc import HTC
 from mmort.detect.families.mask2former import Mask2Former
+from mmort.detect.families.mask_scoring_rcnn import MaskScoringRCNN
 from mmort.detect.families.paa import LAD, PAA
 from mmort.detect.families.point_rend import PointRend
 from mmort.detect.families.reppoints import RepPoints
 from mmort.detect.families.retina_sepbn import RetinaSepBN
 from mmort.detect.families.retinanet import RetinaNet
+from mmort.detect.families.rpn import RPN
 from mmort.detect.families.rtmdet import RTMDet
 from mmort.detect.families.rtmdet_ins import RTMDetIns
 from mmort.detect.families.sabl_retinanet import SABLRetinaNet
 from mmort.detect.families.solo import SOLO
 from mmort.detect.families.solov2 import SOLOv2
+from mmort.detect.families.sparse_rcnn import SparseRCNN
 from mmort.detect.families.ssd import SSD
 from mmort.detect.families.tood import TOOD
 from mmort.detect.families.tridentnet import TridentFasterRCNN
@@ -60,6 +66,7 @@ from mmort.detect.parts.backbones.ssd_vgg import SSDVGG
 from mmort.detect.parts.backbones.swin import SwinTransformer
 from mmort.detect.parts.backbones.trident_resnet import TridentResNet
 from mmort.detect.parts.coders import DeltaXYWHBBoxCoder, DistancePointBBoxCoder, TBLRBBoxCoder
+from mmort.detect.parts.generic_roi_extractor import GenericRoIExtractor
 from mmort.detect.parts.heads.box_head import BoxHead, Shared2FCBoxHead, Shared4Conv1FCBoxHead
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.heads.rpn_head import RPNHead
@@ -94,7 +101,13 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "YOLOV3Head": YOLOv3,
     "StandardRoIHead": FasterRCNN,
     "CascadeRoIHead": CascadeRCNN,
+    "DoubleHeadRoIHead": DoubleHeadRCNN,
+    "DynamicRoIHead": DynamicRCNN,
+    "HybridTaskCascadeRoIHead": HTC,
+    "MaskScoringRoIHead": MaskScoringRCNN,
     "PointRendRoIHead": PointRend,
+    "RPNHead": RPN,
+    "SparseRoIHead": SparseRCNN,
     "TridentRoIHead": TridentFasterRCNN,
     "RTMDetSepBNHead": RTMDet,
     "RTMDetInsSepBNHead": RTMDetIns,
@@ -188,7 +201,7 @@ PARTS = Parts(
             "DistancePointBBoxCoder": DistancePointBBoxCoder,
         },
         "rpn_head": {"RPNHead": RPNHead},
-        "RoI extractor": {"SingleRoIExtractor": RoIExtractor},
+        "RoI extractor": {"GenericRoIExtractor": GenericRoIExtractor, "SingleRoIExtractor": RoIExtractor},
         "shared_head": {"ResLayer": ResLayer},
         "bbox_head": {
             "BBoxHead": BoxHead,

@@ -311,7 +311,7 @@ def _set(config, path, value):
     [
         ("roi_head.bbox_roi_extractor.roi_layer.type", "RoIPool", "roi_layer 'RoIPool' is not supported"),
         ("roi_head.bbox_roi_extractor.roi_layer.type", "DeformRoIPoolPack", "roi_layer 'DeformRoIPoolPack' is not"),
-        ("roi_head.bbox_roi_extractor.type", "GenericRoIExtractor", "RoI extractor 'GenericRoIExtractor' is not"),
+        ("roi_head.bbox_roi_extractor.type", "SumRoIExtractor", "RoI extractor 'SumRoIExtractor' is not"),
         ("roi_head.bbox_head.type", "SABLHead", "bbox_head 'SABLHead' is not supported"),
         ("roi_head.bbox_head.loss_cls.type", "FocalLoss", "loss_cls 'FocalLoss' is not supported"),
         ("roi_head.bbox_head.cls_predictor_cfg", {"type": "Bilinear"}, "linear layer 'Bilinear' is not"),

@@ -6,6 +6,7 @@ on COCO val2017: 40.3; 41.2 (35.9).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,7 +31,7 @@ class CascadeRoIHead(RoIHead):
         bbox_roi_extractor: list[RoIExtractor] = part("RoI extractor", count="num_stages")
         bbox_head: list[BoxHead] = part("bbox_head", count="num_stages")
         mask_roi_extractor: list[RoIExtractor] | None = part("RoI extractor", default=None, count="num_stages")
-        mask_head: list[FCNMaskHead] | None = part("mask_head", default=None, count="num_stages")
+        mask_head: Sequence[FCNMaskHead] | None = part("mask_head", default=None, count="num_stages")
 
         ignored: ClassVar = {"stage_loss_weights": "training only"}
 
@@ -48,17 +49,23 @@ class CascadeRoIHead(RoIHead):
         batch = proposals.shape[:2]
         boxes, all_logits = proposals, []
         heads: list[Any] = list(self.bbox_head)
-        for extractor, head in zip(self.bbox_roi_extractor, heads, strict=True):
-            logits, deltas = (output.reshape(*batch, -1) for output in head(extractor(features, regions(boxes))))
+        for stage, head in enumerate(heads):
+            outputs = head(self.pool(stage, features, regions(boxes)))
+            logits, deltas = (output.reshape(*batch, -1) for output in outputs)
             all_logits.append(logits)  # [N, P, classes + 1]
             if head is not heads[-1]:
                 boxes = head.refine(boxes, logits, deltas, limits)  # [N, P, 4]
-        return heads[-1].detect(boxes, used, _mean(all_logits), deltas, limits, self.test_cfg)
+        return heads[-1].detect(boxes, used, mean(all_logits), deltas, limits, self.test_cfg)
+
+    def pool(self, stage: int, features: list[Tensor], rois: Tensor) -> Tensor:
+        """Return what a stage's box head takes, [R, C, h, w], for regions [R, 5]."""
+        pooled: Tensor = self.bbox_roi_extractor[stage](features, rois)
+        return pooled
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the mean of the stages' masks [R, h, w] of regions [R, 5] whose classes [R] are known."""
         heads = zip(self.mask_roi_extractor, self.mask_head, strict=True)
-        return _mean([head(extractor(features, rois), classes).sigmoid() for extractor, head in heads])
+        return mean([head(extractor(features, rois), classes).sigmoid() for extractor, head in heads])
 
 
 class CascadeRCNN(TwoStageDetector):
@@ -68,6 +75,6 @@ class CascadeRCNN(TwoStageDetector):
     head = CascadeRoIHead
 
 
-def _mean(tensors: list[Tensor]) -> Tensor:
+def mean(tensors: list[Tensor]) -> Tensor:
     """Return the mean of tensors of one shape."""
     return sum(tensors[1:], tensors[0]) / len(tensors)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import part
 from mmort.detect.parts.boxes import regions
-from mmort.detect.parts.heads.box_head import BoxHead
+from mmort.detect.parts.heads.box_head import RegionHead
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetector
 
@@ -28,7 +28,7 @@ class StandardRoIHead(RoIHead):
         """The entries of ``roi_head``."""
 
         bbox_roi_extractor: RoIExtractor = part("RoI extractor")
-        bbox_head: BoxHead = part("bbox_head")
+        bbox_head: RegionHead = part("bbox_head")
         mask_roi_extractor: nn.Module | None = part("RoI extractor", default=None)
         mask_head: nn.Module | None = part("mask_head", default=None)
         shared_head: nn.Module | None = part("shared_head", default=None)
@@ -45,11 +45,16 @@ class StandardRoIHead(RoIHead):
 
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return dets [N, K, 5] and labels [N, K] of proposals [N, P, 4], those that are `used` [N, P]."""
-        logits, deltas = self.bbox_head(self.shared_head(self.bbox_roi_extractor(features, regions(proposals))))
+        logits, deltas = self.predict(features, regions(proposals))
         batch = proposals.shape[:2]
         return self.bbox_head.detect(
             proposals, used, logits.reshape(*batch, -1), deltas.reshape(*batch, -1), limits, self.test_cfg
         )
+
+    def predict(self, features: list[Tensor], rois: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the box head's logits and deltas of regions [R, 5]."""
+        logits, deltas = self.bbox_head(self.shared_head(self.bbox_roi_extractor(features, rois)))
+        return logits, deltas
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the masks [R, h, w] of regions [R, 5] whose classes [R] are known."""

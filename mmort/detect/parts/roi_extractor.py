@@ -57,7 +57,7 @@ class RoIExtractor(nn.Module):
         self.finest_scale = entries.finest_scale
         self.roi_layers = nn.ModuleList(entries.roi_layer.at_stride(stride) for stride in self.strides)
 
-    def forward(self, features: list[Tensor], rois: Tensor) -> Tensor:
+    def forward(self, features: list[Tensor], rois: Tensor, scale: float = 1.0) -> Tensor:
         """Pool the features of regions.
 
         Parameters
@@ -66,14 +66,18 @@ class RoIExtractor(nn.Module):
             By level, finest first; levels beyond the last stride are not read.
         rois : Tensor, [R, 5]
             Index of the image in the batch, x1, y1, x2, y2 in pixels of the network's input.
+        scale : float, default 1
+            Factor of the regions' sides; their levels are those of the given sizes.
 
         Returns
         -------
         Tensor, [R, C, output height, output width]
         """
+        level = self.levels(rois)
+        if scale != 1:
+            rois = scaled(rois, scale)
         if len(self.strides) == 1:
             return self.roi_layers[0](features[0], rois)
-        level = self.levels(rois)
         rows = [torch.nonzero(level == index)[:, 0] for index in range(len(self.strides))]  # [R'] for each level
         aligned = [
             layer(features[index], rois.index_select(0, rows[index])) for index, layer in enumerate(self.roi_layers)
@@ -88,3 +92,10 @@ class RoIExtractor(nn.Module):
         scale = torch.sqrt((rois[:, 3] - rois[:, 1]) * (rois[:, 4] - rois[:, 2]))
         level = torch.floor(torch.log2(scale / self.finest_scale + 1e-6))
         return level.clamp(0, len(self.strides) - 1).long()
+
+
+def scaled(rois: Tensor, factor: float) -> Tensor:
+    """Return regions [R, 5] of the same centres, whose sides have `factor` times the length."""
+    centre = (rois[:, 1:3] + rois[:, 3:]) * 0.5
+    half = (rois[:, 3:] - rois[:, 1:3]) * factor * 0.5
+    return torch.cat([rois[:, :1], centre - half, centre + half], 1)

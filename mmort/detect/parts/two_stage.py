@@ -39,6 +39,10 @@ class RoIHead(nn.Module):
         super().__init__()
         self.test_cfg = entries.test_cfg
 
+    def prepare(self, features: list[Tensor]) -> list[Tensor]:
+        """Return what the other methods take as `features`: the pyramid's levels, perhaps with maps after them."""
+        return features
+
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return dets [N, K, 5] and labels [N, K] of proposals [N, P, 4], those that are `used` [N, P]."""
         raise NotImplementedError
@@ -49,16 +53,30 @@ class RoIHead(nn.Module):
 
     def mask(self, features: list[Tensor], dets: Tensor, labels: Tensor) -> Tensor:
         """Return the masks of detections, [N, K, h, w]: probabilities over the area of each box, 0 in unused rows."""
-        batch = labels.shape
-        labels = labels.flatten()
-        # Unused rows are skipped; the first row never is, so that no tensor below is empty.
-        rows = torch.nonzero((labels >= 0) | (torch.arange(labels.shape[0], device=labels.device) == 0))[:, 0]  # [R]
-        classes = labels.index_select(0, rows)
-        rois = regions(dets[..., :4]).index_select(0, rows)  # [R, 5]
-        found = self.probabilities(features, rois, classes.clamp(min=0))  # [R, h, w]
-        found = torch.where(classes[:, None, None] >= 0, found, 0)
-        masks = found.new_zeros(labels.shape[0], *found.shape[1:]).index_put((rows,), found)
-        return masks.reshape(*batch, *found.shape[1:])
+        rows, rois, classes = used_rows(dets, labels)
+        return to_rows(self.probabilities(features, rois, classes), rows, labels)
+
+    def with_masks(self, features: list[Tensor], dets: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return detections and their masks; a head may change the scores by the masks."""
+        return dets, labels, self.mask(features, dets, labels)
+
+
+def used_rows(dets: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the rows [R] of all detections that are used, their regions [R, 5] and their classes [R].
+
+    The first row is always among them, so that no tensor is empty.
+    """
+    labels = labels.flatten()
+    rows = torch.nonzero((labels >= 0) | (torch.arange(labels.shape[0], device=labels.device) == 0))[:, 0]
+    return rows, regions(dets[..., :4]).index_select(0, rows), labels.index_select(0, rows).clamp(min=0)
+
+
+def to_rows(values: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+    """Return values [R, ...] of some rows as [N, K, ...] of all detections, whose `labels` are [N, K]; 0 if unused."""
+    used = (labels.flatten().index_select(0, rows) >= 0).reshape(-1, *[1] * (values.ndim - 1))
+    values = torch.where(used, values, 0)
+    placed = values.new_zeros(labels.numel(), *values.shape[1:]).index_put((rows,), values)
+    return placed.reshape(*labels.shape, *values.shape[1:])
 
 
 class TwoStageDetector(Detector):
@@ -114,9 +132,9 @@ class TwoStageDetector(Detector):
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)  # [N, 1, 4]
-        features = self.neck(self.backbone(input))  # by level, [N, C, h, w]
-        proposals, used = self.rpn_head(features, limits)  # [N, P, 4], [N, P]
+        features = self.roi_head.prepare(self.neck(self.backbone(input)))  # by level, [N, C, h, w]
+        proposals, used = self.rpn_head(features[: len(self.rpn_head.priors.strides)], limits)  # [N, P, 4], [N, P]
         dets, labels = self.roi_head.detect(features, proposals, used, limits)  # [N, K, 5], [N, K]
         if not self.roi_head.with_mask:
             return dets, labels
-        return dets, labels, self.roi_head.mask(features, dets, labels)  # [N, K, h, w]
+        return self.roi_head.with_masks(features, dets, labels)  # and [N, K, h, w]

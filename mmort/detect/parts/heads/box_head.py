@@ -24,31 +24,16 @@ _CODER = {"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds"
 _SCORES = {"CrossEntropyLoss": SoftmaxScores, "SeesawLoss": SeesawScores}
 
 
-class BoxHead(nn.Module):
-    """Shared layers, then layers for the classes and for the boxes, then one linear layer for each."""
+class RegionHead(nn.Module):
+    """Base of the heads that classify regions and correct their boxes: what is done with their outputs."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``bbox_head``."""
+        """The entries of ``bbox_head`` that every such head has."""
 
-        num_shared_convs: int = 0
-        num_shared_fcs: int = 0
-        num_cls_convs: int = 0
-        num_cls_fcs: int = 0
-        num_reg_convs: int = 0
-        num_reg_fcs: int = 0
-        conv_out_channels: int = 256
-        fc_out_channels: int = 1024
-        conv_cfg: Config | None = None
-        norm_cfg: Config | None = None
-        with_avg_pool: bool = False
-        roi_feat_size: int = 7
-        in_channels: int = 256
         num_classes: int = 80
         bbox_coder: BoxCoder = part("box coder", default=_CODER)
         reg_class_agnostic: bool = False
-        cls_predictor_cfg: Config = default({"type": "Linear"})
-        reg_predictor_cfg: Config = default({"type": "Linear"})
         loss_cls: ClassScores = part("loss_cls", types=_SCORES, default={"type": "CrossEntropyLoss"})
 
         ignored: ClassVar = {
@@ -62,45 +47,12 @@ class BoxHead(nn.Module):
         self.loss_cls = entries.loss_cls
         self.class_layers = {"fc_cls": self.loss_cls.other_logits}
         self.class_agnostic = entries.reg_class_agnostic
-        self.average = entries.with_avg_pool
         self.coder = entries.bbox_coder
 
-        def convolutions(count: int, channels: int) -> tuple[nn.Sequential, int]:
-            """Return `count` convolutions of maps with `channels`, and the channels of what they return."""
-            width = entries.conv_out_channels
-            layers = tower(channels, width, count, conv_cfg=entries.conv_cfg, norm_cfg=entries.norm_cfg)
-            return layers, width if count else channels
-
-        def linears(count: int, features: int) -> tuple[nn.ModuleList, int]:
-            """Return `count` linear layers of rows of `features`, and the length of what they return."""
-            width = entries.fc_out_channels
-            sizes = [features, *[width] * count]
-            return nn.ModuleList(nn.Linear(size, width) for size in sizes[:-1]), sizes[-1]
-
-        pixels = 1 if entries.with_avg_pool else entries.roi_feat_size**2  # of what is flattened
-        self.shared_convs, channels = convolutions(entries.num_shared_convs, entries.in_channels)
-        self.shared_fcs, shared = linears(entries.num_shared_fcs, channels * pixels)
-        self.cls_convs, cls_channels = convolutions(entries.num_cls_convs, channels)
-        self.reg_convs, reg_channels = convolutions(entries.num_reg_convs, channels)
-        has_shared = entries.num_shared_fcs > 0
-        self.cls_fcs, cls_features = linears(entries.num_cls_fcs, shared if has_shared else cls_channels * pixels)
-        self.reg_fcs, reg_features = linears(entries.num_reg_fcs, shared if has_shared else reg_channels * pixels)
-        self.fc_cls = linear(entries.cls_predictor_cfg, cls_features, self.classes + self.loss_cls.other_logits)
-        self.fc_reg = linear(entries.reg_predictor_cfg, reg_features, 4 if self.class_agnostic else 4 * self.classes)
-
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [R, classes + others] (background last) and deltas [R, 4 or classes * 4] for [R, C, h, w]."""
-        x = self.shared_convs(features)
-        if self.shared_fcs:
-            shared = _fully_connect(self.shared_fcs, self._flat(x))
-            return (
-                self.fc_cls(_fully_connect(self.cls_fcs, shared)),
-                self.fc_reg(_fully_connect(self.reg_fcs, shared)),
-            )
-        return (
-            self.fc_cls(_fully_connect(self.cls_fcs, self._flat(self.cls_convs(x)))),
-            self.fc_reg(_fully_connect(self.reg_fcs, self._flat(self.reg_convs(x)))),
-        )
+    @property
+    def outputs(self) -> tuple[int, int]:
+        """The numbers of logits and of deltas of a region."""
+        return self.classes + self.loss_cls.other_logits, 4 if self.class_agnostic else 4 * self.classes
 
     def refine(self, boxes: Tensor, logits: Tensor, deltas: Tensor, limits: Tensor) -> Tensor:
         """Move boxes [N, P, 4] by the deltas of their best class [N, P, 4 or classes * 4], clipped to `limits`."""
@@ -136,6 +88,72 @@ class BoxHead(nn.Module):
             boxes, limits = boxes[:, :, None], limits[:, None]
         boxes = self.coder.decode(boxes, deltas, limits)  # [N, P, 4] or [N, P, classes, 4]
         return detections(boxes, torch.where(scores > test_cfg.score_thr, scores, 0), test_cfg)
+
+
+class BoxHead(RegionHead):
+    """Shared layers, then layers for the classes and for the boxes, then one linear layer for each."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(RegionHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        num_shared_convs: int = 0
+        num_shared_fcs: int = 0
+        num_cls_convs: int = 0
+        num_cls_fcs: int = 0
+        num_reg_convs: int = 0
+        num_reg_fcs: int = 0
+        conv_out_channels: int = 256
+        fc_out_channels: int = 1024
+        conv_cfg: Config | None = None
+        norm_cfg: Config | None = None
+        with_avg_pool: bool = False
+        roi_feat_size: int = 7
+        in_channels: int = 256
+        cls_predictor_cfg: Config = default({"type": "Linear"})
+        reg_predictor_cfg: Config = default({"type": "Linear"})
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self.average = entries.with_avg_pool
+
+        def convolutions(count: int, channels: int) -> tuple[nn.Sequential, int]:
+            """Return `count` convolutions of maps with `channels`, and the channels of what they return."""
+            width = entries.conv_out_channels
+            layers = tower(channels, width, count, conv_cfg=entries.conv_cfg, norm_cfg=entries.norm_cfg)
+            return layers, width if count else channels
+
+        def linears(count: int, features: int) -> tuple[nn.ModuleList, int]:
+            """Return `count` linear layers of rows of `features`, and the length of what they return."""
+            width = entries.fc_out_channels
+            sizes = [features, *[width] * count]
+            return nn.ModuleList(nn.Linear(size, width) for size in sizes[:-1]), sizes[-1]
+
+        pixels = 1 if entries.with_avg_pool else entries.roi_feat_size**2  # of what is flattened
+        self.shared_convs, channels = convolutions(entries.num_shared_convs, entries.in_channels)
+        self.shared_fcs, shared = linears(entries.num_shared_fcs, channels * pixels)
+        self.cls_convs, cls_channels = convolutions(entries.num_cls_convs, channels)
+        self.reg_convs, reg_channels = convolutions(entries.num_reg_convs, channels)
+        has_shared = entries.num_shared_fcs > 0
+        self.cls_fcs, cls_features = linears(entries.num_cls_fcs, shared if has_shared else cls_channels * pixels)
+        self.reg_fcs, reg_features = linears(entries.num_reg_fcs, shared if has_shared else reg_channels * pixels)
+        logits, deltas = self.outputs
+        self.fc_cls = linear(entries.cls_predictor_cfg, cls_features, logits)
+        self.fc_reg = linear(entries.reg_predictor_cfg, reg_features, deltas)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [R, classes + others] (background last) and deltas [R, 4 or classes * 4] for [R, C, h, w]."""
+        x = self.shared_convs(features)
+        if self.shared_fcs:
+            shared = _fully_connect(self.shared_fcs, self._flat(x))
+            return (
+                self.fc_cls(_fully_connect(self.cls_fcs, shared)),
+                self.fc_reg(_fully_connect(self.reg_fcs, shared)),
+            )
+        return (
+            self.fc_cls(_fully_connect(self.cls_fcs, self._flat(self.cls_convs(x)))),
+            self.fc_reg(_fully_connect(self.reg_fcs, self._flat(self.reg_convs(x)))),
+        )
 
     def _flat(self, x: Tensor) -> Tensor:
         """Return one row for each region, [R, C] or [R, C * h * w]."""

@@ -1,7 +1,7 @@
 """How the logits of a region become the scores of its classes, which a config specifies by its loss.
 
-Source: MMDetection's ``CrossEntropyLoss`` and ``SeesawLoss`` (J. Wang et al., "Seesaw Loss for Long-Tailed Instance
-Segmentation", CVPR 2021).
+Source: MMDetection's ``CrossEntropyLoss``, ``FocalLoss`` and ``SeesawLoss`` (J. Wang et al., "Seesaw Loss for
+Long-Tailed Instance Segmentation", CVPR 2021).
 """
 
 from __future__ import annotations
@@ -56,6 +56,28 @@ class SoftmaxScores(ClassScores):
 
     def forward(self, logits: Tensor) -> Tensor:
         return logits.softmax(-1)[..., :-1]
+
+
+class SigmoidScores(ClassScores):
+    """A sigmoid of each class, for heads that have no logit of the background."""
+
+    other_logits = 0
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``loss_cls``."""
+
+        use_sigmoid: bool = True
+
+        ignored: ClassVar = {**_TRAINING, "alpha": "training only", "gamma": "training only"}
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        if not entries.use_sigmoid:
+            raise ValueError("detect.build: loss_cls.use_sigmoid must be true for FocalLoss")
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid()
 
 
 class SeesawScores(ClassScores):

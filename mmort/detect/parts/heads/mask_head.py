@@ -57,8 +57,11 @@ class FCNMaskHead(nn.Module):
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:
         """Return the logits of each region's own class, [R, h, w], from features [R, C, h', w'] and classes [R]."""
-        x = self.upsample(self.convs(features)).relu()
-        return own_class(self.conv_logits(x), classes)
+        return self.masks(self.convs(features), classes)
+
+    def masks(self, x: Tensor, classes: Tensor) -> Tensor:
+        """Return the logits of each region's own class, [R, h, w], from what `convs` return."""
+        return own_class(self.conv_logits(self.upsample(x).relu()), classes)
 
 
 def own_class(logits: Tensor, classes: Tensor) -> Tensor:

@@ -62,6 +62,11 @@ class RPNHead(nn.Module):
         return [self.rpn_cls(level) for level in hidden], [self.rpn_reg(level) for level in hidden]
 
     def forward(self, features: list[Tensor], limits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the boxes of `proposals` [N, P, 4] and which of them are used [N, P]."""
+        dets, used = self.proposals(features, limits)
+        return dets[..., :4], used
+
+    def proposals(self, features: list[Tensor], limits: Tensor) -> tuple[Tensor, Tensor]:
         """Propose boxes.
 
         Parameters
@@ -73,8 +78,8 @@ class RPNHead(nn.Module):
 
         Returns
         -------
-        proposals : Tensor, [N, P, 4]
-            The best boxes by descending score; zeros in unused rows.  P is ``max_per_img``.
+        proposals : Tensor, [N, P, 5]
+            The best boxes by descending logit, which is last; zeros in unused rows.  P is ``max_per_img``.
         used : Tensor of bool, [N, P]
         """
         scores, priors, moves, levels = [], [], [], []
@@ -98,4 +103,4 @@ class RPNHead(nn.Module):
         dets, kept, _ = multiclass_nms(
             boxes, by_level, _MIN_SCORE, max_per_image=self.test_cfg.max_per_img, **self.test_cfg.nms.arguments
         )
-        return dets[..., :4], kept >= 0
+        return dets, kept >= 0

@@ -1,0 +1,58 @@
+"""The head that fuses all levels of a pyramid into one map, from which second stages read the surroundings of regions.
+
+Source: K. Chen et al., "Hybrid Task Cascade for Instance Segmentation", CVPR 2019; MMDetection's ``FusedSemanticHead``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mmort.detect.entries import Schema
+from mmort.detect.parts.layers import ConvModule, tower
+from mmort.detect.versions import Config
+
+
+class FusedSemanticHead(nn.Module):
+    """The sum of all levels at the size of one, then convolutions."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``semantic_head``."""
+
+        num_ins: int
+        fusion_level: int
+        num_convs: int = 4
+        in_channels: int = 256
+        conv_out_channels: int = 256
+        num_classes: int = 183
+        conv_cfg: Config | None = None
+        norm_cfg: Config | None = None
+
+        ignored: ClassVar = {
+            "seg_scale_factor": "training only",
+            "ignore_label": "training only",
+        }
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        channels, width = entries.in_channels, entries.conv_out_channels
+        layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}
+        self.level = entries.fusion_level
+        self.lateral_convs = nn.ModuleList(ConvModule(channels, channels, 1, **layer) for _ in range(entries.num_ins))
+        self.convs: nn.Module = tower(channels, width, entries.num_convs, **layer)
+        self.conv_embedding = ConvModule(width, width, 1, **layer)
+        self.conv_logits = nn.Conv2d(width, entries.num_classes, 1)  # of the surroundings; only training reads them
+
+    def forward(self, features: list[Tensor]) -> Tensor:
+        """Return a map [N, C, h, w] of the size of one level; `features` may have further maps after the levels."""
+        x = self.lateral_convs[self.level](features[self.level])
+        for index, lateral in enumerate(self.lateral_convs):
+            if index != self.level:
+                size = x.shape[2:]
+                level = functional.interpolate(features[index], size=size, mode="bilinear", align_corners=True)
+                x = x + lateral(level)
+        return self.conv_embedding(self.convs(x))
