@@ -26,6 +26,7 @@ from mmort.detect.families.foveabox import FoveaBox
 from mmort.detect.families.free_anchor import FreeAnchor
 from mmort.detect.families.fsaf import FSAF
 from mmort.detect.families.gfl import GFL, LD
+from mmort.detect.families.grid_rcnn import GridRCNN
 from mmort.detect.families.htc import HTC
 from mmort.detect.families.mask2former import Mask2Former
 from mmort.detect.families.mask_scoring_rcnn import MaskScoringRCNN
@@ -38,6 +39,7 @@ from mmort.detect.families.rpn import RPN
 from mmort.detect.families.rtmdet import RTMDet
 from mmort.detect.families.rtmdet_ins import RTMDetIns
 from mmort.detect.families.sabl_retinanet import SABLRetinaNet
+from mmort.detect.families.scnet import SCNet
 from mmort.detect.families.solo import SOLO
 from mmort.detect.families.solov2 import SOLOv2
 from mmort.detect.families.sparse_rcnn import SparseRCNN
@@ -70,6 +72,7 @@ from mmort.detect.parts.generic_roi_extractor import GenericRoIExtractor
 from mmort.detect.parts.heads.box_head import BoxHead, Shared2FCBoxHead, Shared4Conv1FCBoxHead
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.heads.rpn_head import RPNHead
+from mmort.detect.parts.heads.sabl_head import SABLHead
 from mmort.detect.parts.necks.bfp import BFP
 from mmort.detect.parts.necks.channel_mapper import ChannelMapper
 from mmort.detect.parts.necks.csp_pafpn import YOLOXPAFPN, CSPNeXtPAFPN
@@ -103,10 +106,12 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "CascadeRoIHead": CascadeRCNN,
     "DoubleHeadRoIHead": DoubleHeadRCNN,
     "DynamicRoIHead": DynamicRCNN,
+    "GridRoIHead": GridRCNN,
     "HybridTaskCascadeRoIHead": HTC,
     "MaskScoringRoIHead": MaskScoringRCNN,
     "PointRendRoIHead": PointRend,
     "RPNHead": RPN,
+    "SCNetRoIHead": SCNet,
     "SparseRoIHead": SparseRCNN,
     "TridentRoIHead": TridentFasterRCNN,
     "RTMDetSepBNHead": RTMDet,
@@ -122,6 +127,7 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "LADHead": LAD,
     "FreeAnchorRetinaHead": FreeAnchor,
     "PISARetinaHead": RetinaNet,
+    "PISARoIHead": FasterRCNN,
     "PISASSDHead": SSD,
     "RetinaSepBNHead": RetinaSepBN,
     "FoveaHead": FoveaBox,
@@ -206,6 +212,7 @@ PARTS = Parts(
         "bbox_head": {
             "BBoxHead": BoxHead,
             "ConvFCBBoxHead": BoxHead,
+            "SABLHead": SABLHead,
             "Shared2FCBBoxHead": Shared2FCBoxHead,
             "Shared4Conv1FCBBoxHead": Shared4Conv1FCBoxHead,
         },

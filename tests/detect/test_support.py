@@ -26,7 +26,7 @@ def test_every_problem_is_listed_once():
     model["backbone"]["colour"] = "red"
     model["neck"] = [model["neck"], {"type": "BiFPN"}, {"type": "BiFPN"}]
     model["rpn_head"]["anchor_generator"]["type"] = "Anchors"
-    model["roi_head"]["bbox_head"]["type"] = "SABLHead"
+    model["roi_head"]["bbox_head"]["type"] = "OtherHead"
     model["roi_head"]["mask_head"]["upsample_cfg"] = {"type": "bicubic"}
     config["test_pipeline"] = [*PIPELINE, {"type": "Blur"}]
     problems = unsupported(config)
@@ -34,7 +34,7 @@ def test_every_problem_is_listed_once():
         "backbone 'ResNet' with colour is not supported",
         "neck 'BiFPN' is not supported",
         "prior generator 'Anchors' is not supported",
-        "bbox_head 'SABLHead' is not supported",
+        "bbox_head 'OtherHead' is not supported",
         "mask_head.upsample_cfg 'bicubic' is not supported",
     ]
     assert "Blur" in problems[-1]

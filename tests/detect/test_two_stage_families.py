@@ -1,11 +1,24 @@
 """The families that vary the second stage: batches, empty results, and what each adds, by hand."""
 
+import math
+
 import pytest
 import torch
 
 from mmort.detect import build
+from mmort.detect.checkpoint import load_weights
 from mmort.detect.parts.roi_extractor import scaled
 from tests.detect.two_stage_cases import CASES, config_of
+
+FAMILIES = {
+    "GRoIE": "Mask R-CNN",
+    "SABL Faster R-CNN": "Faster R-CNN",
+    "SABL Cascade R-CNN": "Cascade R-CNN",
+    "PISA": "Mask R-CNN",
+    "CARAFE in the mask head": "Mask R-CNN",
+    "Libra Mask R-CNN": "Mask R-CNN",
+}
+"""The names of detectors that are another family's with other parts."""
 
 SHAPES = torch.tensor([[64, 96], [56, 72]])
 
@@ -34,7 +47,7 @@ def detector(request):
 
 def test_images_of_a_batch_do_not_influence_each_other(detector):
     name, detector = detector
-    assert detector.family == {"GRoIE": "Mask R-CNN"}.get(name, name)
+    assert detector.family == FAMILIES.get(name, name)
     together = detector(images(), SHAPES)
     assert len(together) == len(detector.output_names)
     assert (together[1] >= 0).sum() > 5
@@ -77,3 +90,87 @@ def test_proposals_are_shares_of_the_image():
     boxes, features = head(torch.tensor([[[96.0, 64, 96, 64]], [[72, 56, 72, 56]]]))
     torch.testing.assert_close(boxes[:, 0], torch.tensor([[24, 12.8, 72, 19.2], [18, 11.2, 54, 16.8]]))
     assert features.shape == (2, 12, 32)
+
+
+def test_rpn_scores_its_proposals():
+    detector = build(config_of("RPN"))
+    features = detector.neck(detector.backbone(images()))
+    limits = torch.tensor([[[96.0, 64, 96, 64]], [[72, 56, 72, 56]]])
+    boxes, used = detector.rpn_head(features, limits)
+    dets, labels = detector(images(), SHAPES)
+    assert torch.equal(dets[..., :4], boxes)
+    assert torch.equal(labels == 0, used)
+    logits = detector.rpn_head.proposals(features, limits)[0][..., 4]
+    torch.testing.assert_close(dets[..., 4][used], 1 / (1 + torch.exp(-logits[used])))
+
+
+def test_rpn_of_version_3_is_loaded():
+    """MMDetection 3 calls the head bbox_head, with the keys that follow from it."""
+    first, second = (build(config_of("RPN")) for _ in range(2))
+    weights = {key.replace("rpn_head.", "bbox_head."): value for key, value in first.state_dict().items()}
+    load_weights(second, weights)
+    assert torch.equal(second.rpn_head.rpn_cls.weight, first.rpn_head.rpn_cls.weight)
+
+
+def test_best_pairs_of_query_and_class():
+    head = build(config_of("Sparse R-CNN")).roi_head
+    logits = torch.full((1, 12, 10), -9.0)
+    logits[0, 3, 7], logits[0, 3, 2], logits[0, 11, 0] = 2.0, 1.0, 1.5
+    boxes = torch.arange(48.0).reshape(1, 12, 4)
+    dets, labels, indices = head.detect(logits, boxes)
+    assert labels[0, :3].tolist() == [7, 0, 2]
+    assert indices[0, :3].tolist() == [3, 11, 3]
+    assert dets[0, :3, 0].tolist() == [12, 44, 12]
+    torch.testing.assert_close(dets[0, :3, 4], torch.tensor([0.880797, 0.817574, 0.731059]))
+
+
+def test_sides_of_sabl_go_inwards():
+    """Of 14 columns the left side has the first seven, the right side the last seven from the right."""
+    head = build(config_of("SABL Faster R-CNN")).roi_head.bbox_head
+    lines = torch.stack([torch.arange(14), torch.arange(14) + 100])[None]
+    left, right, top, bottom = head._by_side(lines).reshape(4, 7).tolist()
+    assert (left, right) == ([0, 1, 2, 3, 4, 5, 6], [13, 12, 11, 10, 9, 8, 7])
+    assert (top, bottom) == ([*range(100, 107)], [*range(113, 106, -1)])
+
+
+def test_sabl_scores_by_confidence_after_the_threshold():
+    """One bucket has a half of the probability, the next a quarter: 0.75, except for a second best that is apart."""
+    head = build(config_of("SABL Faster R-CNN")).roi_head
+    shares = torch.tensor([0.5, 0.25, 0.05, 0.05, 0.05, 0.05, 0.05])
+    apart = shares[[0, 2, 1, 3, 4, 5, 6]]
+    buckets = torch.stack([shares, shares, shares, apart]).log()
+    shifts = torch.zeros(4, 7)
+    shifts[0, 0] = 0.5  # the left side goes half a bucket outwards, back to the scaled box's
+    numbers = torch.cat([buckets.flatten(), shifts.flatten()])[None, None]
+    logits = torch.full((1, 1, 11), -20.0)
+    logits[0, 0, 4], logits[0, 0, 10] = 0.0, 2.0
+    box = torch.tensor([[[20.0, 20, 48, 48]]])  # 28 px, scaled 47.6, so that a bucket has 3.4
+    dets, labels = head.bbox_head.detect(
+        box, torch.tensor([[True]]), logits, numbers, torch.tensor([[[64.0, 64, 64, 64]]]), head.test_cfg
+    )
+    assert labels[0, 0] == 4
+    torch.testing.assert_close(dets[0, 0, :4], torch.tensor([10.2, 11.9, 56.1, 56.1]))
+    torch.testing.assert_close(dets[0, 0, 4], torch.tensor(0.119203 * (3 * 0.75 + 0.5) / 4))
+
+
+def test_sides_of_a_grid_are_weighted_means():
+    config = config_of("Grid R-CNN")
+    config["model"]["roi_head"]["grid_head"] |= {"grid_points": 4, "norm_cfg": None}
+    head = build(config).roi_head.grid_head
+    logits = torch.full((1, 4, 28, 28), -9.0)
+    logits[0, 0, 13, 13] = 0.0  # the upper left point, in the first half of the whole map
+    logits[0, 1, 15, 9] = math.log(3)  # the lower left one
+    logits[0, 2, 12, 14] = 0.0
+    logits[0, 3, 15, 14] = 0.0
+    # One cell is 0.5 px wide and 1 px high; the whole map begins at (3, 6).
+    boxes = head.boxes(torch.tensor([[10.0, 20, 24, 48]]), logits)
+    left = (0.5 * 9.75 + 0.75 * 7.75) / 1.25
+    torch.testing.assert_close(boxes, torch.tensor([[left, 19.0, 24.25, 49.5]]))
+
+
+def test_proposals_from_a_file_are_refused_with_the_reason():
+    config = config_of("PISA")
+    config["model"]["type"] = "FastRCNN"
+    del config["model"]["rpn_head"], config["model"]["test_cfg"]["rpn"]
+    with pytest.raises(ValueError, match="'FastRCNN' without rpn_head is not supported: it takes proposals"):
+        build(config)

@@ -14,7 +14,7 @@ ATTENTION = {"type": "GeneralizedAttention", "in_channels": 32, "num_heads": 4, 
 
 
 def _align(size, strides=(4, 8, 16, 32), **entries):
-    layer = {"type": "RoIAlign", "output_size": size, "sampling_ratio": 2}
+    layer = {"type": "RoIAlign", "output_size": size, "sampling_ratio": 0}
     sizes = {"out_channels": 32, "featmap_strides": list(strides)}
     return {"type": "SingleRoIExtractor", "roi_layer": layer, **sizes, **entries}
 
@@ -81,7 +81,71 @@ def _query_inst(model):
     model["roi_head"] = {"type": "SparseRoIHead", "num_stages": 2, "stage_loss_weights": [1, 1]}
     model["roi_head"] |= {"bbox_roi_extractor": _align(7), "mask_roi_extractor": _align(14)}
     model["roi_head"] |= {"bbox_head": [stage] * 2, "mask_head": [mask] * 2, "proposal_feature_channel": 32}
-    model["test_cfg"] = {"rpn": None, "rcnn": {"max_per_img": 20, "mask_thr_binary": 0.5}}
+    model["test_cfg"] = {"rpn": None, "rcnn": {"max_per_img": 12, "mask_thr_binary": 0.5}}
+
+
+def _sparse(model):
+    _query_inst(model)
+    model["type"] = "SparseRCNN"
+    del model["roi_head"]["mask_head"], model["roi_head"]["mask_roi_extractor"]
+
+
+def _scnet(model):
+    _htc(model)
+    head = model["roi_head"]
+    model["type"], head["type"] = "SCNet", "SCNetRoIHead"
+    head["bbox_head"] = [{**stage, "type": "SCNetBBoxHead", "num_shared_fcs": 2} for stage in head["bbox_head"]]
+    mask = {name: value for name, value in head["mask_head"][0].items() if name != "with_conv_res"}
+    head["mask_head"] = {**mask, "type": "SCNetMaskHead"}
+    head["semantic_head"] |= {"type": "SCNetSemanticHead"}
+    sizes = {"in_channels": 32, "conv_out_channels": 32, "num_classes": 10}
+    head["glbctx_head"] = {"type": "GlobalContextHead", "num_convs": 2, **sizes, "conv_to_res": True}
+    head["feat_relay_head"] = {"type": "FeatureRelayHead", "in_channels": 64, "out_conv_channels": 32}
+
+
+def _grid(model):
+    head = model["roi_head"]
+    del head["mask_head"], head["mask_roi_extractor"]
+    model["type"], head["type"] = "GridRCNN", "GridRoIHead"
+    head["bbox_head"] |= {"with_reg": False}
+    head["grid_roi_extractor"] = _align(14)
+    sizes = {"in_channels": 32, "point_feat_channels": 4, "num_convs": 2, "norm_cfg": {"type": "GN", "num_groups": 9}}
+    head["grid_head"] = {"type": "GridHead", **sizes}
+
+
+def _sabl_head():
+    coder = {"type": "BucketingBBoxCoder", "num_buckets": 14, "scale_factor": 1.7}
+    sizes = {"cls_in_channels": 32, "reg_in_channels": 32, "cls_out_channels": 24, "num_classes": 10}
+    widths = {"reg_cls_out_channels": 32, "reg_offset_out_channels": 32}
+    return {"type": "SABLHead", **sizes, **widths, "bbox_coder": coder}
+
+
+def _sabl(model):
+    head = model["roi_head"]
+    del head["mask_head"], head["mask_roi_extractor"]
+    head["bbox_head"] = _sabl_head()
+
+
+def _sabl_cascade(model):
+    head = model["roi_head"]
+    del head["mask_head"], head["mask_roi_extractor"]
+    model["type"], head["type"] = "CascadeRCNN", "CascadeRoIHead"
+    head |= {"num_stages": 3, "stage_loss_weights": [1, 0.5, 0.25], "bbox_head": [_sabl_head()] * 3}
+
+
+def _pisa(model):
+    model["roi_head"]["type"] = "PISARoIHead"
+
+
+def _carafe(model):
+    upsampling = {"type": "carafe", "scale_factor": 2, "up_kernel": 5, "up_group": 1}
+    model["roi_head"]["mask_head"]["upsample_cfg"] = {**upsampling, "encoder_kernel": 3, "compressed_channels": 16}
+
+
+def _libra(model):
+    bfp = {"type": "BFP", "in_channels": 32, "num_levels": 5, "refine_level": 2, "refine_type": "non_local"}
+    model["neck"] = [model["neck"], bfp]
+    model["roi_head"]["bbox_head"]["loss_bbox"] = {"type": "BalancedL1Loss"}
 
 
 CASES = {
@@ -92,6 +156,14 @@ CASES = {
     "Dynamic R-CNN": _dynamic,
     "RPN": _rpn,
     "QueryInst": _query_inst,
+    "Sparse R-CNN": _sparse,
+    "SCNet": _scnet,
+    "Grid R-CNN": _grid,
+    "SABL Faster R-CNN": _sabl,
+    "SABL Cascade R-CNN": _sabl_cascade,
+    "PISA": _pisa,
+    "CARAFE in the mask head": _carafe,
+    "Libra Mask R-CNN": _libra,
 }
 
 

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import part
 from mmort.detect.parts.boxes import regions
-from mmort.detect.parts.heads.box_head import BoxHead
+from mmort.detect.parts.heads.box_head import RegionHead
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetector
 
 
-class CascadeRoIHead(RoIHead):
-    """A head for boxes, and perhaps one for masks, for each stage."""
+class BoxCascade(RoIHead):
+    """A head for boxes for each stage."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RoIHeadEntries):
@@ -29,9 +29,7 @@ class CascadeRoIHead(RoIHead):
 
         num_stages: int
         bbox_roi_extractor: list[RoIExtractor] = part("RoI extractor", count="num_stages")
-        bbox_head: list[BoxHead] = part("bbox_head", count="num_stages")
-        mask_roi_extractor: list[RoIExtractor] | None = part("RoI extractor", default=None, count="num_stages")
-        mask_head: Sequence[FCNMaskHead] | None = part("mask_head", default=None, count="num_stages")
+        bbox_head: Sequence[RegionHead] = part("bbox_head", count="num_stages")
 
         ignored: ClassVar = {"stage_loss_weights": "training only"}
 
@@ -39,10 +37,6 @@ class CascadeRoIHead(RoIHead):
         super().__init__(entries)
         self.bbox_roi_extractor = nn.ModuleList(entries.bbox_roi_extractor)
         self.bbox_head = nn.ModuleList(entries.bbox_head)
-        self.with_mask = entries.mask_head is not None
-        if entries.mask_head is not None:
-            self.mask_roi_extractor = nn.ModuleList(entries.mask_roi_extractor or entries.bbox_roi_extractor)
-            self.mask_head = nn.ModuleList(entries.mask_head)
 
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return dets and labels; the classes are those of the mean of all stages' logits."""
@@ -61,6 +55,24 @@ class CascadeRoIHead(RoIHead):
         """Return what a stage's box head takes, [R, C, h, w], for regions [R, 5]."""
         pooled: Tensor = self.bbox_roi_extractor[stage](features, rois)
         return pooled
+
+
+class CascadeRoIHead(BoxCascade):
+    """A head for boxes, and perhaps one for masks, for each stage."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(BoxCascade.Entries):
+        """The entries of ``roi_head``."""
+
+        mask_roi_extractor: list[RoIExtractor] | None = part("RoI extractor", default=None, count="num_stages")
+        mask_head: Sequence[FCNMaskHead] | None = part("mask_head", default=None, count="num_stages")
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self.with_mask = entries.mask_head is not None
+        if entries.mask_head is not None:
+            self.mask_roi_extractor = nn.ModuleList(entries.mask_roi_extractor or entries.bbox_roi_extractor)
+            self.mask_head = nn.ModuleList(entries.mask_head)
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the mean of the stages' masks [R, h, w] of regions [R, 5] whose classes [R] are known."""

@@ -6,7 +6,6 @@ MMDetection's R-50-FPN model on COCO val2017: 40.0.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from mmort.detect.entries import default, part
 from mmort.detect.families.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.backbones.resnet import BlockSettings, Bottleneck
-from mmort.detect.parts.heads.box_head import RegionHead
+from mmort.detect.parts.heads.box_head import RegionHead, connected, linears
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.two_stage import TwoStageDetector
 from mmort.detect.versions import Config
@@ -56,27 +55,22 @@ class DoubleConvFCBBoxHead(RegionHead):
         super().__init__(entries)
         if not entries.with_avg_pool:
             raise ValueError("detect.build: with_avg_pool of DoubleConvFCBBoxHead must be true")
-        width, settings = (
-            entries.conv_out_channels,
-            BlockSettings(conv_cfg=entries.conv_cfg, norm_cfg=entries.norm_cfg),
-        )
+        width = entries.conv_out_channels
+        settings = BlockSettings(conv_cfg=entries.conv_cfg, norm_cfg=entries.norm_cfg)
         self.res_block = Widening(entries.in_channels, width)
         self.conv_branch = nn.Sequential(
             *(Bottleneck(width, width // 4, settings=settings) for _ in range(entries.num_convs))
         )
-        sizes = [entries.in_channels * entries.roi_feat_size**2] + [entries.fc_out_channels] * entries.num_fcs
-        self.fc_branch = nn.ModuleList(nn.Linear(inner, outer) for inner, outer in itertools.pairwise(sizes))
+        pixels = entries.roi_feat_size**2
+        self.fc_branch, features = linears(entries.num_fcs, entries.in_channels * pixels, entries.fc_out_channels)
         logits, deltas = self.outputs
-        self.fc_cls = nn.Linear(sizes[-1], logits)
+        self.fc_cls = nn.Linear(features, logits)
         self.fc_reg = nn.Linear(width, deltas)
 
     def forward(self, for_classes: Tensor, for_boxes: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits [R, classes + others] and deltas [R, 4 or classes * 4] for two times [R, C, h, w]."""
         deltas = self.fc_reg(self.conv_branch(self.res_block(for_boxes)).mean((2, 3)))
-        x = for_classes.flatten(1)
-        for layer in self.fc_branch:
-            x = layer(x).relu()
-        return self.fc_cls(x), deltas
+        return self.fc_cls(connected(self.fc_branch, for_classes.flatten(1))), deltas
 
 
 class DoubleHeadRoIHead(StandardRoIHead):

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
-from torch.nn import functional
 
 from mmort.detect.entries import Parts, part
 from mmort.detect.families.cascade_rcnn import CascadeRoIHead, mean
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
-from mmort.detect.parts.heads.semantic_head import FusedSemanticHead
+from mmort.detect.parts.heads.semantic_head import FusedSemanticHead, with_surroundings
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.two_stage import TwoStageDetector
@@ -103,8 +102,7 @@ class HybridTaskCascadeRoIHead(CascadeRoIHead):
         """Return features of regions [R, C, h, w], with those of the surroundings added if the task has them."""
         if task not in self.fusion:
             return pooled
-        around = self.semantic_roi_extractor(features[-1:], rois)
-        return pooled + functional.adaptive_avg_pool2d(around, (pooled.shape[2], pooled.shape[3]))
+        return with_surroundings(pooled, self.semantic_roi_extractor(features[-1:], rois))
 
 
 class HTC(TwoStageDetector):

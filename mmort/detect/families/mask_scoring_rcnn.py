@@ -6,7 +6,6 @@ val2017: 38.2 and 36.0.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +15,7 @@ from torch.nn import functional
 
 from mmort.detect.entries import Schema, part
 from mmort.detect.families.faster_rcnn import StandardRoIHead
+from mmort.detect.parts.heads.box_head import connected, linears
 from mmort.detect.parts.heads.mask_head import FCNMaskHead, own_class
 from mmort.detect.parts.two_stage import TwoStageDetector, to_rows, used_rows
 
@@ -45,19 +45,16 @@ class MaskIoUHead(nn.Module):
             nn.Conv2d(inner, outer, 3, stride=stride, padding=1)
             for inner, outer, stride in zip(channels[:-1], channels[1:], strides, strict=True)
         )
-        features = [channels[-1] * (entries.roi_feat_size // 2) ** 2] + [entries.fc_out_channels] * entries.num_fcs
-        self.fcs = nn.ModuleList(nn.Linear(inner, outer) for inner, outer in itertools.pairwise(features))
-        self.fc_mask_iou = nn.Linear(features[-1], entries.num_classes)
+        pixels = (entries.roi_feat_size // 2) ** 2
+        self.fcs, features = linears(entries.num_fcs, channels[-1] * pixels, entries.fc_out_channels)
+        self.fc_mask_iou = nn.Linear(features, entries.num_classes)
 
     def forward(self, features: Tensor, masks: Tensor) -> Tensor:
         """Return overlaps [R, classes] for features [R, C, h, w] and masks [R, 2 * h, 2 * w] of regions."""
         x = torch.cat([features, functional.max_pool2d(masks[:, None], 2)], 1)
         for conv in self.convs:
             x = conv(x).relu()
-        x = x.flatten(1)
-        for layer in self.fcs:
-            x = layer(x).relu()
-        return self.fc_mask_iou(x)
+        return self.fc_mask_iou(connected(self.fcs, x.flatten(1)))
 
 
 class MaskScoringRoIHead(StandardRoIHead):

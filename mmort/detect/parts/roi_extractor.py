@@ -73,11 +73,12 @@ class RoIExtractor(nn.Module):
         -------
         Tensor, [R, C, output height, output width]
         """
-        level = self.levels(rois)
+        sized = rois
         if scale != 1:
             rois = scaled(rois, scale)
         if len(self.strides) == 1:
             return self.roi_layers[0](features[0], rois)
+        level = self.levels(sized)
         rows = [torch.nonzero(level == index)[:, 0] for index in range(len(self.strides))]  # [R'] for each level
         aligned = [
             layer(features[index], rois.index_select(0, rows[index])) for index, layer in enumerate(self.roi_layers)

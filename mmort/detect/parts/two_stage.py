@@ -13,7 +13,7 @@ from mmort.detect.entries import Parts, Schema, nested, read_entries, require
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.heads.rpn_head import RPNHead
 from mmort.detect.parts.test_cfg import RCNNEntries
-from mmort.detect.versions import Config, test_config
+from mmort.detect.versions import Config, plain_type, test_config
 from mmort.predict import MaskFormat
 
 
@@ -105,7 +105,14 @@ class TwoStageDetector(Detector):
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
-        model, test_cfg = config["model"], read_entries("test_cfg", self.TestCfg, test_config(config))
+        model = config["model"]
+        if model.get("rpn_head") is None:
+            raise ValueError(
+                f"detect.build: model.type {plain_type(model['type'])!r} without rpn_head is not supported: it takes "
+                "proposals from a file, and an exported detector takes images only. Add the rpn_head that made the "
+                "proposals, and its weights"
+            )
+        test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
         require("model.type", model["type"], *self.model_types)
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])

@@ -83,11 +83,16 @@ class RegionHead(nn.Module):
             As the detector returns them.
         """
         scores = torch.where(used[..., None], self.loss_cls(logits), 0)  # [N, P, classes]
+        scores = self.rescored(torch.where(scores > test_cfg.score_thr, scores, 0), deltas)
         if not self.class_agnostic:
             deltas = deltas.reshape(*deltas.shape[:2], self.classes, 4)
             boxes, limits = boxes[:, :, None], limits[:, None]
         boxes = self.coder.decode(boxes, deltas, limits)  # [N, P, 4] or [N, P, classes, 4]
-        return detections(boxes, torch.where(scores > test_cfg.score_thr, scores, 0), test_cfg)
+        return detections(boxes, scores, test_cfg)
+
+    def rescored(self, scores: Tensor, regressed: Tensor) -> Tensor:
+        """Return the scores [N, P, classes] of boxes whose regressed numbers are [N, P, ...]."""
+        return scores
 
 
 class BoxHead(RegionHead):
@@ -110,11 +115,13 @@ class BoxHead(RegionHead):
         with_avg_pool: bool = False
         roi_feat_size: int = 7
         in_channels: int = 256
+        with_reg: bool = True
         cls_predictor_cfg: Config = default({"type": "Linear"})
         reg_predictor_cfg: Config = default({"type": "Linear"})
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
+        self.class_agnostic = self.class_agnostic or not entries.with_reg
         self.average = entries.with_avg_pool
 
         def convolutions(count: int, channels: int) -> tuple[nn.Sequential, int]:
@@ -123,37 +130,43 @@ class BoxHead(RegionHead):
             layers = tower(channels, width, count, conv_cfg=entries.conv_cfg, norm_cfg=entries.norm_cfg)
             return layers, width if count else channels
 
-        def linears(count: int, features: int) -> tuple[nn.ModuleList, int]:
-            """Return `count` linear layers of rows of `features`, and the length of what they return."""
-            width = entries.fc_out_channels
-            sizes = [features, *[width] * count]
-            return nn.ModuleList(nn.Linear(size, width) for size in sizes[:-1]), sizes[-1]
-
         pixels = 1 if entries.with_avg_pool else entries.roi_feat_size**2  # of what is flattened
         self.shared_convs, channels = convolutions(entries.num_shared_convs, entries.in_channels)
-        self.shared_fcs, shared = linears(entries.num_shared_fcs, channels * pixels)
+        has_shared, width = entries.num_shared_fcs > 0, entries.fc_out_channels
+        self.shared_fcs, shared = linears(entries.num_shared_fcs, channels * pixels, width)
         self.cls_convs, cls_channels = convolutions(entries.num_cls_convs, channels)
         self.reg_convs, reg_channels = convolutions(entries.num_reg_convs, channels)
         has_shared = entries.num_shared_fcs > 0
-        self.cls_fcs, cls_features = linears(entries.num_cls_fcs, shared if has_shared else cls_channels * pixels)
-        self.reg_fcs, reg_features = linears(entries.num_reg_fcs, shared if has_shared else reg_channels * pixels)
+        self.cls_fcs, cls_features = linears(
+            entries.num_cls_fcs, shared if has_shared else cls_channels * pixels, width
+        )
+        self.reg_fcs, reg_features = linears(
+            entries.num_reg_fcs, shared if has_shared else reg_channels * pixels, width
+        )
         logits, deltas = self.outputs
         self.fc_cls = linear(entries.cls_predictor_cfg, cls_features, logits)
-        self.fc_reg = linear(entries.reg_predictor_cfg, reg_features, deltas)
+        self.fc_reg = None
+        if entries.with_reg:
+            self.fc_reg = linear(entries.reg_predictor_cfg, reg_features, deltas)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [R, classes + others] (background last) and deltas [R, 4 or classes * 4] for [R, C, h, w]."""
+        """Return logits [R, classes + others] (background last) and deltas [R, 4 or classes * 4] for [R, C, h, w].
+
+        A head without layers for the boxes leaves them where they are: its deltas are 0.
+        """
+        x = self.shared(features)
+        for_classes, for_boxes = x, x
+        if not self.shared_fcs:
+            for_classes, for_boxes = self._flat(self.cls_convs(x)), self._flat(self.reg_convs(x))
+        logits = self.fc_cls(connected(self.cls_fcs, for_classes))
+        if self.fc_reg is None:
+            return logits, logits.new_zeros(logits.shape[0], self.outputs[1])
+        return logits, self.fc_reg(connected(self.reg_fcs, for_boxes))
+
+    def shared(self, features: Tensor) -> Tensor:
+        """Return what classes and boxes have in common for features [R, C, h, w]: rows [R, D], or maps."""
         x = self.shared_convs(features)
-        if self.shared_fcs:
-            shared = _fully_connect(self.shared_fcs, self._flat(x))
-            return (
-                self.fc_cls(_fully_connect(self.cls_fcs, shared)),
-                self.fc_reg(_fully_connect(self.reg_fcs, shared)),
-            )
-        return (
-            self.fc_cls(_fully_connect(self.cls_fcs, self._flat(self.cls_convs(x)))),
-            self.fc_reg(_fully_connect(self.reg_fcs, self._flat(self.reg_convs(x)))),
-        )
+        return connected(self.shared_fcs, self._flat(x)) if self.shared_fcs else x
 
     def _flat(self, x: Tensor) -> Tensor:
         """Return one row for each region, [R, C] or [R, C * h * w]."""
@@ -181,7 +194,13 @@ class Shared4Conv1FCBoxHead(BoxHead):
         num_shared_fcs: int = 1
 
 
-def _fully_connect(layers: nn.ModuleList, x: Tensor) -> Tensor:
+def linears(count: int, features: int, width: int) -> tuple[nn.ModuleList, int]:
+    """Return `count` linear layers of `width` outputs for rows of `features`, and the length of what they return."""
+    sizes = [features, *[width] * count]
+    return nn.ModuleList(nn.Linear(size, width) for size in sizes[:-1]), sizes[-1]
+
+
+def connected(layers: nn.ModuleList, x: Tensor) -> Tensor:
     """Run linear layers in a row, each with a ReLU."""
     for layer in layers:
         x = layer(x).relu()

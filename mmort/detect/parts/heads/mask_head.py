@@ -10,9 +10,17 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default, require
+from mmort.detect.entries import Parts, Schema, default, require
+from mmort.detect.parts.carafe import CARAFE
 from mmort.detect.parts.layers import convolution, tower
 from mmort.detect.versions import Config
+
+
+class Deconvolution(nn.ConvTranspose2d):
+    """A transposed convolution with a ReLU."""
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return super().forward(input, output_size).relu()
 
 
 class FCNMaskHead(nn.Module):
@@ -39,7 +47,7 @@ class FCNMaskHead(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        require("mask_head.upsample_cfg", entries.upsample_cfg["type"], "deconv")
+        kind = require("mask_head.upsample_cfg", entries.upsample_cfg["type"], "carafe", "deconv")
         width = entries.conv_out_channels
         self.convs = tower(
             entries.in_channels,
@@ -51,9 +59,14 @@ class FCNMaskHead(nn.Module):
         )
         channels = width if entries.num_convs else entries.in_channels
         factor = entries.upsample_cfg["scale_factor"]
-        self.upsample = nn.ConvTranspose2d(channels, width, factor, stride=factor)
+        if kind == "deconv":
+            self.upsample: nn.Module = Deconvolution(channels, width, factor, stride=factor)
+            channels = width
+        else:
+            parts = Parts({"mask_head.upsample_cfg": {"carafe": CARAFE}})
+            self.upsample = parts.build("mask_head.upsample_cfg", {**entries.upsample_cfg, "channels": channels})
         masks = 1 if entries.class_agnostic else entries.num_classes
-        self.conv_logits = convolution(entries.predictor_cfg, width, masks, 1)
+        self.conv_logits = convolution(entries.predictor_cfg, channels, masks, 1)
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:
         """Return the logits of each region's own class, [R, h, w], from features [R, C, h', w'] and classes [R]."""
@@ -61,7 +74,7 @@ class FCNMaskHead(nn.Module):
 
     def masks(self, x: Tensor, classes: Tensor) -> Tensor:
         """Return the logits of each region's own class, [R, h, w], from what `convs` return."""
-        return own_class(self.conv_logits(self.upsample(x).relu()), classes)
+        return own_class(self.conv_logits(self.upsample(x)), classes)
 
 
 def own_class(logits: Tensor, classes: Tensor) -> Tensor:

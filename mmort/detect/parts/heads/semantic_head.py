@@ -56,3 +56,10 @@ class FusedSemanticHead(nn.Module):
                 level = functional.interpolate(features[index], size=size, mode="bilinear", align_corners=True)
                 x = x + lateral(level)
         return self.conv_embedding(self.convs(x))
+
+
+def with_surroundings(pooled: Tensor, around: Tensor) -> Tensor:
+    """Return features of regions [R, C, h, w] plus those of their surroundings, [R, C, h', w'], at the same size."""
+    if around.shape[2:] != pooled.shape[2:]:
+        around = functional.adaptive_avg_pool2d(around, (pooled.shape[2], pooled.shape[3]))
+    return pooled + around
