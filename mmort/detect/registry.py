@@ -10,6 +10,8 @@ from mmort.detect.families.atss import ATSS
 from mmort.detect.families.autoassign import AutoAssign
 from mmort.detect.families.cascade_rcnn import CascadeRCNN
 from mmort.detect.families.centernet import CenterNet
+from mmort.detect.families.centernet_update import CenterNetUpdate
+from mmort.detect.families.centripetalnet import CentripetalNet
 from mmort.detect.families.conditional_detr import ConditionalDETR
 from mmort.detect.families.cornernet import CornerNet
 from mmort.detect.families.dab_detr import DABDETR
@@ -25,11 +27,13 @@ from mmort.detect.families.fcos import FCOS
 from mmort.detect.families.foveabox import FoveaBox
 from mmort.detect.families.free_anchor import FreeAnchor
 from mmort.detect.families.fsaf import FSAF
+from mmort.detect.families.ga_retinanet import GARetinaNet
 from mmort.detect.families.gfl import GFL, LD
 from mmort.detect.families.grid_rcnn import GridRCNN
 from mmort.detect.families.htc import HTC
 from mmort.detect.families.mask2former import Mask2Former
 from mmort.detect.families.mask_scoring_rcnn import MaskScoringRCNN
+from mmort.detect.families.nas_fcos import NASFCOS
 from mmort.detect.families.paa import LAD, PAA
 from mmort.detect.families.point_rend import PointRend
 from mmort.detect.families.reppoints import RepPoints
@@ -96,9 +100,11 @@ from mmort.detect.versions import Config
 
 FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "FCOSHead": FCOS,
+    "NASFCOSHead": NASFCOS,
     "FSAFHead": FSAF,
     "RetinaHead": RetinaNet,
     "AscendRetinaHead": RetinaNet,
+    "GARetinaHead": GARetinaNet,
     "SSDHead": SSD,
     "AscendSSDHead": SSD,
     "YOLOV3Head": YOLOv3,
@@ -136,12 +142,14 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "RepPointsHead": RepPoints,
     "SABLRetinaHead": SABLRetinaNet,
     "CenterNetHead": CenterNet,
+    "CenterNetUpdateHead": CenterNetUpdate,
     "SOLOHead": SOLO,
     "DecoupledSOLOHead": SOLO,
     "DecoupledSOLOLightHead": SOLO,
     "SOLOV2Head": SOLOv2,
     "Mask2FormerHead": Mask2Former,
     "CornerHead": CornerNet,
+    "CentripetalHead": CentripetalNet,
     "DETRHead": DETR,
     "ConditionalDETRHead": ConditionalDETR,
     "DABDETRHead": DABDETR,

@@ -17,6 +17,7 @@ ANCHORS = {
     "scales_per_octave": 1,
     "strides": [8, 16],
 }
+SQUARES = {"type": "AnchorGenerator", "ratios": [1.0], "scales": [4], "strides": [8, 16]}
 DELTAS = {"type": "DeltaXYWHBBoxCoder", "target_stds": [0.1, 0.1, 0.2, 0.2]}
 SMALL = {"num_classes": 3, "in_channels": 32, "feat_channels": 32, "stacked_convs": 1}
 OVER_ANCHORS = {**SMALL, "anchor_generator": ANCHORS, "loss_cls": {"use_sigmoid": True}}
@@ -37,6 +38,9 @@ HEADS = {
         "square_anchor_generator": {**ANCHORS, "octave_base_scale": 4},
         "bbox_coder": {"type": "BucketingBBoxCoder", "num_buckets": 14, "scale_factor": 3.0},
     },
+    "GARetinaHead": {**SMALL, "square_anchor_generator": SQUARES, "loss_cls": {"use_sigmoid": True}},
+    "NASFCOSHead": {**SMALL, "strides": [8, 16]},
+    "CenterNetUpdateHead": {**SMALL, "strides": [8, 16]},
     "FreeAnchorRetinaHead": {**OVER_ANCHORS, "bbox_coder": DELTAS, "bbox_thr": 0.6},
     "RetinaSepBNHead": {**OVER_ANCHORS, "num_ins": 2, "norm_cfg": {"type": "BN"}},
     "YOLOFHead": {
@@ -287,6 +291,51 @@ def test_teachers_are_left_out(kind):
     assert not [key for key in build(settings).state_dict() if "teacher" in key]
 
 
+def test_guided_anchors(monkeypatch):
+    """Location (2, 1) of stride 16 has a square of 64 around (32, 16); a better location without an anchor is left out.
+
+    The anchor is half as wide and a quarter as high; its centre moves by a quarter of its width, its height doubles.
+    """
+    logits, deltas, shapes, locations = empty(3, -9.0), empty(4), empty(2), empty(1, logit(0.009))
+    logits[1][0, 1, 1, 2], logits[1][0, 2, 3, 3] = logit(0.6), logit(0.9)
+    locations[1][0, 0, 1, 2] = logit(0.011)
+    shapes[1][0, :, 1, 2] = torch.tensor([0.5, 0.25]).log()
+    deltas[1][0, :, 1, 2] = torch.tensor([0.25, 0, 0, np.log(2)])
+    dets, labels = detect(detector("GARetinaHead"), (*logits, *deltas, *shapes, *locations), monkeypatch)
+    assert labels.tolist() == [1]
+    np.testing.assert_allclose(dets, [[24, 0, 56, 32, 0.6]], rtol=1e-5, atol=1e-5)
+
+
+def test_outputs_without_guided_anchor_are_zero():
+    head, features = detector("GARetinaHead").bbox_head, [torch.rand(2, 32, 8, 8), torch.rand(2, 32, 4, 4)]
+    head.threshold = float(head(features)[6].sigmoid().median())
+    logits, _, deltas, *_, locations, _ = head(features)
+    kept = locations.sigmoid() >= head.threshold
+    assert 0 < kept.sum() < kept.numel()
+    for map in (logits, deltas):
+        assert torch.equal((map != 0).all(1, keepdim=True), kept)
+        assert torch.equal((map != 0).any(1, keepdim=True), kept)
+
+
+def test_distances_of_the_later_centernet():
+    """They are at least 0, and in strides; the point of location (2, 1) of stride 16 is (40, 24)."""
+    head = detector("CenterNetUpdateHead").bbox_head
+    head.conv_reg.weight.zero_()
+    head.conv_reg.bias.copy_(torch.tensor([2.0, -1.0, 0.5, 3.0]))
+    head.scales[1].scale.fill_(0.5)
+    maps = head([torch.rand(1, 32, 8, 8), torch.rand(1, 32, 4, 4)])
+    assert maps[2][0, :, 0, 0].tolist() == [16, 0, 4, 24]
+    assert maps[3][0, :, 1, 2].tolist() == [16, 0, 4, 24]
+    assert head.priors.level(1, maps[3])[6].tolist() == [40, 24]
+
+
+def test_towers_of_nas_fcos():
+    layers = [layer.conv for layer in detector("NASFCOSHead").bbox_head.cls_convs]
+    assert [layer.kernel_size for layer in layers] == [(3, 3), (3, 3), (3, 3), (1, 1)]
+    assert [layer.bias is not None for layer in layers] == [True, False, True, False]
+    assert [getattr(layer, "deform_groups", 0) for layer in layers] == [2, 0, 2, 0]
+
+
 CENTERNET = {
     "model": {
         "backbone": {"type": "ResNet", "depth": 18, "base_channels": 4, "stem_channels": 4},
@@ -328,6 +377,8 @@ def test_peaks_of_centernet(monkeypatch):
         ("GFLHead", {"anchor_generator": {**ANCHORS, "ratios": [1, 2]}}, "one anchor in a location"),
         ("RepPointsHead", {"num_points": 4}, "square of an odd number, got 4"),
         ("RepPointsHead", {"transform_method": "mean"}, "transform_method must be one of moment"),
+        ("GARetinaHead", {"loss_cls": {}}, "use_sigmoid must be true with guided anchors"),
+        ("GARetinaHead", {"square_anchor_generator": {**SQUARES, "scales": [1, 2]}}, "one anchor in a location"),
         ("YOLOFHead", {"loss_cls": {}}, "needs loss_cls.use_sigmoid=True"),
     ],
 )

@@ -6,6 +6,7 @@ Hourglass-104 model on COCO val2017, with the flip test: 41.2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -52,6 +53,7 @@ class CornerHead(nn.Module):
     """
 
     class_layers: ClassVar = {"tl_heat": 0, "br_heat": 0}
+    embedding_channels: ClassVar = 1
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
@@ -64,19 +66,23 @@ class CornerHead(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        in_channels, embedding_channels = entries.in_channels, entries.corner_emb_channels
-        if embedding_channels != 1:
-            raise ValueError(f"detect.build: bbox_head.corner_emb_channels must be 1, got {embedding_channels}")
+        in_channels = entries.in_channels
+        if entries.corner_emb_channels != self.embedding_channels:
+            raise ValueError(
+                f"detect.build: bbox_head.corner_emb_channels must be {self.embedding_channels}, "
+                f"got {entries.corner_emb_channels}"
+            )
         self.classes = entries.num_classes
         levels = range(entries.num_feat_levels)
         self.tl_pool = nn.ModuleList(BiCornerPool(in_channels, ("top", "left")) for _ in levels)
         self.br_pool = nn.ModuleList(BiCornerPool(in_channels, ("bottom", "right")) for _ in levels)
-        self.tl_heat = nn.ModuleList(_branch(in_channels, self.classes) for _ in levels)
-        self.br_heat = nn.ModuleList(_branch(in_channels, self.classes) for _ in levels)
-        self.tl_emb = nn.ModuleList(_branch(in_channels, embedding_channels) for _ in levels)
-        self.br_emb = nn.ModuleList(_branch(in_channels, embedding_channels) for _ in levels)
-        self.tl_off = nn.ModuleList(_branch(in_channels, 2) for _ in levels)
-        self.br_off = nn.ModuleList(_branch(in_channels, 2) for _ in levels)
+        self.tl_heat = nn.ModuleList(branch(in_channels, self.classes) for _ in levels)
+        self.br_heat = nn.ModuleList(branch(in_channels, self.classes) for _ in levels)
+        if self.embedding_channels:
+            self.tl_emb = nn.ModuleList(branch(in_channels, self.embedding_channels) for _ in levels)
+            self.br_emb = nn.ModuleList(branch(in_channels, self.embedding_channels) for _ in levels)
+        self.tl_off = nn.ModuleList(branch(in_channels, 2) for _ in levels)
+        self.br_off = nn.ModuleList(branch(in_channels, 2) for _ in levels)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return heat [N, C, h, w], embedding [N, 1, h, w], offset [N, 2, h, w], each of top left and bottom right."""
@@ -85,7 +91,7 @@ class CornerHead(nn.Module):
         return tuple(branch[-1](pooled) for pair in branches for branch, pooled in zip(pair, (tl, br), strict=True))
 
 
-def _branch(in_channels: int, channels: int) -> nn.Sequential:
+def branch(in_channels: int, channels: int) -> nn.Sequential:
     """Build the two convolutions of a branch."""
     return nn.Sequential(ConvModule(in_channels, 256, 3, padding=1), ConvModule(256, channels, 1, act_cfg=None))
 
@@ -96,7 +102,7 @@ class Corners(NamedTuple):
     scores: Tensor  # [N, K]
     classes: Tensor  # of int64, [N, K]
     points: Tensor  # x, y in cells of the heatmap, [N, K, 2]
-    embeddings: Tensor  # [N, K]
+    features: Tensor  # what pairs them, the embedding, [N, K, E]
 
 
 class CornerNet(Detector):
@@ -124,6 +130,7 @@ class CornerNet(Detector):
     """
 
     family = "CornerNet"
+    head: ClassVar[type[CornerHead]] = CornerHead
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(Schema):
@@ -143,7 +150,7 @@ class CornerNet(Detector):
         model = config["model"]
         require("model.type", model["type"], "CornerNet")
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.bbox_head: CornerHead = parts.construct("bbox_head", CornerHead, model["bbox_head"])
+        self.bbox_head: CornerHead = parts.construct("bbox_head", self.head, model["bbox_head"])
         self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
         nms = self.test_cfg.nms or self.test_cfg.nms_cfg
         if nms is None:
@@ -209,16 +216,21 @@ class CornerNet(Detector):
 
     def pairs(self, maps: tuple[Tensor, ...], size: Tensor, origin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the best pairs: boxes [N, P, 4], scores [N, P] (-1 if the corners do not fit) and labels [N, P]."""
-        tl_heat, br_heat, tl_emb, br_emb, tl_off, br_off = maps
+        tl_heat, br_heat, tl_features, br_features, tl_off, br_off = maps
         height, width = tl_heat.shape[2:]
         extent = torch.stack([torch.scalar_tensor(width), torch.scalar_tensor(height)]).to(size)  # [2]
         scale, min_xy = (size[..., :2] / extent), origin[..., :2]  # [N, 1, 2]
-        tl = self.corners(tl_heat, tl_emb, tl_off)
-        br = self.corners(br_heat, br_emb, br_off)
-        first, last = (torch.maximum(corners.points * scale, min_xy) for corners in (tl, br))  # in pixels, [N, K, 2]
+        tl = self.corners(tl_heat, tl_features, tl_off)
+        br = self.corners(br_heat, br_features, br_off)
+
+        def pixels(points: Tensor) -> Tensor:
+            """Return points in pixels of cells' x, y, [N, K, 2]."""
+            return torch.maximum(points * scale, min_xy)
+
+        first, last = pixels(tl.points), pixels(br.points)
         misfit = (
             (tl.classes[:, :, None] != br.classes[:, None])
-            | ((tl.embeddings[:, :, None] - br.embeddings[:, None]).abs() > self.test_cfg.distance_threshold)
+            | self.apart(tl, br, pixels)
             | (last[:, None] <= first[:, :, None]).any(3)
         )  # [N, K, K]
         scores = torch.where(misfit, -1, (tl.scores[:, :, None] + br.scores[:, None]) / 2).flatten(1)
@@ -228,7 +240,12 @@ class CornerNet(Detector):
         scores, indices = scores.topk(min(_MAX_PAIRS, scores.shape[1]))  # [N, P]
         return _rows(boxes.flatten(1, 2), indices), scores, labels.flatten(1).gather(1, indices)
 
-    def corners(self, heat: Tensor, embedding: Tensor, offset: Tensor) -> Corners:
+    def apart(self, tl: Corners, br: Corners, pixels: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return which pairs of corners do not belong to one object, [N, K, K]; `pixels` converts points."""
+        distance = (tl.features[:, :, None] - br.features[:, None]).abs()[..., 0]
+        return distance > self.test_cfg.distance_threshold
+
+    def corners(self, heat: Tensor, features: Tensor, offset: Tensor) -> Corners:
         """Return the best corners of one kind, of any class."""
         heat = heat.sigmoid()
         kernel = self.test_cfg.local_maximum_kernel
@@ -236,13 +253,11 @@ class CornerNet(Detector):
         heat = torch.where(heat == highest, heat, 0).flatten(2).transpose(1, 2)  # [N, h*w, C]
         y, x = (torch.arange(size, device=heat.device) for size in offset.shape[2:])
         cells = torch.stack(torch.meshgrid(x, y, indexing="xy"))  # [2, h, w]
-        points = (cells + offset).flatten(2).transpose(1, 2)  # [N, h*w, 2]
+        points, features = (map.flatten(2).transpose(1, 2) for map in (cells + offset, features))  # [N, h*w, ...]
         scores = heat.flatten(1)
         scores, indices = scores.topk(min(self.test_cfg.corner_topk, scores.shape[1]))  # [N, K]
         cell = indices // self.bbox_head.classes
-        return Corners(
-            scores, indices % self.bbox_head.classes, _rows(points, cell), embedding.flatten(1).gather(1, cell)
-        )
+        return Corners(scores, indices % self.bbox_head.classes, _rows(points, cell), _rows(features, cell))
 
 
 def _rows(values: Tensor, indices: Tensor) -> Tensor:

@@ -56,19 +56,23 @@ class FCOSHead(DenseHead):
         self.norm_on_bbox, self.centerness_on_reg = entries.norm_on_bbox, entries.centerness_on_reg
         self.strides = list(entries.strides)
         self.priors, self.coder = Points(self.strides), entries.bbox_coder
-        self.cls_convs, self.reg_convs = tower_pair(
+        self.cls_convs, self.reg_convs = self.build_towers(entries)
+        self.conv_cls = nn.Conv2d(channels, self.classes + (self.activation == "softmax"), 3, padding=1)
+        self.conv_reg = nn.Conv2d(channels, 4, 3, padding=1)
+        self.conv_centerness = nn.Conv2d(channels, 1, 3, padding=1)
+        self.scales = nn.ModuleList(Scale() for _ in self.strides)
+
+    def build_towers(self, entries: Entries) -> tuple[nn.Sequential, nn.Sequential]:
+        """Return the towers for the classes and for the boxes."""
+        return tower_pair(
             entries.in_channels,
-            channels,
+            entries.feat_channels,
             entries.stacked_convs,
             conv_cfg=entries.conv_cfg,
             last_conv_cfg={"type": "DCNv2"} if entries.dcn_on_last_conv else None,
             norm_cfg=entries.norm_cfg,
             bias=entries.conv_bias,
         )
-        self.conv_cls = nn.Conv2d(channels, self.classes + (self.activation == "softmax"), 3, padding=1)
-        self.conv_reg = nn.Conv2d(channels, 4, 3, padding=1)
-        self.conv_centerness = nn.Conv2d(channels, 1, 3, padding=1)
-        self.scales = nn.ModuleList(Scale() for _ in self.strides)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
         logits, distances, centerness = [], [], []

@@ -64,13 +64,12 @@ class DeltaXYWHBBoxCoder(BoxCoder):
         self.register_buffer("stds", torch.tensor(entries.target_stds, dtype=torch.float32), persistent=False)
         self.max_shift = entries.ctr_clamp if entries.add_ctr_clamp else None
 
-    def boxes(self, priors: Tensor, regressed: Tensor) -> Tensor:
-        """Return `priors` [..., 4] moved by `regressed` [..., 4]: dx, dy, dw, dh."""
+    def boxes(self, priors: Tensor, regressed: Tensor, max_growth: float = abs(math.log(16 / 1000))) -> Tensor:
+        """Return `priors` [..., 4] moved by `regressed` [..., 4]: dx, dy, dw, dh, the last two at most `max_growth`."""
         regressed = regressed * self.stds + self.means
         size = priors[..., 2:] - priors[..., :2]
         shift = size * regressed[..., :2]
         growth = regressed[..., 2:]
-        max_growth = abs(math.log(16 / 1000))
         if self.max_shift is None:
             growth = growth.clamp(-max_growth, max_growth)
         else:
