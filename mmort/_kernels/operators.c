@@ -18,6 +18,14 @@ const OperatorRow operator_rows[] = {
                     FLAG("clockwise", 1)},
      .dtypes = DTYPES_FLOATING},
 
+    {.kernel = "carafe",
+     .type = "CARAFE",
+     .domains = {"mmort"},
+     .inputs = {{"features", "[N, C, H, W]", MMK_FLOAT32}, {"masks", "[N, M, OH, OW]", MMK_FLOAT32}},
+     .outputs = {{"output", "[N, C, OH, OW]", MMK_FLOAT32}},
+     .attributes = {REQUIRED_INT("kernel_size"), REQUIRED_INT("group_size"), REQUIRED_INT("scale_factor")},
+     .dtypes = DTYPES_FLOATING},
+
     {.kernel = "corner_pool",
      .type = "MMCVCornerPool",
      .domains = {"mmcv"},
@@ -52,6 +60,14 @@ const OperatorRow operator_rows[] = {
      .outputs = {{"output", "[N, O, OH, OW]", MMK_FLOAT32}},
      .attributes = {PAIR("stride", 1), PAIR("padding", 0), PAIR("dilation", 1), INT("groups", 1),
                     INT("deform_groups", 1)},
+     .dtypes = DTYPES_FLOATING},
+
+    {.kernel = "filter_scores",
+     .type = "FilterScores",
+     .domains = {"mmort"},
+     .inputs = {{"scores", "[B, N, C]", MMK_FLOAT32}},
+     .outputs = {{"output", "[B, N, C]", MMK_FLOAT32}},
+     .attributes = {FLOAT("score_threshold", 0.05), INT("nms_pre", -1)},
      .dtypes = DTYPES_FLOATING},
 
     {.kernel = "grid_sample",

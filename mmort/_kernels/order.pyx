@@ -7,37 +7,13 @@ from libc.string cimport memset
 
 from mmk cimport MMK_FLOAT32
 from mmort._kernels.kernels cimport mmk_item
+from mmort._kernels.sort_keys cimport key_of_double, key_of_float
 
 cdef enum:
     DIGIT_BITS = 11
     BUCKETS = 2048  # 2 ** DIGIT_BITS
     MAX_DIGITS = 6  # of 64 bits
     INSERTION_MAX_ITEMS = 96  # up to which insertion sort is faster: nms, uniform, 100 boxes
-
-ctypedef union _Single:
-    float value
-    uint32_t bits
-
-ctypedef union _Double:
-    double value
-    uint64_t bits
-
-
-cdef inline uint64_t _key_of_float(float value) noexcept nogil:
-    """Returns a key that increases as the value decreases: equal for 0.0 and -0.0, and the largest for NaN."""
-    cdef _Single number
-    if value != value:
-        return 0xFFFFFFFFu
-    number.value = value + <float>0  # -0.0 becomes 0.0
-    return number.bits if number.bits >> 31 else 0x7FFFFFFFu - number.bits
-
-
-cdef inline uint64_t _key_of_double(double value) noexcept nogil:
-    cdef _Double number
-    if value != value:
-        return 0xFFFFFFFFFFFFFFFFu
-    number.value = value + <double>0
-    return number.bits if number.bits >> 63 else 0x7FFFFFFFFFFFFFFFu - number.bits
 
 
 cdef void _insertion_sort(mmk_item *items, int64_t count) noexcept nogil:
@@ -98,8 +74,8 @@ cdef public mmk_item *mmk_order(const void *scores, int type, mmk_item *items, m
         items[i].index = i
     if type == MMK_FLOAT32:
         for i in range(count):
-            items[i].key = _key_of_float((<const float *>scores)[i])
+            items[i].key = key_of_float((<const float *>scores)[i])
     else:
         for i in range(count):
-            items[i].key = _key_of_double((<const double *>scores)[i])
+            items[i].key = key_of_double((<const double *>scores)[i])
     return mmk_sort(items, spare, count)

@@ -21,8 +21,10 @@ __all__ = [
     "batched_nms",
     "bbox_overlaps",
     "box_iou_rotated",
+    "carafe",
     "corner_pool",
     "deform_conv2d",
+    "filter_scores",
     "grid_sample",
     "modulated_deform_conv2d",
     "multi_scale_deformable_attention",
@@ -40,8 +42,10 @@ __all__ = [
 
 Detections = tuple[Tensor, Tensor]
 
+carafe = on_tensors(mmort.carafe)
 corner_pool = on_tensors(mmort.corner_pool)
 deform_conv2d = on_tensors(mmort.deform_conv2d)
+filter_scores = on_tensors(mmort.filter_scores)
 grid_sample = on_tensors(mmort.grid_sample)
 modulated_deform_conv2d = on_tensors(mmort.modulated_deform_conv2d)
 multi_scale_deformable_attention = on_tensors(mmort.multi_scale_deformable_attention)

@@ -15,11 +15,12 @@ import mmort.onnx
 import mmort.ort
 from mmort.detect import build, load
 from mmort.detect.config import read_config
-from mmort.detect.parts.selection import best_pairs, best_priors, detections, take
+from mmort.detect.parts.selection import best_priors, detections, take
 from mmort.detect.parts.test_cfg import NMS, SelectionEntries
 from mmort.detect.registry import PARTS
 from mmort.onnx.verify.detections import match_detections
 from mmort.predict import Preprocessing
+from mmort.torch import filter_scores
 
 DATA = Path(__file__).parents[1] / "data/detect"
 MODELS = json.loads((DATA / "dense.json").read_text())
@@ -216,7 +217,7 @@ def test_the_best_pairs_are_those_of_all_priors(rng, softmax, nms_pre):
     flat = map.permute(0, 2, 3, 1).reshape(2, -1, 4 + softmax)
     every = flat.softmax(-1)[..., :4] if softmax else flat.sigmoid()
     scores, indices = best_priors(map, 4, nms_pre, "softmax" if softmax else "sigmoid")
-    chosen = best_pairs(scores, 0.3, nms_pre)
+    chosen = filter_scores(scores, 0.3, nms_pre)
     ours = torch.zeros_like(every).scatter(1, indices[..., None].expand(-1, -1, 4), chosen)
     for own, all_scores in zip(ours, every, strict=True):
         above = all_scores[all_scores > 0.3].sort(descending=True).values

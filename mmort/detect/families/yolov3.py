@@ -16,10 +16,11 @@ from mmort.detect.entries import Parts, default, part, require
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.selection import best_pairs, detections
+from mmort.detect.parts.selection import detections
 from mmort.detect.parts.single_stage import Head, SingleStageDetector
 from mmort.detect.parts.test_cfg import DenseEntries
 from mmort.detect.versions import Config, is_version_3
+from mmort.torch import filter_scores
 
 _ANCHORS = {
     "type": "YOLOAnchorGenerator",
@@ -114,7 +115,7 @@ class YOLOv3(SingleStageDetector):
         boxes, objectness, scores = self.bbox_head.decode(self.raw(input))
         if test_cfg.conf_thr > 0:
             scores = torch.where(objectness >= test_cfg.conf_thr, scores, 0)
-        scores = best_pairs(scores, test_cfg.score_thr, self.nms_pre) * objectness
+        scores = filter_scores(scores, test_cfg.score_thr, self.nms_pre) * objectness
         if self.min_size >= 0:
             scores = torch.where(larger(boxes, self.min_size), scores, 0)
         return detections(boxes, scores, test_cfg)

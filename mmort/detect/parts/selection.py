@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -88,20 +87,6 @@ def best_priors(map: Tensor, classes: int, nms_pre: int, activation: Activation 
         scores = by_anchor.permute(0, 3, 4, 1, 2).flatten(1, 3)
         indices = torch.arange(scores.shape[1], device=map.device).expand(scores.shape[0], -1)
     return scores.sigmoid() if activation == "sigmoid" else scores, indices
-
-
-def best_pairs(scores: Tensor, score_threshold: float, nms_pre: int) -> Tensor:
-    """Return `scores` [N, P, C] with 0 for all but the `nms_pre` best of an image that are above the threshold.
-
-    More are kept if they equal the last of these; all that are above, if `nms_pre` is 0 or less.
-    """
-    if nms_pre <= 0:
-        return torch.where(scores > score_threshold, scores, 0)
-    flat = scores.flatten(1)  # [N, P*C]
-    worst = flat.topk(min(nms_pre, flat.shape[1]), sorted=False).values.amin(1)[:, None, None]
-    # One comparison instead of two: above the threshold is at least the next float32.
-    lowest = float(np.nextafter(np.float32(score_threshold), np.float32(np.inf)))
-    return torch.where(scores >= worst.clamp(min=lowest), scores, 0)
 
 
 def detections(boxes: Tensor, scores: Tensor, test_cfg: SelectionEntries) -> tuple[Tensor, Tensor]:

@@ -13,9 +13,10 @@ from mmort.detect.entries import Parts, read_entries
 from mmort.detect.parts.boxes import image_limits, larger
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.selection import Activation, best_pairs, best_priors, detections, take
+from mmort.detect.parts.selection import Activation, best_priors, detections, take
 from mmort.detect.parts.test_cfg import DenseEntries
 from mmort.detect.versions import Config, is_version_3, test_config
+from mmort.torch import filter_scores
 
 
 class Head(nn.Module):
@@ -140,7 +141,7 @@ class DenseDetector(SingleStageDetector):
         for level in range(levels):
             logits, regressed = maps[level], maps[levels + level]
             scores, indices = best_priors(logits, head.classes, test_cfg.nms_pre, head.activation)
-            scores = best_pairs(scores, test_cfg.score_thr, test_cfg.nms_pre)  # [N, K, C]
+            scores = filter_scores(scores, test_cfg.score_thr, test_cfg.nms_pre)  # [N, K, C]
             if len(maps) > 2 * levels:
                 # After the threshold, so a detection's score may be below it.
                 scores = scores * take(maps[2 * levels + level], indices, 1).sigmoid()

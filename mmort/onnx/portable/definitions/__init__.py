@@ -19,9 +19,11 @@ MIN_OPSET = 16
 DEFINITIONS: dict[str, Callable[..., Any]] = {
     definition.__name__: definition
     for definition in (
+        suppression.filter_scores,
         suppression.nms,
         suppression.soft_nms,
         suppression.multiclass_nms,
+        sampling.carafe,
         sampling.roi_align,
         sampling.grid_sample,
         convolution.deform_conv2d,

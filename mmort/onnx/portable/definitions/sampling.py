@@ -1,4 +1,4 @@
-"""roi_align and grid_sample by ONNX's RoiAlign and GridSample, and the sampling that other definitions share."""
+"""carafe; roi_align and grid_sample by ONNX's RoiAlign and GridSample; the sampling that other definitions share."""
 
 from __future__ import annotations
 
@@ -41,6 +41,22 @@ def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Map
     window = {"kernel_shape": [ratio, ratio], "strides": [ratio, ratio]}
     unordered = op.MaxPool(op.IsNaN(samples).to(FLOAT), **window) > 0.0  # MaxPool need not propagate NaN
     return op.Where(unordered, math.nan, op.MaxPool(samples, **window))
+
+
+def carafe(op: FunctionBuilder, features: Value, masks: Value, *, attributes: Mapping[str, Any]) -> Value:
+    """Add shifted maps, each pixel of which is multiplied by the weights of the pixels it becomes."""
+    kernel = attributes["kernel_size"]
+    images, channels, height, width = (op.size(features, axis) for axis in range(4))
+    groups, factor = op.integer("group_size"), op.integer("scale_factor")
+    weights = op.reshape(masks, images, groups, kernel**2, height, factor, width, factor)
+    padded = op.Pad(features, [0, 0, kernel // 2, kernel // 2] * 2)
+    total = op.value(0.0)
+    for tap in range(kernel**2):
+        row, column = divmod(tap, kernel)
+        shifted = op.Slice(padded, [row, column], op.Concat(height + row, width + column, axis=0), [2, 3])
+        shifted = op.reshape(shifted, images, groups, channels / groups, height, 1, width, 1)
+        total = total + shifted * op.slice(weights, tap, tap + 1, 2)
+    return op.reshape(total, images, channels, height * factor, width * factor)
 
 
 def grid_sample(op: FunctionBuilder, input: Value, grid: Value, *, attributes: Mapping[str, Any]) -> Value:

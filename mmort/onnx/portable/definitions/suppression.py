@@ -1,4 +1,4 @@
-"""nms, soft_nms and multiclass_nms, by ONNX's NonMaxSuppression where it covers the attributes, else by loops."""
+"""filter_scores; and nms, soft_nms and multiclass_nms, by ONNX's NonMaxSuppression if it covers the attributes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ Decay = Callable[[Builder, Value], Value]
 
 Suppression = Callable[[Builder, Value, Value], tuple[Value, Value]]
 """Takes boxes (n, 4) and scores (n,) and returns the indices of those that are kept, and their scores."""
+
+
+def filter_scores(op: FunctionBuilder, scores: Value, *, attributes: Mapping[str, Any]) -> Value:
+    """Compare with the threshold and, by TopK, with the lowest of the best."""
+    chosen = scores > op.number("score_threshold")
+    if attributes["nms_pre"] > 0:
+        images, candidates = op.size(scores, 0), op.size(scores, 1) * op.size(scores, 2)
+        flat = op.reshape(op.Where(chosen, scores, MINUS_INFINITY), images, candidates)
+        # One more, so that there is a lowest even of none.
+        flat = op.Concat(flat, op.Expand(MINUS_INFINITY, op.Concat(images, [1], axis=0)), axis=1)
+        best, _ = op.TopK(flat, op.Min(candidates + 1, op.integer("nms_pre")), axis=1, sorted=0, outputs=2)
+        chosen = chosen & (scores >= op.Unsqueeze(op.ReduceMin(best, [1], keepdims=1), [2]))
+    return op.Where(chosen, scores, 0.0)
 
 
 def nms(
