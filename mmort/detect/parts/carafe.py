@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.detect.entries import Schema
+from mmort.torch import carafe
 
 
 class CARAFE(nn.Module):
@@ -43,18 +44,7 @@ class CARAFE(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return maps [N, C, H * factor, W * factor] of maps [N, C, H, W]."""
-        height, width = x.shape[2:]
-        taps, factor = self.kernel**2, self.factor
         logits = self.content_encoder(self.channel_compressor(x))
-        # [N, groups, taps, factor, factor, H, W]: as pixel_shuffle orders channels
-        weights = torch.unflatten(logits, 1, (self.groups, taps, factor, factor)).softmax(2)
-        weights = weights.permute(2, 0, 1, 5, 3, 6, 4)[:, :, :, None]  # [taps, N, groups, 1, H, factor, W, factor]
-        radius = self.kernel // 2
-        padded = torch.unflatten(F.pad(x, [radius] * 4), 1, (self.groups, -1))
-        # A sum over shifted maps: columns of all pixels' neighbours would take `taps` times the memory.
-        out = x.new_zeros(1)
-        for tap in range(taps):
-            row, column = divmod(tap, self.kernel)
-            shifted = padded[..., row : row + height, column : column + width]  # [N, groups, C / groups, H, W]
-            out = out + shifted[..., None, :, None] * weights[tap]
-        return out.flatten(5, 6).flatten(3, 4).flatten(1, 2)
+        logits = F.pixel_shuffle(logits, self.factor)  # [N, groups * taps, H * factor, W * factor]
+        weights = torch.unflatten(logits, 1, (self.groups, -1)).softmax(2).flatten(1, 2)
+        return carafe(x, weights, self.kernel, self.groups, self.factor)
