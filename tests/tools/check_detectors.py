@@ -110,6 +110,11 @@ def compare(ours: Found, theirs: Found, box: float, score: float | Array, mask: 
     return difference
 
 
+def score_tolerance(family: str, theirs: Found) -> float | Array:
+    """Return how far a full-size detector's scores may be from the expected ones."""
+    return 1e-4 + 1e-2 * theirs.dets[:, 4] if family.startswith(LOW_SCORES) else 5e-4
+
+
 def _with_spreads(found: Found) -> Array:
     """Return detections whose boxes are the means and deviations of their masks' pixels."""
     assert found.masks is not None
@@ -277,14 +282,12 @@ def oracle(folder: Path, family: str, options: argparse.Namespace) -> Iterator[t
     version_3 = options.what == "oracle3"
     if not version_3:
         FAMILIES["CornerHead"] = CornerNetOfMMDetection2
-    cases, recipe = _module(folder / "cases.py"), _module(folder / "recipe.py")
+    cases, recipe = import_file(folder / "cases.py"), import_file(folder / "recipe.py")
     meta, arrays = cases.load(folder / f"{family}_ref.npz")
     with np.load(folder / "images.npz") as file:
         images = {key: file[key] for key in file.files}
     detector = build(read_config(folder / f"config_{family}.py"))
-    weights = {
-        key: torch.from_numpy(np.array(value)) for key, value in recipe.state_dict(folder / f"{family}.npz").items()
-    }
+    weights = recipe_weights(recipe, folder / f"{family}.npz")
     if options.save:
         torch.save({"state_dict": weights, "meta": {}}, options.save / f"{family}.pth")
     load_weights(detector, weights)
@@ -303,17 +306,20 @@ def oracle(folder: Path, family: str, options: argparse.Namespace) -> Iterator[t
             for index, ours in enumerate(detect(network, detector.mask_format, batch, metas, rescale)):
                 result = cases.result(arrays, case, mode, index)
                 theirs = Found(result["dets"], result["labels"], result["masks"])
-                score = 5e-4
-                if version_3 and family.startswith(LOW_SCORES):
-                    score = 1e-4 + 1e-2 * theirs.dets[:, 4]
-                difference = compare(ours, theirs, 2e-2, score, 2e-3 if version_3 else 1e-2)
+                difference = compare(ours, theirs, 2e-2, score_tolerance(family, theirs), 2e-3 if version_3 else 1e-2)
                 equal &= difference.equal
                 yield f"{case}.{mode}.{index}", difference
         if options.trace or not equal:
             print("   ", trace_statistics(detector, batch, meta["cases"][case], arrays[f"{case}.stats"]))
 
 
-def _module(path: Path) -> ModuleType:
+def recipe_weights(recipe: ModuleType, path: Path) -> dict[str, Tensor]:
+    """Return the weights that a recipe makes."""
+    return {key: torch.from_numpy(np.array(value)) for key, value in recipe.state_dict(path).items()}
+
+
+def import_file(path: Path) -> ModuleType:
+    """Import a module by its path."""
     spec = util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

@@ -44,7 +44,7 @@ VARIANTS = {"cornernet": ("with flip",), "detr": ("isolated",)}
 RUN = """
 import sys
 import numpy as np, onnxruntime
-library, model, inputs, outputs, threads = sys.argv[1:]
+library, model, inputs, outputs, threads, mask_type = sys.argv[1:]
 options = onnxruntime.SessionOptions()
 if library:
     options.register_custom_ops_library(library)
@@ -56,7 +56,7 @@ with np.load(inputs) as given:
     for index in range(len(given.files) // 2):
         values = {"input": given[f"{index}.input"], "img_shape": given[f"{index}.img_shape"]}
         found = session.run(None, {name: values[name] for name in names})
-        masks = [mask[found[1] >= 0].astype(np.float16) for mask in found[2:]]
+        masks = [mask[found[1] >= 0].astype(mask_type) for mask in found[2:]]
         for output, array in enumerate(found[:2] + masks):
             results[f"{index}.{output}"] = array
 np.savez(outputs, **results)
@@ -93,13 +93,15 @@ def run_torch(detector: Detector, inputs: list[Inputs]) -> list[list[Array]]:
     return results
 
 
-def run_file(python: str, library: str, model: Path, inputs: Path, threads: int) -> tuple[str, list[list[Array]]]:
+def run_file(
+    python: str, library: str, model: Path, inputs: Path, threads: int, mask_type: str = "float16"
+) -> tuple[str, list[list[Array]]]:
     """Return the version of ONNX Runtime and its results, like those of `run_torch`; or an error and no results.
 
     Without a `library` (an empty string) the file is run without mmort's operators.
     """
     outputs = inputs.with_name("outputs.npz")
-    arguments = [library, model, inputs, outputs, threads]
+    arguments = [library, model, inputs, outputs, threads, mask_type]
     done = subprocess.run([python, "-c", RUN, *map(str, arguments)], capture_output=True, text=True, check=False)
     if done.returncode:
         return done.stderr.strip().splitlines()[-1], []
@@ -122,7 +124,7 @@ def whole(outputs: list[Array]) -> list[Array]:
     dets, labels, *masks = outputs
     if not masks:
         return outputs
-    every = np.zeros((*labels.shape, *masks[0].shape[1:]), np.float16)
+    every = np.zeros((*labels.shape, *masks[0].shape[1:]), masks[0].dtype)
     every[labels >= 0] = masks[0]
     return [dets, labels, every]
 

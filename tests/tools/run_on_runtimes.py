@@ -114,12 +114,18 @@ def find_python():
     sys.exit("run_on_runtimes.py: needs Python 3.11 with venv and ensurepip (as python3.11 on PATH, or in pyenv)")
 
 
-def replay(python, version, library, folder):
-    """Return the number of checks replayed on a version, and the result of the C program."""
+def make_environment(python, version, folder):
+    """Return a new virtual environment in a directory, with a version of ONNX Runtime."""
     environment = folder / version
     subprocess.run([python, "-m", "venv", environment], check=True)
-    packages = [f"onnxruntime=={version}", *RUNTIMES[version]]
+    packages = [f"onnxruntime=={version}", *RUNTIMES.get(version, ["numpy<2"])]
     subprocess.run([environment / "bin/pip", "install", "-qq", *packages], check=True)
+    return environment
+
+
+def replay(python, version, library, folder):
+    """Return the number of checks replayed on a version, and the result of the C program."""
+    environment = make_environment(python, version, folder)
     command = [environment / "bin/python", TOOLS / "replay.py", library, folder]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     last = done.stdout.strip().splitlines()[-1:]
