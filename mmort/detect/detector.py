@@ -38,7 +38,7 @@ class Detector(nn.Module):
     """
 
     family: str
-    heads: ClassVar[tuple[str, ...]] = ("bbox_head",)
+    heads: tuple[str, ...] = ("bbox_head",)
     model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "bbox_head")
     renamed_keys: ClassVar[tuple[tuple[str, str], ...]] = ()
 

@@ -74,6 +74,8 @@ from mmort.detect.parts.backbones.trident_resnet import TridentResNet
 from mmort.detect.parts.coders import DeltaXYWHBBoxCoder, DistancePointBBoxCoder, TBLRBBoxCoder
 from mmort.detect.parts.generic_roi_extractor import GenericRoIExtractor
 from mmort.detect.parts.heads.box_head import BoxHead, Shared2FCBoxHead, Shared4Conv1FCBoxHead
+from mmort.detect.parts.heads.cascade_rpn_head import CascadeRPNHead
+from mmort.detect.parts.heads.ga_rpn_head import GARPNHead
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.heads.rpn_head import RPNHead
 from mmort.detect.parts.heads.sabl_head import SABLHead
@@ -117,6 +119,8 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "MaskScoringRoIHead": MaskScoringRCNN,
     "PointRendRoIHead": PointRend,
     "RPNHead": RPN,
+    "GARPNHead": RPN,
+    "CascadeRPNHead": RPN,
     "SCNetRoIHead": SCNet,
     "SparseRoIHead": SparseRCNN,
     "TridentRoIHead": TridentFasterRCNN,
@@ -214,7 +218,7 @@ PARTS = Parts(
             "TBLRBBoxCoder": TBLRBBoxCoder,
             "DistancePointBBoxCoder": DistancePointBBoxCoder,
         },
-        "rpn_head": {"RPNHead": RPNHead},
+        "rpn_head": {"RPNHead": RPNHead, "GARPNHead": GARPNHead, "CascadeRPNHead": CascadeRPNHead},
         "RoI extractor": {"GenericRoIExtractor": GenericRoIExtractor, "SingleRoIExtractor": RoIExtractor},
         "shared_head": {"ResLayer": ResLayer},
         "bbox_head": {

@@ -7,8 +7,9 @@ import torch
 
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
+from mmort.detect.parts.heads.cascade_rpn_head import taps_on
 from mmort.detect.parts.roi_extractor import scaled
-from tests.detect.two_stage_cases import CASES, config_of
+from tests.detect.two_stage_cases import CASES, SQUARES, config_of
 
 FAMILIES = {
     "GRoIE": "Mask R-CNN",
@@ -17,6 +18,9 @@ FAMILIES = {
     "PISA": "Mask R-CNN",
     "CARAFE in the mask head": "Mask R-CNN",
     "Libra Mask R-CNN": "Mask R-CNN",
+    "Guided anchors": "Mask R-CNN",
+    "Cascade RPN": "Mask R-CNN",
+    "Cascade RPN alone": "RPN",
 }
 """The names of detectors that are another family's with other parts."""
 
@@ -173,4 +177,40 @@ def test_proposals_from_a_file_are_refused_with_the_reason():
     config["model"]["type"] = "FastRCNN"
     del config["model"]["rpn_head"], config["model"]["test_cfg"]["rpn"]
     with pytest.raises(ValueError, match="'FastRCNN' without rpn_head is not supported: it takes proposals"):
+        build(config)
+
+
+def test_taps_of_cascade_rpn_lie_on_anchors():
+    """An anchor of 32 x 16 pixels around (20, 12), at location (2, 1) of stride 8, whose tap is at cell (2, 1)."""
+    anchors = torch.zeros(1, 12, 4)
+    anchors[0, 6] = torch.tensor([4.0, 4, 36, 20])
+    offsets = taps_on(anchors, torch.zeros(1, 1, 3, 4), 8)[0, :, 1, 2].reshape(9, 2)
+    taps = torch.tensor([(y, x) for y in (-1.0, 0, 1) for x in (-1.0, 0, 1)])
+    points = (taps + torch.tensor([1.0, 2]) + offsets).tolist()  # in cells
+    assert points == [[y, x] for y in (0.5, 1.5, 2.5) for x in (0.5, 2.5, 4.5)]
+
+
+def test_proposals_of_guided_anchors():
+    """Only the location with an anchor proposes, whatever the objectness of others; the anchor is 8 times as wide."""
+    head = build(config_of("Guided anchors")).rpn_head
+    for layer in (head.conv_loc, head.conv_shape, head.conv_cls, head.conv_reg):
+        layer.weight.zero_()
+        layer.bias.zero_()
+    head.conv_shape.bias[0] = math.log(8) / 0.14
+    head.conv_loc.weight[:] = 1 / head.conv_loc.in_channels
+    head.rpn_conv = torch.nn.Identity()
+    features = [torch.zeros(1, 32, 128 // stride, 512 // stride) for stride in SQUARES["strides"]]
+    for map in features:
+        map -= 9  # the ReLU makes it 0, of which the sigmoid is 0.5
+    head.threshold = 0.7
+    features[1][0, :, 5, 20] = 1  # location (20, 5) of stride 8 has the square of 64 around (160, 40)
+    dets, used = head.proposals(features, torch.tensor([[[512.0, 128, 512, 128]]]))
+    assert used.sum() == 1
+    torch.testing.assert_close(dets[0, 0], torch.tensor([0.0, 8, 416, 72, 0]), rtol=1e-5, atol=1e-3)
+
+
+def test_limits_of_guided_proposals():
+    config = config_of("Guided anchors")
+    config["model"]["test_cfg"]["rpn"]["nms_post"] = 1
+    with pytest.raises(ValueError, match="nms_post at least max_per_img"):
         build(config)

@@ -148,6 +148,44 @@ def _libra(model):
     model["roi_head"]["bbox_head"]["loss_bbox"] = {"type": "BalancedL1Loss"}
 
 
+STRIDES = [4, 8, 16, 32, 64]
+SQUARES = {"type": "AnchorGenerator", "ratios": [1.0], "scales": [8], "strides": STRIDES}
+
+
+def _guided(model):
+    approximate = {"type": "AnchorGenerator", "octave_base_scale": 8, "scales_per_octave": 3, "strides": STRIDES}
+    model["rpn_head"] = {
+        "type": "GARPNHead",
+        "in_channels": 32,
+        "feat_channels": 32,
+        "approx_anchor_generator": {**approximate, "ratios": [0.5, 1.0, 2.0]},
+        "square_anchor_generator": SQUARES,
+        "anchor_coder": {**CODER, "target_stds": [0.07, 0.07, 0.14, 0.14]},
+        "bbox_coder": {**CODER, "target_stds": [0.07, 0.07, 0.11, 0.11]},
+        "loc_filter_thr": 0.4,
+        "loss_loc": {"type": "FocalLoss", "use_sigmoid": True},
+        "loss_cls": {"type": "CrossEntropyLoss", "use_sigmoid": True},
+    }
+    model["test_cfg"]["rpn"]["nms_post"] = 1000
+
+
+def _cascade_rpn(model):
+    stage = {"type": "StageCascadeRPNHead", "in_channels": 32, "feat_channels": 32, "reg_decoded_bbox": True}
+    stage["loss_bbox"] = {"type": "IoULoss"}
+    first = {"anchor_generator": SQUARES, "bridged_feature": True, "with_cls": False}
+    first |= {"adapt_cfg": {"type": "dilation", "dilation": 3}}
+    first |= {"bbox_coder": {**CODER, "target_stds": [0.1, 0.1, 0.5, 0.5]}}
+    last = {"adapt_cfg": {"type": "offset"}, "bbox_coder": {**CODER, "target_stds": [0.05, 0.05, 0.1, 0.1]}}
+    last["loss_cls"] = {"type": "CrossEntropyLoss", "use_sigmoid": True}
+    stages = [{**stage, **first}, {**stage, **last}]
+    model["rpn_head"] = {"type": "CascadeRPNHead", "num_classes": 1, "num_stages": 2, "stages": stages}
+
+
+def _cascade_rpn_alone(model):
+    _cascade_rpn(model)
+    _rpn(model)
+
+
 CASES = {
     "HTC": _htc,
     "Double-Head R-CNN": _double,
@@ -164,6 +202,9 @@ CASES = {
     "PISA": _pisa,
     "CARAFE in the mask head": _carafe,
     "Libra Mask R-CNN": _libra,
+    "Guided anchors": _guided,
+    "Cascade RPN": _cascade_rpn,
+    "Cascade RPN alone": _cascade_rpn_alone,
 }
 
 

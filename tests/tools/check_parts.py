@@ -54,6 +54,10 @@ class Operators(types.ModuleType):
         setattr(self, name, found)
         return found
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call mmort's function where MMCV's hides the module that defines it, as ``nms`` does."""
+        return getattr(mmort.torch, self.__name__.rpartition(".")[2])(*args, **kwargs)
+
 
 def carafe(features: Tensor, masks: Tensor, kernel: int, groups: int, factor: int) -> Tensor:
     """Return what MMCV's operator returns, from columns of all pixels' neighbours."""
@@ -61,6 +65,13 @@ def carafe(features: Tensor, masks: Tensor, kernel: int, groups: int, factor: in
     columns = F.interpolate(columns, scale_factor=factor)
     weighted = columns.unflatten(1, (groups, -1, kernel**2)) * masks.unflatten(1, (groups, 1, kernel**2))
     return weighted.sum(3).flatten(1, 2)
+
+
+class MaskedConv2d(nn.Conv2d):
+    """Multiplies by the mask of the first image, as MMCV's layer does for one image."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x) * mask[0].to(x)
 
 
 class ModulatedDeformConv2d(mmort.torch.ModulatedDeformConv2d):

@@ -79,6 +79,8 @@ def randomize(module: torch.nn.Module) -> None:
             value.mul_(0.1)
         if "rpn_cls.weight" in name:
             value.mul_(0.02)  # MMDetection leaves the order of equal scores open, such as 1
+        if name.startswith("rpn_head.conv_"):  # of guided anchors, whose sizes grow exponentially
+            value.mul_(0.05)
         if "init_proposal_bboxes" in name:
             value.add_(0.5)
         if "fc_mask_iou.weight" in name:
@@ -106,7 +108,9 @@ def difference(ours: Any, theirs: Any) -> str:
         for shape in SHAPES
     ]
     with torch.inference_mode():
-        wanted = theirs.predict(batch, samples, rescale=False)
+        # One by one, as some heads of MMDetection take the first image's masks for all.
+        images_alone = zip(batch.split(1), samples, strict=True)
+        wanted = [theirs.predict(image, [sample], rescale=False)[0] for image, sample in images_alone]
         dets, labels, *masks = ours(batch, torch.tensor(SHAPES))
     total, far, overlap = 0, 0.0, 1.0
     for index, sample in enumerate(wanted):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, read_entries, require
 from mmort.detect.parts.boxes import image_limits
-from mmort.detect.parts.heads.rpn_head import RPNHead
+from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.versions import Config, test_config
 
 
@@ -22,7 +22,6 @@ class RPN(Detector):
     """RPN: all detections have the label 0."""
 
     family = "RPN"
-    heads = ("rpn_head.rpn_cls", "rpn_head.rpn_reg")
     model_entries = ("backbone", "neck", "rpn_head")
     renamed_keys = ((r"^bbox_head\.", "rpn_head."),)  # the head's name in MMDetection 3
 
@@ -38,7 +37,8 @@ class RPN(Detector):
         require("model.type", model["type"], "RPN")
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
-        self.rpn_head: RPNHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+        self.rpn_head: ProposalHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+        self.heads = tuple(f"rpn_head.{layer}" for layer in self.rpn_head.outputs)
 
     @property
     def raw_names(self) -> tuple[str, ...]:
@@ -47,8 +47,7 @@ class RPN(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the objectness logits, [N, A, h, w] of each level, and then the deltas, [N, A*4, h, w]."""
-        logits, deltas = self.rpn_head.raw(self.neck(self.backbone(input)))
-        return *logits, *deltas
+        return self.rpn_head.raw(self.neck(self.backbone(input)), image_limits(input, None))
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         dets, used = self.rpn_head.proposals(self.neck(self.backbone(input)), image_limits(input, img_shape))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, nested, read_entries, require
 from mmort.detect.parts.boxes import image_limits, regions
-from mmort.detect.parts.heads.rpn_head import RPNHead
+from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.versions import Config, plain_type, test_config
 from mmort.predict import MaskFormat
@@ -92,7 +92,6 @@ class TwoStageDetector(Detector):
 
     model_entries = ("backbone", "neck", "rpn_head", "roi_head")
     model_types: ClassVar[tuple[str, ...]] = ("FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
-    heads = ("rpn_head.rpn_cls", "rpn_head.rpn_reg", "roi_head.bbox_head")
     head: ClassVar[type[RoIHead]]
     family_with_masks: ClassVar[str]
 
@@ -116,7 +115,8 @@ class TwoStageDetector(Detector):
         require("model.type", model["type"], *self.model_types)
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
-        self.rpn_head: RPNHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+        self.rpn_head: ProposalHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+        self.heads = (*(f"rpn_head.{layer}" for layer in self.rpn_head.outputs), "roi_head.bbox_head")
         roi_head = {**model["roi_head"], "test_cfg": test_cfg.rcnn}
         self.roi_head: RoIHead = parts.construct("roi_head", self.head, roi_head)
         if self.roi_head.with_mask:
@@ -134,8 +134,7 @@ class TwoStageDetector(Detector):
 
         The second stage's outputs depend on proposals, which are post-processing.
         """
-        logits, deltas = self.rpn_head.raw(self.neck(self.backbone(input)))
-        return *logits, *deltas
+        return self.rpn_head.raw(self.neck(self.backbone(input)), image_limits(input, None))
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)  # [N, 1, 4]

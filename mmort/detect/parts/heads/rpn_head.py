@@ -5,8 +5,9 @@ Source: S. Ren et al., "Faster R-CNN", NeurIPS 2015; MMDetection's ``RPNHead``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,90 @@ from mmort.torch import multiclass_nms
 _MIN_SCORE = torch.finfo(torch.float32).min
 
 
-class RPNHead(nn.Module):
+class Level(NamedTuple):
+    """What a head predicts on one level of the pyramid."""
+
+    logits: Tensor  # of objects, [N, A, h, w]
+    deltas: Tensor  # [N, A * 4, h, w]
+    anchors: Tensor  # [h * w * A, 4], or [N, h * w * A, 4] if images have their own
+    mask: Tensor | None = None  # which locations take part, [N, 1, h, w]; by default all
+
+
+class ProposalHead(nn.Module):
+    """Base of the first stages: the best boxes of all levels are proposals.
+
+    Attributes
+    ----------
+    priors : Priors
+        Their strides are those of the levels.
+    coder : BoxCoder
+    test_cfg : RPNEntries
+    outputs : tuple of str
+        The layers that return objectness logits and deltas.
+    """
+
+    priors: Priors
+    coder: BoxCoder
+    test_cfg: RPNEntries
+    outputs: tuple[str, str] = ("rpn_cls", "rpn_reg")
+
+    def levels(self, features: Sequence[Tensor], limits: Tensor) -> list[Level]:
+        """Return what is predicted on each level; the arguments are those of `proposals`."""
+        raise NotImplementedError
+
+    def raw(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, ...]:
+        """Return the objectness logits [N, A, h, w] of all levels, and then the deltas [N, A*4, h, w]."""
+        levels = self.levels(features, limits)
+        return *(level.logits for level in levels), *(level.deltas for level in levels)
+
+    def forward(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the boxes of `proposals` [N, P, 4] and which of them are used [N, P]."""
+        dets, used = self.proposals(features, limits)
+        return dets[..., :4], used
+
+    def proposals(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, Tensor]:
+        """Propose boxes.
+
+        Parameters
+        ----------
+        features : sequence of Tensor, [N, C, h, w]
+            By level, finest first.
+        limits : Tensor, [N, 1, 4]
+            What boxes are clipped to, as `image_limits` returns it.
+
+        Returns
+        -------
+        proposals : Tensor, [N, P, 5]
+            The best boxes by descending logit, which is last; zeros in unused rows.  P is ``max_per_img``.
+        used : Tensor of bool, [N, P]
+        """
+        scores, priors, moves, levels = [], [], [], []
+        for level, (logits, deltas, anchors, mask) in enumerate(self.levels(features, limits)):
+            # Only the order of scores matters, and logits have it without the rounding of a sigmoid: MMDetection's
+            # makes ties of large ones, ONNX Runtime's of all below -18.
+            score = logits if mask is None else torch.where(mask, logits, -torch.inf)
+            score = score.permute(0, 2, 3, 1).flatten(1)  # [N, h*w*A]
+            # With so few numbers a prior, reordering whole maps takes less time than the indices of `take`: in ONNX
+            # Runtime 115 ms against 128 ms for a small Faster R-CNN at 800 x 1216.
+            deltas = deltas.permute(0, 2, 3, 1).reshape(deltas.shape[0], -1, 4)  # [N, h*w*A, 4]
+            indices = best_indices(score, self.test_cfg.nms_pre)  # [N, K]
+            scores.append(score.gather(1, indices))
+            rows = indices[..., None].expand(-1, -1, 4)
+            priors.append(anchors[indices] if anchors.ndim == 2 else anchors.gather(1, rows))  # [N, K, 4]
+            moves.append(deltas.gather(1, rows))
+            levels.append(torch.full_like(indices, level))
+        boxes = self.coder.decode(torch.cat(priors, 1), torch.cat(moves, 1), limits)  # [N, all levels' K, 4]
+        valid = larger(boxes, self.test_cfg.min_bbox_size)
+        # Boxes of one level suppress each other, as those of one class do elsewhere.
+        own = torch.cat(levels, 1)[..., None] == torch.arange(len(features), device=boxes.device)
+        by_level = torch.where(valid & own, torch.cat(scores, 1)[..., None], -torch.inf)  # [N, all levels' K, levels]
+        dets, kept, _ = multiclass_nms(
+            boxes, by_level, _MIN_SCORE, max_per_image=self.test_cfg.max_per_img, **self.test_cfg.nms.arguments
+        )
+        return dets, kept >= 0
+
+
+class RPNHead(ProposalHead):
     """One objectness and one box for every anchor; the best boxes are proposals."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -56,51 +140,10 @@ class RPNHead(nn.Module):
         self.rpn_reg = nn.Conv2d(channels, anchors * 4, 1)
         self.test_cfg = entries.test_cfg
 
-    def raw(self, features: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the objectness logits [N, A, h, w] and the deltas [N, A*4, h, w] of each level."""
+    def levels(self, features: Sequence[Tensor], limits: Tensor) -> list[Level]:
+        """Return what is predicted on each level."""
         hidden = [torch.relu(self.rpn_conv(level)) for level in features]
-        return [self.rpn_cls(level) for level in hidden], [self.rpn_reg(level) for level in hidden]
-
-    def forward(self, features: list[Tensor], limits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the boxes of `proposals` [N, P, 4] and which of them are used [N, P]."""
-        dets, used = self.proposals(features, limits)
-        return dets[..., :4], used
-
-    def proposals(self, features: list[Tensor], limits: Tensor) -> tuple[Tensor, Tensor]:
-        """Propose boxes.
-
-        Parameters
-        ----------
-        features : list of Tensor, [N, C, h, w]
-            By level, finest first.
-        limits : Tensor, [N, 1, 4]
-            What boxes are clipped to, as `image_limits` returns it.
-
-        Returns
-        -------
-        proposals : Tensor, [N, P, 5]
-            The best boxes by descending logit, which is last; zeros in unused rows.  P is ``max_per_img``.
-        used : Tensor of bool, [N, P]
-        """
-        scores, priors, moves, levels = [], [], [], []
-        for level, (logits, deltas) in enumerate(zip(*self.raw(features), strict=True)):
-            # Only the order of scores matters, and logits have it without the rounding of a sigmoid: MMDetection's
-            # makes ties of large ones, ONNX Runtime's of all below -18.
-            score = logits.permute(0, 2, 3, 1).flatten(1)  # [N, h*w*A]
-            # With so few numbers a prior, reordering whole maps takes less time than the indices of `take`: in ONNX
-            # Runtime 115 ms against 128 ms for a small Faster R-CNN at 800 x 1216.
-            deltas = deltas.permute(0, 2, 3, 1).reshape(deltas.shape[0], -1, 4)  # [N, h*w*A, 4]
-            indices = best_indices(score, self.test_cfg.nms_pre)  # [N, K]
-            scores.append(score.gather(1, indices))
-            priors.append(self.priors.level(level, logits)[indices])  # [N, K, 4]
-            moves.append(deltas.gather(1, indices[..., None].expand(-1, -1, 4)))
-            levels.append(torch.full_like(indices, level))
-        boxes = self.coder.decode(torch.cat(priors, 1), torch.cat(moves, 1), limits)  # [N, all levels' K, 4]
-        valid = larger(boxes, self.test_cfg.min_bbox_size)
-        # Boxes of one level suppress each other, as those of one class do elsewhere.
-        own = torch.cat(levels, 1)[..., None] == torch.arange(len(features), device=boxes.device)
-        by_level = torch.where(valid & own, torch.cat(scores, 1)[..., None], -torch.inf)  # [N, all levels' K, levels]
-        dets, kept, _ = multiclass_nms(
-            boxes, by_level, _MIN_SCORE, max_per_image=self.test_cfg.max_per_img, **self.test_cfg.nms.arguments
-        )
-        return dets, kept >= 0
+        logits = [self.rpn_cls(level) for level in hidden]
+        deltas = [self.rpn_reg(level) for level in hidden]
+        anchors = [self.priors.level(index, map) for index, map in enumerate(logits)]
+        return list(map(Level, logits, deltas, anchors))
