@@ -9,73 +9,9 @@ import torch
 from mmort.detect import build
 from mmort.detect.families.paa import iou, vote
 from mmort.detect.families.tood import sample
+from tests.detect.dense_cases import ANCHORS, HEADS, SQUARES, config
 
-ANCHORS = {
-    "type": "AnchorGenerator",
-    "ratios": [1.0],
-    "octave_base_scale": 8,
-    "scales_per_octave": 1,
-    "strides": [8, 16],
-}
-SQUARES = {"type": "AnchorGenerator", "ratios": [1.0], "scales": [4], "strides": [8, 16]}
-DELTAS = {"type": "DeltaXYWHBBoxCoder", "target_stds": [0.1, 0.1, 0.2, 0.2]}
-SMALL = {"num_classes": 3, "in_channels": 32, "feat_channels": 32, "stacked_convs": 1}
-OVER_ANCHORS = {**SMALL, "anchor_generator": ANCHORS, "loss_cls": {"use_sigmoid": True}}
-HEADS = {
-    "ATSSHead": {**OVER_ANCHORS, "bbox_coder": DELTAS},
-    "DDODHead": {**OVER_ANCHORS, "bbox_coder": DELTAS},
-    "GFLHead": {**OVER_ANCHORS, "reg_max": 4},
-    "LDHead": {**OVER_ANCHORS, "loss_ld": {"type": "KnowledgeDistillationKLDivLoss"}},
-    "VFNetHead": {**SMALL, "strides": [8, 16], "regress_ranges": [(-1, 64), (64, 128)]},
-    "TOODHead": {**OVER_ANCHORS, "bbox_coder": DELTAS},
-    "PAAHead": {**OVER_ANCHORS, "bbox_coder": DELTAS},
-    "LADHead": {**OVER_ANCHORS, "bbox_coder": DELTAS},
-    "FoveaHead": {**SMALL, "strides": [8, 16], "base_edge_list": [16, 32], "sigma": 0.4},
-    "AutoAssignHead": {**SMALL, "strides": [8, 16]},
-    "RepPointsHead": {**SMALL, "point_feat_channels": 8, "point_strides": [8, 16]},
-    "SABLRetinaHead": {
-        **SMALL,
-        "square_anchor_generator": {**ANCHORS, "octave_base_scale": 4},
-        "bbox_coder": {"type": "BucketingBBoxCoder", "num_buckets": 14, "scale_factor": 3.0},
-    },
-    "GARetinaHead": {**SMALL, "square_anchor_generator": SQUARES, "loss_cls": {"use_sigmoid": True}},
-    "NASFCOSHead": {**SMALL, "strides": [8, 16]},
-    "CenterNetUpdateHead": {**SMALL, "strides": [8, 16]},
-    "FreeAnchorRetinaHead": {**OVER_ANCHORS, "bbox_coder": DELTAS, "bbox_thr": 0.6},
-    "RetinaSepBNHead": {**OVER_ANCHORS, "num_ins": 2, "norm_cfg": {"type": "BN"}},
-    "YOLOFHead": {
-        "num_classes": 3,
-        "in_channels": 32,
-        "anchor_generator": {"type": "AnchorGenerator", "ratios": [1.0], "scales": [1, 4], "strides": [32]},
-        "bbox_coder": {"type": "DeltaXYWHBBoxCoder", "add_ctr_clamp": True, "ctr_clamp": 32},
-    },
-}
-TEST_CFG = {
-    "nms_pre": 100,
-    "min_bbox_size": 0,
-    "score_thr": 0.05,
-    "nms": {"type": "nms", "iou_threshold": 0.6},
-    "max_per_img": 4,
-}
 HEIGHT, WIDTH = 60, 64
-
-
-def config(kind, **entries):
-    backbone = {"type": "ResNet", "depth": 18, "base_channels": 4, "stem_channels": 4, "out_indices": (1, 2)}
-    neck = {"type": "FPN", "in_channels": [8, 16], "out_channels": 32, "num_outs": 2}
-    if kind == "YOLOFHead":
-        backbone["out_indices"] = (3,)
-        neck = {"type": "DilatedEncoder", "in_channels": 32, "out_channels": 32, "block_mid_channels": 8}
-        neck |= {"num_residual_blocks": 2, "block_dilations": [2, 4]}
-    return {
-        "model": {
-            "data_preprocessor": {},
-            "backbone": backbone,
-            "neck": neck,
-            "bbox_head": {"type": kind, **copy.deepcopy(HEADS[kind]), **entries},
-            "test_cfg": copy.deepcopy(TEST_CFG),
-        }
-    }
 
 
 def detector(kind, **entries):
@@ -115,25 +51,29 @@ def test_maps_of_networks(kind):
     assert labels.shape == (2, 4)
 
 
-@pytest.mark.parametrize("kind", ["ATSSHead", "DDODHead"])
-def test_boxes_and_factor_of_atss(kind, monkeypatch):
-    """The anchor of location (2, 1) of stride 16 has its centre in (32, 16) and sides of 128."""
-    logits, deltas, factor = empty(3, -9.0), empty(4), empty(1, logit(0.5))
+@pytest.mark.parametrize(
+    ("kind", "factor", "score"),
+    [("ATSSHead", empty(1), 0.04), ("DDODHead", empty(1), 0.04), ("FreeAnchorRetinaHead", [], 0.08)],
+)
+def test_boxes_and_factor_of_atss(kind, factor, score, monkeypatch):
+    """The anchor of location (2, 1) of stride 16 has its centre in (32, 16) and sides of 128; a factor is 0.5."""
+    logits, deltas = empty(3, -9.0), empty(4)
     logits[1][0, 2, 1, 2] = logit(0.08)  # above the threshold before the factor
     deltas[1][0, :, 1, 2] = torch.tensor([0.5, -0.25, 5 * np.log(0.25), 5 * np.log(0.125)])
     dets, labels = detect(detector(kind), (*logits, *deltas, *factor), monkeypatch)
     assert labels.tolist() == [2]
     # centre 32 + .05 * 128, 16 - .025 * 128; sides 32 and 16
-    np.testing.assert_allclose(dets, [[22.4, 4.8, 54.4, 20.8, 0.04]], rtol=1e-5)
+    np.testing.assert_allclose(dets, [[22.4, 4.8, 54.4, 20.8, score]], rtol=1e-5)
 
 
-def test_distributions_of_gfl(monkeypatch):
+@pytest.mark.parametrize("kind", ["GFLHead", "LDHead"])
+def test_distributions_of_gfl(kind, monkeypatch):
     """The sides are means over 0 to 4 strides, from the corner (32, 16) of the location; the image clips the last."""
     logits, sides = empty(3, -9.0), empty(20, -40.0)
     logits[1][0, 1, 1, 2] = logit(0.6)
     for side, bins in enumerate(((1,), (0,), (1, 2), (4,))):
         sides[1][0, [5 * side + index for index in bins], 1, 2] = 0.0
-    dets, labels = detect(detector("GFLHead"), (*logits, *sides), monkeypatch)
+    dets, labels = detect(detector(kind, reg_max=4), (*logits, *sides), monkeypatch)
     assert labels.tolist() == [1]
     np.testing.assert_allclose(dets, [[16, 16, 56, 60, 0.6]], rtol=1e-5)
 
@@ -148,6 +88,16 @@ def test_star_of_vfnet():
     np.testing.assert_allclose(offsets + torch.tensor(taps), expected)
     assert head.lengths == [64, 128]
     assert torch.equal(head.priors.level(0, torch.zeros(1, 1, 2, 2)), torch.tensor([[0.0, 0], [8, 0], [0, 8], [8, 8]]))
+
+
+def test_boxes_of_vfnet(monkeypatch):
+    """Distances are in pixels, from the corner (32, 16) of the location."""
+    logits, distances = empty(3, -9.0), empty(4)
+    logits[1][0, 1, 1, 2] = logit(0.6)
+    distances[1][0, :, 1, 2] = torch.tensor([8.0, 20.0, 30.0, 10.0])
+    dets, labels = detect(detector("VFNetHead"), (*logits, *distances), monkeypatch)
+    assert labels.tolist() == [1]
+    np.testing.assert_allclose(dets, [[24, 0, 62, 26, 0.6]], rtol=1e-5)
 
 
 def test_boxes_of_tood_are_sampled_and_not_clipped(monkeypatch):
@@ -177,9 +127,10 @@ def test_votes_of_paa(monkeypatch):
     assert iou(boxes[:, :1], boxes)[0, 0].tolist() == pytest.approx([1, 0.75, 0, 40 / 41])
     logits, deltas, overlap = empty(3, -9.0), empty(4), empty(1, logit(0.9))
     logits[1][0, 1, 1, 2] = logit(0.4)
-    dets, labels = detect(detector("PAAHead"), (*logits, *deltas, *overlap), monkeypatch)
-    assert labels.tolist() == [1]
-    np.testing.assert_allclose(dets, [[0, 0, 64, 60, np.sqrt(0.4 * 0.9)]], rtol=1e-5)
+    for kind in ("PAAHead", "LADHead"):
+        dets, labels = detect(detector(kind), (*logits, *deltas, *overlap), monkeypatch)
+        assert labels.tolist() == [1]
+        np.testing.assert_allclose(dets, [[0, 0, 64, 60, np.sqrt(0.4 * 0.9)]], rtol=1e-5)
 
 
 def test_boxes_of_foveabox_end_at_the_last_pixel(monkeypatch):

@@ -15,6 +15,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,18 @@ from tests.tools.check_parts import mmdetection
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "query_detectors.json"
 
 
-def difference(registry: Any, model: dict[str, Any], record: dict[str, Any]) -> str:
+def difference(
+    registry: Any,
+    model: dict[str, Any],
+    record: dict[str, Any],
+    fill: Callable[[torch.nn.Module], None] = query_cases.fill,
+) -> str:
     """Return how a detector differs from MMDetection's, "" if it does not; write what MMDetection finds to `record`."""
     from mmdet.structures import DetDataSample
     from mmengine.config import ConfigDict
 
     theirs = registry.build(ConfigDict(copy.deepcopy(model))).eval()
-    query_cases.fill(theirs)
+    fill(theirs)
     ours = build({"model": copy.deepcopy(model)})
     try:
         load_weights(ours, theirs.state_dict())
