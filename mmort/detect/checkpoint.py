@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.local_files import refuse_address
+from mmort.detect.local_files import open_file
 
 MAX_LISTED = 10
 """Maximum number of keys of each kind that an error lists."""
@@ -34,15 +35,16 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
     Returns
     -------
     weights : dict of str to Tensor
-        On the CPU; floating-point tensors are converted to float32.  The prefix ``module.`` is dropped, and
-        so are the copies ``ema_...`` that MMDetection 2's averaging hook keeps.
+        On the CPU, in the file's own dtypes, which `load_weights` converts.  The prefix ``module.`` is dropped, and so
+        are the copies ``ema_...`` that MMDetection 2's averaging hook keeps.
     meta : dict
         The checkpoint's ``meta``; its ``classes`` are a tuple of str, if the file has them.
 
     Raises
     ------
     ValueError
-        If the file is not a checkpoint, is cut short, or holds code.
+        If the file is not a checkpoint, is cut short, or holds code; if a key is not text or occurs twice, a tensor is
+        not dense, or the classes are not names.
     OSError
         If it cannot be opened.
 
@@ -56,10 +58,9 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
     ...     path = Path(folder, "model.pth")
     ...     torch.save({"state_dict": {"module.weight": torch.ones(1).half()}, "meta": {"CLASSES": ["cat"]}}, path)
     ...     load_checkpoint(path)
-    ({'weight': tensor([1.])}, {'CLASSES': ['cat'], 'classes': ('cat',)})
+    ({'weight': tensor([1.], dtype=torch.float16)}, {'CLASSES': ['cat'], 'classes': ('cat',)})
     """
-    refuse_address("checkpoint", path)
-    with open(path, "rb") as file:
+    with open_file("checkpoint", path) as file:
         checkpoint = _load(os.fspath(path), file)
     if not isinstance(checkpoint, dict):
         raise ValueError(f"{path}: is not a checkpoint: it holds a {type(checkpoint).__name__}, not a dict of weights")
@@ -68,17 +69,51 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
         raise ValueError(f"{path}: is not a checkpoint: it has neither a 'state_dict' nor tensors alone")
     meta = checkpoint.get("meta")
     meta = {key: value for key, value in meta.items() if value != _StandIn()} if isinstance(meta, dict) else {}
-    data_set = meta.get("dataset_meta")  # MMDetection 3
-    classes = meta.get("CLASSES") or (
-        isinstance(data_set, dict) and (data_set.get("classes") or data_set.get("CLASSES"))
-    )
+    classes = _classes(path, meta)
     if classes:
-        meta["classes"] = (classes,) if isinstance(classes, str) else tuple(map(str, classes))
-    return {
-        re.sub(r"^module\.", "", key): value.float() if value.is_floating_point() else value
-        for key, value in weights.items()
-        if not key.startswith("ema_")
-    }, meta
+        meta["classes"] = classes
+    return _own_weights(path, weights), meta
+
+
+def _classes(path: str | os.PathLike[str], meta: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the classes that the metadata have."""
+    data_set = meta.get("dataset_meta")  # MMDetection 3
+    found = [meta.get("CLASSES")]
+    if isinstance(data_set, dict):
+        found += [data_set.get("classes"), data_set.get("CLASSES")]
+    for classes in found:
+        names = (classes,) if isinstance(classes, str) else classes
+        if names is None:
+            continue
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"{path}: the classes of a checkpoint must be a list of names, got {_description(names)}")
+        if names:
+            return tuple(names)
+    return ()
+
+
+def _own_weights(path: str | os.PathLike[str], weights: dict[Any, Tensor]) -> dict[str, Tensor]:
+    """Return the weights without prefixes and copies."""
+    own: dict[str, Tensor] = {}
+    for key, value in weights.items():
+        if not isinstance(key, str):
+            raise ValueError(f"{path}: keys of weights must be text, got {_description(key)}")
+        dense = value.layout == torch.strided and value.device.type == "cpu"
+        if not dense or value.is_quantized or value.is_nested or value.is_complex():
+            raise ValueError(f"{path}: {key} must be a dense tensor of real numbers, got {_description(value)}")
+        name = re.sub(r"^module\.", "", key)
+        if name in own:
+            raise ValueError(f"{path}: holds weights for {name} twice, with and without the prefix module.")
+        if not key.startswith("ema_"):
+            own[name] = value
+    return own
+
+
+def _description(value: Any) -> str:
+    """Return the type of a value, and the value itself if it is short."""
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.layout} and {value.dtype} on {value.device.type}"
+    return f"{value!r}" if isinstance(value, (int, float)) else f"a {type(value).__name__}"
 
 
 def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str, Any] | None = None) -> None:
@@ -162,6 +197,7 @@ _SKIPPED = re.compile(
 
 def _load(path: str, file: BinaryIO) -> Any:
     """Load a file; all that it can call is torch's own constructors of tensors, and stand-ins."""
+    _refuse_compressed(path, file)
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(file)
     except Exception:  # not MMEngine's format; torch.load reports what it cannot read
@@ -181,6 +217,20 @@ def _load(path: str, file: BinaryIO) -> Any:
         cause = re.search(r"WeightsUnpickler error:\s*(.+)", str(error))
         reason = cause[1] if cause else next(iter(str(error).splitlines()), "") or type(error).__name__
         raise ValueError(f"{path}: is not a checkpoint, or is cut short: {reason[:200]}") from None
+
+
+def _refuse_compressed(path: str, file: BinaryIO) -> None:
+    """Refuse an archive whose records are larger than the file; torch.save compresses nothing."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            size = sum(record.file_size for record in archive.infolist())
+    except Exception:  # not an archive, or a damaged one: torch reports it
+        size = 0
+    if size > file.seek(0, os.SEEK_END):
+        raise ValueError(
+            f"{path}: is not a checkpoint of torch.save: its records take {size} bytes, more than the file"
+        )
+    file.seek(0)
 
 
 def _renamed(weights: dict[str, Tensor], module: nn.Module, own: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,9 +1,11 @@
-"""Paths of configs and checkpoints as users give them: addresses are refused with advice."""
+"""Configs and checkpoints as users give them: regular files; addresses, pipes and devices are refused."""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
+from typing import BinaryIO
 
 
 def refuse_address(name: str, path: str | os.PathLike[str]) -> None:
@@ -30,3 +32,36 @@ def refuse_address(name: str, path: str | os.PathLike[str]) -> None:
     """
     if re.match(r"[A-Za-z][\w.+-]+:/", os.fspath(path)):  # at least two letters, unlike a drive
         raise ValueError(f"{name} must be a file, download it first: {os.fspath(path)}")
+
+
+def open_file(name: str, path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file to read bytes; a pipe or a device could block or never end.
+
+    Parameters
+    ----------
+    name : str
+        What the file is, for the message.
+    path : path
+
+    Raises
+    ------
+    ValueError
+        If `path` is an address, or neither a regular file nor a directory.
+    OSError
+        If it cannot be opened.
+
+    Examples
+    --------
+    >>> from mmort.detect.local_files import open_file
+    >>> open_file("config", "/dev/null")
+    Traceback (most recent call last):
+      ...
+    ValueError: config must be a regular file, got a pipe or a device: /dev/null
+    """
+    refuse_address(name, path)
+    without_waiting = getattr(os, "O_NONBLOCK", 0)  # for a writer of a pipe
+    file = open(path, "rb", opener=lambda file, flags: os.open(file, flags | without_waiting))  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise ValueError(f"{name} must be a regular file, got a pipe or a device: {os.fspath(path)}")

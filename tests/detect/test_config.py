@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import copy
+import os
 import time
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmort.detect.config import ConfigError, parse_options, read_config
-from mmort.detect.config.budget import Budget
+from mmort.detect.config.budget import MAX_STEPS, Budget
+from mmort.detect.local_files import open_file
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 EXPECTED = ast.literal_eval((CONFIGS / "expected.txt").read_text())  # written by make_expected.py
@@ -88,7 +90,7 @@ def test_environment(monkeypatch):
         ("a = 1 / 0", 1, "division by zero"),
         ("a, b = 1, 2, 3", 1, "cannot unpack 3 values"),
         ("a = dict(**dict(b=1), b=2)", 1, r"got \['b'\] twice"),
-        ("a = {[]: 1}", 1, "unhashable"),
+        ("a = {[]: 1}", 1, "a key must be text, a number or None, got a list"),
         ("a = [1][5]", 1, "index out of range"),
         ("a = b'\\0' * 3 + 'x'", 1, "can't concat|concat"),
         ("a = )", 1, "not valid Python"),
@@ -141,14 +143,112 @@ def test_refused(config, text, line, message):
         "a = 1" + " + 1" * 10**5,
         "a = " + "[" * 10**4 + "]" * 10**4,
         "a = " + "-" * 10**4 + "1",
+        "a = [dict(a=i) for i in range(10 ** 9)]",
+        "a = [[x for x in ()] for i in range(10 ** 9)]",
+        "a = f'" + "{1}" * 25_000 + "'",
+        "a = '" + "{}" * 30_000 + "'.format(*range(30_000))",
     ],
-    ids=range(25),
+    ids=range(29),
 )
-def test_bombs(config, text):
-    start = time.perf_counter()
-    with pytest.raises(ConfigError):
+def test_bombs(config, text, small_budget):
+    refused_in_time(config, text, limit=0.5)
+
+
+def test_bomb_with_the_whole_budget(config):
+    refused_in_time(config, "a = [dict(a=i) for i in range(10 ** 9)]", limit=2)
+
+
+@pytest.fixture
+def small_budget(monkeypatch):
+    """A tenth of the steps, which are to be refused in a tenth of the time: `python -m tests.fuzz.configs` uses all."""
+    monkeypatch.setattr(Budget.__init__, "__defaults__", (MAX_STEPS // 10,))
+
+
+def refused_in_time(config, text, message=None, limit=2, **options):
+    start = time.process_time()
+    with pytest.raises(ConfigError, match=message):
+        config(text, **options)
+    assert time.process_time() - start < limit
+
+
+# Distinct tuples of one hash: hash(-1) == hash(-2).
+COLLIDING = "a = [()]\nfor i in range(12): a = [x + (-1,) for x in a] + [x + (-2,) for x in a]\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["{x: 1 for x in a}", "{x for x in a}", "set(a)", "dict(zip(a, a))", "{}.update(zip(a, a))", "{a[0]: 1}"]
+)
+def test_keys_cannot_collide(config, text):
+    refused_in_time(config, f"{COLLIDING}b = {text}", "a key must be text, a number or None, got a tuple")
+    refused_in_time(config, COLLIDING + "b = {}\nfor x in a: b[x] = 1", "got a tuple")
+    refused_in_time(config, "b = {}\nb.setdefault((1,), 1)", "got a tuple")
+
+
+def yaml_doubling(line):
+    """Return YAML of 40 lines, each of which uses the one before twice."""
+    return "a0: &a0 {k: 1}\n" + "".join(line.format(i, i - 1) for i in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (yaml_doubling("a{0}: &a{0} {{<<: [*a{1}, *a{1}]}}\n"), "more steps or memory"),
+        (yaml_doubling("a{0}: &a{0} [*a{1}, *a{1}]\n"), "more steps or memory"),
+        ("a: 1" + ":1" * 4_000, "numbers of more than 100 characters"),
+        ("a: 1" + ":1" * 4_000 + ".5", "numbers of more than 100 characters"),
+        ("a: 0x" + "f" * 10_000, "numbers of more than 100 characters"),
+        ("a: 0x" + "f" * 20, "integers of more than 64 bits"),
+        ("a:\n" + "- 1\n" * 30_000, "more steps or memory"),
+        ("a: " + "[" * 10**4, "more than 100 deep"),
+        ("a: !!bool x", "does not fit its tag"),
+        ("a: !!timestamp x", "does not fit its tag"),
+    ],
+    ids=range(10),
+)
+def test_yaml_bombs(config, text, message, small_budget):
+    refused_in_time(config, text, message, 1, name="config.yaml")
+
+
+@pytest.mark.parametrize(
+    "text", ["{{$a:" + " " * 50_000, "{{$a:" * 20_000, "{{$a" * 25_000, "{{" + " " * 50_000, "{{_base_." + "a" * 50_000]
+)
+def test_unfinished_substitutions(config, text):
+    """Regular expressions that look for the end of a substitution look once."""
+    start = time.process_time()
+    assert config(f"x = 1  # {text}") == {"x": 1}
+    assert config(f'{{"x": 1, "{text}": 2}}', name="config.json")["x"] == 1
+    assert time.process_time() - start < 2
+
+
+def test_substitutions_cannot_grow(config, monkeypatch):
+    monkeypatch.setenv("MMORT_TEST_LONG", "x" * 10_000)
+    refused_in_time(config, "# " + "{{$MMORT_TEST_LONG:}}" * 5_000, "more steps or memory")
+
+
+@pytest.mark.parametrize(
+    "inherit", ["_base_ = ['{0}.py', '{0}.py']", "with read_base():\n  from .{0} import *\n  from .{0} import *"]
+)
+def test_doubled_bases(config, tmp_path, inherit):
+    for level in range(20):
+        (tmp_path / f"b{level}.py").write_text(inherit.format(f"b{level + 1}") if level < 19 else "a = 1")
+    refused_in_time(config, inherit.format("b0"), "more steps or memory|more than one base")
+
+
+def test_size_limit(config):
+    text = "a = 1\n" + "#" * 128_000
+    with pytest.raises(ConfigError, match="larger than 128000 bytes"):
         config(text)
-    assert time.perf_counter() - start < 20  # far less; but the machine may be busy
+    assert config(text[:128_000]) == {"a": 1}
+
+
+def test_only_regular_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe.py")
+    with pytest.raises(ConfigError, match="must be a regular file, got a pipe or a device"):
+        read_config(tmp_path / "pipe.py")
+    with pytest.raises(ValueError, match="must be a regular file, got a pipe or a device"):
+        open_file("config", "/dev/zero")
+    with pytest.raises(IsADirectoryError):
+        open_file("config", tmp_path)
 
 
 def test_dictionaries_of_bases_are_updated_with_pairs(config):

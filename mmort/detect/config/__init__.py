@@ -23,8 +23,9 @@ arithmetic, comparisons, ``and``, ``or``, ``not``, elements and slices, f-string
 base dictionaries, and calls of the functions and methods that ``mmort.detect.config.expressions`` lists (``dict``,
 ``range``, ``len``, ``str.format``, ``list.append`` ...).
 
-**Limits.** Files of 1 MB, chains of 20 bases, integers of 64 bits, and 3 million steps in all: six times what the
-largest published config takes.
+**Limits.** Regular files of 128 kB and 200 kB in all, chains of 20 bases, integers of 64 bits, keys that are text or
+numbers, and 2 million steps in all, more than twice what the largest published config takes: whatever a file holds, it
+is read or refused within 2 seconds and 500 MB.
 """
 
 from mmort.detect.config.errors import ConfigError

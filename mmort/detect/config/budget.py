@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-MAX_STEPS = 3_000_000  # of the published configs the largest takes 475,116 (MMDetection 3.3.0, GLIP on 35 data sets)
+MAX_STEPS = 2_000_000  # about 1.5 s; the largest published config (MMDetection 3.3.0, GLIP) takes 848,193
 MAX_DEPTH = 100  # containers within containers
+MAX_INTEGER_BITS = 64  # larger integers could also be made to collide in every dict
+
+# What takes longer than a step, in steps.  `python -m tests.fuzz.configs` measures.
+FILE = 2_000
+BYTE = 10  # of a config's text: parsing it takes up to 850 bytes of memory and 2.5 us
+YAML_EVENT = 50
+FORMATTED_FIELD = 100
+CALL = 5
+DICT = 3
+COMPREHENSION = 10
 
 
 class Budget:
@@ -31,8 +41,22 @@ class Budget:
             if depth > MAX_DEPTH:
                 raise ValueError(f"containers are nested more than {MAX_DEPTH} deep")
             self.pay(1 + len(value) if isinstance(value, (str, bytes, range)) else 1)
+            check_integer(value)
             if isinstance(value, dict):
+                self.pay(DICT)
                 stack += [(item, depth + 1) for pair in dict.items(value) for item in pair]
             elif isinstance(value, (list, tuple, set)):
                 self.pay(len(value))
                 stack += [(item, depth + 1) for item in value]
+
+
+def check_integer(value: Any) -> None:
+    """Raise ValueError for an integer that is too large."""
+    if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+        raise ValueError(f"integers of more than {MAX_INTEGER_BITS} bits are refused")
+
+
+def check_key(key: Any) -> None:
+    """Raise TypeError for the key of a dict, or element of a set, whose hash others could be made to share."""
+    if not isinstance(key, (str, bytes, int, float, type(None))):
+        raise TypeError(f"a key must be text, a number or None, got a {type(key).__name__}")

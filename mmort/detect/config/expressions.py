@@ -14,18 +14,43 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
-from mmort.detect.config.budget import Budget
+from mmort.detect.config.budget import (
+    CALL,
+    COMPREHENSION,
+    FORMATTED_FIELD,
+    MAX_INTEGER_BITS,
+    Budget,
+    check_integer,
+    check_key,
+)
 from mmort.detect.config.errors import ConfigError, excerpt
 from mmort.detect.config.values import ConfigDict, Imported
 
-MAX_INTEGER_BITS = 64  # larger integers could also be made to collide in every dict
+
+def _new_dict(pairs: Any = (), /, **entries: Any) -> dict[Any, Any]:
+    """Return what `dict` does, with checked keys."""
+    result: dict[Any, Any] = {}
+    for key, value in pairs.items() if isinstance(pairs, dict) else pairs:
+        check_key(key)
+        result[key] = value
+    return {**result, **entries}
+
+
+def _new_set(items: Iterable[Any] = (), /) -> set[Any]:
+    """Return what `set` does, with checked elements."""
+    result = set()
+    for item in items:
+        check_key(item)
+        result.add(item)
+    return result
+
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "all": all,
     "any": any,
     "bool": bool,
-    "dict": dict,
+    "dict": _new_dict,
     "enumerate": lambda *items: list(enumerate(*items)),
     "float": float,
     "int": int,
@@ -35,7 +60,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
     "range": range,
     "reversed": lambda items: list(reversed(items)),
-    "set": set,
+    "set": _new_set,
     "sorted": sorted,
     "str": str,
     "sum": lambda numbers: sum(numbers),  # without a start, which could be a list
@@ -113,8 +138,7 @@ class Evaluator:
         try:
             self.budget.pay(1)
             value = handler(self, node)
-            if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
-                raise ValueError(f"integers of more than {MAX_INTEGER_BITS} bits are refused")
+            check_integer(value)
             return value
         except ConfigError:
             raise
@@ -138,6 +162,8 @@ class Evaluator:
         else:
             container, key = self.element(target)
             self.budget.pay_for(value if isinstance(container, ConfigDict) else key)
+            if isinstance(container, dict):
+                check_key(key)
             container[key] = value
 
     def element(self, target: ast.expr) -> tuple[Any, Any]:
@@ -221,7 +247,7 @@ class Evaluator:
                 return self.value(base)
         values = list(self._elements(node.elts))
         self.budget.pay_for(values)
-        return set(values)
+        return _new_set(values)
 
     def _elements(self, nodes: Iterable[ast.expr]) -> Iterator[Any]:
         """Yield the values of expressions, some of which may be starred."""
@@ -239,6 +265,7 @@ class Evaluator:
             else:
                 name = self.value(key)
                 self.budget.pay_for(name)
+                check_key(name)
                 result[name] = self.value(value)
         return result
 
@@ -283,18 +310,20 @@ class Evaluator:
         return self.value(node.body if self.value(node.test) else node.orelse)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> Any:
+        self.budget.pay(COMPREHENSION)
         inner = Evaluator(self.path, ChainMap({}, self.variables), self.budget)  # loop variables stay inside
         if isinstance(node, ast.DictComp):
             entries: dict[Any, Any] = {}
             for _ in inner._loops(node.generators):
                 key = inner.value(node.key)
                 self.budget.pay_for(key)
+                check_key(key)
                 entries[key] = inner.value(node.value)
             return entries
         result = [inner.value(node.elt) for _ in inner._loops(node.generators)]
         if isinstance(node, ast.SetComp):
             self.budget.pay_for(result)
-            return set(result)
+            return _new_set(result)
         return result  # for a generator too: its values are all used at once
 
     def _loops(self, generators: list[ast.comprehension]) -> Iterator[None]:
@@ -322,12 +351,14 @@ class Evaluator:
                 raise ValueError(f"field {field!r} is refused")
             if specification and re.search(r"\d{4}|[{*]", specification):
                 raise ValueError(f"format {specification!r} is refused")
+            self.budget.pay(FORMATTED_FIELD)
             self.budget.pay_for((values, entries))
         result = template.format(*values, **entries)
         self.budget.pay(len(result))
         return result
 
     def _call(self, node: ast.Call) -> Any:
+        self.budget.pay(CALL)
         owner: Any = None
         match node.func:
             case ast.Name(id=name) if name in FUNCTIONS and name not in self.variables:
@@ -350,6 +381,10 @@ class Evaluator:
             return self._format(owner, values, entries)
         if name != "dict" or values:
             self.budget.pay_for((owner, values, entries))
+        if name == "update":
+            values = [_new_dict(value) for value in values]
+        elif name == "setdefault":
+            check_key(*values[:1])
         return function(*values, **entries)
 
     def _refused_call(self, node: ast.Call) -> ConfigError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mmort.detect.config import sources
-from mmort.detect.config.budget import Budget
+from mmort.detect.config.budget import FILE, Budget
 from mmort.detect.config.errors import ConfigError
 from mmort.detect.config.merging import add_scope, merge, plain, unshared
 from mmort.detect.config.options import nested, parse_options
@@ -70,7 +70,7 @@ def read_config(
     {'model': {'type': 'ATSS', 'head': {'classes': 10, 'sizes': [8, 16, 32]}}}
     """
     reader = _Reader([Path(directory) for directory in (sys.path if search_path is None else search_path)])
-    refuse_address("config", path)
+    refuse_address("config", path)  # before Path, which takes slashes away
     path = Path(path)
     try:
         config = reader.read(path)
@@ -93,6 +93,7 @@ class _Reader:
 
     def __init__(self, search_path: list[Path]) -> None:
         self.search_path, self.budget = search_path, Budget()
+        self.trees: dict[Path, ast.Module] = {}
 
     def read(self, path: Path) -> dict[str, Any]:
         """Read a config of either kind."""
@@ -102,8 +103,15 @@ class _Reader:
         return self._read_merging(path, 0)
 
     def _tree(self, path: Path) -> ast.Module:
-        """Parse a Python file with its substitutions."""
-        return sources.parse_python(path, sources.substitute(path, sources.read_text(path, self.budget)))
+        """Parse a Python file with its substitutions, unless that has been done."""
+        self.budget.pay(FILE)
+        if path not in self.trees:
+            self.trees[path] = sources.parse_python(path, self._text(path))
+        return self.trees[path]
+
+    def _text(self, path: Path) -> str:
+        """Return the text of a file with its substitutions."""
+        return sources.substitute(path, sources.read_text(path, self.budget), self.budget)
 
     def _read_merging(self, path: Path, depth: int) -> dict[str, Any]:
         """Read a config that names its bases in ``_base_``, and merge it into them."""
@@ -118,8 +126,7 @@ class _Reader:
             program.run(statement for statement in tree.body if not assigns_base(statement))
             variables.pop("_base_", None)
         elif path.suffix in sources.SUFFIXES:
-            text = sources.substitute(path, sources.read_text(path, self.budget))
-            data = sources.parse_data(path, text, self.budget)
+            data = sources.parse_data(path, self._text(path), self.budget)
             bases = self._bases(path, data.pop("_base_", None), depth)
             variables = sources.resolve(path, data, bases)
         else:
@@ -165,6 +172,7 @@ class _Reader:
             return self._read_importing(base, depth + 1)
 
         program = ImportingProgram(str(path), self.budget, read_base)
+        self.budget.pay(FILE)
         program.run_file(sources.parse_python(path, sources.read_text(path, self.budget)))
         self.budget.pay_for(program.variables)
         entries = {key: value for key, value in program.variables.items() if not key.startswith("__")}

@@ -9,10 +9,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mmort.detect.config.budget import Budget
+from mmort.detect.config.budget import BYTE, FILE, MAX_DEPTH, YAML_EVENT, Budget
 from mmort.detect.config.errors import ConfigError
+from mmort.detect.local_files import open_file
 
-MAX_FILE_SIZE = 1_000_000  # bytes
+MAX_FILE_SIZE = 128_000  # bytes; the largest published config has 29,440
+MAX_NUMBER = 100  # characters; PyYAML takes quadratic time for 1:2:3...
 SUFFIXES = (".py", ".json", ".yaml", ".yml")
 
 _REFERENCE = "mmort:base:"  # marks text in JSON and YAML that is the name of a base's variable
@@ -20,18 +22,19 @@ _REFERENCE = "mmort:base:"  # marks text in JSON and YAML that is the name of a 
 
 def read_text(path: Path, budget: Budget) -> str:
     """Read a file of UTF-8 text."""
-    with path.open("rb") as file:
+    budget.pay(FILE)
+    with open_file("config", path) as file:
         data = file.read(MAX_FILE_SIZE + 1)
     if len(data) > MAX_FILE_SIZE:
         raise ConfigError(f"{path}: larger than {MAX_FILE_SIZE} bytes")
-    budget.pay(len(data))
+    budget.pay(len(data) * BYTE)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not a text file: {error}") from None
 
 
-def substitute(path: Path, text: str) -> str:
+def substitute(path: Path, text: str, budget: Budget) -> str:
     """Replace ``{{ fileDirname }}`` and the like, and ``{{$VARIABLE:default}}``, by their values."""
     full = os.path.abspath(path)
     names = {
@@ -40,15 +43,21 @@ def substitute(path: Path, text: str) -> str:
         "fileBasenameNoExtension": path.stem,
         "fileExtname": path.suffix,
     }
-    text = re.sub(rf"\{{\{{\s*({'|'.join(names)})\s*\}}\}}", lambda match: names[match[1]].replace("\\", "/"), text)
+
+    def name(match: re.Match[str]) -> str:
+        budget.pay(len(names[match[1]]) * BYTE)
+        return names[match[1]].replace("\\", "/")
 
     def variable(match: re.Match[str]) -> str:
         value = os.environ.get(match[1], match[2])
         if not value:
             raise ConfigError(f"{path}: environment variable {match[1]} is not set, and has no default here")
+        budget.pay(len(value) * BYTE)
         return value
 
-    return re.sub(r"""\{\{['"]?\s*\$(\w+)\s*:\s*(\S*?)\s*['"]?\}\}""", variable, text)
+    text = re.sub(rf"\{{\{{\s*({'|'.join(names)})\s*\}}\}}", name, text)
+    # (?=\S) and [^\s{] keep the matching linear: no space, and no character of a value, is tried in two ways.
+    return re.sub(r"""\{\{['"]?\s*\$(\w+)\s*:\s*(?=\S)([^\s{]*?)\s*['"]?\}\}""", variable, text)
 
 
 def parse_python(path: Path, text: str) -> ast.Module:
@@ -67,7 +76,7 @@ def parse_data(path: Path, text: str, budget: Budget) -> dict[str, Any]:
     """Parse the text of a JSON or YAML file; references to the bases' variables are left to `resolve`."""
     text = re.sub(r"\{\{\s*_base_\.([\w.]+)\s*\}\}", rf'"{_REFERENCE}\1"', text)
     try:
-        data = json.loads(text) if path.suffix == ".json" else _parse_yaml(path, text)
+        data = json.loads(text) if path.suffix == ".json" else _parse_yaml(path, text, budget)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
     budget.pay_for(data)
@@ -76,16 +85,44 @@ def parse_data(path: Path, text: str, budget: Budget) -> dict[str, Any]:
     return data
 
 
-def _parse_yaml(path: Path, text: str) -> Any:
+def _parse_yaml(path: Path, text: str, budget: Budget) -> Any:
     """Parse YAML without tags that construct objects."""
     try:
         import yaml
     except ModuleNotFoundError:
         raise ImportError(f"{path} needs PyYAML, which is not installed: pip install pyyaml") from None
     try:
-        return yaml.safe_load(text)
+        depth = 0
+        for event in yaml.parse(text, yaml.SafeLoader):
+            budget.pay(YAML_EVENT)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise ValueError(f"containers are nested more than {MAX_DEPTH} deep")
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        _pay_for_nodes(root, budget)
+        return loader.construct_document(root)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:  # for values unlike their tags
+        raise ValueError(f"a value does not fit its tag: {type(error).__name__}: {error}") from None
+
+
+def _pay_for_nodes(root: Any, budget: Budget) -> None:
+    """Pay for constructing a YAML node, each of its aliases as for the node itself; refuse long numbers."""
+    stack = [(root, 0)]
+    while stack:
+        node, depth = stack.pop()
+        budget.pay(1)
+        if depth > MAX_DEPTH:
+            raise ValueError(f"containers are nested more than {MAX_DEPTH} deep")
+        if isinstance(node.value, list):
+            items = [item for entry in node.value for item in (entry if isinstance(entry, tuple) else (entry,))]
+            stack += [(item, depth + 1) for item in items]
+        elif node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float") and len(node.value) > MAX_NUMBER:
+            raise ValueError(f"numbers of more than {MAX_NUMBER} characters are refused")
 
 
 def resolve(path: Path, value: Any, bases: dict[str, Any]) -> Any:

@@ -1,0 +1,1 @@
+"""Random hostile inputs, run by hand: ``python -m tests.fuzz.configs --seconds 60``."""
