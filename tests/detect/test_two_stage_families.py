@@ -7,6 +7,7 @@ import torch
 
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
+from mmort.detect.parts.deform_roi_pool import deform_roi_pool
 from mmort.detect.parts.heads.cascade_rpn_head import taps_on
 from mmort.detect.parts.roi_extractor import scaled
 from tests.detect.two_stage_cases import CASES, SQUARES, config_of
@@ -18,6 +19,7 @@ FAMILIES = {
     "PISA": "Mask R-CNN",
     "CARAFE in the mask head": "Mask R-CNN",
     "Libra Mask R-CNN": "Mask R-CNN",
+    "Deformable RoI pooling": "Mask R-CNN",
     "Guided anchors": "Mask R-CNN",
     "Cascade RPN": "Mask R-CNN",
     "Cascade RPN alone": "RPN",
@@ -214,3 +216,19 @@ def test_limits_of_guided_proposals():
     config["model"]["test_cfg"]["rpn"]["nms_post"] = 1
     with pytest.raises(ValueError, match="nms_post at least max_per_img"):
         build(config)
+
+
+def test_deformable_pooling_by_samples():
+    """A loop over bins and samples, from the definition, of a region in the second image."""
+    torch.manual_seed(3)
+    features, offsets = torch.rand(2, 3, 12, 16), torch.randn(1, 2, 2, 3)
+    x1, y1, x2, y2 = region = (5.0, 9.0, 43.0, 31.0)
+    pooled = deform_roi_pool(features, torch.tensor([[1.0, *region]]), offsets, 0.25, sampling_ratio=2, gamma=0.1)
+    width, height = (x2 - x1) / 4, (y2 - y1) / 4  # in cells, whose centres are at .5
+    for row, column in ((0, 0), (0, 2), (1, 1)):
+        left = x1 / 4 - 0.5 + width * (column / 3 + 0.1 * float(offsets[0, 0, row, column]))
+        top = y1 / 4 - 0.5 + height * (row / 2 + 0.1 * float(offsets[0, 1, row, column]))
+        samples = [(left + width / 3 * u, top + height / 2 * v) for v in (0.25, 0.75) for u in (0.25, 0.75)]
+        points = torch.tensor([[[(x + 0.5) / 8 - 1, (y + 0.5) / 6 - 1] for x, y in samples]])[None]
+        wanted = torch.nn.functional.grid_sample(features[1:], points, align_corners=False)[0].mean((1, 2))
+        torch.testing.assert_close(pooled[0, :, row, column], wanted)

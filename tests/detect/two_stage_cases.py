@@ -186,6 +186,13 @@ def _cascade_rpn_alone(model):
     _rpn(model)
 
 
+def _deformable_pooling(model):
+    layer = {"output_size": 3, "output_channels": 32, "deform_fc_channels": 16}
+    for name, kind in (("bbox", "DeformRoIPoolPack"), ("mask", "ModulatedDeformRoIPoolPack")):
+        model["roi_head"][f"{name}_roi_extractor"]["roi_layer"] = {"type": kind, **layer}
+    model["roi_head"]["bbox_head"]["roi_feat_size"] = 3
+
+
 CASES = {
     "HTC": _htc,
     "Double-Head R-CNN": _double,
@@ -202,6 +209,7 @@ CASES = {
     "PISA": _pisa,
     "CARAFE in the mask head": _carafe,
     "Libra Mask R-CNN": _libra,
+    "Deformable RoI pooling": _deformable_pooling,
     "Guided anchors": _guided,
     "Cascade RPN": _cascade_rpn,
     "Cascade RPN alone": _cascade_rpn_alone,

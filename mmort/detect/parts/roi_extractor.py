@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, part
+from mmort.detect.parts.deform_roi_pool import DeformRoIPoolLayer, ModulatedDeformRoIPoolLayer
 from mmort.torch import RoIAlign
 
 
@@ -38,14 +39,21 @@ class RoILayer:
         return RoIAlign(spatial_scale=1 / stride, **dataclasses.asdict(self.entries))
 
 
+_ROI_LAYERS: dict[str, type[Any]] = {
+    "RoIAlign": RoILayer,
+    "DeformRoIPoolPack": DeformRoIPoolLayer,
+    "ModulatedDeformRoIPoolPack": ModulatedDeformRoIPoolLayer,
+}
+
+
 class RoIExtractor(nn.Module):
-    """RoIAlign over the levels of a feature pyramid."""
+    """RoIAlign, or deformable RoI pooling, over the levels of a feature pyramid."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
         """The entries of ``bbox_roi_extractor`` or ``mask_roi_extractor``."""
 
-        roi_layer: RoILayer = part("roi_layer", types={"RoIAlign": RoILayer})
+        roi_layer: RoILayer | DeformRoIPoolLayer = part("roi_layer", types=_ROI_LAYERS)
         featmap_strides: list[int]
         finest_scale: float = 56
 
