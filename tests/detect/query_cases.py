@@ -97,7 +97,7 @@ def fill(detector):
                 tensor.copy_(values * 0.2 + name.endswith((".weight", "running_var")))
     if hasattr(detector, "memory_trans_norm"):  # cells that cannot be used, all equal, are not to be among the best
         unusable = detector.memory_trans_norm(detector.memory_trans_fc.bias)
-        detector.bbox_head.cls_branches[len(detector.decoder.layers)].weight.sub_(unusable)
+        detector.bbox_head.cls_branches[len(detector.decoder.layers)].weight.sub_(unusable / 20)
 
 
 def batch():

@@ -82,10 +82,10 @@ def test_dab_detr_weights_positions_by_size(detector):
 
 
 def test_ddq_keeps_distinct_boxes(detector):
-    """The second box is like the first, which is better; the third has no score; unused rows are none's."""
+    """The second box is like the first, which is better; the third takes no part; unused rows are none's."""
     ddq = detector("ddq")
     boxes = torch.tensor([[[0.5, 0.5, 0.2, 0.2], [0.5, 0.5, 0.2, 0.19], [0.1, 0.1, 0.1, 0.1], [0.8, 0.8, 0.1, 0.1]]])
-    assert ddq.kept(boxes, torch.tensor([[0.9, 0.8, 0.0, 0.1]])).tolist() == [[True, False, False, True]]
+    assert ddq.kept(boxes, torch.tensor([[0.9, 0.8, -1.0, 0.0]])).tolist() == [[True, False, False, True]]
     assert ddq.kept(boxes, torch.tensor([[0.7, 0.8, 0.5, 0.1]])).tolist() == [[False, True, True, True]]
     assert ddq.suppressed(boxes, torch.tensor([[0.7, 0.8, 0.5, 0.9]]))[0, :5].tolist() == [3, 1, 2, -1, -1]
 

@@ -83,7 +83,7 @@ class DDQ(DINO):
             if index < last:
                 boxes = moved(boxes, self.bbox_head.reg_branches[index](x), eps=1e-3)
                 scores = self.bbox_head.cls_branches[index](x).sigmoid().amax(2)
-                kept = self.kept(boxes, torch.where(distinct, scores, 0))
+                kept = self.kept(boxes, torch.where(distinct, scores, -1))
                 hidden = ~(kept[:, :, None] | kept[:, None])
                 # MMDetection reads the suppressed queries off the mask of the first one, from which, if it is kept
                 # itself, no other is hidden.
@@ -103,7 +103,7 @@ class DDQ(DINO):
         return x, torch.where(used, rows(logits, best), 0).sigmoid()
 
     def kept(self, boxes: Tensor, scores: Tensor) -> Tensor:
-        """Return which boxes [N, Q] the suppression leaves; those with a score of 0 take no part."""
+        """Return which boxes [N, Q] the suppression leaves; those with a score of -1 take no part."""
         best = self.suppressed(boxes, scores)
         count = boxes.shape[1]
         flags = torch.zeros(boxes.shape[0], count + 1, dtype=torch.bool, device=boxes.device)  # the last of unused rows
@@ -113,8 +113,8 @@ class DDQ(DINO):
         """Return the indices [N, Q] of the boxes [N, P, 4] that are left, by descending score, then -1."""
         found = corners(boxes)
         # MMDetection moves the boxes, all of one class, by the largest coordinate; that rounds them.
-        largest = torch.where((scores > 0)[..., None], found, 0).amax((1, 2), keepdim=True)
+        largest = torch.where((scores >= 0)[..., None], found, 0).amax((1, 2), keepdim=True)
         indices: Tensor = multiclass_nms(
-            found + (largest + 1), scores[..., None], 0.0, self.iou_threshold, max_per_image=self.queries
+            found + (largest + 1), scores[..., None], -1.0, self.iou_threshold, max_per_image=self.queries
         )[2]
         return indices
