@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -16,9 +18,21 @@ from mmort.onnx.export.translations import translation_table
 _LEGACY_OPSETS = range(11, 21)
 
 
+@contextmanager
+def _collecting_later() -> Iterator[None]:
+    """Keep Python from looking for garbage among what tracing allocates: there is little, and it adds a fifth."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def dynamo(example: Example, draft: Path, options: Options) -> list[str]:
     """Export by torch.export, which gives no hints."""
-    with quiet(), torch.no_grad():
+    with quiet(), torch.no_grad(), _collecting_later():
         program = torch.onnx.export(
             example.module,
             example.positional,
