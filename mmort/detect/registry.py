@@ -71,7 +71,12 @@ from mmort.detect.parts.backbones.resnet import ResNet, ResNetV1d
 from mmort.detect.parts.backbones.ssd_vgg import SSDVGG
 from mmort.detect.parts.backbones.swin import SwinTransformer
 from mmort.detect.parts.backbones.trident_resnet import TridentResNet
-from mmort.detect.parts.coders import DeltaXYWHBBoxCoder, DistancePointBBoxCoder, TBLRBBoxCoder
+from mmort.detect.parts.coders import (
+    DeltaXYWHBBoxCoder,
+    DistancePointBBoxCoder,
+    LegacyDeltaXYWHBBoxCoder,
+    TBLRBBoxCoder,
+)
 from mmort.detect.parts.generic_roi_extractor import GenericRoIExtractor
 from mmort.detect.parts.heads.box_head import BoxHead, Shared2FCBoxHead, Shared4Conv1FCBoxHead
 from mmort.detect.parts.heads.cascade_rpn_head import CascadeRPNHead
@@ -95,7 +100,14 @@ from mmort.detect.parts.necks.pafpn import PAFPN
 from mmort.detect.parts.necks.rfp import RFP
 from mmort.detect.parts.necks.ssd_neck import SSDNeck
 from mmort.detect.parts.necks.yolo_neck import YOLOV3Neck
-from mmort.detect.parts.priors import AnchorGenerator, PointGenerator, SSDAnchorGenerator, YOLOAnchorGenerator
+from mmort.detect.parts.priors import (
+    AnchorGenerator,
+    LegacyAnchorGenerator,
+    LegacySSDAnchorGenerator,
+    PointGenerator,
+    SSDAnchorGenerator,
+    YOLOAnchorGenerator,
+)
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.shared_head import ResLayer
 from mmort.detect.versions import Config
@@ -209,12 +221,15 @@ PARTS = Parts(
         },
         "prior generator": {
             "AnchorGenerator": AnchorGenerator,
+            "LegacyAnchorGenerator": LegacyAnchorGenerator,
+            "LegacySSDAnchorGenerator": LegacySSDAnchorGenerator,
             "MlvlPointGenerator": PointGenerator,
             "SSDAnchorGenerator": SSDAnchorGenerator,
             "YOLOAnchorGenerator": YOLOAnchorGenerator,
         },
         "box coder": {
             "DeltaXYWHBBoxCoder": DeltaXYWHBBoxCoder,
+            "LegacyDeltaXYWHBBoxCoder": LegacyDeltaXYWHBBoxCoder,
             "TBLRBBoxCoder": TBLRBBoxCoder,
             "DistancePointBBoxCoder": DistancePointBBoxCoder,
         },

@@ -279,6 +279,21 @@ def test_anchors_of_ssd():
         torch.testing.assert_close(sizes[3], torch.tensor([math.sqrt(0.5), math.sqrt(2)]) * min_size)
 
 
+def test_boxes_of_version_1_end_with_their_last_pixel():
+    """A square of 9 pixels around (3.5, 3.5) has rounded corners; a box of 2 pixels is moved by as many, and clipped."""
+    settings = {"type": "LegacyAnchorGenerator", "strides": [8], "ratios": [1.0], "base_sizes": [8]}
+    anchors = PARTS.build("prior generator", {**settings, "scales": [9 / 8], "center_offset": 0.5})
+    assert anchors.level(0, torch.zeros(1, 1, 1, 2)).tolist() == [[0, 0, 8, 8], [8, 0, 16, 8]]  # -0.5 and 7.5: to even
+    settings = {"type": "LegacySSDAnchorGenerator", "strides": [8] * 3, "ratios": [[2]] * 3, "scale_major": False}
+    anchors = PARTS.build("prior generator", {**settings, "min_sizes": [3] * 3, "max_sizes": [12] * 3})
+    assert anchors.level(0, torch.zeros(1, 1, 1, 1))[:2].tolist() == [[2, 2, 4, 4], [1, 1, 6, 6]]
+    coder = PARTS.build("box coder", {"type": "LegacyDeltaXYWHBBoxCoder"})
+    deltas = torch.tensor([[0.0, 0, 0, 0], [1, 0, math.log(2), 0], [9, 9, 0, 0]])
+    boxes = coder.decode(torch.tensor([4.0, 6, 5, 7]), deltas, torch.tensor([[16.0, 12, 16, 12]]))
+    expected = torch.tensor([[3.5, 5.5, 5.5, 7.5], [4.5, 5.5, 8.5, 7.5], [15, 11, 15, 11]])
+    torch.testing.assert_close(boxes, expected)
+
+
 def test_anchors_are_ordered_by_row_column_anchor():
     anchors = PARTS.build(
         "prior generator", {"type": "AnchorGenerator", "strides": [(4, 8)], "ratios": [0.5, 2.0], "scales": [1, 2]}

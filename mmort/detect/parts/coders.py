@@ -67,7 +67,7 @@ class DeltaXYWHBBoxCoder(BoxCoder):
     def boxes(self, priors: Tensor, regressed: Tensor, max_growth: float = abs(math.log(16 / 1000))) -> Tensor:
         """Return `priors` [..., 4] moved by `regressed` [..., 4]: dx, dy, dw, dh, the last two at most `max_growth`."""
         regressed = regressed * self.stds + self.means
-        size = priors[..., 2:] - priors[..., :2]
+        size = self.sizes(priors)
         shift = size * regressed[..., :2]
         growth = regressed[..., 2:]
         if self.max_shift is None:
@@ -78,6 +78,34 @@ class DeltaXYWHBBoxCoder(BoxCoder):
         centre = (priors[..., :2] + priors[..., 2:]) * 0.5 + shift
         half = size * growth.exp() * 0.5
         return torch.cat([centre - half, centre + half], -1)
+
+    def sizes(self, priors: Tensor) -> Tensor:
+        """Return the widths and heights of priors, [..., 2]."""
+        return priors[..., 2:] - priors[..., :2]
+
+
+class LegacyDeltaXYWHBBoxCoder(DeltaXYWHBBoxCoder):
+    """The coder of models that were trained with MMDetection 1, where boxes end with their last pixel."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``bbox_coder``."""
+
+        target_means: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
+        target_stds: Sequence[float] = (1.0, 1.0, 1.0, 1.0)
+
+        ignored: ClassVar = CoderEntries.ignored
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(DeltaXYWHBBoxCoder.Entries(target_means=entries.target_means, target_stds=entries.target_stds))
+
+    def decode(self, priors: Tensor, regressed: Tensor, limits: Tensor) -> Tensor:
+        """Return boxes [..., 4] clipped to the last pixel."""
+        return clip(self.boxes(priors, regressed), limits - 1)
+
+    def sizes(self, priors: Tensor) -> Tensor:
+        """Return the widths and heights of priors, [..., 2], their last pixel included."""
+        return super().sizes(priors) + 1
 
 
 class TBLRBBoxCoder(BoxCoder):

@@ -40,7 +40,15 @@ class Priors(nn.Module):
 
 
 class Anchors(Priors):
-    """The same boxes around every location of a level, given as lists by level: strides (x, y) and boxes [A, 4]."""
+    """The same boxes around every location of a level, given as lists by level: strides (x, y) and boxes [A, 4].
+
+    Attributes
+    ----------
+    last_pixel : int
+        1 if boxes end at the coordinates of their last pixel, which are integers, as in MMDetection 1.
+    """
+
+    last_pixel: ClassVar[int] = 0
 
     def __init__(self, strides: Sequence[Any], boxes: Sequence[Tensor]) -> None:
         super().__init__()
@@ -90,14 +98,20 @@ class AnchorGenerator(Anchors):
             sizes = [min(_pair(stride)) for stride in entries.strides]
         centres = entries.centers
         if centres is None:
-            centres = [(entries.center_offset * size, entries.center_offset * size) for size in sizes]
+            centres = [(entries.center_offset * (size - self.last_pixel),) * 2 for size in sizes]
         super().__init__(
             entries.strides,
             [
-                boxes_around(centre, scaled_sizes(size, entries.ratios, scales, entries.scale_major))
+                boxes_around(centre, scaled_sizes(size, entries.ratios, scales, entries.scale_major), self.last_pixel)
                 for size, centre in zip(sizes, centres, strict=True)
             ],
         )
+
+
+class LegacyAnchorGenerator(AnchorGenerator):
+    """The anchors of models that were trained with MMDetection 1."""
+
+    last_pixel = 1
 
 
 class SSDAnchorGenerator(Anchors):
@@ -133,8 +147,14 @@ class SSDAnchorGenerator(Anchors):
             # Each ratio once, and the larger square right after the smaller.
             count = len(level_ratios)
             chosen = sizes[[0, count, *range(1, count)]]
-            boxes.append(boxes_around(_middle(stride), chosen))
+            boxes.append(boxes_around(_middle(stride, self.last_pixel), chosen, self.last_pixel))
         super().__init__(entries.strides, boxes)
+
+
+class LegacySSDAnchorGenerator(SSDAnchorGenerator):
+    """SSD's anchors in models that were trained with MMDetection 1."""
+
+    last_pixel = 1
 
 
 class YOLOAnchorGenerator(Anchors):
@@ -211,10 +231,11 @@ def shifts(map: Tensor, stride: tuple[float, float], offset: float = 0) -> Tenso
     return torch.stack([x.expand(height, width), y[:, None].expand(height, width)], -1)
 
 
-def boxes_around(centre: tuple[float, float], sizes: Tensor) -> Tensor:
-    """Return the boxes of `sizes` [A, 2] (width, height) around a point, [A, 4]."""
-    middle = torch.tensor(centre, dtype=torch.float32)
-    return torch.cat([middle - 0.5 * sizes, middle + 0.5 * sizes], 1)
+def boxes_around(centre: tuple[float, float], sizes: Tensor, last_pixel: int = 0) -> Tensor:
+    """Return the boxes of `sizes` [A, 2] (width, height) around a point, [A, 4]; see `Anchors` for `last_pixel`."""
+    middle, half = torch.tensor(centre, dtype=torch.float32), 0.5 * (sizes - last_pixel)
+    boxes = torch.cat([middle - half, middle + half], 1)
+    return boxes.round() if last_pixel else boxes
 
 
 def scaled_sizes(size: float, ratios: Sequence[float], scales: Sequence[float], scale_major: bool) -> Tensor:
@@ -248,10 +269,10 @@ def _ssd_sizes(ratio_range: tuple[float, float], input_size: int, levels: int) -
     return min_sizes, max_sizes
 
 
-def _middle(stride: Any) -> tuple[float, float]:
+def _middle(stride: Any, last_pixel: int = 0) -> tuple[float, float]:
     """Return the middle of a location whose corner is 0, 0."""
     x, y = _pair(stride)
-    return x / 2, y / 2
+    return (x - last_pixel) / 2, (y - last_pixel) / 2
 
 
 def _pair(value: Any) -> tuple[float, float]:
