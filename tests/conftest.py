@@ -1,4 +1,4 @@
-"""What all tests share: the seed, one OpenMP thread per process, what saves time, and threads that each test restores."""
+"""What all tests share: the seed, one OpenMP thread per process, what saves time, and the threads that are restored."""
 
 import functools
 import gc

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="as for mmort test (default: bbox, and segm of a detector with masks; mAP of a data set of PASCAL VOC)",
     )
     datasets.add_arguments(parser)
-    parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, help="pictures that run together (default: the config's, or 1)")
     parser.add_argument("--output-file", metavar="FILE.onnx", help="keep the exported file")
     parser.add_argument(
         "--report", default="parity.html", metavar="FILE.html", help="the report to write (default: %(default)s)"
@@ -53,14 +53,14 @@ def run(arguments: argparse.Namespace) -> str | None:
     """Export, compare, print the table and write the report."""
     _check(arguments)
     try:
-        from mmort.detect.export import ExportOptions, export
+        from mmort.detect.export import ExportOptions, export_network
         from mmort.detect.network import load_network
     except ModuleNotFoundError as error:
         if error.name not in ("onnx", "onnxscript", "torch"):
             raise
         raise ImportError(f"mmort parity needs {error.name}: pip install 'mmort[detect]'") from None
     from mmort.detect.config import read_config
-    from mmort.evaluate import metric_options
+    from mmort.evaluate import batch_size_of, metric_options
     from mmort.evaluate.parity import compare_models, write_report
     from mmort.predict import Predictor
 
@@ -69,18 +69,18 @@ def run(arguments: argparse.Namespace) -> str | None:
     dataset = datasets.dataset(arguments, config, network.classes)
     metrics, options = arguments.eval or _metrics(dataset, network), metric_options(config, dataset)
     dataset.check(metrics, options)
+    batch_size = batch_size_of(config) if arguments.batch_size is None else arguments.batch_size
     predictor = partial(Predictor, classes=network.classes or dataset.classes, preprocessing=network.preprocessing)
     against = {name: predictor(file) for name, file in _named(arguments.against).items()}
     with TemporaryDirectory() as folder:
         file = Path(arguments.output_file or Path(folder, "detector.onnx"))
-        export_options = ExportOptions(cfg_options=arguments.cfg_options, dynamic_export=True)
-        export(arguments.config, arguments.checkpoint, file, export_options)
+        export_network(network, config, file, ExportOptions(dynamic_export=True))
         models = {"torch": predictor(network), "ONNX": predictor(file), **against}
-        predict = {name: partial(model.predict, batch_size=arguments.batch_size) for name, model in models.items()}
+        predict = {name: partial(model.predict, batch_size=batch_size) for name, model in models.items()}
         parity = compare_models(dataset, predict, metrics, **options)
     print(parity)
     subject = f"{network.detector.family}, {Path(arguments.checkpoint).name}, on {len(dataset):,} images"
-    write_report(parity, arguments.report, subject=subject, facts=_facts(arguments, dataset))
+    write_report(parity, arguments.report, subject=subject, facts=_facts(arguments, dataset, batch_size))
     print(f"wrote {arguments.report}")
     differing = [column.name for column in parity.columns if not column.equal]
     return f"these differ from torch: {', '.join(differing)}" if differing else None
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> str | None:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse wrong arguments before the export, which takes a minute."""
-    if arguments.batch_size < 1:
+    if arguments.batch_size is not None and arguments.batch_size < 1:
         raise ValueError(f"--batch-size must be positive, got {arguments.batch_size}")
     check_outputs(arguments.report, arguments.output_file)
 
@@ -106,14 +106,14 @@ def _metrics(dataset: Dataset, network: TorchNetwork) -> list[str]:
     return ["bbox", "segm"] if "masks" in network.detector.output_names else ["bbox"]
 
 
-def _facts(arguments: argparse.Namespace, dataset: Dataset) -> dict[str, str]:
+def _facts(arguments: argparse.Namespace, dataset: Dataset, batch_size: int) -> dict[str, str]:
     """Return how the comparison was made, for the report."""
     facts = {
         "Config": arguments.config,
         "Overrides": " ".join(arguments.cfg_options or ()),
         "Checkpoint": arguments.checkpoint,
         "Images": f"{len(dataset):,} with {len(dataset.classes)} classes, in {dataset.images[0].path.parent}",
-        "Batch size": str(arguments.batch_size),
+        "Batch size": str(batch_size),
         "Versions": ", ".join(f"{package} {version(package)}" for package in ("mmort", "torch", "onnxruntime")),
         "Date": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
     }

@@ -200,5 +200,12 @@ def _report(metrics: Metrics, file: str | None) -> None:
     for name, value in metrics.figures.items():
         print(f"{name}: {value:.4f}")
     if file:
-        figures = {name: round(value, 4) for name, value in metrics.figures.items()}
-        Path(file).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})
+        Path(file).write_text(json.dumps(_rounded(figures), indent=2) + "\n", encoding="utf-8")
+
+
+def _rounded(figures: Any) -> Any:
+    """Return figures, also those in dicts, with four digits."""
+    if isinstance(figures, dict):
+        return {name: _rounded(value) for name, value in figures.items()}
+    return round(figures, 4)

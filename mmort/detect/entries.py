@@ -8,6 +8,7 @@ that configure no part, such as ``test_cfg``, have schemas of the same kind.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
 from difflib import get_close_matches
@@ -25,6 +26,13 @@ _IGNORED = {
 }
 """Entries that any part of MMDetection may have, beside its losses, ``loss_...``."""
 
+_NUMBERS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "True or False"),
+    "int": ((int,), "an integer"),
+    "float": ((int, float), "a number"),
+}
+"""Annotations of entries whose values are checked: what they may be, and its name."""
+
 _IN_A_ROW = ("neck",)
 """Kinds of parts of which a config may have a list."""
 
@@ -32,6 +40,8 @@ _IN_A_ROW = ("neck",)
 @dataclass(frozen=True, kw_only=True)
 class Schema:
     """Base of the classes ``Entries``: a subclass has a field for each entry, by its name.
+
+    A field annotated as ``bool``, ``int`` or ``float``, optional or not, takes nothing else.
 
     Attributes
     ----------
@@ -66,6 +76,11 @@ class _Part:
 def default(config: Config) -> Any:
     """Declare an entry that is a dict, with its default."""
     return field(default_factory=lambda: dict(config))
+
+
+def at_least(minimum: float, *, default: Any = MISSING) -> Any:
+    """Declare an entry that is a number, with its smallest value."""
+    return field(default=default, metadata={"minimum": minimum})
 
 
 def part(
@@ -107,7 +122,8 @@ def read_entries(name: str, schema: type[_Entries], config: Config) -> _Entries:
     Raises
     ------
     ValueError
-        If `config` is not a dict, or an entry is unknown or a required one missing; the message starts with `name`.
+        If `config` is not a dict, an entry is unknown or a required one missing, or a number is of the wrong type or
+        too small; the message has `name`.
     """
     return schema(**_values(name, schema, config))
 
@@ -187,11 +203,26 @@ def _values(name: str, schema: type[Schema], config: Any) -> dict[str, Any]:
     if missing:
         raise ValueError(f"detect.build: {name} must have {', '.join(missing)}")
     values = {key: value for key, value in config.items() if key in fields}
+    for key, value in values.items():
+        _check_number(name, fields[key], value)
     for key, entry in fields.items():
         child: _Nested | None = entry.metadata.get("nested")
         if child is not None and values.get(key) is not None:
             values[key] = read_entries(child.name or f"{name}.{key}", child.schema, values[key])
     return values
+
+
+def _check_number(name: str, entry: dataclasses.Field[Any], value: Any) -> None:
+    """Refuse a value that is not of the entry's type, if that is a number or a bool, or that is below its minimum."""
+    kind = str(entry.type).removesuffix(" | None")
+    if value is None or kind not in _NUMBERS:
+        return
+    types, required = _NUMBERS[kind]
+    minimum = entry.metadata.get("minimum", -math.inf)
+    # A bool is an int to Python; a NaN is not at least anything.
+    if type(value) not in types or (kind != "bool" and not value >= minimum):
+        limit = "" if minimum == -math.inf else f" of at least {minimum}"
+        raise ValueError(f"detect.build: {entry.name} of {name} must be {required}{limit}, got {value!r}")
 
 
 def _is_required(entry: dataclasses.Field[Any]) -> bool:

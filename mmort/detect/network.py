@@ -24,12 +24,14 @@ class TorchNetwork:
         In evaluation mode.
     preprocessing : Preprocessing
         What makes its input.
+    left_out : tuple of str
+        What the detector leaves out of the config's test pipeline, to be shown to the user.
     """
 
     input_shape = None, None, None
 
-    def __init__(self, detector: Detector, preprocessing: Preprocessing) -> None:
-        self.detector, self.preprocessing = detector, preprocessing
+    def __init__(self, detector: Detector, preprocessing: Preprocessing, left_out: tuple[str, ...] = ()) -> None:
+        self.detector, self.preprocessing, self.left_out = detector, preprocessing, left_out
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -77,5 +79,4 @@ def load_network(config: Config, checkpoint: str | os.PathLike[str], threads: in
     detector = build(config)
     preprocessing = Preprocessing.from_config(config)
     load_trained(detector, checkpoint, config)
-    detector.prepare_for_export(flip=preprocessing.flip)
-    return TorchNetwork(detector, preprocessing)
+    return TorchNetwork(detector, preprocessing, detector.prepare_for_export(flip=preprocessing.flip))

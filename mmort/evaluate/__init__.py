@@ -6,6 +6,7 @@ detector is whatever takes paths of images and returns `mmort.Detections`; torch
 
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
+from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.configured import batch_size_of, dataset_of, metric_options
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
@@ -16,6 +17,7 @@ from mmort.evaluate.voc import VocDataset, VocOptions
 __all__ = [
     "CocoDataset",
     "CocoOptions",
+    "ConcatenatedDataset",
     "Dataset",
     "DatasetImage",
     "Evaluation",

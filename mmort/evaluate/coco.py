@@ -91,12 +91,14 @@ class CocoDataset(Dataset):
         """Compute AP and AR; the options are those of `CocoOptions`."""
         figures: dict[str, float] = {}
         tables: list[str] = []
+        classwise: dict[str, dict[str, dict[str, float]]] = {}
         for metric in metrics:
             rows = self.rows(results, masks=metric == "segm")
             found = coco_metrics(self.annotations, self.category_ids, rows, metric, CocoOptions.parse(options))
             figures |= found.figures
             tables += found.tables
-        return Metrics(figures, tuple(tables))
+            classwise |= found.classwise
+        return Metrics(figures, tuple(tables), classwise)
 
     def rows(self, results: Sequence[ImageResult], *, masks: bool) -> list[dict[str, Any]]:
         """Return the results in COCO's format, class by class as MMDetection does, with boxes or with masks.

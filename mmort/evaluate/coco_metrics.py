@@ -28,7 +28,7 @@ class CocoOptions:
     Parameters
     ----------
     classwise : bool
-        Add a table with the AP of each class.
+        Add the AP of each class.
     iou_thrs : sequence of float
         IoU thresholds to average over.
     proposal_nums : sequence of int
@@ -137,8 +137,10 @@ def coco_metrics(
     evaluator = _evaluated(annotations, category_ids, rows, metric, options)
     all_figures = list(options.figures())
     tables = [f"Evaluating {metric}...\n" + "\n".join(figure.line(evaluator) for figure in all_figures)]
+    classwise = {}
     if options.classwise and metric != "proposal":
-        tables.append(_classwise_table(annotations, category_ids, evaluator, options))
+        classwise[metric] = _classwise(annotations, category_ids, evaluator)
+        tables.append(_classwise_table(classwise[metric]))
     prefix = "" if metric == "proposal" else f"{metric}_"
     items = options.metric_items
     if items is None:
@@ -146,6 +148,7 @@ def coco_metrics(
     return Metrics(
         {f"{prefix}{figure.name}": figure.value(evaluator) for figure in all_figures if figure.name in items},
         tuple(tables),
+        classwise,
     )
 
 
@@ -182,21 +185,29 @@ def _evaluated(
     return evaluator
 
 
-def _classwise_table(
-    annotations: dict[str, Any], category_ids: Sequence[int], evaluator: Any, options: CocoOptions
-) -> str:
-    """Lay out the AP of each class."""
-    precision = evaluator.eval["precision"]
+def _classwise(annotations: dict[str, Any], category_ids: Sequence[int], evaluator: Any) -> dict[str, dict[str, float]]:
+    """Return the AP of each class, by its name: over all IoU thresholds, at two of them, and by area."""
+    precision = evaluator.eval["precision"][..., -1]
     thresholds = evaluator.params.iouThrs
     in_order = sorted(category_ids)  # the evaluator sorts them
     names = {category["id"]: category["name"] for category in annotations["categories"]}
-    table = [["category", "mAP", "mAP_50", "mAP_75", "mAP_s", "mAP_m", "mAP_l"]]
+    classes = {}
     for category in category_ids:
-        of_class = precision[:, :, in_order.index(category), :, -1]
-        parts = [of_class[..., 0], of_class[thresholds == 0.5, :, 0], of_class[thresholds == 0.75, :, 0]]
-        parts += [of_class[..., area] for area in (1, 2, 3)]
-        table.append([names[category], *(f"{_mean(part):.3f}" for part in parts)])
-    return lay_out(table)
+        of_class = precision[:, :, in_order.index(category)]
+        parts = {
+            "mAP": of_class[..., 0],
+            "mAP_50": of_class[thresholds == 0.5, :, 0],
+            "mAP_75": of_class[thresholds == 0.75, :, 0],
+            **{f"mAP{end}": of_class[..., area] for area, end in enumerate(AREAS.values()) if end},
+        }
+        classes[names[category]] = {name: _mean(part) for name, part in parts.items()}
+    return classes
+
+
+def _classwise_table(classes: Mapping[str, Mapping[str, float]]) -> str:
+    """Lay out the AP of each class."""
+    heading = ["category", *next(iter(classes.values()), {})]
+    return lay_out([heading, *([name, *(f"{ap:.3f}" for ap in row.values())] for name, row in classes.items())])
 
 
 def _mean(values: NDArray[Any]) -> float:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from mmort.evaluate import class_names
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
+from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.dataset import Dataset
 from mmort.evaluate.voc import VocDataset, VocOptions
+
+_Path: TypeAlias = str | os.PathLike[str]
 
 _FORMATS = {"CocoDataset": class_names.COCO, "VOCDataset": class_names.VOC}
 """MMDetection's types of data sets, with their classes if the config names none."""
@@ -22,9 +25,9 @@ def dataset_of(
     config: Mapping[str, Any] | None = None,
     *,
     classes: Sequence[str] = (),
-    annotation_file: str | os.PathLike[str] | None = None,
-    image_dir: str | os.PathLike[str] | None = None,
-    data_root: str | os.PathLike[str] | None = None,
+    annotation_file: _Path | None = None,
+    image_dir: _Path | None = None,
+    data_root: _Path | None = None,
 ) -> Dataset:
     """Open the test data set of a config, or one that the other arguments describe.
 
@@ -32,7 +35,8 @@ def dataset_of(
     ----------
     config : dict, optional
         An MMDetection config, as `mmort.detect.config.read_config` returns it.  Its ``data.test`` or
-        ``test_dataloader.dataset`` is used.
+        ``test_dataloader.dataset`` is used.  If there are several, each is measured, as MMDetection 2 does it: the
+        names of their figures begin with the number of the data set, ``0_bbox_mAP``.
     classes : sequence of str, optional
         The detector's class names, which the data set must have.
     annotation_file : path, optional
@@ -49,18 +53,41 @@ def dataset_of(
     OSError
         If the annotation file cannot be opened.
     """
-    entry = {} if config is None else _entry(config)
-    if config is None and (annotation_file is None or image_dir is None):
-        raise ValueError("evaluate: without a config, the annotation file and the image directory must be given")
-    kind = _kind(entry) if entry else "VOCDataset" if str(annotation_file).endswith(".txt") else "CocoDataset"
-    root = _Root(config or {}, entry, data_root)
+    if config is None:
+        if annotation_file is None or image_dir is None:
+            raise ValueError("evaluate: without a config, the annotation file and the image directory must be given")
+        return _open({}, {}, tuple(classes), _Paths(annotation_file, image_dir, data_root))
+    entries = _entries(config)
+    if len(entries) > 1 and (annotation_file is not None or image_dir is not None):
+        raise ValueError(
+            f"evaluate: the config tests on {len(entries)} data sets, so an annotation file or an image directory must "
+            "be given in the config, not as an argument"
+        )
+    datasets = [
+        _open(config, entry, tuple(classes), _Paths(annotation_file, image_dir, data_root)) for entry in entries
+    ]
+    return datasets[0] if len(datasets) == 1 else ConcatenatedDataset(datasets)
+
+
+class _Paths(NamedTuple):
+    """Paths that replace those of a config."""
+
+    annotation_file: _Path | None
+    image_dir: _Path | None
+    data_root: _Path | None
+
+
+def _open(config: Mapping[str, Any], entry: Mapping[str, Any], classes: tuple[str, ...], given: _Paths) -> Dataset:
+    """Open a data set by its entry of a config, which may be empty."""
+    kind = _kind(entry) if entry else "VOCDataset" if str(given.annotation_file).endswith(".txt") else "CocoDataset"
+    root = _Root(config, entry, given.data_root)
     prefix = entry.get("img_prefix")
     if prefix is None:
         prefixes = entry.get("data_prefix") or {}
         prefix = prefixes.get("sub_data_root" if kind == "VOCDataset" else "img", "")
-    annotations = Path(annotation_file) if annotation_file is not None else root.path(entry.get("ann_file"))
-    images = Path(image_dir) if image_dir is not None else root.path(prefix)
-    names = _classes(entry, tuple(classes))
+    annotations = root.path(entry.get("ann_file")) if given.annotation_file is None else Path(given.annotation_file)
+    images = root.path(prefix) if given.image_dir is None else Path(given.image_dir)
+    names = _classes(entry, classes)
     if kind == "VOCDataset":
         subdirs = entry.get("img_subdir", "JPEGImages"), entry.get("ann_subdir", "Annotations")
         return VocDataset(annotations, images, names or class_names.VOC, *subdirs)
@@ -69,25 +96,29 @@ def dataset_of(
 
 def classes_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return the class names of a config's test data set, None if they are unknown."""
-    return _classes(_entry(config), ())
+    return _classes(_entries(config)[0], ())
 
 
 def batch_size_of(config: Mapping[str, Any]) -> int:
     """Return how many images of a config's test data set run together, 1 by default."""
     data = config.get("data") or {}
-    loaders = config.get("test_dataloader"), data.get("test_dataloader"), data.get("test")
-    for loader in loaders:
-        if isinstance(loader, Mapping):
-            for name in ("batch_size", "samples_per_gpu"):
-                if name in loader:
-                    return int(loader[name])
+    for loaders in (config.get("test_dataloader"), data.get("test_dataloader"), data.get("test")):
+        given = [
+            loader[name]
+            for loader in (loaders if isinstance(loaders, (list, tuple)) else [loaders])
+            if isinstance(loader, Mapping)
+            for name in ("batch_size", "samples_per_gpu")
+            if name in loader
+        ]
+        if given:
+            return max(map(int, given))
     return 1
 
 
 def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     """Return the options that a config's ``test_evaluator``, or its ``evaluation``, gives to a data set's metrics."""
     evaluators = config.get("test_evaluator") or config.get("evaluation") or {}
-    schema = VocOptions if isinstance(dataset, VocDataset) else CocoOptions
+    schema = CocoOptions if "bbox" in dataset.metric_names else VocOptions
     known = {field.name for field in dataclasses.fields(schema)} | ({"iou_thr"} if schema is VocOptions else set())
     options: dict[str, Any] = {}
     for evaluator in evaluators if isinstance(evaluators, (list, tuple)) else [evaluators]:
@@ -97,27 +128,37 @@ def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any
     return options
 
 
-def _entry(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the config of the test data set."""
+def _entries(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the configs of the test data sets, one or more."""
     loader = config.get("test_dataloader") or {}
-    found = _unwrapped((config.get("data") or {}).get("test") or loader.get("dataset"))
-    if isinstance(found, (list, tuple)) or (isinstance(found, Mapping) and isinstance(found.get("ann_file"), list)):
-        raise ValueError(
-            "evaluate: the config tests on several data sets at once, which is not supported; "
-            "override its data.test (or test_dataloader.dataset) with one of them"
-        )
-    if not isinstance(found, Mapping):
+    entries = list(_unwrapped((config.get("data") or {}).get("test") or loader.get("dataset")))
+    if not entries:
         raise ValueError("evaluate: the config has no test data set: neither data.test nor test_dataloader.dataset")
-    return found
+    return entries
 
 
-def _unwrapped(found: Any) -> Any:
-    """Return the data set inside data sets that wrap one, and lists of one."""
-    if isinstance(found, (list, tuple)) and len(found) == 1:
-        return _unwrapped(found[0])
-    if isinstance(found, Mapping) and "ann_file" not in found and ("dataset" in found or "datasets" in found):
-        return _unwrapped(found.get("dataset") or found["datasets"])
-    return found
+def _unwrapped(found: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the data sets in lists and in data sets that wrap others or have several annotation files."""
+    if isinstance(found, (list, tuple)):
+        for item in found:
+            yield from _unwrapped(item)
+    elif isinstance(found, Mapping):
+        if found.get("separate_eval") is False:
+            raise ValueError("evaluate: separate_eval=False is not supported; each data set is measured by itself")
+        if "ann_file" not in found and ("dataset" in found or "datasets" in found):
+            yield from _unwrapped(found.get("dataset") or found["datasets"])
+        elif isinstance(found.get("ann_file"), (list, tuple)):
+            yield from _separated(found)
+        else:
+            yield found
+
+
+def _separated(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a data set for each annotation file; each has its own images if the entry has a list of them too."""
+    files, images = entry["ann_file"], entry.get("img_prefix")
+    for number, file in enumerate(files):
+        own = {"img_prefix": images[number]} if isinstance(images, (list, tuple)) else {}
+        yield {**entry, "ann_file": file, **own}
 
 
 def _kind(entry: Mapping[str, Any]) -> str:
@@ -150,9 +191,7 @@ def _classes(entry: Mapping[str, Any], detector: tuple[str, ...]) -> tuple[str, 
 class _Root:
     """Resolves the paths of a data set's config."""
 
-    def __init__(
-        self, config: Mapping[str, Any], entry: Mapping[str, Any], replacement: str | os.PathLike[str] | None
-    ) -> None:
+    def __init__(self, config: Mapping[str, Any], entry: Mapping[str, Any], replacement: _Path | None) -> None:
         self.own, self.variable, self.replacement = entry.get("data_root"), config.get("data_root"), replacement
 
     def path(self, path: str | None) -> Path:

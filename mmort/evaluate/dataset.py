@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,10 +40,13 @@ class Metrics:
         By MMDetection's names, such as ``bbox_mAP_50``; -1 where the data set has nothing to measure.
     tables : tuple of str
         The same and more, as text to print.
+    classwise : dict of str to dict
+        The figures of each class, by metric, class and name, if the options ask for them.
     """
 
     figures: dict[str, float]
     tables: tuple[str, ...] = ()
+    classwise: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
 
 class Dataset(ABC):

@@ -130,7 +130,7 @@ def _dataset(ray: Any, tasks: Sequence[dict[str, Any]], worker: type, arguments:
 
 @contextmanager
 def _connected(ray: Any, threads: int) -> Iterator[None]:
-    """Connect to the cluster, or start one, and keep the order of the tasks and the terminal quiet."""
+    """Connect to the cluster, or start one that ends with the block."""
     started = not ray.is_initialized()
     if started:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
@@ -142,14 +142,25 @@ def _connected(ray: Any, threads: int) -> Iterator[None]:
         cores = max(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])
         if cores < threads:
             raise ValueError(f"ray: threads must be at most {cores:.0f}, the cores of the largest node, got {threads}")
-        logging.getLogger("ray.data").setLevel(logging.WARNING)
-        context = ray.data.DataContext.get_current()
-        context.execution_options.preserve_order = True
-        context.enable_progress_bars = False
-        yield
+        with _ordered_and_quiet(ray.data.DataContext.get_current()):
+            yield
     finally:
         if started:
             ray.shutdown()
+
+
+@contextmanager
+def _ordered_and_quiet(context: Any) -> Iterator[None]:
+    """Make Ray Data keep the order of the tasks and print nothing; the caller's settings return with the end."""
+    logger, options = logging.getLogger("ray.data"), context.execution_options
+    before = logger.level, options.preserve_order, context.enable_progress_bars
+    logger.setLevel(logging.WARNING)
+    options.preserve_order, context.enable_progress_bars = True, False
+    try:
+        yield
+    finally:
+        logger.setLevel(before[0])
+        options.preserve_order, context.enable_progress_bars = before[1:]
 
 
 def _local_settings() -> dict[str, Any]:

@@ -42,6 +42,7 @@ class Record:
 
     def __init__(self, directory: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
         self.path = Path(directory) / "detections.jsonl"
+        _refuse_file(directory)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _check_settings(self.path, settings)
         self.images = _recorded(self.path)
@@ -76,9 +77,12 @@ class AnnotatedPictures:
     ------
     ValueError
         If an annotated picture would replace one of the pictures.
+    OSError
+        If the directory is a file.
     """
 
     def __init__(self, directory: str | os.PathLike[str], images: Sequence[Path]) -> None:
+        _refuse_file(directory)
         folders = {path.parent.absolute() for path in images}
         self._base, self._directory = os.path.commonpath(folders), Path(directory)
         replaced = {path.resolve() for path in images} & {self.path(path).resolve() for path in images}
@@ -98,6 +102,13 @@ class AnnotatedPictures:
         unfinished = target.with_name(f".unfinished-{target.name}")
         write_image(unfinished, draw(read_image(image), detections))
         unfinished.replace(target)
+
+
+def _refuse_file(directory: str | os.PathLike[str]) -> None:
+    """Refuse a file as the directory for results, or as a directory above it."""
+    for path in (Path(directory), *Path(directory).parents):
+        if path.is_file():
+            raise NotADirectoryError(f"output directory must not be a file, got {path}")
 
 
 def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:

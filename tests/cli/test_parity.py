@@ -8,6 +8,7 @@ import mmort.detect.export
 from mmort import demo
 from mmort.cli.parity import _named
 from tests import old_export
+from tests.cli import voc
 from tests.cli.running import refused, run
 
 DATA = "--ann", demo.ANNOTATIONS, "--img-dir", demo.IMAGES[0].parent
@@ -18,11 +19,11 @@ def exported(monkeypatch):
     """The calls of the exporter, which is slow: the shipped file is copied instead."""
     calls = []
 
-    def export(config, checkpoint, output_file, options):
-        calls.append((config, checkpoint, options))
+    def export_network(network, config, output_file, options):
+        calls.append((network, config, options))
         shutil.copyfile(demo.MODEL, output_file)
 
-    monkeypatch.setattr(mmort.detect.export, "export", export)
+    monkeypatch.setattr(mmort.detect.export, "export_network", export_network)
     return calls
 
 
@@ -41,8 +42,10 @@ def test_the_exported_file_equals_torch(exported, tmp_path):
     for fact in ("Mask R-CNN, checkpoint.pth, on 4 images", "No image differs", overrides, "onnxruntime 1."):
         assert fact in text
     assert file.read_bytes() == demo.MODEL.read_bytes()
-    options = mmort.detect.export.ExportOptions(cfg_options=[overrides], dynamic_export=True)
-    assert exported == [(str(demo.CONFIG), str(demo.CHECKPOINT), options)]
+    ((network, config, options),) = exported
+    assert options == mmort.detect.export.ExportOptions(dynamic_export=True)
+    thresholds = network.detector.roi_head.test_cfg
+    assert config["model"]["test_cfg"]["rcnn"]["score_thr"] == thresholds.score_thr == 0.05
 
 
 def test_another_file_differs(exported, tmp_path):
@@ -55,6 +58,17 @@ def test_another_file_differs(exported, tmp_path):
     assert "\nmask_rcnn.onnx differs from torch: " in out
     assert "segm" not in out
     assert report.read_text(encoding="utf-8").count("<figure>") == 8
+
+
+def test_voc(exported, tmp_path):
+    """With the batch size of the config, which is 4."""
+    data = voc.write(tmp_path)
+    options = "--cfg-options", "data.test.type=VOCDataset", "data.test.samples_per_gpu=4"
+    code, out, _ = run("parity", demo.CONFIG, demo.CHECKPOINT, *data, *options, "--report", tmp_path / "report.html")
+    assert code == 0, out
+    assert out.splitlines()[1].split() == ["mAP", *["1.0000"] * 2, "0.0000"]
+    assert "ONNX equals torch: mAP is 1.0000, and no metric differs. " in out
+    assert "<dt>Batch size</dt><dd>4</dd>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_files_of_the_same_name_are_shown_with_their_paths():

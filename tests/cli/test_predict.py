@@ -53,6 +53,15 @@ def test_prints_a_line_for_each_picture(folder):
     assert lines[0] == f"photos/{NAMES[0]}: {found}"
 
 
+@pytest.mark.parametrize("option", ["--out-dir", "--show-dir"])
+def test_a_file_is_no_output_directory(folder, tiny, option):
+    (folder / "file").touch()
+    for path in ("file", "file/below"):
+        assert refused("predict", tiny, "photos", option, path) == (
+            "mmort: error: output directory must not be a file, got file\n"
+        )
+
+
 def test_writes_lines_and_pictures(folder):
     code, out, err = predict(MODEL, "photos", "--out-dir", "out/a", "--show-dir", "show/b", "--batch-size", 3)
     assert (code, out, err) == (0, "", "")

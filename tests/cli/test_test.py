@@ -14,6 +14,7 @@ import torch
 from mmort import cli, demo
 from mmort.evaluate import ray_engine
 from mmort.predict import network, read_image
+from tests.cli import voc
 from tests.cli.running import refused, run
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "evaluate.md"
@@ -207,10 +208,17 @@ def test_cfg_options(boxes):
     assert "detector: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9; data set: a, b" in classes
 
 
-def test_eval_options(boxes):
-    out = printed(*COMMAND, "--eval", "bbox", "--eval-options", "classwise=True", "metric_items=mAP_50,AR@100")
+def test_eval_options(boxes, tmp_path):
+    options = "--eval-options", "classwise=True", "metric_items=mAP_50,AR@100"
+    out = printed(*COMMAND, "--eval", "bbox", *options, "--metrics-json", tmp_path / "metrics.json")
     assert list(figures(out)) == ["bbox_mAP_50", "bbox_AR@100"]
-    assert len(re.findall(r"^\d( +-?\d\.\d{3}){6}$", out, re.M)) == 10
+    rows = {row[0]: row.split() for row in re.findall(r"^\d(?: +-?\d\.\d{3}){6}$", out, re.M)}
+    assert list(rows) == list("0123456789")
+    written = json.loads((tmp_path / "metrics.json").read_text())
+    assert list(written) == ["bbox_mAP_50", "bbox_AR@100", "classwise"]
+    for name, values in written["classwise"]["bbox"].items():
+        assert list(values) == AP
+        assert [float(cell) for cell in rows[name][1:]] == pytest.approx(list(values.values()), abs=6e-4)
     out = printed(*COMMAND, "--eval", "bbox", "--cfg-options", "evaluation.metric_items=[mAP_75]")
     assert figures(out) == {"bbox_mAP_75": boxes["bbox_mAP_75"]}
     assert "unknown option thr; options: classwise" in refused(*COMMAND, "--eval", "bbox", "--eval-options", "thr=1")
@@ -276,26 +284,7 @@ def test_engine(boxes, monkeypatch):
 
 def test_voc(tmp_path):
     """The same pictures and digits in PASCAL VOC's format."""
-    folder = tmp_path / "VOC2007"
-    (folder / "JPEGImages").mkdir(parents=True)
-    (folder / "Annotations").mkdir()
-    annotations = json.loads(demo.ANNOTATIONS.read_text())
-    names = {category["id"]: category["name"] for category in annotations["categories"]}
-    for image in annotations["images"]:
-        stem = pathlib.Path(image["file_name"]).stem
-        source = demo.IMAGES[0].with_name(image["file_name"])
-        (folder / "JPEGImages" / f"{stem}.jpg").symlink_to(source)  # OpenCV looks at the content
-        objects = []
-        for entry in annotations["annotations"]:
-            if entry["image_id"] == image["id"]:
-                x, y, width, height = entry["bbox"]
-                corners = {"xmin": x + 1, "ymin": y + 1, "xmax": x + width, "ymax": y + height}
-                box = "".join(f"<{tag}>{value}</{tag}>" for tag, value in corners.items())
-                objects.append(f"<object><name>{names[entry['category_id']]}</name><bndbox>{box}</bndbox></object>")
-        (folder / "Annotations" / f"{stem}.xml").write_text(f"<annotation>{''.join(objects)}</annotation>")
-    (folder / "test.txt").write_text("\n".join(path.stem for path in demo.IMAGES))
-    files = "--ann", folder / "test.txt", "--img-dir", folder
-    command = "test", demo.MODEL, *files, "--threads", 1
+    command = "test", demo.MODEL, *voc.write(tmp_path), "--threads", 1
     found = figures(printed(*command, "--eval", "mAP", "recall", "--eval-options", "iou_thr=0.5,0.75"))
     assert list(found)[:3] == ["mAP", "AP50", "AP75"]
     assert found["mAP"] == pytest.approx((found["AP50"] + found["AP75"]) / 2, abs=1e-4)

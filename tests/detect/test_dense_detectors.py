@@ -384,6 +384,16 @@ def test_styles_of_resnet_and_width_of_resnext():
         ("test_cfg", {"nms": {"type": "nms", "max_num": 5}}, "max_num"),
         ("test_cfg", {"score_thre": 0.3}, r"test_cfg with score_thre \(did you mean score_thr\?\) is not supported"),
         ("test_cfg", {"mask_thr_binary": 0.5}, "mask_thr_binary"),
+        ("test_cfg", {"score_thr": "abc"}, "score_thr of test_cfg must be a number, got 'abc'"),
+        ("test_cfg", {"max_per_img": -3}, "max_per_img of test_cfg must be an integer of at least 1, got -3"),
+        ("test_cfg", {"nms_pre": 2.5}, r"nms_pre of test_cfg must be an integer, got 2\.5"),
+        ("test_cfg", {"nms": {"iou_thr": float("nan")}}, "iou_thr of test_cfg.nms must be a number of at least 0, got"),
+        (
+            "test_cfg",
+            {"nms": {"class_agnostic": "no"}},
+            "class_agnostic of test_cfg.nms must be True or False",
+        ),
+        ("bbox_head", {"num_classes": True}, "num_classes of bbox_head 'RetinaHead' must be an integer, got True"),
     ],
 )
 def test_unsupported_entries_are_refused_by_name(part, change, message):

@@ -13,7 +13,7 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from mmort.evaluate import CocoDataset, Evaluation, ImageResult, collect
+from mmort.evaluate import CocoDataset, ConcatenatedDataset, Evaluation, ImageResult, collect
 
 NAMES = {3: "cat", 7: "dog", 8: "emu", 90: "fox", 91: "gnu"}  # no object is a gnu
 HEIGHT, WIDTH = 96, 128
@@ -137,12 +137,30 @@ def test_options(annotations, dataset, results):
 
 def test_classwise_table(annotations, dataset, results):
     evaluator, _ = reference(annotations, dataset, results, "bbox")
-    header, *rows = dataset.score(results, ["bbox"], {"classwise": True}).tables[1].splitlines()
+    metrics = dataset.score(results, ["bbox"], {"classwise": True})
+    header, *rows = metrics.tables[1].splitlines()
     assert header.split() == ["category", *AP]
     for number, (row, name) in enumerate(zip(rows, NAMES.values(), strict=True)):
         precision = evaluator.eval["precision"][:, :, number, 0, -1]
         expected = precision.mean() if name != "gnu" else -1
         assert row.split()[:2] == [name, f"{expected:.3f}"]
+        assert metrics.classwise["bbox"][name]["mAP"] == pytest.approx(expected)
+
+
+def test_concatenated(dataset, results):
+    """Each data set is measured by itself, with the classes of its own detections."""
+    nothing = [ImageResult(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64))] * len(dataset)
+    together = ConcatenatedDataset([dataset, dataset])
+    assert len(together) == 2 * len(dataset)
+    together.check(["bbox"], {})
+    found = together.score([*results, *nothing], ["bbox"], {"classwise": True})
+    for number, own in enumerate((results, nothing)):
+        alone = dataset.score(own, ["bbox"], {"classwise": True})
+        assert {name: found.figures[f"{number}_{name}"] for name in alone.figures} == alone.figures
+        assert found.classwise[f"{number}_bbox"] == alone.classwise["bbox"]
+        assert found.tables[2 * number].endswith(alone.tables[0])
+    with pytest.raises(ValueError, match="unknown option thr"):
+        together.check(["bbox"], {"thr": 1})
 
 
 def test_several_metrics_and_no_detection(dataset, results):

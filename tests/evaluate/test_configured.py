@@ -63,6 +63,24 @@ def test_data_root(root, config):
     assert dataset.images[0].path == root / "images" / "x" / "1.png"
 
 
+def test_several(root):
+    """The forms of MMDetection 2 and 3; each set has its images, and an argument cannot name one of them."""
+    one = two("")["data"]["test"]
+    listed = one | {"ann_file": [one["ann_file"]] * 2, "img_prefix": ["first", "second"]}
+    both = [one | {"img_prefix": name} for name in listed["img_prefix"]]
+    for test in (both, listed, {"type": "ConcatDataset", "datasets": both}):
+        for config in ({"data": {"test": test}}, {"test_dataloader": {"dataset": test}}):
+            dataset = dataset_of(config, data_root=root)
+            assert [image.path.relative_to(root).parts[0] for image in dataset.images] == ["first", "second"]
+            assert dataset.classes == DIGITS
+            assert metric_options({"evaluation": {"classwise": True}}, dataset) == {"classwise": True}
+    with pytest.raises(ValueError, match="the config tests on 2 data sets"):
+        dataset_of(config, image_dir=root)
+    both[1] = both[1] | {"classes": ["1"]}
+    with pytest.raises(ValueError, match="must have the same type and classes"):
+        dataset_of({"data": {"test": both}}, data_root=root)
+
+
 def test_replaced_files(root):
     annotations = root / "annotations" / "test.json"
     for config in (two("nowhere"), three("nowhere"), None):
@@ -102,8 +120,7 @@ def test_classes(root):
     ("config", "message"),
     [
         ({"model": {}}, "neither data.test nor test_dataloader.dataset"),
-        ({"data": {"test": [{"type": "CocoDataset"}] * 2}}, "several data sets"),
-        (two("", ann_file=["a", "b"]), "several data sets"),
+        (two("", ann_file=["a", "b"], separate_eval=False), "separate_eval=False is not supported"),
         (two("", type="LVISDataset"), "LVISDataset is not supported; supported: CocoDataset, VOCDataset"),
         (two("", ann_file=None), "has no ann_file"),
         (None, "without a config"),
@@ -121,6 +138,7 @@ def test_refusals(config, message):
         ({"data": {"samples_per_gpu": 8, "test_dataloader": {"samples_per_gpu": 3}, "test": {}}}, 3),
         ({"data": {"samples_per_gpu": 8, "test": {"samples_per_gpu": 4}}}, 4),
         ({"data": {"samples_per_gpu": 8, "test": [{}]}}, 1),
+        ({"data": {"test": [{"samples_per_gpu": 2}, {"samples_per_gpu": 3}]}}, 3),
     ],
 )
 def test_batch_size(config, size):

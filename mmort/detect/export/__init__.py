@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 from mmort.detect.export.options import ExportOptions, check
 
 if TYPE_CHECKING:
+    from mmort.detect.network import TorchNetwork
+    from mmort.detect.versions import Config
     from mmort.onnx import Report
 
-__all__ = ["ExportOptions", "export"]
+__all__ = ["ExportOptions", "export", "export_network"]
 
 
 def _print(line: str) -> None:
@@ -79,3 +81,41 @@ def export(
     from mmort.detect.export.pipeline import export_detector
 
     return export_detector(config, checkpoint, Path(output_file), options, progress)
+
+
+def export_network(
+    network: TorchNetwork,
+    config: Config,
+    output_file: str | os.PathLike[str],
+    options: ExportOptions | None = None,
+    *,
+    progress: Callable[[str], None] = _print,
+) -> Report:
+    """Export a detector that is loaded already; `export` describes the file.
+
+    Parameters
+    ----------
+    network : TorchNetwork
+        As `mmort.detect.network.load_network` returns it.
+    config : dict
+        The config that it was loaded with.
+    output_file : path
+        Its directory must exist.
+    options : ExportOptions, optional
+        By default a file of a fixed size is made.  `cfg_options` and `flip` change a config, so they do nothing here.
+    progress : callable
+        Takes the lines to print.
+
+    Returns
+    -------
+    mmort.onnx.Report
+        The comparisons, all of which agree; none if `verify` is false.
+
+    Raises
+    ------
+    ValueError
+        If ONNX Runtime's detections differ from torch's.
+    """
+    from mmort.detect.export.pipeline import export_loaded
+
+    return export_loaded(network, config, Path(output_file), options or ExportOptions(), progress)

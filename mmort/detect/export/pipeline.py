@@ -24,6 +24,7 @@ from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
 from mmort.detect.export.wrappers import Exported, Raw
 from mmort.detect.loading import build, load_trained
+from mmort.detect.network import TorchNetwork
 from mmort.detect.versions import Config, test_config
 from mmort.onnx import Report, VerificationError, files
 from mmort.onnx import verify as compare
@@ -39,14 +40,11 @@ def export_detector(
     config: PathLike, checkpoint: PathLike, output_file: Path, options: ExportOptions, progress: Callable[[str], None]
 ) -> Report:
     """Implement `mmort.detect.export.export`."""
-    image = read_image(options.input_img or DEFAULT_IMAGE)
-    test_image = image if options.test_img is None else read_image(options.test_img)
+    images = _images(options)
     overrides = options.cfg_options
     if overrides is not None and not isinstance(overrides, Mapping):
         overrides = parse_options(overrides)
-    steps = Steps(progress)
-    failed = True
-    try:
+    with Steps(progress) as steps:
         steps.begin(f"reading {os.fspath(config)}")
         settings = read_config(config, overrides)
         if overrides:
@@ -57,16 +55,42 @@ def export_detector(
             preprocessing = replace(preprocessing, flip=False)
         steps.begin(f"loading {os.fspath(checkpoint)} into {detector.family}")
         load_trained(detector, checkpoint, settings)
-        for omission in detector.prepare_for_export(flip=preprocessing.flip):
-            progress(f"left out: {omission}")
-        if detector.flip_test:
-            progress(flip.price(detector))
-        metadata = finishing.metadata(detector, preprocessing, test_config(settings))
-        report = _Export(detector, preprocessing, metadata, options, steps, (image, test_image)).write(output_file)
-        failed = False
-    finally:
-        steps.end(failed)
-    return report
+        left_out = detector.prepare_for_export(flip=preprocessing.flip)
+        network = TorchNetwork(detector, preprocessing, left_out)
+        return _write(network, settings, output_file, options, steps, images)
+
+
+def export_loaded(
+    network: TorchNetwork, config: Config, output_file: Path, options: ExportOptions, progress: Callable[[str], None]
+) -> Report:
+    """Implement `mmort.detect.export.export_network`."""
+    images = _images(options)
+    with Steps(progress) as steps:
+        return _write(network, config, output_file, options, steps, images)
+
+
+def _images(options: ExportOptions) -> tuple[Image, Image]:
+    """Read the example and the test image."""
+    image = read_image(options.input_img or DEFAULT_IMAGE)
+    return image, image if options.test_img is None else read_image(options.test_img)
+
+
+def _write(
+    network: TorchNetwork,
+    config: Config,
+    output_file: Path,
+    options: ExportOptions,
+    steps: Steps,
+    images: tuple[Image, Image],
+) -> Report:
+    """Export a detector that is ready for it."""
+    detector = network.detector
+    for omission in network.left_out:
+        steps.progress(f"left out: {omission}")
+    if detector.flip_test:
+        steps.progress(flip.price(detector))
+    metadata = finishing.metadata(detector, network.preprocessing, test_config(config))
+    return _Export(detector, network.preprocessing, metadata, options, steps, images).write(output_file)
 
 
 def _refuse_unread(options: Mapping[str, Any], config: Config) -> None:

@@ -17,6 +17,8 @@ MIN_SECONDS = 1.0  # of a step whose time is printed
 class Steps:
     """Announces steps, prints a line every 10 seconds while one goes on, and the time that it took.
 
+    As a context manager, it ends the last step with the block.
+
     Parameters
     ----------
     progress : callable
@@ -27,6 +29,12 @@ class Steps:
         self.progress = progress
         self._begin = time.perf_counter()
         self._ended: threading.Event | None = None
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.end(failed=kind is not None)
 
     def begin(self, step: str) -> None:
         """End the current step and announce the next one."""

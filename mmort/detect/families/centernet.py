@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts, Schema, read_entries
+from mmort.detect.entries import Parts, Schema, at_least, read_entries
 from mmort.detect.versions import Config, test_config
 
 
@@ -58,7 +58,7 @@ class CenterNet(Detector):
     class TestCfg(Schema):
         """The entries of ``test_cfg``."""
 
-        topk: int = 100
+        topk: int = at_least(1, default=100)
         local_maximum_kernel: int = 3
 
         ignored: ClassVar = {"max_per_img": "of the suppression of MMDetection's flip test", "nms": "likewise"}

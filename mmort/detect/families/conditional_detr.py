@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts, Schema, read_entries
+from mmort.detect.entries import Parts, Schema, at_least, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.conditional_transformer import ConditionalDecoder, ConditionalEncoder
 from mmort.detect.parts.isolation import SingleMapDetector
@@ -85,7 +85,7 @@ class ConditionalDETR(SingleMapDetector):
     class TestCfg(Schema):
         """The entries of ``test_cfg``."""
 
-        max_per_img: int | None = None  # by default the number of queries
+        max_per_img: int | None = at_least(1, default=None)  # by default the number of queries
 
     family = "Conditional DETR"
     head_class: ClassVar[type[ConditionalDETRHead]] = ConditionalDETRHead

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts, Schema, nested, read_entries, require
+from mmort.detect.entries import Parts, Schema, at_least, nested, read_entries, require
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.test_cfg import NMS
@@ -136,10 +136,10 @@ class CornerNet(Detector):
     class TestCfg(Schema):
         """The entries of ``test_cfg``."""
 
-        max_per_img: int
+        max_per_img: int = at_least(1)
         nms: NMS | None = nested(NMS, default=None)
         nms_cfg: NMS | None = nested(NMS, default=None)  # an older name
-        corner_topk: int = 100
+        corner_topk: int = at_least(1, default=100)
         local_maximum_kernel: int = 3
         distance_threshold: float = 0.5
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts, Schema, read_entries, require
+from mmort.detect.entries import Parts, Schema, at_least, read_entries, require
 from mmort.detect.parts.boxes import clip, image_limits
 from mmort.detect.parts.isolation import SingleMapDetector
 from mmort.detect.parts.positions import SinePositionalEncoding
@@ -147,7 +147,7 @@ class DETR(SingleMapDetector):
     class TestCfg(Schema):
         """The entries of ``test_cfg``."""
 
-        max_per_img: int | None = None  # by default the number of queries
+        max_per_img: int | None = at_least(1, default=None)  # by default the number of queries
 
     family = "DETR"
     # MMDetection 3 took the transformer out of the head.

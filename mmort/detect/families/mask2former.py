@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts, Schema, default, read_entries
+from mmort.detect.entries import Parts, Schema, at_least, default, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import DeformableEncoder, Pyramid, sampling_arguments
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
@@ -233,7 +233,7 @@ class Mask2Former(Detector):
 
         instance_on: bool = False
         panoptic_on: bool = True
-        max_per_image: int = 100
+        max_per_image: int = at_least(1, default=100)
 
         ignored: ClassVar = {
             "semantic_on": "MMDetection does not compute it",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.detect.detector import Detector, level_names
-from mmort.detect.entries import Parts, Schema, default, read_entries
+from mmort.detect.entries import Parts, Schema, at_least, default, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import tower
@@ -272,7 +272,7 @@ class SOLO(Detector):
         filter_thr: float = 0.05
         kernel: str = "gaussian"
         sigma: float = 2.0
-        max_per_img: int = 100
+        max_per_img: int = at_least(1, default=100)
 
         def __post_init__(self) -> None:
             if self.kernel not in ("gaussian", "linear"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mmort.detect.entries import Schema, nested
+from mmort.detect.entries import Schema, at_least, nested
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,10 +16,10 @@ class NMS(Schema):
     """The entries of ``nms``."""
 
     type: str = "nms"
-    iou_threshold: float | None = None
-    iou_thr: float | None = None  # the name that MMCV gave it first
+    iou_threshold: float | None = at_least(0, default=None)
+    iou_thr: float | None = at_least(0, default=None)  # the name that MMCV gave it first
     class_agnostic: bool = False
-    max_output_boxes_per_class: int = 0
+    max_output_boxes_per_class: int = at_least(0, default=0)
     offset: int = 0
     sigma: float = 0.5
     min_score: float = 1e-3
@@ -53,7 +53,7 @@ class SuppressionEntries(Schema):
     """The entries that every ``test_cfg`` with suppression has."""
 
     nms: NMS = nested(NMS)
-    max_per_img: int
+    max_per_img: int = at_least(1)
 
 
 @dataclass(frozen=True, kw_only=True)
