@@ -1,7 +1,8 @@
 """Read MMDetection's checkpoints without running code that they may hold, and load their weights strictly.
 
-What a family needs here its modules declare: ``renamed_keys`` (see `Detector`), and ``class_layers``, the names of
-layers whose rows are classes, each with the number of its rows that belong to no class.
+What a family needs here its modules declare: ``renamed_keys`` (see `Detector`); ``converted_keys``, the same with a
+function of the weights after each replacement; and ``class_layers``, the names of layers whose rows are classes, each
+with the number of its rows that belong to no class.
 """
 
 from __future__ import annotations
@@ -235,14 +236,24 @@ def _refuse_compressed(path: str, file: BinaryIO) -> None:
 
 def _renamed(weights: dict[str, Tensor], module: nn.Module, own: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return weights by the keys of `own`, as far as ``renamed_keys`` of the module or of its submodules lead there."""
-    patterns = dict.fromkeys(pair for submodule in module.modules() for pair in getattr(submodule, "renamed_keys", ()))
+    patterns: dict[tuple[Any, ...], None] = dict.fromkeys(
+        entry
+        for submodule in module.modules()
+        for name in ("renamed_keys", "converted_keys")
+        for entry in getattr(submodule, name, ())
+    )
 
-    def own_key(key: str) -> str:
-        """Return the key of `own` that a checkpoint's key has become, or else the key."""
-        names = (re.sub(pattern, replacement, key) for pattern, replacement in patterns)
-        return key if key in own else next((name for name in names if name in own), key)
+    def own_entry(key: str, value: Tensor) -> tuple[str, Tensor]:
+        """Return the key of `own` that a checkpoint's key has become, or else the key, with its value."""
+        if key in own:
+            return key, value
+        for pattern, replacement, *conversions in patterns:
+            name = re.sub(pattern, replacement, key)
+            if name in own:
+                return name, conversions[0](value) if conversions and value.shape == own[name].shape else value
+        return key, value
 
-    return {own_key(key): value for key, value in weights.items()}
+    return dict(own_entry(key, value) for key, value in weights.items())
 
 
 def _class_layers(module: nn.Module) -> dict[str, int]:

@@ -12,6 +12,7 @@ import torch
 
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.parts.layers import DeformConv
+from mmort.detect.registry import PARTS
 
 MMENGINE = Path(__file__).parents[1] / "data" / "checkpoints" / "mmengine.pth"
 
@@ -237,3 +238,33 @@ def test_former_names():
     weights = {"conv2_offset.weight": torch.ones(18, 1, 1, 1), "conv2_offset.bias": torch.ones(18)}
     load_weights(model, weights)
     assert torch.equal(model["conv2"].conv_offset.bias, torch.ones(18))
+
+
+def test_swin_by_its_authors():
+    """Their names; of 2 x 2 tokens they read column by column, all channels of each, MMDetection each channel."""
+    config = {"type": "SwinTransformer", "embed_dims": 4, "depths": (1, 1), "num_heads": (1, 1), "out_indices": (0, 1)}
+    torch.manual_seed(0)
+    swin, loaded = (PARTS.build("backbone", config) for _ in range(2))
+    rows, columns, channels = 2, 2, 4
+
+    def by_column(values):
+        tokens = values.reshape(*values.shape[:-1], channels, rows, columns)
+        pieces = [tokens[..., row, column] for column in range(columns) for row in range(rows)]
+        return torch.cat(pieces, -1)
+
+    names = {
+        "patch_embed.projection": "patch_embed.proj",
+        "stages.": "layers.",
+        "attn.w_msa.": "attn.",
+        "ffn.layers.0.0.": "mlp.fc1.",
+        "ffn.layers.1.": "mlp.fc2.",
+    }
+    theirs = {}
+    for key, value in swin.state_dict().items():
+        name = key
+        for ours, other in names.items():
+            name = name.replace(ours, other)
+        theirs[name] = by_column(value) if "downsample" in name else value
+    assert not theirs.keys() & {key for key in swin.state_dict() if key.startswith("stages")}
+    load_weights(loaded, theirs)
+    assert all(torch.equal(value, swin.state_dict()[key]) for key, value in loaded.state_dict().items())

@@ -280,7 +280,7 @@ def test_anchors_of_ssd():
 
 
 def test_boxes_of_version_1_end_with_their_last_pixel():
-    """A square of 9 pixels around (3.5, 3.5) has rounded corners; a box of 2 pixels is moved by as many, and clipped."""
+    """A square of 9 pixels around (3.5, 3.5) has rounded corners; a box of 2 pixels is moved, and clipped."""
     settings = {"type": "LegacyAnchorGenerator", "strides": [8], "ratios": [1.0], "base_sizes": [8]}
     anchors = PARTS.build("prior generator", {**settings, "scales": [9 / 8], "center_offset": 0.5})
     assert anchors.level(0, torch.zeros(1, 1, 1, 2)).tolist() == [[0, 0, 8, 8], [8, 0, 16, 8]]  # -0.5 and 7.5: to even

@@ -20,6 +20,9 @@ from torch import Tensor, nn
 from mmort.detect.entries import Schema
 from mmort.torch import roi_align
 
+SLACK = 2**-11
+"""Pixels that a bin is smaller, so that rounding never lets one of N cells, as in a whole image, have N + 1 samples."""
+
 
 class DeformRoIPoolLayer:
     """The settings of the layers, one for each level."""
@@ -120,6 +123,6 @@ def deform_roi_pool(
     extent = (rois[:, 3:] - rois[:, 1:3])[:, None, None]  # [R, 1, 1, 2]
     first = rois[:, None, None, 1:3] + extent * (cells / bins + gamma * offsets.permute(0, 2, 3, 1))  # [R, h, w, 2]
     image = rois[:, :1, None, None].expand(-1, height, width, 1)
-    regions = torch.cat([image, first, first + extent / bins], 3).flatten(0, 2)  # of one bin each
+    regions = torch.cat([image, first, first + extent / bins - SLACK], 3).flatten(0, 2)  # of one bin each
     pooled = roi_align(features, regions, 1, spatial_scale, sampling_ratio)[:, :, 0, 0]  # [R * h * w, C]
     return torch.unflatten(pooled, 0, (-1, height, width)).permute(0, 3, 1, 2)

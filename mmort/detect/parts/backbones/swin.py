@@ -138,8 +138,18 @@ class PatchEmbedding(nn.Module):
         return self.norm(self.projection(x).permute(0, 2, 3, 1))
 
 
+def in_channel_order(values: Tensor) -> Tensor:
+    """Return weights [..., 4 * C] of 2 x 2 tokens, which the authors' code reads by column, in MMDetection's order."""
+    by_token = torch.unflatten(values, -1, (2, 2, -1))  # column, row, channel
+    return by_token.movedim(-1, -3).transpose(-1, -2).flatten(-3)
+
+
 class PatchMerging(nn.Module):
     """A linear layer of every 2 x 2 tokens; the map is padded to even sides."""
+
+    converted_keys = (
+        (r"\blayers\.(\d+)\.downsample\.(reduction|norm)\.", r"stages.\1.downsample.\2.", in_channel_order),
+    )
 
     def __init__(self, entries: SwinTransformer.Entries, channels: int) -> None:
         super().__init__()
@@ -175,7 +185,15 @@ class SwinStage(nn.Module):
 
 
 class SwinTransformer(nn.Module):
-    """Swin Transformer."""
+    """Swin Transformer; its weights may have the names of its authors' code."""
+
+    renamed_keys = (
+        (r"\bpatch_embed\.proj\.", "patch_embed.projection."),
+        (r"\blayers\.(\d+\.blocks\.\d+)\.attn\.", r"stages.\1.attn.w_msa."),
+        (r"\blayers\.(\d+\.blocks\.\d+)\.mlp\.fc1\.", r"stages.\1.ffn.layers.0.0."),
+        (r"\blayers\.(\d+\.blocks\.\d+)\.mlp\.fc2\.", r"stages.\1.ffn.layers.1."),
+        (r"\blayers\.(\d+\.blocks\.\d+\.norm\d)\.", r"stages.\1."),
+    )
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
@@ -199,7 +217,7 @@ class SwinTransformer(nn.Module):
 
         ignored: ClassVar = {
             "pretrain_img_size": "of position embeddings, which are not supported",
-            "convert_weights": "of pretrained weights; MMDetection's checkpoints have its own names",
+            "convert_weights": "of pretrained weights; the names in a checkpoint tell",
             "drop_rate": "training only",
             "attn_drop_rate": "training only",
             "drop_path_rate": "training only",
