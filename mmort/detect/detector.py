@@ -20,8 +20,6 @@ class Detector(nn.Module):
     ----------
     family : str
         The name of the detector, such as "Faster R-CNN".
-    heads : tuple of str
-        The submodules whose outputs are compared, besides detections, where there are few of these.
     classes : tuple of str
         Names of the classes by label.  Empty if the checkpoint has none.
     model_entries : tuple of str
@@ -38,7 +36,6 @@ class Detector(nn.Module):
     """
 
     family: str
-    heads: tuple[str, ...] = ("bbox_head",)
     model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "bbox_head")
     renamed_keys: ClassVar[tuple[tuple[str, str], ...]] = ()
 
@@ -48,6 +45,11 @@ class Detector(nn.Module):
         self.flip_test = False
         self.output_names: tuple[str, ...] = ("dets", "labels")
         self.mask_format = MaskFormat()
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The submodules whose outputs are compared, besides detections, where there are few of these."""
+        return ("bbox_head",)
 
     @property
     def raw_names(self) -> tuple[str, ...]:

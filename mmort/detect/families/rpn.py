@@ -38,7 +38,11 @@ class RPN(Detector):
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
         self.rpn_head: ProposalHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
-        self.heads = tuple(f"rpn_head.{layer}" for layer in self.rpn_head.outputs)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The layers whose outputs are compared where there are few detections."""
+        return tuple(f"rpn_head.{layer}" for layer in self.rpn_head.outputs)
 
     @property
     def raw_names(self) -> tuple[str, ...]:

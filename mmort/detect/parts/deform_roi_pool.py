@@ -46,8 +46,7 @@ class DeformRoIPoolLayer:
 
     def at_stride(self, stride: float) -> DeformRoIPool:
         """Return the layer for a level with a stride."""
-        entries = {field.name: getattr(self.entries, field.name) for field in dataclasses.fields(self.entries)}
-        return DeformRoIPool(1 / stride, modulated=self.modulated, **entries)
+        return DeformRoIPool(1 / stride, modulated=self.modulated, **dataclasses.asdict(self.entries))
 
 
 class ModulatedDeformRoIPoolLayer(DeformRoIPoolLayer):

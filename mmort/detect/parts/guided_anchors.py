@@ -41,10 +41,14 @@ class GuidedAnchorEntries(Schema):
     ignored: ClassVar = {"approx_anchor_generator": "training only", "reg_decoded_bbox": "training only"}
 
     def __post_init__(self) -> None:
-        if not self.loss_cls.get("use_sigmoid", False):
-            raise ValueError("detect.build: loss_cls.use_sigmoid must be true with guided anchors, got false")
         if any(count != 1 for count in self.square_anchor_generator.num_base_priors):
             raise ValueError("detect.build: square_anchor_generator must have one anchor in a location")
+
+
+def require_sigmoid(loss_cls: Config) -> None:
+    """Refuse the loss of a softmax."""
+    if not loss_cls.get("use_sigmoid", False):
+        raise ValueError("detect.build: loss_cls.use_sigmoid must be true with guided anchors, got false")
 
 
 class FeatureAdaption(nn.Module):

@@ -116,13 +116,17 @@ class TwoStageDetector(Detector):
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
         self.rpn_head: ProposalHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
-        self.heads = (*(f"rpn_head.{layer}" for layer in self.rpn_head.outputs), "roi_head.bbox_head")
         roi_head = {**model["roi_head"], "test_cfg": test_cfg.rcnn}
         self.roi_head: RoIHead = parts.construct("roi_head", self.head, roi_head)
         if self.roi_head.with_mask:
             self.family = self.family_with_masks
             self.output_names = ("dets", "labels", "masks")
             self.mask_format = MaskFormat(threshold=self.roi_head.test_cfg.mask_thr_binary)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The layers of both stages whose outputs are compared where there are few detections."""
+        return *(f"rpn_head.{layer}" for layer in self.rpn_head.outputs), "roi_head.bbox_head"
 
     @property
     def raw_names(self) -> tuple[str, ...]:
