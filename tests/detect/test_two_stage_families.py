@@ -69,6 +69,15 @@ def test_regions_grow_around_their_centres():
     torch.testing.assert_close(scaled(rois, 1.5), torch.tensor([[1.0, 5, 10, 35, 70]]))
 
 
+def test_regions_turned_inside_out_have_no_features():
+    """MMDetection finds no level for them, as the root of their area is NaN, and leaves zeros."""
+    extractor = build(config_of("SABL Faster R-CNN")).roi_head.bbox_roi_extractor
+    features = [torch.ones(1, 2, size, size) for size in (32, 16, 8, 4)]
+    rois = torch.tensor([[0.0, 10, 10, 20, 30], [0, 20, 10, 10, 30], [0, 1, 1, 127, 127], [0, math.nan, 0, 9, 9]])
+    pooled = extractor(features, rois)
+    torch.testing.assert_close(pooled, torch.tensor([1.0, 0, 1, 0])[:, None, None, None].expand_as(pooled))
+
+
 def test_mask_scores_multiply_and_reorder():
     """Detections are sorted by the product of their score and the overlap expected of their class."""
     head = build(config_of("Mask Scoring R-CNN")).roi_head

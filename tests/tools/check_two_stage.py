@@ -3,18 +3,18 @@
     python -m tests.tools.check_two_stage FOLDER [NAME ...]
     python -m tests.tools.check_two_stage export [NAME ...]     # export each for all sizes; needs no MMDetection
 
-For FOLDER see ``check_parts``.  Both sides are built from the configs of tests/detect/two_stage_cases.py, with the same
-random weights, and detect in a padded batch of two images.  Prints a line for each detector, and exits with 1 if
-detections differ.
+FOLDER has MMDetection 3, see ``check_parts``, or 2, see ``mmdetection_2``.  Both sides are built from the configs of
+tests/detect/two_stage_cases.py, with the same random weights, and detect in two images on one canvas.  Prints a line
+for each detector, and exits with 1 if detections differ.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from mmort.onnx import VerificationError
 from mmort.onnx.verify.detections import DetectionRow
 from mmort.predict import Predictor, read_image
 from tests.detect import two_stage_cases
-from tests.tools import check_parts
+from tests.tools import check_parts, mmdetection_2
 
 SHAPES = [(160, 224), (150, 190)]
 PIPELINE = [
@@ -52,7 +52,7 @@ PREPROCESSOR = {"type": "mmdet.DetDataPreprocessor"}
 
 
 def images() -> Tensor:
-    """Return a padded batch of random images."""
+    """Return random images, each in the upper left corner of a canvas."""
     torch.manual_seed(0)
     batch = torch.zeros(len(SHAPES), 3, 160, 224)
     for row, (height, width) in zip(batch, SHAPES, strict=True):
@@ -87,48 +87,45 @@ def randomize(module: torch.nn.Module) -> None:
             value.mul_(0.02)
 
 
-def difference(ours: Any, theirs: Any) -> str:
-    """Return how the detections of two detectors differ, or how many are equal."""
+def detect(detector: Any, image: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return what `mmdetection_2.detect` does, of MMDetection 3."""
     from mmdet.structures import DetDataSample
 
+    canvas = image.shape[2], image.shape[3]
+    meta = {"img_shape": shape, "ori_shape": shape, "pad_shape": canvas, "batch_input_shape": canvas}
+    sample = DetDataSample(metainfo={**meta, "scale_factor": (1.0, 1.0)})
+    found = detector.predict(image, [sample], rescale=False)[0].pred_instances
+    return torch.cat([found.bboxes, found.scores[:, None]], 1), found.labels, found.get("masks")
+
+
+def difference(ours: Any, theirs: Any, their_detect: Callable[..., tuple[Tensor, Tensor, Tensor | None]]) -> str:
+    """Return how the detections of two detectors differ, or how many are equal."""
     randomize(theirs)
     theirs.eval()
     load_weights(ours, theirs.state_dict())
     batch = images()
-    samples = [
-        DetDataSample(
-            metainfo={
-                "img_shape": shape,
-                "ori_shape": shape,
-                "pad_shape": (160, 224),
-                "batch_input_shape": (160, 224),
-                "scale_factor": (1.0, 1.0),
-            }
-        )
-        for shape in SHAPES
-    ]
     with torch.inference_mode():
-        # One by one, as some heads of MMDetection take the first image's masks for all.
-        images_alone = zip(batch.split(1), samples, strict=True)
-        wanted = [theirs.predict(image, [sample], rescale=False)[0] for image, sample in images_alone]
-        dets, labels, *masks = ours(batch, torch.tensor(SHAPES))
+        # One by one, as some heads of MMDetection take the masks of one image for all.
+        pairs = list(zip(batch.split(1), SHAPES, strict=True))
+        wanted = [their_detect(theirs, *pair) for pair in pairs]
+        found = [ours(image, torch.tensor([shape])) for image, shape in pairs]
+        dets, labels, *masks = (torch.cat(outputs) for outputs in zip(*found, strict=True))
     total, far, overlap = 0, 0.0, 1.0
-    for index, sample in enumerate(wanted):
-        found = sample.pred_instances
+    for index, (their_dets, their_labels, their_masks) in enumerate(wanted):
         used = labels[index] >= 0
-        if int(used.sum()) != len(found.scores):
-            return f"differs: {int(used.sum())} detections, MMDetection's {len(found.scores)}"
-        if not len(found.scores):
+        if int(used.sum()) != len(their_dets):
+            return f"differs: {int(used.sum())} detections, MMDetection's {len(their_dets)}"
+        if not len(their_dets):
             continue
         # A wrong label counts as much as 1000 pixels; the order of equal scores is open.
         ours_rows = torch.cat([dets[index][used], labels[index][used, None] * 1000], 1)
-        their_rows = torch.cat([found.bboxes, found.scores[:, None], found.labels[:, None] * 1000], 1)
+        their_rows = torch.cat([their_dets, their_labels[:, None] * 1000], 1)
         distances = (their_rows[:, None] - ours_rows).abs().amax(2)
         far = max(far, float(distances.amin(1).max()))
-        if masks:
+        if their_masks is not None:
             nearest = distances.argmin(1)
-            overlap = min(overlap, mask_overlap(masks[0][index][used][nearest], found.bboxes, found.masks))
-        total += len(found.scores)
+            overlap = min(overlap, mask_overlap(masks[0][index][used][nearest], their_dets, their_masks))
+        total += len(their_dets)
     verdict = "equal" if far < 2e-2 and overlap > 0.97 and total else "differs"
     return f"{verdict}: {total} detections, numbers by at most {far:.1e}, masks' least overlap {overlap:.4f}"
 
@@ -163,19 +160,36 @@ def exported(name: str) -> str:
     return f"equal: {matched} detections matched, {len(found)} predicted, {time.perf_counter() - start:.0f} s"
 
 
+def comparison(folder: str) -> Callable[[str], str]:
+    """Import MMDetection from a folder; return a function that compares a named detector with it."""
+    if "__version__ = '2." in Path(folder, "mmdet", "version.py").read_text():
+        mmdetection_2.import_from(folder)
+        extra: dict[str, Any] = {"pretrained": None}
+        construct, their_detect = mmdetection_2.build, mmdetection_2.detect
+    else:
+        registry = check_parts.mmdetection(folder)
+        as_config = import_module("mmengine.config").ConfigDict
+        extra = {"data_preprocessor": PREPROCESSOR}  # by which configs of version 3 are known
+        construct, their_detect = lambda model: registry.build(as_config(model)), detect
+
+    def compare(name: str) -> str:
+        config = two_stage_cases.config_of(name)
+        config["model"] |= {"train_cfg": None, **extra}
+        try:
+            theirs = construct(config["model"])
+        except TypeError as error:  # an entry that only the other version has
+            return f"differs: {error}"
+        return difference(build(config), theirs, their_detect)
+
+    return compare
+
+
 def main(source: str, names: list[str]) -> int:
     """Compare or export the named detectors, by default all."""
     failed = 0
-    registry = None if source == "export" else check_parts.mmdetection(source)
+    check = exported if source == "export" else comparison(source)
     for name in names or two_stage_cases.CASES:
-        if registry is None:
-            line = exported(name)
-        else:
-            config = two_stage_cases.config_of(name)
-            config["model"]["data_preprocessor"] = PREPROCESSOR
-            config["model"]["train_cfg"] = None
-            model = import_module("mmengine.config").ConfigDict(copy.deepcopy(config["model"]))
-            line = difference(build(config), registry.build(model))
+        line = check(name)
         failed += not line.startswith("equal")
         print(f"{name}: {line}", flush=True)
     return 1 if failed else 0

@@ -93,14 +93,19 @@ class RoIExtractor(nn.Module):
         ]
         order = torch.cat(rows)
         # Gathering by position takes half the time of writing each level's regions to their rows.
-        positions = torch.zeros_like(level).scatter(0, order, torch.arange(level.shape[0], device=level.device))
-        return torch.cat(aligned).index_select(0, positions)
+        nothing = aligned[0].new_zeros(1, *aligned[0].shape[1:])  # for regions without a level
+        positions = torch.zeros_like(level, dtype=torch.int64)
+        positions = positions.scatter(0, order, torch.arange(1, order.shape[0] + 1, device=level.device))
+        return torch.cat([nothing, *aligned]).index_select(0, positions)
 
     def levels(self, rois: Tensor) -> Tensor:
-        """Return the level of each region, [R]: 0 below twice ``finest_scale``, one more with each doubling."""
+        """Return the level of each region, [R]: 0 below twice ``finest_scale``, one more with each doubling.
+
+        A region whose width or height is negative, as SABL's sides allow, has none: NaN.
+        """
         scale = torch.sqrt((rois[:, 3] - rois[:, 1]) * (rois[:, 4] - rois[:, 2]))
         level = torch.floor(torch.log2(scale / self.finest_scale + 1e-6))
-        return level.clamp(0, len(self.strides) - 1).long()
+        return level.clamp(0, len(self.strides) - 1)
 
 
 def scaled(rois: Tensor, factor: float) -> Tensor:
