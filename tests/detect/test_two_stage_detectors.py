@@ -164,7 +164,8 @@ def test_rpn_against_loops(mask_rcnn, recorded):
     """Proposals by image, level and box; scores by a sigmoid in double precision, which has no ties."""
     features, proposals, used, limits = first_stage(mask_rcnn, recorded)
     head = mask_rcnn.rpn_head
-    logits, deltas = head.raw(features)
+    maps = head.raw(features, limits)
+    logits, deltas = maps[: len(features)], maps[len(features) :]
     for image in range(2):
         kept = []
         for level, (scores, moves) in enumerate(zip(logits, deltas, strict=True)):
@@ -310,7 +311,7 @@ def _set(config, path, value):
     ("path", "value", "text"),
     [
         ("roi_head.bbox_roi_extractor.roi_layer.type", "RoIPool", "roi_layer 'RoIPool' is not supported"),
-        ("roi_head.bbox_roi_extractor.roi_layer.type", "DeformRoIPoolPack", "roi_layer 'DeformRoIPoolPack' is not"),
+        ("roi_head.bbox_roi_extractor.roi_layer.type", "PrRoIPool", "roi_layer 'PrRoIPool' is not"),
         ("roi_head.bbox_roi_extractor.type", "SumRoIExtractor", "RoI extractor 'SumRoIExtractor' is not"),
         ("roi_head.bbox_head.type", "MultiInstanceBBoxHead", "bbox_head 'MultiInstanceBBoxHead' is not supported"),
         ("roi_head.bbox_head.loss_cls.type", "FocalLoss", "loss_cls 'FocalLoss' is not supported"),
@@ -318,7 +319,7 @@ def _set(config, path, value):
         ("roi_head.bbox_head.with_dancing", True, "with_dancing"),
         ("roi_head.mask_head.type", "MaskIoUHead", "mask_head 'MaskIoUHead' is not supported"),
         ("roi_head.mask_head.upsample_cfg", {"type": "nearest", "scale_factor": 2}, "upsample_cfg 'nearest' is not"),
-        ("rpn_head.type", "GARPNHead", "rpn_head 'GARPNHead' is not supported"),
+        ("rpn_head.type", "ATSSHead", "rpn_head 'ATSSHead' is not supported"),
         ("rpn_head.loss_cls.use_sigmoid", False, "rpn_head.loss_cls.use_sigmoid must be true"),
         ("type", "PanopticFPN", "model.type 'PanopticFPN' is not supported"),
     ],
