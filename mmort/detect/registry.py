@@ -33,6 +33,7 @@ from mmort.detect.families.grid_rcnn import GridRCNN
 from mmort.detect.families.htc import HTC
 from mmort.detect.families.mask2former import Mask2Former
 from mmort.detect.families.mask_scoring_rcnn import MaskScoringRCNN
+from mmort.detect.families.maskformer import MaskFormer
 from mmort.detect.families.nas_fcos import NASFCOS
 from mmort.detect.families.paa import LAD, PAA
 from mmort.detect.families.point_rend import PointRend
@@ -163,6 +164,7 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "DecoupledSOLOHead": SOLO,
     "DecoupledSOLOLightHead": SOLO,
     "SOLOV2Head": SOLOv2,
+    "MaskFormerHead": MaskFormer,
     "Mask2FormerHead": Mask2Former,
     "CornerHead": CornerNet,
     "CentripetalHead": CentripetalNet,

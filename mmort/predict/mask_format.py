@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,13 @@ from numpy.typing import NDArray
 from mmort.predict.images import resize_mask
 from mmort.predict.masks import BoxMasks, ImageMasks, Masks
 from mmort.predict.preprocessing import Prepared
+
+
+class Stored(NamedTuple):
+    """The masks of an image in its original size, and the factors of their scores there, (K,)."""
+
+    masks: Masks
+    score_factors: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -35,12 +41,16 @@ class MaskFormat:
     boxes : {"output", "masks"}, default "output"
         What gives the boxes in the original image: the output ``dets``, or the masks, for detectors that predict masks
         only.  Their boxes in ``dets`` are those of the masks before they are enlarged.
+    scores : {"output", "masks"}, default "output"
+        What gives the scores in the original image: the output ``dets``, or also the masks.  The scores in ``dets``
+        then have the mean probability of the input's pixels inside the mask as a factor, of masks of logits, and are
+        given that of the original image's pixels instead.
 
     Examples
     --------
     >>> from mmort.predict import MaskFormat
     >>> MaskFormat("image", threshold=0, stride=8, rescaling="scale").to_dict()
-    {'area': 'image', 'threshold': 0, 'stride': 8, 'rescaling': 'scale', 'boxes': 'output'}
+    {'area': 'image', 'threshold': 0, 'stride': 8, 'rescaling': 'scale', 'boxes': 'output', 'scores': 'output'}
     """
 
     area: Literal["box", "image"] = "box"
@@ -48,6 +58,7 @@ class MaskFormat:
     stride: int = 1
     rescaling: Literal["crop", "scale"] = "crop"
     boxes: Literal["output", "masks"] = "output"
+    scores: Literal["output", "masks"] = "output"
 
     def __post_init__(self) -> None:
         if self.area not in ("box", "image") or self.rescaling not in ("crop", "scale"):
@@ -65,8 +76,8 @@ class MaskFormat:
         """Return the format as words and numbers, ready for JSON."""
         return asdict(self)
 
-    def store(self, output: NDArray[np.float32], boxes: NDArray[np.float32], image: Prepared) -> Masks:
-        """Return the masks of an image in its original size.
+    def store(self, output: NDArray[np.float32], boxes: NDArray[np.float32], image: Prepared) -> Stored:
+        """Return the masks of an image in its original size, and what that changes in their scores.
 
         Parameters
         ----------
@@ -77,28 +88,42 @@ class MaskFormat:
         image : Prepared
             The preprocessed image.
         """
+        factors = np.ones(len(output), np.float32)
         if self.area == "box":
-            return BoxMasks(output, boxes, self.threshold)
-        resized = self._scaled(output, image) if self.rescaling == "scale" else self._cropped(output, image)
-        return ImageMasks.from_arrays(resized)
+            return Stored(BoxMasks(output, boxes, self.threshold), factors)
+        resize = self._scaled if self.rescaling == "scale" else self._cropped
 
-    def _cropped(self, output: NDArray[np.float32], image: Prepared) -> Iterator[NDArray[np.bool_]]:
+        def pixels(index: int) -> NDArray[np.bool_]:
+            part, resized = resize(self._enlarged(output[index]), image)
+            inside = resized > self.threshold
+            if self.scores == "masks":
+                before, after = _mean_probability(part[part > self.threshold]), _mean_probability(resized[inside])
+                factors[index] = after / before if before else 1.0
+            return inside
+
+        return Stored(ImageMasks.from_arrays(map(pixels, range(len(output)))), factors)
+
+    def _cropped(self, canvas: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the part of an enlarged mask that the image takes up, and that in the original size."""
         (top, left), (height, width) = image.offset, image.img_shape
-        for mask in output:
-            part = self._enlarged(mask)[top : top + height, left : left + width]
-            yield resize_mask(np.ascontiguousarray(part), image.ori_shape[1], image.ori_shape[0]) > self.threshold
+        part = np.ascontiguousarray(canvas[top : top + height, left : left + width])
+        return part, resize_mask(part, image.ori_shape[1], image.ori_shape[0])
 
-    def _scaled(self, output: NDArray[np.float32], image: Prepared) -> Iterator[NDArray[np.bool_]]:
+    def _scaled(self, canvas: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return an enlarged mask, and the part of it in the original scale that has the original size."""
         height, width = image.ori_shape
         # MMDetection's scales are not rounded to float32, which matters where the size below is nearly an integer.
         x_scale = round(float(image.scale_factor[0]) * width) / width
         y_scale = round(float(image.scale_factor[1]) * height) / height
-        for mask in output:
-            canvas = self._enlarged(mask)
-            # MMDetection exchanges the two scales, which shifts masks by up to a pixel.
-            rows, columns = math.ceil(canvas.shape[0] * (1 / x_scale)), math.ceil(canvas.shape[1] * (1 / y_scale))
-            yield resize_mask(canvas, columns, rows)[:height, :width] > self.threshold
+        # MMDetection exchanges the two scales, which shifts masks by up to a pixel.
+        rows, columns = math.ceil(canvas.shape[0] * (1 / x_scale)), math.ceil(canvas.shape[1] * (1 / y_scale))
+        return canvas, resize_mask(canvas, columns, rows)[:height, :width]
 
     def _enlarged(self, mask: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a mask with a value for each pixel of the input."""
         return resize_mask(mask, mask.shape[1] * self.stride, mask.shape[0] * self.stride)
+
+
+def _mean_probability(logits: NDArray[np.float32]) -> float:
+    """Return the mean probability of positive logits, 0 without any."""
+    return float((1 / (1 + np.exp(-logits))).sum()) / (logits.size + 1e-6)

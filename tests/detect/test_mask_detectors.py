@@ -154,7 +154,7 @@ def test_instances_of_mask2former(monkeypatch):
     logits = torch.tensor([[[4.0, 0, 0, 0], [0, 5.0, 0, 0], [0, 0, 6.0, 0]]])
     masks = torch.full((1, 3, 8, 8), -2.0)
     masks[0, 0, :4, :4], masks[0, 1, 4:, 4:] = 1.0, 3.0
-    monkeypatch.setattr(detector, "raw", lambda input: (logits, masks))
+    monkeypatch.setattr(detector, "_raw", lambda input, limits: (logits, masks))
     dets, labels, found = detector(torch.zeros(1, 3, 32, 32), torch.tensor([[32, 24]]))
     assert labels.tolist() == [[1, 0, -1]]
     enlarged = functional.interpolate(masks, (32, 32), mode="bilinear")[0, :, :, :24]

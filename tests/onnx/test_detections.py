@@ -9,9 +9,17 @@ import onnx.helper as oh
 import pytest
 
 import mmort.onnx
+from mmort.onnx.verify import comparators, detections
 from mmort.onnx.verify.comparators import COMPARATORS
-from mmort.onnx.verify.detections import DetectionRow, compare_detections, match_detections, require_detections
-from mmort.onnx.verify.values import Outputs, Tolerances
+from mmort.onnx.verify.detections import (
+    NAMES,
+    DetectionRow,
+    compare_detections,
+    match_detections,
+    require_detections,
+)
+from mmort.onnx.verify.sessions import open_session
+from mmort.onnx.verify.values import Outputs, Reference, Tolerances
 
 BOXES = np.array([[0, 0, 10, 10], [20, 20, 40, 30], [20, 20, 40, 30], [5, 50, 9, 70]], np.float32)
 SCORES = np.array([0.9, 0.8, 0.7, 0.6], np.float32)
@@ -142,6 +150,38 @@ def test_masks_of_few_cells(cells, other, overlap):
     assert compare(actual, expected)[0].min_mask_overlap == pytest.approx(overlap, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("near", "score", "other_score", "threshold", "ok"),
+    [
+        (5e-6, 0.63, 0.6, 0.5, True),  # a cell of six changes sides, which explains a sixth of the score and more
+        (5e-6, 0.63, 0.6, None, False),  # boxes and scores do not come from masks
+        (5e-6, 0.63, 0.1, 0.5, False),
+        (5e-4, 0.63, 0.6, 0.5, False),  # the masks differ
+        (-5e-6, 0.63, 0.6, 0.5, False),  # no cell changes sides
+    ],
+)
+def test_cells_at_the_threshold_explain_scores(near, score, other_score, threshold, ok):
+    actual, expected = outputs([0], masks=True), outputs([0], masks=True)
+    actual[0][0, 0, 4], expected[0][0, 0, 4] = other_score, score
+    actual[2][0, 0], expected[2][0, 0] = 0, 0
+    actual[2][0, 0, :2, :3], expected[2][0, 0, :2, :3] = 0.9, 0.9
+    expected[2][0, 0, 0, 0], actual[2][0, 0, 0, 0] = 0.5 + 5e-6, 0.5 - near
+    given = Outputs("-", NAMES, actual, Reference(expected), Tolerances(), threshold)
+    (row,) = detections.compare(given)
+    assert row.problem == ("" if ok else "1 missing, 1 extra")
+
+
+def test_the_threshold_of_masks_comes_from_the_file(tmp_path):
+    path = reversing(tmp_path / "detector.onnx")
+    found = []
+    for described in ('{"boxes": "masks", "threshold": 0.5}', '{"boxes": "output", "threshold": 0.5}', "none", "[]"):
+        model = onnx.load(path)
+        oh.set_model_props(model, {"masks": described})
+        onnx.save(model, path)
+        found.append(comparators.mask_threshold(open_session(path)))
+    assert found == [0.5, None, None, None]
+
+
 def test_overlaps_are_printed_rounded_down():
     """Never as the limit that they are below."""
     actual, expected = outputs(masks=True), outputs(masks=True)
@@ -245,7 +285,7 @@ def test_masks_of_another_size_and_other_dtypes_differ():
 
     def problems(*expected):
         tolerances = Tolerances()
-        given = Outputs("-", ("dets", "labels", "masks"), actual, expected, tolerances)
+        given = Outputs("-", NAMES, actual, Reference(expected), tolerances)
         rows = next(rows for comparator in COMPARATORS if (rows := comparator(given)) is not None)
         return [row.problem for row in rows if row.problem]
 

@@ -10,7 +10,7 @@ import mmort.onnx
 import mmort.torch
 from mmort.onnx.verify.detections import compare, compare_detections
 from mmort.onnx.verify.ties import Candidates
-from mmort.onnx.verify.values import Outputs, Tolerances
+from mmort.onnx.verify.values import Outputs, Reference, Tolerances
 
 # Boxes 0 and 1 suppress each other, 1 also suppresses 2, and 3 and 4 are elsewhere.
 BOXES = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [5, 0, 15, 10], [50, 0, 60, 10], [80, 0, 90, 10]], np.float32)
@@ -49,7 +49,8 @@ def with_candidates(dets, labels):
     known = candidates()
     known = replace(known, dets=known.dets[[0, 4]], labels=known.labels[[0, 4]])
     expected = known.dets[None], known.labels[None]
-    outputs = Outputs("-", ("dets", "labels"), (dets[None], labels[None]), expected, Tolerances(), [known])
+    reference = Reference(expected, [known])
+    outputs = Outputs("-", ("dets", "labels"), (dets[None], labels[None]), reference, Tolerances())
     (row,) = compare(outputs)
     return row
 

@@ -42,7 +42,9 @@ def test_masks_of_the_input_are_cropped_or_scaled(image, rng):
     scaled = np.zeros((3, *ORIGINAL), bool)
     scaled[:, : size[0]] = (bilinear(whole, size) > 0.25)[:, : ORIGINAL[0], : ORIGINAL[1]]
     for rescaling, expected in (("crop", cropped), ("scale", scaled)):
-        found = stacked(MaskFormat("image", 0.25, 4, rescaling).store(logits, np.zeros((3, 4), np.float32), image))
+        found = stacked(
+            MaskFormat("image", 0.25, 4, rescaling).store(logits, np.zeros((3, 4), np.float32), image).masks
+        )
         assert (found != expected).sum() <= 2  # sums in another order
     assert (cropped != scaled).any()
 
@@ -53,16 +55,32 @@ def test_scales_are_not_rounded_to_float32():
         np.zeros((3, 640, 640), np.float32), (500, 500), (640, 640), (640, 640), np.full(4, 1.28, np.float32), (0, 0)
     )
     ramp = (np.arange(640, dtype=np.float32) - 629.5)[:, None].repeat(640, 1)
-    stored = MaskFormat("image", 0, 1, "scale").store(ramp[None], np.zeros((1, 4), np.float32), image)
+    stored, _ = MaskFormat("image", 0, 1, "scale").store(ramp[None], np.zeros((1, 4), np.float32), image)
     expected = bilinear(ramp[None], (500, 500))[0] > 0
     top, left, mask = stored.region(0, 500, 500)
     assert (top, left) == (int(expected[:, 0].argmax()), 0)
     assert mask.all()
 
 
+def test_scores_have_the_mean_of_the_original_pixels(image, rng):
+    """Only the scores of masks that say so, and not that of an empty mask."""
+    logits = rng.standard_normal((3, 8, 12)).astype(np.float32)
+    logits[1] = -1
+    boxes, means = np.zeros((3, 4), np.float32), []
+    whole = bilinear(logits, INPUT)[:, : RESIZED[0], : RESIZED[1]]
+    for masks in (whole, bilinear(np.ascontiguousarray(whole), ORIGINAL)):
+        inside = [mask[mask > 0] if mask.max() > 0 else np.zeros(1) for mask in masks]
+        means.append([(1 / (1 + np.exp(-values))).mean() for values in inside])
+    expected = np.divide(means[1], means[0])
+    factors = MaskFormat("image", 0, 4, scores="masks").store(logits, boxes, image).score_factors
+    np.testing.assert_allclose(factors, expected, rtol=1e-5)
+    assert (factors != 1).tolist() == [True, False, True]
+    assert (MaskFormat("image", 0, 4).store(logits, boxes, image).score_factors == 1).all()
+
+
 def test_masks_of_boxes_are_pasted(image, rng):
     values, boxes = rng.uniform(0, 1, (2, 7, 7)).astype(np.float32), np.array([[2, 3, 40, 30], [5, 5, 9, 60]])
-    found = stacked(MaskFormat(threshold=0.4).store(values, boxes, image))
+    found = stacked(MaskFormat(threshold=0.4).store(values, boxes, image).masks)
     assert np.array_equal(found, paste_masks(values, boxes, *ORIGINAL, 0.4))
 
 

@@ -162,7 +162,8 @@ def detect(
             if not rescale:
                 shape, scale = network_shape, np.ones(4, np.float32)
             image = Prepared(batch[0], shape, network_shape, batch.shape[2:], scale, (top, left))
-            stored = mask_format.store(masks[0][used], boxes, image)
+            stored, factors = mask_format.store(masks[0][used], boxes, image)
+            detections.dets[:, 4] *= factors
             if mask_format.boxes == "masks" and isinstance(stored, ImageMasks):
                 detections.dets[:, :4] = stored.boxes
             detections.masks = np.zeros((len(boxes), *shape), bool)

@@ -26,7 +26,7 @@ from mmort.onnx.verify.detections import DetectionRow
 from mmort.onnx.verify.numbers import compare_output, refusal
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.sessions import feeds, open_session
-from mmort.onnx.verify.values import Outputs, Tolerances, leaves, shapes_text
+from mmort.onnx.verify.values import Outputs, Reference, Tolerances, leaves, shapes_text
 
 Arguments = tuple[Tensor, ...]
 
@@ -80,7 +80,7 @@ def _compare(draft: Path, detector: Detector, module: nn.Module, inputs: Sequenc
             if not source:
                 yield refusal(text, f"no tensor of the file has the shape of {name}")
                 continue
-            outputs = Outputs(text, (), (), (), Tolerances())
+            outputs = Outputs(text, (), (), Reference(()), Tolerances())
             yield compare_output(outputs, name, _unordered(found[source]), _unordered(array))
 
 

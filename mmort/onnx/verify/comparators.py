@@ -5,6 +5,7 @@ A comparator takes `Outputs` and returns rows of a report, or None if the output
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,8 +37,18 @@ def compare(
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
         return [numbers.refusal(inputs, f"ONNX Runtime refuses the inputs: {one_line(error)}")]
     names = [tensor.name for tensor in session.get_outputs()]
-    outputs = Outputs(inputs, names, actual, expected.outputs, tolerances, expected.candidates, expected.reselected)
+    outputs = Outputs(inputs, names, actual, expected, tolerances, mask_threshold(session))
     return next(rows for comparator in COMPARATORS if (rows := comparator(outputs)) is not None)
+
+
+def mask_threshold(session: onnxruntime.InferenceSession) -> float | None:
+    """Return the threshold of the masks of a detector that makes its boxes of them, by its file's metadata."""
+    text = session.get_modelmeta().custom_metadata_map.get("masks", "{}")
+    try:
+        described = json.loads(text)
+        return float(described["threshold"]) if described.get("boxes") == "masks" else None
+    except (AttributeError, KeyError, TypeError, ValueError):  # another tool's metadata
+        return None
 
 
 def reference(

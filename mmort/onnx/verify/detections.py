@@ -16,11 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmort.onnx.verify.masks import Masks, Overlaps
 from mmort.onnx.verify.report import Row, number_text
-from mmort.onnx.verify.ties import Candidates, at_limit
-from mmort.onnx.verify.values import Outputs, Reselected, Tolerances
+from mmort.onnx.verify.ties import at_limit
+from mmort.onnx.verify.values import Outputs, Reference, Tolerances
 
 NAMES = ("dets", "labels", "masks")
 """The names of a detector's outputs; `masks` is optional."""
+
+MAX_CHANGE = 5
+"""By how much more than the share of a mask's cells that change sides its score may change: by that share with the mean
+inside the mask, and by 4 times as much with the Gaussian decay of SOLO's matrix NMS, exp(-2 IoU^2)."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def compare(outputs: Outputs) -> list[DetectionRow] | None:
         return None
     if any(map(_differ_in_kind, actual, expected)):
         return None
-    return _compare_batch(outputs.inputs, actual, expected, outputs.tolerances, outputs.candidates, outputs.reselected)
+    return _compare_batch(outputs)
 
 
 def require_detections(rows: Sequence[Row]) -> list[Row]:
@@ -149,51 +153,35 @@ def compare_detections(
     >>> row.matched, row.missing, row.extra, round(row.max_box_diff, 3), row.problem
     (1, 1, 0, 0.001, '1 missing')
     """
-    return _compare_batch(inputs, actual, expected, Tolerances(rtol, atol))
+    return _compare_batch(Outputs(inputs, NAMES, actual, Reference(expected), Tolerances(rtol, atol)))
 
 
-def _compare_batch(
-    inputs: str,
-    actual: Sequence[NDArray[Any]],
-    expected: Sequence[NDArray[Any]],
-    tolerances: Tolerances,
-    candidates: Sequence[Candidates] | None = None,
-    reselected: Reselected | None = None,
-) -> list[DetectionRow]:
-    """Compare detections image by image, with the candidates of each image if they are known."""
-    images = zip(zip(*actual, strict=True), zip(*expected, strict=True), strict=True)
-    rows = [
-        _compare_image(inputs, image, ours, theirs, tolerances, candidates[image] if candidates else None)
-        for image, (ours, theirs) in enumerate(images)
-    ]
-    tied = [row.image for row in rows if row.ties]
-    if tied and candidates and reselected and len(actual) > len(NAMES) - 1:
-        rows = _with_masks_of_ties(rows, tied, actual, candidates, reselected, tolerances)
+def _compare_batch(outputs: Outputs) -> list[DetectionRow]:
+    """Compare detections image by image."""
+    rows = [_compare_image(outputs, image) for image in range(len(outputs.actual[1]))]
+    if len(outputs.actual) == len(NAMES) and outputs.reference.reselected and any(row.ties for row in rows):
+        rows = _with_masks_of_ties(outputs, rows)
     return rows
 
 
-def _with_masks_of_ties(
-    rows: Sequence[DetectionRow],
-    tied: Sequence[int],
-    actual: Sequence[NDArray[Any]],
-    candidates: Sequence[Candidates],
-    reselected: Reselected,
-    tolerances: Tolerances,
-) -> list[DetectionRow]:
-    """Lower the overlaps of images with ties to those of all masks with what the model makes of the same detections."""
-    dets, labels, masks = actual
+def _with_masks_of_ties(outputs: Outputs, rows: Sequence[DetectionRow]) -> list[DetectionRow]:
+    """Lower the overlaps of images with ties to those with the masks that the model makes of the same detections."""
+    dets, labels, masks = outputs.actual
+    assert outputs.reference.candidates
+    assert outputs.reference.reselected
+    tied = [row.image for row in rows if row.ties]
     indices = np.full(labels.shape, -1)
     for image in tied:
-        own, used = candidates[image], labels[image] >= 0
-        kept = _match(own.dets, own.labels, dets[image][used], labels[image][used], tolerances)
+        own, used = outputs.reference.candidates[image], labels[image] >= 0
+        kept = _match(own.dets, own.labels, dets[image][used], labels[image][used], outputs.tolerances)
         indices[image][used] = own.indices[kept]
-    expected_masks = reselected(dets, labels, indices)[2]
+    expected_masks = outputs.reference.reselected(dets, labels, indices)[2]
     found = list(rows)
     for image in tied:
         used = labels[image] >= 0
-        overlaps = Masks(masks[image][used], expected_masks[image][used])
-        lowest = min(float(overlaps.of([index], index)[0]) for index in range(used.sum()))
-        found[image] = replace(rows[image], min_mask_overlap=min(lowest, rows[image].min_mask_overlap or 0.0))
+        both = Masks(masks[image][used], expected_masks[image][used])
+        overlaps = [both.overlaps([index], index)[0] for index in range(used.sum())]
+        found[image] = replace(rows[image], min_mask_overlap=float(min(overlaps)))
     return found
 
 
@@ -242,39 +230,37 @@ def match_detections(
         )
         if candidates.any():
             nearest = np.flatnonzero(candidates)[distance[candidates].argsort(kind="stable")]
-            alike = overlaps(nearest, index).argmax() if overlaps is not None and len(nearest) > 1 else 0
+            alike = overlaps(nearest, int(index)).argmax() if overlaps is not None and len(nearest) > 1 else 0
             matches[index] = nearest[alike]
             free[matches[index]] = False
     return matches
 
 
-def _compare_image(
-    inputs: str,
-    image: int,
-    actual: Sequence[NDArray[Any]],
-    expected: Sequence[NDArray[Any]],
-    tolerances: Tolerances,
-    candidates: Candidates | None,
-) -> DetectionRow:
+def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
     """Compare the detections of one image."""
-    (dets, labels, *masks), (expected_dets, expected_labels, *expected_masks) = _used(actual), _used(expected)
-    overlaps = Masks(masks[0], expected_masks[0]).of if masks else None
-    matches = _match(dets, labels, expected_dets, expected_labels, tolerances, overlaps)
+    actual, expected = ([array[image] for array in arrays] for arrays in (outputs.actual, outputs.expected))
+    tolerances, candidates = outputs.tolerances, outputs.reference.candidates
+    (dets, labels, *values), (expected_dets, expected_labels, *expected_values) = _used(actual), _used(expected)
+    masks = Masks(values[0], expected_values[0]) if values else None
+    matches = _match(dets, labels, expected_dets, expected_labels, tolerances, masks.overlaps if masks else None)
+    if masks and outputs.mask_threshold is not None:
+        _match_at_threshold(matches, masks, outputs, dets, expected_dets, labels, expected_labels)
     found = np.flatnonzero(matches >= 0)
     differences = np.abs(dets[matches[found]] - expected_dets[found])
-    lowest = min((overlaps([matches[index]], index)[0] for index in found.tolist()), default=1.0) if overlaps else None
+    overlaps = [masks.overlaps([matches[index]], index)[0] for index in found.tolist()] if masks else []
     missing, extra = len(expected_dets) - len(found), len(dets) - len(found)
     ties = 0
     if missing or extra:
         if candidates is not None:
-            kept = _match(candidates.dets, candidates.labels, dets, labels, tolerances)
-            if (kept >= 0).all() and candidates.may_be(kept, tolerances):
+            own = candidates[image]
+            kept = _match(own.dets, own.labels, dets, labels, tolerances)
+            if (kept >= 0).all() and own.may_be(kept, tolerances):
                 ties = max(missing, extra)
         elif len(dets) == len(actual[1]) and len(expected_dets) == len(expected[1]):
             pairs = at_limit(dets[:, 4], expected_dets[:, 4], matches, tolerances)
             ties = pairs if pairs <= len(found) else 0
     return DetectionRow(
-        inputs,
+        outputs.inputs,
         image,
         detections=len(expected_dets),
         matched=len(found),
@@ -283,9 +269,30 @@ def _compare_image(
         extra=max(0, extra - ties),
         max_box_diff=float(differences[:, :4].max(initial=0)),
         max_score_diff=float(differences[:, 4].max(initial=0)),
-        min_mask_overlap=lowest,
+        min_mask_overlap=float(min(overlaps, default=1)) if masks else None,
         mask_overlap_limit=tolerances.min_mask_overlap,
     )
+
+
+def _match_at_threshold(matches: NDArray[np.int64], masks: Masks, outputs: Outputs, *pairs: NDArray[Any]) -> None:
+    """Match detections whose scores differ because a cell of their masks lies at the threshold.
+
+    A score has the mean inside the mask as a factor, and perhaps what masks of other detections leave of it, so the
+    share of cells that change sides bounds how far it changes.
+    """
+    dets, expected_dets, labels, expected_labels = pairs
+    tolerances = outputs.tolerances
+    assert outputs.mask_threshold is not None
+    for expected in np.flatnonzero(matches < 0).tolist():
+        target = expected_dets[expected]
+        box_tolerance = tolerances.of(np.abs(target[:4]).max())
+        for index in np.setdiff1d(np.flatnonzero(labels == expected_labels[expected]), matches).tolist():
+            if np.abs(dets[index, :4] - target[:4]).max() > box_tolerance:
+                continue
+            share = masks.share_at_threshold(index, expected, outputs.mask_threshold, tolerances.atol)
+            if abs(dets[index, 4] - target[4]) <= tolerances.of(target[4]) + MAX_CHANGE * share * target[4]:
+                matches[expected] = index
+                break
 
 
 def _match(

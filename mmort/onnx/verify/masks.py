@@ -28,10 +28,20 @@ class Masks:
         self._masks, self._expected = masks, expected
         self._logits = min(masks.min(initial=0), expected.min(initial=0)) < 0
 
-    def of(self, indices: Sequence[int] | NDArray[np.int64], expected: int) -> NDArray[np.float64]:
+    def overlaps(self, indices: Sequence[int] | NDArray[np.int64], expected: int) -> NDArray[np.float64]:
         """Return the overlaps of some masks with an expected one."""
         target = self._probabilities(self._expected[expected])
         return np.array([_overlap(self._probabilities(self._masks[index]), target) for index in indices], np.float64)
+
+    def share_at_threshold(self, index: int, expected: int, threshold: float, tolerance: float) -> float:
+        """Return the share of an expected mask's cells that another mask has on the other side of the threshold.
+
+        It is 0 if the masks differ by more than the tolerance anywhere: then the threshold explains nothing.
+        """
+        mask, target = self._masks[index], self._expected[expected]
+        difference = np.abs(self._probabilities(mask) - self._probabilities(target)).max(initial=0)
+        changed = int(((mask > threshold) != (target > threshold)).sum())
+        return changed / max(int((target > threshold).sum()), 1) if difference <= tolerance else 0.0
 
     def _probabilities(self, mask: NDArray[Any]) -> NDArray[np.float64]:
         """Return a mask as probabilities."""

@@ -50,11 +50,15 @@ class Outputs:
     names: Sequence[str]
     """The names of the file's outputs."""
     actual: Sequence[NDArray[Any]]
-    expected: Sequence[NDArray[Any]]
+    reference: Reference
     tolerances: Tolerances
-    candidates: Sequence[Candidates] | None = None
-    reselected: Reselected | None = None
-    """Both as in `Reference`."""
+    mask_threshold: float | None = None
+    """That of the masks' cells, if boxes and scores depend on which cells are above it."""
+
+    @property
+    def expected(self) -> Sequence[NDArray[Any]]:
+        """The reference's outputs."""
+        return self.reference.outputs
 
 
 def leaves(value: Any) -> list[Any]:

@@ -1,0 +1,124 @@
+"""Detectors whose queries have a class and a mask of the whole image: their instances, with boxes of the masks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mmort.detect.detector import Detector
+from mmort.detect.entries import Parts, Schema, at_least, read_entries
+from mmort.detect.parts.boxes import image_limits
+from mmort.detect.parts.image_masks import mask_boxes, of_rows
+from mmort.detect.parts.positions import SinePositionalEncoding
+from mmort.detect.versions import Config, test_config
+from mmort.predict import MaskFormat
+
+MASK_STRIDE = 4
+CHUNK = 10
+"""Masks that are enlarged at the same time, for less memory."""
+
+
+def sine_encoding(config: Config) -> SinePositionalEncoding:
+    """Return the encoding of a ``positional_encoding``."""
+    entries = {key: value for key, value in config.items() if key != "type"}
+    return SinePositionalEncoding(read_entries("positional_encoding", SinePositionalEncoding.Entries, entries))
+
+
+def mask_embedding(channels: int, out_channels: int) -> nn.Sequential:
+    """Return the layers from a query to what its mask's features are multiplied with."""
+    hidden = [layer for _ in range(2) for layer in (nn.Linear(channels, channels), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(channels, out_channels))
+
+
+class MaskQueryDetector(Detector):
+    """Base of such detectors; a family sets the class `head`.
+
+    The head has attributes `classes` and `things`, their numbers, the things first.  It is called with the backbone's
+    maps, the input and the images' limits.  It returns class logits [N, Q, C + 1], the background last, and mask logits
+    [N, Q, h, w].
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class TestCfg(Schema):
+        """The entries of ``test_cfg``."""
+
+        instance_on: bool = False
+        panoptic_on: bool = True
+        max_per_image: int = at_least(1, default=100)
+
+        ignored: ClassVar = {
+            "semantic_on": "MMDetection does not compute it",
+            "iou_thr": "of the panoptic segmentation",
+            "object_mask_thr": "of the panoptic segmentation",
+            "filter_low_score": "of the panoptic segmentation",
+        }
+
+        def __post_init__(self) -> None:
+            if not self.instance_on:
+                raise ValueError(
+                    "detect.build: test_cfg.instance_on is false: panoptic segmentation is not supported, because a "
+                    "file's outputs are instances; set model.test_cfg.instance_on=True to get those of the things"
+                )
+
+    heads = ("panoptic_head",)
+    model_entries = ("backbone", "neck", "panoptic_head", "panoptic_fusion_head")
+    head: ClassVar[type[Any]]
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__()
+        model = config["model"]
+        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
+        self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
+        self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
+        self.panoptic_head = parts.construct("panoptic_head", self.head, model["panoptic_head"])
+        self.output_names = ("dets", "labels", "masks")
+        self.mask_format = MaskFormat("image", 0.0, MASK_STRIDE, boxes="masks", scores="masks")
+
+    def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
+        """Name the panoptic segmentation, if the config has one, among what is left out."""
+        left_out = super().prepare_for_export(flip=flip)
+        return (*left_out, "the panoptic segmentation") if self.test_cfg.panoptic_on else left_out
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of class and mask logits."""
+        return "cls_pred", "mask_pred"
+
+    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
+        """Return what the head returns for images that fill the input."""
+        return self._raw(input, image_limits(input, None))
+
+    def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the head returns for images that end at `limits`, [N, 1, 4]."""
+        outputs: tuple[Tensor, Tensor] = self.panoptic_head(self.neck(self.backbone(input)), input, limits)
+        return outputs
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        limits = image_limits(input, img_shape)
+        logits, masks = self._raw(input, limits)
+        classes, things = self.panoptic_head.classes, self.panoptic_head.things
+        scores = logits.softmax(2)[..., :-1].flatten(1)  # [N, Q * C]
+        scores, pairs = scores.topk(min(self.test_cfg.max_per_image, scores.shape[1]))  # [N, K]
+        labels = pairs % classes
+        masks = of_rows(masks, pairs // classes)  # [N, K, h, w]
+        scores = scores * torch.cat([_quality(chunk, limits, input) for chunk in torch.split(masks, CHUNK, 1)], 1)
+        if things < classes:
+            scores, labels = torch.where(labels < things, scores, 0), torch.where(labels < things, labels, -1)
+        scores, order = scores.topk(scores.shape[1])
+        labels, masks = labels.gather(1, order), of_rows(masks, order)
+        masks = torch.where((labels >= 0)[..., None, None], masks, 0)
+        boxes = mask_boxes(masks, 0.0, MASK_STRIDE, limits)
+        return torch.cat([boxes, scores[..., None]], 2), labels, masks
+
+
+def _quality(masks: Tensor, limits: Tensor, input: Tensor) -> Tensor:
+    """Return the means [N, K] of the probabilities inside masks, of logits [N, K, h, w], in the images' pixels."""
+    enlarged = functional.interpolate(masks, input.shape[2:], mode="bilinear")
+    columns = torch.arange(input.shape[3], device=input.device) < limits[..., 0, None]  # [N, 1, W]
+    rows = torch.arange(input.shape[2], device=input.device) < limits[..., 1, None]  # [N, 1, H]
+    inside = ((enlarged > 0) & rows[..., None] & columns[:, :, None]).to(masks.dtype)
+    return (enlarged.sigmoid() * inside).sum((2, 3)) / (inside.sum((2, 3)) + 1e-6)
