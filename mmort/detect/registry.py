@@ -12,6 +12,7 @@ from mmort.detect.families.cascade_rcnn import CascadeRCNN
 from mmort.detect.families.centernet import CenterNet
 from mmort.detect.families.centernet_update import CenterNetUpdate
 from mmort.detect.families.centripetalnet import CentripetalNet
+from mmort.detect.families.condinst import CondInst
 from mmort.detect.families.conditional_detr import ConditionalDETR
 from mmort.detect.families.cornernet import CornerNet
 from mmort.detect.families.dab_detr import DABDETR
@@ -52,6 +53,7 @@ from mmort.detect.families.ssd import SSD
 from mmort.detect.families.tood import TOOD
 from mmort.detect.families.tridentnet import TridentFasterRCNN
 from mmort.detect.families.vfnet import VFNet
+from mmort.detect.families.yolact import YOLACT
 from mmort.detect.families.yolof import YOLOF
 from mmort.detect.families.yolov3 import YOLOv3
 from mmort.detect.families.yolox import YOLOX
@@ -160,6 +162,9 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "SABLRetinaHead": SABLRetinaNet,
     "CenterNetHead": CenterNet,
     "CenterNetUpdateHead": CenterNetUpdate,
+    "CondInstBboxHead": CondInst,
+    "BoxInstBboxHead": CondInst,
+    "YOLACTHead": YOLACT,
     "SOLOHead": SOLO,
     "DecoupledSOLOHead": SOLO,
     "DecoupledSOLOLightHead": SOLO,

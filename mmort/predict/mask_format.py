@@ -13,6 +13,15 @@ from mmort.predict.images import resize_mask
 from mmort.predict.masks import BoxMasks, ImageMasks, Masks
 from mmort.predict.preprocessing import Prepared
 
+_WORDS = {
+    "area": ("box", "image"),
+    "rescaling": ("crop", "scale", "stretch"),
+    "boxes": ("output", "masks"),
+    "scores": ("output", "masks"),
+    "alignment": ("centres", "corners"),
+}
+"""The values of `MaskFormat`'s fields that are words."""
+
 
 class Stored(NamedTuple):
     """The masks of an image in its original size, and the factors of their scores there, (K,)."""
@@ -34,10 +43,11 @@ class MaskFormat:
         ones.  Values are probabilities, or logits with another threshold.
     stride : int, default 1
         Pixels of the input for each cell of a mask, if masks cover the input.
-    rescaling : {"crop", "scale"}, default "crop"
+    rescaling : {"crop", "scale", "stretch"}, default "crop"
         What makes a mask of the original image of one that covers the input.  "crop": the part that the image takes up
         is resized to the original size.  "scale": the whole is resized by 1 / ``scale_factor`` and then cropped, as
-        RTMDet-Ins does.
+        RTMDet-Ins does.  "stretch": the mask, whatever its size, becomes that of the original image, which must fill
+        the input, as YOLACT's do.
     boxes : {"output", "masks"}, default "output"
         What gives the boxes in the original image: the output ``dets``, or the masks, for detectors that predict masks
         only.  Their boxes in ``dets`` are those of the masks before they are enlarged.
@@ -45,27 +55,32 @@ class MaskFormat:
         What gives the scores in the original image: the output ``dets``, or also the masks.  The scores in ``dets``
         then have the mean probability of the input's pixels inside the mask as a factor, of masks of logits, and are
         given that of the original image's pixels instead.
+    alignment : {"centres", "corners"}, default "centres"
+        Where a cell's value is when the mask is enlarged: in the middle of its pixels, or at the one `stride` // 2 from
+        the first, half a pixel further, as CondInst has it.
 
     Examples
     --------
     >>> from mmort.predict import MaskFormat
     >>> MaskFormat("image", threshold=0, stride=8, rescaling="scale").to_dict()
-    {'area': 'image', 'threshold': 0, 'stride': 8, 'rescaling': 'scale', 'boxes': 'output', 'scores': 'output'}
+    {'area': 'image', 'threshold': 0, 'stride': 8, 'rescaling': 'scale', 'boxes': 'output',
+    'scores': 'output', 'alignment': 'centres'}
     """
 
     area: Literal["box", "image"] = "box"
     threshold: float = 0.5
     stride: int = 1
-    rescaling: Literal["crop", "scale"] = "crop"
+    rescaling: Literal["crop", "scale", "stretch"] = "crop"
     boxes: Literal["output", "masks"] = "output"
     scores: Literal["output", "masks"] = "output"
+    alignment: Literal["centres", "corners"] = "centres"
 
     def __post_init__(self) -> None:
-        if self.area not in ("box", "image") or self.rescaling not in ("crop", "scale"):
-            raise ValueError(
-                f"MaskFormat: area must be 'box' or 'image' and rescaling 'crop' or 'scale', got {self.area!r} and "
-                f"{self.rescaling!r}"
-            )
+        for field in fields(self):
+            allowed = _WORDS.get(field.name)
+            if allowed is not None and getattr(self, field.name) not in allowed:
+                words = " or ".join(map(repr, allowed))
+                raise ValueError(f"MaskFormat: {field.name} must be {words}, got {getattr(self, field.name)!r}")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> MaskFormat:
@@ -91,10 +106,10 @@ class MaskFormat:
         factors = np.ones(len(output), np.float32)
         if self.area == "box":
             return Stored(BoxMasks(output, boxes, self.threshold), factors)
-        resize = self._scaled if self.rescaling == "scale" else self._cropped
+        resize = {"crop": self._cropped, "scale": self._scaled, "stretch": self._stretched}[self.rescaling]
 
         def pixels(index: int) -> NDArray[np.bool_]:
-            part, resized = resize(self._enlarged(output[index]), image)
+            part, resized = resize(output[index], image)
             inside = resized > self.threshold
             if self.scores == "masks":
                 before, after = _mean_probability(part[part > self.threshold]), _mean_probability(resized[inside])
@@ -103,15 +118,20 @@ class MaskFormat:
 
         return Stored(ImageMasks.from_arrays(map(pixels, range(len(output)))), factors)
 
-    def _cropped(self, canvas: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _stretched(self, mask: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return a mask, and that in the original size."""
+        return mask, resize_mask(mask, image.ori_shape[1], image.ori_shape[0])
+
+    def _cropped(self, mask: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the part of an enlarged mask that the image takes up, and that in the original size."""
         (top, left), (height, width) = image.offset, image.img_shape
+        canvas = self._enlarged(mask)
         part = np.ascontiguousarray(canvas[top : top + height, left : left + width])
         return part, resize_mask(part, image.ori_shape[1], image.ori_shape[0])
 
-    def _scaled(self, canvas: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _scaled(self, mask: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return an enlarged mask, and the part of it in the original scale that has the original size."""
-        height, width = image.ori_shape
+        (height, width), canvas = image.ori_shape, self._enlarged(mask)
         # MMDetection's scales are not rounded to float32, which matters where the size below is nearly an integer.
         x_scale = round(float(image.scale_factor[0]) * width) / width
         y_scale = round(float(image.scale_factor[1]) * height) / height
@@ -121,9 +141,19 @@ class MaskFormat:
 
     def _enlarged(self, mask: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a mask with a value for each pixel of the input."""
+        if self.alignment == "corners":
+            return np.ascontiguousarray(_from_corners(_from_corners(mask, self.stride).T, self.stride).T)
         return resize_mask(mask, mask.shape[1] * self.stride, mask.shape[0] * self.stride)
 
 
 def _mean_probability(logits: NDArray[np.float32]) -> float:
     """Return the mean probability of positive logits, 0 without any."""
     return float((1 / (1 + np.exp(-logits))).sum()) / (logits.size + 1e-6)
+
+
+def _from_corners(mask: NDArray[np.float32], factor: int) -> NDArray[np.float32]:
+    """Return a mask with `factor` times as many rows, each `factor` // 2 rows from where the row's pixels begin."""
+    following = np.concatenate([mask[1:], mask[-1:]])
+    shares = (np.arange(factor, dtype=np.float32) / np.float32(factor))[:, None]
+    between = (mask[:, None] * (1 - shares) + following[:, None] * shares).reshape(-1, mask.shape[1])
+    return np.concatenate([mask[:1].repeat(factor // 2, 0), between[: len(between) - factor // 2]])

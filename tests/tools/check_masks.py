@@ -1,38 +1,44 @@
 """Compare small detectors with masks of the image with MMDetection's own, from the image to the masks.  Run by hand.
 
-    python -m tests.tools.check_masks FOLDER [NAME ...]     # FOLDER as for tests.tools.check_parts
+    python -m tests.tools.check_masks FOLDER [NAME ...]     # compare; with --record, write what the tests expect
+    python -m tests.tools.check_masks export [NAME ...]     # export each for all sizes, and predict with the file
 
-Both sides are built from the configs of tests/detect/mask_cases.py with the same weights, and detect in a batch of two
-images of different sizes.  Prints a line for each detector and frame.  Exit code 1 if detections differ.
+FOLDER is that of tests.tools.check_parts.  Both sides are built from the configs of tests/detect/mask_cases.py with the
+same weights, and detect in a batch of two images of different sizes.  Prints a line for each detector and frame.  Exit
+code 1 if detections differ, or an export fails.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from mmort.detect import build
+from mmort import Predictor
+from mmort.detect import ExportOptions, build, export
 from mmort.detect.checkpoint import load_weights
+from mmort.detect.config import read_config
+from mmort.detect.network import load_network
+from mmort.evaluate.parity.comparison import compare_image
 from tests.detect import mask_cases, part_cases
-from tests.tools.check_detectors import Found, compare, detect, run_torch
+from tests.tools.check_detectors import Difference, Found, compare, detect, run_torch
 from tests.tools.check_parts import mmdetection
 
-INPUT = 96, 128
-METAS = [
-    {"img_shape": (96, 120), "ori_shape": (144, 180), "scale_factor": (120 / 180, 96 / 144)},
-    {"img_shape": (80, 128), "ori_shape": (60, 96), "scale_factor": (128 / 96, 80 / 60)},
-]
+RECORD = Path(__file__).parents[1] / "data" / "detect" / "mask_detectors.json"
 
 
-def theirs(model: Any, batch: torch.Tensor, rescale: bool) -> list[Found]:
+def theirs(model: Any, batch: torch.Tensor, metas: list[dict[str, Any]], rescale: bool) -> list[Found]:
     """Return the instances that MMDetection finds, by descending score."""
     from mmdet.structures import DetDataSample
 
-    samples = [DetDataSample(metainfo={**meta, "batch_input_shape": INPUT, "pad_shape": INPUT}) for meta in METAS]
+    samples = [DetDataSample(metainfo={**meta, "batch_input_shape": mask_cases.INPUT}) for meta in metas]
     with torch.inference_mode():
         samples = model.predict(batch, samples, rescale=rescale)
     found = []
@@ -44,32 +50,68 @@ def theirs(model: Any, batch: torch.Tensor, rescale: bool) -> list[Found]:
     return found
 
 
-def main(folder: str, *names: str) -> int:
-    registry, problems = mmdetection(folder), 0
+def differences(registry: Any, name: str, record: dict[str, Any]) -> Iterator[tuple[str, Difference]]:
+    """Yield how the detections of each image and frame differ; write those of the network's frame to `record`."""
     from mmengine.config import ConfigDict
 
-    for name in names or mask_cases.MODELS:
-        config = mask_cases.config(name)
-        model = registry.build(ConfigDict(copy.deepcopy(mask_cases.MODELS[name])))
-        model.eval()
-        mask_cases.fill(model)
-        detector = build(config)
-        load_weights(detector, model.state_dict())
-        batch = part_cases.numbers(2, 3, *INPUT)
-        metas = [{**meta, "scale_factor": np.tile(np.float32(meta["scale_factor"]), 2)} for meta in METAS]
-        for rescale in (False, True):
-            ours = detect(run_torch(detector), detector.mask_format, batch.numpy(), metas, rescale)
-            for index, (found, expected) in enumerate(zip(ours, theirs(model, batch, rescale), strict=True)):
-                difference = compare(found, expected, 2e-2, 1e-4, 2e-3)
-                problems += not difference.equal
-                frame = "original" if rescale else "network"
-                print(
-                    f"{name}, image {index}, {frame} frame: {difference.theirs} detections, "
-                    f"{len(difference.unmatched)} differ; box {difference.box:.1e}, score {difference.score:.1e}, "
-                    f"mask IoU {difference.mask:.4f}",
-                    *difference.unmatched[:5],
-                    sep="\n    ",
-                )
+    model = registry.build(ConfigDict(copy.deepcopy(mask_cases.MODELS[name])))
+    model.eval()
+    mask_cases.fill(model)
+    detector = build(mask_cases.config(name))
+    load_weights(detector, model.state_dict())
+    batch, metas = mask_cases.batch(name)
+    scaled = [{**meta, "scale_factor": np.tile(np.float32(meta["scale_factor"]), 2)} for meta in metas]
+    for rescale in (True, False):
+        ours = detect(run_torch(detector), detector.mask_format, batch.numpy(), scaled, rescale)
+        expected = theirs(model, batch, metas, rescale)
+        record[name] = [mask_cases.summary(found.dets, found.labels, found.masks) for found in expected]
+        for index, pair in enumerate(zip(ours, expected, strict=True)):
+            yield f"image {index}, {'original' if rescale else 'network'} frame", compare(*pair, 2e-2, 1e-4, 2e-3)
+
+
+def exported(name: str) -> str:
+    """Return how a detector's file and torch differ in a picture, "" if they do not; or why there is no file."""
+    image = part_cases.numbers(130, 170, 3).mul(127).add(128).numpy().astype(np.uint8)
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        config = folder / "config.py"
+        config.write_text("\n".join(f"{key} = {value!r}" for key, value in mask_cases.config(name).items()))
+        detector = build(mask_cases.config(name))
+        mask_cases.fill(detector)
+        torch.save({"state_dict": detector.state_dict(), "meta": {}}, folder / "weights.pth")
+        try:
+            options = ExportOptions(dynamic_export=True)
+            export(config, folder / "weights.pth", folder / "file.onnx", options, progress=lambda line: None)
+        except ValueError as error:
+            return str(error)
+        network = load_network(read_config(config), folder / "weights.pth")
+        found, expected = (Predictor(source)(image) for source in (folder / "file.onnx", network))
+        comparison = compare_image(expected, found)
+        return "" if comparison.equal and len(expected) else str(comparison)
+
+
+def main(folder: str, *arguments: str) -> int:
+    """Check the detectors of the command line, by default all."""
+    names = [argument for argument in arguments if argument != "--record"] or list(mask_cases.MODELS)
+    problems, record = 0, {}
+    registry = None if folder == "export" else mmdetection(folder)
+    for name in names:
+        if registry is None:
+            problem = exported(name)
+            print(f"{name}: {problem or 'exported'}", flush=True)
+            problems += bool(problem)
+            continue
+        for what, difference in differences(registry, name, record):
+            problems += not difference.equal
+            print(
+                f"{name}, {what}: {difference.theirs} detections, {len(difference.unmatched)} differ; box "
+                f"{difference.box:.1e}, score {difference.score:.1e}, mask IoU {difference.mask:.4f}",
+                *difference.unmatched[:5],
+                sep="\n    ",
+            )
+    if "--record" in arguments:
+        lines = [f"{json.dumps(name)}: {json.dumps(found)}" for name, found in record.items()]
+        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     return problems > 0
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mmort.detect.parts.image_masks import enlarged_from_corners
 from mmort.predict import MaskFormat
 
 
@@ -17,7 +18,12 @@ def paste_masks(mask_format: MaskFormat, masks: Tensor, boxes: Tensor, height: i
     """Turn masks [N, K, h, w] of boxes [N, K, 4 or more] into masks [N, K, height, width] of 0 and 1."""
     threshold = mask_format.threshold
     if mask_format.area == "image":
-        enlarged = functional.interpolate(masks, scale_factor=float(mask_format.stride), mode="bilinear")
+        if mask_format.rescaling == "stretch":
+            enlarged = functional.interpolate(masks, (height, width), mode="bilinear")
+        elif mask_format.alignment == "corners":
+            enlarged = enlarged_from_corners(masks, mask_format.stride)
+        else:
+            enlarged = functional.interpolate(masks, scale_factor=float(mask_format.stride), mode="bilinear")
         return (enlarged[:, :, :height, :width] > threshold).to(masks.dtype)
     rows = _weights(boxes[..., 1], boxes[..., 3], height, masks.shape[2])  # [N, K, H, h]
     columns = _weights(boxes[..., 0], boxes[..., 2], width, masks.shape[3])  # [N, K, W, w]

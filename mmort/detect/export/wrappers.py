@@ -25,7 +25,7 @@ class Exported(nn.Module):
         self.detector, self.pasted = detector, pasted
         self.mask_format = detector.mask_format
         if pasted:
-            self.mask_format = replace(detector.mask_format, area="image", threshold=0.5, stride=1)
+            self.mask_format = replace(detector.mask_format, area="image", threshold=0.5, stride=1, scores="output")
         self.eval()
 
     def forward(self, input: Tensor, img_shape: Tensor) -> tuple[Tensor, ...]:

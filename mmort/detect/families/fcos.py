@@ -23,7 +23,7 @@ class FCOSHead(DenseHead):
     """A tower for the classes and a tower for the boxes; one of them predicts the centerness too."""
 
     class_layers: ClassVar = {"conv_cls": 0}
-    raw_kinds: ClassVar = ("cls_score", "bbox_pred", "centerness")
+    raw_kinds: ClassVar[tuple[str, ...]] = ("cls_score", "bbox_pred", "centerness")
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):

@@ -18,6 +18,7 @@ from torch.nn import functional
 from mmort.detect.entries import Parts, default
 from mmort.detect.families.rtmdet import RTMDetSepBNHead, level_towers
 from mmort.detect.parts.boxes import image_limits
+from mmort.detect.parts.dynamic_masks import DynamicMasks, of_priors, points_and_strides, relative_coordinates
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.selection import indexed_detections
 from mmort.detect.parts.single_stage import DenseDetector
@@ -60,13 +61,10 @@ class RTMDetInsSepBNHead(RTMDetSepBNHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        width, levels = entries.dyconv_channels, len(self.priors.strides)
-        # Inputs and outputs of the layers of a mask's network; its first inputs are the pixel's x and y.
-        outputs = [width] * (entries.num_dyconvs - 1) + [1]
-        self.dynamic_layers = list(zip([entries.num_prototypes + 2, *outputs[:-1]], outputs, strict=True))
-        weights = sum(inputs * count + count for inputs, count in self.dynamic_layers)
+        levels = len(self.priors.strides)
+        self.dynamic_masks = DynamicMasks(entries.num_prototypes, entries.dyconv_channels, entries.num_dyconvs)
         self.kernel_convs = level_towers(entries, levels, shared=False)
-        self.rtm_kernel = self.build_predictors(entries, weights)
+        self.rtm_kernel = self.build_predictors(entries, self.dynamic_masks.weights)
         layer: dict[str, Any] = entries.layer
         self.mask_head = MaskFeatModule(
             entries.in_channels, entries.feat_channels, levels, entries.num_prototypes, **layer
@@ -91,48 +89,10 @@ class RTMDetInsSepBNHead(RTMDetSepBNHead):
         """Return mask logits [N, K, h, w] of the priors with some `indices` [N, K], from all maps of the head."""
         levels = len(self.priors.strides)
         weight_maps, features = maps[2 * levels : 3 * levels], maps[3 * levels]
-        flat = torch.cat([map.flatten(2) for map in weight_maps], 2)  # [N, weights, priors of all levels]
-        weights = flat.gather(2, indices[:, None].expand(-1, flat.shape[1], -1)).transpose(1, 2)  # [N, K, weights]
-        points, units = self._points(weight_maps)
-        x, y = self._relative(points[indices], units[indices], features)  # [N, K, 1, 1, w], [N, K, 1, h, 1]
-        kernels, biases = self._split(weights)
-        # The coordinates' terms are added to those of the features, which all masks share: no copies of the features.
-        columns, rows = kernels[0][..., 0, None, None], kernels[0][..., 1, None, None]  # [N, K, 8, 1, 1]
-        mixed = kernels[0][..., 2:].flatten(1, 2) @ features.flatten(2)  # [N, K * 8, h * w]
-        mixed = torch.unflatten(torch.unflatten(mixed, 1, (-1, kernels[0].shape[2])), 3, features.shape[2:])
-        hidden = (mixed + (columns * x + biases[0][..., None]) + rows * y).flatten(3)
-        for kernel, bias in zip(kernels[1:], biases[1:], strict=True):
-            hidden = kernel @ hidden.relu() + bias  # [N, K, C, h * w]
-        return torch.unflatten(hidden[:, :, 0], 2, features.shape[2:])
-
-    def _points(self, maps: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the priors of all levels, [P, 2], and the length that their masks' coordinates are divided by, [P]."""
-        points = [self.priors.level(level, map) for level, map in enumerate(maps)]
-        strides = [stride for stride, _ in self.priors.strides]
-        units = [level[:, 0].new_full((level.shape[0],), 8 * unit) for level, unit in zip(points, strides, strict=True)]
-        return torch.cat(points), torch.cat(units)
-
-    def _relative(self, points: Tensor, units: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x [N, K, 1, 1, w] and y [N, K, 1, h, 1] from the masks' locations to points [N, K, 2]."""
-        height, width = features.shape[2:]
-        grid = torch.unflatten(self.priors.level(0, features), 0, (height, width))  # [h, w, 2]
-        distances = (
-            points[..., 0, None] - grid[0, :, 0],
-            points[..., 1, None] - grid[:, 0, 1],
-        )  # [N, K, w], [N, K, h]
-        x, y = (distance / units[..., None] for distance in distances)
-        return x[:, :, None, None], y[:, :, None, :, None]
-
-    def _split(self, weights: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Split weights [N, K, W] into kernels [N, K, outputs, inputs] and biases [N, K, outputs, 1] by layer."""
-        sizes = [inputs * count for inputs, count in self.dynamic_layers] + [count for _, count in self.dynamic_layers]
-        parts = torch.split(weights, sizes, 2)
-        depth = len(self.dynamic_layers)
-        kernels = [
-            torch.unflatten(values, 2, (count, inputs))
-            for values, (inputs, count) in zip(parts[:depth], self.dynamic_layers, strict=True)
-        ]
-        return kernels, [bias[..., None] for bias in parts[depth:]]
+        points, strides = points_and_strides(self.priors, weight_maps)
+        grid = torch.unflatten(self.priors.level(0, features), 0, features.shape[2:])  # [h, w, 2]
+        x, y = relative_coordinates(points[indices], 8 * strides[indices], grid)
+        return self.dynamic_masks(of_priors(weight_maps, indices), features, x, y)
 
 
 class RTMDetIns(DenseDetector):

@@ -46,3 +46,21 @@ def _start(profile: Tensor) -> Tensor:
 def of_rows(values: Tensor, rows: Tensor) -> Tensor:
     """Return the rows [N, K, ...] of values [N, P, ...] by their indices [N, K]."""
     return values[torch.arange(values.shape[0], device=rows.device)[:, None], rows]
+
+
+def enlarged_from_corners(maps: Tensor, factor: int) -> Tensor:
+    """Return maps [N, C, h, w] with `factor` times as many rows and columns.
+
+    Each value stays where its first pixels are, `factor` // 2 from the beginning of the cell, as in CondInst; bilinear
+    interpolation of pixels would have it in the cell's middle.
+    """
+    later = torch.arange(factor, device=maps.device) / factor  # shares of the next cell
+    for axis in (3, 2):
+        size = maps.shape[axis]
+        following = torch.cat([maps.narrow(axis, 1, size - 1), maps.narrow(axis, size - 1, 1)], axis)
+        first, second = maps.unsqueeze(axis + 1), following.unsqueeze(axis + 1)
+        shares = later if axis == 3 else later[:, None]
+        between = (first * (1 - shares) + second * shares).flatten(axis, axis + 1)
+        repeated = [maps.narrow(axis, 0, 1)] * (factor // 2)
+        maps = torch.cat([*repeated, between.narrow(axis, 0, size * factor - factor // 2)], axis)
+    return maps
