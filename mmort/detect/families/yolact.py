@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector, level_names
-from mmort.detect.entries import Parts, Schema, part, read_entries
+from mmort.detect.entries import Parts, Schema, at_least, part, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.image_masks import of_rows
@@ -184,8 +184,8 @@ class YOLACT(Detector):
         nms_pre: int = -1
         score_thr: float
         iou_thr: float
-        top_k: int
-        max_per_img: int = 100
+        top_k: int = at_least(1)
+        max_per_img: int = at_least(1, default=100)
         mask_thr: float = 0.5
 
         ignored: ClassVar = {
