@@ -113,6 +113,16 @@ def resize(image: Image, width: int, height: int, backend: ResizeBackend = "cv2"
     return resized
 
 
+def look_up(levels: NDArray[np.float32], source: NDArray[np.uint8], target: NDArray[np.float32]) -> None:
+    """Write ``levels[source]`` to `target`, (h, w); numpy gives the same, in three times the time of OpenCV."""
+    try:
+        cv2 = opencv()
+    except ImportError:  # an image that another library has resized
+        np.take(levels, source, out=target, mode="clip")
+    else:
+        cv2.LUT(np.ascontiguousarray(source), levels[None], target)
+
+
 def resize_mask(mask: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
     """Resize a mask (H, W) bilinearly."""
     cv2 = opencv()

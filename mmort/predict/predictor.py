@@ -45,6 +45,8 @@ class Predictor:
         ONNX Runtime's execution providers, by preference, such as ``["CUDAExecutionProvider"]``.  By default the CPU.
     threads : int, optional
         Threads for the operators.  By default one for each core.
+    io_binding : bool, default False
+        Run by ONNX Runtime's IO binding: on a GPU, inputs of the same shape use the same memory there.
 
     Raises
     ------
@@ -81,11 +83,12 @@ class Predictor:
         score_threshold: float = 0.0,
         providers: Sequence[Any] | None = None,
         threads: int | None = None,
+        io_binding: bool = False,
     ) -> None:
         if isinstance(model, (str, os.PathLike)):
-            model = OnnxNetwork(model, providers, threads)
-        elif providers is not None or threads is not None:
-            raise ValueError("Predictor: providers and threads are for a path; this model runs by itself")
+            model = OnnxNetwork(model, providers, threads, io_binding)
+        elif providers is not None or threads is not None or io_binding:
+            raise ValueError("Predictor: providers, threads and io_binding are for a path; this model runs by itself")
         if isinstance(model, OnnxNetwork):
             classes = model.classes if classes is None else classes
             preprocessing = preprocessing or model.preprocessing

@@ -8,7 +8,8 @@ import onnx.helper as oh
 import pytest
 
 from mmort import Predictor
-from mmort.predict import MaskFormat, OnnxNetwork, Preprocessing
+from mmort.demo import IMAGES, MODEL
+from mmort.predict import MaskFormat, OnnxNetwork, Preprocessing, binding
 from tests.predict import tiny_detector
 from tests.predict.tiny_detector import METADATA, PREPROCESSING
 
@@ -45,6 +46,37 @@ def test_img_shape_is_passed(tmp_path, img_shape):
     network = OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", img_shape=img_shape))
     _, labels = network(np.zeros((2, 3, 4, 8), np.float32), np.array([[3, 7], [4, 8]]))
     assert labels.tolist() == [[7], [8]]
+
+
+@pytest.mark.parametrize("devices", [{}, {"CPUExecutionProvider": "cpu"}], ids=["arrays", "buffers"])
+def test_io_binding_changes_nothing(monkeypatch, devices):
+    """Neither with the arrays' own memory, as on the CPU, nor with buffers, as on a GPU, which are used again."""
+    monkeypatch.setattr(binding, "_DEVICES", devices)
+    plain, bound = OnnxNetwork(MODEL, threads=1), OnnxNetwork(MODEL, threads=1, io_binding=True)
+    pictures = [plain.preprocessing(path) for path in IMAGES]
+    addresses = []
+    for batch in (pictures[:1], pictures[:1], pictures[1:]):
+        input, img_shape = plain.preprocessing.batch(batch)
+        expected, found = plain(input, img_shape), bound(input, img_shape)
+        assert len(found) == 3
+        assert (expected[1] >= 0).any()
+        for output, array in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(output, array)
+        addresses += [value.data_ptr() for value in bound._bound._buffers.values()]
+    if devices:
+        assert addresses[:2] == addresses[2:4]
+        assert [value.shape() for value in bound._bound._buffers.values()] == [[*input.shape], [3, 2]]
+    else:
+        assert addresses == []
+
+
+def test_io_binding_of_any_form_of_img_shape(tmp_path):
+    for form in ("input", "initializer", None):
+        path = tiny_detector.write(tmp_path / "x.onnx", img_shape=form)
+        network = pickle.loads(pickle.dumps(OnnxNetwork(path, io_binding=True)))
+        assert network._bound is not None
+        _, labels = network(np.zeros((2, 3, 4, 8), np.float32), np.array([[3, 7], [4, 8]]))
+        assert labels.tolist() == ([[7], [8]] if form else [[1], [1]])
 
 
 def test_fixed_sizes(tmp_path):

@@ -329,8 +329,9 @@ def test_the_thread_ends_with_the_pictures():
     ("arguments", "message"),
     [
         ({"preprocessing": None}, "model has no preprocessing in its metadata; pass it as the config's test pipeline"),
-        ({"threads": 2}, "providers and threads are for a path"),
-        ({"providers": ["CPUExecutionProvider"]}, "providers and threads are for a path"),
+        ({"threads": 2}, "providers, threads and io_binding are for a path"),
+        ({"providers": ["CPUExecutionProvider"]}, "providers, threads and io_binding are for a path"),
+        ({"io_binding": True}, "providers, threads and io_binding are for a path"),
         ({"score_threshold": -0.1}, "score_threshold must not be negative, got -0.1"),
         ({"score_threshold": float("nan")}, "score_threshold must not be negative, got nan"),
     ],

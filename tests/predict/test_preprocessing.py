@@ -12,7 +12,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from mmort.predict import Preprocessing, read_image
+from mmort.predict import Preprocessing, images, read_image
 
 FOLDER = Path(__file__).parents[1] / "data" / "preprocessing"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())  # by pack.py beside it
@@ -262,3 +262,20 @@ def test_package_imports_numpy_only():
     code = "import sys, mmort.predict; print({'PIL', 'cv2', 'onnx', 'onnxruntime', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (17, 30)])
+def test_numpy_looks_up_what_opencv_does(monkeypatch, rng, shape):
+    """In a part of a larger canvas, from a channel of an image in either order."""
+    levels = rng.standard_normal(256, np.float32)
+    image = rng.integers(0, 256, (*shape, 3), np.uint8)
+    canvases = np.zeros((2, 40, 50), np.float32)
+    images.look_up(levels, image[..., 1], canvases[0, 3 : 3 + shape[0], 5 : 5 + shape[1]])
+
+    def missing():
+        raise ImportError
+
+    monkeypatch.setattr(images, "opencv", missing)
+    images.look_up(levels, image[..., ::-1][..., 1], canvases[1, 3 : 3 + shape[0], 5 : 5 + shape[1]])
+    np.testing.assert_array_equal(*canvases)
+    assert canvases.any()
