@@ -82,6 +82,10 @@ class Detector(nn.Module):
         """
         raise NotImplementedError
 
+    def name_classes(self, names: Sequence[str]) -> None:
+        """Take over the names of the classes of a checkpoint."""
+        self.classes = tuple(names)
+
     def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
         """Change the detector so that its file does what the config's test pipeline does around the network.
 

@@ -102,4 +102,4 @@ def load_trained(detector: Detector, checkpoint: str | os.PathLike[str], config:
     """Load a checkpoint's weights and classes into a detector that was built from `config`; see `load`."""
     weights, meta = load_checkpoint(checkpoint)
     load_weights(detector, weights, config)
-    detector.classes = tuple(meta.get("classes", ()))
+    detector.name_classes(meta.get("classes", ()))

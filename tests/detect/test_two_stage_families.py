@@ -7,6 +7,7 @@ import torch
 
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
+from mmort.detect.loading import load_trained
 from mmort.detect.parts.deform_roi_pool import deform_roi_pool
 from mmort.detect.parts.heads.cascade_rpn_head import taps_on
 from mmort.detect.parts.roi_extractor import scaled
@@ -117,6 +118,14 @@ def test_rpn_scores_its_proposals():
     assert torch.equal(labels == 0, used)
     logits = detector.rpn_head.proposals(features, limits)[0][..., 4]
     torch.testing.assert_close(dets[..., 4][used], 1 / (1 + torch.exp(-logits[used])))
+
+
+def test_proposals_have_no_class_names(tmp_path):
+    """A checkpoint of RPN has the data set's names, of which the first would be given to everything."""
+    detector = build(config_of("RPN"))
+    torch.save({"state_dict": detector.state_dict(), "meta": {"CLASSES": ("person", "car")}}, tmp_path / "rpn.pth")
+    load_trained(detector, tmp_path / "rpn.pth", {})
+    assert detector.classes == ()
 
 
 def test_rpn_of_version_3_is_loaded():

@@ -6,6 +6,7 @@ model on COCO val2017: 58.2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +39,9 @@ class RPN(Detector):
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
         self.rpn_head: ProposalHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+
+    def name_classes(self, names: Sequence[str]) -> None:
+        """Take over no names: the checkpoint's are those of the data set, and label 0 is none of them."""
 
     @property
     def heads(self) -> tuple[str, ...]:
