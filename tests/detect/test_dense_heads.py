@@ -9,6 +9,7 @@ import torch
 from mmort.detect import build
 from mmort.detect.families.paa import iou, vote
 from mmort.detect.families.tood import sample
+from mmort.detect.registry import PARTS
 from tests.detect.dense_cases import ANCHORS, HEADS, SQUARES, config
 
 HEIGHT, WIDTH = 60, 64
@@ -336,3 +337,25 @@ def test_peaks_of_centernet(monkeypatch):
 def test_refused(kind, entries, message):
     with pytest.raises(ValueError, match=message):
         build(config(kind, **entries))
+
+
+def test_normalized_classifier_of_fcos():
+    """A class is as likely as its weights have the direction of the features: 50 times the cosine, plus the bias."""
+    predictor = {"type": "NormedLinear", "tempearture": 50, "bias": True}
+    settings = config("NASFCOSHead", cls_predictor_cfg=predictor)
+    layer = build(settings).bbox_head.conv_cls
+    layer.weight.zero_()
+    layer.weight[1, :2, 0, 0] = torch.tensor([3.0, 4.0])
+    layer.bias[1] = 0.5
+    features = torch.zeros(1, 32, 1, 2)
+    features[0, 0] = torch.tensor([1.0, 10.0])
+    torch.testing.assert_close(layer(features)[0, 1, 0], torch.full((2,), 50 * 0.6 + 0.5), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize(("use_sigmoid", "scores"), [(True, [0.5, 0.75]), (False, [0.2, 0.6])])
+def test_scores_of_v3det(use_sigmoid, scores):
+    loss = {"type": "CrossEntropyCustomLoss", "use_sigmoid": use_sigmoid, "num_classes": 2}
+    head = PARTS.build("bbox_head", {"type": "Shared2FCBBoxHead", "num_classes": 2, "loss_cls": loss})
+    logits = torch.tensor([0.0, float(np.log(3)), 0.0])[: 2 if use_sigmoid else 3]
+    assert head.fc_cls.out_features == len(logits)
+    torch.testing.assert_close(head.loss_cls(logits[None]), torch.tensor([scores]))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.layers import Scale, tower_pair
+from mmort.detect.parts.layers import Scale, convolution, tower_pair
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
 from mmort.detect.versions import Config
@@ -38,6 +38,7 @@ class FCOSHead(DenseHead):
         conv_bias: bool | str = "auto"
         norm_on_bbox: bool = False
         centerness_on_reg: bool = False
+        cls_predictor_cfg: Config | None = None
         conv_cfg: Config | None = None
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
         bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
@@ -57,7 +58,12 @@ class FCOSHead(DenseHead):
         self.strides = list(entries.strides)
         self.priors, self.coder = Points(self.strides), entries.bbox_coder
         self.cls_convs, self.reg_convs = self.build_towers(entries)
-        self.conv_cls = nn.Conv2d(channels, self.classes + (self.activation == "softmax"), 3, padding=1)
+        class_channels = self.classes + (self.activation == "softmax")
+        self.conv_cls: nn.Module = nn.Conv2d(channels, class_channels, 3, padding=1)
+        if entries.cls_predictor_cfg is not None:  # MMDetection builds this layer whatever its type
+            self.conv_cls = convolution(
+                {**entries.cls_predictor_cfg, "type": "NormedConv2d"}, channels, class_channels, 1
+            )
         self.conv_reg = nn.Conv2d(channels, 4, 3, padding=1)
         self.conv_centerness = nn.Conv2d(channels, 1, 3, padding=1)
         self.scales = nn.ModuleList(Scale() for _ in self.strides)

@@ -83,9 +83,17 @@ class NormedConv2d(nn.Conv2d):
     """A convolution of features and with weights that are normalized over their channels."""
 
     def __init__(
-        self, *args: Any, tempearture: float = 20, power: float = 1, eps: float = 1e-6, norm_over_kernel: bool = False
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        bias: bool = True,
+        tempearture: float = 20,
+        power: float = 1,
+        eps: float = 1e-6,
+        norm_over_kernel: bool = False,
     ) -> None:
-        super().__init__(*args)
+        super().__init__(in_channels, out_channels, kernel_size, bias=bias)
         self.temperature, self.power, self.eps = tempearture, power, eps  # MMDetection's spelling
         self.axes = (1, 2, 3) if norm_over_kernel else (1,)
 

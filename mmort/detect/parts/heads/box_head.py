@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import ClassScores, SeesawScores, SoftmaxScores
+from mmort.detect.parts.heads.class_scores import ClassScores, CustomScores, SeesawScores, SoftmaxScores
 from mmort.detect.parts.layers import linear, tower
 from mmort.detect.parts.selection import detections
 from mmort.detect.parts.test_cfg import RCNNEntries
@@ -21,7 +21,11 @@ from mmort.detect.versions import Config
 
 _CODER = {"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": [0.1, 0.1, 0.2, 0.2]}
 
-_SCORES = {"CrossEntropyLoss": SoftmaxScores, "SeesawLoss": SeesawScores}
+_SCORES = {
+    "CrossEntropyLoss": SoftmaxScores,
+    "CrossEntropyCustomLoss": CustomScores,
+    "SeesawLoss": SeesawScores,
+}
 
 
 class RegionHead(nn.Module):

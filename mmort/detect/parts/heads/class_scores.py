@@ -1,7 +1,7 @@
 """How the logits of a region become the scores of its classes, which a config specifies by its loss.
 
-Source: MMDetection's ``CrossEntropyLoss``, ``FocalLoss`` and ``SeesawLoss`` (J. Wang et al., "Seesaw Loss for
-Long-Tailed Instance Segmentation", CVPR 2021).
+Source: MMDetection's ``CrossEntropyLoss``, ``CrossEntropyCustomLoss``, ``FocalLoss`` and ``SeesawLoss`` (J. Wang et
+al., "Seesaw Loss for Long-Tailed Instance Segmentation", CVPR 2021).
 """
 
 from __future__ import annotations
@@ -78,6 +78,26 @@ class SigmoidScores(ClassScores):
 
     def forward(self, logits: Tensor) -> Tensor:
         return logits.sigmoid()
+
+
+class CustomScores(ClassScores):
+    """A sigmoid of each class, or a softmax over the classes and the background, as the entry says."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``loss_cls``."""
+
+        use_sigmoid: bool = False
+
+        ignored: ClassVar = {**_TRAINING, "num_classes": "that of the head", "use_mask": "training only"}
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        self.sigmoid = entries.use_sigmoid
+        self.other_logits = 0 if self.sigmoid else 1
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid() if self.sigmoid else logits.softmax(-1)[..., :-1]
 
 
 class SeesawScores(ClassScores):
