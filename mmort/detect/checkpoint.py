@@ -150,7 +150,8 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
       different shapes: weight is [1, 3] in the checkpoint, [1, 2] by the config
     """
     own = module.state_dict()
-    weights = _renamed(weights, module, own)
+    unused: tuple[str, ...] = getattr(module, "unused_weights", ())
+    weights = _renamed({key: value for key, value in weights.items() if not key.startswith(unused)}, module, own)
     missing = [key for key in own.keys() - weights.keys() if not key.endswith("num_batches_tracked")]
     unexpected = weights.keys() - own.keys()
     different = {key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape}

@@ -33,11 +33,14 @@ class Detector(nn.Module):
     renamed_keys : tuple of (str, str)
         Keys of the ``state_dict`` that have other names in other versions of MMDetection: a regular expression that
         matches the key in a checkpoint, and its replacement.  Any submodule may have them too.
+    unused_weights : tuple of str
+        How the keys of weights begin that a checkpoint has and the detector does not use.
     """
 
     family: str
     model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "bbox_head")
     renamed_keys: ClassVar[tuple[tuple[str, str], ...]] = ()
+    unused_weights: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         super().__init__()

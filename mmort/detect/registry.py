@@ -37,6 +37,7 @@ from mmort.detect.families.mask_scoring_rcnn import MaskScoringRCNN
 from mmort.detect.families.maskformer import MaskFormer
 from mmort.detect.families.nas_fcos import NASFCOS
 from mmort.detect.families.paa import LAD, PAA
+from mmort.detect.families.panoptic_fpn import PanopticFPN
 from mmort.detect.families.point_rend import PointRend
 from mmort.detect.families.reppoints import RepPoints
 from mmort.detect.families.retina_sepbn import RetinaSepBN
@@ -169,6 +170,7 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "DecoupledSOLOHead": SOLO,
     "DecoupledSOLOLightHead": SOLO,
     "SOLOV2Head": SOLOv2,
+    "PanopticFPNHead": PanopticFPN,
     "MaskFormerHead": MaskFormer,
     "Mask2FormerHead": Mask2Former,
     "CornerHead": CornerNet,

@@ -9,13 +9,15 @@ import torch
 from torch.nn import functional
 
 from mmort.detect import build
+from mmort.detect.checkpoint import load_weights
 from mmort.detect.export.graph_masks import paste_masks
 from mmort.detect.families.yolact import cropped, fast_nms
 from mmort.detect.parts.image_masks import enlarged_from_corners
 from mmort.predict import MaskFormat, Prepared
 from tests.detect import mask_cases
 
-RECORDED = json.loads((pathlib.Path(__file__).parents[1] / "data/detect/mask_detectors.json").read_text())
+DATA = pathlib.Path(__file__).parents[1] / "data" / "detect"
+RECORDED = json.loads((DATA / "mask_detectors.json").read_text())
 
 
 @pytest.mark.parametrize("name", mask_cases.MODELS)
@@ -135,6 +137,26 @@ def test_masks_that_are_stretched():
 def test_words_of_mask_formats():
     with pytest.raises(ValueError, match="rescaling must be 'crop' or 'scale' or 'stretch', got 'shrink'"):
         MaskFormat("image", rescaling="shrink")
+
+
+def test_instances_of_panoptic_fpn():
+    """It is a Mask R-CNN; the weights of its other branch are not used."""
+    config = json.loads((DATA / "mask_rcnn.json").read_text())
+    mask_rcnn = build(config)
+    model = config["model"] | {"type": "PanopticFPN", "semantic_head": {"type": "PanopticFPNHead"}}
+    model["test_cfg"]["panoptic"] = {"mask_overlap": 0.5}
+    panoptic = build({**config, "model": model})
+    weights = {key: value + 1 for key, value in mask_rcnn.state_dict().items()}
+    load_weights(panoptic, {**weights, "semantic_head.conv_logits.weight": torch.zeros(1)})
+    assert all(torch.equal(value, weights[key]) for key, value in panoptic.state_dict().items())
+    assert type(panoptic).forward is type(mask_rcnn).forward
+    assert panoptic.prepare_for_export(flip=False) == ("the panoptic segmentation",)
+
+
+@pytest.mark.parametrize("name", ["mask_head.segm_branch.segm_conv.weight", "segm_head.segm_conv.weight"])
+def test_yolact_does_not_need_its_segmentation(name):
+    detector = build(mask_cases.config("yolact"))
+    load_weights(detector, {**detector.state_dict(), name: torch.zeros(1)})
 
 
 @pytest.mark.parametrize(

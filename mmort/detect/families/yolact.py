@@ -93,21 +93,23 @@ class YOLACTHead(nn.Module):
 
 
 class YOLACTProtonet(nn.Module):
-    """The prototypes; in training also a segmentation, whose weights checkpoints have."""
+    """The prototypes."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
         """The entries of ``mask_head``."""
 
-        num_classes: int
         in_channels: int = 256
         proto_channels: Sequence[int | None] = (256, 256, 256, None, 256, 32)
         proto_kernel_sizes: Sequence[int] = (3, 3, 3, -2, 3, 1)
         include_last_relu: bool = True
-        num_protos: int = 32
-        with_seg_branch: bool = True
 
-        ignored: ClassVar = {"max_masks_to_train": "training only"}
+        ignored: ClassVar = {
+            "num_protos": "the last of proto_channels",
+            "num_classes": "of the segmentation",
+            "with_seg_branch": "training only",
+            "max_masks_to_train": "training only",
+        }
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
@@ -126,8 +128,6 @@ class YOLACTProtonet(nn.Module):
                 )
             layers.append(nn.ReLU())
         self.protonet = nn.Sequential(*layers if entries.include_last_relu else layers[:-1])
-        if entries.with_seg_branch:
-            self.segm_branch = nn.ModuleDict({"segm_conv": nn.Conv2d(entries.in_channels, entries.num_classes, 1)})
 
     def forward(self, features: Sequence[Tensor]) -> Tensor:
         return self.protonet(features[0])
@@ -196,7 +196,7 @@ class YOLACT(Detector):
     family = "YOLACT"
     heads = ("bbox_head", "mask_head")
     model_entries = ("backbone", "neck", "bbox_head", "mask_head", "segm_head")
-    renamed_keys = ((r"^segm_head\.", "mask_head.segm_branch."),)  # before MMDetection 3
+    unused_weights = "mask_head.segm_branch.", "segm_head."  # of a segmentation in training
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()

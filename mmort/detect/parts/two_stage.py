@@ -90,7 +90,7 @@ class TwoStageDetector(Detector):
         The types that the config's model may have.
     """
 
-    model_entries = ("backbone", "neck", "rpn_head", "roi_head")
+    model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "rpn_head", "roi_head")
     model_types: ClassVar[tuple[str, ...]] = ("FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
     head: ClassVar[type[RoIHead]]
     family_with_masks: ClassVar[str]
