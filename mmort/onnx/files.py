@@ -68,6 +68,23 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
                 os.replace(file, path.parent / file.name)
 
 
+def check_new(path: PathLike | None) -> None:
+    """Refuse a file that exists, or whose directory does not, before the work whose result it is to hold.
+
+    Raises
+    ------
+    FileExistsError, FileNotFoundError
+    """
+    if path is None:
+        return
+    if not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"output directory does not exist: {Path(path).parent}")
+    if os.path.lexists(path):
+        raise FileExistsError(
+            f"output file exists: {path}; remove it, choose another name, or replace the model itself"
+        )
+
+
 def load(path: PathLike) -> onnx.ModelProto:
     """Read a model, without the tensors that are in other files, so that the model's size does not matter.
 
@@ -217,12 +234,22 @@ def _value(node: onnx.NodeProto, formal: schemas.Attribute, attribute: onnx.Attr
         if formal.default is None:
             raise ValueError(f"{name_of(node)}: attribute {formal.name} ({formal.type}) is missing")
         return float(formal.default) if formal.type == "FLOAT" else formal.default  # type: ignore[arg-type]
+    if attribute.ref_attr_name:
+        raise ValueError(
+            f"{name_of(node)}: attribute {formal.name} must be a value, got attribute {attribute.ref_attr_name} of the "
+            "function around it"
+        )
     if formal.type == "INTS":
         return pair_of(node, attribute)
     if attribute.type != onnx.AttributeProto.AttributeType.Value(formal.type):
         raise ValueError(f"{name_of(node)}: attribute {formal.name} must be of type {formal.type}")
     value: schemas.Value | bytes = onnx.helper.get_attribute_value(attribute)
-    return value.decode() if isinstance(value, bytes) else value
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{name_of(node)}: attribute {formal.name} must be UTF-8 text, got {value!r}") from None
 
 
 def pair_of(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Portable models: definitions in standard operators equal the kernels, and serve without the library only."""
 
 import re
+import time
 
 import numpy as np
 import onnx
@@ -410,6 +411,73 @@ def test_files(tmp_path):
     make_portable(source)
     assert source.read_bytes() == target.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "portable.onnx"]
+
+
+@pytest.mark.parametrize("function", [make_portable, upgrade])
+def test_no_file_is_overwritten(function, tmp_path):
+    path, other = tmp_path / "model.onnx", tmp_path / "keep.onnx"
+    onnx.save(corner_pools(0), path)
+    other.write_bytes(b"keep")
+    before = path.read_bytes()
+    for output in (path, other):
+        with pytest.raises(FileExistsError, match=re.escape(f"output file exists: {output}")):
+            function(path, output)
+    with pytest.raises(FileNotFoundError, match="output directory does not exist"):
+        function(tmp_path / "not_even_read.onnx", tmp_path / "nowhere" / "x.onnx")
+    assert (path.read_bytes(), other.read_bytes()) == (before, b"keep")
+
+
+def test_own_function_of_the_same_name_is_not_ours():
+    """The model's own function is what the node calls; only definitions that mmort wrote are counted as such."""
+    own = corner_pools(0)
+    make_portable(own)
+    own.functions[0].doc_string = "someone else's"
+    assert make_portable(own) == []
+    assert [function.doc_string for function in own.functions] == ["someone else's"]
+
+
+@pytest.mark.parametrize("inputs", [[], [""], ["", ""], ["x", ""], ["x", "", "x"]])
+def test_malformed_nodes(inputs):
+    node = oh.make_node("MMCVRoiAlign", inputs, ["y"], "pool", domain="mmcv", output_height=2, output_width=2)
+    for change in (make_portable, upgrade):
+        model = oh.make_model(oh.make_graph([node], "g", [], []), opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
+        if change is upgrade:
+            upgrade(model)  # inputs are none of its business
+        else:
+            with pytest.raises(ValueError, match=r"node 'pool': (input \w+ is missing|there must be at most 2 inputs)"):
+                make_portable(model)
+
+
+def test_attributes_that_refer_to_a_function():
+    node = oh.make_node("MMCVCornerPool", ["x"], ["y"], "pool", domain="mmcv")
+    node.attribute.add(name="mode", ref_attr_name="which", type=onnx.AttributeProto.INT)
+    function = oh.make_function("own", "F", ["x"], ["y"], [node], [oh.make_opsetid("mmcv", 1)], attributes=["which"])
+    call = oh.make_node("F", ["x"], ["y"], domain="own", which=1)
+    model = oh.make_model(
+        oh.make_graph([call], "g", [], []), functions=[function], opset_imports=[oh.make_opsetid("", 18)], ir_version=8
+    )
+    upgrade(model)
+    message = "node 'pool': attribute mode must be a value, got attribute which of the function around it"
+    with pytest.raises(ValueError, match=message) as error:
+        make_portable(model)
+    assert "\n" not in str(error.value)
+
+
+def test_attribute_that_is_not_text():
+    node = oh.make_node("MMCVRoiAlign", ["x", "r"], ["y"], domain="mmcv", output_height=2, output_width=2, mode=b"\xff")
+    model = oh.make_model(oh.make_graph([node], "g", [], []), opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
+    for change in (make_portable, upgrade):
+        with pytest.raises(ValueError, match="MMCVRoiAlign node 'y': attribute mode must be UTF-8 text, got"):
+            change(model)
+
+
+def test_many_nodes(tmp_path):
+    """ONNX Runtime is not asked to inline hundreds of definitions."""
+    model = corner_pools(*[0] * 200)
+    onnx.save(model, tmp_path / "model.onnx")
+    start = time.process_time()
+    make_portable(tmp_path / "model.onnx", tmp_path / "portable.onnx")
+    assert time.process_time() - start < 2
 
 
 def test_tensors_beside_the_model_stay_there(tmp_path, rng):

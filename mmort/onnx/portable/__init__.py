@@ -30,7 +30,8 @@ def make_portable(
     model : path or onnx.ModelProto
         A file, or a model, which is changed in place.  Its opset must be 16 or higher.
     output : path, optional
-        The file to write.  By default the model's own file is replaced.  Tensors in files beside the model stay there.
+        The file to write, which must not exist.  By default the model's own file is replaced.  Tensors in files beside
+        the model stay there.
 
     Returns
     -------
@@ -43,7 +44,7 @@ def make_portable(
         If the model's opset is too low, an attribute is wrong, or the result does not pass onnx's checker or, where
         onnxruntime is installed, does not load.  Nothing is written then.
     OSError
-        If a file cannot be read or written.
+        If a file cannot be read or written, or `output` exists.
 
     Examples
     --------

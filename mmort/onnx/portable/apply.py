@@ -11,9 +11,16 @@ from mmort.onnx.portable.builder import FunctionBuilder, NotCoveredError, Value
 from mmort.onnx.portable.coverage import Coverage
 from mmort.onnx.portable.definitions import DEFINITIONS, MIN_OPSET
 
+NOTE = "by mmort, for runtimes without its library"
+"""The documentation of a definition, which tells it from a model's own function of the same name."""
+
+MAX_INLINED = 20
+"""Number of nodes up to which the result is loaded without the library: inlining 500 takes ONNX Runtime minutes."""
+
 
 def define_operators(model: files.PathLike | onnx.ModelProto, output: files.PathLike | None) -> list[Coverage]:
     """Implement `mmort.onnx.make_portable`."""
+    files.check_new(output)
     proto = model if isinstance(model, onnx.ModelProto) else files.load(model)
     opset = files.opset_of(proto)
     if opset is None:
@@ -23,17 +30,20 @@ def define_operators(model: files.PathLike | onnx.ModelProto, output: files.Path
     source = None if isinstance(model, onnx.ModelProto) else model
     target = output or source
     if target is not None:
-        files.save(proto, target, source, library=any(row.missing for row in covered))
+        inlined = sum(len(row.nodes) for row in covered)
+        library = inlined > MAX_INLINED or any(row.missing for row in covered)
+        files.save(proto, target, source, library=library)
     return covered
 
 
 def _add_functions(model: onnx.ModelProto, opset: int) -> list[Coverage]:
     """Add the definitions that the model does not have yet; return the coverage of each operator."""
     present = {(function.domain, function.name) for function in model.functions}
+    foreign = {(function.domain, function.name) for function in model.functions if function.doc_string != NOTE}
     groups: dict[schemas.Operator, list[onnx.NodeProto]] = {}
     for node in files.every_node(model):
         operator = files.operator_of(node)
-        if operator is not None:
+        if operator is not None and (node.domain, node.op_type) not in foreign:
             groups.setdefault(operator, []).append(node)
     covered = []
     for operator, nodes in groups.items():
@@ -90,7 +100,7 @@ def _function(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> o
         raise NotCoveredError("the operator has none")
     _check_inputs(operator, node)
     attributes = files.attributes_of(node, operator)
-    while not node.input[-1]:  # an optional input that is left out
+    while node.input and not node.input[-1]:  # an optional input that is left out
         del node.input[-1]
     op = FunctionBuilder(opset)
     names = [formal.name for formal in operator.inputs][: len(node.input)]
@@ -113,5 +123,5 @@ def _function(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> o
         op.nodes,
         [onnx.helper.make_opsetid("", opset)],
         attributes=sorted(op.references),
-        doc_string="by mmort, for runtimes without its library",
+        doc_string=NOTE,
     )

@@ -27,8 +27,8 @@ def upgrade(model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.Pa
     model : path or onnx.ModelProto
         A file, or a model, which is changed in place.
     output : path, optional
-        The file to write.  By default the model's own file is replaced if there was anything to change.  Tensors in
-        files beside the model stay there.
+        The file to write, which must not exist.  By default the model's own file is replaced if there was anything to
+        change.  Tensors in files beside the model stay there.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def upgrade(model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.Pa
         If an attribute is wrong, the opset cannot be converted, or the result does not pass onnx's checker or, where
         onnxruntime is installed, does not load.  Nothing is written then.
     OSError
-        If a file cannot be read or written.
+        If a file cannot be read or written, or `output` exists.
 
     Examples
     --------

@@ -22,6 +22,7 @@ IR_VERSION = 10
 
 def upgrade_model(model: files.PathLike | onnx.ModelProto, output: files.PathLike | None) -> list[str]:
     """Implement `mmort.onnx.upgrade`."""
+    files.check_new(output)
     proto = model if isinstance(model, onnx.ModelProto) else files.load(model)
     counts = Counter(_nodes(proto))
     changes = [f"{change} ({count} node{'s' * (count > 1)})" for change, count in counts.items()]
@@ -44,7 +45,7 @@ def _nodes(model: onnx.ModelProto) -> Iterator[str]:
             yield f"{node.domain or '(no domain)'}::{node.op_type}: {preferred}::{node.op_type} now"
             node.domain = preferred
         operator = files.operator_of(node)
-        if operator is not None:
+        if operator is not None and not any(attribute.ref_attr_name for attribute in node.attribute):
             yield from _attributes(node, operator)
 
 
