@@ -78,8 +78,13 @@ def config(kind, **entries):
 
 
 def fill(detector):
-    """Give all weights values that nothing cancels; those of the head are small, so that scores are not near 1."""
+    """Give all weights values that nothing cancels.
+
+    Those of the head are small, so that scores are not near 1, and those of offsets, so that samples lie in the map.
+    """
     query_cases.fill(detector)
     for name, tensor in detector.state_dict().items():
-        if tensor.ndim == 4 and name.startswith("bbox_head"):
-            tensor.mul_(0.1 if "offset" in name or "pts" in name else 0.3)
+        if tensor.ndim == 4 and "offset" in name:
+            tensor.mul_(0.02)
+        elif tensor.ndim == 4 and name.startswith("bbox_head"):
+            tensor.mul_(0.1 if "pts" in name else 0.3)

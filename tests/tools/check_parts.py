@@ -178,17 +178,18 @@ def compare(folder: str, cases: list[Any], record: bool) -> Iterator[tuple[str, 
 
 
 class Maps(nn.Module):
-    """Maps of four sizes for a neck, made from an image."""
+    """Maps of four sizes for a neck, made from an image, and the image if the neck takes it."""
 
-    def __init__(self, neck: nn.Module) -> None:
+    def __init__(self, neck: nn.Module, *, recursive: bool) -> None:
         super().__init__()
-        sides = [3, *part_cases.PYRAMID]
+        sides = [3, *(4 * count if recursive else count for count in part_cases.PYRAMID)]
+        self.recursive = recursive
         pairs = zip(sides, sides[1:], (4, 2, 2, 2), strict=False)
         self.convs = nn.ModuleList(nn.Conv2d(before, after, 3, step, padding=1) for before, after, step in pairs)
         self.neck = neck
 
     def forward(self, x: Tensor) -> Any:
-        maps = []
+        maps = [x] if self.recursive else []
         for conv in self.convs:
             x = conv(x)
             maps.append(x)
@@ -203,7 +204,7 @@ def exports(cases: list[Any]) -> Iterator[tuple[str, str]]:
         module = PARTS.build(kind, config).eval()
         part_cases.fill(module)
         if kind == "neck":
-            module = Maps(module).eval()
+            module = Maps(module, recursive=name == "rfp").eval()
         square = "square" in name
         sizes = [(2, 192, 256), (1, 128, 224), (3, 288, 160)] if not square else [(2, 192, 192), (1, 256, 256)]
         args, *checks = [(torch.randn(batch, 3, *size),) for batch, *size in sizes]
