@@ -79,9 +79,11 @@ class BoxMasks:
         x1, y1, x2, y2 = box
         top, bottom = _pixel_range(y1, y2, height)
         left, right = _pixel_range(x1, x2, width)
-        rows = _weights(np.arange(top, bottom), y1, y2, mask.shape[0])
-        columns = _weights(np.arange(left, right), x1, x2, mask.shape[1])
-        return Region(top, left, rows @ mask @ columns.T >= self.threshold)
+        rows = _Neighbours.of(np.arange(top, bottom), y1, y2, mask.shape[0])
+        columns = _Neighbours.of(np.arange(left, right), x1, x2, mask.shape[1])
+        between = mask[rows.first] * rows.first_weight[:, None] + mask[rows.second] * rows.second_weight[:, None]
+        pixels = between[:, columns.first] * columns.first_weight + between[:, columns.second] * columns.second_weight
+        return Region(top, left, pixels >= self.threshold)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,9 +190,24 @@ def _extent(mask: NDArray[np.bool_], axis: int) -> tuple[int, int]:
     return (int(indices[0]), int(indices[-1]) + 1) if len(indices) else (0, 0)
 
 
-def _weights(pixels: NDArray[Any], low: float, high: float, cells: int) -> NDArray[np.float32]:
-    """Return the bilinear weight of each mask cell between `low` and `high` at each pixel's centre, (pixels, cells)."""
-    share = (pixels + np.float32(0.5) - low) / (high - low) if high > low else np.full(len(pixels), 0.5)
-    position = share.astype(np.float32) * cells - np.float32(0.5)
-    weights: NDArray[np.float32] = np.maximum(1 - np.abs(position[:, None] - np.arange(cells, dtype=np.float32)), 0)
-    return weights
+class _Neighbours(NamedTuple):
+    """The two cells of a mask that each pixel is interpolated from, and their weights.
+
+    A product with a matrix of weights would start threads, which wait for those of ONNX Runtime.
+    """
+
+    first: NDArray[np.intp]
+    first_weight: NDArray[np.float32]
+    second: NDArray[np.intp]
+    second_weight: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, pixels: NDArray[Any], low: float, high: float, cells: int) -> _Neighbours:
+        """Return the neighbours of the pixels' centres among cells between `low` and `high`; weights are 0 outside."""
+        share = (pixels + np.float32(0.5) - low) / (high - low) if high > low else np.full(len(pixels), 0.5)
+        position = share.astype(np.float32) * cells - np.float32(0.5)
+        found: list[NDArray[Any]] = []
+        for cell in (np.floor(position), np.floor(position) + 1):
+            weight = np.where((cell >= 0) & (cell < cells), 1 - np.abs(position - cell), 0).astype(np.float32)
+            found += [cell.clip(0, cells - 1).astype(np.intp), weight]
+        return cls(*found)

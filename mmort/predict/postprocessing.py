@@ -67,19 +67,20 @@ class Postprocessing:
                 stacklevel=2,
             )
         indices = np.flatnonzero(used & finite)
+        indices = indices[np.argsort(-dets[indices, 4], kind="stable")]
         boxes, scores = image.boxes_in_image(dets[indices, :4]), dets[indices, 4]
         stored: Masks | None = None
+        factors = np.ones(1, np.float32)
         if masks:
             mask_format = mask_format or MaskFormat("image" if masks[0].shape[1:] == canvas else "box")
             stored, factors = mask_format.store(masks[0][indices], boxes, image)
-            scores = scores * factors
             if mask_format.boxes == "masks" and isinstance(stored, ImageMasks):
                 boxes = stored.boxes
-        order = np.argsort(-scores, kind="stable")
-        order = order[scores[order] >= self.score_threshold]
-        labels = labels[indices[order]].astype(np.int64)
-        stored = None if stored is None else stored.select(order)
-        return Detections(boxes[order], scores[order], labels, self._names(labels), image.ori_shape, stored)
+        labels = labels[indices].astype(np.int64)
+        found = Detections(boxes, scores * factors, labels, self._names(labels), image.ori_shape, stored)
+        if (factors == 1).all():
+            return found
+        return found[np.argsort(-found.scores, kind="stable")].above(self.score_threshold)
 
     def _names(self, labels: NDArray[np.int64]) -> tuple[str, ...]:
         """Return the name of each label."""

@@ -22,9 +22,10 @@ import numpy as np
 import torch
 
 from mmort import Predictor
-from mmort.detect import ExportOptions, build, export
+from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
 from mmort.detect.config import read_config
+from mmort.detect.export import ExportOptions, export
 from mmort.detect.network import load_network
 from mmort.evaluate.parity.comparison import compare_image
 from tests.detect import mask_cases, part_cases
