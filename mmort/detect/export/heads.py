@@ -73,7 +73,7 @@ def _compare(draft: Path, detector: Detector, module: nn.Module, inputs: Sequenc
     sources: list[str] = []  # the names in the file of the heads' outputs
     for args in inputs:
         expected = _head_outputs(detector, module, args)
-        found = _run(draft, sources or _candidates(files.load(draft), list(expected.values())), args)
+        found = run_tensors(draft, sources or _candidates(files.load(draft), list(expected.values())), args)
         sources = sources or [_nearest(found, array) for array in expected.values()]
         text = shapes_text(args)
         for source, (name, array) in zip(sources, expected.items(), strict=True):
@@ -135,7 +135,7 @@ def _with_outputs(draft: Path, names: Sequence[str]) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def _run(draft: Path, names: Sequence[str], args: Arguments) -> dict[str, NDArray[Any]]:
+def run_tensors(draft: Path, names: Sequence[str], args: Arguments) -> dict[str, NDArray[Any]]:
     """Return tensors that a file computes, by name."""
     names = [name for name in dict.fromkeys(names) if name]
     with _with_outputs(draft, names) as path:

@@ -19,7 +19,7 @@ from mmort.onnx.verify.report import Report
 
 @dataclass(frozen=True)
 class Options:
-    """The keyword arguments of `mmort.onnx.export`, which documents them, and two hooks for its callers in mmort."""
+    """The keyword arguments of `mmort.onnx.export`, which documents them, and hooks for its callers in mmort."""
 
     dynamic_shapes: Any = None
     check_sizes: Sequence[Any] | None = None
@@ -37,6 +37,8 @@ class Options:
     verify: bool = True
     finish: Callable[[onnx.ModelProto], None] | None = None
     """Changes the model before it is verified.  A model above 2 GB comes without its tensors, which are in a file."""
+    reference: Callable[[Path], torch.nn.Module] | None = None
+    """Takes the path of the draft, and returns the model that it is compared with, if not the exported one."""
     accept: Callable[[Path, Report], Report] | None = None
     """Takes the path of the verified draft and the report, and returns the final report.  If it raises, nothing is
     written."""
