@@ -175,7 +175,9 @@ class _Export:
                     with audible():
                         return self._accept(draft, output_file, report)
 
-                settings = replace(settings, finish=finish, accept=accept, reference=self._reference)
+                settings = replace(settings, finish=finish, accept=accept)
+                if self.detector.depends_on_ranks:
+                    settings = replace(settings, reference=self._following)
                 return export_model(self.module, self.args, output_file, settings)
         except (ValueError, ImportError, OSError):
             raise
@@ -200,9 +202,16 @@ class _Export:
             sizes = ", ".join("x".join(map(str, args[0].shape)) for args in (self.args, *self.checks))
             self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
 
-    def _reference(self, draft: Path) -> nn.Module:
-        """Return the module that the draft is compared with."""
-        return Following(self.module, self.detector, draft) if self.detector.depends_on_ranks else self.module
+    def _following(self, draft: Path) -> nn.Module:
+        """Return the module with the draft's order of equal scores."""
+        return Following(self.module, self.detector, draft)
+
+    def _compared(self, draft: Path, inputs: list[Any]) -> Report:
+        """Compare the draft with torch, with its order of equal scores if that matters."""
+        report = compare(draft, self.module, inputs)
+        if not report.ok and self.detector.depends_on_ranks:
+            report = compare(draft, self._following(draft), inputs)
+        return report
 
     def _accept(self, draft: Path, output_file: Path, report: Report) -> Report:
         """Check the file without ``img_shape``, on the test image, and by its heads where there are few detections."""
@@ -214,10 +223,10 @@ class _Export:
         if options.verify and (options.dynamic_export or options.test_img is not None):  # otherwise the example again
             self.steps.begin(f"verifying with {os.fspath(options.test_img or options.input_img or 'the example')}")
             inputs.append(self.examples.test_inputs(self.test_image, self.height, self.width))
-            report = Report((*report.rows, *compare(draft, self._reference(draft), inputs[-1:]).rows))
+            report = Report((*report.rows, *self._compared(draft, inputs[-1:]).rows))
         if not options.skip_postprocess and heads.few_detections(report, inputs):
             self.steps.begin("comparing the outputs of the heads, as there are few detections")
-            report = heads.add_outputs(report, draft, self.detector, self._reference(draft), inputs)
+            report = heads.add_outputs(report, draft, self.detector, self.module, inputs)
         if not report.ok:
             text = (
                 f"export: {output_file} was not written, as its outputs in ONNX Runtime differ from torch's\n{report}"

@@ -38,7 +38,8 @@ class Options:
     finish: Callable[[onnx.ModelProto], None] | None = None
     """Changes the model before it is verified.  A model above 2 GB comes without its tensors, which are in a file."""
     reference: Callable[[Path], torch.nn.Module] | None = None
-    """Takes the path of the draft, and returns the model that it is compared with, if not the exported one."""
+    """Takes the path of a draft that differs from the exported model, and returns the model to compare it with again:
+    one that orders equal scores as the draft does."""
     accept: Callable[[Path, Report], Report] | None = None
     """Takes the path of the verified draft and the report, and returns the final report.  If it raises, nothing is
     written."""

@@ -50,8 +50,9 @@ def export_model(
         hints = EXPORTERS[options.exporter](example, draft, options)
         frozen = _check_and_complete(example, draft, options)
         gc.collect()  # the exporters leave cycles of graphs and weights
-        reference = options.reference(draft) if options.reference and options.verify else example.module
-        report = _verify(draft, path, reference, checks, options) if options.verify else Report(())
+        report = _verify(draft, path, example.module, checks, options) if options.verify else Report(())
+        if not report.ok and options.verify and options.reference is not None:
+            report = _verify(draft, path, options.reference(draft), checks, options)
         if frozen or (options.verify and not report.ok):
             causes = [*frozen, *_causes(example, checks, report, hints, options)]
             raise VerificationError(_explanation(path, causes, report), report)
