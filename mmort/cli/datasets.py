@@ -21,10 +21,14 @@ def dataset(arguments: argparse.Namespace, config: dict[str, Any] | None, classe
     """Open the data set for a detector of these classes."""
     from mmort.evaluate import dataset_of
 
-    return dataset_of(
-        config,
-        classes=classes or (),
-        annotation_file=arguments.ann,
-        image_dir=arguments.img_dir,
-        data_root=arguments.data_root,
-    )
+    try:
+        return dataset_of(
+            config,
+            classes=classes or (),
+            annotation_file=arguments.ann,
+            image_dir=arguments.img_dir,
+            data_root=arguments.data_root,
+        )
+    except FileNotFoundError as error:
+        advice = "" if arguments.ann else "; give --data-root, or --ann and --img-dir"
+        raise FileNotFoundError(f"annotation file does not exist: {error.filename}{advice}") from None

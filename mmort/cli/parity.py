@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from mmort.cli import datasets
+from mmort.cli import configs, datasets
 from mmort.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -59,12 +59,11 @@ def run(arguments: argparse.Namespace) -> str | None:
         if error.name not in ("onnx", "onnxscript", "torch"):
             raise
         raise ImportError(f"mmort parity needs {error.name}: pip install 'mmort[detect]'") from None
-    from mmort.detect.config import read_config
     from mmort.evaluate import batch_size_of, metric_options
     from mmort.evaluate.parity import compare_models, write_report
     from mmort.predict import Predictor
 
-    config = read_config(arguments.config, arguments.cfg_options)
+    config = configs.read(arguments.config, arguments.cfg_options)
     network = load_network(config, arguments.checkpoint)
     dataset = datasets.dataset(arguments, config, network.classes)
     metrics, options = arguments.eval or _metrics(dataset, network), metric_options(config, dataset)

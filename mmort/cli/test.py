@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmort.cli import datasets, engines
+from mmort.cli import configs, datasets, engines
 from mmort.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run the detector, and do what was asked for."""
     _check(arguments)
-    from mmort.detect.config import parse_options, read_config
+    from mmort.detect.config import parse_options
     from mmort.evaluate import CocoDataset, Evaluation, batch_size_of, collect, metric_options
     from mmort.predict import Predictor
 
@@ -78,8 +78,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.format_only and prefix is None:
         raise ValueError("--format-only needs --eval-options jsonfile_prefix=PREFIX, for PREFIX.bbox.json")
     check_outputs(arguments.out, arguments.metrics_json, prefix and f"{prefix}.bbox.json")
-    config = read_config(arguments.config, arguments.cfg_options) if arguments.config else None
+    config = configs.read(arguments.config, arguments.cfg_options) if arguments.config else None
     network = _network(arguments, config)
+    if arguments.backend != "torch" and (ignored := configs.without_effect(arguments.cfg_options)):
+        print(f"note: {', '.join(ignored)} does nothing: the file is what was exported", file=sys.stderr)
     dataset = datasets.dataset(arguments, config, network.classes)
     if prefix is not None and not isinstance(dataset, CocoDataset):
         raise ValueError("jsonfile_prefix is for data sets in COCO's format")

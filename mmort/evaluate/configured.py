@@ -20,6 +20,9 @@ _Path: TypeAlias = str | os.PathLike[str]
 _FORMATS = {"CocoDataset": class_names.COCO, "VOCDataset": class_names.VOC}
 """MMDetection's types of data sets, with their classes if the config names none."""
 
+_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset"}
+"""The types of data sets by the suffix of an annotation file that is given in place of the config's."""
+
 
 def dataset_of(
     config: Mapping[str, Any] | None = None,
@@ -79,7 +82,9 @@ class _Paths(NamedTuple):
 
 def _open(config: Mapping[str, Any], entry: Mapping[str, Any], classes: tuple[str, ...], given: _Paths) -> Dataset:
     """Open a data set by its entry of a config, which may be empty."""
-    kind = _kind(entry) if entry else "VOCDataset" if str(given.annotation_file).endswith(".txt") else "CocoDataset"
+    kind = _kind(entry) if entry else "CocoDataset"
+    if given.annotation_file is not None:
+        kind = _SUFFIXES.get(Path(given.annotation_file).suffix, kind)
     root = _Root(config, entry, given.data_root)
     prefix = entry.get("img_prefix")
     if prefix is None:

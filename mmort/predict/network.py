@@ -127,6 +127,8 @@ def _open(path: str, providers: Sequence[Any], threads: int | None) -> Any:
     """Create a session with exactly these providers."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"model file does not exist: {path}")
+    if path.endswith((".pth", ".pt")):
+        raise ValueError(f"{path}: a checkpoint is no ONNX file; run mmort export first, or --backend torch")
     if threads is not None and threads < 1:
         raise ValueError(f"threads must be positive, got {threads}")
     try:

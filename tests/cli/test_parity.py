@@ -63,7 +63,7 @@ def test_another_file_differs(exported, tmp_path):
 def test_voc(exported, tmp_path):
     """With the batch size of the config, which is 4."""
     data = voc.write(tmp_path)
-    options = "--cfg-options", "data.test.type=VOCDataset", "data.test.samples_per_gpu=4"
+    options = "--cfg-options", "data.test.samples_per_gpu=4"
     code, out, _ = run("parity", demo.CONFIG, demo.CHECKPOINT, *data, *options, "--report", tmp_path / "report.html")
     assert code == 0, out
     assert out.splitlines()[1].split() == ["mAP", *["1.0000"] * 2, "0.0000"]

@@ -208,6 +208,23 @@ def test_cfg_options(boxes):
     assert "detector: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9; data set: a, b" in classes
 
 
+def test_cfg_options_that_do_nothing(boxes):
+    """A misspelt entry is refused; what changes the network is named, as a file has its network already."""
+    wrong = refused(*COMMAND, "--eval", "bbox", "--cfg-options", "evaluaton.classwise=True")
+    assert "got evaluaton.classwise: it has no evaluaton (did you mean evaluation?)" in wrong
+    options = "--cfg-options", "model.test_cfg.rcnn.score_thr=0.9", "evaluation.interval=2"
+    code, out, err = run(*COMMAND, "--eval", "bbox", *options)
+    assert (code, figures(out)) == (0, boxes)
+    assert err == "note: model.test_cfg.rcnn.score_thr does nothing: the file is what was exported\n"
+
+
+def test_other_files(tmp_path):
+    assert "a checkpoint is no ONNX file" in refused("test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--eval", "bbox")
+    command = "test", demo.CONFIG, demo.MODEL, "--eval", "bbox"
+    assert "/instances_val2017.json; give --data-root, or --ann" in refused(*command)
+    assert refused(*command, "--ann", "x.json") == "mmort: error: annotation file does not exist: x.json\n"
+
+
 def test_eval_options(boxes, tmp_path):
     options = "--eval-options", "classwise=True", "metric_items=mAP_50,AR@100"
     out = printed(*COMMAND, "--eval", "bbox", *options, "--metrics-json", tmp_path / "metrics.json")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mmort.evaluate import batch_size_of, class_names, dataset_of, metric_options
+from mmort.evaluate import VocDataset, batch_size_of, class_names, dataset_of, metric_options
 
 DIGITS = "0", "1"
 
@@ -99,7 +99,9 @@ def test_voc(root):
     dataset = dataset_of({"test_dataloader": {"dataset": entry}})
     assert dataset.images[0].path == root / "VOC2012" / "I" / "2012_1.jpg"
     assert dataset.annotation_dir == root / "VOC2012" / "A"
-    dataset = dataset_of(classes=["a"], annotation_file=root / "VOC2012" / "test.txt", image_dir=root)
+    for config in (None, {"data": {"test": {"type": "CocoDataset"}}}):  # the file's suffix decides
+        dataset = dataset_of(config, classes=["a"], annotation_file=root / "VOC2012" / "test.txt", image_dir=root)
+        assert isinstance(dataset, VocDataset)
     assert (dataset.classes, dataset.folder) == (("a",), root)
 
 

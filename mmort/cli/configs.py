@@ -1,0 +1,46 @@
+"""CONFIG and ``--cfg-options`` of the commands that evaluate: a config, and overrides whose keys are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+_READ = (
+    "data",
+    "data_preprocessor",
+    "data_root",
+    "evaluation",
+    "model",
+    "test_cfg",
+    "test_dataloader",
+    "test_evaluator",
+    "test_pipeline",
+)
+"""Entries that are read, so that an override may add them."""
+
+
+def read(path: str, options: Sequence[str] | None) -> dict[str, Any]:
+    """Read a config with its overrides.
+
+    Raises
+    ------
+    ValueError
+        If an override adds an entry that is not read.
+    """
+    from mmort.detect.config import parse_options, read_config
+    from mmort.detect.config.options import added_entries
+
+    overrides = parse_options(options or ())
+    for key, (name, others) in added_entries(overrides, read_config(path) if overrides else {}).items():
+        if key.split(".")[0] == name and name not in _READ:
+            similar = get_close_matches(name, {*_READ, *others}, 1)
+            advice = f" (did you mean {similar[0]}?)" if similar else ""
+            raise ValueError(f"--cfg-options must name entries of the config, got {key}: it has no {name}{advice}")
+    return read_config(path, overrides)
+
+
+def without_effect(options: Sequence[str]) -> list[str]:
+    """Return the keys of overrides that change the network, which an exported file has already."""
+    keys = [option.partition("=")[0] for option in options]
+    return [key for key in keys if key.startswith("model.") and not key.startswith("model.data_preprocessor")]
