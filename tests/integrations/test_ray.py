@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 import ray
+import ray.data
 from ray.cluster_utils import Cluster
 
 from mmort import Predictor
@@ -67,10 +68,14 @@ def test_equals_this_process(cluster, photos, batch_size):
 
 
 def test_a_broken_picture_is_raised(cluster, photos):
+    """And Ray Data's settings are the caller's again."""
+    context = ray.data.DataContext.get_current()
+    before = context.execution_options.preserve_order, context.enable_progress_bars
     outcomes = predict_on_ray(Predictor(MODEL, threads=1), photos)
     assert len([next(outcomes) for _ in range(7)]) == 7
     with pytest.raises(ValueError, match=r"007\.png: not an image"):
         next(outcomes)
+    assert (context.execution_options.preserve_order, context.enable_progress_bars) == before == (False, True)
 
 
 class Dying(Predictor):
