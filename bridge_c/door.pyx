@@ -291,7 +291,7 @@ cdef class _Job:
             if overflow:
                 slot.i = _arrays.integer(self.function, argument.name, value)
         elif argument.kind == FLAG:
-            slot.i = 1 if value else 0
+            slot.i = _arrays.flag(self.function, argument.name, value)
         elif argument.kind == WORD:
             if type(value) is str and value in argument.words:
                 slot.i = argument.words[value]

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _LAZY = ("Detections", "Predictor")  # loaded when used, as they need more than numpy
+_SUBPACKAGES = ("detect", "evaluate", "onnx", "predict", "torch")  # imported by who needs them
 __all__ = [*_operators, "get_num_threads", "get_onnxruntime_op_path", "set_num_threads", *_LAZY]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBPACKAGES:
+        raise AttributeError(f"mmort.{name} is not imported yet: import mmort.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'mmort' has no attribute {name!r}")
     import mmort.predict

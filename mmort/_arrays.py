@@ -16,7 +16,7 @@ def floating(function: str, **arrays: ArrayLike) -> tuple[list[NDArray[Any]], np
 
     float16 is computed in float32, integers (and Python numbers) in float64.
     """
-    converted = {name: np.asarray(array) for name, array in arrays.items()}
+    converted = {name: _plain(function, name, array) for name, array in arrays.items()}
     for name, array in converted.items():
         if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
             raise TypeError(f"{function}: {name} must be float16, float32, float64 or integers, got {array.dtype}")
@@ -29,7 +29,7 @@ def floating(function: str, **arrays: ArrayLike) -> tuple[list[NDArray[Any]], np
 
 def real(function: str, name: str, array: ArrayLike) -> tuple[NDArray[Any], np.dtype[Any]]:
     """Convert an array of any real dtype, bool included, to C order; also return the dtype of the results."""
-    converted = np.asarray(array)
+    converted = _plain(function, name, array)
     if converted.dtype.kind not in "fiub" or converted.dtype.itemsize > 8:
         raise TypeError(
             f"{function}: {name} must be bool, integers, float16, float32 or float64, got {converted.dtype}"
@@ -40,7 +40,7 @@ def real(function: str, name: str, array: ArrayLike) -> tuple[NDArray[Any], np.d
 
 def integers(function: str, name: str, array: ArrayLike) -> NDArray[np.int64]:
     """Convert an array of integers (or an empty one) to int64 in C order."""
-    converted = np.asarray(array)
+    converted = _plain(function, name, array)
     if converted.dtype.kind not in "iub" and converted.size:
         raise TypeError(f"{function}: {name} must be integers, got {converted.dtype}")
     return _dense(converted, _INT64)
@@ -48,10 +48,22 @@ def integers(function: str, name: str, array: ArrayLike) -> NDArray[np.int64]:
 
 def exactly(function: str, name: str, array: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert an array of this dtype to C order."""
-    converted = np.asarray(array)
+    converted = _plain(function, name, array)
     if converted.dtype.newbyteorder("=") != dtype:
         raise TypeError(f"{function}: {name} must be {dtype}, got {converted.dtype}")
     return _dense(converted, dtype)
+
+
+def rows(array: ArrayLike, columns: int) -> ArrayLike:
+    """Return an empty list as no rows of so many columns, which numpy cannot know; anything else as it is."""
+    return np.empty((0, columns)) if isinstance(array, (list, tuple)) and not array else array
+
+
+def _plain(function: str, name: str, array: ArrayLike) -> NDArray[Any]:
+    """Return an array; a masked one is refused, as its mask would be ignored."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{function}: {name} must not be a masked array; fill it, or select what is not masked")
+    return np.asarray(array)
 
 
 def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -66,22 +78,36 @@ def _dense(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def number(function: str, name: str, value: object) -> float:
-    """Return a real number as float."""
+    """Return a real number as float; text and bool are not numbers."""
+    if isinstance(value, (str, bytes, bytearray, bool, np.bool_)):
+        raise TypeError(f"{function}: {name} must be a number, got {value!r}")
     try:
         return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        raise ValueError(f"{function}: {name} must fit in a double, got an integer of more digits") from None
     except (TypeError, ValueError):
         raise TypeError(f"{function}: {name} must be a number, got {value!r}") from None
 
 
 def integer(function: str, name: str, value: object) -> int:
-    """Return an integer (bool and numpy's included) as int."""
+    """Return an integer (numpy's included, but no bool) as int."""
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{function}: {name} must be an integer, got {value!r}")
     try:
         result = _operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{function}: {name} must be an integer, got {value!r}") from None
     if not -(2**63) <= result < 2**63:
-        raise ValueError(f"{function}: {name} must fit in 64 bits, got {value!r}")
+        given = value if result.bit_length() <= 128 else f"an integer of {result.bit_length()} bits"
+        raise ValueError(f"{function}: {name} must fit in 64 bits, got {given}")
     return result
+
+
+def flag(function: str, name: str, value: object) -> bool:
+    """Return a bool, or 0 or 1, as bool."""
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
+        return bool(value)
+    raise TypeError(f"{function}: {name} must be True or False, got {value!r}")
 
 
 def choice(function: str, name: str, value: object, choices: tuple[str, ...]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
@@ -92,7 +93,9 @@ def split(run_range: Callable[[int, int, int], object], phase: int, work: int, c
         while (number := next(numbers)) < count:
             run_range(phase, work * number // count, work * (number + 1) // count)
 
-    helpers = [_get_pool().submit(help_out) for _ in range(min(threads, count) - 1)]
+    helpers = []
+    with contextlib.suppress(RuntimeError):  # the interpreter is exiting, and starts no threads any more
+        helpers += [_get_pool().submit(help_out) for _ in range(min(threads, count) - 1)]
     try:
         help_out()
     finally:

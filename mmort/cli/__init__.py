@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 import mmort
-from mmort.cli import demo, export, info, parity, portable, predict, test, upgrade, verify
+from mmort.cli import completion, demo, export, info, parity, portable, predict, test, upgrade, verify
 
 COMMANDS = {
     "info": info,
@@ -26,6 +26,7 @@ COMMANDS = {
     "parity": parity,
     "upgrade": upgrade,
     "portable": portable,
+    "completion": completion,
 }
 
 INTERRUPTED = 130
@@ -47,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         as do errors of a command whose `ERROR_CODE` tells them apart from its failures.
     """
     arguments = _parser().parse_args(argv)
+    if arguments.command == "help":
+        _parser().parse_args([*filter(None, [arguments.of]), "--help"])
+    arguments.parser = _parser
     try:
         failure = COMMANDS[arguments.command].run(arguments)
         sys.stdout.flush()
@@ -72,4 +76,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(name, help=command.HELP, description=command.HELP))
+    help_parser = commands.add_parser("help", help="print this help, or that of a command")
+    help_parser.add_argument("of", metavar="COMMAND", nargs="?", choices=list(COMMANDS), help="the command")
     return parser

@@ -1,21 +1,33 @@
-"""``mmort info``: versions, the machine, the operators."""
+"""``mmort info``: versions, the machine, the operators; or what an ONNX file needs."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-import mmort.info
-
-HELP = "print versions, SIMD level, threads, the path of the ONNX Runtime library, and all operators"
+HELP = (
+    "print versions, SIMD level, threads, the path of the ONNX Runtime library, and all operators; or what a file needs"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    parser.add_argument(
+        "model", metavar="MODEL.onnx", nargs="?", help="describe this file: operators, opsets, metadata, who can run it"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the facts as a table or as JSON."""
-    facts = mmort.info.collect()
-    print(json.dumps(facts, indent=2) if arguments.json else mmort.info.report(facts))
+    if arguments.model is not None:
+        from mmort.onnx._extras import needed_by
+
+        with needed_by("mmort info MODEL.onnx"):
+            from mmort.onnx import describe
+        facts, report = describe.describe(arguments.model), describe.report
+    else:
+        import mmort.info
+
+        facts, report = mmort.info.collect(), mmort.info.report
+    print(json.dumps(facts, indent=2) if arguments.json else report(facts))

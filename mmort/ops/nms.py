@@ -80,7 +80,7 @@ def nms(
     """
     indices, dets = call(
         "nms",
-        boxes=boxes,
+        boxes=_arrays.rows(boxes, 4),
         scores=scores,
         idxs=idxs,
         iou_threshold=iou_threshold,
@@ -156,7 +156,7 @@ def soft_nms(
     """
     dets, indices = call(
         "soft_nms",
-        boxes=boxes,
+        boxes=_arrays.rows(boxes, 4),
         scores=scores,
         iou_threshold=iou_threshold,
         sigma=sigma,
@@ -171,7 +171,7 @@ def batched_nms(
     boxes: ArrayLike,
     scores: ArrayLike,
     idxs: ArrayLike,
-    nms_cfg: Mapping[str, Any] | None,
+    nms_cfg: Mapping[str, Any] | float | None,
     class_agnostic: bool = False,
 ) -> Suppressed:
     """Perform non-maximum suppression within each class.
@@ -184,10 +184,10 @@ def batched_nms(
         Score of each box.
     idxs : array_like of int, shape (N,)
         Class of each box; any integers.
-    nms_cfg : mapping or None
+    nms_cfg : mapping, float or None
         ``type`` is "nms" (the default) or "soft_nms"; the other entries are arguments of that function, with
         ``max_num`` counted over all classes.  ``class_agnostic`` here overrides the argument; ``split_thr`` is ignored.
-        None suppresses nothing and only sorts.
+        A number is the ``iou_threshold`` of "nms", as in torchvision.  None suppresses nothing and only sorts.
     class_agnostic : bool, default False
         Let boxes of different classes suppress each other.
 
@@ -221,22 +221,54 @@ def batched_nms(
     >>> keep
     array([0, 1])
     """
-    (boxes, scores), dtype = _arrays.floating("batched_nms", boxes=boxes, scores=scores)
+    (boxes, scores), dtype = _arrays.floating("batched_nms", boxes=_arrays.rows(boxes, 4), scores=scores)
     classes = _arrays.integers("batched_nms", "idxs", idxs)
     if boxes.ndim != 2 or boxes.shape[1] != 4:  # boxes of single classes could fit where all of them do not
         raise ValueError(f"batched_nms: boxes must be [N, 4], got {list(boxes.shape)}")
     for name, array in (("scores", scores), ("idxs", classes)):
         if array.shape != boxes.shape[:1]:
             raise ValueError(f"batched_nms: {name} must be [N] with N = {len(boxes)}, got {list(array.shape)}")
-    settings = dict(nms_cfg) if nms_cfg is not None else {"type": "nms", "iou_threshold": float("inf")}
+    settings = _nms_settings(nms_cfg)
     settings.pop("split_thr", None)
     kind = settings.pop("type", "nms")
     agnostic = bool(settings.pop("class_agnostic", class_agnostic))
     kinds: dict[str, Callable[..., Suppressed]] = {"nms": _class_nms, "soft_nms": _class_soft_nms}
     if kind not in kinds:
         raise ValueError(f"batched_nms: nms_cfg['type'] must be 'nms' or 'soft_nms', got {kind!r}")
+    _check_settings(kind, settings)
     dets, keep = kinds[kind](boxes, scores, np.zeros_like(classes) if agnostic else classes, **settings)
     return dets.astype(dtype, copy=False), keep
+
+
+_FORMER_NAMES = {"iou_thr": "iou_threshold", "score_thr": "score_threshold", "max_per_img": "max_num"}
+_NMS_SETTINGS = frozenset({"iou_threshold", "offset", "score_threshold", "max_num"})
+_SOFT_NMS_SETTINGS = frozenset({"iou_threshold", "sigma", "min_score", "method", "offset", "max_num"})
+
+
+def _nms_settings(nms_cfg: Any) -> dict[str, Any]:
+    """Return the entries of a suppression's settings, which a number or None may stand for."""
+    if nms_cfg is None:
+        return {"iou_threshold": float("inf")}
+    if isinstance(nms_cfg, Mapping):
+        return dict(nms_cfg)
+    try:
+        return {"iou_threshold": _arrays.number("batched_nms", "nms_cfg", nms_cfg)}
+    except TypeError:
+        raise TypeError(
+            "batched_nms: nms_cfg must be a mapping such as dict(type='nms', iou_threshold=0.5), a number or None, "
+            f"got {nms_cfg!r}"
+        ) from None
+
+
+def _check_settings(kind: str, settings: Mapping[str, Any]) -> None:
+    """Raise TypeError for settings that a suppression does not have, or needs."""
+    known = _NMS_SETTINGS if kind == "nms" else _SOFT_NMS_SETTINGS
+    for name in settings.keys() - known:
+        former = _FORMER_NAMES.get(name)
+        advice = f"{name} was renamed {former} in MMCV 1.x" if former else f"there are {', '.join(sorted(known))}"
+        raise TypeError(f"batched_nms: nms_cfg has no entry {name} for {kind}; {advice}")
+    if kind == "nms" and "iou_threshold" not in settings:
+        raise TypeError("batched_nms: nms_cfg must have iou_threshold, such as dict(type='nms', iou_threshold=0.5)")
 
 
 def _class_nms(boxes: NDArray[Any], scores: NDArray[Any], classes: NDArray[np.int64], **settings: Any) -> Suppressed:
@@ -304,7 +336,7 @@ def nms_match(dets: ArrayLike, iou_threshold: float) -> list[NDArray[np.int64]]:
     >>> mmort.nms_match([[0, 0, 10, 10, 0.8], [0, 0, 10, 9, 0.9], [20, 20, 30, 30, 0.7]], 0.5)
     [array([1, 0]), array([2])]
     """
-    members, starts = call("nms_match", dets=dets, iou_threshold=iou_threshold)
+    members, starts = call("nms_match", dets=_arrays.rows(dets, 5), iou_threshold=iou_threshold)
     return np.split(members, starts[1:-1]) if len(members) else []
 
 

@@ -5,11 +5,12 @@ import re
 import sys
 
 import numpy as np
+import onnx.helper as oh
 import pytest
 
 import mmort
 import mmort.ort
-from tests.cli.running import run
+from tests.cli.running import refused, run
 
 pytest.importorskip("onnxruntime")
 
@@ -59,3 +60,35 @@ def test_info_without_onnxruntime(monkeypatch):
     assert code == 0
     assert re.search(r"^onnxruntime +not installed$", out, re.MULTILINE)
     assert json.loads(run("info", "--json")[1])["onnxruntime"] is None
+
+
+def model_of(tmp_path, *nodes, functions=()):
+    graph = oh.make_graph(nodes, "g", [], [])
+    imports = [oh.make_opsetid(name, version) for name, version in (("", 18), ("mmcv", 1), ("other", 2))]
+    model = oh.make_model(graph, opset_imports=imports, ir_version=8, functions=functions)
+    oh.set_model_props(model, {"family": "FCOS"})
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    return tmp_path / "model.onnx"
+
+
+def test_of_a_file(tmp_path):
+    relu = oh.make_node("Relu", ["x"], ["r"])
+    cummax = oh.make_node("cummax", ["r"], ["y", "i"], domain="mmcv", dim=0)
+    unknown = oh.make_node("Strange", ["y"], ["z"], domain="other")
+    function = oh.make_function("mmcv", "cummax", ["input"], ["output", "indices"], [], [oh.make_opsetid("", 18)])
+    for nodes, functions, provider, runs_on in (
+        ([relu], [], None, "every runtime of its opset"),
+        ([relu, cummax], [], "mmort", "ONNX Runtime 1.16 or later with mmort's library"),
+        ([relu, cummax], [function], "definition in the file", "every runtime of its opset"),
+        ([cummax, unknown], [], "mmort", "ONNX Runtime with a library that has other::Strange, which mmort does not"),
+    ):
+        path = model_of(tmp_path, *nodes, functions=functions)
+        facts = json.loads(run("info", path, "--json")[1])
+        assert facts["operators"].get("mmcv::cummax", {}).get("provider") == provider
+        assert facts["runs_on"].startswith(runs_on)
+        assert (facts["opsets"]["ai.onnx"], facts["metadata"]) == (18, {"family": "FCOS"})
+    text = run("info", path)[1]
+    assert "mmcv::cummax     1 node, mmort" in text
+    assert "other::Strange   1 node, of an unknown library" in text
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    assert "is not an ONNX model" in refused("info", path)

@@ -62,7 +62,7 @@ def test_a_reader_may_stop_reading():
     [
         [],
         ["nonsense"],
-        ["info", "extra"],
+        ["info", "model.onnx", "extra"],
         ["demo", "picture.png"],
     ],
 )
@@ -71,3 +71,25 @@ def test_wrong_usage(arguments, capsys):
         mmort.cli.main(arguments)
     assert caught.value.code == 2
     assert "usage: mmort" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "usage"), [([], "usage: mmort [-h]"), (["verify"], "usage: mmort verify ")])
+def test_help_is_a_command_too(arguments, usage, capsys):
+    with pytest.raises(SystemExit) as caught:
+        mmort.cli.main(["help", *arguments])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith(usage)
+
+
+def test_completion_is_a_script_of_the_shell(capsys):
+    assert mmort.cli.main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    question = "\nCOMP_WORDS=(mmort exp) COMP_CWORD=1; _shtab_mmort mmort exp mmort; echo ${COMPREPLY[@]}"
+    result = subprocess.run(["bash", "-c", script + question], capture_output=True, text=True, check=True)
+    assert result.stdout == "export\n"
+
+
+def test_completion_names_its_package(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert mmort.cli.main(["completion", "zsh"]) == 1
+    assert capsys.readouterr().err == "mmort: error: mmort completion needs shtab: pip install shtab\n"

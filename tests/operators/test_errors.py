@@ -317,3 +317,68 @@ def test_batched_nms_with_wrong_classes(kind):
         mmort.batched_nms(zeros(2, 5), zeros(2), [0, 1], config)
     with pytest.raises(ValueError, match=r"^batched_nms: scores must be \[N\] with N = 3, got \[2\]$"):
         mmort.batched_nms(zeros(3, 4), zeros(2), [0, 1], config)
+
+
+BOXES, SCORES, IDXS = [[0, 0, 10, 10], [0, 0, 10, 9]], [0.9, 0.8], [0, 0]
+
+
+def test_batched_nms_takes_a_number_as_torchvision_does():
+    dets, keep = mmort.batched_nms(BOXES, SCORES, IDXS, 0.5)
+    expected_dets, expected_keep = mmort.batched_nms(BOXES, SCORES, IDXS, {"type": "nms", "iou_threshold": 0.5})
+    np.testing.assert_array_equal(dets, expected_dets)
+    np.testing.assert_array_equal(keep, expected_keep)
+
+
+@pytest.mark.parametrize(
+    ("nms_cfg", "message"),
+    [
+        ({}, "nms_cfg must have iou_threshold, such as"),
+        ({"iou_thr": 0.5}, "iou_thr was renamed iou_threshold in MMCV 1.x"),
+        ({"type": "soft_nms", "iou_thr": 0.5}, "iou_thr was renamed iou_threshold in MMCV 1.x"),
+        (
+            {"type": "soft_nms", "score": 0.5},
+            "nms_cfg has no entry score for soft_nms; there are iou_threshold, max_num",
+        ),
+        ("nms", "nms_cfg must be a mapping such as .*, a number or None, got 'nms'"),
+        (True, "nms_cfg must be a mapping such as .*, a number or None, got True"),
+    ],
+)
+def test_settings_of_batched_nms(nms_cfg, message):
+    with pytest.raises(TypeError, match=f"^batched_nms: {message}|^batched_nms: nms_cfg has no entry .*{message}"):
+        mmort.batched_nms(BOXES, SCORES, IDXS, nms_cfg)
+
+
+@pytest.mark.parametrize("value", ["0.5", b"0.5", True, np.True_])
+def test_text_and_bools_are_not_numbers(value):
+    with pytest.raises(TypeError, match=r"^nms: iou_threshold must be a number, got "):
+        mmort.nms(BOXES, SCORES, value)
+    with pytest.raises(TypeError, match=r"^nms: max_num must be an integer, got "):
+        mmort.nms(BOXES, SCORES, 0.5, max_num=value)
+
+
+@pytest.mark.parametrize("value", ["no", 2, None, 0.5])
+def test_flags(value):
+    with pytest.raises(TypeError, match=r"^multiclass_nms: class_agnostic must be True or False, got "):
+        mmort.multiclass_nms([BOXES], [[[0.9], [0.8]]], class_agnostic=value)
+
+
+def test_enormous_number():
+    with pytest.raises(ValueError, match=r"^nms: iou_threshold must fit in a double"):
+        mmort.nms(BOXES, SCORES, 10**400)
+
+
+def test_masked_arrays_are_refused():
+    with pytest.raises(TypeError, match=r"^nms: boxes must not be a masked array"):
+        mmort.nms(np.ma.masked_array(BOXES, mask=[[0] * 4, [1] * 4]), SCORES, 0.5)
+
+
+def test_empty_lists_are_no_boxes():
+    for dets, indices in (mmort.nms([], [], 0.5), mmort.soft_nms([], []), mmort.batched_nms([], [], [], 0.5)):
+        assert (dets.shape, indices.shape) == ((0, 5), (0,))
+    assert mmort.nms_match([], 0.5) == []
+
+
+def test_subpackages_name_their_import():
+    code = "import mmort; mmort.torch"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stderr.endswith("AttributeError: mmort.torch is not imported yet: import mmort.torch\n")

@@ -158,3 +158,19 @@ def test_each_chunk_is_done_once():
 
         _threads.split(chunk, 0, work, chunks)
         assert done == [1] * work
+
+
+def test_calls_while_the_interpreter_exits():
+    """No thread can be started then; the calling thread does the work."""
+    code = """
+import atexit, numpy, mmort
+mmort.set_num_threads(4)
+array = numpy.ones((64, 20000), numpy.float32)
+class Late:
+    def __del__(self):
+        print(int(mmort.cummax(array, 1)[0].sum()))
+late = Late()
+atexit.register(lambda: print(int(mmort.cummax(array, 1)[0].sum())))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == ("1280000\n" * 2, "")

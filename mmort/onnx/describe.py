@@ -1,0 +1,124 @@
+"""What an ONNX file needs: its operators, opsets and metadata, and who can run it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import onnx
+
+from mmort import schemas
+from mmort.onnx import files
+from mmort.tables import lay_out
+
+_STANDARD = ("", "ai.onnx")
+MAX_VALUE = 80  # characters of a metadata value that the report shows
+
+
+def describe(path: files.PathLike) -> dict[str, Any]:
+    """Describe an ONNX file.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    dict
+        ``file``, ``format`` (version), ``opsets`` (version by domain), ``nodes`` (their number), ``operators`` (for
+        each operator beyond the standard: its nodes, and ``provider``, one of "mmort", "definition in the file" and
+        None for unknown), ``metadata`` and ``runs_on``.
+
+    Raises
+    ------
+    ValueError
+        If the file is not an ONNX model.
+    OSError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> import onnx.helper as oh, tempfile, pathlib
+    >>> from mmort.onnx.describe import describe
+    >>> node = oh.make_node("cummax", ["x"], ["y", "i"], domain="mmcv", dim=0)
+    >>> model = oh.make_model(oh.make_graph([node], "g", [], []), opset_imports=[oh.make_opsetid("mmcv", 1)])
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.onnx")
+    >>> _ = path.write_bytes(model.SerializeToString())
+    >>> describe(path)["operators"]
+    {'mmcv::cummax': {'nodes': 1, 'provider': 'mmort'}}
+    """
+    model = files.load(path)
+    providers = (
+        ("definition in the file", {(function.domain, function.name) for function in model.functions}),
+        ("mmort", {(row.domain, row.type) for row in schemas.operators()}),
+    )
+    counts = Counter((node.domain, node.op_type) for node in files.every_node(model))
+    operators = {
+        f"{domain}::{op_type}": {
+            "nodes": count,
+            "provider": next((name for name, known in providers if (domain, op_type) in known), None),
+        }
+        for (domain, op_type), count in sorted(counts.items())
+        if not _is_standard(domain, op_type)
+    }
+    return {
+        "file": str(path),
+        "format": model.ir_version,
+        "opsets": {opset.domain or "ai.onnx": opset.version for opset in model.opset_import},
+        "nodes": counts.total(),
+        "operators": operators,
+        "metadata": {entry.key: entry.value for entry in model.metadata_props},
+        "runs_on": _runs_on(operators),
+    }
+
+
+def report(facts: dict[str, Any]) -> str:
+    """Format what `describe` returns as text.
+
+    Examples
+    --------
+    >>> from mmort.onnx.describe import report
+    >>> print(report({"file": "a.onnx", "format": 8, "opsets": {"ai.onnx": 18}, "nodes": 3, "operators": {},
+    ...               "metadata": {}, "runs_on": "every runtime of its opset"}))
+    file     a.onnx
+    format   8
+    opsets   ai.onnx 18
+    nodes    3
+    runs on  every runtime of its opset
+    """
+    opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
+    rows = [
+        ("file", facts["file"]),
+        ("format", str(facts["format"])),
+        ("opsets", opsets),
+        ("nodes", str(facts["nodes"])),
+    ]
+    for name, operator in facts["operators"].items():
+        count = f"{operator['nodes']} node{'s' * (operator['nodes'] != 1)}"
+        rows.append((name, f"{count}, {operator['provider'] or 'of an unknown library'}"))
+    rows += [(f"metadata {key}", _shortened(value)) for key, value in facts["metadata"].items()]
+    return lay_out([*rows, ("runs on", facts["runs_on"])])
+
+
+def _is_standard(domain: str, op_type: str) -> bool:
+    """Return whether onnx itself defines an operator."""
+    return bool(onnx.defs.has(op_type, "" if domain in _STANDARD else domain))
+
+
+def _runs_on(operators: dict[str, dict[str, Any]]) -> str:
+    """Return who can run a file with these operators beyond the standard."""
+    providers = {operator["provider"] for operator in operators.values()}
+    if None in providers:
+        unknown = [name for name, operator in operators.items() if operator["provider"] is None]
+        return f"ONNX Runtime with a library that has {', '.join(unknown)}, which mmort does not"
+    if "mmort" in providers:
+        return (
+            "ONNX Runtime 1.16 or later with mmort's library: mmort.ort.session(FILE); or anywhere after mmort portable"
+        )
+    return "every runtime of its opset"
+
+
+def _shortened(value: str) -> str:
+    """Return a value on one line."""
+    line = " ".join(value.split())
+    return line if len(line) <= MAX_VALUE else f"{line[: MAX_VALUE - 3]}..."
