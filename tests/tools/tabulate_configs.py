@@ -4,7 +4,8 @@
     python -m zipfile -e mmdet-VERSION-py3-none-any.whl FOLDER             # for each
     pip install pyyaml && python -m tests.tools.tabulate_configs FOLDER_2 FOLDER_3
 
-Everything is taken from the wheels: the configs, and from their metafiles the models with published weights.
+Everything is taken from the wheels: the configs, and from their metafiles the models with published weights.  What
+follows the table in the page, on what is left, is written by hand and stays.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from mmort.detect.config import read_config
 PAGE = Path(__file__).parents[2] / "docs" / "configs.md"
 TASKS = {"Object Detection", "Instance Segmentation"}
 VERSIONS = ("2.28.2", "3.3.0")
+
+LEFT = "\n## What is left"
 
 HEAD = """# Which configs work
 
@@ -117,7 +120,8 @@ def main(*folders: str) -> None:
         missing = sum((row.missing for row in found if row is not None), Counter[str]())
         texts = "; ".join(text for text, _ in missing.most_common(4)) + ("; ..." if len(missing) > 4 else "")
         lines.append(f"| {folder} | {' | '.join(map(cell, found))} | {texts} |")
-    PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    _, heading, left = PAGE.read_text(encoding="utf-8").partition(LEFT)
+    PAGE.write_text(HEAD + "\n".join(lines) + "\n" + heading + left, encoding="utf-8")
 
 
 if __name__ == "__main__":
