@@ -178,11 +178,12 @@ def _cascade_rpn(model):
     last = {"adapt_cfg": {"type": "offset"}, "bbox_coder": {**CODER, "target_stds": [0.05, 0.05, 0.1, 0.1]}}
     last["loss_cls"] = {"type": "CrossEntropyLoss", "use_sigmoid": True}
     stages = [{**stage, **first}, {**stage, **last}]
-    model["rpn_head"] = {"type": "CascadeRPNHead", "num_classes": 1, "num_stages": 2, "stages": stages}
+    model["rpn_head"] = {"type": "CascadeRPNHead", "num_stages": 2, "stages": stages}
 
 
 def _cascade_rpn_alone(model):
     _cascade_rpn(model)
+    model["rpn_head"]["num_classes"] = 1  # MMDetection 3 needs it, version 2 refuses it
     _rpn(model)
 
 
