@@ -62,9 +62,9 @@ class MaskFormat:
     Examples
     --------
     >>> from mmort.predict import MaskFormat
-    >>> MaskFormat("image", threshold=0, stride=8, rescaling="scale").to_dict()
-    {'area': 'image', 'threshold': 0, 'stride': 8, 'rescaling': 'scale', 'boxes': 'output',
-    'scores': 'output', 'alignment': 'centres'}
+    >>> logits = MaskFormat("image", threshold=0, stride=8, rescaling="scale")
+    >>> logits.to_dict()["stride"], MaskFormat.from_dict(logits.to_dict()) == logits
+    (8, True)
     """
 
     area: Literal["box", "image"] = "box"

@@ -86,7 +86,8 @@ def exported(name: str) -> str:
         except ValueError as error:
             return str(error)
         network = load_network(read_config(config), folder / "weights.pth")
-        found, expected = (Predictor(source)(image) for source in (folder / "file.onnx", network))
+        found = Predictor(folder / "file.onnx")(image)
+        expected = Predictor(network, preprocessing=network.preprocessing)(image)
         comparison = compare_image(expected, found)
         return "" if comparison.equal and len(expected) else str(comparison)
 

@@ -165,7 +165,7 @@ def _compare_batch(outputs: Outputs) -> list[DetectionRow]:
 
 
 def _with_masks_of_ties(outputs: Outputs, rows: Sequence[DetectionRow]) -> list[DetectionRow]:
-    """Lower the overlaps of images with ties to those with the masks that the model makes of the same detections."""
+    """Compare the masks of images with ties with those that the model makes of the file's detections."""
     dets, labels, masks = outputs.actual
     assert outputs.reference.candidates
     assert outputs.reference.reselected
@@ -244,7 +244,7 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
     masks = Masks(values[0], expected_values[0]) if values else None
     matches = _match(dets, labels, expected_dets, expected_labels, tolerances, masks.overlaps if masks else None)
     if masks and outputs.mask_threshold is not None:
-        _match_at_threshold(matches, masks, outputs, dets, expected_dets, labels, expected_labels)
+        _match_at_threshold(matches, masks, outputs, dets, labels, expected_dets, expected_labels)
     found = np.flatnonzero(matches >= 0)
     differences = np.abs(dets[matches[found]] - expected_dets[found])
     overlaps = [masks.overlaps([matches[index]], index)[0] for index in found.tolist()] if masks else []
@@ -274,13 +274,20 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
     )
 
 
-def _match_at_threshold(matches: NDArray[np.int64], masks: Masks, outputs: Outputs, *pairs: NDArray[Any]) -> None:
+def _match_at_threshold(
+    matches: NDArray[np.int64],
+    masks: Masks,
+    outputs: Outputs,
+    dets: NDArray[Any],
+    labels: NDArray[Any],
+    expected_dets: NDArray[Any],
+    expected_labels: NDArray[Any],
+) -> None:
     """Match detections whose scores differ because a cell of their masks lies at the threshold.
 
     A score has the mean inside the mask as a factor, and perhaps what masks of other detections leave of it, so the
     share of cells that change sides bounds how far it changes.
     """
-    dets, expected_dets, labels, expected_labels = pairs
     tolerances = outputs.tolerances
     assert outputs.mask_threshold is not None
     for expected in np.flatnonzero(matches < 0).tolist():
