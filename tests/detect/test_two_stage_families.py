@@ -11,6 +11,7 @@ from mmort.detect.loading import load_trained
 from mmort.detect.parts.deform_roi_pool import deform_roi_pool
 from mmort.detect.parts.heads.cascade_rpn_head import taps_on
 from mmort.detect.parts.roi_extractor import scaled
+from mmort.detect.registry import PARTS
 from tests.detect.two_stage_cases import CASES, SQUARES, config_of
 
 FAMILIES = {
@@ -77,6 +78,24 @@ def test_regions_turned_inside_out_have_no_features():
     rois = torch.tensor([[0.0, 10, 10, 20, 30], [0, 20, 10, 10, 30], [0, 1, 1, 127, 127], [0, math.nan, 0, 9, 9]])
     pooled = extractor(features, rois)
     torch.testing.assert_close(pooled, torch.tensor([1.0, 0, 1, 0])[:, None, None, None].expand_as(pooled))
+
+
+@pytest.mark.parametrize(("aggregation", "expected"), [("sum", [15.0]), ("concat", [1.0, 2, 4, 8])])
+def test_groie_reads_all_levels(aggregation, expected):
+    config = config_of("GRoIE")["model"]["roi_head"]["bbox_roi_extractor"]
+    config |= {"aggregation": aggregation, "pre_cfg": None, "post_cfg": None}
+    extractor = PARTS.build("RoI extractor", config)
+    features = [torch.full((1, 1, 128 >> level, 128 >> level), 2.0**level) for level in range(4)]
+    pooled = extractor(features, torch.tensor([[0.0, 100, 100, 300, 200]]))
+    torch.testing.assert_close(pooled, torch.tensor(expected)[None, :, None, None].expand(1, -1, 7, 7))
+
+
+def test_scnet_adds_the_context_of_each_region_s_image():
+    head = build(config_of("SCNet")).roi_head
+    around, context = torch.full((2, 32, 8, 8), 0.5), torch.tensor([1.0, 2])[:, None, None, None].expand(2, 32, 1, 1)
+    rois = torch.tensor([[1.0, 8, 8, 40, 40], [0, 8, 8, 40, 40], [1, 16, 16, 30, 30]])
+    fused = head._fused(torch.full((3, 32, 7, 7), 10.0), [around, context], rois)
+    torch.testing.assert_close(fused, torch.tensor([12.5, 11.5, 12.5])[:, None, None, None].expand(3, 32, 7, 7))
 
 
 def test_mask_scores_multiply_and_reorder():

@@ -68,10 +68,7 @@ class GenericRoIExtractor(nn.Module):
         super().__init__()
         self.sums = require("aggregation", entries.aggregation, "sum", "concat") == "sum"
         self.roi_layers = nn.ModuleList(entries.roi_layer.at_stride(stride) for stride in entries.featmap_strides)
-        if entries.pre_cfg is not None:
-            self.pre_module = entries.pre_cfg
-        if entries.post_cfg is not None:
-            self.post_module = entries.post_cfg
+        self.pre_module, self.post_module = entries.pre_cfg, entries.post_cfg
 
     def forward(self, features: list[Tensor], rois: Tensor, scale: float = 1.0) -> Tensor:
         """Pool the features [N, C, h, w] of regions [R, 5]; see `RoIExtractor.forward`."""
@@ -80,7 +77,7 @@ class GenericRoIExtractor(nn.Module):
         pooled = [layer(level, rois) for layer, level in zip(self.roi_layers, features, strict=False)]
         if len(pooled) == 1:
             return pooled[0]
-        if hasattr(self, "pre_module"):
+        if self.pre_module is not None:
             pooled = [self.pre_module(level) for level in pooled]
         x = sum(pooled[1:], pooled[0]) if self.sums else torch.cat(pooled, 1)
-        return self.post_module(x) if hasattr(self, "post_module") else x
+        return x if self.post_module is None else self.post_module(x)
