@@ -160,6 +160,11 @@ class GridRCNN(TwoStageDetector):
     model_types = ("GridRCNN",)
     head = GridRoIHead
 
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The compared layers: of the box head only that of the classes, as it moves no boxes."""
+        return *super().heads[:-1], "roi_head.bbox_head.fc_cls"
+
 
 def _transition(channels: int) -> nn.Sequential:
     """Return a 5x5 convolution of each channel alone, and a 1x1 convolution."""
