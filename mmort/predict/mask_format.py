@@ -142,7 +142,8 @@ class MaskFormat:
     def _enlarged(self, mask: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a mask with a value for each pixel of the input."""
         if self.alignment == "corners":
-            return np.ascontiguousarray(_from_corners(_from_corners(mask, self.stride).T, self.stride).T)
+            wide = np.ascontiguousarray(_from_corners(np.ascontiguousarray(mask.T), self.stride).T)
+            return _from_corners(wide, self.stride)
         return resize_mask(mask, mask.shape[1] * self.stride, mask.shape[0] * self.stride)
 
 
@@ -153,7 +154,10 @@ def _mean_probability(logits: NDArray[np.float32]) -> float:
 
 def _from_corners(mask: NDArray[np.float32], factor: int) -> NDArray[np.float32]:
     """Return a mask with `factor` times as many rows, each `factor` // 2 rows from where the row's pixels begin."""
-    following = np.concatenate([mask[1:], mask[-1:]])
-    shares = (np.arange(factor, dtype=np.float32) / np.float32(factor))[:, None]
-    between = (mask[:, None] * (1 - shares) + following[:, None] * shares).reshape(-1, mask.shape[1])
-    return np.concatenate([mask[:1].repeat(factor // 2, 0), between[: len(between) - factor // 2]])
+    following, begin = np.concatenate([mask[1:], mask[-1:]]), factor // 2
+    enlarged = np.empty((begin + len(mask) * factor, mask.shape[1]), np.float32)
+    enlarged[:begin] = mask[0]
+    for step in range(factor):
+        share = np.float32(step / factor)
+        enlarged[begin + step :: factor] = mask * (1 - share) + following * share
+    return enlarged[: len(mask) * factor]
