@@ -85,22 +85,20 @@ def run(arguments: argparse.Namespace) -> str | None:
 
 def _predictor(arguments: argparse.Namespace) -> Predictor:
     """Load the model, with the preprocessing and classes of ``--config``, if given."""
-    from mmort.predict import Predictor, Preprocessing
+    from mmort.predict import OnnxNetwork, Predictor, Preprocessing
 
+    network = OnnxNetwork(arguments.model, arguments.provider, engines.threads(arguments))
     settings: dict[str, Any] = {}
     if arguments.config:
         from mmort.detect.config import read_config
         from mmort.evaluate.configured import classes_of
 
         config = read_config(arguments.config)
-        settings = {"preprocessing": Preprocessing.from_config(config), "classes": classes_of(config)}
-    return Predictor(
-        arguments.model,
-        score_threshold=arguments.score_thr,
-        providers=arguments.provider,
-        threads=engines.threads(arguments),
-        **settings,
-    )
+        settings = {
+            "preprocessing": Preprocessing.from_config(config),
+            "classes": classes_of(config, network.classes or ()),
+        }
+    return Predictor(network, score_threshold=arguments.score_thr, **settings)
 
 
 def _settings(model: str, predictor: Predictor) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"note: {', '.join(ignored)} does nothing: the file is what was exported", file=sys.stderr)
     dataset = datasets.dataset(arguments, config, network.classes)
     if prefix is not None and not isinstance(dataset, CocoDataset):
-        raise ValueError("jsonfile_prefix is for data sets in COCO's format")
+        raise ValueError("jsonfile_prefix is for one data set in COCO's format")
     if config is not None and arguments.eval:
         options = metric_options(config, dataset) | options
     masks = True if arguments.out or prefix else None

@@ -99,9 +99,9 @@ def _open(config: Mapping[str, Any], entry: Mapping[str, Any], classes: tuple[st
     return CocoDataset(annotations, images, names)
 
 
-def classes_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the class names of a config's test data set, None if they are unknown."""
-    return _classes(_entries(config)[0], ())
+def classes_of(config: Mapping[str, Any], detector: Sequence[str] = ()) -> tuple[str, ...] | None:
+    """Return the class names of a config's test data set, by default the detector's; None if they are unknown."""
+    return _classes(_entries(config)[0], tuple(detector))
 
 
 def batch_size_of(config: Mapping[str, Any]) -> int:

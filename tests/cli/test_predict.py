@@ -204,6 +204,11 @@ def test_pictures_are_not_replaced(tiny, folder):
 # ---- files without metadata, and wrong arguments ---------------------------------------------------------------
 
 
+def test_a_config_without_class_names_leaves_the_files(folder):
+    (folder / "config.py").write_text(f"_base_ = {str(CONFIG)!r}\ndata = dict(test=dict(classes=None))\n")
+    assert predict(MODEL, "photos", "--config", "config.py") == predict(MODEL, "photos")
+
+
 def test_files_without_metadata_take_a_config(folder):
     model = tiny_detector.write(folder / "old.onnx", metadata={})
     assert "has no preprocessing in its metadata; pass" in refused("predict", model, "photos")

@@ -308,4 +308,4 @@ def test_voc(tmp_path):
     assert found["AP50"] > 0.95
     assert found["recall@100@0.5"] == 1
     prefix = "--eval-options", f"jsonfile_prefix={tmp_path / 'x'}"
-    assert "is for data sets in COCO's format" in refused(*command, "--format-only", *prefix)
+    assert "is for one data set in COCO's format" in refused(*command, "--format-only", *prefix)
