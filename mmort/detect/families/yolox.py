@@ -69,8 +69,8 @@ class YOLOXHead(Head):
         objectness = [predict(x) for predict, x in zip(self.multi_level_conv_obj, for_boxes, strict=True)]
         return (*logits, *regressed, *objectness)
 
-    def decode(self, maps: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return boxes [N, P, 4], not clipped, and scores [N, P, C], of which one in a row is not 0."""
+    def decode(self, maps: Sequence[Tensor], score_threshold: float) -> tuple[Tensor, Tensor]:
+        """Return boxes [N, P, 4], not clipped, and scores [N, P, C], 0 for all but the best class and if low."""
         levels = len(self.priors.strides)
         boxes, scores = [], []
         for level, (stride, _) in enumerate(self.priors.strides):
@@ -81,8 +81,10 @@ class YOLOXHead(Head):
             half = regressed[..., 2:].exp() * stride / 2
             boxes.append(torch.cat([centre - half, centre + half], -1))
             best = logits.sigmoid().max(2, keepdim=True)
+            score = best.values * objectness.sigmoid()  # [N, h*w, 1]
+            score = torch.where(score >= score_threshold, score, 0)
             is_best = torch.arange(self.classes, device=logits.device) == best.indices
-            scores.append(torch.where(is_best, best.values * objectness.sigmoid(), 0))
+            scores.append(torch.where(is_best, score, 0))
         return torch.cat(boxes, 1), torch.cat(scores, 1)
 
 
@@ -103,6 +105,5 @@ class YOLOX(SingleStageDetector):
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         # Nothing here is clipped to the image, so its shape does not matter.
-        boxes, scores = self.bbox_head.decode(self.raw(input))
-        scores = torch.where(scores >= self.test_cfg.score_thr, scores, 0)
+        boxes, scores = self.bbox_head.decode(self.raw(input), self.test_cfg.score_thr)
         return detections(boxes, scores, self.test_cfg)
