@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmort import _arrays
 from mmort._kernels import call
+from mmort._suppression import check_settings, suppression_settings
 
 __all__ = ["batched_nms", "multiclass_nms", "nms", "nms_match", "nms_match_pairs", "soft_nms"]
 
@@ -228,47 +229,16 @@ def batched_nms(
     for name, array in (("scores", scores), ("idxs", classes)):
         if array.shape != boxes.shape[:1]:
             raise ValueError(f"batched_nms: {name} must be [N] with N = {len(boxes)}, got {list(array.shape)}")
-    settings = _nms_settings(nms_cfg)
+    settings = suppression_settings(nms_cfg)
     settings.pop("split_thr", None)
     kind = settings.pop("type", "nms")
     agnostic = bool(settings.pop("class_agnostic", class_agnostic))
     kinds: dict[str, Callable[..., Suppressed]] = {"nms": _class_nms, "soft_nms": _class_soft_nms}
     if kind not in kinds:
         raise ValueError(f"batched_nms: nms_cfg['type'] must be 'nms' or 'soft_nms', got {kind!r}")
-    _check_settings(kind, settings)
+    check_settings(kind, settings)
     dets, keep = kinds[kind](boxes, scores, np.zeros_like(classes) if agnostic else classes, **settings)
     return dets.astype(dtype, copy=False), keep
-
-
-_FORMER_NAMES = {"iou_thr": "iou_threshold", "score_thr": "score_threshold", "max_per_img": "max_num"}
-_NMS_SETTINGS = frozenset({"iou_threshold", "offset", "score_threshold", "max_num"})
-_SOFT_NMS_SETTINGS = frozenset({"iou_threshold", "sigma", "min_score", "method", "offset", "max_num"})
-
-
-def _nms_settings(nms_cfg: Any) -> dict[str, Any]:
-    """Return the entries of a suppression's settings, which a number or None may stand for."""
-    if nms_cfg is None:
-        return {"iou_threshold": float("inf")}
-    if isinstance(nms_cfg, Mapping):
-        return dict(nms_cfg)
-    try:
-        return {"iou_threshold": _arrays.number("batched_nms", "nms_cfg", nms_cfg)}
-    except TypeError:
-        raise TypeError(
-            "batched_nms: nms_cfg must be a mapping such as dict(type='nms', iou_threshold=0.5), a number or None, "
-            f"got {nms_cfg!r}"
-        ) from None
-
-
-def _check_settings(kind: str, settings: Mapping[str, Any]) -> None:
-    """Raise TypeError for settings that a suppression does not have, or needs."""
-    known = _NMS_SETTINGS if kind == "nms" else _SOFT_NMS_SETTINGS
-    for name in settings.keys() - known:
-        former = _FORMER_NAMES.get(name)
-        advice = f"{name} was renamed {former} in MMCV 1.x" if former else f"there are {', '.join(sorted(known))}"
-        raise TypeError(f"batched_nms: nms_cfg has no entry {name} for {kind}; {advice}")
-    if kind == "nms" and "iou_threshold" not in settings:
-        raise TypeError("batched_nms: nms_cfg must have iou_threshold, such as dict(type='nms', iou_threshold=0.5)")
 
 
 def _class_nms(boxes: NDArray[Any], scores: NDArray[Any], classes: NDArray[np.int64], **settings: Any) -> Suppressed:

@@ -84,6 +84,7 @@ def define(name: str, function: Callable[..., Any], operator: Operator) -> Calla
     schema = f"({formals}) -> {outputs if len(operator.outputs) == 1 else f'({outputs})'}"
     custom_operator = torch.library.custom_op(name, run, mutates_args=(), schema=schema)
     custom_operator.register_fake(fake)
+    custom_operator.register_autocast("cpu", torch.float32)  # autocast's bfloat16 is none of numpy's dtypes
     return custom_operator
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import mmort
+from mmort._suppression import check_settings, suppression_settings
 from mmort.torch.operators import OPERATORS, mirrors, on_tensors
 
 __all__ = [
@@ -110,7 +111,7 @@ def batched_nms(
     boxes: Tensor,
     scores: Tensor,
     idxs: Tensor,
-    nms_cfg: Mapping[str, Any] | None,
+    nms_cfg: Mapping[str, Any] | float | None,
     class_agnostic: bool = False,
 ) -> Detections:
     """Perform non-maximum suppression separately for each class; as ``mmcv.ops.batched_nms``.
@@ -122,10 +123,10 @@ def batched_nms(
     scores : Tensor of shape (N,)
     idxs : Tensor of integers, shape (N,)
         The class of each box.
-    nms_cfg : mapping or None
+    nms_cfg : mapping, float or None
         ``type``: "nms" (the default), "soft_nms" or "nms_rotated"; the other entries are that function's arguments.
-        ``class_agnostic`` here overrides the argument; ``split_thr`` is accepted and ignored.  None suppresses nothing
-        and only sorts.
+        ``class_agnostic`` here overrides the argument; ``split_thr`` is accepted and ignored.  A number is the
+        ``iou_threshold`` of "nms", as in torchvision.  None suppresses nothing and only sorts.
     class_agnostic : bool, default False
         Whether boxes of different classes suppress each other.
 
@@ -158,10 +159,12 @@ def batched_nms(
     """
     if nms_cfg is None:
         return nms(boxes, scores, 1.0)
-    settings = dict(nms_cfg)
+    settings = suppression_settings(nms_cfg)
     settings.pop("split_thr", None)
     kind = settings.pop("type", "nms")
     agnostic = settings.pop("class_agnostic", class_agnostic)
+    if kind in ("nms", "soft_nms"):
+        check_settings(kind, settings)
     if kind == "nms":
         return nms(boxes, scores, idxs=None if agnostic else idxs, **settings)
     if kind == "nms_rotated":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, Literal
 
@@ -34,7 +35,18 @@ __all__ = [
 Pair = int | tuple[int, int]
 
 
-class RoIAlign(nn.Module):
+class _Layer(nn.Module):
+    """A layer that prints its settings: those arguments that are its attributes."""
+
+    def extra_repr(self) -> str:
+        names = [name for name in inspect.signature(type(self)).parameters if hasattr(self, name)]
+        settings = {name: getattr(self, name) for name in names}
+        return ", ".join(
+            f"{name}={value!r}" for name, value in settings.items() if isinstance(value, (bool, int, float, str, tuple))
+        )
+
+
+class RoIAlign(_Layer):
     """Pool the features of regions of interest; the arguments are those of `mmort.roi_align`."""
 
     def __init__(
@@ -59,7 +71,7 @@ class RoIAlign(nn.Module):
         )
 
 
-class RoIAlignRotated(nn.Module):
+class RoIAlignRotated(_Layer):
     """Pool the features of rotated regions of interest; the arguments are those of `mmort.roi_align_rotated`."""
 
     def __init__(
@@ -84,7 +96,7 @@ class RoIAlignRotated(nn.Module):
         )
 
 
-class SimpleRoIAlign(nn.Module):
+class SimpleRoIAlign(_Layer):
     """Sample feature maps at the bin centres of regions: RoIAlign with one sample per bin, as PointRend uses it."""
 
     def __init__(self, output_size: Pair, spatial_scale: float, aligned: bool = True) -> None:
@@ -109,7 +121,7 @@ class SimpleRoIAlign(nn.Module):
         return pooled.reshape(-1, features.shape[1], height, width)
 
 
-class CornerPool(nn.Module):
+class CornerPool(_Layer):
     """Take running maxima towards one side of feature maps; the argument is that of `mmort.corner_pool`."""
 
     def __init__(self, mode: Literal["top", "bottom", "left", "right"]) -> None:
@@ -122,7 +134,7 @@ class CornerPool(nn.Module):
         return corner_pool(x, self.mode)
 
 
-class _DeformConv(nn.Module):
+class _DeformConv(_Layer):
     """The parameters of a deformable convolution, and their initial values."""
 
     def __init__(

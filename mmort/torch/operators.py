@@ -35,6 +35,21 @@ for _name, _gradient in GRADIENTS.items():
     register(OPERATORS[_name], _gradient)
 
 
+def _refuse_gradient(name: str) -> None:
+    """Let a backward pass through an operator without a gradient say what to do."""
+
+    def backward(ctx: Any, *gradients: Tensor) -> None:
+        raise RuntimeError(
+            f"{name}: has no gradient; call it under torch.no_grad(), or on tensors from which detach() removed theirs"
+        )
+
+    OPERATORS[name].register_autograd(backward)  # type: ignore[attr-defined]
+
+
+for _name in OPERATORS.keys() - GRADIENTS.keys():
+    _refuse_gradient(_name)
+
+
 @overload
 def on_tensors(function: Callable[P, Array]) -> Callable[P, Tensor]: ...
 @overload

@@ -674,3 +674,25 @@ def test_functions_are_found_by_the_names_of_their_packages():
         "print(*(callable(getattr(mmort.onnx, name)) for name in ('export', 'upgrade', 'verify')))"
     )
     assert python(text) == "True True True\n"
+
+
+# ---- refused in the words of the problem ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.bfloat16])
+def test_other_dtypes_are_refused_before_the_export(tmp_path, dtype, monkeypatch):
+    monkeypatch.setattr(sys.modules["mmort.onnx.export.pipeline"], "EXPORTERS", {"dynamo": None})
+    pool = Function(lambda x: mmort.torch.corner_pool(x, "top"))
+    message = rf"^export: .* must be float32, got {dtype}; export model\.float\(\) with float32 args"
+    refuse(tmp_path / "m.onnx", pool, (torch.ones(1, 1, 4, 4, dtype=dtype),), match=message)
+
+
+def test_a_tensor_is_no_tuple_of_arguments(tmp_path):
+    message = r"^export: args must be a tuple of arguments, got a tensor: write \(tensor,\)$"
+    refuse(tmp_path / "m.onnx", Function(torch.relu), torch.ones(1, 3), error=TypeError, match=message)
+
+
+def test_an_example_on_which_the_model_fails(tmp_path):
+    fails = Function(lambda x: x.reshape(7, -1))
+    message = r"^export: args must suit the model, which fails with 1x3: shape '\[7, -1\]' is invalid"
+    refuse(tmp_path / "m.onnx", fails, (torch.ones(1, 3),), match=message)

@@ -188,3 +188,25 @@ def test_export_is_refused(function):
     warnings.simplefilter("ignore")  # torch warns of tracing, how often depends on its version
     with pytest.raises(RuntimeError, match=r"cannot be exported"):
         torch.jit.trace(Model(), (torch.rand(4, 5),))
+
+
+def test_batched_nms_takes_a_number_as_torchvision_does():
+    found, expected = (
+        mmort.torch.batched_nms(BOXES, SCORES, SCORES.long(), cfg) for cfg in (0.5, {"iou_threshold": 0.5})
+    )
+    assert all(map(torch.equal, found, expected))
+    with pytest.raises(TypeError, match=r"iou_thr was renamed iou_threshold in MMCV 1\.x"):
+        mmort.torch.batched_nms(BOXES, SCORES, SCORES.long(), {"iou_thr": 0.5})
+
+
+def test_autocast_computes_in_float32():
+    """A convolution under autocast returns bfloat16, which numpy does not have."""
+    convolution, regions = torch.nn.Conv2d(1, 1, 1), torch.tensor([[0, 0.0, 0, 3, 3]])
+    image = torch.randn(1, 1, 8, 8, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        features = convolution(image)
+        pooled = mmort.torch.roi_align(features, regions, 2)
+    assert (features.dtype, pooled.dtype) == (torch.bfloat16, torch.float32)
+    assert torch.equal(pooled, mmort.torch.roi_align(features.float(), regions, 2))
+    pooled.sum().backward()
+    assert image.grad.abs().sum() > 0

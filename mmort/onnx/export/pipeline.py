@@ -19,6 +19,7 @@ import torch
 from mmort import schemas
 from mmort.onnx import files, op_schemas
 from mmort.onnx.export import inputs
+from mmort.onnx.export.dtypes import refuse_dtypes
 from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.export.frozen import frozen_axes, violated_guards
 from mmort.onnx.export.options import Example, Options
@@ -43,11 +44,14 @@ def export_model(
     """Implement `mmort.onnx.export`."""
     if options.exporter not in EXPORTERS:
         raise ValueError(f"export: exporter must be 'dynamo' or 'legacy', got {options.exporter!r}")
+    if isinstance(args, torch.Tensor):
+        raise TypeError("export: args must be a tuple of arguments, got a tensor: write (tensor,)")
     path = Path(path)
     example = _example(model, tuple(args), options)
+    refuse_dtypes(example)
     checks = inputs.check_inputs(example.args, example.axes, options.check_sizes, example.names)
     with files.replacing(path) as draft:
-        hints = EXPORTERS[options.exporter](example, draft, options)
+        hints = _exported(example, draft, options)
         frozen = _check_and_complete(example, draft, options)
         gc.collect()  # the exporters leave cycles of graphs and weights
         report = _verify(draft, path, example.module, checks, options) if options.verify else Report(())
@@ -100,6 +104,21 @@ def _input_names(names: Sequence[str] | None, arguments: Sequence[str], args: Se
     if names is not None and len(names) != len(default):
         raise ValueError(f"export: input_names must have length {len(default)}, a name per tensor, got {len(names)}")
     return default if names is None else list(names)
+
+
+def _exported(example: Example, draft: Path, options: Options) -> list[str]:
+    """Let torch write the draft; if that fails because the model fails, say so instead of quoting the exporter."""
+    try:
+        return EXPORTERS[options.exporter](example, draft, options)
+    except Exception:
+        try:
+            with torch.no_grad():
+                example.module(*example.args)
+        except Exception as error:
+            raise ValueError(
+                f"export: args must suit the model, which fails with {shapes_text(example.args)}: {error}"
+            ) from error
+        raise
 
 
 def _check_and_complete(example: Example, draft: Path, options: Options) -> list[str]:

@@ -1,0 +1,44 @@
+"""Dtypes that a model cannot have in ONNX, refused before torch's exporter works on it for seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mmort.onnx.export.options import Example
+from mmort.onnx.verify.values import leaves
+
+
+def refuse_dtypes(example: Example) -> None:
+    """Raise ValueError for bfloat16, and for other dtypes than float32 that reach an operator of mmort."""
+    tensors = [*leaves(example.args), *example.module.parameters(), *example.module.buffers()]
+    dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()} - {torch.float32}
+    if torch.bfloat16 in dtypes:
+        raise ValueError(_text("model and args", torch.bfloat16))
+    if dtypes:
+        with torch.no_grad(), _Watch():  # type: ignore[no-untyped-call]
+            example.module(*example.args)
+
+
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses calls of mmort's operators with other dtypes than float32."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.namespace == "mmort":
+            for value in args:
+                if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != torch.float32:
+                    raise ValueError(_text(f"the inputs of {func._opname}", value.dtype))
+        return func(*args, **(kwargs or {}))
+
+
+def _text(what: str, dtype: torch.dtype) -> str:
+    """Return the message, with the remedy."""
+    return (
+        f"export: {what} must be float32, got {dtype}; export model.float() with float32 args, and reduce the file's "
+        "precision afterwards if need be"
+    )
