@@ -85,7 +85,9 @@ def test_unknown_arguments_are_type_errors():
         lambda: mmort.torch.soft_nms(BOXES, SCORES, thresh=1),
         lambda: mmort.torch.batched_nms(BOXES, SCORES, SCORES.long(), {"iou_threshold": 0.5, "thresh": 1}),
     ):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'thresh'"):
+        with pytest.raises(
+            TypeError, match=r"unexpected keyword argument 'thresh'|no entry thresh for nms; there are iou"
+        ):
             call()
 
 
