@@ -56,7 +56,7 @@ def _mask_queries(name, pixel_decoder, **entries):
         "backbone": BACKBONE,
         "panoptic_head": {"type": f"{name}Head", **head},
         "panoptic_fusion_head": {"type": "MaskFormerFusionHead", "num_things_classes": 4, "num_stuff_classes": 1},
-        "test_cfg": {"panoptic_on": False, "semantic_on": False, "instance_on": True, "max_per_image": 20},
+        "test_cfg": {"panoptic_on": False, "semantic_on": False, "instance_on": True, "max_per_image": 30},
     }
 
 
