@@ -54,9 +54,9 @@ def test_io_binding_changes_nothing(monkeypatch, devices):
     monkeypatch.setattr(binding, "_DEVICES", devices)
     plain, bound = OnnxNetwork(MODEL, threads=1), OnnxNetwork(MODEL, threads=1, io_binding=True)
     pictures = [plain.preprocessing(path) for path in IMAGES]
+    first, several = plain.preprocessing.batch(pictures[:1]), plain.preprocessing.batch(pictures[1:])
     addresses = []
-    for batch in (pictures[:1], pictures[:1], pictures[1:]):
-        input, img_shape = plain.preprocessing.batch(batch)
+    for input, img_shape in (first, (first[0][..., ::-1], first[1] - 9), several):
         expected, found = plain(input, img_shape), bound(input, img_shape)
         assert len(found) == 3
         assert (expected[1] >= 0).any()
