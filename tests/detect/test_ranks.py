@@ -1,5 +1,7 @@
 """Comparison at a file's ranks: an order of equal scores is followed, any other one is not."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import onnx
 import onnx.helper
@@ -8,6 +10,9 @@ import torch
 
 from mmort.detect.detector import Detector
 from mmort.detect.export.ranks import Following, is_order_of
+from mmort.onnx import VerificationError
+from mmort.onnx.export.options import Options
+from mmort.onnx.export.pipeline import export_model
 
 
 @pytest.mark.parametrize(
@@ -58,3 +63,30 @@ def test_torch_follows_the_file(shifts, expected, tmp_path):
     scores = torch.tensor([[2.0, 1.0, 1.9999998, 0.0]])
     assert Following(detector, detector, path)(scores)[0].tolist() == [expected]
     assert detector(scores)[0].tolist() == [[0, 2, 1]]
+
+
+class Shifted(torch.nn.Module):
+    """Adds a number, and another one when it is exported."""
+
+    def __init__(self, shift, exported):
+        super().__init__()
+        self.shift, self.exported = shift, exported
+
+    def forward(self, x):
+        return x + (self.exported if torch.onnx.is_in_onnx_export() else self.shift)
+
+
+@pytest.mark.parametrize("shift", [2.0, 3.0])
+def test_a_draft_that_differs_is_compared_again(shift, tmp_path):
+    """With the model that the option returns: the draft adds 2."""
+    drafts = []
+
+    def reference(draft):
+        drafts.append(draft.exists())
+        return Shifted(shift, 2.0).eval()
+
+    path, options = tmp_path / "file.onnx", Options(reference=reference, exporter="legacy")  # the faster one
+    with pytest.raises(VerificationError) if shift == 3.0 else nullcontext():
+        export_model(Shifted(1.0, 2.0).eval(), (torch.ones(2),), path, options)
+    assert drafts == [True]
+    assert path.exists() == (shift == 2.0)
