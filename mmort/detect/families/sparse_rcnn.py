@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts, Schema, default, nested, part, read_entries, require
+from mmort.detect.entries import Parts, Schema, at_least, default, nested, part, read_entries, require
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import ClassScores, SigmoidScores, SoftmaxScores
@@ -188,7 +188,7 @@ class DynamicMaskHead(FCNMaskHead):
 class SparseTestCfg(Schema):
     """The entries of ``test_cfg.rcnn``."""
 
-    max_per_img: int
+    max_per_img: int = at_least(1)
     mask_thr_binary: float = 0.5
 
 
