@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 HELP = "export a small detector of handwritten digits, verify the file, detect with it, and draw what it finds"
 
@@ -16,6 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the demo."""
+    directory = Path(arguments.output).absolute()
+    if not directory.parent.is_dir():
+        raise FileNotFoundError(f"output directory does not exist: {directory.parent}")
     from mmort.demo import story
 
     story.run(arguments.output)

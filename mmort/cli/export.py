@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import fields
 
+from mmort.cli.outputs import check_outputs
+
 HELP = "export an MMDetection detector to an ONNX file, and compare its detections with torch's before writing it"
 
 IGNORED = ("--dataset", "--mean", "--std")
@@ -75,6 +77,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         return _check(arguments)
     if arguments.checkpoint is None:
         raise ValueError("export: CHECKPOINT is required, unless --check is given")
+    check_outputs(arguments.output_file)
     from mmort.detect.export import ExportOptions, export
 
     if arguments.shape is not None:

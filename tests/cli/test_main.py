@@ -93,3 +93,18 @@ def test_completion_names_its_package(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert mmort.cli.main(["completion", "zsh"]) == 1
     assert capsys.readouterr().err == "mmort: error: mmort completion needs shtab: pip install shtab\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo", "--output", "OUT/demo"],
+        ["export", "not_even_read.py", "x.pth", "--output-file", "OUT/x.onnx"],
+        ["upgrade", "not_even_read.onnx", "--output", "OUT/x.onnx"],
+        ["portable", "not_even_read.onnx", "--output", "OUT/x.onnx"],
+    ],
+)
+def test_missing_output_directories_are_named_before_the_work(arguments, tmp_path, capsys):
+    folder = str(tmp_path / "nowhere")
+    assert mmort.cli.main([argument.replace("OUT", folder) for argument in arguments]) == 1
+    assert capsys.readouterr().err == f"mmort: error: output directory does not exist: {folder}\n"
