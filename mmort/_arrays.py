@@ -104,8 +104,8 @@ def integer(function: str, name: str, value: object) -> int:
 
 
 def flag(function: str, name: str, value: object) -> bool:
-    """Return a bool, or 0 or 1, as bool."""
-    if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
+    """Return a bool, or an integer as ONNX has it, as bool."""
+    if isinstance(value, (int, np.bool_, np.integer)):
         return bool(value)
     raise TypeError(f"{function}: {name} must be True or False, got {value!r}")
 

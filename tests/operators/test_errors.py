@@ -356,7 +356,7 @@ def test_text_and_bools_are_not_numbers(value):
         mmort.nms(BOXES, SCORES, 0.5, max_num=value)
 
 
-@pytest.mark.parametrize("value", ["no", 2, None, 0.5])
+@pytest.mark.parametrize("value", ["no", None, 0.5])
 def test_flags(value):
     with pytest.raises(TypeError, match=r"^multiclass_nms: class_agnostic must be True or False, got "):
         mmort.multiclass_nms([BOXES], [[[0.9], [0.8]]], class_agnostic=value)
