@@ -17,7 +17,7 @@ from mmort.detect.entries import Parts, Schema, at_least, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.conditional_transformer import ConditionalDecoder, ConditionalEncoder
 from mmort.detect.parts.isolation import SingleMapDetector
-from mmort.detect.parts.positions import SinePositionalEncoding, waves_of_references
+from mmort.detect.parts.positions import SinePositionalEncoding, padding_cells, waves_of_references
 from mmort.detect.parts.queries import MLP, best_pairs_of_queries, moved
 from mmort.detect.parts.transformer import FFN
 from mmort.detect.versions import Config, test_config
@@ -132,7 +132,7 @@ class ConditionalDETR(SingleMapDetector):
 
     def decode(self, contents: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Return class logits and boxes for cells [N, h*w, D]; `rows` [N, h] and `columns` [N, w] are the images'."""
-        padding = ~(rows[:, :, None] & columns[:, None]).flatten(1)  # [N, h*w]
+        padding = padding_cells(rows, columns)  # [N, h*w]
         positions = self.positional_encoding(rows, columns)  # [N, h*w, D]
         memory = self.encoder(contents, positions, padding)
         queries = self.query_embedding.weight.expand(contents.shape[0], -1, -1)

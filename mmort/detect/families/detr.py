@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mmort.detect.entries import Parts, Schema, at_least, read_entries, require
 from mmort.detect.parts.boxes import clip, image_limits
 from mmort.detect.parts.isolation import SingleMapDetector
-from mmort.detect.parts.positions import SinePositionalEncoding
+from mmort.detect.parts.positions import SinePositionalEncoding, padding_cells
 from mmort.detect.parts.queries import corners, rows
 from mmort.detect.parts.transformer import FFN, Attention, layer_arguments
 from mmort.detect.versions import Config, test_config
@@ -134,7 +134,7 @@ class DETRHead(nn.Module):
         `rows` [N, h] and `columns` [N, w] are true where the image is.
         """
         cells = self.input_proj(x).flatten(2).transpose(1, 2)  # [N, h*w, D]
-        padding = ~(rows[:, :, None] & columns[:, None]).flatten(1)  # [N, h*w]
+        padding = padding_cells(rows, columns)  # [N, h*w]
         positions = self.positional_encoding(rows, columns)  # [N, h*w, D]
         found = self.transformer(cells, positions, padding, self.query_embedding.weight)  # [N, Q, D]
         return self.fc_cls(found), self.fc_reg(torch.relu(self.reg_ffn(found))).sigmoid()

@@ -18,7 +18,7 @@ from mmort.detect.entries import Schema, default, read_entries, require
 from mmort.detect.families.detr import Decoder, Encoder
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.mask_queries import MaskQueryDetector, mask_embedding, sine_encoding
-from mmort.detect.parts.positions import inside
+from mmort.detect.parts.positions import image_cells, padding_cells
 from mmort.detect.versions import Config
 
 
@@ -32,9 +32,8 @@ class Cells:
     @classmethod
     def of(cls, map: Tensor, encoding: nn.Module, input: Tensor, limits: Tensor) -> Cells:
         """Return the cells of a map, for images that end at `limits`, [N, 1, 4]."""
-        columns = inside(input.shape[3], map.shape[3], limits[..., 0])  # [N, w]
-        rows = inside(input.shape[2], map.shape[2], limits[..., 1])  # [N, h]
-        return cls(encoding(rows, columns), ~(rows[:, :, None] & columns[:, None]).flatten(1))
+        rows, columns = image_cells(map, input, limits)
+        return cls(encoding(rows, columns), padding_cells(rows, columns))
 
 
 class PixelDecoder(nn.Module):

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.parts.positions import SinePositionalEncoding, inside
+from mmort.detect.parts.positions import SinePositionalEncoding, image_cells, padding_cells
 from mmort.detect.parts.transformer import FFN, Attention, layer_arguments
 from mmort.detect.versions import Config
 from mmort.torch import MultiScaleDeformableAttention
@@ -77,8 +77,7 @@ class Pyramid:
     ) -> Pyramid:
         """Return the pyramid of one map."""
         batch, _, height, width = map.shape
-        columns = inside(input.shape[3], width, limits[..., 0])  # [N, w]
-        rows = inside(input.shape[2], height, limits[..., 1])  # [N, h]
+        rows, columns = image_cells(map, input, limits)  # [N, h], [N, w]
         centres, counts = [], []
         for used in (columns, rows):
             count = used.sum(1, dtype=torch.float32)[:, None]  # [N, 1]
@@ -91,7 +90,7 @@ class Pyramid:
         return cls(
             cells=map.flatten(2).transpose(1, 2),
             positions=encoding(rows, columns) + embedding,
-            padding=~(rows[:, :, None] & columns[:, None]).flatten(1),
+            padding=padding_cells(rows, columns),
             centres=torch.stack([x, y], 3).flatten(1, 2),
             levels=torch.full((height * width,), level, device=map.device),
             shapes=shape[None],

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.parts.positions import inside
+from mmort.detect.parts.positions import image_cells
 from mmort.detect.parts.queries import QueryDetector
 
 
@@ -46,9 +46,7 @@ class SingleMapDetector(QueryDetector):
                 map = self.backbone(input)[-1]
             return map, *used_cells(map, limits, self._isolation.stride)
         map = self.backbone(input)[-1]
-        columns = inside(input.shape[3], map.shape[3], limits[..., 0])
-        rows = inside(input.shape[2], map.shape[2], limits[..., 1])
-        return map, rows, columns
+        return map, *image_cells(map, input, limits)
 
 
 class Isolation:

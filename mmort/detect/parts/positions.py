@@ -71,3 +71,14 @@ def inside(size: int, cells: int, limit: Tensor) -> Tensor:
     """
     pixels = torch.scalar_tensor(size, device=limit.device) / cells * torch.arange(cells, device=limit.device)
     return torch.floor(pixels) < limit
+
+
+def image_cells(map: Tensor, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which rows [N, h] and columns [N, w] of a map belong to images that end at `limits`, [N, 1, 4]."""
+    rows, columns = (inside(input.shape[axis], map.shape[axis], limits[..., 3 - axis]) for axis in (2, 3))
+    return rows, columns
+
+
+def padding_cells(rows: Tensor, columns: Tensor) -> Tensor:
+    """Return which cells [N, h*w] are padding, of `rows` [N, h] and `columns` [N, w] that are the images'."""
+    return ~(rows[:, :, None] & columns[:, None]).flatten(1)
