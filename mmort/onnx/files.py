@@ -50,8 +50,7 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
     (b'a model', ['model.onnx'])
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"output directory does not exist: {path.parent}")
+    _require_directory(path)
     with tempfile.TemporaryDirectory(prefix=".mmort-", dir=path.parent) as directory:
         if keep_neighbours:
             draft = path.with_name(f"{Path(directory).name}-{path.name}")
@@ -77,12 +76,17 @@ def check_new(path: PathLike | None) -> None:
     """
     if path is None:
         return
-    if not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"output directory does not exist: {Path(path).parent}")
+    _require_directory(Path(path))
     if os.path.lexists(path):
         raise FileExistsError(
             f"output file exists: {path}; remove it, choose another name, or replace the model itself"
         )
+
+
+def _require_directory(path: Path) -> None:
+    """Refuse a file whose directory does not exist."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"output directory does not exist: {path.parent}")
 
 
 def load(path: PathLike) -> onnx.ModelProto:

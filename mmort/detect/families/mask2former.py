@@ -18,7 +18,13 @@ from mmort.detect.entries import Schema, default, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import DeformableEncoder, Pyramid, sampling_arguments
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.parts.mask_queries import MaskQueryDetector, mask_embedding, sine_encoding
+from mmort.detect.parts.mask_queries import (
+    MaskQueryDetector,
+    MaskQueryEntries,
+    mask_embedding,
+    mask_logits,
+    sine_encoding,
+)
 from mmort.detect.parts.transformer import FFN, Attention, layer_arguments
 from mmort.detect.versions import Config
 
@@ -138,22 +144,10 @@ class Mask2FormerHead(nn.Module):
     """For each query the logits of the classes and a mask."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(MaskQueryEntries):
         """The entries of ``panoptic_head``."""
 
-        in_channels: tuple[int, ...]
-        feat_channels: int
-        out_channels: int
-        num_things_classes: int = 80
-        num_stuff_classes: int = 53
-        num_queries: int = 100
         num_transformer_feat_level: int = 3
-        pixel_decoder: Config
-        enforce_decoder_input_project: bool = False
-        transformer_decoder: Config
-        positional_encoding: Config = default({"num_feats": 128, "normalize": True})
-
-        ignored: ClassVar = {"strides": "training only"}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
@@ -186,17 +180,13 @@ class Mask2FormerHead(nn.Module):
         x = self.query_feat.weight.expand(batch, -1, -1)
         for index, layer in enumerate(self.transformer_decoder.layers):
             level = index % len(maps)
-            masks = self._masks(self.transformer_decoder.post_norm(x), mask_features)
+            masks = mask_logits(self.mask_embed(self.transformer_decoder.post_norm(x)), mask_features)
             resized = functional.interpolate(masks, maps[level].shape[2:], mode="bilinear").flatten(2)
             outside = resized.sigmoid() < 0.5  # [N, Q, P]
             # A query without any pixels attends to all.
             x = layer(x, queries, memories[level], positions[level], outside & ~outside.all(2, keepdim=True))
         x = self.transformer_decoder.post_norm(x)
-        return self.cls_embed(x), self._masks(x, mask_features)
-
-    def _masks(self, x: Tensor, features: Tensor) -> Tensor:
-        """Return the mask logits [N, Q, h, w] of normalized queries [N, Q, D]."""
-        return torch.unflatten(self.mask_embed(x) @ features.flatten(2), 2, features.shape[2:])
+        return self.cls_embed(x), mask_logits(self.mask_embed(x), mask_features)
 
 
 class Mask2Former(MaskQueryDetector):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +16,13 @@ from torch.nn import functional
 from mmort.detect.entries import Schema, default, read_entries, require
 from mmort.detect.families.detr import Decoder, Encoder
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.parts.mask_queries import MaskQueryDetector, mask_embedding, sine_encoding
+from mmort.detect.parts.mask_queries import (
+    MaskQueryDetector,
+    MaskQueryEntries,
+    mask_embedding,
+    mask_logits,
+    sine_encoding,
+)
 from mmort.detect.parts.positions import image_cells, padding_cells
 from mmort.detect.versions import Config
 
@@ -122,24 +127,9 @@ class MaskFormerHead(nn.Module):
         (r"(coder\.layers\.\d+)\.ffn\.", r"\1.ffns.0."),
     )
 
-    @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
-        """The entries of ``panoptic_head``."""
+    Entries = MaskQueryEntries
 
-        in_channels: tuple[int, ...]
-        feat_channels: int
-        out_channels: int
-        num_things_classes: int = 80
-        num_stuff_classes: int = 53
-        num_queries: int = 100
-        pixel_decoder: Config
-        enforce_decoder_input_project: bool = False
-        transformer_decoder: Config
-        positional_encoding: Config = default({"num_feats": 128, "normalize": True})
-
-        ignored: ClassVar = {"strides": "training only"}
-
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: MaskQueryEntries) -> None:
         super().__init__()
         channels, last = entries.feat_channels, entries.in_channels[-1]
         config = entries.pixel_decoder
@@ -163,8 +153,7 @@ class MaskFormerHead(nn.Module):
         memory = self.decoder_input_proj(memory).flatten(2).transpose(1, 2)  # [N, h*w, D]
         queries = self.query_embed.weight.expand(input.shape[0], -1, -1)
         x = self.transformer_decoder(queries, memory, cells.positions, cells.padding)
-        masks = torch.unflatten(self.mask_embed(x) @ mask_features.flatten(2), 2, mask_features.shape[2:])
-        return self.cls_embed(x), masks
+        return self.cls_embed(x), mask_logits(self.mask_embed(x), mask_features)
 
 
 class MaskFormer(MaskQueryDetector):

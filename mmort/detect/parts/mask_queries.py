@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts, Schema, at_least, read_entries
+from mmort.detect.entries import Parts, Schema, at_least, default, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.positions import SinePositionalEncoding
@@ -28,10 +28,33 @@ def sine_encoding(config: Config) -> SinePositionalEncoding:
     return SinePositionalEncoding(read_entries("positional_encoding", SinePositionalEncoding.Entries, entries))
 
 
+@dataclass(frozen=True, kw_only=True)
+class MaskQueryEntries(Schema):
+    """The entries of ``panoptic_head`` that its kinds share."""
+
+    in_channels: tuple[int, ...]
+    feat_channels: int
+    out_channels: int
+    num_things_classes: int = 80
+    num_stuff_classes: int = 53
+    num_queries: int = 100
+    pixel_decoder: Config
+    enforce_decoder_input_project: bool = False
+    transformer_decoder: Config
+    positional_encoding: Config = default({"num_feats": 128, "normalize": True})
+
+    ignored: ClassVar = {"strides": "training only"}
+
+
 def mask_embedding(channels: int, out_channels: int) -> nn.Sequential:
     """Return the layers from a query to what its mask's features are multiplied with."""
     hidden = [layer for _ in range(2) for layer in (nn.Linear(channels, channels), nn.ReLU())]
     return nn.Sequential(*hidden, nn.Linear(channels, out_channels))
+
+
+def mask_logits(embeddings: Tensor, features: Tensor) -> Tensor:
+    """Return masks [N, Q, h, w] of what `mask_embedding` makes of queries [N, Q, C], and of features [N, C, h, w]."""
+    return torch.unflatten(embeddings @ features.flatten(2), 2, features.shape[2:])
 
 
 class MaskQueryDetector(Detector):
