@@ -6,16 +6,22 @@ Flags, from the environment:
   WITH_ORT     1: build the ONNX Runtime library or fail; 0: leave it out; unset: build it where possible.
   MMORT_DEBUG  1: little optimisation, debug information, Cython's bounds checks, address and undefined-behaviour
                sanitizers.
+  SOURCE_DATE_EPOCH  the time, in seconds since 1970, of all files in a source distribution or wheel; two builds with
+                     the same time have the same bytes.
 """
 
 import ast
+import gzip
 import os
 import runpy
 import sys
+import tarfile
+import time
 from glob import glob
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.sdist import sdist
 
 FLAGS = {name: os.environ.get(name, "") for name in ("WITH_ORT", "MMORT_DEBUG")}
 for name, value in FLAGS.items():
@@ -38,16 +44,41 @@ def write_stub(folder: Path) -> None:
     (folder / "__init__.pyi").write_text(text, encoding="utf-8")
 
 
+class ReproducibleSdist(sdist):
+    """Packs files with fixed owners and permissions, and with one time: setuptools takes those of the working tree."""
+
+    def make_archive(self, base_name, format, root_dir=None, base_dir=None, owner=None, group=None):
+        seconds = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+
+        def normalize(info: tarfile.TarInfo) -> tarfile.TarInfo:
+            info.uid = info.gid = 0
+            info.uname = info.gname = ""
+            info.mtime, info.mode = seconds, 0o755 if info.isdir() or info.mode & 0o100 else 0o644
+            return info
+
+        path = f"{base_name}.tar.gz"
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with (
+            open(path, "wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=seconds) as packed,
+            tarfile.open(mode="w", fileobj=packed) as archive,
+        ):
+            archive.add(base_dir, filter=normalize)
+        return path
+
+
 write_stub(Path("mmort/ops"))
 operators = runpy.run_path("mmort/build.py")["operators"]  # importing mmort needs what is built here
+built = operators(
+    door="mmort._kernels.door",
+    library="mmort.libmmort_ort",
+    sources=sorted(glob("mmort/_kernels/*.c") + glob("mmort/_kernels/*.pyx")),
+    with_library={"1": True, "0": False}.get(FLAGS["WITH_ORT"]),
+    sanitize=FLAGS["MMORT_DEBUG"] == "1",
+)
+built["cmdclass"]["sdist"] = ReproducibleSdist
 setup(
     packages=[*find_packages(include=["mmort", "mmort.*"]), "mmort.bridge_c"],
     package_dir={"mmort.bridge_c": "bridge_c"},
-    **operators(
-        door="mmort._kernels.door",
-        library="mmort.libmmort_ort",
-        sources=sorted(glob("mmort/_kernels/*.c") + glob("mmort/_kernels/*.pyx")),
-        with_library={"1": True, "0": False}.get(FLAGS["WITH_ORT"]),
-        sanitize=FLAGS["MMORT_DEBUG"] == "1",
-    ),
+    **built,
 )

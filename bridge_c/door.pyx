@@ -22,9 +22,12 @@ cdef extern from *:
     """size_t mmort_describe(char *data, size_t size);  /* describe.c */"""
     size_t mmort_describe(char *data, size_t size)
 
+# Looked up once: with the stable ABI, Cython does not cache the names of other modules.
+cdef object _empty = numpy.empty
 cdef object _ndarray = numpy.ndarray
 cdef object _float16 = numpy.dtype("float16")
 cdef object _float32 = numpy.dtype("float32")
+cdef int64_t _MIN_CHUNKS = _threads.MIN_CHUNKS
 
 _TYPES = {"f": MMK_FLOAT32, "d": MMK_FLOAT64, "?": MMK_BOOL}
 _TYPES.update((numpy.dtype(name).char, number) for name, number in (
@@ -323,7 +326,7 @@ cdef class _Job:
         """Return an array for output i; if the outputs are late, copy its data from the kernel's scratch memory."""
         cdef mmk_tensor *tensor = &self.c.outputs[i]
         cdef int d
-        array = numpy.empty(tuple([tensor.shape[d] for d in range(tensor.rank)]), _DTYPES[tensor.type])
+        array = _empty(tuple([tensor.shape[d] for d in range(tensor.rank)]), _DTYPES[tensor.type])
         cdef Py_buffer *view = self.hold(array, PyBUF_WRITABLE)
         if not self.c.late_outputs:
             tensor.data = view.buf
@@ -376,7 +379,7 @@ def call(str kernel, str function=None, /, **arguments) -> tuple:
         raise MemoryError(f"{kernel}: out of memory")
     for phase in range(c.phases):
         chunks = c.work[phase] // c.grain[phase]
-        if chunks < _threads.MIN_CHUNKS or _threads.get_num_threads() == 1:
+        if chunks < _MIN_CHUNKS or _threads.get_num_threads() == 1:
             job.run_range(phase, 0, c.work[phase])
         else:
             _threads.split(job.run_range, phase, c.work[phase], chunks)

@@ -17,6 +17,7 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ _PACKAGE = Path(__file__).resolve().parent
 _KIT = next(path for path in (_PACKAGE / "bridge_c", _PACKAGE.parent / "bridge_c") if path.is_dir())
 _MSVC, _MAC = sys.platform == "win32", sys.platform == "darwin"
 _SUFFIX = ".dll" if _MSVC else ".dylib" if _MAC else ".so"
+# One module for all Pythons from 3.11 on, the first whose stable ABI has buffers; interpreters without a GIL have none.
+_STABLE_ABI = (
+    sys.implementation.name == "cpython"
+    and sys.version_info >= (3, 11)
+    and not sysconfig.get_config_var("Py_GIL_DISABLED")
+)
 _EXPORTS = ["RegisterCustomOps", "mmort_describe"]
 _ARCHIVED = ["check.c", "rows.c", "shapes.c"]  # what the kernels and both front ends call
 _BRIDGE = ["attributes.c", "bridge.c", "inference.c", "registry.c"]
@@ -94,6 +101,8 @@ def operators(
     to every file; kernels that call Python do not link.  The library's name and version in messages are those of the
     distribution.  A file is compiled again if it, a header or the compiler's options have changed.
 
+    From Python 3.11 on the module uses Python's stable ABI, so one wheel, tagged ``cp311-abi3``, serves all of them.
+
     Examples
     --------
     The whole of a setup.py::
@@ -141,20 +150,24 @@ def operators(
     archived = {
         "sources": [*map(_kit, _ARCHIVED), kernel_list, *compiled],
         "include_dirs": [*include_dirs, sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
-        "cflags": cflags,
+        "cflags": [*cflags, "-DCYTHON_NO_PYINIT_EXPORT"],  # exported, they would keep Cython's code for Python
     }
     # Linkers take a file from an archive only if one of its functions is called, and nothing calls the description.
     door_module.sources.append(_kit("describe.c"))
+    door_module.py_limited_api = _STABLE_ABI
     library_module = Extension(library, [*map(_kit, _BRIDGE), _kit("describe.c")], optional=with_library is None)
     for module, link in ((door_module, door_link), (library_module, library_link)):
         module.include_dirs, module.extra_compile_args, module.extra_link_args = include_dirs, cflags, link
         # The sources themselves, too: setuptools puts dependencies into the source distribution.
         module.depends = [*headers, _kit("exports.map"), *archived["sources"], *sources]
+    options = {"build": {"build_base": build}}
+    if _STABLE_ABI:
+        options["bdist_wheel"] = {"py_limited_api": "cp311"}
     return {
         "ext_modules": [door_module, library_module] if with_library is not False else [door_module],
         "libraries": [(archive, archived)],
         "cmdclass": _commands(door, library, headers, build),
-        "options": {"build": {"build_base": build}},
+        "options": options,
     }
 
 
@@ -185,21 +198,26 @@ def _kit(name: str) -> str:
 
 def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
     """Return the options of the compiler, of the library's link and of the extension module's."""
+    stable_abi = ["-DPy_LIMITED_API=0x030b0000"] if _STABLE_ABI else []
     if _MSVC:
-        return ["/O2", "/std:c11"], ["/OPT:REF"], []
+        return ["/O2", "/std:c11", "/experimental:c11atomics", *stable_abi], ["/OPT:REF"], []
     # Fused multiply-add would change the last bits on machines that have it.
     cflags = ["-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections"]
     cflags += ["-fno-trapping-math"]  # otherwise gcc keeps branches, for floating-point flags that nobody reads
     cflags += ["-Wno-tautological-compare"]  # x != x tests for NaN, also in types that have none
+    cflags += stable_abi
     sanitizers = ["-fsanitize=address,undefined"] if sanitize else []
-    cflags += ["-O1", "-g", "-fno-omit-frame-pointer", "-DMMK_NO_CLONES", *sanitizers] if sanitize else ["-O3", "-g0"]
+    if sanitize:
+        cflags += ["-O1", "-g", "-fno-omit-frame-pointer", "-DMMK_NO_CLONES", *sanitizers]
+    else:
+        cflags += ["-O3", "-g0", "-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]
     # The library keeps only the functions that it calls; `defs` makes the link fail if one of them needs Python.
     if _MAC:
         exported = [f"-Wl,-exported_symbol,_{name}" for name in _EXPORTS]
         return cflags, ["-Wl,-dead_strip", *exported, *sanitizers], sanitizers
+    link = ["-Wl,--gc-sections", "-Wl,-z,relro,-z,now", "-lm", *sanitizers]
     defs = [] if sanitize else ["-Wl,-z,defs"]  # the sanitizers' own symbols come with the process
-    script = f"-Wl,--version-script={_kit('exports.map')}"
-    return cflags, ["-Wl,--gc-sections", *defs, script, "-lm", *sanitizers], ["-Wl,--gc-sections", *sanitizers]
+    return cflags, [*link, *defs, f"-Wl,--version-script={_kit('exports.map')}"], link
 
 
 def _own(sources: list[str]) -> list[str]:
@@ -248,11 +266,13 @@ def _commands(door: str, library: str, headers: Sequence[str], build: str) -> di
             for extension in self.extensions:
                 if extension.name in (door, library):
                     extension.define_macros = [("MMK_LIBRARY", f'"{name}"'), ("MMK_VERSION", f'"{version}"')]
-            # An optional library that no longer builds must not remain from an earlier build.
+            # An optional library that no longer builds must not remain from an earlier build, nor a module whose name
+            # Python prefers to the new one's.
+            modules = [os.path.join(*door.split(".")) + suffix for suffix in EXTENSION_SUFFIXES]
             for folder in [self.build_lib, *(["."] if self.inplace else [])]:
-                for built in (door, library):
+                for built in (*modules, self.get_ext_filename(library)):
                     with contextlib.suppress(FileNotFoundError):
-                        os.remove(os.path.join(folder, self.get_ext_filename(built)))
+                        os.remove(os.path.join(folder, built))
             super().run()
 
         def build_extensions(self) -> None:
