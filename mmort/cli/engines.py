@@ -1,18 +1,18 @@
-"""``--engine``: where a command runs its detector, in this process or on a Ray cluster."""
+"""``--engine``: where a command runs its detector, in this process or on a Ray cluster, and on how many threads."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mmort.predict import Predictor
+    from mmort.predict import OnnxNetwork, Predictor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``--engine`` and the threads of each detector."""
+    """Add ``--engine``, and the threads and parallel batches of each detector."""
     parser.add_argument(
         "--engine",
         choices=("local", "ray"),
@@ -23,11 +23,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=int, help="threads for the detector (default: one for each core; with --engine ray, 1)"
     )
+    parser.add_argument(
+        "--parallel",
+        type=int,
+        help="batches that run at the same time and share the threads, each with memory of its own (default: 2 with "
+        "two threads or more on the CPU, otherwise 1)",
+    )
 
 
 def threads(arguments: argparse.Namespace) -> int | None:
     """Return the threads of each detector; None is one for each core."""
     return 1 if arguments.threads is None and arguments.engine == "ray" else arguments.threads
+
+
+def load(arguments: argparse.Namespace, providers: Sequence[str] | None) -> OnnxNetwork:
+    """Load the model for the engine."""
+    from mmort import get_num_threads
+    from mmort.predict import OnnxNetwork
+
+    count, parallel = threads(arguments), arguments.parallel
+    if parallel is None:
+        parallel = 2 if providers is None and (count or get_num_threads()) > 1 else 1
+    return OnnxNetwork(arguments.model, providers, count, parallel=parallel)
 
 
 def predict_function(arguments: argparse.Namespace, predictor: Predictor) -> Callable[..., Iterable[Any]]:

@@ -85,9 +85,9 @@ def run(arguments: argparse.Namespace) -> str | None:
 
 def _predictor(arguments: argparse.Namespace) -> Predictor:
     """Load the model, with the preprocessing and classes of ``--config``, if given."""
-    from mmort.predict import OnnxNetwork, Predictor, Preprocessing
+    from mmort.predict import Predictor, Preprocessing
 
-    network = OnnxNetwork(arguments.model, arguments.provider, engines.threads(arguments))
+    network = engines.load(arguments, arguments.provider)
     settings: dict[str, Any] = {}
     if arguments.config:
         from mmort.detect.config import read_config

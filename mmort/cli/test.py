@@ -114,6 +114,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError("--metrics-json needs --eval")
     if arguments.config is None and (arguments.backend == "torch" or not (arguments.ann and arguments.img_dir)):
         raise ValueError("without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given")
+    if arguments.backend == "torch" and arguments.parallel is not None:
+        raise ValueError("--parallel is for ONNX files; torch runs one batch after another")
     if arguments.config is None and (arguments.cfg_options or arguments.data_root):
         raise ValueError("--cfg-options and --data-root change a CONFIG; give one")
 
@@ -121,9 +123,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> OnnxNetwork | TorchNetwork:
     """Load the detector."""
     if arguments.backend != "torch" or config is None:
-        from mmort.predict.network import OnnxNetwork
-
-        return OnnxNetwork(arguments.model, PROVIDERS[arguments.backend], engines.threads(arguments))
+        return engines.load(arguments, PROVIDERS[arguments.backend])
     try:
         from mmort.detect.network import load_network
     except ModuleNotFoundError as error:

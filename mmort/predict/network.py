@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mmort.ort
+from mmort._threads import get_num_threads
 from mmort.predict.binding import BoundSession
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.preprocessing import Preprocessing
@@ -64,9 +65,12 @@ class OnnxNetwork:
         Threads for the operators.  By default one for each core.
     io_binding : bool, default False
         Run by ONNX Runtime's IO binding: on a GPU, inputs of the same shape use the same memory there.
+    parallel : int, default 1
+        Callers at the same time that `threads` is shared by; each of them is one of the threads.
 
     Attributes
     ----------
+    parallel : int
     classes : tuple of str or None
         The names of the classes in the file's metadata.
     preprocessing : Preprocessing or None
@@ -88,8 +92,17 @@ class OnnxNetwork:
         providers: Sequence[Any] | None = None,
         threads: int | None = None,
         io_binding: bool = False,
+        parallel: int = 1,
     ) -> None:
-        self._arguments = os.fspath(path), providers, threads, io_binding
+        self._arguments = os.fspath(path), providers, threads, io_binding, parallel
+        for name, value in (("threads", threads), ("parallel", parallel)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be positive, got {value}")
+        if parallel > 1 and io_binding:
+            raise ValueError(f"io_binding runs one batch at a time, parallel must be 1, got {parallel}")
+        self.parallel = parallel
+        if parallel > 1:  # ONNX Runtime counts one caller among its threads
+            threads = max(1, (get_num_threads() if threads is None else threads) + 1 - parallel)
         self.path = os.fspath(path)
         self.session = _open(self.path, providers or ["CPUExecutionProvider"], threads)
         self._input, batch, height, width = _image_input(self.path, self.session)
@@ -129,8 +142,6 @@ def _open(path: str, providers: Sequence[Any], threads: int | None) -> Any:
         raise FileNotFoundError(f"model file does not exist: {path}")
     if path.endswith((".pth", ".pt")):
         raise ValueError(f"{path}: a checkpoint is no ONNX file; run mmort export first, or --backend torch")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be positive, got {threads}")
     try:
         import onnxruntime
     except ModuleNotFoundError:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
@@ -28,6 +30,10 @@ class _End(NamedTuple):
     error: Exception | None = None
 
 
+_Batch: TypeAlias = tuple[list["Detections | Exception"], _End | None]
+"""What a batch gave, and the end of the pictures if it is in this batch."""
+
+
 class Predictor:
     """A detector that is called with pictures.
 
@@ -47,6 +53,9 @@ class Predictor:
         Threads for the operators.  By default one for each core.
     io_binding : bool, default False
         Run by ONNX Runtime's IO binding: on a GPU, inputs of the same shape use the same memory there.
+    parallel : int, default 1
+        Batches that `predict` runs at the same time; they share the threads.  Two keep the cores busier than one and
+        take twice the memory for activations.
 
     Raises
     ------
@@ -84,11 +93,14 @@ class Predictor:
         providers: Sequence[Any] | None = None,
         threads: int | None = None,
         io_binding: bool = False,
+        parallel: int = 1,
     ) -> None:
         if isinstance(model, (str, os.PathLike)):
-            model = OnnxNetwork(model, providers, threads, io_binding)
-        elif providers is not None or threads is not None or io_binding:
-            raise ValueError("Predictor: providers, threads and io_binding are for a path; this model runs by itself")
+            model = OnnxNetwork(model, providers, threads, io_binding, parallel)
+        elif providers is not None or threads is not None or io_binding or parallel != 1:
+            raise ValueError(
+                "Predictor: providers, threads, io_binding and parallel are for a path; this model runs by itself"
+            )
         if isinstance(model, OnnxNetwork):
             classes = model.classes if classes is None else classes
             preprocessing = preprocessing or model.preprocessing
@@ -99,6 +111,7 @@ class Predictor:
                 "to_rgb=True, size_divisor=32), or Preprocessing.from_config(config)"
             )
         self.network: Network = model
+        self._parallel = model.parallel if isinstance(model, OnnxNetwork) else 1
         self.preprocessing = preprocessing
         self._postprocessing = Postprocessing(tuple(classes or ()), score_threshold)
 
@@ -165,11 +178,13 @@ class Predictor:
     ) -> Iterator[Detections | Exception]:
         """Detect objects in many pictures; the next ones are read and preprocessed while the detector runs.
 
+        The detector runs in threads of its own, as many as the predictor's ``parallel``.
+
         Parameters
         ----------
         images : path or iterable
             A folder, a file, or a pattern such as ``"photos/**/*.jpg"``, see `list_images`; or pictures as `__call__`
-            takes them.  An iterator is read up to two batches ahead.
+            takes them.  An iterator is read ahead, by one batch more than run at the same time.
         batch_size : int, default 1
             Pictures that run together, padded to a common size as MMDetection does.
         return_exceptions : bool, default False
@@ -227,45 +242,53 @@ class Predictor:
         self, images: Iterator[ImageSource], batch_size: int, return_exceptions: bool
     ) -> Iterator[Detections | Exception]:
         """Yield each picture's detections, or its exception."""
-        pool = ThreadPoolExecutor(1, "mmort-preprocessing")
+        with ExitStack() as pools:
 
-        def prepare_batch() -> list[Future[Prepared | Exception | _End]]:
-            return [pool.submit(self._prepare_next, images) for _ in range(batch_size)]
+            def pool(stage: str, threads: int) -> ThreadPoolExecutor:
+                executor = ThreadPoolExecutor(threads, f"mmort-{stage}")
+                pools.callback(executor.shutdown, cancel_futures=True)  # also when the caller closes the iterator
+                return executor
 
-        try:
-            following, end = prepare_batch(), None
+            reading, preparing = pool("reading", 1), pool("preparing", self._parallel)
+            running = pool("running", self._parallel)  # the first to end: its batches wait for those of the others
+
+            def submit() -> Future[_Batch]:
+                items = [reading.submit(_next, images) for _ in range(batch_size)]
+                return running.submit(self._batch, [preparing.submit(self._prepare_item, item) for item in items])
+
+            following = deque(submit() for _ in range(self._parallel + 1))
+            end = None
             while end is None:
-                current, following = following, prepare_batch()
-                batch = []
-                for future in current:
-                    item = future.result()
-                    if isinstance(item, _End):
-                        end = item
-                        break
-                    batch.append(item)
-                for outcome in self._run_batch(batch):
+                outcomes, end = following.popleft().result()
+                following.append(submit())
+                for outcome in outcomes:
                     if isinstance(outcome, Exception) and not return_exceptions:
                         raise outcome
                     yield outcome
             if end.error is not None:
                 raise end.error
-        finally:  # also when the caller closes the iterator
-            pool.shutdown(cancel_futures=True)
 
-    def _prepare_next(self, images: Iterator[ImageSource]) -> Prepared | Exception | _End:
-        """Read and preprocess the next picture; return why that failed, or the end of the pictures."""
-        try:
-            image = next(images)
-        except StopIteration:
-            return _End()
-        except Exception as error:
-            return _End(error)
+    def _prepare_item(self, item: Future[ImageSource | _End]) -> Prepared | Exception | _End:
+        """Preprocess a picture; return why that failed, or the end of the pictures."""
+        image = item.result()
+        if isinstance(image, _End):
+            return image
         try:
             return self._prepare(image)
         except ImportError:  # not the picture's fault
             raise
         except Exception as error:
             return error
+
+    def _batch(self, items: Sequence[Future[Prepared | Exception | _End]]) -> _Batch:
+        """Run a batch, up to the end of the pictures."""
+        batch: list[Prepared | Exception] = []
+        for item in items:
+            image = item.result()
+            if isinstance(image, _End):
+                return list(self._run_batch(batch)), image
+            batch.append(image)
+        return list(self._run_batch(batch)), None
 
     def _run_batch(self, batch: Sequence[Prepared | Exception]) -> Iterator[Detections | Exception]:
         """Run the pictures of a batch that could be preprocessed."""
@@ -292,6 +315,16 @@ class Predictor:
             "detections": np.where(failed, "", np.array(texts, object)),
             "error": np.where(failed, np.array(texts, object), ""),
         }
+
+
+def _next(images: Iterator[ImageSource]) -> ImageSource | _End:
+    """Return the next picture, or the end of the pictures."""
+    try:
+        return next(images)
+    except StopIteration:
+        return _End()
+    except Exception as error:
+        return _End(error)
 
 
 def fit(

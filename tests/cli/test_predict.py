@@ -1,5 +1,6 @@
 """`mmort predict`: what it prints and writes, resuming, and broken pictures."""
 
+import argparse
 import json
 import os
 import shutil
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 from mmort import Predictor
+from mmort.cli import engines
+from mmort.cli import predict as predict_command
 from mmort.demo import CONFIG, IMAGES, MODEL
 from mmort.predict import AnnotatedPictures, Detections, Record, list_images, read_image
 from tests.cli.running import refused, run
@@ -224,6 +227,7 @@ def test_files_without_metadata_take_a_config(folder):
         ([MODEL, "*.gif"], "no image matches *.gif"),
         ([MODEL, IMAGES[0], "--batch-size", "0"], "batch_size must be positive, got 0"),
         ([MODEL, IMAGES[0], "--threads", "0"], "threads must be positive, got 0"),
+        ([MODEL, IMAGES[0], "--parallel", "0"], "parallel must be positive, got 0"),
         ([MODEL, IMAGES[0], "--score-thr", "-1"], "score_threshold must not be negative, got -1"),
         ([MODEL, IMAGES[0], "--provider", "GPUProvider"], "provider GPUProvider is not available in this ONNX Runtime"),
         ([IMAGES[0], IMAGES[0]], "ONNX Runtime cannot load this file"),
@@ -231,6 +235,24 @@ def test_files_without_metadata_take_a_config(folder):
 )
 def test_wrong_arguments(arguments, message):
     assert message in refused("predict", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "parallel"),
+    [
+        (["--threads", "2"], 2),
+        (["--threads", "1"], 1),
+        (["--threads", "4", "--parallel", "3"], 3),
+        (["--threads", "4", "--engine", "ray"], 2),
+        (["--engine", "ray"], 1),
+        (["--threads", "2", "--provider", "CPUExecutionProvider"], 1),
+    ],
+)
+def test_two_batches_run_at_a_time_by_default(options, parallel):
+    parser = argparse.ArgumentParser()
+    predict_command.add_arguments(parser)
+    arguments = parser.parse_args([str(MODEL), "photos", *options])
+    assert engines.load(arguments, arguments.provider).parallel == parallel
 
 
 def test_missing_libraries_are_named(monkeypatch):

@@ -268,6 +268,11 @@ def test_metrics_json(boxes, tmp_path):
     assert "--metrics-json needs --eval" in refused(*COMMAND, "--show", "--metrics-json", "m.json")
 
 
+def test_parallel(boxes):
+    assert figures(printed(*COMMAND, "--eval", "bbox", "--parallel", 2)) == boxes
+    assert "--parallel is for ONNX files" in refused(*COMMAND, "--eval", "bbox", "--backend", "torch", "--parallel", 2)
+
+
 def test_batch_size(boxes):
     of_four = figures(printed(*COMMAND, "--eval", "bbox", "--batch-size", 4))
     assert of_four == pytest.approx(boxes, abs=0.05)

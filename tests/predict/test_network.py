@@ -93,6 +93,22 @@ def test_pickled(tmp_path):
     assert again.session.get_session_options().intra_op_num_threads == 1
 
 
+@pytest.mark.parametrize(("threads", "parallel", "rest"), [(4, 1, 4), (4, 2, 3), (2, 2, 1), (1, 2, 1), (None, 1, 0)])
+def test_parallel_callers_are_among_the_threads(tmp_path, threads, parallel, rest):
+    network = OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx"), threads=threads, parallel=parallel)
+    network = pickle.loads(pickle.dumps(network))
+    assert network.parallel == parallel
+    assert network.session.get_session_options().intra_op_num_threads == rest
+
+
+def test_wrong_settings(tmp_path):
+    path = tiny_detector.write(tmp_path / "x.onnx")
+    with pytest.raises(ValueError, match="parallel must be positive, got 0"):
+        OnnxNetwork(path, parallel=0)
+    with pytest.raises(ValueError, match="io_binding runs one batch at a time, parallel must be 1, got 2"):
+        OnnxNetwork(path, io_binding=True, parallel=2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

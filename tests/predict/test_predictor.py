@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mmort import Predictor
-from mmort.demo import IMAGES
-from mmort.predict import MaskFormat, Preprocessing, list_images, paste_masks, read_image
+from mmort.demo import IMAGES, MODEL
+from mmort.predict import MaskFormat, OnnxNetwork, Preprocessing, list_images, paste_masks, read_image
 from tests import old_export
 from tests.predict import tiny_detector
 
@@ -310,13 +310,40 @@ def test_iterators_are_read_two_batches_ahead(batch_size):
     found = predictor().predict((taken.append(level) or picture(level) for level in range(1, 200)), batch_size)
     next(found)
     time.sleep(0.05)
-    assert len(taken) == 2 * batch_size
+    assert len(taken) == 3 * batch_size
     found.close()
     assert threads() == []
-    assert len(taken) == 2 * batch_size
+    assert len(taken) == 3 * batch_size
 
 
-def test_the_thread_ends_with_the_pictures():
+def test_the_network_runs_while_the_detections_are_used():
+    calls = threading.Semaphore(0)
+    found = predictor(Network(lambda dets, labels: calls.release() or (dets, labels))).predict([picture(10)] * 2)
+    next(found)
+    assert all(calls.acquire(timeout=10) for _ in range(2))
+    found.close()
+
+
+class Paired(OnnxNetwork):
+    """The shipped detector, of which a call waits for a second one at the same time."""
+
+    def __init__(self):
+        super().__init__(MODEL, threads=1, parallel=2)
+        self.barrier = threading.Barrier(2)
+
+    def __call__(self, *arguments):
+        self.barrier.wait(10)
+        return super().__call__(*arguments)
+
+
+def test_parallel_batches_run_at_the_same_time_and_give_the_same():
+    expected = list(Predictor(MODEL, threads=1).predict(IMAGES))
+    for found, one in zip(Predictor(Paired()).predict(IMAGES), expected, strict=True):
+        assert found.to_json() == one.to_json()
+    assert threads() == []
+
+
+def test_the_threads_end_with_the_pictures():
     assert len(list(predictor().predict([picture(1)] * 3))) == 3
     assert threads() == []
     assert list(predictor().predict([])) == []
@@ -329,9 +356,10 @@ def test_the_thread_ends_with_the_pictures():
     ("arguments", "message"),
     [
         ({"preprocessing": None}, "model has no preprocessing in its metadata; pass it as the config's test pipeline"),
-        ({"threads": 2}, "providers, threads and io_binding are for a path"),
-        ({"providers": ["CPUExecutionProvider"]}, "providers, threads and io_binding are for a path"),
-        ({"io_binding": True}, "providers, threads and io_binding are for a path"),
+        ({"threads": 2}, "providers, threads, io_binding and parallel are for a path"),
+        ({"providers": ["CPUExecutionProvider"]}, "providers, threads, io_binding and parallel are for a path"),
+        ({"io_binding": True}, "providers, threads, io_binding and parallel are for a path"),
+        ({"parallel": 2}, "providers, threads, io_binding and parallel are for a path"),
         ({"score_threshold": -0.1}, "score_threshold must not be negative, got -0.1"),
         ({"score_threshold": float("nan")}, "score_threshold must not be negative, got nan"),
     ],
