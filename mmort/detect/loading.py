@@ -9,6 +9,7 @@ from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.config import read_config
 from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts, check_names
+from mmort.detect.receptive_fields import set_receptive_fields
 from mmort.detect.registry import FAMILIES, PARTS
 from mmort.detect.versions import Config, plain_type
 
@@ -72,6 +73,7 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
         (key for key, value in config["model"].items() if value is not None and key not in _MODEL_IGNORED),
         detector.model_entries,
     )
+    set_receptive_fields(detector, config)
     return detector.eval().requires_grad_(False)
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from mmort.detect.entries import Parts
 from mmort.detect.loading import build
 from mmort.detect.registry import PARTS
-from mmort.detect.versions import Config, plain_type
+from mmort.detect.versions import Config
 from mmort.predict import Preprocessing
 
 _SHARED_ENTRIES = ("backbone", "neck")
@@ -53,9 +53,6 @@ def unsupported(config: Config) -> list[str]:
             for entry in _SHARED_ENTRIES:
                 if model.get(entry) is not None:
                     collector.build(entry, model[entry])
-    for hook in config.get("custom_hooks") or ():
-        if plain_type(hook.get("type")) == "RFSearchHook":
-            collector.problems.append("custom_hooks with RFSearchHook, which changes the network, is not supported")
     if isinstance(model, dict):
         collector.attempt(Preprocessing.from_config, config)
     return collector.problems
