@@ -11,6 +11,7 @@ from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts, check_names
 from mmort.detect.receptive_fields import set_receptive_fields
 from mmort.detect.registry import FAMILIES, PARTS
+from mmort.detect.semi_supervised import own_weights, unwrapped
 from mmort.detect.versions import Config, plain_type
 
 _MODEL_IGNORED = {"data_preprocessor": "read by the preprocessing", "_scope_": "where MMEngine looks types up"}
@@ -63,6 +64,7 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
     ValueError
         If the config has no model, or a part of the model is missing or not supported; the message names it.
     """
+    config = unwrapped(config)
     family = _family_of(config)
     try:
         detector = family(config, parts)
@@ -103,5 +105,5 @@ def load(config: str | os.PathLike[str], checkpoint: str | os.PathLike[str], opt
 def load_trained(detector: Detector, checkpoint: str | os.PathLike[str], config: Config) -> None:
     """Load a checkpoint's weights and classes into a detector that was built from `config`; see `load`."""
     weights, meta = load_checkpoint(checkpoint)
-    load_weights(detector, weights, config)
+    load_weights(detector, own_weights(weights, config), config)
     detector.name_classes(meta.get("classes", ()))

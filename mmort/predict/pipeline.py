@@ -32,6 +32,7 @@ def settings_of(config: dict[str, Any]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     model = config.get("model") or {}
     data_preprocessor = model.get("data_preprocessor") or config.get("data_preprocessor") or {}
+    data_preprocessor = data_preprocessor.get("data_preprocessor", data_preprocessor)  # inside semi-supervised ones
     try:
         for kind, step in _steps(_test_pipeline(config)):
             if kind == "Pad":

@@ -26,6 +26,7 @@ from mmort.detect.export.ranks import Following
 from mmort.detect.export.wrappers import Exported, Raw
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
+from mmort.detect.semi_supervised import unwrapped
 from mmort.detect.versions import Config, test_config
 from mmort.onnx import Report, VerificationError, files
 from mmort.onnx import verify as compare
@@ -90,7 +91,7 @@ def _write(
         steps.progress(f"left out: {omission}")
     if detector.flip_test:
         steps.progress(flip.price(detector))
-    metadata = finishing.metadata(detector, network.preprocessing, test_config(config))
+    metadata = finishing.metadata(detector, network.preprocessing, test_config(unwrapped(config)))
     return _Export(detector, network.preprocessing, metadata, options, steps, images).write(output_file)
 
 
