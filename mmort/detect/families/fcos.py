@@ -7,78 +7,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default, part
-from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.layers import Scale, convolution, tower_pair
-from mmort.detect.parts.priors import Points
-from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
+from mmort.detect.entries import default
+from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
+from mmort.detect.parts.layers import convolution
+from mmort.detect.parts.single_stage import DenseDetector, class_activation
 from mmort.detect.versions import Config
 
 
-class FCOSHead(DenseHead):
+class FCOSHead(AnchorFreeHead):
     """A tower for the classes and a tower for the boxes; one of them predicts the centerness too."""
 
-    class_layers: ClassVar = {"conv_cls": 0}
     raw_kinds: ClassVar[tuple[str, ...]] = ("cls_score", "bbox_pred", "centerness")
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(AnchorFreeHead.Entries):
         """The entries of ``bbox_head``."""
 
-        num_classes: int
-        in_channels: int
-        feat_channels: int = 256
-        stacked_convs: int = 4
-        strides: Sequence[Any] = (8, 16, 32, 64, 128)
-        dcn_on_last_conv: bool = False
-        conv_bias: bool | str = "auto"
         norm_on_bbox: bool = False
         centerness_on_reg: bool = False
         cls_predictor_cfg: Config | None = None
-        conv_cfg: Config | None = None
-        norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
-        bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
         loss_cls: Config = default({"use_sigmoid": True})
 
         ignored: ClassVar = {
+            **AnchorFreeHead.Entries.ignored,
             "center_sample_radius": "training only",
             "center_sampling": "training only",
-            "regress_ranges": "training only",
         }
 
     def __init__(self, entries: Entries) -> None:
-        super().__init__()
-        self.classes, channels = entries.num_classes, entries.feat_channels
+        super().__init__(entries)
+        channels = entries.feat_channels
         self.activation = class_activation(entries.loss_cls)
         self.norm_on_bbox, self.centerness_on_reg = entries.norm_on_bbox, entries.centerness_on_reg
-        self.strides = list(entries.strides)
-        self.priors, self.coder = Points(self.strides), entries.bbox_coder
-        self.cls_convs, self.reg_convs = self.build_towers(entries)
         class_channels = self.classes + (self.activation == "softmax")
-        self.conv_cls: nn.Module = nn.Conv2d(channels, class_channels, 3, padding=1)
         if entries.cls_predictor_cfg is not None:  # MMDetection builds this layer whatever its type
-            self.conv_cls = convolution(
-                {**entries.cls_predictor_cfg, "type": "NormedConv2d"}, channels, class_channels, 1
-            )
-        self.conv_reg = nn.Conv2d(channels, 4, 3, padding=1)
+            predictor = {**entries.cls_predictor_cfg, "type": "NormedConv2d"}
+            self.conv_cls = convolution(predictor, channels, class_channels, 1)
+        elif class_channels > self.classes:
+            self.conv_cls = nn.Conv2d(channels, class_channels, 3, padding=1)
         self.conv_centerness = nn.Conv2d(channels, 1, 3, padding=1)
-        self.scales = nn.ModuleList(Scale() for _ in self.strides)
-
-    def build_towers(self, entries: Entries) -> tuple[nn.Sequential, nn.Sequential]:
-        """Return the towers for the classes and for the boxes."""
-        return tower_pair(
-            entries.in_channels,
-            entries.feat_channels,
-            entries.stacked_convs,
-            conv_cfg=entries.conv_cfg,
-            last_conv_cfg={"type": "DCNv2"} if entries.dcn_on_last_conv else None,
-            norm_cfg=entries.norm_cfg,
-            bias=entries.conv_bias,
-        )
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
         logits, distances, centerness = [], [], []

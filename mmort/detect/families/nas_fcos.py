@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import nn
 
 from mmort.detect.families.fcos import FCOS, FCOSHead
+from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.versions import Config
 
@@ -26,11 +27,11 @@ _LAYERS: tuple[tuple[int, Config | None, bool], ...] = (
 class NASFCOSHead(FCOSHead):
     """FCOS's head with the towers that the search found."""
 
-    def build_towers(self, entries: FCOSHead.Entries) -> tuple[nn.Sequential, nn.Sequential]:
+    def build_towers(self, entries: AnchorFreeHead.Entries) -> tuple[nn.Sequential, nn.Sequential]:
         """Return the towers for the classes and for the boxes."""
         return self._tower(entries), self._tower(entries)
 
-    def _tower(self, entries: FCOSHead.Entries) -> nn.Sequential:
+    def _tower(self, entries: AnchorFreeHead.Entries) -> nn.Sequential:
         """Return one of them."""
         inputs = [entries.in_channels, *[entries.feat_channels] * (len(_LAYERS) - 1)]
         return nn.Sequential(
