@@ -175,7 +175,7 @@ def batched_nms(
         max_num = settings.pop("max_num", -1)
         dets, keep = soft_nms(boxes, scores, **settings)
         order = keep.argsort()  # ties go to the lower index
-        order = order[dets[order, 4].sort(descending=True, stable=True).indices]
+        order = order[dets[order, 4].neg().sort(stable=True).indices]  # a descending sort would put NaN first
         if max_num > 0:  # a mask: torch 2.9 does not export slices of dimensions that depend on the data
             order = order[torch.arange(len(order)) < max_num]
         return dets[order], keep[order]

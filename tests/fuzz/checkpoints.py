@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from mmort.detect.checkpoint import load_checkpoint, load_weights
-from tests.fuzz.children import main
+from tests.fuzz.children import Fuzzer, main
 
 KEYS: tuple[Any, ...] = (
     "weight",
@@ -99,4 +99,4 @@ def read(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("checkpoints", write, read))
+    sys.exit(main(Fuzzer("checkpoints", write, read)))

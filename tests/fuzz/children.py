@@ -12,53 +12,95 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-BATCH = 25
-MAX_SECONDS, MAX_BYTES = 2.0, 500e6
+from tests.fuzz import record
+
+NOTE_SECONDS = 20.0
+"""How often a long run notes what it has done."""
 
 
-def main(name: str, write: Callable[[random.Random, Path], Path], read: Callable[[Path], None]) -> int:
-    """Write and read cases until the time is over; return the exit code.
+@dataclass(frozen=True)
+class Fuzzer:
+    """Random cases: `make` returns the case of a seed, and may put files into a folder; `run` runs it.
 
-    `write` puts files into a folder and returns the one to read.  `read` may raise what the reader documents:
-    ValueError, OSError and ImportError.
+    `run` may raise `refusals`, which its documentation names.  The limits are those of a case, in seconds of CPU and
+    bytes.
     """
-    parser = argparse.ArgumentParser(description=f"Random {name}, each read or refused within limits.")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to run")
-    parser.add_argument("--seed", type=int, default=0, help="the first case")
-    parser.add_argument("--count", type=int, default=10**9, help="number of cases at most")
-    options = parser.parse_args()
-    end, seed, refused = time.monotonic() + options.seconds, options.seed, 0
-    slowest, largest = (0.0, 0), (0.0, 0)
-    while time.monotonic() < end and seed < options.seed + options.count:
-        batch = range(seed, min(seed + BATCH, options.seed + options.count))
-        results = _in_child(batch, write, read)
+
+    name: str
+    make: Callable[[random.Random, Path], Any]
+    run: Callable[[Any], object]
+    refusals: tuple[type[Exception], ...] = (ValueError, OSError, ImportError)
+    batch: int = 25
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """Return a parser of the options that all commands have."""
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--seconds", type=float, default=60, help="how long to run")
+    options.add_argument("--seed", type=int, default=0, help="the first case")
+    options.add_argument("--count", type=int, default=10**9, help="number of cases at most")
+    options.add_argument("--record", type=Path, help="file that notes what has run; another run continues there")
+    options.add_argument("--max-seconds", type=float, default=2.0, help="limit of a case; sanitizers need more")
+    options.add_argument("--max-megabytes", type=float, default=500.0, help="limit of a case; sanitizers need more")
+    return options
+
+
+def main(fuzzer: Fuzzer, options: argparse.Namespace | None = None) -> int:
+    """Make and run cases until the time is over; return the exit code."""
+    options = options or parser(f"Random {fuzzer.name}, each accepted or refused within limits.").parse_args()
+    first = options.seed + record.done(options.record, fuzzer.name)
+    last = options.seed + options.count
+    end, seed = time.monotonic() + options.seconds, first
+    refused, noted, slowest, largest = 0, _Noted(first), (0.0, 0), (0.0, 0)
+    while time.monotonic() < end and seed < last:
+        batch = range(seed, min(seed + fuzzer.batch, last))
+        results = _in_child(batch, fuzzer)
         for case, (seconds, size, problem) in zip(batch, results, strict=False):
             refused += problem == "refused"
             slowest, largest = max(slowest, (seconds, case)), max(largest, (size, case))
-            if seconds > MAX_SECONDS or size > MAX_BYTES or problem not in ("", "refused"):
-                return _report(case, write, f"{seconds:.2f} s, {size / 1e6:.0f} MB {problem}")
+            too_much = seconds > options.max_seconds or size > options.max_megabytes * 1e6
+            if too_much or problem not in ("", "refused"):
+                return _report(case, fuzzer, f"{seconds:.2f} s, {size / 1e6:.0f} MB {problem}")
         if len(results) < len(batch):
-            return _report(seed + len(results), write, "the process ended")
+            return _report(seed + len(results), fuzzer, "the process ended")
         seed += len(batch)
+        if noted.is_due() or seed >= last or time.monotonic() >= end:
+            noted.note(options.record, fuzzer.name, seed, refused, slowest[0], largest[0])
     print(
-        f"{seed - options.seed} {name}, {refused} refused; at most {slowest[0]:.2f} s (case {slowest[1]}), "
+        f"{seed - first} {fuzzer.name}, {refused} refused; at most {slowest[0]:.2f} s (case {slowest[1]}), "
         f"{largest[0] / 1e6:.0f} MB (case {largest[1]})"
     )
     return 0
 
 
-def _in_child(
-    batch: range, write: Callable[[random.Random, Path], Path], read: Callable[[Path], None]
-) -> list[tuple[float, float, str]]:
+class _Noted:
+    """What the record holds of this run."""
+
+    def __init__(self, seed: int):
+        self.seed, self.refused, self.time = seed, 0, time.monotonic()
+
+    def is_due(self) -> bool:
+        return time.monotonic() > self.time + NOTE_SECONDS
+
+    def note(self, path: Path | None, name: str, seed: int, refused: int, slowest: float, largest: float) -> None:
+        now = time.monotonic()
+        figures = {"cases": seed - self.seed, "refused": refused - self.refused, "seconds": round(now - self.time, 1)}
+        record.note(path, name, **figures, max_seconds=round(slowest, 2), max_mb=round(largest / 1e6))
+        self.seed, self.refused, self.time = seed, refused, now
+
+
+def _in_child(batch: range, fuzzer: Fuzzer) -> list[tuple[float, float, str]]:
     """Run cases in a child process; return seconds of CPU, bytes by which the peak of memory grew, and the outcome."""
     receiving, sending = os.pipe()
     child = os.fork()
     if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+        resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
         for case in batch:
-            os.write(sending, (repr(_run(case, write, read)) + "\n").encode("utf-8", "backslashreplace"))
+            os.write(sending, (repr(_run(case, fuzzer)) + "\n").encode("utf-8", "backslashreplace"))
         os._exit(0)
     os.close(sending)
     with open(receiving, "rb") as file:
@@ -67,19 +109,17 @@ def _in_child(
     return [eval(line, {"__builtins__": {}}) for line in lines]  # reprs of three constants
 
 
-def _run(
-    case: int, write: Callable[[random.Random, Path], Path], read: Callable[[Path], None]
-) -> tuple[float, float, str]:
+def _run(seed: int, fuzzer: Fuzzer) -> tuple[float, float, str]:
     """Run a case."""
     with tempfile.TemporaryDirectory() as folder:
-        path = write(random.Random(case), Path(folder))
+        case = fuzzer.make(random.Random(seed), Path(folder))
         memory, start, problem = _peak(), time.process_time(), ""
         try:
-            read(path)
-        except (ValueError, OSError, ImportError):
+            fuzzer.run(case)
+        except fuzzer.refusals:
             problem = "refused"
         except BaseException as error:
-            problem = f"{type(error).__name__}: {error}"[:200]
+            problem = f"{type(error).__name__}: {error}"[:400]
         return time.process_time() - start, _peak() - memory, problem
 
 
@@ -88,10 +128,10 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
-def _report(case: int, write: Callable[[random.Random, Path], Path], problem: str) -> int:
+def _report(case: int, fuzzer: Fuzzer, problem: str) -> int:
     """Print a case that broke a limit and keep its files."""
     folder = Path(tempfile.mkdtemp(prefix="mmort-fuzz-"))
     with contextlib.suppress(Exception):
-        write(random.Random(case), folder)
-    print(f"case {case} ({folder}): {problem}")
+        fuzzer.make(random.Random(case), folder)
+    print(f"{fuzzer.name}, case {case} (files in {folder}): {problem}")
     return 1

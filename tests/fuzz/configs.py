@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mmort.detect.config import read_config
 from mmort.detect.config.sources import MAX_FILE_SIZE
-from tests.fuzz.children import main
+from tests.fuzz.children import Fuzzer, main
 
 NAMES = ("a", "b", "model", "_base_", "_base_.a", "d['k']", "x")
 ATOMS = (
@@ -173,4 +173,4 @@ def read(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main("configs", write, read))
+    sys.exit(main(Fuzzer("configs", write, read)))

@@ -101,6 +101,14 @@ def test_batched_nms_of_rotated_boxes(rng):
         assert len(keep) < 40
 
 
+@pytest.mark.parametrize("settings", [{"type": "soft_nms"}, {"type": "nms", "iou_threshold": 0.5}])
+def test_batched_nms_puts_nan_last(rng, settings):
+    boxes, scores, classes = random_boxes(rng)
+    scores[[3, 17]] = torch.nan
+    found = to_numpy(mmort.torch.batched_nms(boxes, scores, classes, settings, class_agnostic=True))
+    assert_same(found, mmort.batched_nms(*(tensor.numpy() for tensor in (boxes, scores, classes)), settings, True))
+
+
 def test_rel_roi_point_to_rel_img_point(rng):
     rois = torch.tensor([[1.0, 2, 4, 10, 12], [0, 0, 0, 16, 8]])
     points = torch.tensor(rng.random((2, 5, 2)).astype(np.float32))
