@@ -117,13 +117,13 @@ cdef inline bint _read_axis(const real *grid, ptrdiff_t columns, ptrdiff_t size,
     return unmoved
 
 
-cdef inline bint _all_outside(const real *u, ptrdiff_t size, ptrdiff_t count) noexcept nogil:
-    """Returns whether all coordinates are finite and at least two pixels outside."""
+cdef inline bint _all_outside(const real *u, const real *other, ptrdiff_t size, ptrdiff_t count) noexcept nogil:
+    """Returns whether all coordinates are at least two pixels outside, and finite like those of the other axis."""
     cdef ptrdiff_t p
     cdef real end = size + 1
     cdef int32_t live = False
     for p in range(count):
-        live |= ((u[p] > <real>-2) & (u[p] < end)) | (u[p] - u[p] != <real>0)
+        live |= ((u[p] > <real>-2) & (u[p] < end)) | (u[p] - u[p] != <real>0) | (other[p] - other[p] != <real>0)
     return not live
 
 
@@ -283,7 +283,8 @@ cdef inline simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdi
     # not clamped: here the pixels are padded, and coordinates that are not finite give NaN
     _read_axis(grid, g.columns, g.width, REFLECTION, g.align_corners, count, x)
     _read_axis(grid + 1, g.columns, g.height, REFLECTION, g.align_corners, count, y)
-    live[0] = g.padding_mode != ZEROS or not (_all_outside(x, g.width, count) or _all_outside(y, g.height, count))
+    live[0] = g.padding_mode != ZEROS or not (
+        _all_outside(x, y, g.width, count) or _all_outside(y, x, g.height, count))
     if not live[0]:
         return
     _cubic_axis(x, g.width, g.padding_mode, g.align_corners, 1, count, columns, x_weights)

@@ -61,12 +61,24 @@ def decode_image(data: bytes) -> Image:
     """
     cv2 = opencv()
     try:
-        image: Image | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
+        readable = bool(data) and not _has_too_long_chunk(data)
+        image: Image | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if readable else None
     except cv2.error:  # an image above OpenCV's size limit, among others
         image = None
     if image is None:
         raise ValueError("not an image in a format that OpenCV reads")
     return image
+
+
+def _has_too_long_chunk(data: bytes) -> bool:
+    """Return whether a PNG file states a chunk longer than itself, which OpenCV 5 allocates before it fails."""
+    position, length, kind = 8, 0, b""
+    if not data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return False
+    while length <= len(data) and position < len(data) and kind != b"IEND":
+        length, kind = int.from_bytes(data[position : position + 4], "big"), data[position + 4 : position + 8]
+        position += 12 + length
+    return length > len(data)
 
 
 def write_image(path: str | os.PathLike[str], image: Image) -> None:

@@ -1,1 +1,1 @@
-"""Random hostile inputs, run by hand: ``python -m tests.fuzz.configs --seconds 60``."""
+"""Random hostile inputs and long runs, by hand: ``python -m tests.fuzz.NAME --seconds 60``; all of them: long.sh."""

@@ -11,6 +11,7 @@ import random
 import resource
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,8 +100,11 @@ def _in_child(batch: range, fuzzer: Fuzzer) -> list[tuple[float, float, str]]:
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
-        for case in batch:
-            os.write(sending, (repr(_run(case, fuzzer)) + "\n").encode("utf-8", "backslashreplace"))
+        try:
+            for case in batch:
+                os.write(sending, (repr(_run(case, fuzzer)) + "\n").encode("utf-8", "backslashreplace"))
+        except BaseException:
+            traceback.print_exc()  # of `make`
         os._exit(0)
     os.close(sending)
     with open(receiving, "rb") as file:

@@ -218,6 +218,16 @@ def test_images_are_read_upright_with_three_channels(tmp_path):
     assert read_image(tmp_path / "turned.jpg").shape == (16, 8, 3)
 
 
+def test_a_png_file_that_states_a_long_chunk(monkeypatch):
+    """OpenCV 5 takes 4 GB and 5 seconds for these 67 bytes, and refuses them then: it does not get them."""
+    data = bytearray(cv2.imencode(".png", np.zeros((1, 1), np.uint8))[1].tobytes())
+    assert images.decode_image(bytes(data) + b"and more").shape == (1, 1, 3)
+    data[33] = 0xF8  # the length of the chunk behind the header
+    monkeypatch.setattr(cv2, "imdecode", lambda *arguments: pytest.fail("was called"))
+    with pytest.raises(ValueError, match=r"^not an image in a format that OpenCV reads$"):
+        images.decode_image(bytes(data))
+
+
 def test_resizing_with_pillow(monkeypatch):
     """Half the size: a pixel in the distance d of an output pixel's centre has the weight 1 - d / 2."""
     steps = {"type": "LoadImageFromFile", "imdecode_backend": "pillow"}, {"type": "Resize", "scale": (2, 1)}

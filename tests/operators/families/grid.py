@@ -123,6 +123,13 @@ def not_finite(rng):
     return rng.standard_normal((1, 2, 4, 5)).astype(np.float32), grid
 
 
+def far_or_not_a_number(rng):
+    """Points of which one coordinate is far outside and the other is not finite."""
+    far, strange = np.meshgrid(np.float32([-9, 7]), np.float32([NAN, INF, -INF]))
+    grid = np.stack([np.stack([far, strange], axis=-1), np.stack([strange, far], axis=-1)])
+    return rng.standard_normal((2, 2, 6, 4)).astype(np.float32), grid
+
+
 for mode in ("bilinear", "nearest", "bicubic"):
     for padding_mode in ("zeros", "border", "reflection"):
         for align_corners in (False, True):
@@ -132,6 +139,7 @@ for mode in ("bilinear", "nearest", "bicubic"):
             add("grid_sample", f"far_{ending}", map_and_grid(reach=20), "close", **attributes)
             add("grid_sample", f"pixels_{ending}", on_the_pixels, "close", **attributes)
             add("grid_sample", f"not_finite_{ending}", not_finite, "close", **attributes)
+            add("grid_sample", f"far_not_finite_{ending}", far_or_not_a_number, "close", **attributes)
             add("grid_sample", f"holes_{ending}", with_holes(on_the_pixels), "close", **attributes)
             for images, channels in ((4, 9), (1, 33)):
                 build = map_and_grid((images, channels, 5, 6), (7, 19))
