@@ -12,11 +12,12 @@ ROOT = pathlib.Path(mmort.__file__).parent
 ARROWS = {
     "_threads": set(),
     "_arrays": set(),
+    "_rotated": set(),
     "schemas": {"_kernels"},
     "build": set(),
     "tables": set(),
     "_kernels": set(),
-    "ops": {"_arrays", "_threads", "_kernels", "schemas"},
+    "ops": {"_arrays", "_rotated", "_threads", "_kernels", "schemas"},
     "ort": {"ops"},
     "predict": {"ort"},
     "evaluate": {"onnx", "predict"},

@@ -30,6 +30,8 @@ class Detector(nn.Module):
         Names of what `forward` returns: "dets", "labels", and "masks" if there are any.
     mask_format : MaskFormat
         What the output "masks" holds.
+    angle_version : str or None
+        Of detectors of rotated boxes, the version of their angles: "oc", "le90" or "le135".
     depends_on_ranks : bool
         Whether the ranks that `ranked` returns decide more than which of its scores are among the best.
     renamed_keys : tuple of (str, str)
@@ -51,6 +53,7 @@ class Detector(nn.Module):
         self.flip_test = False
         self.output_names: tuple[str, ...] = ("dets", "labels")
         self.mask_format = MaskFormat()
+        self.angle_version: str | None = None
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -80,7 +83,8 @@ class Detector(nn.Module):
         -------
         dets : Tensor of float32, [N, K, 5]
             x1, y1, x2, y2 in pixels of `input`, and the score, by descending score; unused rows are 0.  K is the
-            config's ``max_per_img``.
+            config's ``max_per_img``.  Rotated boxes have six columns: x, y of the centre, width, height, angle in
+            radians, clockwise on screen, and the score.
         labels : Tensor of int64, [N, K]
             Classes; -1 in unused rows.
         masks : Tensor of float32, [N, K, h, w], of detectors with masks only

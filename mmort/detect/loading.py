@@ -17,7 +17,7 @@ from mmort.detect.versions import Config, plain_type
 _MODEL_IGNORED = {"data_preprocessor": "read by the preprocessing", "_scope_": "where MMEngine looks types up"}
 
 
-_HEADS = ("semantic_head", "roi_head", "bbox_head", "mask_head", "panoptic_head", "rpn_head")
+_HEADS = ("semantic_head", "roi_head", "odm_head", "bbox_head", "mask_head", "panoptic_head", "rpn_head")
 """Entries of a model that may hold the head that names its family, the last head first."""
 
 

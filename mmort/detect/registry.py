@@ -36,15 +36,21 @@ from mmort.detect.families.mask2former import Mask2Former
 from mmort.detect.families.mask_scoring_rcnn import MaskScoringRCNN
 from mmort.detect.families.maskformer import MaskFormer
 from mmort.detect.families.nas_fcos import NASFCOS
+from mmort.detect.families.oriented_rcnn import OrientedRCNN, RotatedFasterRCNN
 from mmort.detect.families.paa import LAD, PAA
 from mmort.detect.families.panoptic_fpn import PanopticFPN
 from mmort.detect.families.point_rend import PointRend
 from mmort.detect.families.reppoints import RepPoints
 from mmort.detect.families.retina_sepbn import RetinaSepBN
 from mmort.detect.families.retinanet import RetinaNet
+from mmort.detect.families.roi_transformer import RoITransformer
+from mmort.detect.families.rotated_fcos import RotatedFCOS
+from mmort.detect.families.rotated_reppoints import RotatedRepPoints
+from mmort.detect.families.rotated_retinanet import RotatedRetinaNet
 from mmort.detect.families.rpn import RPN
 from mmort.detect.families.rtmdet import RTMDet
 from mmort.detect.families.rtmdet_ins import RTMDetIns
+from mmort.detect.families.s2anet import S2ANet
 from mmort.detect.families.sabl_retinanet import SABLRetinaNet
 from mmort.detect.families.scnet import SCNet
 from mmort.detect.families.solo import SOLO
@@ -113,6 +119,16 @@ from mmort.detect.parts.priors import (
     YOLOAnchorGenerator,
 )
 from mmort.detect.parts.roi_extractor import RoIExtractor
+from mmort.detect.parts.rotated.box_head import RotatedBoxHead, RotatedShared2FCBoxHead
+from mmort.detect.parts.rotated.coders import (
+    DeltaXYWHAHBBoxCoder,
+    DeltaXYWHAOBBoxCoder,
+    DistanceAnglePointCoder,
+    MidpointOffsetCoder,
+)
+from mmort.detect.parts.rotated.priors import PseudoAnchorGenerator, RotatedAnchorGenerator
+from mmort.detect.parts.rotated.proposals import OrientedRPNHead, RotatedRPNHead
+from mmort.detect.parts.rotated.roi_extractor import RotatedRoIExtractor
 from mmort.detect.parts.shared_head import ResLayer
 from mmort.detect.versions import Config
 
@@ -181,6 +197,17 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "DeformableDETRHead": DeformableDETR,
     "DINOHead": DINO,
     "DDQDETRHead": DDQ,
+    "KFIoURRetinaHead": RotatedRetinaNet,
+    "KFIoUODMRefineHead": S2ANet,
+    "ODMRefineHead": S2ANet,
+    "OrientedRepPointsHead": RotatedRepPoints,
+    "OrientedStandardRoIHead": OrientedRCNN,
+    "RoITransRoIHead": RoITransformer,
+    "RotatedFCOSHead": RotatedFCOS,
+    "RotatedRepPointsHead": RotatedRepPoints,
+    "RotatedRetinaHead": RotatedRetinaNet,
+    "RotatedStandardRoIHead": RotatedFasterRCNN,
+    "SAMRepPointsHead": RotatedRepPoints,
 }
 """By the type of the last head: ``model.type`` is not enough, since two-stage detectors may share one."""
 
@@ -233,6 +260,8 @@ PARTS = Parts(
             "LegacyAnchorGenerator": LegacyAnchorGenerator,
             "LegacySSDAnchorGenerator": LegacySSDAnchorGenerator,
             "MlvlPointGenerator": PointGenerator,
+            "PseudoAnchorGenerator": PseudoAnchorGenerator,
+            "RotatedAnchorGenerator": RotatedAnchorGenerator,
             "SSDAnchorGenerator": SSDAnchorGenerator,
             "YOLOAnchorGenerator": YOLOAnchorGenerator,
         },
@@ -242,8 +271,24 @@ PARTS = Parts(
             "TBLRBBoxCoder": TBLRBBoxCoder,
             "DistancePointBBoxCoder": DistancePointBBoxCoder,
         },
-        "rpn_head": {"RPNHead": RPNHead, "GARPNHead": GARPNHead, "CascadeRPNHead": CascadeRPNHead},
-        "RoI extractor": {"GenericRoIExtractor": GenericRoIExtractor, "SingleRoIExtractor": RoIExtractor},
+        "rotated box coder": {
+            "DeltaXYWHAHBBoxCoder": DeltaXYWHAHBBoxCoder,
+            "DeltaXYWHAOBBoxCoder": DeltaXYWHAOBBoxCoder,
+            "DistanceAnglePointCoder": DistanceAnglePointCoder,
+            "MidpointOffsetCoder": MidpointOffsetCoder,
+        },
+        "rpn_head": {
+            "CascadeRPNHead": CascadeRPNHead,
+            "GARPNHead": GARPNHead,
+            "OrientedRPNHead": OrientedRPNHead,
+            "RPNHead": RPNHead,
+            "RotatedRPNHead": RotatedRPNHead,
+        },
+        "RoI extractor": {
+            "GenericRoIExtractor": GenericRoIExtractor,
+            "RotatedSingleRoIExtractor": RotatedRoIExtractor,
+            "SingleRoIExtractor": RoIExtractor,
+        },
         "shared_head": {"ResLayer": ResLayer},
         "bbox_head": {
             "BBoxHead": BoxHead,
@@ -251,6 +296,11 @@ PARTS = Parts(
             "SABLHead": SABLHead,
             "Shared2FCBBoxHead": Shared2FCBoxHead,
             "Shared4Conv1FCBBoxHead": Shared4Conv1FCBoxHead,
+        },
+        "rotated bbox_head": {
+            "RotatedBBoxHead": RotatedBoxHead,
+            "RotatedConvFCBBoxHead": RotatedBoxHead,
+            "RotatedShared2FCBBoxHead": RotatedShared2FCBoxHead,
         },
         "mask_head": {"FCNMaskHead": FCNMaskHead},
     }

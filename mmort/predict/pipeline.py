@@ -14,6 +14,7 @@ _WITHOUT_EFFECT = (
     "LoadAnnotations",
     "LoadPanopticAnnotations",
     "PackDetInputs",
+    "RRandomFlip",
     "RandomFlip",
     "ToTensor",
     "Transpose",
@@ -81,7 +82,7 @@ def _step_settings(kind: str, step: dict[str, Any]) -> dict[str, Any]:
     if kind == "MultiScaleFlipAug":
         _require(kind, given, scale_factor=1.0)
         return {"flip": given.get("flip", False), **_size(kind, given)}
-    if kind == "Resize":
+    if kind in ("Resize", "RResize"):  # MMRotate's, which always keeps the ratio
         return _resize(given)
     if kind == "Normalize":
         return {"mean": step["mean"], "std": step["std"], "to_rgb": step.get("to_rgb", True)}

@@ -293,3 +293,27 @@ def test_masks_of_another_size_and_other_dtypes_differ():
     assert not problems(dets, labels, masks)
     assert problems(dets, labels, masks[..., :1]) == ["shape 1x6x4x4, the model gives 1x6x4x1"]
     assert problems(dets, labels.astype(np.int32), masks) == ["int64, the model gives int32"]
+
+
+ROTATED = np.array([[50, 40, 20, 8, 0.3], [10, 90, 6, 4, -1.2]], np.float32)
+
+
+def rotated_outputs(boxes):
+    return [np.column_stack([boxes, [0.9, 0.8]]).astype(np.float32)[None], np.array([[1, 2]])]
+
+
+def test_a_rotated_box_is_the_same_after_half_a_turn_and_with_exchanged_sides():
+    boxes = ROTATED.copy()
+    boxes[0, 4] += np.pi
+    boxes[1] = 10, 90, 4, 6, -1.2 + np.pi / 2
+    (row,) = compare(rotated_outputs(boxes), rotated_outputs(ROTATED))
+    assert (row.matched, row.missing, row.extra) == (2, 0, 0)
+    assert row.max_box_diff < 1e-4
+
+
+@pytest.mark.parametrize(("column", "change"), [(0, 0.2), (3, 0.4), (4, 0.02), (5, 0.01)])
+def test_rotated_boxes_differ_by_corners_and_scores(column, change):
+    actual = rotated_outputs(ROTATED)
+    actual[0][0, 0, column] += change
+    (row,) = compare(actual, rotated_outputs(ROTATED))
+    assert (row.matched, row.missing, row.extra) == (1, 1, 1)

@@ -2,11 +2,12 @@
 
     python -m tests.tools.oracle_table FOLDER FILES [FAMILY ...] [--runtimes VERSION ...]
 
-FOLDER is that of `check_detectors oracle3`, which is not in the repository: configs, weights from a recipe, and results
-of single images and of a padded batch, in the frame of the network and in that of the original image.  FILES keeps the
-checkpoints FAMILY.pth and the exported files FAMILY.onnx; those that exist are not made again.  Each file runs on all
-ONNX Runtimes, with one thread and with two.  Prints a table, and a line for each image that differs.  Exit code 1 if
-one does.  Needs Python 3.11 and a package index for other versions than the installed ONNX Runtime.
+FOLDER is that of `check_detectors oracle3` or `oracle_rotated`, which is not in the repository: configs, weights from a
+recipe, and results of single images and of a padded batch, in the frame of the network and in that of the original
+image.  FILES keeps the checkpoints FAMILY.pth and the exported files FAMILY.onnx; those that exist are not made again.
+Each file runs on all ONNX Runtimes, with one thread and with two.  Prints a table, and a line for each image that
+differs.  Exit code 1 if one does.  Needs Python 3.11 and a package index for other versions than the installed ONNX
+Runtime.
 """
 
 from __future__ import annotations

@@ -23,13 +23,14 @@ _ZEROS = np.zeros((1, 2), np.int64)
 
 def metadata(detector: Detector, preprocessing: Preprocessing, thresholds: dict[str, Any]) -> dict[str, str]:
     """Return the metadata of a detector's file."""
-    return {
+    entries = {
         "family": detector.family,
         "classes": json.dumps(detector.classes),
         "preprocessing": json.dumps(preprocessing.to_dict()),
         "thresholds": json.dumps(thresholds),
         "mmort_version": mmort.__version__,
     }
+    return entries if detector.angle_version is None else entries | {"angle_version": detector.angle_version}
 
 
 def remove_traces(model: onnx.ModelProto) -> None:

@@ -22,13 +22,12 @@ from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_acti
 from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d
 
-METHODS = "moment", "minmax", "partial_minmax"
-
 
 class RepPointsHead(DenseHead):
     """Two towers; deformable convolutions over the first points give the classes and the second points."""
 
     class_layers: ClassVar = {"reppoints_cls_out": 0}
+    methods: ClassVar[tuple[str, ...]] = ("moment", "minmax", "partial_minmax")
     taps: Tensor
 
     @dataclass(frozen=True, kw_only=True)
@@ -59,9 +58,9 @@ class RepPointsHead(DenseHead):
             raise ValueError(
                 f"detect.build: bbox_head.num_points must be the square of an odd number, got {entries.num_points}"
             )
-        if entries.transform_method not in METHODS:
+        if entries.transform_method not in self.methods:
             raise ValueError(
-                f"detect.build: bbox_head.transform_method must be one of {', '.join(METHODS)}, "
+                f"detect.build: bbox_head.transform_method must be one of {', '.join(self.methods)}, "
                 f"got {entries.transform_method!r}"
             )
         self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)

@@ -45,7 +45,7 @@ class RetinaHead(TowerHead):
         self.cls_convs, self.reg_convs = self.build_towers(entries)
         anchors = self.priors.num_base_priors[0]
         self.retina_cls = nn.Conv2d(entries.feat_channels, anchors * self.class_channels, 3, padding=1)
-        self.retina_reg = nn.Conv2d(entries.feat_channels, anchors * 4, 3, padding=1)
+        self.retina_reg = nn.Conv2d(entries.feat_channels, anchors * self.box_channels, 3, padding=1)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
         logits, deltas = [], []

@@ -1,7 +1,7 @@
 """Detections compared as sets, image by image: the comparator of detectors, and the package's matching of detections.
 
-A detector's outputs are boxes with scores (N, K, 5), labels (N, K) with -1 in unused rows, and optionally masks
-(N, K, h, w).  The order of the rows does not matter, as equal scores may be sorted differently.
+A detector's outputs are boxes with scores (N, K, 5), or rotated ones (N, K, 6), labels (N, K) with -1 in unused rows,
+and optionally masks (N, K, h, w).  The order of the rows does not matter, as equal scores may be sorted differently.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmort.onnx.verify import boxes
 from mmort.onnx.verify.masks import Masks, Overlaps
 from mmort.onnx.verify.report import Row, number_text
 from mmort.onnx.verify.ties import at_limit
@@ -110,7 +111,7 @@ def _are_detections(names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> boo
     dets, labels = arrays[:2]
     return (
         dets.ndim == 3
-        and dets.shape[2] == 5
+        and dets.shape[2] in boxes.COLUMNS
         and labels.dtype.kind == "i"
         and all(array.shape[:2] == dets.shape[:2] for array in arrays)
     )
@@ -131,8 +132,8 @@ def compare_detections(
     inputs : str
         The text for the rows' ``inputs``.
     actual, expected : sequences of arrays
-        Boxes with scores (N, K, 5), labels (N, K) with -1 in unused rows, and optionally masks (N, K, h, w).  K may
-        differ.
+        Boxes with scores (N, K, 5), or rotated ones (N, K, 6), labels (N, K) with -1 in unused rows, and optionally
+        masks (N, K, h, w).  K may differ.
     rtol, atol : float
         A score ``a`` may differ from the expected ``b`` by ``atol + rtol * b``.  For the corners of a box ``b`` is its
         largest expected coordinate.
@@ -203,7 +204,7 @@ def match_detections(
     Parameters
     ----------
     dets, expected_dets : ndarray
-        Boxes with scores, (K, 5) and (L, 5).
+        Boxes with scores, (K, 5) and (L, 5), or (K, 6) and (L, 6) if they are rotated.
     labels, expected_labels : ndarray
         (K,) and (L,).
     box_tolerance, score_tolerance : float or array of shape (L,)
@@ -220,13 +221,13 @@ def match_detections(
     score_tolerance = np.broadcast_to(score_tolerance, len(expected_dets))
     matches = np.full(len(expected_dets), -1)
     free = np.ones(len(dets), bool)
-    for index in np.argsort(-expected_dets[:, 4], kind="stable"):
-        distance = np.abs(dets[:, :4] - expected_dets[index, :4]).max(1, initial=0)
+    for index in np.argsort(-expected_dets[:, -1], kind="stable"):
+        distance = boxes.distances(dets, expected_dets[index])
         candidates = (
             free
             & (labels == expected_labels[index])
             & (distance <= box_tolerance[index])
-            & (np.abs(dets[:, 4] - expected_dets[index, 4]) <= score_tolerance[index])
+            & (np.abs(dets[:, -1] - expected_dets[index, -1]) <= score_tolerance[index])
         )
         if candidates.any():
             nearest = np.flatnonzero(candidates)[distance[candidates].argsort(kind="stable")]
@@ -246,7 +247,8 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
     if masks and outputs.mask_threshold is not None:
         _match_at_threshold(matches, masks, outputs, dets, labels, expected_dets, expected_labels)
     found = np.flatnonzero(matches >= 0)
-    differences = np.abs(dets[matches[found]] - expected_dets[found])
+    box_differences = [boxes.distances(dets[[matches[index]]], expected_dets[index])[0] for index in found.tolist()]
+    score_differences = np.abs(dets[matches[found], -1] - expected_dets[found, -1])
     overlaps = [masks.overlaps([matches[index]], index)[0] for index in found.tolist()] if masks else []
     missing, extra = len(expected_dets) - len(found), len(dets) - len(found)
     ties = 0
@@ -257,7 +259,7 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
             if (kept >= 0).all() and own.may_be(kept, tolerances):
                 ties = max(missing, extra)
         elif len(dets) == len(actual[1]) and len(expected_dets) == len(expected[1]):
-            pairs = at_limit(dets[:, 4], expected_dets[:, 4], matches, tolerances)
+            pairs = at_limit(dets[:, -1], expected_dets[:, -1], matches, tolerances)
             ties = pairs if pairs <= len(found) else 0
     return DetectionRow(
         outputs.inputs,
@@ -267,8 +269,8 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
         ties=ties,
         missing=max(0, missing - ties),
         extra=max(0, extra - ties),
-        max_box_diff=float(differences[:, :4].max(initial=0)),
-        max_score_diff=float(differences[:, 4].max(initial=0)),
+        max_box_diff=float(max(box_differences, default=0)),
+        max_score_diff=float(score_differences.max(initial=0)),
         min_mask_overlap=float(min(overlaps, default=1)) if masks else None,
         mask_overlap_limit=tolerances.min_mask_overlap,
     )
@@ -316,8 +318,8 @@ def _match(
         labels,
         expected_dets,
         expected_labels,
-        box_tolerance=tolerances.of(np.abs(expected_dets[:, :4]).max(1, initial=0)),
-        score_tolerance=tolerances.of(expected_dets[:, 4]),
+        box_tolerance=tolerances.of(boxes.reach(expected_dets)),
+        score_tolerance=tolerances.of(expected_dets[:, -1]),
         overlaps=overlaps,
     )
 

@@ -1,0 +1,67 @@
+"""Oriented R-CNN, whose proposals are rotated, and Rotated Faster R-CNN, whose proposals are upright.
+
+Source: X. Xie et al., "Oriented R-CNN for Object Detection", ICCV 2021; MMRotate's ``OrientedStandardRoIHead`` and
+``RotatedStandardRoIHead``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from mmort.detect.entries import Parts, nested, part
+from mmort.detect.parts.boxes import regions
+from mmort.detect.parts.roi_extractor import RoIExtractor
+from mmort.detect.parts.rotated.box_head import RotatedBoxHead
+from mmort.detect.parts.rotated.test_cfg import RotatedRCNNEntries
+from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetector
+from mmort.detect.versions import Config
+
+
+class RotatedStandardRoIHead(RoIHead):
+    """One head for rotated boxes."""
+
+    with_mask = False
+    bbox_head: RotatedBoxHead
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(RoIHeadEntries):
+        """The entries of ``roi_head``."""
+
+        test_cfg: RotatedRCNNEntries = nested(RotatedRCNNEntries, "test_cfg.rcnn")  # type: ignore[assignment]
+        bbox_roi_extractor: RoIExtractor = part("RoI extractor")
+        bbox_head: RotatedBoxHead = part("rotated bbox_head")
+
+        ignored: ClassVar = {"version": "the coder's"}
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self.bbox_roi_extractor, self.bbox_head = entries.bbox_roi_extractor, entries.bbox_head
+
+    def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return dets [N, K, 6] and labels [N, K] of proposals [N, P, 4 or 5], those that are `used` [N, P]."""
+        outputs = self.bbox_head(self.bbox_roi_extractor(features, regions(proposals)))
+        logits, deltas = (output.reshape(*proposals.shape[:2], -1) for output in outputs)
+        return self.bbox_head.detect(proposals, used, logits, deltas, limits, self.test_cfg)
+
+
+class OrientedRCNN(TwoStageDetector):
+    """Oriented R-CNN."""
+
+    family = "Oriented R-CNN"
+    model_types = ("OrientedRCNN",)
+    head = RotatedStandardRoIHead
+    roi_head: RotatedStandardRoIHead
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__(config, parts)
+        self.angle_version = self.roi_head.bbox_head.coder.version
+
+
+class RotatedFasterRCNN(OrientedRCNN):
+    """Rotated Faster R-CNN."""
+
+    family = "Rotated Faster R-CNN"
+    model_types = ("RotatedFasterRCNN",)

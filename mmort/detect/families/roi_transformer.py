@@ -1,0 +1,46 @@
+"""RoI Transformer: a first head turns upright proposals, a second one classifies the rotated ones.
+
+Source: J. Ding et al., "Learning RoI Transformer for Oriented Object Detection in Aerial Images", CVPR 2019;
+MMRotate's ``RoITransRoIHead``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mmort.detect.entries import Parts, nested, part
+from mmort.detect.families.cascade_rcnn import BoxCascade
+from mmort.detect.parts.rotated.box_head import RotatedBoxHead
+from mmort.detect.parts.rotated.test_cfg import RotatedRCNNEntries
+from mmort.detect.parts.two_stage import TwoStageDetector
+from mmort.detect.versions import Config
+
+
+class RoITransRoIHead(BoxCascade):
+    """A head for rotated boxes for each stage."""
+
+    with_mask = False
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(BoxCascade.Entries):
+        """The entries of ``roi_head``."""
+
+        test_cfg: RotatedRCNNEntries = nested(RotatedRCNNEntries, "test_cfg.rcnn")  # type: ignore[assignment]
+        bbox_head: list[RotatedBoxHead] = part("rotated bbox_head", count="num_stages")
+
+        ignored: ClassVar = {**BoxCascade.Entries.ignored, "version": "the coders'"}
+
+
+class RoITransformer(TwoStageDetector):
+    """RoI Transformer."""
+
+    family = "RoI Transformer"
+    model_types = ("RoITransformer", "ReDet")
+    head = RoITransRoIHead
+    roi_head: RoITransRoIHead
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__(config, parts)
+        heads: list[RotatedBoxHead] = list(self.roi_head.bbox_head)  # type: ignore[arg-type]
+        self.angle_version = heads[-1].coder.version

@@ -1,0 +1,83 @@
+"""Rotated RepPoints: nine points of each object, and the smallest rectangle around them.
+
+CFA, SASM and Oriented RepPoints are other ways to train the same network.  Source: MMRotate's
+``RotatedRepPointsHead``, ``SAMRepPointsHead`` and ``OrientedRepPointsHead``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from mmort.detect.families.reppoints import RepPointsHead
+from mmort.detect.parts.rotated.dense import RotatedDenseDetector
+from mmort.detect.parts.rotated.geometry import AngleVersion, angle_version, boxes_of_points
+
+
+class RotatedRepPointsHead(RepPointsHead):
+    """RepPoints' head, whose second points are decoded as they are."""
+
+    methods = ("rotrect",)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(RepPointsHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        stacked_convs: int = 3
+        transform_method: str = "rotrect"
+        version: str = "oc"  # MMRotate's configs name another in their pipelines, but not here
+
+        ignored: ClassVar = {
+            **RepPointsHead.Entries.ignored,
+            **dict.fromkeys(("anti_factor", "init_qua_weight", "top_ratio", "topk", "use_reassign"), "training only"),
+        }
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self.version: AngleVersion = angle_version("bbox_head", entries.version)
+        self.box_channels = 2 * entries.num_points
+
+    def extent(self, points: Tensor) -> Tensor:
+        """Return points [N, 2 * points, h, w] as they are."""
+        return points
+
+    def for_coder(self, level: int, regressed: Tensor) -> Tensor:
+        """Return the corners of the rectangle around points [N, K, 2 * points], y before x, in pixels: [N, K, 4, 2]."""
+        points = torch.unflatten(regressed, 2, (-1, 2)).flip(-1)  # [N, K, points, 2]
+        return smallest_rectangles(points) * self.priors.strides[level][0]
+
+    def decode(self, priors: Tensor, regressed: Tensor, limits: Tensor) -> Tensor:
+        """Return boxes [N, P, 5], which are not clipped."""
+        return boxes_of_points(regressed + priors[:, :, None], self.version)
+
+
+class RotatedRepPoints(RotatedDenseDetector):
+    """Rotated RepPoints."""
+
+    family = "Rotated RepPoints"
+    head = RotatedRepPointsHead
+
+
+def smallest_rectangles(points: Tensor) -> Tensor:
+    """Return the corners [..., 4, 2] of the rectangles of smallest area around points [..., P, 2].
+
+    One of a smallest rectangle's sides has the direction of two of the points, those of an edge of their convex hull.
+    So all directions are tried, which needs no hull.
+    """
+    first, second = zip(*itertools.combinations(range(points.shape[-2]), 2), strict=True)
+    steps = points[..., list(second), :] - points[..., list(first), :]  # [..., D, 2]
+    lengths = steps.square().sum(-1, keepdim=True).sqrt()
+    # Points that coincide have no direction; the x axis stands for it.
+    axis = torch.tensor([1.0, 0.0], device=points.device)
+    cos, sin = torch.where(lengths > 0, steps / lengths, axis).unbind(-1)  # [..., D]
+    x, y = points[..., None, :, 0], points[..., None, :, 1]  # [..., 1, P]
+    along, across = x * cos[..., None] + y * sin[..., None], y * cos[..., None] - x * sin[..., None]  # [..., D, P]
+    left, right, top, bottom = along.amin(-1), along.amax(-1), across.amin(-1), across.amax(-1)  # [..., D]
+    best = ((right - left) * (bottom - top)).argmin(-1, keepdim=True)  # [..., 1]
+    cos, sin, left, right, top, bottom = (values.gather(-1, best) for values in (cos, sin, left, right, top, bottom))
+    u, v = torch.cat([right, left, left, right], -1), torch.cat([top, top, bottom, bottom], -1)  # [..., 4]
+    return torch.stack([u * cos - v * sin, u * sin + v * cos], -1)

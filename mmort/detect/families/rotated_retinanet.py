@@ -1,0 +1,49 @@
+"""Rotated RetinaNet: RetinaNet that also regresses an angle.
+
+Losses on Gaussian distributions (GWD, KLD, KFIoU) change its training only.  Source: MMRotate's ``RotatedRetinaHead``
+and ``KFIoURRetinaHead``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mmort.detect.entries import part
+from mmort.detect.families.retinanet import RetinaHead
+from mmort.detect.parts.priors import Priors
+from mmort.detect.parts.rotated.coders import RotatedBoxCoder
+from mmort.detect.parts.rotated.dense import RotatedDenseDetector
+
+_ANCHORS = {
+    "type": "RotatedAnchorGenerator",
+    "octave_base_scale": 4,
+    "scales_per_octave": 3,
+    "ratios": [0.5, 1.0, 2.0],
+    "strides": [8, 16, 32, 64, 128],
+}
+
+
+class RotatedRetinaHead(RetinaHead):
+    """RetinaNet's head with five numbers for each box."""
+
+    box_channels = 5
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(RetinaHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        anchor_generator: Priors = part("prior generator", default=_ANCHORS)
+        bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DeltaXYWHAOBBoxCoder"})
+
+        ignored: ClassVar = {
+            **RetinaHead.Entries.ignored,
+            "assign_by_circumhbbox": "training only",
+        }
+
+
+class RotatedRetinaNet(RotatedDenseDetector):
+    """Rotated RetinaNet."""
+
+    family = "Rotated RetinaNet"
+    head = RotatedRetinaHead

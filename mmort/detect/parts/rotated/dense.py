@@ -1,0 +1,104 @@
+"""One-stage detectors of rotated boxes: what differs from `mmort.detect.parts.single_stage`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from mmort.detect.entries import Parts
+from mmort.detect.parts.boxes import image_limits
+from mmort.detect.parts.rotated.geometry import AngleVersion
+from mmort.detect.parts.rotated.selection import rotated_detections
+from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
+from mmort.detect.parts.selection import best_indices, take
+from mmort.detect.parts.single_stage import DenseHead, SingleStageDetector
+from mmort.detect.versions import Config
+
+
+class RotatedDenseDetector(SingleStageDetector):
+    """A detector with a `DenseHead` of rotated boxes: the best priors of each level, then suppression."""
+
+    TestCfg = RotatedDenseEntries  # type: ignore[assignment]
+    head: ClassVar[type[DenseHead]]
+    bbox_head: DenseHead
+    test_cfg: RotatedDenseEntries  # type: ignore[assignment]
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__(config, parts)
+        self.angle_version = version_of(self.bbox_head)
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        limits = image_limits(input, img_shape)
+        return rotated_detections(*candidates(self.bbox_head, self.test_cfg, self.raw(input), limits), self.test_cfg)
+
+
+def version_of(head: DenseHead) -> AngleVersion:
+    """Return the version of a head's boxes: its own, or that of its coder."""
+    version: AngleVersion = head.version if hasattr(head, "version") else head.coder.version  # type: ignore[assignment]
+    return version
+
+
+def candidates(
+    head: DenseHead,
+    test_cfg: RotatedDenseEntries,
+    maps: Sequence[Tensor],
+    limits: Tensor,
+    priors: Sequence[Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the boxes of the best priors of all levels, and their scores.
+
+    Parameters
+    ----------
+    head : DenseHead
+    test_cfg : RotatedDenseEntries
+    maps : sequence of Tensor
+        What the head returns.
+    limits : Tensor, [N, 1, 4]
+        Width, height, width, height of each image.
+    priors : sequence of Tensor, [N, h*w*A, 5], optional
+        Those of each image, by level.  By default the head's.
+
+    Returns
+    -------
+    boxes, scores : Tensor, [N, P, 5], [N, P, C]
+        Scores are 0 if not above the threshold.
+    """
+    levels = len(head.priors.strides)
+    chosen: list[tuple[Tensor, Tensor, Tensor]] = []
+    for level in range(levels):
+        logits, regressed, *factor = maps[level::levels]
+        scores, indices = _best(head.classes, test_cfg, logits, *factor)
+        numbers = head.for_coder(level, take(regressed, indices, head.box_channels))
+        own = head.priors.level(level, logits)[indices] if priors is None else _rows(priors[level], indices)
+        chosen.append((scores, numbers, own))
+    scores, regressed, own = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
+    return head.decode(own, regressed, limits), scores
+
+
+def _best(
+    classes: int, test_cfg: RotatedDenseEntries, logits: Tensor, factor: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Choose the priors with the best class of a level, whose scores may have a further factor.
+
+    Returns
+    -------
+    scores : Tensor, [N, K, C]
+        0 if not above the threshold.  The threshold does not see the factor, so a score may be below it.
+    indices : Tensor of int64, [N, K]
+        The priors, counted by row, column and anchor.
+    """
+    best = torch.unflatten(logits, 1, (-1, classes)).amax(2)  # [N, A, h, w]
+    if factor is not None:
+        best = best.sigmoid() * factor.sigmoid()
+    indices = best_indices(best.permute(0, 2, 3, 1).flatten(1), test_cfg.nms_pre)
+    scores = take(logits, indices, classes).sigmoid()
+    scores = torch.where(scores > test_cfg.score_thr, scores, 0)
+    return scores if factor is None else scores * take(factor, indices, 1).sigmoid(), indices
+
+
+def _rows(values: Tensor, indices: Tensor) -> Tensor:
+    """Return the rows [N, K, C] of values [N, P, C] by their indices [N, K]."""
+    return values.gather(1, indices[..., None].expand(-1, -1, values.shape[2]))

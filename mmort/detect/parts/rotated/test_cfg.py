@@ -1,0 +1,50 @@
+"""Schemas of ``test_cfg`` of rotated detectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mmort.detect.entries import Schema, at_least, nested
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotatedNMS(Schema):
+    """The entries of ``nms``."""
+
+    iou_thr: float | None = at_least(0, default=None)
+    iou_threshold: float | None = at_least(0, default=None)  # its name in MMRotate 1
+
+    ignored: ClassVar = {"type": "MMRotate reads no other suppression than that of rotated boxes"}
+
+    @property
+    def threshold(self) -> float:
+        """The overlap from which on a box is suppressed."""
+        return next((value for value in (self.iou_thr, self.iou_threshold) if value is not None), 0.1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotatedSelectionEntries(Schema):
+    """The entries of ``test_cfg``, or ``test_cfg.rcnn``, by which detections are selected."""
+
+    score_thr: float
+    nms: RotatedNMS = nested(RotatedNMS)
+    max_per_img: int = at_least(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotatedDenseEntries(RotatedSelectionEntries):
+    """The entries of ``test_cfg`` of one-stage detectors."""
+
+    nms_pre: int = -1
+    min_bbox_size: float = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotatedRCNNEntries(RotatedSelectionEntries):
+    """The entries of ``test_cfg.rcnn``."""
+
+    ignored: ClassVar = {
+        "nms_pre": "MMRotate's second stages do not read it",
+        "min_bbox_size": "MMRotate's second stages do not read it",
+    }
