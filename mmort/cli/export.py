@@ -59,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--paste-masks",
         action="store_true",
-        help="output masks of 0 and 1 over the whole input, as MMDetection's export does",
+        help="output masks of 0 and 1 over the whole input, as MMDetection's export does; the map of a panoptic "
+        "segmentation",
     )
     parser.add_argument(
         "--portable", action="store_true", help="make a file that also runs without mmort's ONNX Runtime library"

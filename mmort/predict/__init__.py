@@ -14,6 +14,7 @@ from mmort.predict.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.predict.network import Network, OnnxNetwork
 from mmort.predict.output import AnnotatedPictures, Record, to_line
 from mmort.predict.padding import Padding
+from mmort.predict.panoptic import PanopticFormat
 from mmort.predict.predictor import Predictor
 from mmort.predict.preprocessing import Prepared, Preprocessing
 
@@ -26,6 +27,7 @@ __all__ = [
     "Network",
     "OnnxNetwork",
     "Padding",
+    "PanopticFormat",
     "Predictor",
     "Prepared",
     "Preprocessing",

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.predict.masks import Masks, Region, put
+from mmort.predict.panoptic import SegmentIds
 
 if TYPE_CHECKING:
     import supervision
@@ -28,6 +29,8 @@ class RunLengths(TypedDict):
 class Detections:
     """The detections in a picture, in its own pixels, by descending score.
 
+    Those of a panoptic segmentation are its segments, of things and of stuff, whose masks do not overlap.
+
     Masks are stored in little memory and made when asked for: `mask` makes one of them, `masks` all.
 
     Parameters
@@ -43,6 +46,8 @@ class Detections:
         Height and width of the picture.
     stored_masks : BoxMasks or ImageMasks, optional
         The masks as they are stored.
+    segments : SegmentIds, optional
+        The ids of the segments, if these are those of a panoptic segmentation.
 
     Raises
     ------
@@ -67,6 +72,7 @@ class Detections:
     names: tuple[str, ...]
     image_size: tuple[int, int]
     stored_masks: Masks | None = None
+    segments: SegmentIds | None = None
 
     def __post_init__(self) -> None:
         for name, dtype in (("boxes", np.float32), ("scores", np.float32), ("labels", np.int64)):
@@ -77,6 +83,8 @@ class Detections:
             raise ValueError(f"Detections: boxes, scores and labels must be (N, 4), (N,) and (N,), got {shapes}")
         if len(self.names) != count or (self.stored_masks is not None and len(self.stored_masks) != count):
             raise ValueError(f"Detections: names and masks must be as many as boxes, {count}")
+        if self.segments is not None and (self.stored_masks is None or len(self.segments.values) != count):
+            raise ValueError(f"Detections: segments must have masks, and be as many as boxes, {count}")
 
     def __len__(self) -> int:
         return len(self.boxes)
@@ -91,6 +99,7 @@ class Detections:
             tuple(self.names[index] for index in indices),
             self.image_size,
             None if self.stored_masks is None else self.stored_masks.select(indices),
+            None if self.segments is None else self.segments.select(indices),
         )
 
     def above(self, score_threshold: float) -> Detections:
@@ -111,6 +120,20 @@ class Detections:
         for index, canvas in enumerate(masks):
             put(canvas, self.mask_region(index))
         return masks
+
+    @property
+    def panoptic_map(self) -> NDArray[np.int32] | None:
+        """The id of the segment of each pixel, (H, W), as in MMDetection; the number of classes where there is none.
+
+        None if the detector makes no panoptic segmentation.
+        """
+        if self.segments is None:
+            return None
+        map = np.full(self.image_size, self.segments.classes, np.int32)
+        for index, segment in enumerate(self.segments.values.tolist()):
+            top, left, mask = self.mask_region(index)
+            map[top : top + mask.shape[0], left : left + mask.shape[1]][mask] = segment
+        return map
 
     def mask(self, index: int) -> NDArray[np.bool_]:
         """Return the mask of a detection, (H, W).
@@ -196,7 +219,8 @@ class Detections:
         dict
             ``image_size`` (height, width) and ``detections``: a list of dicts with ``label``, ``name``, ``score``,
             ``box`` (x1, y1, x2, y2), and ``segmentation`` (run lengths) if the detector makes masks.  Numbers have the
-            digits that float32 needs.
+            digits that float32 needs.  Segments of a panoptic segmentation also have ``id``, ``is_thing`` and ``area``
+            (pixels).
 
         Raises
         ------
@@ -207,6 +231,10 @@ class Detections:
             {"label": label, "name": name, "score": float(str(score)), "box": [float(str(edge)) for edge in box]}
             for label, name, score, box in zip(self.labels.tolist(), self.names, self.scores, self.boxes, strict=True)
         ]
+        if self.segments is not None:
+            for index, (entry, segment) in enumerate(zip(entries, self.segments.values.tolist(), strict=True)):
+                area = int(self.mask_region(index).mask.sum())
+                entry |= {"id": segment, "is_thing": entry["label"] < self.segments.things, "area": area}
         return {"image_size": list(self.image_size), "detections": self._with_segmentation(entries)}
 
     def to_json(self) -> str:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from mmort.predict.images import resize_mask
 from mmort.predict.masks import BoxMasks, ImageMasks, Masks
+from mmort.predict.panoptic import PanopticFormat
 from mmort.predict.preprocessing import Prepared
 
 _WORDS = {
     "area": ("box", "image"),
-    "rescaling": ("crop", "scale", "stretch"),
+    "rescaling": ("crop", "fit", "scale", "stretch"),
     "boxes": ("output", "masks"),
     "scores": ("output", "masks"),
     "alignment": ("centres", "corners"),
@@ -43,11 +44,12 @@ class MaskFormat:
         ones.  Values are probabilities, or logits with another threshold.
     stride : int, default 1
         Pixels of the input for each cell of a mask, if masks cover the input.
-    rescaling : {"crop", "scale", "stretch"}, default "crop"
+    rescaling : {"crop", "fit", "scale", "stretch"}, default "crop"
         What makes a mask of the original image of one that covers the input.  "crop": the part that the image takes up
-        is resized to the original size.  "scale": the whole is resized by 1 / ``scale_factor`` and then cropped, as
-        RTMDet-Ins does.  "stretch": the mask, whatever its size, becomes that of the original image, which must fill
-        the input, as YOLACT's do.
+        is resized to the original size.  "fit": the same, of a mask that is enlarged to exactly the input's size, also
+        where that is no multiple of `stride`, as MaskFormer's are.  "scale": the whole is resized by
+        1 / ``scale_factor`` and then cropped, as RTMDet-Ins does.  "stretch": the mask, whatever its size, becomes that
+        of the original image, which must fill the input, as YOLACT's do.
     boxes : {"output", "masks"}, default "output"
         What gives the boxes in the original image: the output ``dets``, or the masks, for detectors that predict masks
         only.  Their boxes in ``dets`` are those of the masks before they are enlarged.
@@ -58,6 +60,8 @@ class MaskFormat:
     alignment : {"centres", "corners"}, default "centres"
         Where a cell's value is when the mask is enlarged: in the middle of its pixels, or at the one `stride` // 2 from
         the first, half a pixel further, as CondInst has it.
+    panoptic : PanopticFormat, optional
+        How segments are made of the masks, if they are those of a panoptic segmentation.
 
     Examples
     --------
@@ -70,10 +74,11 @@ class MaskFormat:
     area: Literal["box", "image"] = "box"
     threshold: float = 0.5
     stride: int = 1
-    rescaling: Literal["crop", "scale", "stretch"] = "crop"
+    rescaling: Literal["crop", "fit", "scale", "stretch"] = "crop"
     boxes: Literal["output", "masks"] = "output"
     scores: Literal["output", "masks"] = "output"
     alignment: Literal["centres", "corners"] = "centres"
+    panoptic: PanopticFormat | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -85,13 +90,22 @@ class MaskFormat:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> MaskFormat:
         """Return the format that `to_dict` returned; unknown entries are ignored."""
-        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        if known.get("panoptic") is not None:
+            known["panoptic"] = PanopticFormat.from_dict(known["panoptic"])
+        return cls(**known)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the format as words and numbers, ready for JSON."""
         return asdict(self)
 
-    def store(self, output: NDArray[np.float32], boxes: NDArray[np.float32], image: Prepared) -> Stored:
+    def store(
+        self,
+        output: NDArray[np.float32],
+        boxes: NDArray[np.float32],
+        image: Prepared,
+        canvas: tuple[int, int] | None = None,
+    ) -> Stored:
         """Return the masks of an image in its original size, and what that changes in their scores.
 
         Parameters
@@ -102,14 +116,15 @@ class MaskFormat:
             The boxes in the original image.
         image : Prepared
             The preprocessed image.
+        canvas : (int, int), optional
+            Height and width of the batch that the image was in.  By default the image's own.
         """
         factors = np.ones(len(output), np.float32)
         if self.area == "box":
             return Stored(BoxMasks(output, boxes, self.threshold), factors)
-        resize = {"crop": self._cropped, "scale": self._scaled, "stretch": self._stretched}[self.rescaling]
 
         def pixels(index: int) -> NDArray[np.bool_]:
-            part, resized = resize(output[index], image)
+            part, resized = self.rescaled(output[index], image, canvas)
             inside = resized > self.threshold
             if self.scores == "masks":
                 before, after = _mean_probability(part[part > self.threshold]), _mean_probability(resized[inside])
@@ -118,15 +133,21 @@ class MaskFormat:
 
         return Stored(ImageMasks.from_arrays(map(pixels, range(len(output)))), factors)
 
-    def _stretched(self, mask: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return a mask, and that in the original size."""
-        return mask, resize_mask(mask, image.ori_shape[1], image.ori_shape[0])
-
-    def _cropped(self, mask: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the part of an enlarged mask that the image takes up, and that in the original size."""
+    def rescaled(
+        self, mask: NDArray[np.float32], image: Prepared, canvas: tuple[int, int] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return what an image takes up of a mask (h, w) of the input, and that in the original size; see `store`."""
+        if self.rescaling == "stretch":
+            return mask, resize_mask(mask, image.ori_shape[1], image.ori_shape[0])
+        if self.rescaling == "scale":
+            return self._scaled(mask, image)
         (top, left), (height, width) = image.offset, image.img_shape
-        canvas = self._enlarged(mask)
-        part = np.ascontiguousarray(canvas[top : top + height, left : left + width])
+        if self.rescaling == "fit":
+            rows, columns = canvas or image.pad_shape
+            enlarged = resize_mask(mask, columns, rows)
+        else:
+            enlarged = self._enlarged(mask)
+        part = np.ascontiguousarray(enlarged[top : top + height, left : left + width])
         return part, resize_mask(part, image.ori_shape[1], image.ori_shape[0])
 
     def _scaled(self, mask: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -44,8 +44,9 @@ class Network(Protocol):
         Returns
         -------
         sequence of ndarray
-            ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of `input`, score; ``labels`` (N, K), -1 in unused rows; and
-            ``masks`` (N, K, h, w) of detectors that have any.
+            ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of `input`, score; ``labels`` (N, K), -1 in unused rows;
+            ``masks`` (N, K, h, w) of detectors that have any; and ``semantic`` (N, S, h, w) of those whose segments are
+            made of instances and logits of stuff.
         """
         ...
 
@@ -178,7 +179,7 @@ def _image_input(path: str, session: Any) -> tuple[str, int | None, int | None, 
 
 def _outputs(path: str, names: list[str]) -> list[str]:
     """Return the names of the detections' outputs, in the order of `Network`."""
-    known: list[str] = [name for name in ("dets", "labels", "masks") if name in names]
+    known: list[str] = [name for name in ("dets", "labels", "masks", "semantic") if name in names]
     if known[:2] != ["dets", "labels"]:
         raise ValueError(
             f"{path}: the outputs are {', '.join(names)} instead of dets, labels and perhaps masks; a file exported "

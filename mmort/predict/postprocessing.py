@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mmort.predict.detections import Detections
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.masks import ImageMasks, Masks
+from mmort.predict.panoptic import INSTANCE_OFFSET, PanopticFormat, PanopticMap, SegmentIds
 from mmort.predict.preprocessing import Prepared
 
 
@@ -36,7 +37,7 @@ class Postprocessing:
             raise ValueError(f"score_threshold must not be negative, got {self.score_threshold}")
 
     def __call__(
-        self, image: Prepared, canvas: tuple[int, ...], rows: Sequence[NDArray[Any]], mask_format: MaskFormat | None
+        self, image: Prepared, canvas: tuple[int, int], rows: Sequence[NDArray[Any]], mask_format: MaskFormat | None
     ) -> Detections:
         """Return the detections in a picture.
 
@@ -46,34 +47,26 @@ class Postprocessing:
         canvas : (int, int)
             Height and width of the batch.
         rows : sequence of ndarray
-            The picture's rows of the outputs: (K, 5), (K,) and perhaps (K, h, w), see `Network`.
+            The picture's rows of the outputs: (K, 5), (K,) and perhaps (K, h, w) and (S, h, w), see `Network`.
         mask_format : MaskFormat, optional
             What the masks are.
 
         Raises
         ------
         ValueError
-            If a label has no name.
+            If a label has no name, or an output is missing of which segments are made.
         """
+        if mask_format is not None and mask_format.panoptic is not None:
+            return self._segments(image, segments_of(image, canvas, rows, mask_format), mask_format.panoptic)
         dets, labels, *masks = rows
-        # Files of MMDetection's own export fill unused rows with zeros instead of labels of -1.
-        used = (labels >= 0) & (dets[:, 4] > 0) & (dets[:, 4] >= self.score_threshold)
-        finite = np.isfinite(dets).all(1)
-        if not finite[used].all():
-            warnings.warn(
-                f"{np.sum(used & ~finite)} of {used.sum()} detections are left out, because their boxes are NaN or "
-                "infinite",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        indices = np.flatnonzero(used & finite)
+        indices = _usable(dets, labels, self.score_threshold)
         indices = indices[np.argsort(-dets[indices, 4], kind="stable")]
         boxes, scores = image.boxes_in_image(dets[indices, :4]), dets[indices, 4]
         stored: Masks | None = None
         factors = np.ones(1, np.float32)
         if masks:
             mask_format = mask_format or MaskFormat("image" if masks[0].shape[1:] == canvas else "box")
-            stored, factors = mask_format.store(masks[0][indices], boxes, image)
+            stored, factors = mask_format.store(masks[0][indices], boxes, image, canvas)
             if mask_format.boxes == "masks" and isinstance(stored, ImageMasks):
                 boxes = stored.boxes
         labels = labels[indices].astype(np.int64)
@@ -81,6 +74,21 @@ class Postprocessing:
         if (factors == 1).all():
             return found
         return found[np.argsort(-found.scores, kind="stable")].above(self.score_threshold)
+
+    def _segments(self, image: Prepared, found: PanopticMap, panoptic: PanopticFormat) -> Detections:
+        """Return the segments of a panoptic segmentation as detections."""
+        ids = np.array(sorted(found.scores, key=lambda segment: -found.scores[segment]), np.int64)
+        stored = ImageMasks.from_arrays(found.ids == segment for segment in ids)
+        labels = ids % INSTANCE_OFFSET
+        return Detections(
+            stored.boxes,
+            np.array([found.scores[segment] for segment in ids.tolist()], np.float32),
+            labels,
+            self._names(labels),
+            image.ori_shape,
+            stored,
+            SegmentIds(ids, panoptic.things, panoptic.classes),
+        ).above(self.score_threshold)
 
     def _names(self, labels: NDArray[np.int64]) -> tuple[str, ...]:
         """Return the name of each label."""
@@ -94,16 +102,55 @@ class Postprocessing:
         return tuple(self.classes[label] for label in labels)
 
 
+def segments_of(
+    image: Prepared, canvas: tuple[int, int], rows: Sequence[NDArray[Any]], mask_format: MaskFormat
+) -> PanopticMap:
+    """Return the panoptic segmentation of a picture; `Postprocessing` describes the arguments."""
+    assert mask_format.panoptic is not None
+    if len(rows) < (3 if mask_format.panoptic.source == "queries" else 4):
+        raise ValueError(
+            f"the model's outputs must have masks, and semantic for segments of instances, got {len(rows)}"
+        )
+    dets, labels, masks = rows[:3]
+    indices = _usable(dets, labels, 0.0)
+    if mask_format.panoptic.source == "queries":
+        logits = (mask_format.rescaled(masks[index], image, canvas)[1] for index in indices)
+        return mask_format.panoptic.of_queries(logits, labels[indices], dets[indices, 4], image.ori_shape)
+    indices = indices[np.argsort(-dets[indices, 4], kind="stable")]
+    boxes = image.boxes_in_image(dets[indices, :4])
+    stored = mask_format.store(masks[indices], boxes, image, canvas).masks
+    covering = MaskFormat("image", rescaling="fit")
+    semantic = (covering.rescaled(logits, image, canvas)[1] for logits in rows[3])
+    return mask_format.panoptic.of_instances(stored, labels[indices], dets[indices, 4], semantic, image.ori_shape)
+
+
+def _usable(dets: NDArray[np.float32], labels: NDArray[np.int64], score_threshold: float) -> NDArray[np.intp]:
+    """Return the indices of the used rows with at least a score, in their order; warn of those with strange boxes."""
+    # Files of MMDetection's own export fill unused rows with zeros instead of labels of -1.
+    used = (labels >= 0) & (dets[:, 4] > 0) & (dets[:, 4] >= score_threshold)
+    finite = np.isfinite(dets).all(1)
+    if not finite[used].all():
+        warnings.warn(
+            f"{np.sum(used & ~finite)} of {used.sum()} detections are left out, because their boxes are NaN or "
+            "infinite",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return np.flatnonzero(used & finite)
+
+
 def check_outputs(outputs: Sequence[NDArray[Any]], number: int) -> None:
     """Refuse outputs that are not detections."""
     shapes = [output.shape for output in outputs]
     ranks = zip(shapes, (3, 2, 4), strict=False)
     if (
-        len(shapes) not in (2, 3)
+        len(shapes) not in (2, 3, 4)
         or any(len(shape) != rank or shape[:2] != shapes[1] for shape, rank in ranks)
+        or any(len(shape) != 4 or shape[0] != number for shape in shapes[3:])
         or shapes[0][0] != number
         or shapes[0][2] != 5
     ):
         raise ValueError(
-            f"the model's outputs must be ({number}, K, 5), ({number}, K) and perhaps ({number}, K, h, w), got {shapes}"
+            f"the model's outputs must be ({number}, K, 5), ({number}, K) and perhaps ({number}, K, h, w) and "
+            f"({number}, S, h, w), got {shapes}"
         )

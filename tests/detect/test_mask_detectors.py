@@ -150,7 +150,7 @@ def mask2former(**test_cfg):
 
 def test_instances_of_mask2former(monkeypatch):
     """Two queries find things, one of them beyond the image's edge; the third finds stuff."""
-    detector = mask2former(instance_on=True, max_per_image=3)
+    detector = mask2former(panoptic_on=False, instance_on=True, max_per_image=3)
     logits = torch.tensor([[[4.0, 0, 0, 0], [0, 5.0, 0, 0], [0, 0, 6.0, 0]]])
     masks = torch.full((1, 3, 8, 8), -2.0)
     masks[0, 0, :4, :4], masks[0, 1, 4:, 4:] = 1.0, 3.0
@@ -180,11 +180,8 @@ def test_queries_attend_to_their_masks():
     assert not torch.equal(first[0, 1], second[0, 1])
 
 
-def test_old_names_and_panoptic_configs():
-    with pytest.raises(ValueError, match="panoptic segmentation is not supported"):
-        mask2former(panoptic_on=True)
-    detector = mask2former(instance_on=True, panoptic_on=True)
-    assert detector.prepare_for_export(flip=False) == ("the panoptic segmentation",)
+def test_old_names():
+    detector = mask2former()
     old = {}
     for name, value in detector.state_dict().items():
         first, second = ("self_attn", "") if "pixel_decoder" in name else ("cross_attn", "self_attn")

@@ -135,22 +135,8 @@ def test_masks_that_are_stretched():
 
 
 def test_words_of_mask_formats():
-    with pytest.raises(ValueError, match="rescaling must be 'crop' or 'scale' or 'stretch', got 'shrink'"):
+    with pytest.raises(ValueError, match="rescaling must be 'crop' or 'fit' or 'scale' or 'stretch', got 'shrink'"):
         MaskFormat("image", rescaling="shrink")
-
-
-def test_instances_of_panoptic_fpn():
-    """It is a Mask R-CNN; the weights of its other branch are not used."""
-    config = json.loads((DATA / "mask_rcnn.json").read_text())
-    mask_rcnn = build(config)
-    model = config["model"] | {"type": "PanopticFPN", "semantic_head": {"type": "PanopticFPNHead"}}
-    model["test_cfg"]["panoptic"] = {"mask_overlap": 0.5}
-    panoptic = build({**config, "model": model})
-    weights = {key: value + 1 for key, value in mask_rcnn.state_dict().items()}
-    load_weights(panoptic, {**weights, "semantic_head.conv_logits.weight": torch.zeros(1)})
-    assert all(torch.equal(value, weights[key]) for key, value in panoptic.state_dict().items())
-    assert type(panoptic).forward is type(mask_rcnn).forward
-    assert panoptic.prepare_for_export(flip=False) == ("the panoptic segmentation",)
 
 
 @pytest.mark.parametrize("name", ["mask_head.segm_branch.segm_conv.weight", "segm_head.segm_conv.weight"])

@@ -161,7 +161,9 @@ def test_labels_without_a_name():
 )
 def test_outputs_of_other_shapes(shapes):
     network = Network(lambda *_: [np.zeros(shape, np.float32) for shape in shapes])
-    with pytest.raises(ValueError, match=r"outputs must be \(1, K, 5\), \(1, K\) and perhaps \(1, K, h, w\), got"):
+    with pytest.raises(
+        ValueError, match=r"outputs must be \(1, K, 5\), \(1, K\) and perhaps \(1, K, h, w\) and \(1, S, h, w\), got"
+    ):
         predictor(network)(picture(1))
 
 

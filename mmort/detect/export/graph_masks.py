@@ -18,7 +18,7 @@ def paste_masks(mask_format: MaskFormat, masks: Tensor, boxes: Tensor, height: i
     """Turn masks [N, K, h, w] of boxes [N, K, 4 or more] into masks [N, K, height, width] of 0 and 1."""
     threshold = mask_format.threshold
     if mask_format.area == "image":
-        if mask_format.rescaling == "stretch":
+        if mask_format.rescaling in ("fit", "stretch"):
             enlarged = functional.interpolate(masks, (height, width), mode="bilinear")
         elif mask_format.alignment == "corners":
             enlarged = enlarged_from_corners(masks, mask_format.stride)

@@ -41,7 +41,8 @@ class ExportOptions:
         Export the heads' raw outputs (`Detector.raw`).
     paste_masks : bool, default False
         Output masks (N, K, H, W) of 0 and 1 over the whole input, as MMDetection's export does, instead of
-        probabilities (N, K, h, w) over the area of each box.
+        probabilities (N, K, h, w) over the area of each box.  Of a panoptic segmentation, output its map ``panoptic``
+        (N, H, W) too.
     flip : bool, default True
         Detect in the mirror images too if the config's test pipeline does and the family has a flip test (CornerNet).
         The file then takes twice the time.

@@ -117,7 +117,7 @@ class _Export:
         images: tuple[Image, Image],
     ) -> None:
         self.detector, self.metadata, self.options, self.steps = detector, metadata, options, steps
-        self.module: nn.Module = Raw(detector)
+        self.module: Raw | Exported = Raw(detector)
         if not options.skip_postprocess:
             self.module = Exported(detector, pasted=options.paste_masks)
         image, self.test_image = images
@@ -135,7 +135,7 @@ class _Export:
             dynamic_shapes=self.examples.dynamic_shapes,
             check_sizes=self.checks,
             opset_version=options.opset_version,
-            output_names=list(self.detector.raw_names if options.skip_postprocess else self.detector.output_names),
+            output_names=list(self.module.output_names),
             portable=options.portable,
             simplify=options.simplify,
             exporter=options.exporter,

@@ -9,22 +9,29 @@ from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
 from mmort.detect.export.graph_masks import paste_masks
+from mmort.detect.export.graph_panoptic import panoptic_map
 
 
 class Exported(nn.Module):
-    """A detector whose `img_shape` may be 0 or too large; with `pasted`, its masks are of 0 and 1 over the input.
+    """A detector whose `img_shape` may be 0 or too large.
+
+    With `pasted`, its masks are of 0 and 1 over the input.  If they are those of a panoptic segmentation, they stay as
+    they are, and there is another output, "panoptic".
 
     Attributes
     ----------
     mask_format : MaskFormat
         What the output "masks" holds.
+    output_names : tuple of str
     """
 
     def __init__(self, detector: Detector, *, pasted: bool) -> None:
         super().__init__()
         self.detector, self.pasted = detector, pasted
-        self.mask_format = detector.mask_format
-        if pasted:
+        self.mask_format, self.output_names = detector.mask_format, detector.output_names
+        if pasted and detector.mask_format.panoptic is not None:
+            self.output_names = (*detector.output_names, "panoptic")
+        elif pasted:
             self.mask_format = replace(detector.mask_format, area="image", threshold=0.5, stride=1, scores="output")
         self.eval()
 
@@ -32,19 +39,27 @@ class Exported(nn.Module):
         """Return dets, labels and perhaps masks; 0 in `img_shape` [N, 2] means the height or width of `input`."""
         height, width = (torch.scalar_tensor(side, dtype=torch.int64) for side in input.shape[2:])
         whole = torch.stack([height, width])
-        outputs = self.detector(input, torch.where(img_shape > 0, torch.minimum(img_shape, whole), whole))
+        img_shape = torch.where(img_shape > 0, torch.minimum(img_shape, whole), whole)
+        outputs: tuple[Tensor, ...] = self.detector(input, img_shape)
         if not self.pasted or len(outputs) < 3:
             return outputs
+        if self.mask_format.panoptic is not None:
+            return *outputs, panoptic_map(self.mask_format, outputs, img_shape, input)
         dets, labels, masks = outputs
         return dets, labels, paste_masks(self.detector.mask_format, masks, dets, input.shape[2], input.shape[3])
 
 
 class Raw(nn.Module):
-    """A detector without its post-processing."""
+    """A detector without its post-processing.
+
+    Attributes
+    ----------
+    output_names : tuple of str
+    """
 
     def __init__(self, detector: Detector) -> None:
         super().__init__()
-        self.detector = detector
+        self.detector, self.output_names = detector, detector.raw_names
         self.eval()
 
     def forward(self, input: Tensor) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""Detectors whose queries have a class and a mask of the whole image: their instances, with boxes of the masks."""
+"""Detectors whose queries have a class and a mask of the whole image: segments or instances, boxed by their masks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.positions import SinePositionalEncoding
 from mmort.detect.versions import Config, test_config
-from mmort.predict import MaskFormat
+from mmort.predict import MaskFormat, PanopticFormat
 
 MASK_STRIDE = 4
 CHUNK = 10
@@ -72,19 +72,17 @@ class MaskQueryDetector(Detector):
         instance_on: bool = False
         panoptic_on: bool = True
         max_per_image: int = at_least(1, default=100)
+        object_mask_thr: float = 0.8
+        iou_thr: float = 0.8
+        filter_low_score: bool = False
 
-        ignored: ClassVar = {
-            "semantic_on": "MMDetection does not compute it",
-            "iou_thr": "of the panoptic segmentation",
-            "object_mask_thr": "of the panoptic segmentation",
-            "filter_low_score": "of the panoptic segmentation",
-        }
+        ignored: ClassVar = {"semantic_on": "MMDetection does not compute it"}
 
         def __post_init__(self) -> None:
-            if not self.instance_on:
+            if not (self.instance_on or self.panoptic_on):
                 raise ValueError(
-                    "detect.build: test_cfg.instance_on is false: panoptic segmentation is not supported, because a "
-                    "file's outputs are instances; set model.test_cfg.instance_on=True to get those of the things"
+                    "detect.build: test_cfg.panoptic_on and test_cfg.instance_on are false, so nothing is detected; "
+                    "set model.test_cfg.panoptic_on=True or model.test_cfg.instance_on=True"
                 )
 
     heads = ("panoptic_head",)
@@ -99,12 +97,27 @@ class MaskQueryDetector(Detector):
         self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
         self.panoptic_head = parts.construct("panoptic_head", self.head, model["panoptic_head"])
         self.output_names = ("dets", "labels", "masks")
-        self.mask_format = MaskFormat("image", 0.0, MASK_STRIDE, boxes="masks", scores="masks")
+        self.mask_format = MaskFormat(
+            "image",
+            0.0,
+            MASK_STRIDE,
+            "fit",
+            boxes="masks",
+            scores="output" if self.test_cfg.panoptic_on else "masks",
+            panoptic=self._panoptic_format() if self.test_cfg.panoptic_on else None,
+        )
+
+    def _panoptic_format(self) -> PanopticFormat:
+        """Return how segments are made of the masks."""
+        head, test_cfg = self.panoptic_head, self.test_cfg
+        return PanopticFormat("queries", head.things, head.classes, test_cfg.iou_thr, test_cfg.filter_low_score)
 
     def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
-        """Name the panoptic segmentation, if the config has one, among what is left out."""
+        """Name the instances, if the config has them and a panoptic segmentation, among what is left out."""
         left_out = super().prepare_for_export(flip=flip)
-        return (*left_out, "the panoptic segmentation") if self.test_cfg.panoptic_on else left_out
+        if not (self.test_cfg.panoptic_on and self.test_cfg.instance_on):
+            return left_out
+        return *left_out, "the instances, which model.test_cfg.panoptic_on=False gives instead of the segments"
 
     @property
     def raw_names(self) -> tuple[str, ...]:
@@ -123,6 +136,21 @@ class MaskQueryDetector(Detector):
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)
         logits, masks = self._raw(input, limits)
+        if self.test_cfg.panoptic_on:
+            return self._segments(logits, masks, limits)
+        return self._instances(logits, masks, limits, input)
+
+    def _segments(self, logits: Tensor, masks: Tensor, limits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what competes for the pixels of a panoptic segmentation: a row for each query, in their order."""
+        scores, labels = logits.softmax(2).max(2)  # [N, Q]
+        kept = (labels < self.panoptic_head.classes) & (scores > self.test_cfg.object_mask_thr)
+        scores, labels = torch.where(kept, scores, 0), torch.where(kept, labels, -1)
+        masks = torch.where(kept[..., None, None], masks, 0)
+        boxes = mask_boxes(masks, 0.0, MASK_STRIDE, limits)
+        return torch.cat([boxes, scores[..., None]], 2), labels, masks
+
+    def _instances(self, logits: Tensor, masks: Tensor, limits: Tensor, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the things among the best pairs of query and class."""
         classes, things = self.panoptic_head.classes, self.panoptic_head.things
         scores = logits.softmax(2)[..., :-1].flatten(1)  # [N, Q * C]
         scores, pairs = scores.topk(min(self.test_cfg.max_per_image, scores.shape[1]))  # [N, K]

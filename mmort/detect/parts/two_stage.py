@@ -142,7 +142,11 @@ class TwoStageDetector(Detector):
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)  # [N, 1, 4]
-        features = self.roi_head.prepare(self.neck(self.backbone(input)))  # by level, [N, C, h, w]
+        return self.detect(self.neck(self.backbone(input)), limits)
+
+    def detect(self, features: list[Tensor], limits: Tensor) -> tuple[Tensor, ...]:
+        """Return dets, labels and perhaps masks, as `forward` does, of the neck's maps [N, C, h, w]."""
+        features = self.roi_head.prepare(features)
         proposals, used = self.rpn_head(features[: len(self.rpn_head.priors.strides)], limits)  # [N, P, 4], [N, P]
         dets, labels = self.roi_head.detect(features, proposals, used, limits)  # [N, K, 5], [N, K]
         if not self.roi_head.with_mask:

@@ -2,6 +2,7 @@
 
 A detector's outputs are boxes with scores (N, K, 5), or rotated ones (N, K, 6), labels (N, K) with -1 in unused rows,
 and optionally masks (N, K, h, w).  The order of the rows does not matter, as equal scores may be sorted differently.
+Outputs after these are compared number by number, apart from panoptic maps.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmort.onnx.verify import boxes
+from mmort.onnx.verify import boxes, numbers, panoptic
 from mmort.onnx.verify.masks import Masks, Overlaps
 from mmort.onnx.verify.report import Row, number_text
 from mmort.onnx.verify.ties import at_limit
@@ -86,14 +87,20 @@ class DetectionRow:
         return self.inputs, *map(str, counts), *differences, _overlap_text(self.min_mask_overlap)
 
 
-def compare(outputs: Outputs) -> list[DetectionRow] | None:
-    """Compare outputs that are a detector's; return None if they are not, or differ in dtype or in more than K."""
-    actual, expected = outputs.actual, outputs.expected
-    if not all(_are_detections(outputs.names, arrays) for arrays in (actual, expected)):
+def compare(outputs: Outputs) -> list[Row] | None:
+    """Compare outputs, the first of which are a detector's; None if they are not, or differ in dtype or more than K."""
+    count = len(NAMES) if tuple(outputs.names[: len(NAMES)]) == NAMES else 2
+    detections = outputs.part(slice(count))
+    actual, expected = detections.actual, detections.expected
+    if not all(_are_detections(detections.names, arrays) for arrays in (actual, expected)):
         return None
     if any(map(_differ_in_kind, actual, expected)):
         return None
-    return _compare_batch(outputs)
+    rows: list[Row] = [*_compare_batch(detections)]
+    for index in range(count, len(outputs.names)):
+        other = outputs.part(slice(index, index + 1))
+        rows += panoptic.compare(other) or numbers.compare(other)
+    return rows
 
 
 def require_detections(rows: Sequence[Row]) -> list[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,11 @@ class Outputs:
     def expected(self) -> Sequence[NDArray[Any]]:
         """The reference's outputs."""
         return self.reference.outputs
+
+    def part(self, selected: slice) -> Outputs:
+        """Return some of the outputs."""
+        reference = replace(self.reference, outputs=self.expected[selected])
+        return replace(self, names=self.names[selected], actual=self.actual[selected], reference=reference)
 
 
 def leaves(value: Any) -> list[Any]:
