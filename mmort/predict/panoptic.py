@@ -219,4 +219,5 @@ def _most_probable(
         with np.errstate(invalid="ignore"):  # the first is compared with -infinity
             total = np.where(better, total * np.exp(best - values) + 1, total + np.exp(values - best))
         best[better], channel[better] = values[better], index
-    return channel, 1 / np.maximum(total, 1)
+    probabilities: NDArray[np.float32] = (1 / np.maximum(total, 1)).astype(np.float32)
+    return channel, probabilities

@@ -108,9 +108,8 @@ def segments_of(
     """Return the panoptic segmentation of a picture; `Postprocessing` describes the arguments."""
     assert mask_format.panoptic is not None
     if len(rows) < (3 if mask_format.panoptic.source == "queries" else 4):
-        raise ValueError(
-            f"the model's outputs must have masks, and semantic for segments of instances, got {len(rows)}"
-        )
+        needed = "masks" if mask_format.panoptic.source == "queries" else "masks and semantic"
+        raise ValueError(f"the model's outputs must have {needed}, of which segments are made, got {len(rows)} outputs")
     dets, labels, masks = rows[:3]
     indices = _usable(dets, labels, 0.0)
     if mask_format.panoptic.source == "queries":
@@ -128,7 +127,7 @@ def _usable(dets: NDArray[np.float32], labels: NDArray[np.int64], score_threshol
     """Return the indices of the used rows with at least a score, in their order; warn of those with strange boxes."""
     # Files of MMDetection's own export fill unused rows with zeros instead of labels of -1.
     used = (labels >= 0) & (dets[:, 4] > 0) & (dets[:, 4] >= score_threshold)
-    finite = np.isfinite(dets).all(1)
+    finite = np.logical_and.reduce(np.isfinite(dets), axis=1)
     if not finite[used].all():
         warnings.warn(
             f"{np.sum(used & ~finite)} of {used.sum()} detections are left out, because their boxes are NaN or "

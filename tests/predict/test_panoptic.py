@@ -138,3 +138,11 @@ def test_segments_need_masks():
     ids = SegmentIds(np.array([1000]), 1, 2)
     with pytest.raises(ValueError, match="segments must have masks"):
         Detections(np.zeros((1, 4)), np.ones(1), np.zeros(1), ("cat",), (4, 4), segments=ids)
+
+
+def test_missing_outputs():
+    rows = np.zeros((1, 5), np.float32), np.zeros(1, np.int64)
+    image = Prepared(np.zeros((3, 1, 4), np.float32), (1, 4), (1, 4), (1, 4), np.ones(4, np.float32), (0, 0))
+    for panoptic, needed in ((QUERIES, "masks, of"), (INSTANCES, "masks and semantic, of")):
+        with pytest.raises(ValueError, match=f"outputs must have {needed} which segments are made, got 2 outputs"):
+            Postprocessing((), 0.0)(image, (1, 4), rows, MaskFormat("image", panoptic=panoptic))
