@@ -15,7 +15,7 @@ from mmort.evaluate.parity import Column, Comparison, Parity, compare_image, com
 from mmort.evaluate.parity.comparison import SCORE_BINS
 from mmort.evaluate.parity.histogram import histogram
 from mmort.evaluate.parity.pictures import picture_pair
-from mmort.predict import BoxMasks
+from mmort.predict import BoxMasks, ImageMasks
 
 BOXES = np.array([[10, 10, 30, 40], [50, 5, 70, 45], [20, 60, 60, 90]], np.float32)
 SCORES = np.array([0.9, 0.6, 0.1], np.float32)
@@ -84,6 +84,31 @@ def test_a_single_pixel_of_a_mask_is_rounding():
     assert (reference.mask(0) ^ one_pixel.mask(0)).sum() == 1
     assert compare_image(reference, one_pixel).equal
     assert not compare_image(reference, two_pixels).equal
+
+
+def test_equal_boxes_are_paired_by_their_masks():
+    boxes, masks = np.tile(np.float32([4, 4, 12, 12]), (2, 1)), np.zeros((2, 4, 4))
+    masks[0, :2], masks[1, 2:] = 1, 1
+    reference = detections(boxes, [0.9, 0.9], [0, 0], masks=masks)
+    result = compare_image(reference, detections(boxes, [0.9, 0.9], [0, 0], masks=masks[::-1]))
+    assert result.equal
+    assert result.matches.tolist() == [1, 0]
+
+
+def test_boxes_of_masks_follow_their_pixels():
+    """A pixel moves a box by one; masks of other pixels are told apart, wherever their boxes are."""
+    canvas = np.zeros((2, 20, 30), bool)
+    canvas[0, 2:18, 2:10], canvas[1, 2:18, 14:28] = True, True
+
+    def found(masks):
+        stored = ImageMasks.from_arrays(masks)
+        return Detections(stored.boxes, [0.9, 0.9], [0, 0], ("a", "b"), (20, 30), stored)
+
+    result = compare_image(found(canvas), found(changed(canvas, (0, 5, 10), True)[::-1]))
+    assert result.equal
+    assert result.matches.tolist() == [1, 0]
+    moved = compare_image(found(canvas), found(np.roll(canvas, 1, axis=2)))
+    assert moved.other_masks.tolist() == [0, 1]
 
 
 def compared(tmp_path, others, name="ONNX", max_examples=12):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from mmort.onnx.verify.detections import match_detections
 from mmort.onnx.verify.values import Tolerances
+from mmort.predict import ImageMasks
 
 if TYPE_CHECKING:
     from mmort.evaluate.dataset import DatasetImage
@@ -65,7 +68,9 @@ def compare_image(reference: Detections, found: Detections) -> ImageComparison:
     ----------
     reference, found : Detections
         Two detections are equal if they have the same label, and their scores, the corners of their boxes in pixels
-        and their masks are within the tolerances.  Masks are compared if both have them.
+        and their masks are within the tolerances.  Masks are compared if both have them.  Of several detections within
+        the tolerances, the one with the most similar mask is paired.  Boxes that are those of the masks say no more
+        than these, and are not compared: a single pixel moves them by one.
 
     Examples
     --------
@@ -78,13 +83,16 @@ def compare_image(reference: Detections, found: Detections) -> ImageComparison:
     >>> result.equal, result.missing.tolist(), result.extra.tolist()
     (False, [1], [])
     """
+    with_masks = reference.has_masks and found.has_masks
+    boxes_of_masks = with_masks and _boxes_are_of_masks(reference) and _boxes_are_of_masks(found)
     matches = match_detections(
         _rows(found),
         found.labels,
         _rows(reference),
         reference.labels,
-        box_tolerance=TOLERANCES.of(np.abs(reference.boxes).max(1, initial=0)),
+        box_tolerance=np.inf if boxes_of_masks else TOLERANCES.of(np.abs(reference.boxes).max(1, initial=0)),
         score_tolerance=TOLERANCES.of(reference.scores),
+        overlaps=partial(_overlaps, reference, found) if with_masks else None,
     )
     matched = np.flatnonzero(matches >= 0)
     partners = matches[matched]
@@ -116,12 +124,31 @@ def _other_masks(reference: Detections, found: Detections, matches: NDArray[np.i
 
 def _same_mask(reference: Detections, index: int, found: Detections, match: int) -> bool:
     """Whether two masks differ in no more than rounding explains."""
+    different, union = _difference(reference, index, found, match)
+    return different <= max(1, (1 - MIN_MASK_IOU) * union)
+
+
+def _overlaps(
+    reference: Detections, found: Detections, indices: Sequence[int] | NDArray[np.int64], expected: int
+) -> NDArray[np.float64]:
+    """Return the IoU of some of the masks found with one of the reference's."""
+    counts = np.array([_difference(reference, expected, found, int(index)) for index in indices], float)
+    return 1 - counts[:, 0] / np.maximum(counts[:, 1], 1)
+
+
+def _difference(reference: Detections, index: int, found: Detections, match: int) -> tuple[int, int]:
+    """Return the number of pixels that are in one of two masks only, and of those that are in any."""
     region, other = reference.mask_region(index), found.mask_region(match)
     masks = region.mask, other.mask
     if (region.top, region.left, region.mask.shape) != (other.top, other.left, other.mask.shape):
         masks = reference.mask(index), found.mask(match)
-    different = int((masks[0] ^ masks[1]).sum())
-    return different <= max(1, (1 - MIN_MASK_IOU) * int((masks[0] | masks[1]).sum()))
+    return int((masks[0] ^ masks[1]).sum()), int((masks[0] | masks[1]).sum())
+
+
+def _boxes_are_of_masks(detections: Detections) -> bool:
+    """Return whether the boxes are the smallest ones around the masks, as of detectors that predict masks only."""
+    masks = detections.stored_masks
+    return isinstance(masks, ImageMasks) and np.array_equal(masks.boxes, detections.boxes)
 
 
 @dataclass(frozen=True)
