@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--eval",
         nargs="+",
         metavar="METRIC",
-        help="as for mmort test (default: bbox, and segm of a detector with masks; mAP of a data set of PASCAL VOC)",
+        help="as for mmort test (default: bbox, and segm of a detector with masks; PQ or mAP of other data sets)",
     )
     datasets.add_arguments(parser)
     parser.add_argument("--batch-size", type=int, help="pictures that run together (default: the config's, or 1)")
@@ -101,7 +101,7 @@ def _named(files: Sequence[str]) -> dict[str, str]:
 def _metrics(dataset: Dataset, network: TorchNetwork) -> list[str]:
     """Return the metrics of what the detector finds."""
     if "bbox" not in dataset.metric_names:
-        return ["mAP"]
+        return [dataset.metric_names[0]]
     return ["bbox", "segm"] if "masks" in network.detector.output_names else ["bbox"]
 
 

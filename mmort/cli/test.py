@@ -45,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="METRIC",
-        help="bbox, segm and proposal for data sets in COCO's format; mAP and recall for PASCAL VOC's",
+        help="bbox, segm and proposal for data sets in COCO's format; PQ for COCO's panoptic ones; mAP and recall for "
+        "PASCAL VOC's",
     )
     parser.add_argument("--show", action="store_true", help="show each picture in a window; a key shows the next")
     parser.add_argument("--show-dir", metavar="DIR", help="write pictures with the detections")
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the detector, and do what was asked for."""
     _check(arguments)
     from mmort.detect.config import parse_options
-    from mmort.evaluate import CocoDataset, Evaluation, batch_size_of, collect, metric_options
+    from mmort.evaluate import CocoDataset, CocoPanopticDataset, Evaluation, batch_size_of, collect, metric_options
     from mmort.predict import Predictor
 
     options = parse_options(arguments.eval_options)
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.backend != "torch" and (ignored := configs.without_effect(arguments.cfg_options)):
         print(f"note: {', '.join(ignored)} does nothing: the file is what was exported", file=sys.stderr)
     dataset = datasets.dataset(arguments, config, network.classes)
-    if prefix is not None and not isinstance(dataset, CocoDataset):
+    if prefix is not None and not isinstance(dataset, (CocoDataset, CocoPanopticDataset)):
         raise ValueError("jsonfile_prefix is for one data set in COCO's format")
     if config is not None and arguments.eval:
         options = metric_options(config, dataset) | options
@@ -184,12 +185,12 @@ def _show(title: str, picture: Image) -> None:
 
 def _write(evaluation: Evaluation, out: str | None, prefix: str | None) -> None:
     """Write the results files."""
-    from mmort.evaluate import CocoDataset, write_results
+    from mmort.evaluate import CocoDataset, CocoPanopticDataset, write_results
 
     if out:
         print(f"writing results to {out}")
         write_results(out, evaluation.results, len(evaluation.dataset.classes))
-    if prefix is not None and isinstance(evaluation.dataset, CocoDataset):
+    if prefix is not None and isinstance(evaluation.dataset, (CocoDataset, CocoPanopticDataset)):
         for path in evaluation.dataset.write_rows(evaluation.results, prefix):
             print(f"wrote {path}")
 

@@ -6,6 +6,7 @@ detector is whatever takes paths of images and returns `mmort.Detections`; torch
 
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
+from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.configured import batch_size_of, dataset_of, metric_options
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
@@ -17,12 +18,14 @@ from mmort.evaluate.voc import VocDataset, VocOptions
 __all__ = [
     "CocoDataset",
     "CocoOptions",
+    "CocoPanopticDataset",
     "ConcatenatedDataset",
     "Dataset",
     "DatasetImage",
     "Evaluation",
     "ImageResult",
     "Metrics",
+    "PanopticOptions",
     "Predict",
     "VocDataset",
     "VocOptions",

@@ -11,14 +11,18 @@ from typing import Any, NamedTuple, TypeAlias
 from mmort.evaluate import class_names
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
+from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.dataset import Dataset
 from mmort.evaluate.voc import VocDataset, VocOptions
 
 _Path: TypeAlias = str | os.PathLike[str]
 
-_FORMATS = {"CocoDataset": class_names.COCO, "VOCDataset": class_names.VOC}
-"""MMDetection's types of data sets, with their classes if the config names none."""
+_FORMATS = {"CocoDataset": class_names.COCO, "CocoPanopticDataset": None, "VOCDataset": class_names.VOC}
+"""MMDetection's types of data sets, with their classes if the config names none; None for all of the file's."""
+
+_OPTIONS = {"bbox": CocoOptions, "PQ": PanopticOptions, "mAP": VocOptions}
+"""The options of data sets by the first of their metrics."""
 
 _SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset"}
 """The types of data sets by the suffix of an annotation file that is given in place of the config's."""
@@ -83,7 +87,7 @@ class _Paths(NamedTuple):
 def _open(config: Mapping[str, Any], entry: Mapping[str, Any], classes: tuple[str, ...], given: _Paths) -> Dataset:
     """Open a data set by its entry of a config, which may be empty."""
     kind = _kind(entry) if entry else "CocoDataset"
-    if given.annotation_file is not None:
+    if given.annotation_file is not None and kind != "CocoPanopticDataset":
         kind = _SUFFIXES.get(Path(given.annotation_file).suffix, kind)
     root = _Root(config, entry, given.data_root)
     prefix = entry.get("img_prefix")
@@ -96,6 +100,10 @@ def _open(config: Mapping[str, Any], entry: Mapping[str, Any], classes: tuple[st
     if kind == "VOCDataset":
         subdirs = entry.get("img_subdir", "JPEGImages"), entry.get("ann_subdir", "Annotations")
         return VocDataset(annotations, images, names or class_names.VOC, *subdirs)
+    if kind == "CocoPanopticDataset":
+        segments = entry.get("seg_prefix") or (entry.get("data_prefix") or {}).get("seg")
+        own = segments is not None and given.annotation_file is None
+        return CocoPanopticDataset(annotations, images, root.path(segments) if own else None, names)
     return CocoDataset(annotations, images, names)
 
 
@@ -123,7 +131,7 @@ def batch_size_of(config: Mapping[str, Any]) -> int:
 def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     """Return the options that a config's ``test_evaluator``, or its ``evaluation``, gives to a data set's metrics."""
     evaluators = config.get("test_evaluator") or config.get("evaluation") or {}
-    schema = CocoOptions if "bbox" in dataset.metric_names else VocOptions
+    schema = _OPTIONS[dataset.metric_names[0]]
     known = {field.name for field in dataclasses.fields(schema)} | ({"iou_thr"} if schema is VocOptions else set())
     options: dict[str, Any] = {}
     for evaluator in evaluators if isinstance(evaluators, (list, tuple)) else [evaluators]:

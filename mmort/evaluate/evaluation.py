@@ -25,9 +25,9 @@ class Evaluation:
     metrics : sequence of str
         Of the data set's `metric_names`.  Empty: only collect the results.
     masks : bool, optional
-        Whether to keep masks.  By default only for the metric segm.
+        Whether to keep masks.  By default only for the metrics segm and PQ.
     **options
-        As for the data set's metrics: `CocoOptions`, `VocOptions`.
+        As for the data set's metrics: `CocoOptions`, `PanopticOptions`, `VocOptions`.
 
     Raises
     ------
@@ -40,7 +40,7 @@ class Evaluation:
     ) -> None:
         dataset.check(metrics, options)
         self.dataset, self.metric_names, self.options = dataset, tuple(metrics), options
-        self.masks = "segm" in metrics if masks is None else masks
+        self.masks = bool({"segm", "PQ"} & set(metrics)) if masks is None else masks
         self._results: dict[DatasetImage, ImageResult] = {}
 
     def add(self, image: DatasetImage, detections: Detections) -> None:
@@ -53,6 +53,8 @@ class Evaluation:
         """
         if "segm" in self.metric_names and not detections.has_masks:
             raise ValueError("evaluate: segm needs masks, but the detector makes none")
+        if "PQ" in self.metric_names and detections.segments is None:
+            raise ValueError("evaluate: PQ needs the segments of a panoptic detector, but this one finds instances")
         classes = self.dataset.classes
         wrong = detections.labels[(detections.labels < 0) | (detections.labels >= len(classes))]
         if len(wrong):
@@ -107,11 +109,11 @@ def evaluate(
     predict : callable
         Takes the paths of images and returns the detections in them, in order, such as `mmort.Predictor.predict`.
     metrics : sequence of str
-        bbox, segm and proposal for COCO's format; mAP and recall for VOC's.
+        bbox, segm and proposal for COCO's format; PQ for that of its panoptic segmentations; mAP and recall for VOC's.
     progress : bool
         Show a progress bar, if stderr is a terminal.
     **options
-        Of the metrics, by MMDetection's names: `CocoOptions`, `VocOptions`.
+        Of the metrics, by MMDetection's names: `CocoOptions`, `PanopticOptions`, `VocOptions`.
 
     Returns
     -------

@@ -132,8 +132,8 @@ def _overlaps(
     reference: Detections, found: Detections, indices: Sequence[int] | NDArray[np.int64], expected: int
 ) -> NDArray[np.float64]:
     """Return the IoU of some of the masks found with one of the reference's."""
-    counts = np.array([_difference(reference, expected, found, int(index)) for index in indices], float)
-    return 1 - counts[:, 0] / np.maximum(counts[:, 1], 1)
+    counts = (_difference(reference, expected, found, int(index)) for index in indices)
+    return np.array([1 - different / max(union, 1) for different, union in counts], np.float64)
 
 
 def _difference(reference: Detections, index: int, found: Detections, match: int) -> tuple[int, int]:

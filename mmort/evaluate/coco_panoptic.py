@@ -1,0 +1,217 @@
+"""Data sets in the format of COCO's panoptic segmentations: a JSON file, and a PNG file for each image.
+
+The color of a pixel in the PNG file is the id of its segment, red + 256 green + 65536 blue; 0 is no segment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.evaluate.coco_metrics import coco_library
+from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.options import option_values
+from mmort.evaluate.panoptic_quality import ClassCounts, TrueSegment, add_image, mean_qualities
+from mmort.evaluate.results import ImageResult
+from mmort.predict import read_image, write_image
+from mmort.tables import lay_out
+
+if TYPE_CHECKING:
+    from mmort.predict.detections import RunLengths
+
+FIGURES = "PQ", "SQ", "RQ"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanopticOptions:
+    """Options of panoptic quality, by the names of MMDetection's.
+
+    Parameters
+    ----------
+    classwise : bool
+        Add the figures of each class.
+    """
+
+    classwise: bool = False
+
+
+class CocoPanopticDataset(Dataset):
+    """A data set with panoptic segmentations in COCO's format.
+
+    Parameters
+    ----------
+    annotation_file : path
+        The JSON file.
+    image_dir : path
+        What the ``file_name`` entries of its images are relative to.
+    segment_dir : path, optional
+        What those of its annotations, the PNG files, are relative to.  By default the annotation file's path without
+        its suffix, as COCO has it.
+    classes : sequence of str, optional
+        Names of the classes, of things and of stuff.  By default all categories of the file.
+
+    Raises
+    ------
+    ValueError
+        If the file is not in this format, or lacks a class.
+    """
+
+    metric_names = ("PQ",)
+
+    def __init__(
+        self,
+        annotation_file: str | os.PathLike[str],
+        image_dir: str | os.PathLike[str],
+        segment_dir: str | os.PathLike[str] | None = None,
+        classes: Sequence[str] | None = None,
+    ) -> None:
+        path = Path(annotation_file)
+        annotations = _read(path)
+        self.segment_dir = path.with_suffix("") if segment_dir is None else Path(segment_dir)
+        names = [category["name"] for category in annotations["categories"]]
+        self.classes = tuple(names if classes is None else classes)
+        missing = [name for name in self.classes if name not in names]
+        if missing:
+            raise ValueError(
+                f"evaluate: {annotation_file} has no category {', '.join(missing)}; categories: {', '.join(names)}"
+            )
+        # As in MMDetection, labels count the file's categories that are among the classes, in the file's order.
+        self.categories = [category for category in annotations["categories"] if category["name"] in self.classes]
+        self.labels = {category["id"]: label for label, category in enumerate(self.categories)}
+        self.images = tuple(
+            DatasetImage(image["id"], Path(image_dir) / image["file_name"], image["file_name"])
+            for image in annotations["images"]
+        )
+        self.annotations = {entry["image_id"]: entry for entry in annotations.get("annotations", ())}
+
+    def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Refuse metrics and options that `score` does not have, and a file without ground truth."""
+        super().check(metrics, options)
+        option_values(PanopticOptions, options)
+        if metrics:
+            coco_library()  # before anything is predicted
+            lacking = [image.name for image in self.images if image.id not in self.annotations]
+            if lacking:
+                raise ValueError(f"evaluate: {len(lacking)} images have no annotation, so {lacking[0]} has no truth")
+
+    def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
+        """Compute panoptic quality; the options are those of `PanopticOptions`."""
+        if not metrics:
+            return Metrics({})
+        counts = {label: ClassCounts() for label in range(len(self.categories))}
+        for image, result in zip(self.images, results, strict=True):
+            self._add(counts, image, result)
+        kinds = {
+            "All": ("", list(counts)),
+            "Things": ("_th", [label for label in counts if self.categories[label].get("isthing", 1)]),
+            "Stuff": ("_st", [label for label in counts if not self.categories[label].get("isthing", 1)]),
+        }
+        figures: dict[str, float] = {}
+        rows = [["", *FIGURES, "classes"]]
+        for kind, (ending, labels) in kinds.items():
+            qualities = mean_qualities([counts[label] for label in labels])
+            percents = [100 * quality if quality >= 0 else -1.0 for quality in qualities]
+            figures |= {f"{name}{ending}": value for name, value in zip(FIGURES, percents, strict=True)}
+            measured = sum(counts[label].is_measured for label in labels)
+            rows.append([kind, *(f"{value:.3f}" if value >= 0 else "-" for value in percents), str(measured)])
+        tables, classwise = [lay_out(rows)], dict[str, dict[str, dict[str, float]]]()
+        if PanopticOptions(**option_values(PanopticOptions, options)).classwise:
+            classwise["PQ"] = {
+                self.classes_in_file[label]: {
+                    name: 100 * quality for name, quality in zip(FIGURES, count.qualities, strict=True)
+                }
+                for label, count in counts.items()
+            }
+            lines = [[name, *(f"{value:.3f}" for value in row.values())] for name, row in classwise["PQ"].items()]
+            tables.append(lay_out([["category", *FIGURES], *lines]))
+        return Metrics(figures, tuple(tables), classwise)
+
+    @property
+    def classes_in_file(self) -> tuple[str, ...]:
+        """The names of the classes in the order of the labels."""
+        return tuple(category["name"] for category in self.categories)
+
+    def write_rows(self, results: Sequence[ImageResult], prefix: str) -> list[Path]:
+        """Write ``PREFIX.panoptic.json`` and the PNG files in ``PREFIX.panoptic``; return the JSON file's path."""
+        folder, entries = Path(f"{prefix}.panoptic"), []
+        for image, result in zip(self.images, results, strict=True):
+            name = str(PurePath(image.name).with_suffix(".png"))
+            map = segment_map(result)
+            if map is None:
+                map = np.zeros(read_image(image.path).shape[:2], np.int64)
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_image(target, np.stack([map >> 16 & 255, map >> 8 & 255, map & 255], 2).astype(np.uint8))
+            areas = np.bincount(map.ravel(), minlength=len(result.labels) + 1).tolist()
+            segments = [
+                {"id": index, "category_id": self.categories[label]["id"], "area": areas[index]}
+                for index, label in enumerate(result.labels.tolist(), 1)
+            ]
+            entries.append({"image_id": image.id, "file_name": name, "segments_info": segments})
+        path = Path(f"{prefix}.panoptic.json")
+        path.write_text(json.dumps({"annotations": entries}), encoding="utf-8")
+        return [path]
+
+    def _add(self, counts: Mapping[int, ClassCounts], image: DatasetImage, result: ImageResult) -> None:
+        """Add an image to the counts."""
+        annotation = self.annotations[image.id]
+        path = self.segment_dir / annotation["file_name"]
+        blue, green, red = np.moveaxis(read_image(path).astype(np.int64), 2, 0)
+        truth = red + 256 * green + 65536 * blue
+        known = [info for info in annotation["segments_info"] if info["category_id"] in self.labels]
+        others = [info["id"] for info in annotation["segments_info"] if info["category_id"] not in self.labels]
+        if others:
+            truth[np.isin(truth, others)] = 0
+        segments = [
+            TrueSegment(info["id"], self.labels[info["category_id"]], bool(info.get("iscrowd", 0))) for info in known
+        ]
+        found = segment_map(result)
+        if found is None:
+            found = np.zeros(truth.shape, np.int64)
+        if found.shape != truth.shape:
+            raise ValueError(f"evaluate: {path} has {truth.shape} pixels, but {image.path} has {found.shape}")
+        try:
+            add_image(counts, truth, segments, found, result.labels.tolist())
+        except ValueError as error:
+            raise ValueError(f"evaluate: {path}: {error}") from None
+
+
+def segment_map(result: ImageResult) -> NDArray[np.int64] | None:
+    """Return for each pixel the index of its segment, plus one, and 0 for none; None without any segment."""
+    masks: list[RunLengths] | None = result.masks
+    if not masks:
+        return None
+    from faster_coco_eval.core import mask as coco
+
+    map = np.zeros(masks[0]["size"], np.int64)
+    for index, lengths in enumerate(masks, 1):
+        map[coco.decode(lengths).astype(bool)] = index
+    return map
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read an annotation file, and check what the evaluation relies on."""
+    try:
+        annotations = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"evaluate: {path} is not a JSON file: {error}") from None
+    required = {
+        "images": ("id", "file_name"),
+        "categories": ("id", "name"),
+        "annotations": ("image_id", "file_name", "segments_info"),
+    }
+    if not isinstance(annotations, dict) or not {"images", "categories"} <= annotations.keys():
+        raise ValueError(f"evaluate: {path} is not in COCO's panoptic format: it must have images and categories")
+    for kind, names in required.items():
+        for index, entry in enumerate(annotations.get(kind, ())):
+            missing = [name for name in names if name not in entry] if isinstance(entry, dict) else names
+            if missing:
+                raise ValueError(f"evaluate: {kind}[{index}] in {path} has no {', '.join(missing)}")
+    return annotations
