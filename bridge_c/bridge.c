@@ -35,6 +35,27 @@ OrtStatus *ORT_CALL mmk_create_node(const OrtCustomOp *custom, const OrtApi *api
 
 void ORT_CALL mmk_destroy_node(void *kernel) { free(kernel); }
 
+static OrtStatus *too_large(const Op *op, int i) {
+    char text[NAME_SIZE];
+    snprintf(text, sizeof text, "%s: the sizes of %s are too large to be multiplied", op->row->kernel,
+             op->row->inputs[i].name);
+    return op->api->CreateStatus(ORT_INVALID_ARGUMENT, text);
+}
+
+/* Returns the product of the sizes; -1 if that of those above 0 is too large, so that kernels can multiply them. */
+static int64_t count_elements(const int64_t *shape, size_t rank) {
+    int64_t product = 1, is_empty = 0;
+    for (size_t d = 0; d < rank; d++) {
+        if (shape[d] == 0)
+            is_empty = 1;
+        else if (shape[d] < 0 || product > (INT64_MAX >> 8) / shape[d])
+            return -1;
+        else
+            product *= shape[d];
+    }
+    return is_empty ? 0 : product;
+}
+
 static OrtStatus *get_input(const Op *op, OrtKernelContext *context, int i, mmk_tensor *tensor) {
     const OrtApi *api = op->api;
     const OrtValue *value = NULL;
@@ -57,8 +78,8 @@ static OrtStatus *get_input(const Op *op, OrtKernelContext *context, int i, mmk_
     if (status) return status;
     tensor->type = type;
     tensor->rank = (int32_t)rank;
-    tensor->size = 1;
-    for (size_t d = 0; d < rank; d++) tensor->size *= tensor->shape[d];
+    tensor->size = count_elements(tensor->shape, rank);
+    if (tensor->size < 0) return too_large(op, i);
     return api->GetTensorMutableData((OrtValue *)value, &tensor->data);
 }
 
@@ -114,20 +135,33 @@ static OrtStatus *run_phase(const Op *op, OrtKernelContext *context, mmk_call *c
     return atomic_load(&loop.out_of_memory) ? out_of_memory(op) : NULL;
 }
 
+/* Runs a call whose inputs are set, and packs its outputs. */
+static OrtStatus *run_call(const Op *op, OrtKernelContext *context, mmk_call *call) {
+    const OrtApi *api = op->api;
+    if (op->kernel->prepare(call) || call->stopped) return api->CreateStatus(ORT_INVALID_ARGUMENT, call->message);
+    if (!call->late_outputs) TRY(make_outputs(op, context, call));
+    void *memory;
+    call->scratch = mmk_allocate_scratch(call->scratch_size, &memory);
+    if (call->scratch_size && !call->scratch) return out_of_memory(op);
+    OrtStatus *status = NULL;
+    for (int phase = 0; !status && phase < call->phases; phase++) {
+        status = run_phase(op, context, call, phase);
+        if (!status && call->stopped) status = api->CreateStatus(ORT_INVALID_ARGUMENT, call->message);
+    }
+    if (!status && call->late_outputs) status = make_outputs(op, context, call);
+    free(memory);
+    return status;
+}
+
 OrtStatus *ORT_CALL mmk_compute_node(void *kernel, OrtKernelContext *context) {
     const Node *node = kernel;
     const Op *op = node->op;
     mmk_call call = {.name = op->row->kernel};
     memcpy(call.attributes, node->attributes, sizeof call.attributes);
     for (int i = 0; op->row->inputs[i].name; i++) TRY(get_input(op, context, i, &call.inputs[i]));
-    if (op->kernel->prepare(&call)) return op->api->CreateStatus(ORT_INVALID_ARGUMENT, call.message);
-    if (!call.late_outputs) TRY(make_outputs(op, context, &call));
-    void *memory;
-    call.scratch = mmk_allocate_scratch(call.scratch_size, &memory);
-    if (call.scratch_size && !call.scratch) return out_of_memory(op);
-    OrtStatus *status = NULL;
-    for (int phase = 0; !status && phase < call.phases; phase++) status = run_phase(op, context, &call, phase);
-    if (!status && call.late_outputs) status = make_outputs(op, context, &call);
-    free(memory);
+    void *copies;
+    OrtStatus *status =
+        mmk_copy_inputs(op->row, &call, &copies) ? out_of_memory(op) : run_call(op, context, &call);
+    free(copies);
     return status;
 }

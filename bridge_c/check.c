@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "mmk.h"
 #include "shapes.h"
@@ -17,13 +18,46 @@ const char *mmk_simd_level(void) {
     return "baseline";
 }
 
+/* Flags that several threads read and write; no other memory depends on their order. */
+#if defined(__GNUC__)
+static int32_t load(const int32_t *flag) { return __atomic_load_n(flag, __ATOMIC_RELAXED); }
+static int32_t exchange(int32_t *flag, int32_t value) { return __atomic_exchange_n(flag, value, __ATOMIC_RELAXED); }
+#else
+static int32_t load(const volatile int32_t *flag) { return *flag; }
+static int32_t exchange(volatile int32_t *flag, int32_t value) {
+    int32_t before = *flag;
+    *flag = value;
+    return before;
+}
+#endif
+
 int mmk_fail(mmk_call *call, const char *format, ...) {
+    if (exchange(&call->stopped, 1)) return -1;
     int used = snprintf(call->message, MMK_MESSAGE, "%s: ", call->name);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(call->message + used, MMK_MESSAGE - (size_t)used, format, arguments);
     va_end(arguments);
     return -1;
+}
+
+/* Returns a clock that may jump: only differences of about a second matter. */
+static int32_t milliseconds(void) {
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (int32_t)(((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000) & INT32_MAX);
+}
+
+int mmk_is_stopped(mmk_call *call) {
+    const int32_t interval = 100;
+    if (call->is_interrupted && !load(&call->stopped)) {
+        int32_t now = milliseconds(), since = now - load(&call->asked);
+        if (since < 0 || since > interval) {
+            exchange(&call->asked, now);
+            if (call->is_interrupted()) exchange(&call->stopped, 1);
+        }
+    }
+    return load(&call->stopped);
 }
 
 /* "[3, 4]" */
@@ -79,6 +113,8 @@ int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *sha
     mmk_tensor *output = &call->outputs[i];
     const int64_t limit = INT64_MAX / 16; /* elements have at most 8 bytes */
     int64_t size = 1;
+    if (rank > MMK_MAX_RANK)
+        return mmk_fail(call, "arrays may have up to %d dimensions, output %d has %d", MMK_MAX_RANK, i, rank);
     output->type = type;
     output->rank = rank;
     for (int d = 0; d < rank; d++) {
@@ -94,6 +130,15 @@ int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *sha
     return 0;
 }
 
+int mmk_check_steps(mmk_call *call, double steps, const char *name) {
+    double elements = 0;
+    for (int i = 0; i < MMK_MAX_INPUTS; i++) elements += (double)call->inputs[i].size;
+    for (int i = 0; i < MMK_MAX_OUTPUTS; i++) elements += (double)call->outputs[i].size;
+    if (steps <= 4294967296.0 + 16384 * elements) return 0;
+    return mmk_fail(call, "%.3g %s are more than the limit, 2**32 and 2**14 for each of %.0f input and output elements",
+                    steps, name, elements);
+}
+
 void *mmk_allocate_scratch(size_t size, void **memory) {
     const uintptr_t alignment = 64;
     *memory = size && size <= SIZE_MAX - alignment ? malloc(size + alignment) : NULL;
@@ -102,6 +147,10 @@ void *mmk_allocate_scratch(size_t size, void **memory) {
 
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) {
     double grain = 20000.0 / (nanoseconds > 0.02 ? nanoseconds : 0.02);
+    if (call->phases == MMK_MAX_PHASES) {
+        mmk_fail(call, "a kernel may have up to %d phases", MMK_MAX_PHASES);
+        return;
+    }
     call->work[call->phases] = work;
     call->grain[call->phases++] = grain < 1 ? 1 : (int64_t)grain;
 }

@@ -22,6 +22,13 @@ cdef extern from *:
     """size_t mmort_describe(char *data, size_t size);  /* describe.c */"""
     size_t mmort_describe(char *data, size_t size)
 
+cdef extern from *:
+    """
+    static int raise_pending(void) { return PyErr_Occurred() ? -1 : 0; }
+    """
+    int PyErr_CheckSignals() noexcept  # leaves the handler's exception pending, for raise_pending
+    int raise_pending() except -1
+
 # Looked up once: with the stable ABI, Cython does not cache the names of other modules.
 cdef object _empty = numpy.empty
 cdef object _ndarray = numpy.ndarray
@@ -66,6 +73,7 @@ cdef class _Argument:
 cdef class _Kernel:
     """A kernel and its row, converted once for all calls."""
     cdef str name
+    cdef const OperatorRow *row
     cdef const mmk_operator *functions
     cdef Dtypes dtypes
     cdef list arguments
@@ -100,7 +108,7 @@ cdef _Kernel _prepared(const OperatorRow *row):
     cdef const Attribute *attribute = row.attributes
     cdef int slot = 0
     kernel.name, kernel.dtypes, kernel.arguments = row.kernel.decode(), row.dtypes, []
-    kernel.functions = mmk_find_kernel(row.kernel)
+    kernel.row, kernel.functions = row, mmk_find_kernel(row.kernel)
     while formal.name != NULL:
         argument = _Argument()
         argument.name, argument.kind, argument.slot = formal.name.decode(), TENSOR, slot
@@ -179,6 +187,16 @@ cdef object _factor(const mmk_shape_token *token):
     return token.size if token.kind == SHAPE_SIZE else _text(token.text, token.length)
 
 
+cdef int _is_interrupted() noexcept nogil:
+    """Run the handlers of signals, in the main thread only; return whether one of them raised."""
+    with gil:
+        return PyErr_CheckSignals() != 0
+
+
+cdef enum:
+    GRAINS_PER_RANGE = 500  # of 20 microseconds, between two questions whether the call is stopped
+
+
 cdef class _Job:
     """A call in progress: the C structure, and everything that must stay alive with it."""
     cdef mmk_call c
@@ -188,10 +206,12 @@ cdef class _Job:
     cdef Py_buffer[9] buffers  # of MMK_MAX_INPUTS inputs and MMK_MAX_OUTPUTS outputs
     cdef int buffer_count
     cdef void *memory
+    cdef void *copies  # of inputs
 
     def __dealloc__(self):
         self.release()
         free(self.memory)
+        free(self.copies)
 
     cdef void release(self):
         cdef int i
@@ -338,15 +358,43 @@ cdef class _Job:
         cdef int i
         return [self.new_output(i) for i in range(MMK_MAX_OUTPUTS) if self.c.outputs[i].type != MMK_ABSENT]
 
+    cdef int prepare(self) except -1:
+        """Check the inputs and allocate what the phases share."""
+        if mmk_copy_inputs(self.kernel.row, &self.c, &self.copies):
+            raise MemoryError(f"{self.kernel.name}: out of memory")
+        if self.kernel.functions.prepare(&self.c) or self.c.stopped:
+            raise ValueError(self.c.message.decode())
+        return 0
+
     cpdef int run_range(self, int phase, int64_t begin, int64_t end) except -1:
         cdef size_t scratch_size = self.c.worker_scratch_size[phase]
+        cdef int64_t step = GRAINS_PER_RANGE * self.c.grain[phase]
         cdef void *memory = NULL
         cdef void *scratch = mmk_allocate_scratch(scratch_size, &memory)
         if scratch_size and scratch == NULL:
             raise MemoryError(f"{self.kernel.name}: out of memory")
         with nogil:
+            while end - begin > step:
+                self.kernel.functions.run(&self.c, phase, begin, begin + step, scratch)
+                begin += step
+                if mmk_is_stopped(&self.c):
+                    begin = end
             self.kernel.functions.run(&self.c, phase, begin, end, scratch)
             free(memory)
+        return raise_pending()
+
+    cdef int run(self) except -1:
+        """Run all phases, on several threads if they are long enough."""
+        cdef int phase
+        cdef int64_t chunks
+        for phase in range(self.c.phases):
+            chunks = self.c.work[phase] // self.c.grain[phase]
+            if chunks < _MIN_CHUNKS or _threads.get_num_threads() == 1:
+                self.run_range(phase, 0, self.c.work[phase])
+            else:
+                _threads.split(self.run_range, phase, self.c.work[phase], chunks)
+            if self.c.stopped:
+                raise ValueError(self.c.message.decode())
         return 0
 
 
@@ -358,8 +406,6 @@ def call(str kernel, str function=None, /, **arguments) -> tuple:
     """
     cdef _Job job = _Job()
     cdef mmk_call *c = &job.c
-    cdef int phase
-    cdef int64_t chunks
     job.kernel = _KERNELS.get(kernel)
     if job.kernel is None:
         raise ImportError(f"{__name__} has no kernel {kernel}; if it is a new one, build and install the package again")
@@ -371,18 +417,17 @@ def call(str kernel, str function=None, /, **arguments) -> tuple:
         job.convert_inputs(arguments)
     job.set_attributes(arguments)
     c.name = job.kernel.functions.name
-    if job.kernel.functions.prepare(c):
-        raise ValueError(c.message.decode())
+    c.is_interrupted = _is_interrupted
+    job.prepare()
     outputs = None if c.late_outputs else job.new_outputs()
     c.scratch = mmk_allocate_scratch(c.scratch_size, &job.memory)
     if c.scratch_size and c.scratch == NULL:
         raise MemoryError(f"{kernel}: out of memory")
-    for phase in range(c.phases):
-        chunks = c.work[phase] // c.grain[phase]
-        if chunks < _MIN_CHUNKS or _threads.get_num_threads() == 1:
-            job.run_range(phase, 0, c.work[phase])
-        else:
-            _threads.split(job.run_range, phase, c.work[phase], chunks)
+    try:
+        job.run()
+    except BaseException:
+        mmk_fail(c, "interrupted")  # for threads that are still at work; they keep the job alive
+        raise
     if outputs is None:
         outputs = job.new_outputs()
     if job.cast is not None:

@@ -7,7 +7,11 @@
  *                                           call->message set
  *   run(call, phase, begin, end, scratch)   does the work [begin, end) of a phase; ranges of one phase may run at the
  *                                           same time on several threads, each with scratch memory of its own.  It
- *                                           allocates nothing, so it cannot fail
+ *                                           allocates nothing, and fails, by mmk_fail, only at a limit that prepare
+ *                                           could not check
+ *
+ * Another thread may write the inputs during the call.  So a value that decides about addresses is read once, or its
+ * input is `copied` in the row (operators.h): prepare and run then see the same values.
  *
  * A front end (door.pyx for numpy, bridge.c for ONNX Runtime) fills in the inputs and attributes, calls prepare,
  * allocates, runs one phase after another and returns the outputs.  So every check, default and formula is written
@@ -62,7 +66,7 @@ typedef struct {
     int64_t size;
 } mmk_dimension;
 
-typedef struct {
+typedef struct mmk_call {
     const char *name; /* of the operator, for messages */
     mmk_tensor inputs[MMK_MAX_INPUTS];
     mmk_tensor outputs[MMK_MAX_OUTPUTS];
@@ -79,6 +83,11 @@ typedef struct {
                                                    initialised; a phase may set that of later ones */
 
     void *scratch; /* allocated by the front end and aligned to 64 bytes, like the workers' */
+
+    int32_t stopped; /* by mmk_fail or by an interrupt: all ranges return early, and the outputs are not used */
+    int32_t asked;   /* when `is_interrupted` was last called */
+    int (*is_interrupted)(void); /* the front end's; NULL: calls cannot be interrupted */
+
     int32_t dimension_count;
     mmk_dimension dimensions[MMK_MAX_DIMENSIONS];
     char message[MMK_MESSAGE];
@@ -123,14 +132,22 @@ void *mmk_allocate_scratch(size_t size, void **memory);
 /* Returns "avx2" or "baseline": the version of the hot loops that this machine runs. */
 const char *mmk_simd_level(void);
 
-/* ---- functions for prepare ---- */
+/* ---- functions for prepare and run ---- */
 
-/* Sets the call's message to "<operator>: <text>" and returns -1. */
+/* Stops the call with the message "<operator>: <text>", unless it is stopped already, and returns -1. */
 int mmk_fail(mmk_call *call, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
+
+/* ---- functions for run ---- */
+
+/* Returns whether the call is stopped, so that a range should return.  Ranges that may take longer than 0.1 seconds ask
+ * between steps of a microsecond or more; the front ends ask between ranges. */
+int mmk_is_stopped(mmk_call *call);
+
+/* ---- functions for prepare ---- */
 
 /* Checks that input i has the shape `required`, for instance "[K, 5]", in the language of shapes.h.  Returns 0, or -1
  * with a message that has the required and the given shape. */
@@ -139,7 +156,11 @@ int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *req
 /* Sets the type and the shape of output i.  Returns 0, or -1 if the output would not fit into the address space. */
 int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape);
 
-/* Adds a phase of `work` units, each of about `nanoseconds`. */
+/* Refuses a call of more steps, called "samples" for instance, than 2**32 and 2**14 for each element of its inputs and
+ * outputs.  For operators whose work can be far larger than what they read and write.  Returns 0, or -1. */
+int mmk_check_steps(mmk_call *call, double steps, const char *name);
+
+/* Adds a phase of `work` units, each of about `nanoseconds`; the call fails if it has more than MMK_MAX_PHASES. */
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds);
 
 /* Asks the operating system for large pages: several MB of new memory then take a fraction of the time to fill. */

@@ -43,6 +43,8 @@ cdef extern from "mmk.h" nogil:
         size_t scratch_size
         size_t worker_scratch_size[4]
         void *scratch
+        int32_t stopped
+        int (*is_interrupted)() noexcept nogil
         char message[320]
 
     ctypedef struct mmk_operator:
@@ -57,7 +59,9 @@ cdef extern from "mmk.h" nogil:
     const char *mmk_simd_level() noexcept
     void *mmk_allocate_scratch(size_t size, void **memory) noexcept
     int mmk_fail(mmk_call *call, const char *format, ...) noexcept
+    int mmk_is_stopped(mmk_call *call) noexcept
     int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *required) noexcept
     int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape) noexcept
+    int mmk_check_steps(mmk_call *call, double steps, const char *name) noexcept
     void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) noexcept
     void mmk_ask_for_large_pages(void *memory, size_t size) noexcept

@@ -16,6 +16,7 @@ typedef struct {
     const char *shape;
     int type;     /* MMK_..., in ONNX */
     int optional; /* may be left out */
+    int copied;   /* before prepare: its values decide about addresses, and another thread may change them */
 } Formal;
 
 /* A FLAG is an INT in ONNX and a bool in Python.  A PAIR is an INTS of two numbers, which become the kernel's next two
@@ -77,6 +78,10 @@ const char *mmk_attribute_type_name(AttributeType type);
 
 /* Returns what is wrong with a row, as the text that follows "the row of NAME "; NULL if it is valid. */
 const char *mmk_row_error(const OperatorRow *row);
+
+/* Points the inputs that the row has as `copied` at copies in `*memory`, which the front end frees.  Returns 0, or -1 if
+ * there is not enough memory. */
+int mmk_copy_inputs(const OperatorRow *row, mmk_call *call, void **memory);
 
 /* Returns the kernel of that name; NULL if there is none. */
 const mmk_operator *mmk_find_kernel(const char *name);

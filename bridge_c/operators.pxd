@@ -1,7 +1,7 @@
 """operators.h and shapes.h for Cython: what the numpy API needs of the rows."""
 from libc.stdint cimport int64_t
 
-from mmk cimport mmk_attribute, mmk_operator
+from mmk cimport mmk_attribute, mmk_call, mmk_operator
 
 cdef extern from "operators.h" nogil:
     ctypedef struct Formal:
@@ -38,6 +38,7 @@ cdef extern from "operators.h" nogil:
 
     const OperatorRow operator_rows[]
     const char *mmk_row_error(const OperatorRow *row) noexcept
+    int mmk_copy_inputs(const OperatorRow *row, mmk_call *call, void **memory) noexcept
     const mmk_operator *mmk_find_kernel(const char *name) noexcept
 
 cdef extern from "shapes.h" nogil:

@@ -26,6 +26,23 @@ const char *mmk_attribute_type_name(AttributeType type) {
     return names[type];
 }
 
+int mmk_copy_inputs(const OperatorRow *row, mmk_call *call, void **memory) {
+    size_t sizes[MMK_MAX_INPUTS] = {0}, total = 0;
+    for (int i = 0; row->inputs[i].name; i++) {
+        if (!row->inputs[i].copied) continue;
+        sizes[i] = (size_t)call->inputs[i].size * mmk_element_size(call->inputs[i].type);
+        total += (sizes[i] + 63) & ~(size_t)63;
+    }
+    char *copy = mmk_allocate_scratch(total, memory);
+    if (total && !copy) return -1;
+    for (int i = 0; row->inputs[i].name; i++) {
+        if (!sizes[i]) continue;
+        call->inputs[i].data = memcpy(copy, call->inputs[i].data, sizes[i]);
+        copy += (sizes[i] + 63) & ~(size_t)63;
+    }
+    return 0;
+}
+
 const mmk_operator *mmk_find_kernel(const char *name) {
     const mmk_operator *kernel = mmk_operators;
     while (kernel->name && strcmp(kernel->name, name) != 0) kernel++;

@@ -7,6 +7,7 @@ Importing mmort imports numpy, and neither torch nor onnxruntime.
 
 from typing import TYPE_CHECKING, Any
 
+import mmort._interpreter  # noqa: F401 (first of all)
 from mmort._threads import get_num_threads, set_num_threads
 from mmort.ops import *
 from mmort.ops import __all__ as _operators

@@ -10,6 +10,7 @@ import mmort
 ROOT = pathlib.Path(mmort.__file__).parent
 
 ARROWS = {
+    "_interpreter": set(),
     "_threads": set(),
     "_arrays": set(),
     "_rotated": set(),

@@ -19,7 +19,8 @@ cdef enum:
     SCALE_FACTOR
 
 cdef enum:
-    MAX_SIZE = 1 << 29
+    MAX_KERNEL_SIZE = 63  # the portable definition has nodes for each of its weights
+    MAX_SCALE_FACTOR = 1 << 16
     LANES = 16  # numbers of a row that are summed side by side
 
 cdef enum:  # picoseconds per weight and channel; portable.py, 256 x 50 x 76
@@ -118,12 +119,14 @@ cdef public int mmk_carafe_prepare(mmk_call *call) noexcept nogil:
     if (mmk_check_shape(call, FEATURES, "features", "[N, C, H, W]")
             or mmk_check_shape(call, MASKS, "masks", "[N, M, OH, OW]")):
         return -1
-    if kernel < 1 or kernel % 2 == 0 or kernel > MAX_SIZE:
-        return mmk_fail(call, "kernel_size must be odd and positive, got %lld", <long long>kernel)
+    if kernel < 1 or kernel % 2 == 0 or kernel > MAX_KERNEL_SIZE:
+        return mmk_fail(call, "kernel_size must be odd and from 1 to %d, got %lld", <int>MAX_KERNEL_SIZE,
+                        <long long>kernel)
     if groups < 1 or x.shape[1] % groups:
         return mmk_fail(call, "group_size must divide C = %lld, got %lld", <long long>x.shape[1], <long long>groups)
-    if factor < 1 or factor > MAX_SIZE:
-        return mmk_fail(call, "scale_factor must be positive, got %lld", <long long>factor)
+    if factor < 1 or factor > MAX_SCALE_FACTOR:
+        return mmk_fail(call, "scale_factor must be from 1 to %d, got %lld", <int>MAX_SCALE_FACTOR,
+                        <long long>factor)
     if (masks.shape[1] // kernel // kernel != groups or masks.shape[1] % (kernel * kernel)
             or masks.shape[2] // factor != x.shape[2] or masks.shape[3] // factor != x.shape[3]
             or masks.shape[2] % factor or masks.shape[3] % factor):

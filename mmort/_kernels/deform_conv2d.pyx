@@ -287,6 +287,8 @@ cdef int _prepare(mmk_call *call, bint modulated) noexcept nogil:
     shape[1] = s.outputs
     if mmk_set_output(call, 0, x.type, 4, shape):
         return -1
+    if mmk_check_steps(call, <double>weight.shape[1] * taps * call.outputs[0].size, "products"):
+        return -1
     if call.outputs[0].size:
         mmk_add_phase(call, x.shape[0] * ((s.positions + s.tile - 1) // s.tile),
                       1e-3 * s.tile * (<double>PRODUCT_COST * weight.size + <double>SAMPLE_COST * s.channels * s.taps))

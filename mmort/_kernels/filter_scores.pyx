@@ -88,7 +88,8 @@ cdef void _filter(const mmk_call *call, const real *scores, real *output, real *
             for i in range(count):  # one more than are above may be written
                 spare[above] = own[i]
                 above += own[i] > threshold
-            lowest = _lowest_of_best(spare, above, best)
+            if best < above:  # else another thread has written scores meanwhile
+                lowest = _lowest_of_best(spare, above, best)
         _copy(own, count, threshold, lowest, output + image * count)
 
 

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mmk.h"
+
 /* order.pyx: stable sorting.  `items` and `spare` have room for `count` items each; the functions return the one that
  * holds the result. */
 
@@ -20,14 +22,14 @@ mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spa
 
 /* nms.pyx: suppresses boxes of one class.  `order` has their indices in `boxes`, by descending score.  Sets a flag for
  * each box that a box of higher score suppresses, and for all after the first `max_kept` that are kept (0: no limit).
- * `scratch` has mmk_suppress_size bytes per box, aligned for a double. */
+ * `scratch` has mmk_suppress_size bytes per box, aligned for a double.  Returns 0, or -1 if the call is stopped. */
 size_t mmk_suppress_size(int type);
-void mmk_suppress(int type, const void *boxes, const int64_t *order, int64_t count, double threshold, double offset,
-                  int64_t max_kept, int32_t *flags, void *scratch);
+int mmk_suppress(mmk_call *call, int type, const void *boxes, const int64_t *order, int64_t count, double threshold,
+                 double offset, int64_t max_kept, int32_t *flags, void *scratch);
 
 /* soft_nms.pyx: the same for Soft-NMS.  `planes` has x1, y1, x2, y2, area and score of all boxes, plane after plane.
- * Moves the remaining boxes to the front, by descending score, and `indices` with them; returns their number.
- * `method`: 0 naive, 1 linear, 2 gaussian. */
-int64_t mmk_soft_suppress(int type, void *planes, int64_t *indices, int64_t count, double threshold, double sigma,
-                          double min_score, int64_t method, double offset);
+ * Moves the remaining boxes to the front, by descending score, and `indices` with them; returns their number, or -1 if
+ * the call is stopped.  `method`: 0 naive, 1 linear, 2 gaussian. */
+int64_t mmk_soft_suppress(mmk_call *call, int type, void *planes, int64_t *indices, int64_t count, double threshold,
+                          double sigma, double min_score, int64_t method, double offset);
 #endif

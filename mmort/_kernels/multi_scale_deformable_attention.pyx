@@ -161,6 +161,8 @@ cdef public int mmk_multi_scale_deformable_attention_prepare(mmk_call *call) noe
     shape[2] = s.heads * s.channels
     if mmk_set_output(call, 0, inputs[VALUE].type, 3, shape):
         return -1
+    if mmk_check_steps(call, <double>s.levels * s.points * call.outputs[0].size, "samples"):
+        return -1
     if call.outputs[0].size:
         mmk_add_phase(call, shape[0] * s.queries * s.heads,
                       1e-3 * s.levels * s.points * (FIND_TAPS + <double>ADD_TAPS * s.channels))

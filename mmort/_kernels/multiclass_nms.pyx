@@ -8,7 +8,7 @@ group is a class of an image, or the whole image if suppression is class-agnosti
 workspace, from scores to rows; parts of it would share all structures, so it is not split.
 """
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from element_types cimport real
 from mmk cimport *
@@ -50,6 +50,7 @@ cdef enum:
 cdef enum:  # picoseconds; multiclass_nms, 10000 boxes, 80 classes
     SUPPRESS_COST = 50000  # per box and class; a tenth if few scores are above the threshold
     MERGE_COST = 30000  # per candidate
+    PAD_COST = 5000  # per row, where there are no candidates
 
 
 cdef struct _Sizes:
@@ -70,7 +71,7 @@ cdef struct _Workspace:
     mmk_item *spare
     void *sorted_scores
     int64_t *sorted       # candidates by image and descending score
-    void *detections      # the results
+    void *detections      # the results, if their number is known only afterwards
     int64_t *labels
     int64_t *indices
     size_t size
@@ -97,7 +98,7 @@ cdef _Sizes _sizes(const mmk_call *call) noexcept nogil:
 cdef _Workspace _workspace(const mmk_call *call, const _Sizes *s) noexcept nogil:
     cdef _Workspace w
     cdef size_t address = <size_t>call.scratch, lists = s.images * s.groups, kept = lists * s.max_kept
-    cdef size_t rows = s.images * (s.rows if s.rows else s.groups * s.max_kept)
+    cdef size_t rows = s.images * s.groups * s.max_kept if call.late_outputs else 0
     cdef size_t width = element_size(call.inputs[SCORES].type)
     w.counts = <int64_t *>take(&address, lists * sizeof(int64_t))
     w.candidates = <int64_t *>take(&address, kept * sizeof(int64_t))
@@ -165,7 +166,7 @@ cdef void _sort_pool(const _Pool *pool, int64_t count, real *scores) noexcept no
     memcpy(scores, sorted_scores, count * sizeof(real))
 
 
-cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
+cdef void _suppress(mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
                     int64_t group, int64_t count, const real *boxes, real *scores) noexcept nogil:
     """Suppresses among the pool's first `count` candidates, and stores those kept as the group's."""
     cdef int type = call.inputs[SCORES].type
@@ -186,8 +187,9 @@ cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, 
         for i in range(count):
             pool.ordered[i] = pool.candidates[items[i].index]
             pool.boxes[i] = _box_index(call, s.classes, pool.ordered[i])
-        mmk_suppress(type, boxes, pool.boxes, count, call.attributes[IOU_THRESHOLD].f, call.attributes[OFFSET].i,
-                     s.max_kept, pool.flags, pool.suppression)
+        if mmk_suppress(call, type, boxes, pool.boxes, count, call.attributes[IOU_THRESHOLD].f,
+                        call.attributes[OFFSET].i, s.max_kept, pool.flags, pool.suppression):
+            return
         for i in range(count):
             if not pool.flags[i]:
                 kept_candidates[kept] = pool.ordered[i]
@@ -198,9 +200,11 @@ cdef void _suppress(const mmk_call *call, const _Sizes *s, const _Workspace *w, 
             pack_box(boxes + 4 * _box_index(call, s.classes, pool.candidates[i]), offset, planes, count, i)
             soft_scores[i] = scores[i]
             pool.ordered[i] = pool.candidates[i]
-        left = mmk_soft_suppress(type, planes, pool.ordered, count, call.attributes[IOU_THRESHOLD].f,
+        left = mmk_soft_suppress(call, type, planes, pool.ordered, count, call.attributes[IOU_THRESHOLD].f,
                                  call.attributes[SIGMA].f, call.attributes[MIN_SCORE].f,
                                  call.attributes[METHOD].i - NAIVE, call.attributes[OFFSET].i)
+        if left < 0:
+            return
         for i in range(left):
             if soft_scores[i] >= min_score:  # soft_nms keeps the best box even if its score is lower
                 pool.candidates[kept] = pool.ordered[i]
@@ -234,7 +238,7 @@ cdef int64_t _select(const mmk_call *call, const _Sizes *s, const _Pool *pool, c
     return filled + nms_pre
 
 
-cdef void _suppress_block(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
+cdef void _suppress_block(mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool, int64_t image,
                           int64_t first, int64_t last, int64_t *filled, const real *all_boxes,
                           const real *all_scores) noexcept nogil:
     """Suppresses within each of the classes [first, last) of an image, or after the last class in all of them."""
@@ -260,7 +264,7 @@ cdef void _suppress_block(const mmk_call *call, const _Sizes *s, const _Workspac
         _suppress(call, s, w, pool, image, 0, filled[0], boxes, <real *>pool.scores)
 
 
-cdef void _suppress_blocks(const mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool,
+cdef void _suppress_blocks(mmk_call *call, const _Sizes *s, const _Workspace *w, const _Pool *pool,
                            int64_t begin, int64_t end, const real *boxes, const real *scores) noexcept nogil:
     """Processes blocks of classes [begin, end), counted through all images; images [begin, end) if class-agnostic."""
     cdef int64_t unit, block, first_block, last_block, image, filled
@@ -305,40 +309,54 @@ cdef void _merge(const mmk_call *call, const _Sizes *s, const _Workspace *w, int
     w.totals[image] = min(count, s.rows) if s.rows else count
 
 
+cdef void _pad(mmk_call *call, real *detections, int64_t begin, int64_t end) noexcept nogil:
+    """Writes zeros and -1 into rows [begin, end) of the outputs."""
+    cdef int64_t *labels = <int64_t *>call.outputs[1].data
+    cdef int64_t *indices = <int64_t *>call.outputs[2].data
+    memset(detections + 5 * begin, 0, 5 * (end - begin) * sizeof(real))
+    memset(labels + begin, 0xFF, (end - begin) * sizeof(int64_t))
+    memset(indices + begin, 0xFF, (end - begin) * sizeof(int64_t))
+
+
 cdef void _collect(mmk_call *call, const _Sizes *s, const _Workspace *w, const real *boxes, const real *scores,
-                   real *detections) noexcept nogil:
-    """Writes the detections of all images, padded with zeros and -1."""
-    cdef int64_t rows = s.rows, image, i, k, candidate, row
+                   int64_t rows, real *detections) noexcept nogil:
+    """Writes the detections of all images, of `rows` rows each."""
+    cdef int64_t *labels = <int64_t *>call.outputs[1].data
+    cdef int64_t *indices = <int64_t *>call.outputs[2].data
     cdef int64_t per_image = s.boxes * (s.classes if call.inputs[BOXES].rank == 4 else 1)
+    cdef int64_t image, i, k, candidate, row
     cdef const real *box
-    cdef int64_t[3] shape
-    if not rows:
-        for image in range(s.images):
-            rows = max(rows, w.totals[image])
     for image in range(s.images):
-        for i in range(rows):
+        for i in range(w.totals[image]):
             row = image * rows + i
-            for k in range(5):
-                detections[5 * row + k] = 0
-            w.labels[row] = -1
-            w.indices[row] = -1
-            if i < w.totals[image]:
-                candidate = w.candidates[image * s.groups * s.max_kept + i]
-                box = boxes + 4 * (image * per_image + _box_index(call, s.classes, candidate))
-                for k in range(4):
-                    detections[5 * row + k] = box[k]
-                detections[5 * row + 4] = scores[image * s.groups * s.max_kept + i]
-                w.labels[row] = candidate % s.classes
-                w.indices[row] = candidate // s.classes
+            candidate = w.candidates[image * s.groups * s.max_kept + i]
+            box = boxes + 4 * (image * per_image + _box_index(call, s.classes, candidate))
+            for k in range(4):
+                detections[5 * row + k] = box[k]
+            detections[5 * row + 4] = scores[image * s.groups * s.max_kept + i]
+            labels[row] = candidate % s.classes
+            indices[row] = candidate // s.classes
+        _pad(call, detections, image * rows + w.totals[image], (image + 1) * rows)
+
+
+cdef int64_t _point_outputs(mmk_call *call, const _Sizes *s, const _Workspace *w) noexcept nogil:
+    """Sets outputs whose size is known only now to the results in the workspace; returns the rows of an image."""
+    cdef int64_t rows = 0, image
+    cdef int64_t[3] shape
+    if not call.late_outputs:
+        return s.rows
+    for image in range(s.images):
+        rows = max(rows, w.totals[image])
     shape[0] = s.images
     shape[1] = rows
     shape[2] = 5
     mmk_set_output(call, 0, call.inputs[SCORES].type, 3, shape)
     mmk_set_output(call, 1, MMK_INT64, 2, shape)
     mmk_set_output(call, 2, MMK_INT64, 2, shape)
-    call.outputs[0].data = detections
+    call.outputs[0].data = w.detections
     call.outputs[1].data = w.labels
     call.outputs[2].data = w.indices
+    return rows
 
 
 cdef public int mmk_multiclass_nms_prepare(mmk_call *call) noexcept nogil:
@@ -359,27 +377,39 @@ cdef public int mmk_multiclass_nms_prepare(mmk_call *call) noexcept nogil:
     shape[0] = s.images
     shape[1] = s.rows
     shape[2] = 5
-    if mmk_set_output(call, 0, call.inputs[SCORES].type, 3, shape):
+    if (mmk_set_output(call, 0, call.inputs[SCORES].type, 3, shape) or mmk_set_output(call, 1, MMK_INT64, 2, shape)
+            or mmk_set_output(call, 2, MMK_INT64, 2, shape)):
         return -1
-    call.late_outputs = True
+    call.late_outputs = s.rows == 0
+    if call.inputs[SCORES].size == 0:
+        if call.outputs[1].size:
+            mmk_add_phase(call, call.outputs[1].size, 1e-3 * PAD_COST)
+        return 0
     call.scratch_size = _workspace(call, &s).size
     mmk_add_phase(call, s.images * (1 if call.attributes[CLASS_AGNOSTIC].i else s.blocks),
                   1e-3 * SUPPRESS_COST * s.boxes * (s.classes if call.attributes[CLASS_AGNOSTIC].i else BLOCK))
     call.worker_scratch_size[SUPPRESS] = _pool(call, &s, NULL).size
     mmk_add_phase(call, s.images, 1e-3 * MERGE_COST * s.groups * s.max_kept)
-    mmk_add_phase(call, 1, 1.0)
+    mmk_add_phase(call, 1, 1.0 + 1e-3 * PAD_COST * call.outputs[1].size)
     return 0
 
 
 cdef public void mmk_multiclass_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end,
                                         void *scratch) noexcept nogil:
     cdef _Sizes s = _sizes(call)
-    cdef _Workspace w = _workspace(call, &s)
+    cdef _Workspace w
     cdef const void *boxes = call.inputs[BOXES].data
     cdef const void *scores = call.inputs[SCORES].data
     cdef bint single = call.inputs[SCORES].type == MMK_FLOAT32
     cdef _Pool pool
-    cdef int64_t image
+    cdef int64_t image, rows
+    if call.inputs[SCORES].size == 0:
+        if single:
+            _pad(call, <float *>call.outputs[0].data, begin, end)
+        else:
+            _pad(call, <double *>call.outputs[0].data, begin, end)
+        return
+    w = _workspace(call, &s)
     if phase == SUPPRESS:
         pool = _pool(call, &s, scratch)
         if single:
@@ -392,7 +422,10 @@ cdef public void mmk_multiclass_nms_run(mmk_call *call, int phase, int64_t begin
                 _merge(call, &s, &w, image, <const float *>w.scores, <float *>w.sorted_scores)
             else:
                 _merge(call, &s, &w, image, <const double *>w.scores, <double *>w.sorted_scores)
-    elif single:
-        _collect(call, &s, &w, <const float *>boxes, <const float *>w.scores, <float *>w.detections)
     else:
-        _collect(call, &s, &w, <const double *>boxes, <const double *>w.scores, <double *>w.detections)
+        rows = _point_outputs(call, &s, &w)
+        if single:
+            _collect(call, &s, &w, <const float *>boxes, <const float *>w.scores, rows, <float *>call.outputs[0].data)
+        else:
+            _collect(call, &s, &w, <const double *>boxes, <const double *>w.scores, rows,
+                     <double *>call.outputs[0].data)

@@ -12,7 +12,7 @@ from mmk cimport *
 from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box, plane_iou
 from mmort._kernels.kernels cimport mmk_item, mmk_order
 from mmort._kernels.nms_grid cimport fits_grid, grid_size, suppress_by_grid
-from mmort._kernels.suppression cimport check_count, check_threshold, sort_by_class
+from mmort._kernels.suppression cimport check_count, check_threshold, goes_on, sort_by_class
 from mmort._kernels.workspace cimport element_size, take
 
 cdef enum:  # inputs
@@ -92,10 +92,14 @@ cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t box, real
     suppressed[0] = total
 
 
-cdef ptrdiff_t _suppress_by_pairs(const real *planes, ptrdiff_t begin, ptrdiff_t count, real threshold, real offset,
-                                  ptrdiff_t max_kept, bint to_the_end, int32_t *flags) noexcept nogil:
-    """Compares all pairs from position `begin` on; returns the position where that no longer pays, or `count`."""
+cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t begin, ptrdiff_t count, real threshold,
+                                  real offset, ptrdiff_t max_kept, bint to_the_end, int32_t *flags) noexcept nogil:
+    """Compares all pairs from position `begin` on; returns the position where that no longer pays, or `count`.
+
+    Returns -1 if the call is stopped.
+    """
     cdef ptrdiff_t i, kept = 0, suppressed = 0
+    cdef int64_t comparisons = 0, unasked = 0
     for i in range(begin):
         kept += not flags[i]
     for i in range(begin, count):
@@ -107,11 +111,15 @@ cdef ptrdiff_t _suppress_by_pairs(const real *planes, ptrdiff_t begin, ptrdiff_t
                 return i
             kept += 1
             _compare(planes, count, i, threshold, offset, flags, &suppressed)
+            unasked += count - i
+            if not goes_on(call, &comparisons, &unasked, count):
+                return -1
     return count
 
 
-cdef void _suppress(const real *boxes, const int64_t *order, ptrdiff_t count, real threshold, real offset,
-                    int64_t max_kept, int32_t *flags, void *scratch) noexcept nogil:
+cdef int _suppress(mmk_call *call, const real *boxes, const int64_t *order, ptrdiff_t count, real threshold,
+                   real offset, int64_t max_kept, int32_t *flags, void *scratch) noexcept nogil:
+    """Flags the suppressed ones of `count` boxes in order of descending score; returns -1 if the call is stopped."""
     cdef real *planes = <real *>scratch
     cdef real *records = planes + BOX_NUMBERS * count  # the same numbers, box after box
     cdef uint32_t *grid = <uint32_t *>(records + BOX_NUMBERS * count)
@@ -121,15 +129,15 @@ cdef void _suppress(const real *boxes, const int64_t *order, ptrdiff_t count, re
     for i in range(count):
         pack_box(boxes + 4 * order[i], offset, planes, count, i)
     memset(flags, 0, count * sizeof(int32_t))
-    begin = _suppress_by_pairs(planes, 0, count, threshold, offset, max_kept, count <= PAIRWISE_MAX_BOXES, flags)
-    if begin < count:
-        for i in range(begin, count):
-            for k in range(BOX_NUMBERS):
-                records[i * BOX_NUMBERS + k] = planes[k * count + i]
-        if fits_grid(records, begin, count, threshold, offset):
-            suppress_by_grid(records, begin, count, threshold, offset, max_kept, grid, flags)
-        else:
-            _suppress_by_pairs(planes, begin, count, threshold, offset, max_kept, True, flags)
+    begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, count <= PAIRWISE_MAX_BOXES, flags)
+    if begin < 0 or begin == count:
+        return -1 if begin < 0 else 0
+    for i in range(begin, count):
+        for k in range(BOX_NUMBERS):
+            records[i * BOX_NUMBERS + k] = planes[k * count + i]
+    if fits_grid(records, begin, count, threshold, offset):
+        return suppress_by_grid(call, records, begin, count, threshold, offset, max_kept, grid, flags)
+    return -1 if _suppress_by_pairs(call, planes, begin, count, threshold, offset, max_kept, True, flags) < 0 else 0
 
 
 cdef public size_t mmk_suppress_size(int type) noexcept nogil:
@@ -137,12 +145,13 @@ cdef public size_t mmk_suppress_size(int type) noexcept nogil:
     return 2 * BOX_NUMBERS * element_size(type) + (grid_size(1) + 1) * sizeof(uint32_t)
 
 
-cdef public void mmk_suppress(int type, const void *boxes, const int64_t *order, int64_t count, double threshold,
-                              double offset, int64_t max_kept, int32_t *flags, void *scratch) noexcept nogil:
+cdef public int mmk_suppress(mmk_call *call, int type, const void *boxes, const int64_t *order, int64_t count,
+                             double threshold, double offset, int64_t max_kept, int32_t *flags,
+                             void *scratch) noexcept nogil:
     if type == MMK_FLOAT32:
-        _suppress(<const float *>boxes, order, count, <float>threshold, <float>offset, max_kept, flags, scratch)
-    else:
-        _suppress(<const double *>boxes, order, count, threshold, offset, max_kept, flags, scratch)
+        return _suppress(call, <const float *>boxes, order, count, <float>threshold, <float>offset, max_kept, flags,
+                         scratch)
+    return _suppress(call, <const double *>boxes, order, count, threshold, offset, max_kept, flags, scratch)
 
 
 # ---- phases ----------------------------------------------------------------------------------------------------------
@@ -177,15 +186,16 @@ cdef int64_t _sort(const mmk_call *call, const _Workspace *w) noexcept nogil:
     return classes
 
 
-cdef void _suppress_classes(const mmk_call *call, const _Workspace *w, int64_t begin, int64_t end) noexcept nogil:
+cdef void _suppress_classes(mmk_call *call, const _Workspace *w, int64_t begin, int64_t end) noexcept nogil:
     cdef const mmk_tensor *boxes = &call.inputs[BOXES]
     cdef size_t size = mmk_suppress_size(boxes.type)
     cdef int64_t label, first, position
     for label in range(begin, end):
         first = w.starts[label]
-        mmk_suppress(boxes.type, boxes.data, w.boxes + first, w.starts[label + 1] - first,
-                     call.attributes[IOU_THRESHOLD].f, call.attributes[OFFSET].i, call.attributes[MAX_NUM].i,
-                     w.flags + first, w.suppression + first * size)
+        if mmk_suppress(call, boxes.type, boxes.data, w.boxes + first, w.starts[label + 1] - first,
+                        call.attributes[IOU_THRESHOLD].f, call.attributes[OFFSET].i, call.attributes[MAX_NUM].i,
+                        w.flags + first, w.suppression + first * size):
+            return
         for position in range(first, w.starts[label + 1]):
             w.kept[w.ranks[position]] = not w.flags[position]
 

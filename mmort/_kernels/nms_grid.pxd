@@ -10,7 +10,9 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from element_types cimport real
+from mmk cimport mmk_call
 from mmort._kernels.boxes cimport BOX_NUMBERS, intersection, iou_of
+from mmort._kernels.suppression cimport goes_on
 
 ctypedef union _Bits:
     double value
@@ -85,8 +87,8 @@ cdef inline bint fits_grid(const real *boxes, ptrdiff_t begin, ptrdiff_t count, 
             and farthest < smallest * <double>(1 << 30))
 
 
-cdef inline bint _is_suppressed(const _Grid *grid, const real *boxes, const real *box, real threshold,
-                                real offset) noexcept nogil:
+cdef inline bint _is_suppressed(const _Grid *grid, const real *boxes, const real *box, real threshold, real offset,
+                                int64_t *comparisons) noexcept nogil:
     cdef double width = (box[2] - box[0]) + offset, height = (box[3] - box[1]) + offset
     cdef double x = (<double>box[0] + <double>box[2]) / 2, y = (<double>box[1] + <double>box[3]) / 2
     cdef int64_t octaves = grid.octaves
@@ -115,6 +117,7 @@ cdef inline bint _is_suppressed(const _Grid *grid, const real *boxes, const real
                     candidate = grid.heads[_bucket(level_x, level_y, column, line, grid.shift)]
                     while candidate:
                         kept = boxes + BOX_NUMBERS * <ptrdiff_t>(candidate - 1)
+                        comparisons[0] += 1
                         common = intersection(kept[0], kept[1], kept[2], kept[3], box[0], box[1], box[2], box[3],
                                               offset)
                         if common > 0 and iou_of(common, kept[4], box[4]) > threshold:
@@ -139,14 +142,15 @@ cdef inline void _insert(const _Grid *grid, const real *box, ptrdiff_t i, real o
     grid.heads[bucket] = <uint32_t>(i + 1)
 
 
-cdef inline void suppress_by_grid(const real *boxes, ptrdiff_t begin, ptrdiff_t count, real threshold, real offset,
-                                  ptrdiff_t max_kept, uint32_t *memory, int32_t *flags) noexcept nogil:
+cdef inline int suppress_by_grid(mmk_call *call, const real *boxes, ptrdiff_t begin, ptrdiff_t count, real threshold,
+                                 real offset, ptrdiff_t max_kept, uint32_t *memory, int32_t *flags) noexcept nogil:
     """Suppresses boxes from position `begin` on; those that a box before it suppresses are flagged already.
 
-    `boxes` have BOX_NUMBERS numbers each; `memory` has grid_size(count) numbers.
+    `boxes` have BOX_NUMBERS numbers each; `memory` has grid_size(count) numbers.  Returns -1 if the call is stopped.
     """
     cdef _Grid grid
     cdef ptrdiff_t i, kept = 0
+    cdef int64_t comparisons = 0, unasked = 0
     cdef double span
     grid.heads = memory
     grid.nexts = memory + 4 * count
@@ -168,8 +172,11 @@ cdef inline void suppress_by_grid(const real *boxes, ptrdiff_t begin, ptrdiff_t 
         if flags[i]:
             continue
         if _participates(boxes + BOX_NUMBERS * i, offset):
-            if _is_suppressed(&grid, boxes, boxes + BOX_NUMBERS * i, threshold, offset):
+            if not goes_on(call, &comparisons, &unasked, count):
+                return -1
+            if _is_suppressed(&grid, boxes, boxes + BOX_NUMBERS * i, threshold, offset, &unasked):
                 flags[i] = 1
                 continue
             _insert(&grid, boxes + BOX_NUMBERS * i, i, offset)
         kept += 1
+    return 0

@@ -9,7 +9,7 @@ from element_types cimport real
 from mmk cimport *
 from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box, plane_intersection
 from mmort._kernels.kernels cimport mmk_item, mmk_order
-from mmort._kernels.suppression cimport check_count, check_threshold
+from mmort._kernels.suppression cimport check_compared, check_threshold, goes_on
 from mmort._kernels.workspace cimport element_size, take
 
 cdef enum:
@@ -70,8 +70,8 @@ cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t box, real
         reaches[i] = <real>(<double>common / (<double>((area[box] + area[i]) - common) + guard)) >= threshold
 
 
-cdef void _match(const _Workspace *w, ptrdiff_t start, ptrdiff_t count, const real *boxes, ptrdiff_t stride,
-                 const real *scores, real threshold, double guard) noexcept nogil:
+cdef void _match(mmk_call *call, const _Workspace *w, ptrdiff_t start, ptrdiff_t count, const real *boxes,
+                 ptrdiff_t stride, const real *scores, real threshold, double guard) noexcept nogil:
     """Writes the pairs of a list of `count` boxes, whose entries begin at `start`; boxes have `stride` numbers each."""
     cdef real *planes = <real *>w.planes + BOX_NUMBERS * start
     cdef int32_t *reaches = w.reaches + start
@@ -81,12 +81,16 @@ cdef void _match(const _Workspace *w, ptrdiff_t start, ptrdiff_t count, const re
     cdef int type = MMK_FLOAT32 if sizeof(real) == sizeof(float) else MMK_FLOAT64
     cdef mmk_item *items = mmk_order(scores, type, w.items + start, w.spare + start, count)
     cdef ptrdiff_t i, j, pairs = 0
+    cdef int64_t comparisons = 0, unasked = 0
     for i in range(count):
         pack_box(boxes + stride * items[i].index, <real>0, planes, count, i)
         taken[i] = 0
     for i in range(count):
         if taken[i]:
             continue
+        unasked += count - i
+        if not goes_on(call, &comparisons, &unasked, count):
+            return
         _compare(planes, count, i, threshold, guard, reaches)
         reaches[i] = 1
         for j in range(i, count):
@@ -106,7 +110,7 @@ cdef void _nms_match(mmk_call *call, const real *detections) noexcept nogil:
     cdef int64_t[1] shape
     for i in range(count):
         scores[i] = detections[5 * i + 4]
-    _match(&w, 0, count, detections, 5, scores, <real>call.attributes[NMS_MATCH_IOU_THRESHOLD].f, 0)
+    _match(call, &w, 0, count, detections, 5, scores, <real>call.attributes[NMS_MATCH_IOU_THRESHOLD].f, 0)
     shape[0] = count
     mmk_set_output(call, 0, MMK_INT64, 1, shape)
     call.outputs[0].data = w.members
@@ -126,7 +130,7 @@ cdef public int mmk_nms_match_prepare(mmk_call *call) noexcept nogil:
     if mmk_check_shape(call, 0, "dets", "[N, 5]"):
         return -1
     count = call.inputs[0].shape[0]
-    if check_threshold(call, call.attributes[NMS_MATCH_IOU_THRESHOLD].f) or check_count(call, count):
+    if check_threshold(call, call.attributes[NMS_MATCH_IOU_THRESHOLD].f) or check_compared(call, count):
         return -1
     call.late_outputs = True
     call.scratch_size = _workspace(call, call.inputs[0].type, count, 1).size
@@ -143,11 +147,11 @@ cdef public void mmk_nms_match_run(mmk_call *call, int phase, int64_t begin, int
 
 # ---- nms_match_pairs -------------------------------------------------------------------------------------------------
 
-cdef void _match_lists(const mmk_call *call, const _Workspace *w, int64_t begin, int64_t end, const real *boxes,
+cdef void _match_lists(mmk_call *call, const _Workspace *w, int64_t begin, int64_t end, const real *boxes,
                        const real *scores, const real *threshold) noexcept nogil:
     cdef int64_t classes = call.inputs[SCORES].shape[1], count = call.inputs[SCORES].shape[2], list
     for list in range(begin, end):
-        _match(w, list * count, count, boxes + list // classes * count * 4, 4, scores + list * count, threshold[0],
+        _match(call, w, list * count, count, boxes + list // classes * count * 4, 4, scores + list * count, threshold[0],
                1e-10)
 
 
@@ -172,15 +176,20 @@ cdef void _collect(mmk_call *call, const _Workspace *w, const real *scores, cons
 
 cdef public int mmk_nms_match_pairs_prepare(mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *scores = &call.inputs[SCORES]
+    cdef int64_t[2] shape
     if mmk_check_shape(call, SCORES, "scores", "[B, C, K]") or mmk_check_shape(call, BOXES, "boxes", "[B, K, 4]"):
         return -1
     if not call.inputs[IOU_THRESHOLD].size:
         return mmk_fail(call, "iou_threshold must have at least one element, got none")
     if not call.inputs[SCORE_THRESHOLD].size:
         return mmk_fail(call, "score_threshold must have at least one element, got none")
-    if check_count(call, scores.shape[2]):
+    if check_compared(call, scores.shape[2]):
         return -1
     call.late_outputs = True
+    if scores.size == 0:
+        shape[0] = 0
+        shape[1] = 4
+        return mmk_set_output(call, 0, MMK_INT64, 2, shape)
     call.scratch_size = _workspace(call, scores.type, scores.size, 4).size
     mmk_add_phase(call, scores.shape[0] * scores.shape[1], 1e-3 * MATCH_COST * scores.shape[2])
     mmk_add_phase(call, 1, 1.0)

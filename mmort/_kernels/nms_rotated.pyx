@@ -78,7 +78,7 @@ cdef int64_t _sort(const mmk_call *call, const _Workspace *w) noexcept nogil:
     return labels
 
 
-cdef void _suppress_labels(const mmk_call *call, const _Workspace *w, real threshold, int64_t begin,
+cdef void _suppress_labels(mmk_call *call, const _Workspace *w, real threshold, int64_t begin,
                            int64_t end) noexcept nogil:
     cdef int64_t label
     cdef ptrdiff_t first, i, number
@@ -90,7 +90,7 @@ cdef void _suppress_labels(const mmk_call *call, const _Workspace *w, real thres
         kept.reach_x = w.kept.reach_x + first
         kept.reach_y = w.kept.reach_y + first
         kept.boxes = w.kept.boxes + first
-        number = suppress(w.rectangles, w.members + first, w.starts[label + 1] - first, threshold, True, &kept)
+        number = suppress(call, w.rectangles, w.members + first, w.starts[label + 1] - first, threshold, True, &kept)
         for i in range(number):
             w.is_kept[kept.boxes[i]] = True
 

@@ -71,7 +71,7 @@ cdef _Pool _pool(const void *scratch, size_t count) noexcept nogil:
     return pool
 
 
-cdef void _suppress_classes(const mmk_call *call, const _Workspace *w, _Pool *pool, const real *scores, real *selected,
+cdef void _suppress_classes(mmk_call *call, const _Workspace *w, _Pool *pool, const real *scores, real *selected,
                             int64_t begin, int64_t end) noexcept nogil:
     """Suppresses within classes [begin, end), counted through all images, among scores above the threshold."""
     cdef ptrdiff_t classes = call.inputs[SCORES].shape[1], count = call.inputs[SCORES].shape[2], label, i, members
@@ -88,8 +88,8 @@ cdef void _suppress_classes(const mmk_call *call, const _Workspace *w, _Pool *po
         items = mmk_order(selected, call.inputs[SCORES].type, pool.items, pool.spare, members)
         for i in range(members):
             pool.sorted_boxes[i] = pool.boxes[items[i].index]
-        w.counts[label] = suppress(w.rectangles + label // classes * count, pool.sorted_boxes, members, threshold,
-                                   False, &pool.kept)
+        w.counts[label] = suppress(call, w.rectangles + label // classes * count, pool.sorted_boxes, members,
+                                   threshold, False, &pool.kept)
         for i in range(w.counts[label]):
             w.boxes[label * count + i] = pool.kept.boxes[i]
 

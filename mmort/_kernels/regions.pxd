@@ -50,11 +50,12 @@ cdef inline int check_region(mmk_call *call, const real *roi, int size, int64_t 
     return 0
 
 
-cdef inline int set_output(mmk_call *call) noexcept nogil:
-    """Sets the output to [K, C, output_height, output_width]."""
+cdef inline int set_output(mmk_call *call, double samples) noexcept nogil:
+    """Sets the output to [K, C, output_height, output_width]; rejects too many samples, counted for a channel."""
     cdef int64_t[4] shape
     shape[0] = call.inputs[ROIS].shape[0]
     shape[1] = call.inputs[INPUT].shape[1]
     shape[2] = call.attributes[OUTPUT_HEIGHT].i
     shape[3] = call.attributes[OUTPUT_WIDTH].i
-    return mmk_set_output(call, 0, call.inputs[INPUT].type, 4, shape)
+    return (mmk_set_output(call, 0, call.inputs[INPUT].type, 4, shape)
+            or mmk_check_steps(call, samples * shape[1], "samples"))

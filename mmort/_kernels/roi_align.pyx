@@ -28,6 +28,7 @@ cdef enum:
     VECTOR = 8  # channels, or columns, handled at once
     BLOCK = 32  # channels of a unit of work: enough to amortise the preparation of a region
     EMPTY_MAX = -10000  # MMCV's maximum over no samples
+    LONG_REGION = 1 << 20  # pairs of taps, from which on a few channels take milliseconds
 
 cdef enum:  # picoseconds
     MEASURE_COST = 30000  # per region
@@ -200,7 +201,7 @@ cdef void _fill(real *output, ptrdiff_t size, real value) noexcept nogil:
 
 # ---- regions ---------------------------------------------------------------------------------------------------------
 
-cdef void _align_region(const mmk_call *call, const real *roi, const real *planes, ptrdiff_t channels, _Workspace *w,
+cdef void _align_region(mmk_call *call, const real *roi, const real *planes, ptrdiff_t channels, _Workspace *w,
                         real *output) noexcept nogil:
     """Computes up to BLOCK channels of a region."""
     cdef bint average = call.attributes[MODE].i == AVG
@@ -213,6 +214,7 @@ cdef void _align_region(const mmk_call *call, const real *roi, const real *plane
     cdef ptrdiff_t[VECTOR] steps
     cdef real *tile = <real *>w.tile
     cdef real *bins = <real *>w.bins
+    cdef bint is_long
     cdef int axis
     for axis in range(2):
         divide(call, roi, axis, &start[axis], &bin_size[axis], &grid[axis])
@@ -223,7 +225,8 @@ cdef void _align_region(const mmk_call *call, const real *roi, const real *plane
         find_taps(&w.axes[axis], start[axis], bin_size[axis], grid[axis])
     scale_taps(columns, VECTOR)
     scale_taps(rows, columns.used_count * VECTOR)
-    while c < channels:
+    is_long = rows.begin[rows.bins] * columns.begin[columns.bins] > LONG_REGION
+    while c < channels and not (is_long and mmk_is_stopped(call)):
         for k in range(VECTOR):  # a missing channel repeats the last one
             steps[k] = min(k, channels - 1 - c) * plane_size
         _gather(planes + c * plane_size, steps, rows, columns, tile)
@@ -235,7 +238,7 @@ cdef void _align_region(const mmk_call *call, const real *roi, const real *plane
         c += VECTOR
 
 
-cdef void _align(const mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
+cdef void _align(mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
                  void *scratch) noexcept nogil:
     """Computes units [begin, end): BLOCK channels of one region after another, so that their planes stay in cache."""
     cdef ptrdiff_t regions = call.inputs[ROIS].shape[0], channels = call.inputs[INPUT].shape[1]
@@ -255,8 +258,8 @@ cdef void _align(const mmk_call *call, const real *input, const real *rois, real
 
 # ---- the operator ----------------------------------------------------------------------------------------------------
 
-cdef double _picoseconds(const mmk_call *call, const double *bin_size) noexcept nogil:
-    """Returns an estimate of the time that one channel of a region takes."""
+cdef double _picoseconds(const mmk_call *call, const double *bin_size, double *all_samples) noexcept nogil:
+    """Returns an estimate of the time that one channel of a region takes, and adds its samples to those of all."""
     cdef double bins, pixels = 1, samples = 1, on_axis, sampled
     cdef int axis
     for axis in range(2):
@@ -267,12 +270,13 @@ cdef double _picoseconds(const mmk_call *call, const double *bin_size) noexcept 
             sampled = bins * call.attributes[SAMPLING_RATIO].i
         pixels *= min(on_axis, 2 * sampled)
         samples *= sampled
+    all_samples[0] += samples
     return (PIXEL_COST * pixels + SAMPLE_COST * samples +
             BIN_COST * <double>call.attributes[OUTPUT_HEIGHT].i * <double>call.attributes[OUTPUT_WIDTH].i)
 
 
-cdef int _check_regions(mmk_call *call, const real *rois, double *picoseconds) noexcept nogil:
-    """Rejects regions that cannot be sampled, and adds up the estimated times of one channel."""
+cdef int _check_regions(mmk_call *call, const real *rois, double *picoseconds, double *samples) noexcept nogil:
+    """Rejects regions that cannot be sampled, and adds up the estimated times and the samples of one channel."""
     cdef const real *roi
     cdef real start, bin_size, grid
     cdef double[2] bin_sizes
@@ -288,14 +292,14 @@ cdef int _check_regions(mmk_call *call, const real *rois, double *picoseconds) n
                 return mmk_fail(call, "rois[%lld] must not take more than 2147483648 samples along a bin, or overflow",
                                 <long long>k)
             bin_sizes[axis] = <double>bin_size
-        picoseconds[0] += _picoseconds(call, bin_sizes)
+        picoseconds[0] += _picoseconds(call, bin_sizes, samples)
     return 0
 
 
 cdef public int mmk_roi_align_prepare(mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *rois = &call.inputs[ROIS]
     cdef int64_t regions, channels
-    cdef double picoseconds = 0
+    cdef double picoseconds = 0, samples = 0
     cdef int failed
     if (mmk_check_shape(call, INPUT, "input", "[N, C, H, W]") or mmk_check_shape(call, ROIS, "rois", "[K, 5]")
             or check_attributes(call)):
@@ -303,10 +307,10 @@ cdef public int mmk_roi_align_prepare(mmk_call *call) noexcept nogil:
     if call.attributes[MODE].i != AVG and call.attributes[MODE].i != MAX:
         return mmk_fail(call, "mode must be 0 (avg) or 1 (max), got %lld", <long long>call.attributes[MODE].i)
     if rois.type == MMK_FLOAT32:
-        failed = _check_regions(call, <const float *>rois.data, &picoseconds)
+        failed = _check_regions(call, <const float *>rois.data, &picoseconds, &samples)
     else:
-        failed = _check_regions(call, <const double *>rois.data, &picoseconds)
-    if failed or set_output(call):
+        failed = _check_regions(call, <const double *>rois.data, &picoseconds, &samples)
+    if failed or set_output(call, samples):
         return -1
     if call.outputs[0].size:
         regions = rois.shape[0]

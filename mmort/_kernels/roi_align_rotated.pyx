@@ -63,7 +63,7 @@ cdef inline void _locate(const mmk_call *call, const real *roi, Region *region) 
             region.grid[axis] = ceil(<double>bin_size)
 
 
-cdef void _sum_bin(const mmk_call *call, const Region *region, const real *image, ptrdiff_t row, ptrdiff_t column,
+cdef void _sum_bin(mmk_call *call, const Region *region, const real *image, ptrdiff_t row, ptrdiff_t column,
                    real *sums) noexcept nogil:
     """Sums the samples of a bin; `image` points into the copy if there is one, else at the image's planes."""
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1]
@@ -87,10 +87,12 @@ cdef void _sum_bin(const mmk_call *call, const Region *region, const real *image
                     add_taps(image, offset, weight, taps, stride, sums)
                 else:
                     add_taps_of_planes(image, height * width, channels, offset, weight, taps, sums)
+                if taps == MAX_TAPS and mmk_is_stopped(call):
+                    return
                 taps = 0
 
 
-cdef void _align(const mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
+cdef void _align(mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
                  real *sums) noexcept nogil:
     """Computes regions [begin, end); `sums` has room for the channels of a row of bins."""
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1]
@@ -156,7 +158,7 @@ cdef public int mmk_roi_align_rotated_prepare(mmk_call *call) noexcept nogil:
             return -1
     elif _check_regions(call, <const double *>rois.data, &samples):
         return -1
-    if set_output(call):
+    if set_output(call, samples):
         return -1
     if call.outputs[0].size == 0:
         return 0

@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.rotated cimport BOX, Rectangle, measure, overlap, shared_area
+from mmort._kernels.suppression cimport goes_on
 from mmort._kernels.workspace cimport take
 
 cdef enum:
@@ -84,12 +85,16 @@ cdef inline bint _is_suppressed(const Rectangle *rectangles, const Rectangle *bo
     return False
 
 
-cdef inline ptrdiff_t suppress(const Rectangle *rectangles, const int32_t *boxes, ptrdiff_t count, real threshold,
-                               bint equal, Kept *kept) noexcept nogil:
-    """Collects the boxes to keep of `count` boxes by descending score; returns their number."""
+cdef inline ptrdiff_t suppress(mmk_call *call, const Rectangle *rectangles, const int32_t *boxes, ptrdiff_t count,
+                               real threshold, bint equal, Kept *kept) noexcept nogil:
+    """Collects the boxes to keep of `count` boxes by descending score; returns their number, -1 if it is stopped."""
     cdef const Rectangle *box
     cdef ptrdiff_t i, number = 0
+    cdef int64_t comparisons = 0, unasked = 0
     for i in range(count):
+        unasked += number
+        if not goes_on(call, &comparisons, &unasked, count):
+            return -1
         box = rectangles + boxes[i]
         if not _is_suppressed(rectangles, box, kept, number, threshold, equal):
             kept.x[number] = box.x

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.boxes cimport BOX_NUMBERS, intersection, iou_of, pack_box
-from mmort._kernels.suppression cimport check_count
+from mmort._kernels.suppression cimport check_compared, goes_on
 from mmort._kernels.workspace cimport element_size, take
 
 cdef enum:
@@ -143,12 +143,18 @@ cdef inline void _swap(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff
     indices[b] = index
 
 
-cdef int64_t _suppress(real *planes, int64_t *indices, int64_t count, real threshold, real sigma, real min_score,
-                       int64_t method, real offset) noexcept nogil:
-    """Moves the emitted boxes to the front; returns their number."""
+cdef int64_t _suppress(mmk_call *call, real *planes, int64_t *indices, int64_t count, real threshold, real sigma,
+                       real min_score, int64_t method, real offset) noexcept nogil:
+    """Moves the emitted boxes to the front; returns their number, or -1 if the call is stopped."""
     cdef ptrdiff_t stride = count, i = 0, j, largest = 0
+    cdef int64_t comparisons = 0, unasked = 0
     cdef real *score = planes + SCORE * stride
+    if check_compared(call, count):
+        return -1
     while i < count:
+        unasked += count - i
+        if not goes_on(call, &comparisons, &unasked, stride):
+            return -1
         _find_largest(score, i, count, &largest)
         if largest != i:
             _swap(planes, indices, stride, i, largest)
@@ -167,13 +173,13 @@ cdef int64_t _suppress(real *planes, int64_t *indices, int64_t count, real thres
     return count
 
 
-cdef public int64_t mmk_soft_suppress(int type, void *planes, int64_t *indices, int64_t count, double threshold,
-                                      double sigma, double min_score, int64_t method,
+cdef public int64_t mmk_soft_suppress(mmk_call *call, int type, void *planes, int64_t *indices, int64_t count,
+                                      double threshold, double sigma, double min_score, int64_t method,
                                       double offset) noexcept nogil:
     if type == MMK_FLOAT32:
-        return _suppress(<float *>planes, indices, count, <float>threshold, <float>sigma, <float>min_score,
+        return _suppress(call, <float *>planes, indices, count, <float>threshold, <float>sigma, <float>min_score,
                          method, <float>offset)
-    return _suppress(<double *>planes, indices, count, threshold, sigma, min_score, method, offset)
+    return _suppress(call, <double *>planes, indices, count, threshold, sigma, min_score, method, offset)
 
 
 cdef void _soft_nms(mmk_call *call, const real *boxes, const real *scores) noexcept nogil:
@@ -187,10 +193,12 @@ cdef void _soft_nms(mmk_call *call, const real *boxes, const real *scores) noexc
         pack_box(boxes + 4 * i, offset, planes, stride, i)
         planes[SCORE * stride + i] = scores[i]
         w.indices[i] = i
-    shape[0] = _suppress(planes, w.indices, stride, <real>call.attributes[IOU_THRESHOLD].f,
+    shape[0] = _suppress(call, planes, w.indices, stride, <real>call.attributes[IOU_THRESHOLD].f,
                          <real>call.attributes[SIGMA].f, <real>call.attributes[MIN_SCORE].f,
                          call.attributes[METHOD].i, offset)
     shape[1] = 5
+    if shape[0] < 0:
+        return
     for i in range(shape[0]):
         for k in range(4):
             detections[5 * i + k] = planes[k * stride + i]
@@ -208,7 +216,7 @@ cdef public int mmk_soft_nms_prepare(mmk_call *call) noexcept nogil:
     if method < NAIVE or method > GAUSSIAN:
         return mmk_fail(call, "method must be 0 (naive), 1 (linear) or 2 (gaussian), got %lld", <long long>method)
     count = call.inputs[0].shape[0]
-    if check_count(call, count):
+    if check_compared(call, count):
         return -1
     call.late_outputs = True
     call.scratch_size = _workspace(call).size

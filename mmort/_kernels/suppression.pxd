@@ -1,17 +1,39 @@
-"""Checks of the arguments that the NMS kernels share, and their sorting by class."""
+"""Limits and checks of arguments that the NMS kernels share, and their sorting by class."""
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from mmk cimport mmk_call, mmk_fail
+from mmk cimport mmk_call, mmk_fail, mmk_is_stopped
 from mmort._kernels.kernels cimport mmk_item, mmk_sort
 
 cdef enum:
     MAX_BOXES = (1 << 29) - 1  # so that four times the number of boxes fits in 32 bits
+    MAX_COMPARISONS = 1 << 17  # for each box of a class, on average
+    MAX_COMPARED = 2 * MAX_COMPARISONS  # boxes of a class that may all be compared with each other
+    COMPARISONS_PER_QUESTION = 1 << 20  # whether the call goes on
 
 
 cdef inline int check_count(mmk_call *call, int64_t count) noexcept nogil:
     if count > MAX_BOXES:
         return mmk_fail(call, "at most %d boxes are supported, got %lld", <int>MAX_BOXES, <long long>count)
     return 0
+
+
+cdef inline int check_compared(mmk_call *call, int64_t count) noexcept nogil:
+    if count > MAX_COMPARED:
+        return mmk_fail(call, "at most %d boxes can be compared with each other, got %lld", <int>MAX_COMPARED,
+                        <long long>count)
+    return 0
+
+
+cdef inline bint goes_on(mmk_call *call, int64_t *comparisons, int64_t *unasked, int64_t count) noexcept nogil:
+    """Returns whether suppression among `count` boxes goes on; adds the comparisons since the last question."""
+    if unasked[0] < COMPARISONS_PER_QUESTION:
+        return True
+    comparisons[0] += unasked[0]
+    unasked[0] = 0
+    if comparisons[0] > MAX_COMPARISONS * count:
+        mmk_fail(call, "%lld boxes of a class take more than %d comparisons each, the limit; pass fewer boxes",
+                 <long long>count, <int>MAX_COMPARISONS)
+    return not mmk_is_stopped(call)
 
 
 cdef inline int check_threshold(mmk_call *call, double iou_threshold) noexcept nogil:

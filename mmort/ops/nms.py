@@ -258,8 +258,9 @@ def _class_soft_nms(
 ) -> Suppressed:
     """Perform Soft-NMS class by class and merge the results."""
     parts = [(np.empty((0, 5), boxes.dtype), np.empty(0, np.int64))]
-    for label in np.unique(classes):
-        members = np.flatnonzero(classes == label)
+    by_class = np.argsort(classes, kind="stable")
+    starts = np.flatnonzero(np.diff(classes[by_class])) + 1
+    for members in np.split(by_class, starts) if len(classes) else []:
         dets, kept = soft_nms(boxes[members], scores[members], min_score=min_score, **settings)
         parts.append((dets, members[kept]))
     dets, keep = (np.concatenate(part) for part in zip(*parts, strict=True))

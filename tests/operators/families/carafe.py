@@ -56,14 +56,14 @@ adding("no_channels", 2, 0, 3, 3)
 adding("many", 2, 16, 40, 41, kernel_size=5, groups=4)
 
 X = zeros(1, 4, 2, 3)
-for kernel_size in (0, 2, -1, 2**62):
-    text = f"kernel_size must be odd and positive, got {kernel_size}"
+for kernel_size in (0, 2, -1, 65, 2**62):
+    text = f"kernel_size must be odd and from 1 to 63, got {kernel_size}"
     refuse("carafe", text, X, zeros(1, 9, 4, 6), kernel_size=kernel_size, group_size=1, scale_factor=2)
 for groups in (0, -1, 3, 2**62):
     text = f"group_size must divide C = 4, got {groups}"
     refuse("carafe", text, X, zeros(1, 9, 4, 6), kernel_size=3, group_size=groups, scale_factor=2)
 for factor in (0, -2, 2**62):
-    text = f"scale_factor must be positive, got {factor}"
+    text = f"scale_factor must be from 1 to 65536, got {factor}"
     refuse("carafe", text, X, zeros(1, 9, 4, 6), kernel_size=3, group_size=1, scale_factor=factor)
 for shape in ((1, 18, 4, 6), (1, 8, 4, 6), (1, 9, 5, 6), (1, 9, 4, 3), (1, 9, 4, 7)):
     text = (
