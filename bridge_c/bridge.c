@@ -160,8 +160,7 @@ OrtStatus *ORT_CALL mmk_compute_node(void *kernel, OrtKernelContext *context) {
     memcpy(call.attributes, node->attributes, sizeof call.attributes);
     for (int i = 0; op->row->inputs[i].name; i++) TRY(get_input(op, context, i, &call.inputs[i]));
     void *copies;
-    OrtStatus *status =
-        mmk_copy_inputs(op->row, &call, &copies) ? out_of_memory(op) : run_call(op, context, &call);
+    OrtStatus *status = mmk_copy_inputs(op->row, &call, &copies) ? out_of_memory(op) : run_call(op, context, &call);
     free(copies);
     return status;
 }

@@ -79,8 +79,8 @@ const char *mmk_attribute_type_name(AttributeType type);
 /* Returns what is wrong with a row, as the text that follows "the row of NAME "; NULL if it is valid. */
 const char *mmk_row_error(const OperatorRow *row);
 
-/* Points the inputs that the row has as `copied` at copies in `*memory`, which the front end frees.  Returns 0, or -1 if
- * there is not enough memory. */
+/* Points the inputs that the row has as `copied` at copies in `*memory`, which the front end frees.  Returns 0, or -1
+ * if there is not enough memory. */
 int mmk_copy_inputs(const OperatorRow *row, mmk_call *call, void **memory);
 
 /* Returns the kernel of that name; NULL if there is none. */

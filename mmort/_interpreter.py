@@ -1,17 +1,21 @@
 """Refuses sub-interpreters, before an import of numpy or of the kernels fails there in words of their own."""
 
-import sys
+from importlib import import_module
+from typing import Any
 
-if sys.implementation.name == "cpython":
-    try:
-        import _interpreters as _interpreters  # Python 3.13 and newer
-    except ModuleNotFoundError:
+
+def _interpreters() -> Any:
+    """Return Python's own module of interpreters; None if it has none."""
+    for name in ("_interpreters", "_xxsubinterpreters"):  # the second until Python 3.12
         try:
-            import _xxsubinterpreters as _interpreters
+            return import_module(name)
         except ModuleNotFoundError:
-            _interpreters = None
-    if _interpreters is not None and _interpreters.get_current() != _interpreters.get_main():
-        raise ImportError(
-            "mmort cannot be imported into a sub-interpreter, as numpy cannot: use it in the main interpreter, or in "
-            "another process (for mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
-        )
+            pass
+    return None
+
+
+if (_module := _interpreters()) is not None and _module.get_current() != _module.get_main():
+    raise ImportError(
+        "mmort cannot be imported into a sub-interpreter, as numpy cannot: use it in the main interpreter, or in "
+        "another process (for mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
+    )
