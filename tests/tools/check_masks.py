@@ -14,7 +14,7 @@ import copy
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +70,19 @@ def differences(registry: Any, name: str, record: dict[str, Any]) -> Iterator[tu
             yield f"image {index}, {'original' if rescale else 'network'} frame", compare(*pair, 2e-2, 1e-4, 2e-3)
 
 
-def exported(name: str) -> str:
-    """Return how a detector's file and torch differ in a picture, "" if they do not; or why there is no file."""
+def exported(settings: dict[str, Any], fill: Callable[[torch.nn.Module], None], **options: Any) -> str:
+    """Return how the file of a config and torch differ in a picture, "" if they do not; or why there is no file."""
     image = part_cases.numbers(130, 170, 3).mul(127).add(128).numpy().astype(np.uint8)
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         config = folder / "config.py"
-        config.write_text("\n".join(f"{key} = {value!r}" for key, value in mask_cases.config(name).items()))
-        detector = build(mask_cases.config(name))
-        mask_cases.fill(detector)
+        config.write_text("\n".join(f"{key} = {value!r}" for key, value in settings.items()))
+        detector = build(settings)
+        fill(detector)
         torch.save({"state_dict": detector.state_dict(), "meta": {}}, folder / "weights.pth")
         try:
-            options = ExportOptions(dynamic_export=True)
-            export(config, folder / "weights.pth", folder / "file.onnx", options, progress=lambda line: None)
+            arguments = ExportOptions(dynamic_export=True, **options)
+            export(config, folder / "weights.pth", folder / "file.onnx", arguments, progress=lambda line: None)
         except ValueError as error:
             return str(error)
         network = load_network(read_config(config), folder / "weights.pth")
@@ -99,7 +99,7 @@ def main(folder: str, *arguments: str) -> int:
     registry = None if folder == "export" else mmdetection(folder)
     for name in names:
         if registry is None:
-            problem = exported(name)
+            problem = exported(mask_cases.config(name), mask_cases.fill)
             print(f"{name}: {problem or 'exported'}", flush=True)
             problems += bool(problem)
             continue

@@ -1,10 +1,11 @@
 """Compare the panoptic maps of small detectors with MMDetection's own, from the image to the map.  Run by hand.
 
     python -m tests.tools.check_panoptic FOLDER [NAME ...]     # compare; with --record, write what the tests expect
+    python -m tests.tools.check_panoptic export [NAME ...]     # export each for all sizes, with its map
 
 FOLDER is that of tests.tools.check_parts.  Both sides are built from the configs of tests/detect/panoptic_cases.py with
 the same weights, and segment a batch of two images of different sizes, in the sizes of the original images.  Prints a
-line for each image.  Exit code 1 if a pixel's segment differs.
+line for each image.  Exit code 1 if a segment differs, or an export fails.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import copy
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
 from mmort.predict import Prepared, Preprocessing
 from tests.detect import panoptic_cases
+from tests.tools.check_masks import exported
 from tests.tools.check_parts import mmdetection
 
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "panoptic.json"
@@ -83,8 +86,14 @@ def compare(registry: Any, name: str, record: dict[str, Any]) -> Iterator[tuple[
 def main(folder: str, *arguments: str) -> int:
     """Check the detectors of the command line, by default all."""
     names = [argument for argument in arguments if argument != "--record"] or list(panoptic_cases.MODELS)
-    registry, record, problems = mmdetection(folder), {}, 0
+    record: dict[str, Any] = {}
+    registry, problems = None if folder == "export" else mmdetection(folder), 0
     for name in names:
+        if registry is None:
+            problem = exported(panoptic_cases.config(name), partial(panoptic_cases.fill, name), paste_masks=True)
+            print(f"{name}: {problem or 'exported'}", flush=True)
+            problems += bool(problem)
+            continue
         for line, equal in compare(registry, name, record):
             print(line, flush=True)
             problems += not equal
