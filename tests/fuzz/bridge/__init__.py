@@ -1,0 +1,1 @@
+"""The bridge and the kernels without ONNX Runtime: a coverage-guided fuzzer, failing allocations, races."""
