@@ -69,8 +69,9 @@ def main(fuzzer: Fuzzer, options: argparse.Namespace | None = None) -> int:
         if len(results) < len(batch):
             return _report(seed + len(results), fuzzer, "the process ended")
         seed += len(batch)
-        if noted.is_due() or seed >= last or time.monotonic() >= end:
+        if noted.is_due():
             noted.note(options.record, fuzzer.name, seed, refused, slowest[0], largest[0])
+    noted.note(options.record, fuzzer.name, seed, refused, slowest[0], largest[0])
     print(
         f"{seed - first} {fuzzer.name}, {refused} refused; at most {slowest[0]:.2f} s (case {slowest[1]}), "
         f"{largest[0] / 1e6:.0f} MB (case {largest[1]})"
@@ -89,6 +90,8 @@ class _Noted:
 
     def note(self, path: Path | None, name: str, seed: int, refused: int, slowest: float, largest: float) -> None:
         now = time.monotonic()
+        if seed == self.seed:
+            return
         figures = {"cases": seed - self.seed, "refused": refused - self.refused, "seconds": round(now - self.time, 1)}
         record.note(path, name, **figures, max_seconds=round(slowest, 2), max_mb=round(largest / 1e6))
         self.seed, self.refused, self.time = seed, refused, now

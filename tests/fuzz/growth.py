@@ -28,6 +28,8 @@ def grow(operator: str, count: int, seconds: float, path: Path | None) -> int:
     """Run calls; return the exit code."""
     part = f"growth {operator}"
     left = count - record.done(path, part)
+    if left <= 0:
+        return 0
     calls = [make_call(operator, np.random.default_rng(seed)) for seed in range(20)]
     row = front_ends.row_of(operator)
 

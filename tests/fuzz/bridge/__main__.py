@@ -22,7 +22,13 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 FOLDER = ROOT / "build" / "fuzz"
 COMMON = ["-std=gnu11", "-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=off", "-ffunction-sections", "-w"]
-COMMON += ["-fdata-sections", "-DMMK_NO_CLONES", '-DMMK_LIBRARY="mmort"', '-DMMK_VERSION="0"', "-DPy_LIMITED_API=0x030b0000"]
+COMMON += [
+    "-fdata-sections",
+    "-DMMK_NO_CLONES",
+    '-DMMK_LIBRARY="mmort"',
+    '-DMMK_VERSION="0"',
+    "-DPy_LIMITED_API=0x030b0000",
+]
 COMMON += ["-DCYTHON_NO_PYINIT_EXPORT"]
 ADDRESS = "-fsanitize=address,undefined"
 # clang counts NULL + 0 as an overflow, which C2y defines and kernels do with scratch memory of no bytes.

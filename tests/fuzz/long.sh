@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# The long runs, whose figures stand in docs/reliability.md: tests/fuzz/long.sh RECORD [SECONDS]
+#
+# Notes in the file RECORD what has run, so that another call continues there; a call stops after about SECONDS (by
+# default it runs until all is done, some hours), and takes turns between the parts.  The parts run one after another, at the lowest
+# priority.  PYTHON (by default .venv/bin/python) has the packages of mmort[test].
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+readonly RECORD=$(realpath "${1:?usage: tests/fuzz/long.sh RECORD [SECONDS]}") SECONDS_MAX=${2:-1000000}
+readonly PYTHON=${PYTHON:-.venv/bin/python} SLICE=$((SECONDS_MAX < 9000 ? SECONDS_MAX / 15 : 600))
+failed=""
+
+# Run a part for a slice, or for the seconds named before it.
+part() { nice -n 19 "$PYTHON" -m "tests.fuzz.$@" --record "$RECORD" || failed="$failed $1"; }
+
+while [ "$SECONDS" -lt "$SECONDS_MAX" ] && [ -z "$failed" ]; do
+    before=$(wc -c <"$RECORD" 2>/dev/null || echo 0)
+    part agreement --count 20000 --seconds $((4 * SLICE))
+    part models --count 100000 --seconds $((3 * SLICE))
+    part arrays --count 100000 --seconds "$SLICE"
+    part tensors --count 20000 --seconds "$SLICE"
+    part images --count 20000 --seconds $((SLICE / 4))
+    part configs --count 10000 --seconds "$SLICE"
+    part checkpoints --count 10000 --seconds "$SLICE"
+    part threads --seconds 600
+    part growth --count 1000000 --seconds $((4 * SLICE))
+    [ "$(wc -c <"$RECORD")" -gt "$before" ] || break # nothing was left to do
+done
+"$PYTHON" -m tests.fuzz.record "$RECORD"
+[ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
