@@ -59,7 +59,7 @@ def main(fuzzer: Fuzzer, options: argparse.Namespace | None = None) -> int:
     refused, noted, slowest, largest = 0, _Noted(first), (0.0, 0), (0.0, 0)
     while time.monotonic() < end and seed < last:
         batch = range(seed, min(seed + fuzzer.batch, last))
-        results = _in_child(batch, fuzzer)
+        results = _in_child(batch, fuzzer, options.max_megabytes)
         for case, (seconds, size, problem) in zip(batch, results, strict=False):
             refused += problem == "refused"
             slowest, largest = max(slowest, (seconds, case)), max(largest, (size, case))
@@ -97,11 +97,16 @@ class _Noted:
         self.seed, self.refused, self.time = seed, refused, now
 
 
-def _in_child(batch: range, fuzzer: Fuzzer) -> list[tuple[float, float, str]]:
-    """Run cases in a child process; return seconds of CPU, bytes by which the peak of memory grew, and the outcome."""
+def _in_child(batch: range, fuzzer: Fuzzer, megabytes: float) -> list[tuple[float, float, str]]:
+    """Run cases in a child process; return seconds of CPU, bytes by which the peak of memory grew, and the outcome.
+
+    Results that would take ten times the limit of memory cannot be allocated.
+    """
     receiving, sending = os.pipe()
     child = os.fork()
     if child == 0:
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + int(megabytes * 1e7)
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
         resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
         try:
             for case in batch:

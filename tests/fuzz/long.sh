@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
 # The long runs, whose figures stand in docs/reliability.md: tests/fuzz/long.sh RECORD [SECONDS]
 #
-# Notes in the file RECORD what has run, so that another call continues there; a call stops after about SECONDS (by
-# default it runs until all is done, some hours), and takes turns between the parts.  The parts run one after another, at the lowest
-# priority.  PYTHON (by default .venv/bin/python) has the packages of mmort[test].
+# Notes in the file RECORD what has run, so that another call continues there.  A call stops after about SECONDS, by
+# default when all is done, in some hours.  The parts take turns, one process at a time and at the lowest priority.
+# PYTHON, by default .venv/bin/python, has the packages of mmort[test]; the part `bridge` needs clang, and is left out
+# without it.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 readonly RECORD=$(realpath "${1:?usage: tests/fuzz/long.sh RECORD [SECONDS]}") SECONDS_MAX=${2:-1000000}
 readonly PYTHON=${PYTHON:-.venv/bin/python} SLICE=$((SECONDS_MAX < 9000 ? SECONDS_MAX / 15 : 600))
 failed=""
 
-# Run a part for a slice, or for the seconds named before it.
-part() { nice -n 19 "$PYTHON" -m "tests.fuzz.$@" --record "$RECORD" || failed="$failed $1"; }
+# Run a part for a slice of the time.
+part() {
+    local name=$1
+    shift
+    nice -n 19 "$PYTHON" -m "tests.fuzz.$name" "$@" --record "$RECORD" || failed="$failed $name"
+}
 
 while [ "$SECONDS" -lt "$SECONDS_MAX" ] && [ -z "$failed" ]; do
     before=$(wc -c <"$RECORD" 2>/dev/null || echo 0)
@@ -24,7 +29,16 @@ while [ "$SECONDS" -lt "$SECONDS_MAX" ] && [ -z "$failed" ]; do
     part checkpoints --count 10000 --seconds "$SLICE"
     part threads --seconds 600
     part growth --count 1000000 --seconds $((4 * SLICE))
+    part allocations --count 500
+    if command -v "${CLANG:-clang}" >/dev/null; then
+        for program in allocations fuzz threads; do
+            nice -n 19 "$PYTHON" -m tests.fuzz.bridge "$program" --seconds "$SLICE" || failed="$failed bridge $program"
+        done
+    fi
     [ "$(wc -c <"$RECORD")" -gt "$before" ] || break # nothing was left to do
 done
 "$PYTHON" -m tests.fuzz.record "$RECORD"
-[ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
+[ -z "$failed" ] || {
+    echo "failed:$failed" >&2
+    exit 1
+}

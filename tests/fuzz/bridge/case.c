@@ -33,8 +33,7 @@ static void read_attribute(Bytes *bytes, const Attribute *formal, OrtKernelInfo 
     attribute->name = kind & 16 && formal->former ? formal->former : formal->name;
     attribute->kind = (int)(kind & 15) - 1;
     attribute->count = 1;
-    if (attribute->kind == FAKE_STRING)
-        take_bytes(bytes, attribute->text, take(bytes, 1) % sizeof attribute->text);
+    if (attribute->kind == FAKE_STRING) take_bytes(bytes, attribute->text, take(bytes, 1) % sizeof attribute->text);
     if (attribute->kind >= FAKE_INTS) attribute->count = take(bytes, 1) % FAKE_MAX_LIST;
     if (attribute->kind == FAKE_INT || attribute->kind == FAKE_INTS)
         take_bytes(bytes, attribute->ints, attribute->count * sizeof(int64_t));
@@ -46,8 +45,8 @@ static void read_attribute(Bytes *bytes, const Attribute *formal, OrtKernelInfo 
 
 /* Fills a tensor with numbers of a kind: small, coordinates, or such as break things. */
 static void fill(OrtValue *value, unsigned kind, uint32_t state) {
-    static const float strange[] = {0, -0.0f, 1, -1, 1e-45f, 1e30f, 3e38f, -3e38f, __builtin_inff(), -__builtin_inff(),
-                                    __builtin_nanf(""), 0.5f};
+    static const float strange[] = {
+        0, -0.0f, 1, -1, 1e-45f, 1e30f, 3e38f, -3e38f, __builtin_inff(), -__builtin_inff(), __builtin_nanf(""), 0.5f};
     size_t width = mmk_element_size(value->info.type), count = value->bytes / width;
     for (size_t i = 0; i < count; i++) {
         state = state * 1664525u + 1013904223u;

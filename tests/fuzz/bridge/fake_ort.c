@@ -269,7 +269,8 @@ static OrtStatus *read_attribute(const OrtOpAttr *attribute, int type, void *val
     return NULL;
 }
 
-static OrtStatus *set_output_info(const OrtShapeInferContext *context, size_t i, const OrtTensorTypeAndShapeInfo *info) {
+static OrtStatus *set_output_info(const OrtShapeInferContext *context, size_t i,
+                                  const OrtTensorTypeAndShapeInfo *info) {
     (void)context;
     COUNTED;
     if (i >= FAKE_MAX_TENSORS || info->rank > FAKE_MAX_RANK) abort();

@@ -40,7 +40,7 @@ struct OrtKernelInfo {
 };
 
 struct OrtKernelContext {
-    OrtValue *inputs[FAKE_MAX_TENSORS];   /* NULL: left out */
+    OrtValue *inputs[FAKE_MAX_TENSORS];  /* NULL: left out */
     OrtValue *outputs[FAKE_MAX_TENSORS]; /* made by the bridge */
     const OperatorRow *row;
     int threads; /* that ParallelFor starts */
