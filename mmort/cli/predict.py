@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mmort.cli import engines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from mmort.predict import Detections, Predictor
@@ -35,6 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
     parser.add_argument(
+        "--window",
+        type=int,
+        metavar="SIZE",
+        help="cut pictures into windows of SIZE x SIZE pixels and merge what is found; TIFF and JPEG 2000 files are "
+        "read window by window (default: the whole picture at once)",
+    )
+    parser.add_argument(
+        "--overlap", type=int, default=200, help="pixels that neighbouring windows share (default: %(default)s)"
+    )
+    parser.add_argument(
         "--config", help="MMDetection config, for a file without metadata: its preprocessing and class names"
     )
     parser.add_argument(
@@ -54,17 +65,22 @@ def run(arguments: argparse.Namespace) -> str | None:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
     from mmort.predict import AnnotatedPictures, Record, list_images
 
+    if arguments.window is not None and arguments.engine != "local":
+        raise ValueError("predict: --window runs in this process only; leave out --engine ray")
     images = list_images(*arguments.images)
     predictor = _predictor(arguments)
     annotated = AnnotatedPictures(arguments.show_dir, images) if arguments.show_dir else None
-    record = Record(arguments.out_dir, _settings(arguments.model, predictor)) if arguments.out_dir else None
+    record = Record(arguments.out_dir, _settings(arguments, predictor)) if arguments.out_dir else None
     recorded = record.images if record else set()
     todo = [path for path in images if str(path) not in recorded or (annotated and not annotated.path(path).exists())]
     failures = 0
     # Lines on the terminal go above the bar.
     with tqdm(total=len(images), initial=len(images) - len(todo), unit="picture", disable=None) as bar:
-        predict = engines.predict_function(arguments, predictor)
-        outcomes = predict(todo, arguments.batch_size, return_exceptions=True)
+        if arguments.window is None:
+            predict = engines.predict_function(arguments, predictor)
+            outcomes = predict(todo, arguments.batch_size, return_exceptions=True)
+        else:
+            outcomes = _outcomes_of_windows(arguments, predictor, todo)
         for path, outcome in zip(todo, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 failures += 1
@@ -101,16 +117,44 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
     return Predictor(network, score_threshold=arguments.score_thr, **settings)
 
 
-def _settings(model: str, predictor: Predictor) -> dict[str, Any]:
+def _outcomes_of_windows(
+    arguments: argparse.Namespace, predictor: Predictor, images: Iterable[Path]
+) -> Iterator[Detections | Exception]:
+    """Yield the detections in each picture, or its exception, with a bar for the windows of each."""
+    from tqdm import tqdm
+
+    from mmort.predict import Windows, predict_windows
+
+    windows = Windows(arguments.window, arguments.overlap)
+    for path in images:
+        with tqdm(unit="window", leave=False, disable=None, desc=path.name) as bar:
+
+            def progress(done: int, total: int, bar: Any = bar) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            try:
+                outcome: Detections | Exception = predict_windows(
+                    predictor, path, windows, arguments.batch_size, progress
+                )
+            except ImportError:  # not the picture's fault
+                raise
+            except Exception as error:
+                outcome = error
+        yield outcome
+
+
+def _settings(arguments: argparse.Namespace, predictor: Predictor) -> dict[str, Any]:
     """Return what the detections depend on."""
     import hashlib
     from pathlib import Path
 
     return {
-        "model": hashlib.sha256(Path(model).read_bytes()).hexdigest(),
+        "model": hashlib.sha256(Path(arguments.model).read_bytes()).hexdigest(),
         "score threshold": predictor.score_threshold,
         "preprocessing": predictor.preprocessing.to_dict(),
         "classes": predictor.classes,
+        "windows": None if arguments.window is None else [arguments.window, arguments.overlap],
     }
 
 

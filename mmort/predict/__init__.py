@@ -1,8 +1,9 @@
 """Detection in pictures with an exported detector, without torch.
 
-`Predictor` runs a detector on pictures, `Detections` are the results in one.  `Preprocessing` turns an image into the
-network's input, as the config's test pipeline does; `paste_masks` pastes masks into the image; `draw` and
-`contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime; the rest needs numpy only.
+`Predictor` runs a detector on pictures, `Detections` are the results in one; `predict_windows` detects in large ones.
+`Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
+into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime; the rest
+needs numpy only.
 """
 
 from mmort.predict.detections import Detections
@@ -17,6 +18,7 @@ from mmort.predict.padding import Padding
 from mmort.predict.panoptic import PanopticFormat
 from mmort.predict.predictor import Predictor
 from mmort.predict.preprocessing import Prepared, Preprocessing
+from mmort.predict.windows import Windows, predict_windows
 
 __all__ = [
     "AnnotatedPictures",
@@ -32,10 +34,12 @@ __all__ = [
     "Prepared",
     "Preprocessing",
     "Record",
+    "Windows",
     "contact_sheet",
     "draw",
     "list_images",
     "paste_masks",
+    "predict_windows",
     "read_image",
     "to_line",
     "write_image",

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from mmort import _rotated
 from mmort.predict.masks import Masks, Region, put
 from mmort.predict.panoptic import SegmentIds
 
@@ -36,7 +37,8 @@ class Detections:
     Parameters
     ----------
     boxes : ndarray of float32, (N, 4)
-        x1, y1, x2, y2 in pixels of the picture.  As in MMDetection, they are not clipped to the picture.
+        x1, y1, x2, y2 in pixels of the picture.  As in MMDetection, they are not clipped to the picture.  Those of
+        rotated boxes lie around them; see `of_rotated`.
     scores : ndarray of float32, (N,)
     labels : ndarray of int64, (N,)
         Indices of classes.
@@ -48,6 +50,8 @@ class Detections:
         The masks as they are stored.
     segments : SegmentIds, optional
         The ids of the segments, if these are those of a panoptic segmentation.
+    rotated_boxes : ndarray of float32, (N, 5), optional
+        Of detectors of rotated boxes: x, y of the centre, width, height, and an angle in radians, clockwise on screen.
 
     Raises
     ------
@@ -73,6 +77,29 @@ class Detections:
     image_size: tuple[int, int]
     stored_masks: Masks | None = None
     segments: SegmentIds | None = None
+    rotated_boxes: NDArray[np.float32] | None = None
+
+    @classmethod
+    def of_rotated(
+        cls,
+        rotated_boxes: ArrayLike,
+        scores: ArrayLike,
+        labels: ArrayLike,
+        names: tuple[str, ...],
+        image_size: tuple[int, int],
+    ) -> Detections:
+        """Return detections of rotated boxes; their `boxes` are the upright ones around these.
+
+        Examples
+        --------
+        >>> from mmort import Detections
+        >>> ship = Detections.of_rotated([[50, 40, 20, 10, 1.5707964]], [0.9], [0], ("ship",), (80, 100))
+        >>> ship.boxes.round(3).tolist()
+        [[45.0, 30.0, 55.0, 50.0]]
+        """
+        rows = np.asarray(rotated_boxes, np.float32).reshape(-1, 5)
+        boxes, scores, labels = _rotated.bounding_boxes(rows), np.asarray(scores), np.asarray(labels)
+        return cls(boxes, scores, labels, names, image_size, rotated_boxes=rows)
 
     def __post_init__(self) -> None:
         for name, dtype in (("boxes", np.float32), ("scores", np.float32), ("labels", np.int64)):
@@ -81,6 +108,10 @@ class Detections:
         shapes = self.boxes.shape, self.scores.shape, self.labels.shape
         if shapes != ((count, 4), (count,), (count,)):
             raise ValueError(f"Detections: boxes, scores and labels must be (N, 4), (N,) and (N,), got {shapes}")
+        if self.rotated_boxes is not None:
+            object.__setattr__(self, "rotated_boxes", np.asarray(self.rotated_boxes, np.float32))
+            if self.rotated_boxes.shape != (count, 5):
+                raise ValueError(f"Detections: rotated_boxes must be ({count}, 5), got {self.rotated_boxes.shape}")
         if len(self.names) != count or (self.stored_masks is not None and len(self.stored_masks) != count):
             raise ValueError(f"Detections: names and masks must be as many as boxes, {count}")
         if self.segments is not None and (self.stored_masks is None or len(self.segments.values) != count):
@@ -100,11 +131,20 @@ class Detections:
             self.image_size,
             None if self.stored_masks is None else self.stored_masks.select(indices),
             None if self.segments is None else self.segments.select(indices),
+            None if self.rotated_boxes is None else self.rotated_boxes[indices],
         )
 
     def above(self, score_threshold: float) -> Detections:
         """Return the detections whose score is at least `score_threshold`."""
         return self[self.scores >= score_threshold]
+
+    @property
+    def polygons(self) -> NDArray[np.float32]:
+        """The four corners of each box, rotated or not, (N, 4, 2): x, y, clockwise on screen."""
+        if self.rotated_boxes is None:
+            return self.boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+        points: NDArray[np.float32] = _rotated.corners(self.rotated_boxes)
+        return points
 
     @property
     def has_masks(self) -> bool:
@@ -218,9 +258,9 @@ class Detections:
         -------
         dict
             ``image_size`` (height, width) and ``detections``: a list of dicts with ``label``, ``name``, ``score``,
-            ``box`` (x1, y1, x2, y2), and ``segmentation`` (run lengths) if the detector makes masks.  Numbers have the
-            digits that float32 needs.  Segments of a panoptic segmentation also have ``id``, ``is_thing`` and ``area``
-            (pixels).
+            ``box`` (x1, y1, x2, y2), ``rotated_box`` (centre x, y, width, height, angle) if the detector's boxes are
+            rotated, and ``segmentation`` (run lengths) if it makes masks.  Numbers have the digits that float32 needs.
+            Segments of a panoptic segmentation also have ``id``, ``is_thing`` and ``area`` (pixels).
 
         Raises
         ------
@@ -235,6 +275,9 @@ class Detections:
             for index, (entry, segment) in enumerate(zip(entries, self.segments.values.tolist(), strict=True)):
                 area = int(self.mask_region(index).mask.sum())
                 entry |= {"id": segment, "is_thing": entry["label"] < self.segments.things, "area": area}
+        if self.rotated_boxes is not None:
+            for entry, box in zip(entries, self.rotated_boxes, strict=True):
+                entry["rotated_box"] = [float(str(number)) for number in box]
         return {"image_size": list(self.image_size), "detections": self._with_segmentation(entries)}
 
     def to_json(self) -> str:
@@ -243,6 +286,8 @@ class Detections:
 
     def to_supervision(self) -> supervision.Detections:
         """Return the detections as an object of the supervision library, with the names as ``class_name``.
+
+        Corners of rotated boxes are its ``xyxyxyxy``, which its oriented annotators and metrics read.
 
         Raises
         ------
@@ -253,12 +298,15 @@ class Detections:
             import supervision
         except ModuleNotFoundError:
             raise ImportError("to_supervision needs the supervision library: pip install supervision") from None
+        data: dict[str, NDArray[Any] | list[Any]] = {"class_name": np.array(self.names, str)}
+        if self.rotated_boxes is not None:
+            data["xyxyxyxy"] = self.polygons
         return supervision.Detections(
             xyxy=self.boxes.copy(),
             mask=self.masks,
             confidence=self.scores.copy(),
             class_id=self.labels.copy(),
-            data={"class_name": np.array(self.names, str)},
+            data=data,
         )
 
     def _with_segmentation(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

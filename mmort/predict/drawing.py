@@ -9,7 +9,7 @@ from __future__ import annotations
 import colorsys
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MASK_OPACITY = 0.4
 LINES_PER_SIDE = 270  # a side is the square root of the image's area
 FRACTION_BITS = 4  # of the coordinates of polygons
+MAX_POSITION = 100_000  # pixels; corners of polygons that are further out are moved there
 
 PANEL_HEIGHT, MAX_PANEL_WIDTH, COLUMNS, MARGIN, CAPTION_HEIGHT, CAPTION_LETTERS = 440, 800, 4, 24, 40, 15
 BACKGROUND: Colour = (28, 23, 20)
@@ -87,7 +88,12 @@ def draw(image: Image, detections: Detections, *, scale: float = 1.0) -> Image:
         regions = ((index, detections.mask_region(index)) for index in order)
         _draw_masks(canvas, regions, scale, colours, max(1, thickness // 2))
     corners = np.rint(boxes).astype(int)
+    polygons = _fixed_point(detections.polygons, scale) if detections.rotated_boxes is not None else None
     for index in order:
+        if polygons is not None:
+            polygon = polygons[index : index + 1]
+            cv2.polylines(canvas, polygon, True, colours[index], thickness, cv2.LINE_AA, FRACTION_BITS)
+            continue
         x1, y1, x2, y2 = corners[index].tolist()
         last = max(x2 - 1, 0), max(y2 - 1, 0)  # pixel inside
         cv2.rectangle(canvas, (x1, y1), last, colours[index], thickness)
@@ -192,5 +198,11 @@ def _polygons(region: Region, scale: float) -> list[NDArray[np.int32]]:
     polygons, _ = cv2.findContours(
         pixels, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE, offset=(int(region.left), int(region.top))
     )
-    centres = ((polygon + 0.5) * scale - 0.5 for polygon in polygons)
-    return [np.rint(points * (1 << FRACTION_BITS)).astype(np.int32) for points in centres]
+    return [_fixed_point(polygon + 0.5, scale) for polygon in polygons]
+
+
+def _fixed_point(points: NDArray[Any], scale: float) -> NDArray[np.int32]:
+    """Return points of an image, (..., 2), in fractions of the resized image's pixels, as OpenCV draws them."""
+    # OpenCV's pixels have their middle at whole numbers.
+    positions = np.nan_to_num(np.asarray(points, np.float64) * scale - 0.5)
+    return np.rint(np.clip(positions, -MAX_POSITION, MAX_POSITION) * (1 << FRACTION_BITS)).astype(np.int32)

@@ -44,9 +44,10 @@ class Network(Protocol):
         Returns
         -------
         sequence of ndarray
-            ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of `input`, score; ``labels`` (N, K), -1 in unused rows;
-            ``masks`` (N, K, h, w) of detectors that have any; and ``semantic`` (N, S, h, w) of those whose segments are
-            made of instances and logits of stuff.
+            ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of `input`, score, or (N, K, 6) for rotated boxes: centre x, y,
+            width, height, angle in radians, score; ``labels`` (N, K), -1 in unused rows; ``masks`` (N, K, h, w) of
+            detectors that have any; and ``semantic`` (N, S, h, w) of those whose segments are made of instances and
+            logits of stuff.
         """
         ...
 

@@ -47,7 +47,7 @@ class Postprocessing:
         canvas : (int, int)
             Height and width of the batch.
         rows : sequence of ndarray
-            The picture's rows of the outputs: (K, 5), (K,) and perhaps (K, h, w) and (S, h, w), see `Network`.
+            The picture's rows of the outputs: (K, 5 or 6), (K,) and perhaps (K, h, w) and (S, h, w), see `Network`.
         mask_format : MaskFormat, optional
             What the masks are.
 
@@ -60,8 +60,12 @@ class Postprocessing:
             return self._segments(image, segments_of(image, canvas, rows, mask_format), mask_format.panoptic)
         dets, labels, *masks = rows
         indices = _usable(dets, labels, self.score_threshold)
-        indices = indices[np.argsort(-dets[indices, 4], kind="stable")]
-        boxes, scores = image.boxes_in_image(dets[indices, :4]), dets[indices, 4]
+        indices = indices[np.argsort(-dets[indices, -1], kind="stable")]
+        scores = dets[indices, -1]
+        if dets.shape[1] == 6:
+            rotated, labels = image.rotated_boxes_in_image(dets[indices, :5]), labels[indices].astype(np.int64)
+            return Detections.of_rotated(rotated, scores, labels, self._names(labels), image.ori_shape)
+        boxes = image.boxes_in_image(dets[indices, :4])
         stored: Masks | None = None
         factors = np.ones(1, np.float32)
         if masks:
@@ -126,7 +130,8 @@ def segments_of(
 def _usable(dets: NDArray[np.float32], labels: NDArray[np.int64], score_threshold: float) -> NDArray[np.intp]:
     """Return the indices of the used rows with at least a score, in their order; warn of those with strange boxes."""
     # Files of MMDetection's own export fill unused rows with zeros instead of labels of -1.
-    used = (labels >= 0) & (dets[:, 4] > 0) & (dets[:, 4] >= score_threshold)
+    scores = dets[:, -1]
+    used = (labels >= 0) & (scores > 0) & (scores >= score_threshold)
     finite = np.logical_and.reduce(np.isfinite(dets), axis=1)
     if not finite[used].all():
         warnings.warn(
@@ -147,9 +152,9 @@ def check_outputs(outputs: Sequence[NDArray[Any]], number: int) -> None:
         or any(len(shape) != rank or shape[:2] != shapes[1] for shape, rank in ranks)
         or any(len(shape) != 4 or shape[0] != number for shape in shapes[3:])
         or shapes[0][0] != number
-        or shapes[0][2] != 5
+        or shapes[0][2] not in (5, 6)
     ):
         raise ValueError(
-            f"the model's outputs must be ({number}, K, 5), ({number}, K) and perhaps ({number}, K, h, w) and "
+            f"the model's outputs must be ({number}, K, 5 or 6), ({number}, K) and perhaps ({number}, K, h, w) and "
             f"({number}, S, h, w), got {shapes}"
         )

@@ -52,6 +52,16 @@ class Prepared:
         # As in MMDetection, boxes end at the left and upper edge of an image that is padded there.
         return np.maximum(mapped, 0) if any(self.offset) else mapped
 
+    def rotated_boxes_in_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Map rotated boxes (N, 5) of `input`, centre x, y, width, height, angle, to the original image.
+
+        As in MMRotate, the angle stays, and the width is scaled as x is: the aspect ratio should be kept.
+        """
+        top, left = self.offset
+        mapped = boxes.copy()
+        mapped[:, :4] = (boxes[:, :4] - np.array([left, top, 0, 0], np.float32)) / self.scale_factor
+        return mapped
+
 
 @dataclass(frozen=True)
 class Preprocessing:

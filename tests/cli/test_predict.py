@@ -15,7 +15,7 @@ from mmort import Predictor
 from mmort.cli import engines
 from mmort.cli import predict as predict_command
 from mmort.demo import CONFIG, IMAGES, MODEL
-from mmort.predict import AnnotatedPictures, Detections, Record, list_images, read_image
+from mmort.predict import AnnotatedPictures, Detections, Record, Windows, list_images, read_image
 from tests.cli.running import refused, run
 from tests.predict import tiny_detector
 
@@ -54,6 +54,17 @@ def test_prints_a_line_for_each_picture(folder):
     assert [line.partition(":")[0] for line in lines] == [f"photos/{name}" for name in NAMES]
     found = ", ".join(f"{name} {score:.2f}" for name, score in zip(first.names, first.scores, strict=True))
     assert lines[0] == f"photos/{NAMES[0]}: {found}"
+
+
+def test_windows(folder, tiny):
+    """The detector finds an object in the upper left quarter of each window."""
+    height, width = read_image(IMAGES[0]).shape[:2]
+    size = min(height, width) - 20
+    code, out, err = predict(tiny, f"photos/{NAMES[0]}", "--window", size, "--overlap", 10, "--json")
+    assert (code, err) == (0, "")
+    assert len(json.loads(out)["detections"]) == len(Windows(size, 10).positions(height, width))
+    message = refused("predict", tiny, "photos", "--window", size, "--engine", "ray")
+    assert message == "mmort: error: predict: --window runs in this process only; leave out --engine ray\n"
 
 
 @pytest.mark.parametrize("option", ["--out-dir", "--show-dir"])

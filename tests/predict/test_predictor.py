@@ -157,12 +157,13 @@ def test_labels_without_a_name():
 
 @pytest.mark.parametrize(
     "shapes",
-    [[(1, 4, 5)], [(1, 4, 6), (1, 4)], [(4, 5), (4,)], [(1, 4, 5), (1, 3)], [(2, 4, 5), (2, 4)], [(1, 4, 5)] * 4],
+    [[(1, 4, 5)], [(1, 4, 7), (1, 4)], [(4, 5), (4,)], [(1, 4, 5), (1, 3)], [(2, 4, 5), (2, 4)], [(1, 4, 5)] * 4],
 )
 def test_outputs_of_other_shapes(shapes):
     network = Network(lambda *_: [np.zeros(shape, np.float32) for shape in shapes])
     with pytest.raises(
-        ValueError, match=r"outputs must be \(1, K, 5\), \(1, K\) and perhaps \(1, K, h, w\) and \(1, S, h, w\), got"
+        ValueError,
+        match=r"outputs must be \(1, K, 5 or 6\), \(1, K\) and perhaps \(1, K, h, w\) and \(1, S, h, w\), got",
     ):
         predictor(network)(picture(1))
 

@@ -1,0 +1,106 @@
+"""Pictures that are read in parts: files of formats that allow it through rasterio, others and arrays from memory."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mmort.predict.images import Image, read_image
+
+SUFFIXES_IN_PARTS = (".jp2", ".tif", ".tiff", ".vrt")
+"""Formats whose files keep their pixels in parts that can be read alone."""
+
+
+class Pixels(Protocol):
+    """A picture of which parts can be read."""
+
+    @property
+    def height(self) -> int:
+        """Rows of the picture."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Columns of the picture."""
+        ...
+
+    def read(self, top: int, left: int, height: int, width: int) -> Image:
+        """Return a part of the picture."""
+        ...
+
+
+@contextmanager
+def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
+    """Open a picture: an array (H, W, 3) of uint8 in blue, green, red, or a file.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be decoded, or the array is not of this shape and dtype.
+    OSError
+        If the file cannot be opened.
+    ImportError
+        If the file's format needs rasterio, or OpenCV, and it is not installed.
+    """
+    if isinstance(image, np.ndarray):
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+            raise ValueError(f"image must be [H, W, 3] of uint8, got {[*image.shape]} of {image.dtype}")
+        yield _ArrayPixels(image)
+    elif Path(image).suffix.lower() not in SUFFIXES_IN_PARTS:
+        yield _ArrayPixels(read_image(image))
+    else:
+        try:
+            import rasterio
+        except ModuleNotFoundError:
+            raise ImportError(f"reading windows of {image} needs rasterio: pip install rasterio") from None
+        with warnings.catch_warnings():
+            # Most pictures are no maps.
+            warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+            file = rasterio.open(image)
+        with file:
+            yield _FilePixels(image, file)
+
+
+@dataclass(frozen=True)
+class _ArrayPixels:
+    """A picture in memory."""
+
+    image: Image
+
+    @property
+    def height(self) -> int:
+        return len(self.image)
+
+    @property
+    def width(self) -> int:
+        return len(self.image[0])
+
+    def read(self, top: int, left: int, height: int, width: int) -> Image:
+        """Return a copy of a part, so that a memory map is read here."""
+        return np.array(self.image[top : top + height, left : left + width])
+
+
+class _FilePixels:
+    """A file that rasterio has opened."""
+
+    def __init__(self, path: str | os.PathLike[str], file: Any) -> None:
+        if set(file.dtypes) != {"uint8"} or file.count not in (1, 3, 4):
+            raise ValueError(
+                f"{path}: must have 1, 3 or 4 bands of uint8 (gray, or red, green, blue and perhaps opacity), got "
+                f"{file.count} of {', '.join(sorted(set(file.dtypes)))}"
+            )
+        self._file = file
+        self._bands = (1, 1, 1) if file.count == 1 else (3, 2, 1)
+        self.height, self.width = int(file.height), int(file.width)
+
+    def read(self, top: int, left: int, height: int, width: int) -> Image:
+        """Return a part, blue first."""
+        bands = self._file.read(self._bands, window=((top, top + height), (left, left + width)))
+        return np.ascontiguousarray(np.moveaxis(bands, 0, 2))
