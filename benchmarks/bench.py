@@ -418,7 +418,10 @@ TABLE: dict[Callable[..., Iterator[Contender]], list[dict[str, Any]]] = {
     ],
     nms_ort: rows("kind boxes iou_threshold", KINDS, (10, 100, 1000, 5000), (0.5,)),
     batched_nms: rows("kind boxes classes iou_threshold", KINDS, (10, 1000, 10000), (80,), (0.5,)),
-    soft_nms: rows("kind boxes method", ("uniform", "clustered"), (10, 100, 1000), ("naive", "linear", "gaussian")),
+    soft_nms: [
+        *rows("kind boxes method", ("uniform", "clustered"), (10, 100, 1000), ("naive", "linear", "gaussian")),
+        *rows("kind boxes method", ("uniform",), (10000,), ("gaussian",)),
+    ],
     nms_match: rows("kind boxes iou_threshold", KINDS, (10, 100, 2000), (0.5,)),
     box_iou: listed(
         "boxes1 boxes2", (1, 1), (10, 10), (100, 100), (100, 20000), (20000, 100), (1000, 1000), (2000, 2000)

@@ -16,5 +16,6 @@ cdef extern from "kernels.h" nogil:
     int mmk_suppress(mmk_call *call, int type, const void *boxes, const int64_t *order, int64_t count,
                      double threshold, double offset, int64_t max_kept, int32_t *flags, void *scratch) noexcept
     int64_t mmk_soft_suppress(mmk_call *call, int type, void *planes, int64_t *indices, int64_t count,
-                              double threshold, double sigma, double min_score, int64_t method,
-                              double offset) noexcept
+                              double threshold, double sigma, double min_score, int64_t method, double offset,
+                              void *scratch) noexcept
+    size_t mmk_soft_suppress_size(int type, size_t count) noexcept

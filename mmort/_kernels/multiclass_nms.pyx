@@ -13,7 +13,9 @@ from libc.string cimport memcpy, memset
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box
-from mmort._kernels.kernels cimport mmk_item, mmk_order, mmk_soft_suppress, mmk_sort, mmk_suppress, mmk_suppress_size
+from mmort._kernels.kernels cimport (
+    mmk_item, mmk_order, mmk_soft_suppress, mmk_soft_suppress_size, mmk_sort, mmk_suppress, mmk_suppress_size
+)
 from mmort._kernels.suppression cimport check_count, check_threshold
 from mmort._kernels.workspace cimport element_size, take
 
@@ -125,6 +127,7 @@ cdef struct _Pool:
     int64_t *ordered      # candidates by descending score
     int32_t *flags
     void *suppression
+    void *soft_suppression
     int32_t *listed       # boxes with scores above the threshold, for each class of a block
     size_t size
 
@@ -141,6 +144,8 @@ cdef _Pool _pool(const mmk_call *call, const _Sizes *s, const void *scratch) noe
     pool.ordered = <int64_t *>take(&address, n * sizeof(int64_t))
     pool.flags = <int32_t *>take(&address, n * sizeof(int32_t))
     pool.suppression = take(&address, n * max(mmk_suppress_size(call.inputs[SCORES].type), SOFT_PLANES * width))
+    if call.attributes[METHOD].i >= NAIVE:
+        pool.soft_suppression = take(&address, mmk_soft_suppress_size(call.inputs[SCORES].type, n))
     pool.listed = <int32_t *>take(&address, s.boxes * BLOCK * sizeof(int32_t))
     pool.size = address - <size_t>scratch
     return pool
@@ -202,7 +207,7 @@ cdef void _suppress(mmk_call *call, const _Sizes *s, const _Workspace *w, const 
             pool.ordered[i] = pool.candidates[i]
         left = mmk_soft_suppress(call, type, planes, pool.ordered, count, call.attributes[IOU_THRESHOLD].f,
                                  call.attributes[SIGMA].f, call.attributes[MIN_SCORE].f,
-                                 call.attributes[METHOD].i - NAIVE, call.attributes[OFFSET].i)
+                                 call.attributes[METHOD].i - NAIVE, call.attributes[OFFSET].i, pool.soft_suppression)
         if left < 0:
             return
         for i in range(left):

@@ -41,29 +41,29 @@ def soft_nms(boxes, scores, iou_threshold=0.3, sigma=0.5, min_score=1e-3, method
     dets = []
     i = 0
     while i < len(records):
-        best = i
-        for j in range(i + 1, len(records)):
-            if scores[records[best]] < scores[records[j]]:
-                best = j
-        records[i], records[best] = records[best], records[i]
+        left = scores[records[i:]]
+        if not np.isnan(left[0]):
+            best = i + int(np.where(np.isnan(left), number(-INF), left).argmax())  # the first of the largest
+            records[i], records[best] = records[best], records[i]
         top = records[i]
         dets.append([*boxes[top], scores[top]])
-        overlaps = dict(zip(records[i + 1 :], iou(boxes[top], boxes[records[i + 1 :]], offset), strict=True))
-        q = i + 1
+        i += 1
+        overlaps = iou(boxes[top], boxes[records[i:]], offset)
+        with np.errstate(all="ignore"):
+            if method == "gaussian":
+                exponents = -(overlaps * overlaps) / number(sigma)
+                weights = np.array([_exp(exponent) for exponent in exponents.tolist()]).astype(boxes.dtype)
+            else:
+                decayed = number(0) if method == "naive" else number(1) - overlaps
+                weights = np.where(overlaps >= number(iou_threshold), decayed, number(1))
+            scores[records[i:]] *= weights
+        q = i
         while q < len(records):
-            weight, v = number(1), overlaps[records[q]]
-            with np.errstate(all="ignore"):
-                if method == "gaussian":
-                    weight = number(_exp(-(v * v) / number(sigma)))
-                elif v >= number(iou_threshold):
-                    weight = number(0) if method == "naive" else number(1) - v
-                scores[records[q]] *= weight
             if scores[records[q]] < number(min_score):
                 records[q] = records[-1]
                 records.pop()
             else:
                 q += 1
-        i += 1
     return np.array(dets, boxes.dtype).reshape(-1, 5), np.array(records, np.int64)
 
 
@@ -137,6 +137,19 @@ STRANGE_SCORES = {
 }
 
 
+def with_strange_ones(rng):
+    """Scattered boxes with a few scores that are negative, infinite or NaN."""
+    boxes, scores = scored(400, "scattered")(rng)
+    scores[rng.choice(400, 40, replace=False)] = np.repeat(np.float32([-0.5, -INF, INF, NAN]), 10)
+    return boxes, scores
+
+
+def with_an_empty_box(rng):
+    boxes, scores = scored(400, "scattered")(rng)
+    boxes[7, 2] = boxes[7, 0]
+    return boxes, scores
+
+
 def strange_scores(scores):
     """Return a builder of three boxes and scores, in both orders."""
     return given(TRIO + TRIO[::-1], scores + scores)
@@ -185,6 +198,13 @@ for method in ("naive", "linear", "gaussian"):
     for kind in ("scattered", "clustered", "elongated", "grid"):
         add("soft_nms", f"{kind}300_{method}", scored(300, kind), tolerance, method=method)
         add("soft_nms", f"{kind}100_{method}_o1", scored(100, kind), tolerance, method=method, offset=1, min_score=0.2)
+    for offset, min_score in ((0, 0.2), (1, 1e-3)):  # enough boxes for a grid, and equal scores
+        attributes = {"method": method, "offset": offset, "min_score": min_score}
+        add("soft_nms", f"scattered600_{method}_o{offset}", scored(600, "scattered", 20), tolerance, **attributes)
+    for min_score in (-2.0, 0.01):
+        for build in (with_strange_ones, with_an_empty_box):
+            name = f"{build.__name__}_{method}_above{min_score}"
+            add("soft_nms", name, build, tolerance, method=method, min_score=min_score)
     for name, boxes in STRANGE_BOXES.items():
         build = given(boxes, np.linspace(0.9, 0.1, len(boxes)))
         for offset in (0, 1):

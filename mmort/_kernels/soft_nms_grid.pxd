@@ -1,0 +1,210 @@
+"""soft_nms: the boxes that overlap a box, by a grid.
+
+Boxes are in the cells that they touch.  A pair may share many, but meets only in the one in the later of both first
+columns and the later of both first lines.  So a cell has a bucket for boxes that begin in its column, one for those
+that begin in its line, and so on, and only those are looked at that a box meets there.
+"""
+from libc.math cimport INFINITY, isfinite
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from element_types cimport real
+from mmk cimport *
+from mmort._kernels.boxes cimport intersection
+from mmort._kernels.workspace cimport element_size, take
+
+cdef enum:  # where a box begins; the order makes both that begin in the column neighbours, and both in the line
+    IN_COLUMN
+    IN_COLUMN_AND_LINE
+    IN_LINE
+    BEFORE
+    BUCKETS_PER_CELL
+
+cdef enum:
+    MAX_CELLS_PER_BOX = 6  # on average
+
+
+cdef struct _Range:
+    int64_t first_column, last_column, first_line, last_line
+
+
+cdef struct Grid:
+    double min_x, min_y, cells_per_x, cells_per_y, margin
+    int64_t columns, lines
+    int64_t stride      # of the planes
+    int64_t begin       # the boxes in the grid are those from here on
+    int64_t end
+    uint32_t *starts    # by bucket: its first entry
+    uint32_t *ends      # the end of its remaining entries
+    int32_t *entries    # boxes, by bucket
+    void *corners       # planes of x1, y1, x2 and y2, by entry
+    int32_t *hits       # boxes that overlap the one looked up
+    void *common        # the intersections, by hit
+    size_t size         # of the memory
+
+
+cdef inline Grid soft_grid(int type, size_t n, size_t address) noexcept nogil:
+    """Returns a grid of n boxes that has the memory at an address."""
+    cdef Grid grid
+    cdef size_t begin = address, width = element_size(type)
+    grid.stride = n
+    grid.starts = <uint32_t *>take(&address, BUCKETS_PER_CELL * n * sizeof(uint32_t))
+    grid.ends = <uint32_t *>take(&address, BUCKETS_PER_CELL * n * sizeof(uint32_t))
+    grid.entries = <int32_t *>take(&address, MAX_CELLS_PER_BOX * n * sizeof(int32_t))
+    grid.corners = take(&address, 4 * MAX_CELLS_PER_BOX * n * width)
+    grid.hits = <int32_t *>take(&address, n * sizeof(int32_t))
+    grid.common = take(&address, n * width)
+    grid.size = address - begin
+    return grid
+
+
+cdef inline int64_t _cell(double value, double start, double cells, int64_t count) noexcept nogil:
+    return min(max(<int64_t>((value - start) * cells), 0), count - 1)
+
+
+cdef inline _Range _touched(const Grid *grid, const real *planes, int64_t box) noexcept nogil:
+    """Returns the cells of a box; with the margin, boxes overlap only if they share one."""
+    cdef _Range cells
+    cells.first_column = _cell(planes[box], grid.min_x, grid.cells_per_x, grid.columns)
+    cells.first_line = _cell(planes[grid.stride + box], grid.min_y, grid.cells_per_y, grid.lines)
+    cells.last_column = _cell(planes[2 * grid.stride + box] + grid.margin, grid.min_x, grid.cells_per_x, grid.columns)
+    cells.last_line = _cell(planes[3 * grid.stride + box] + grid.margin, grid.min_y, grid.cells_per_y, grid.lines)
+    return cells
+
+
+cdef inline int64_t _bucket(const Grid *grid, const _Range *cells, int64_t column, int64_t line) noexcept nogil:
+    cdef int kind
+    if column == cells.first_column:
+        kind = IN_COLUMN_AND_LINE if line == cells.first_line else IN_COLUMN
+    else:
+        kind = IN_LINE if line == cells.first_line else BEFORE
+    return BUCKETS_PER_CELL * (line * grid.columns + column) + kind
+
+
+cdef inline bint choose_cells(Grid *grid, const real *planes, real offset) noexcept nogil:
+    """Makes cells of about the mean box; returns False for odd boxes, whose IoU may be NaN without any overlap."""
+    cdef double width = 0, height = 0, max_x = -INFINITY, max_y = -INFINITY
+    cdef int64_t stride = grid.stride, count = grid.end - grid.begin, box, total
+    cdef _Range cells
+    grid.margin = offset * 1.000001  # rounding of a distance of less than the offset
+    grid.min_x = grid.min_y = INFINITY
+    for box in range(grid.begin, grid.end):
+        if not (planes[box] < planes[2 * stride + box] + offset
+                and planes[stride + box] < planes[3 * stride + box] + offset
+                and planes[4 * stride + box] > 0 and isfinite(planes[4 * stride + box])):
+            return False
+        grid.min_x = min(grid.min_x, <double>planes[box])
+        grid.min_y = min(grid.min_y, <double>planes[stride + box])
+        max_x = max(max_x, <double>planes[2 * stride + box])
+        max_y = max(max_y, <double>planes[3 * stride + box])
+        width += <double>planes[2 * stride + box] - planes[box]
+        height += <double>planes[3 * stride + box] - planes[stride + box]
+    width = width / count + grid.margin
+    height = height / count + grid.margin
+    if not (isfinite(count / (max_x - grid.min_x + grid.margin)) and isfinite(max_x - grid.min_x)
+            and isfinite(count / (max_y - grid.min_y + grid.margin)) and isfinite(max_y - grid.min_y)):
+        return False
+    grid.columns = <int64_t>min((max_x - grid.min_x) / width + 1, <double>count)
+    grid.lines = <int64_t>min((max_y - grid.min_y) / height + 1, <double>count)
+    while True:
+        grid.cells_per_x = grid.columns / (max_x - grid.min_x + grid.margin)
+        grid.cells_per_y = grid.lines / (max_y - grid.min_y + grid.margin)
+        if grid.columns * grid.lines <= count:
+            total = 0
+            for box in range(grid.begin, grid.end):
+                cells = _touched(grid, planes, box)
+                total += (cells.last_column - cells.first_column + 1) * (cells.last_line - cells.first_line + 1)
+            if total <= MAX_CELLS_PER_BOX * count:
+                return True
+        grid.columns = (grid.columns + 1) // 2
+        grid.lines = (grid.lines + 1) // 2
+
+
+cdef inline void fill_cells(const Grid *grid, const real *planes) noexcept nogil:
+    """Puts all boxes into their cells."""
+    cdef int64_t buckets = BUCKETS_PER_CELL * grid.columns * grid.lines, box, bucket, column, line, k
+    cdef int64_t stride = MAX_CELLS_PER_BOX * grid.stride
+    cdef real *corners = <real *>grid.corners
+    cdef uint32_t size, before = 0, entry
+    cdef _Range cells
+    for bucket in range(buckets):
+        grid.ends[bucket] = 0
+    for box in range(grid.begin, grid.end):
+        cells = _touched(grid, planes, box)
+        for line in range(cells.first_line, cells.last_line + 1):
+            for column in range(cells.first_column, cells.last_column + 1):
+                grid.ends[_bucket(grid, &cells, column, line)] += 1
+    for bucket in range(buckets):
+        size = grid.ends[bucket]
+        grid.starts[bucket] = grid.ends[bucket] = before
+        before += size
+    for box in range(grid.begin, grid.end):
+        cells = _touched(grid, planes, box)
+        for line in range(cells.first_line, cells.last_line + 1):
+            for column in range(cells.first_column, cells.last_column + 1):
+                bucket = _bucket(grid, &cells, column, line)
+                entry = grid.ends[bucket]
+                grid.ends[bucket] += 1
+                grid.entries[entry] = <int32_t>box
+                for k in range(4):
+                    corners[k * stride + entry] = planes[k * grid.stride + box]
+
+
+cdef inline void remove_box(const Grid *grid, const real *planes, int64_t box) noexcept nogil:
+    """Removes a box from its cells: the last entry of a bucket takes its place."""
+    cdef _Range cells = _touched(grid, planes, box)
+    cdef int64_t column, line, bucket, stride = MAX_CELLS_PER_BOX * grid.stride, k
+    cdef real *corners = <real *>grid.corners
+    cdef uint32_t entry, last
+    for line in range(cells.first_line, cells.last_line + 1):
+        for column in range(cells.first_column, cells.last_column + 1):
+            bucket = _bucket(grid, &cells, column, line)
+            entry = grid.starts[bucket]
+            while grid.entries[entry] != box:
+                entry += 1
+            grid.ends[bucket] -= 1
+            last = grid.ends[bucket]
+            grid.entries[entry] = grid.entries[last]
+            for k in range(4):
+                corners[k * stride + entry] = corners[k * stride + last]
+
+
+cdef inline simd_void _intersect(const real *corners, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end,
+                                 const real *planes, ptrdiff_t count, ptrdiff_t box, real offset,
+                                 real *common) noexcept nogil:
+    """Computes the intersections of the entries [begin, end) with a box."""
+    cdef const real *x1 = corners + begin
+    cdef const real *y1 = x1 + stride
+    cdef const real *x2 = y1 + stride
+    cdef const real *y2 = x2 + stride
+    cdef real box_x1 = planes[box], box_y1 = planes[count + box]
+    cdef real box_x2 = planes[2 * count + box], box_y2 = planes[3 * count + box]
+    cdef ptrdiff_t i
+    for i in range(end - begin):
+        common[i] = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
+
+
+cdef inline int64_t find_hits(const Grid *grid, const real *planes, int64_t box, real offset) noexcept nogil:
+    """Finds the boxes that overlap `box`, each once; returns their number."""
+    cdef _Range cells = _touched(grid, planes, box)
+    cdef int64_t column, line, bucket, cell, first, last, count = 0
+    cdef ptrdiff_t begin, end, i
+    cdef real *common = <real *>grid.common
+    cdef real *found
+    for line in range(cells.first_line, cells.last_line + 1):
+        for column in range(cells.first_column, cells.last_column + 1):
+            cell = BUCKETS_PER_CELL * (line * grid.columns + column)
+            first = cell + (IN_COLUMN if line == cells.first_line else IN_COLUMN_AND_LINE)
+            last = cell + (IN_LINE if column == cells.first_column else IN_COLUMN_AND_LINE)
+            if first == cell + IN_COLUMN and last == cell + IN_LINE:
+                last = cell + BEFORE
+            for bucket in range(first, last + 1):
+                begin = grid.starts[bucket]
+                end = grid.ends[bucket]
+                found = common + count  # room for all, as no pair meets twice
+                _intersect(<const real *>grid.corners, MAX_CELLS_PER_BOX * grid.stride, begin, end, planes, grid.stride,
+                           box, offset, found)
+                for i in range(end - begin):
+                    common[count] = found[i]
+                    grid.hits[count] = grid.entries[begin + i]
+                    count += found[i] > 0
+    return count
