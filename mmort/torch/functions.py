@@ -180,7 +180,8 @@ def batched_nms(
             order = order[torch.arange(len(order)) < max_num]
         return dets[order], keep[order]
     _refuse_export("batched_nms: type 'soft_nms' cannot be exported unless class_agnostic; use multiclass_nms")
-    detections, kept = mmort.batched_nms(_array(boxes), _array(scores), _array(idxs), nms_cfg)
+    arrays = _arrays("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
+    detections, kept = mmort.batched_nms(*arrays, nms_cfg)
     return torch.from_numpy(detections), torch.from_numpy(kept)
 
 
@@ -215,7 +216,8 @@ def nms_match(dets: Tensor, iou_threshold: float) -> list[Tensor]:
     [tensor([1, 0]), tensor([2])]
     """
     _refuse_export("nms_match: cannot be exported: an ONNX node cannot return a list")
-    return [torch.from_numpy(group.copy()) for group in mmort.nms_match(_array(dets), iou_threshold)]
+    (array,) = _arrays("nms_match", dets=dets)
+    return [torch.from_numpy(group.copy()) for group in mmort.nms_match(array, iou_threshold)]
 
 
 @mirrors(mmort.box_iou_rotated)
@@ -234,7 +236,8 @@ def box_iou_rotated(bboxes1: Tensor, bboxes2: Tensor, *args: Any, **kwargs: Any)
     tensor([[0.5000]])
     """
     _refuse_export("box_iou_rotated: cannot be exported: ONNX has no such operator")
-    return torch.from_numpy(mmort.box_iou_rotated(_array(bboxes1), _array(bboxes2), *args, **kwargs))
+    arrays = _arrays("box_iou_rotated", bboxes1=bboxes1, bboxes2=bboxes2)
+    return torch.from_numpy(mmort.box_iou_rotated(*arrays, *args, **kwargs))
 
 
 def bbox_overlaps(
@@ -360,9 +363,12 @@ def _gather(boxes: Tensor, scores: Tensor, kept: Tensor) -> Tensor:
     return torch.cat([boxes[kept], scores[kept, None]], dim=1)
 
 
-def _array(tensor: Tensor) -> NDArray[Any]:
-    """Return a tensor's memory as an array."""
-    return tensor.detach().numpy()
+def _arrays(function: str, /, **tensors: Tensor) -> list[NDArray[Any]]:
+    """Return the memory of a function's tensors as arrays."""
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{function}: {name} must be a tensor, got {type(tensor).__name__}")
+    return [tensor.detach().numpy() for tensor in tensors.values()]
 
 
 def _refuse_export(message: str) -> None:

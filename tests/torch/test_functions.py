@@ -167,6 +167,20 @@ def test_exported_batched_nms(rng, tmp_path):
         assert_same(results, to_numpy(model(*inputs)), str(n))
 
 
+def test_lists_are_refused():
+    settings = {"type": "soft_nms"}
+    for call, text in (
+        (lambda: mmort.torch.nms_match([[0, 0, 1, 1, 0.5]], 0.5), "nms_match: dets must be a tensor, got list"),
+        (lambda: mmort.torch.box_iou_rotated(torch.zeros(1, 5), [0]), "box_iou_rotated: bboxes2 must be a tensor, got"),
+        (
+            lambda: mmort.torch.batched_nms(BOXES, SCORES, [0], settings),
+            "batched_nms: idxs must be a tensor, got list",
+        ),
+    ):
+        with pytest.raises(TypeError, match=f"^{text}"):
+            call()
+
+
 def test_values_are_refused():
     for call, text in (
         (lambda: mmort.torch.batched_nms(BOXES, SCORES, SCORES.long(), {"type": "fast"}), r"got 'fast'"),

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OUTPUT_BYTES = 64 << 20 };
+enum { MAX_OUTPUT_BYTES = 4 << 20 };
 
 const Op *fake_ops[MAX_OPERATORS];
 int fake_op_count;
