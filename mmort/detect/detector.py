@@ -32,8 +32,6 @@ class Detector(nn.Module):
         What the output "masks" holds.
     angle_version : str or None
         Of detectors of rotated boxes, the version of their angles: "oc", "le90" or "le135".
-    depends_on_ranks : bool
-        Whether the ranks that `ranked` returns decide more than which of its scores are among the best.
     renamed_keys : tuple of (str, str)
         Keys of the ``state_dict`` that have other names in other versions of MMDetection: a regular expression that
         matches the key in a checkpoint, and its replacement.  Any submodule may have them too.
@@ -43,7 +41,6 @@ class Detector(nn.Module):
 
     family: str
     model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "bbox_head")
-    depends_on_ranks: ClassVar[bool] = False
     renamed_keys: ClassVar[tuple[tuple[str, str], ...]] = ()
     unused_weights: ClassVar[tuple[str, ...]] = ()
 
@@ -95,10 +92,6 @@ class Detector(nn.Module):
     def name_classes(self, names: Sequence[str]) -> None:
         """Take over the names of the classes of a checkpoint."""
         self.classes = tuple(names)
-
-    def ranked(self, scores: Tensor) -> Tensor:
-        """Return the indices [N, K] of the best scores [N, P], by descending score, where the detector selects some."""
-        raise NotImplementedError
 
     def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
         """Change the detector so that its file does what the config's test pipeline does around the network.

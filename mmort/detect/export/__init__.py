@@ -2,7 +2,7 @@
 
 `options` is checked before any work; `pipeline` has the steps in order, and `progress` prints them; `examples` makes
 the inputs that a file is traced and compared with, `wrappers` and `graph_masks` give the file its inputs and outputs,
-`finishing` its optional input and its metadata; `heads` and `ranks` compare what detections alone do not prove;
+`finishing` its optional input and its metadata; `heads` and `following` compare what detections alone do not prove;
 `listing` is what ``--show`` shows.
 
 Importing this package needs neither torch nor onnx; `export` imports them when it is called.

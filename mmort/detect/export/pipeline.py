@@ -20,9 +20,9 @@ from mmort.detect.detector import Detector
 from mmort.detect.entries import suggested
 from mmort.detect.export import finishing, flip, heads, listing
 from mmort.detect.export.examples import Examples
+from mmort.detect.export.following import Following
 from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
-from mmort.detect.export.ranks import Following
 from mmort.detect.export.wrappers import Exported, Raw
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
@@ -176,9 +176,7 @@ class _Export:
                     with audible():
                         return self._accept(draft, output_file, report)
 
-                settings = replace(settings, finish=finish, accept=accept)
-                if self.detector.depends_on_ranks:
-                    settings = replace(settings, reference=self._following)
+                settings = replace(settings, finish=finish, accept=accept, reference=self._following)
                 return export_model(self.module, self.args, output_file, settings)
         except (ValueError, ImportError, OSError):
             raise
@@ -204,13 +202,13 @@ class _Export:
             self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
 
     def _following(self, draft: Path) -> nn.Module:
-        """Return the module with the draft's order of equal scores."""
-        return Following(self.module, self.detector, draft)
+        """Return the module with the draft's choices between equal scores."""
+        return Following(self.module, draft)
 
     def _compared(self, draft: Path, inputs: list[Any]) -> Report:
-        """Compare the draft with torch, with its order of equal scores if that matters."""
+        """Compare the draft with torch, and if they differ, with torch that makes the draft's choices."""
         report = compare(draft, self.module, inputs)
-        if not report.ok and self.detector.depends_on_ranks:
+        if not report.ok:
             report = compare(draft, self._following(draft), inputs)
         return report
 

@@ -51,7 +51,6 @@ class DDQ(DINO):
         iou_threshold: float
 
     family = "DDQ"
-    depends_on_ranks = False
     head_class = DDQHead
     model_entries = (*DINO.model_entries, "dqs_cfg", "dense_topk_ratio")  # the latter of the training
 

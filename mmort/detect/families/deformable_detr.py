@@ -169,12 +169,9 @@ class DeformableDETR(QueryDetector):
         """Return the boxes [N, Q, 4] that the head predicts for the best cells, by descending score."""
         cells, proposals = self.proposals(memory, pyramid)
         scores = self.proposal_scores(self.bbox_head.cls_branches[-1](cells))  # [N, P]
-        best = self.ranked(scores)  # [N, Q]
+        best = scores.topk(min(self.queries, scores.shape[1])).indices  # [N, Q]
         deltas = self.bbox_head.reg_branches[-1](rows(cells, best))
         return (deltas + rows(proposals, best)).sigmoid()
-
-    def ranked(self, scores: Tensor) -> Tensor:
-        return scores.topk(min(self.queries, scores.shape[1])).indices
 
     def proposals(self, memory: Tensor, pyramid: Pyramid) -> tuple[Tensor, Tensor]:
         """Return what the head reads to propose boxes [N, P, D], and the logits of the boxes it moves [N, P, 4]."""

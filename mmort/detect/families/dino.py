@@ -47,7 +47,6 @@ class DINO(DeformableDETR):
     """DINO."""
 
     family = "DINO"
-    depends_on_ranks = True  # the first query is for the best cell, and so on
     decoder_class = DINODecoder
     decoder: DINODecoder
     model_entries = (*DeformableDETR.model_entries, "dn_cfg")  # of the training

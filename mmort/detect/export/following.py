@@ -1,0 +1,201 @@
+"""Comparison of a detector with a file that chose otherwise between equal scores or overlaps: torch makes its choices.
+
+What a detector chooses on the way, the best cells, the pairs above a threshold, the boxes that suppression leaves,
+decides which boxes and queries exist after it.  Among thousands of candidates some are so near to each other, or to a
+threshold, that rounding decides, and ONNX Runtime rounds otherwise than torch.  A choice of the file is followed if
+torch's own numbers allow it, within rounding; they are torch's numbers that go on, and all else must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import mmort
+from mmort.detect.export.heads import run_tensors
+from mmort.onnx import files
+from mmort.onnx.verify import RTOL
+
+MAX_ROUNDING = RTOL
+"""Difference up to which overlaps are equal and, as a share of the largest score, scores: the comparison's own."""
+
+_NODES = {"TopK": (1,), "FilterScores": (0,), "MultiClassNMS": (1, 2)}
+"""The nodes that choose, and the outputs that tell what."""
+
+_OPERATORS = {
+    "aten::topk": "TopK",
+    "aten::sort": "TopK",
+    "mmort::filter_scores": "FilterScores",
+    "mmort::multiclass_nms": "MultiClassNMS",
+}
+"""The nodes that torch's operators are exported as."""
+
+Arguments = Mapping[str, Any]
+Follow = Callable[[Arguments, Sequence[Tensor], Sequence[Tensor]], "Sequence[Tensor] | None"]
+"""From arguments, torch's results and the file's to results that follow the file's; None if torch's do not allow it."""
+
+
+class Following(nn.Module):
+    """A module that chooses as a file does, where rounding decides."""
+
+    def __init__(self, module: nn.Module, draft: Path) -> None:
+        super().__init__()
+        self.module, self.draft = module, draft
+        graph = files.load(draft).graph
+        self.choices = [
+            (node.op_type, [node.output[index] for index in _NODES[node.op_type]])
+            for node in graph.node
+            if node.op_type in _NODES and len(node.output) > max(_NODES[node.op_type])
+        ]
+        self.outputs = [value.name for value in graph.output]  # kept, so that ONNX Runtime runs the same graph
+        self.eval()
+
+    def forward(self, *args: Tensor) -> tuple[Tensor, ...]:
+        """Return the module's outputs."""
+        names = [name for _, outputs in self.choices for name in outputs]
+        found = run_tensors(self.draft, [*names, *self.outputs], args)
+        choices = [(kind, [torch.from_numpy(found[name]) for name in outputs]) for kind, outputs in self.choices]
+        with _Replay(choices):
+            outputs: tuple[Tensor, ...] = self.module(*args)
+        return outputs
+
+
+class _Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Gives operators that choose the results that follow a file's choices, which come in the same order."""
+
+    def __init__(self, choices: Sequence[tuple[str, Sequence[Tensor]]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._choices = iter(choices)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call an operator."""
+        result = func(*args, **(kwargs or {}))
+        kind = _OPERATORS.get(func._schema.name)
+        if kind is None:
+            return result
+        found, chosen = next(self._choices, ("", ()))
+        if found != kind:
+            return result
+        formals = func._schema.arguments
+        arguments = {formal.name: formal.default_value for formal in formals}
+        arguments |= {formal.name: value for formal, value in zip(formals, args, strict=False)} | dict(kwargs or {})
+        own = [result] if isinstance(result, Tensor) else list(result)
+        followed = _FOLLOW[kind](arguments, own, chosen)
+        if followed is None:
+            return result
+        return followed[0] if isinstance(result, Tensor) else tuple(followed)
+
+
+def _best(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor] | None:
+    """Follow the indices of the best scores, or of scores in order."""
+    scores, (order,) = arguments["self"], chosen
+    descending = arguments.get("largest", arguments.get("descending"))
+    last = arguments["dim"] in (-1, scores.ndim - 1)
+    if not (descending and last and scores.is_floating_point() and order.shape == own[1].shape):
+        return None
+    rows = scores.reshape(-1, scores.shape[-1]), order.reshape(-1, order.shape[-1])
+    if not is_order_of(*rows, in_order=arguments.get("sorted", True)):
+        return None
+    return scores.gather(-1, order), order
+
+
+def is_order_of(scores: Tensor, order: Tensor, *, in_order: bool = True) -> bool:
+    """Return whether indices [N, K] are those of the best scores [N, P], by descending score but for rounding."""
+    rounding = _rounding(scores)
+    scores = scores.clamp(min=-1e6 * rounding - 1)  # -inf minus -inf is no number
+    flags = torch.zeros_like(scores, dtype=torch.bool).scatter(1, order, True)
+    if int(flags.sum()) != order.numel():  # some index occurs twice
+        return False
+    chosen = scores.gather(1, order)
+    descending = not in_order or (chosen.diff() <= rounding).all()
+    others = torch.where(flags, -torch.inf, scores).amax(1)
+    return bool(descending and (others <= chosen.amin(1) + rounding).all())
+
+
+def _passing(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor] | None:
+    """Follow which scores pass the threshold, and are among the best of their image."""
+    scores, limit, rounding = arguments["scores"], arguments["nms_pre"], _rounding(arguments["scores"])
+    if chosen[0].shape != scores.shape:
+        return None
+    threshold, passing = arguments["score_threshold"], chosen[0] != 0
+    full = passing.sum((1, 2), keepdim=True) == limit
+    lowest = torch.where(passing, scores, torch.inf).amin((1, 2), keepdim=True)
+    allowed = torch.where(full, torch.maximum(lowest, lowest.new_tensor(threshold)), threshold) + rounding
+    too_many = limit > 0 and int(passing.sum((1, 2)).max()) > limit
+    if too_many or (scores[passing] <= threshold - rounding).any() or (~passing & (scores > allowed)).any():
+        return None
+    return (torch.where(passing, scores, 0),)
+
+
+def _kept(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor] | None:
+    """Follow which boxes the suppression keeps."""
+    labels, indices = chosen
+    if arguments["method"] != "nms" or arguments["nms_pre"] > 0 or labels.shape != own[1].shape:
+        return None
+    boxes, scores = arguments["boxes"], arguments["scores"]
+    images = zip(boxes.numpy(), scores.numpy(), labels.numpy(), indices.numpy(), strict=True)
+    if not all(_may_keep(arguments, *image) for image in images):
+        return None
+    used, rows, columns = labels >= 0, indices.clamp(min=0), labels.clamp(min=0)
+    image = torch.arange(len(boxes))[:, None]
+    found = boxes[image, rows] if boxes.ndim == 3 else boxes[image, rows, columns]
+    dets = torch.cat([found, scores[image, rows, columns][..., None]], 2)
+    return torch.where(used[..., None], dets, 0), labels, indices
+
+
+def _may_keep(
+    arguments: Arguments,
+    boxes: NDArray[Any],
+    scores: NDArray[Any],
+    labels: NDArray[np.int64],
+    indices: NDArray[np.int64],
+) -> bool:
+    """Return whether the suppression of an image may keep these pairs of a box and a class, by descending score.
+
+    None of them suppresses another one, and each pair that is not kept is suppressed by one with a score that is not
+    lower, or has no higher score than the last one kept if there are as many as allowed.
+    """
+    used = labels >= 0
+    pairs = indices[used], labels[used]
+    threshold, rounding = arguments["score_threshold"], _rounding(torch.from_numpy(scores))
+    rejected = scores > threshold + rounding
+    rejected[pairs] = False
+    kept_scores = scores[pairs]
+    if used.sum() == arguments["max_per_image"]:
+        rejected &= scores > kept_scores.min() + rounding
+    if (kept_scores <= threshold - rounding).any() or (np.diff(kept_scores) > rounding).any():
+        return False
+    others = rejected.nonzero()
+
+    def overlaps(second: tuple[NDArray[np.int64], ...]) -> NDArray[Any]:
+        """Return how far the pairs that are kept overlap others [K, P]; -1 if they do not compete."""
+        chosen = [boxes[each] if boxes.ndim == 3 else boxes[each[0]] for each in (pairs, second)]
+        competing = arguments["class_agnostic"] | (pairs[1][:, None] == second[1])
+        overlap: NDArray[Any] = np.where(competing, mmort.box_iou(*chosen, offset=arguments["offset"]), -1)
+        return overlap
+
+    threshold = arguments["iou_threshold"]
+    own = overlaps(pairs)
+    np.fill_diagonal(own, -1)
+    if (own > threshold + MAX_ROUNDING).any():
+        return False
+    suppressed = overlaps(others) > threshold - MAX_ROUNDING
+    return bool((suppressed & (kept_scores[:, None] >= scores[others] - rounding)).any(0).all())
+
+
+def _rounding(scores: Tensor) -> float:
+    """Return the difference up to which scores are equal."""
+    finite = scores[scores.isfinite()]
+    return MAX_ROUNDING * float(finite.abs().max()) if finite.numel() else 0.0
+
+
+_FOLLOW: dict[str, Follow] = {"TopK": _best, "FilterScores": _passing, "MultiClassNMS": _kept}

@@ -1,0 +1,160 @@
+"""Comparison at a file's choices: what rounding decides is followed, any other choice is not."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import onnx
+import onnx.helper
+import pytest
+import torch
+
+import mmort.torch
+from mmort.detect.export.following import Following, _Replay, is_order_of
+from mmort.onnx import VerificationError
+from mmort.onnx.export.options import Options
+from mmort.onnx.export.pipeline import export_model
+
+
+@pytest.mark.parametrize(
+    ("order", "in_order", "expected"),
+    [
+        ([0, 1, 3], True, True),
+        ([1, 0, 3], True, True),  # equal but for rounding
+        ([1, 0, 4], True, True),
+        ([0, 3, 1], True, False),
+        ([0, 3, 1], False, True),
+        ([0, 1, 2], False, False),  # 2 is not among the best
+        ([0, 1, 1], False, False),
+    ],
+)
+def test_an_order_of_scores(order, in_order, expected):
+    scores = torch.tensor([[4.0, 3.9999998, -torch.inf, 2.0, 1.9999999, -torch.inf]])
+    assert is_order_of(scores, torch.tensor([order]), in_order=in_order) is expected
+
+
+class Ranking(torch.nn.Module):
+    """Ranks its input, after a square root, which is no choice."""
+
+    def forward(self, input):
+        return (input.sqrt().topk(3).indices,)
+
+
+@pytest.mark.parametrize(("shifts", "expected"), [([0, 0, 1e-6, 0], [2, 0, 1]), ([0, 0, 0, 5], [0, 2, 1])])
+def test_torch_follows_the_file(shifts, expected, tmp_path):
+    """The file adds `shifts` to the scores; that of cell 2 is a rounding error below that of cell 0."""
+    shifts = onnx.numpy_helper.from_array(np.array(shifts, np.float32), "shifts")
+    count = onnx.numpy_helper.from_array(np.array([3]), "count")
+    nodes = [
+        onnx.helper.make_node("Add", ["input", "shifts"], ["scores"]),
+        onnx.helper.make_node("TopK", ["scores", "count"], ["best", "ranks"]),
+    ]
+    input, best = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, size])
+        for name, size in (("input", 4), ("best", 3))
+    )
+    graph = onnx.helper.make_graph(nodes, "ranks", [input], [best], [shifts, count])
+    path = tmp_path / "file.onnx"
+    onnx.save(onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 20)]), path)
+    module, scores = Ranking().eval(), torch.tensor([[2.0, 1.0, 1.9999998, 0.0]])
+    assert Following(module, path)(scores)[0].tolist() == [expected]
+    assert module(scores)[0].tolist() == [[0, 2, 1]]
+
+
+SCORES = torch.tensor([[[0.9, 0.1], [0.5, 0.5000001], [0.4999999, 0.3], [0.2, 0.0]]])
+
+
+@pytest.mark.parametrize(
+    ("passing", "followed"),
+    [
+        ([(0, 0), (1, 1), (1, 0)], True),  # torch's
+        ([(0, 0), (1, 1), (2, 0)], True),
+        ([(0, 0), (1, 1), (2, 1)], False),  # 0.3 is not among the three best
+        ([(0, 0), (1, 1)], False),  # one is left out
+        ([(0, 0), (1, 1), (1, 0), (2, 0)], False),  # more than three
+    ],
+)
+def test_scores_that_pass(passing, followed):
+    chosen = torch.zeros_like(SCORES)
+    for pair in passing:
+        chosen[0][pair] = 7.0  # numbers of the file are not taken over
+    with _Replay([("FilterScores", [chosen])]):
+        found = mmort.torch.filter_scores(SCORES, 0.25, 3)
+    expected = passing if followed else [(0, 0), (1, 1), (1, 0)]
+    assert [tuple(pair) for pair in found[0].nonzero().tolist()] == sorted(expected)
+    assert found.max() == torch.tensor(0.9)
+
+
+def test_scores_at_the_threshold_may_pass_or_not():
+    for passing in (False, True):
+        chosen = torch.where((0.25 if passing else 0.35) < SCORES, SCORES, 0)
+        with _Replay([("FilterScores", [chosen])]):
+            found = mmort.torch.filter_scores(SCORES, 0.3000001, -1)
+        assert bool(found[0, 2, 1] > 0) is passing
+
+
+BOXES = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 8], [100, 0, 110, 10], [100, 0, 110, 9], [0, 50, 9, 60]])
+"""The first two overlap by 0.8, the next two by 0.9."""
+
+
+@pytest.mark.parametrize(
+    ("kept", "followed"),
+    [
+        ([2, 0, 1, 4], True),  # torch's
+        ([2, 0, 4], True),  # the overlap equals the threshold
+        ([3, 0, 4], True),  # equal scores
+        ([0, 2, 4], False),  # not by descending score
+        ([2, 3, 0, 4], False),  # one suppresses another
+        ([2, 0], False),  # one is left out
+        ([2, 1, 4], False),  # the better of two
+    ],
+)
+@pytest.mark.parametrize("of_classes", [False, True])
+def test_boxes_that_suppression_keeps(kept, followed, of_classes):
+    boxes, scores = BOXES[None], torch.tensor([[[0.6], [0.5], [0.9], [0.9], [0.3]]])
+    if of_classes:  # the second class has boxes far away and no scores
+        boxes = torch.stack([boxes, boxes + 1000], 2)
+        scores = torch.cat([scores, torch.zeros_like(scores)], 2)
+    indices = torch.tensor([kept + [-1] * (6 - len(kept))])
+    labels = torch.where(indices < 0, -1, 0)
+    with _Replay([("MultiClassNMS", [labels, indices])]):
+        dets, labels, indices = mmort.torch.multiclass_nms(boxes, scores, 0.2, 0.8, max_per_image=6)
+    expected = kept if followed else [2, 0, 1, 4]
+    assert indices[0, labels[0] >= 0].tolist() == expected
+    torch.testing.assert_close(dets[0, : len(expected)], torch.cat([BOXES, scores[0, :, :1]], 1)[expected])
+    assert not dets[0, len(expected) :].any()
+
+
+def test_only_as_many_boxes_as_allowed():
+    scores = torch.tensor([[[0.6], [0.5], [0.9], [0.9], [0.59999]]])
+    for kept, followed in (([2, 4], True), ([2, 0], True), ([2, 1], False)):
+        chosen = [torch.zeros(1, 2, dtype=torch.int64), torch.tensor([kept])]
+        with _Replay([("MultiClassNMS", chosen)]):
+            indices = mmort.torch.multiclass_nms(BOXES[None], scores, 0.2, 0.85, max_per_image=2)[2]
+        assert (indices[0].tolist() == kept) is followed
+
+
+class Shifted(torch.nn.Module):
+    """Adds a number, and another one when it is exported."""
+
+    def __init__(self, shift, exported):
+        super().__init__()
+        self.shift, self.exported = shift, exported
+
+    def forward(self, x):
+        return x + (self.exported if torch.onnx.is_in_onnx_export() else self.shift)
+
+
+@pytest.mark.parametrize("shift", [2.0, 3.0])
+def test_a_draft_that_differs_is_compared_again(shift, tmp_path):
+    """With the model that the option returns: the draft adds 2."""
+    drafts = []
+
+    def reference(draft):
+        drafts.append(draft.exists())
+        return Shifted(shift, 2.0).eval()
+
+    path, options = tmp_path / "file.onnx", Options(reference=reference, exporter="legacy")  # the faster one
+    with pytest.raises(VerificationError) if shift == 3.0 else nullcontext():
+        export_model(Shifted(1.0, 2.0).eval(), (torch.ones(2),), path, options)
+    assert drafts == [True]
+    assert path.exists() == (shift == 2.0)
