@@ -11,8 +11,6 @@ if names, shapes or detections differ, or an export fails.
 
 from __future__ import annotations
 
-import copy
-import pprint
 import sys
 import tempfile
 import time
@@ -24,12 +22,12 @@ import torch
 
 import mmort.torch
 from mmort import Predictor
-from mmort.detect import build
-from mmort.detect.export import ExportOptions, export
+from mmort.detect.export import ExportOptions
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from tests.detect import dense_cases
 from tests.tools import check_query_detectors
 from tests.tools.check_parts import mmdetection
+from tests.tools.small_detectors import export_small
 
 METADATA = {"family", "classes", "preprocessing", "thresholds", "mmort_version"}
 DCN = {"type": "DCN", "deform_groups": 1, "fallback_on_stride": False}
@@ -101,19 +99,12 @@ def prepare_registry() -> None:
 
 def exported(model: dict[str, Any]) -> str:
     """Return what is wrong with a detector's file, "" if nothing is."""
-    detector = build({"model": copy.deepcopy(model)})
-    dense_cases.fill(detector)
     begin = time.perf_counter()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        settings = {"model": model, "test_dataloader": {"dataset": {"pipeline": PIPELINE}}}
-        lines = [f"{key} = {pprint.pformat(value)}" for key, value in settings.items()]
-        (folder / "config.py").write_text("\n".join(lines))
-        torch.save({"state_dict": detector.state_dict(), "meta": {}}, folder / "checkpoint.pth")
+    config = {"model": model, "test_dataloader": {"dataset": {"pipeline": PIPELINE}}}
+    with tempfile.TemporaryDirectory() as folder:
         options = ExportOptions(dynamic_export=True, portable=True)
-        file = folder / "detector.onnx"
         try:
-            export(folder / "config.py", folder / "checkpoint.pth", file, options, progress=lambda line: None)
+            file, _ = export_small(config, dense_cases.fill, Path(folder), options)
         except ValueError as error:
             return str(error)
         print(f"{time.perf_counter() - begin:.0f} s", end=" ")

@@ -11,7 +11,6 @@ code 1 if detections differ, or an export fails.
 from __future__ import annotations
 
 import copy
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,13 +23,13 @@ import torch
 from mmort import Predictor
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.config import read_config
-from mmort.detect.export import ExportOptions, export
+from mmort.detect.export import ExportOptions
 from mmort.detect.network import load_network
 from mmort.evaluate.parity.comparison import compare_image
 from tests.detect import mask_cases, part_cases
 from tests.tools.check_detectors import Difference, Found, compare, detect, run_torch
 from tests.tools.check_parts import mmdetection
+from tests.tools.small_detectors import export_small, write_record
 
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "mask_detectors.json"
 
@@ -73,20 +72,14 @@ def differences(registry: Any, name: str, record: dict[str, Any]) -> Iterator[tu
 def exported(settings: dict[str, Any], fill: Callable[[torch.nn.Module], None], **options: Any) -> str:
     """Return how the file of a config and torch differ in a picture, "" if they do not; or why there is no file."""
     image = part_cases.numbers(130, 170, 3).mul(127).add(128).numpy().astype(np.uint8)
-    with tempfile.TemporaryDirectory() as text:
-        folder = Path(text)
-        config = folder / "config.py"
-        config.write_text("\n".join(f"{key} = {value!r}" for key, value in settings.items()))
-        detector = build(settings)
-        fill(detector)
-        torch.save({"state_dict": detector.state_dict(), "meta": {}}, folder / "weights.pth")
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ExportOptions(dynamic_export=True, **options)
         try:
-            arguments = ExportOptions(dynamic_export=True, **options)
-            export(config, folder / "weights.pth", folder / "file.onnx", arguments, progress=lambda line: None)
+            file, _ = export_small(settings, fill, Path(folder), arguments)
         except ValueError as error:
             return str(error)
-        network = load_network(read_config(config), folder / "weights.pth")
-        found = Predictor(folder / "file.onnx")(image)
+        network = load_network(settings, file.with_name("weights.pth"))
+        found = Predictor(file)(image)
         expected = Predictor(network, preprocessing=network.preprocessing)(image)
         comparison = compare_image(expected, found)
         return "" if comparison.equal and len(expected) else str(comparison)
@@ -112,8 +105,7 @@ def main(folder: str, *arguments: str) -> int:
                 sep="\n    ",
             )
     if "--record" in arguments:
-        lines = [f"{json.dumps(name)}: {json.dumps(found)}" for name, found in record.items()]
-        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        write_record(RECORD, record)
     return problems > 0
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import importlib.abc
-import json
 import sys
 import tempfile
 import time
@@ -34,6 +33,7 @@ from mmort.detect.checkpoint import load_weights
 from mmort.detect.registry import PARTS
 from mmort.onnx import export
 from tests.detect import part_cases
+from tests.tools.small_detectors import write_record
 
 PYTHON_ONLY = ("carafe", "merge_cells", "multi_scale_deform_attn", "saconv")  # of mmcv.ops; the first has an operator
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "parts.json"
@@ -173,8 +173,7 @@ def compare(folder: str, cases: list[Any], record: bool) -> Iterator[tuple[str, 
                 outputs = part_cases.summary(theirs(input))
             recorded[f"{kind} {name}"] = {"names": part_cases.names(theirs), "outputs": outputs}
     if record:
-        lines = [f"{json.dumps(name)}: {json.dumps(found)}" for name, found in recorded.items()]
-        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        write_record(RECORD, recorded)
 
 
 class Maps(nn.Module):

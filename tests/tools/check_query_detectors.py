@@ -11,7 +11,6 @@ names, shapes or detections differ, or an export fails.
 from __future__ import annotations
 
 import copy
-import json
 import sys
 import tempfile
 import time
@@ -23,12 +22,18 @@ import torch
 
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.onnx import export
+from mmort.detect.export import ExportOptions
 from tests.detect import query_cases
 from tests.detect.part_cases import names
 from tests.tools.check_detectors import Found, compare
 from tests.tools.check_parts import mmdetection
+from tests.tools.small_detectors import export_small, write_record
 
+PIPELINE = [
+    {"type": "LoadImageFromFile"},
+    {"type": "Resize", "scale": (128, 96), "keep_ratio": True},
+    {"type": "PackDetInputs"},
+]
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "query_detectors.json"
 
 
@@ -72,23 +77,12 @@ def difference(
 
 def exported(model: dict[str, Any]) -> str:
     """Return why a detector cannot be exported for any size and batch, "" if it can."""
-    detector = build({"model": copy.deepcopy(model)})
-    query_cases.fill(detector)
-    detector.prepare_for_export(flip=False)
-    shapes = ({0: "batch", 2: "height", 3: "width"}, {0: "batch"})
     begin = time.perf_counter()
+    options = ExportOptions(shape=query_cases.SHAPES[0], dynamic_export=True)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            export(
-                detector,
-                query_cases.batch(),
-                Path(folder, "detector.onnx"),
-                dynamic_shapes=shapes,
-                check_sizes=[(torch.randn(1, 3, 128, 96), torch.tensor([[128, 96]]))],
-                input_names=["input", "img_shape"],
-                output_names=["dets", "labels"],
-            )
-        except (ValueError, RuntimeError) as error:
+            export_small({"model": model, "test_pipeline": PIPELINE}, query_cases.fill, Path(folder), options)
+        except ValueError as error:
             return str(error)
     print(f"{time.perf_counter() - begin:.0f} s", end=" ")
     return ""
@@ -106,8 +100,7 @@ def main(folder: str, *arguments: str) -> int:
         print(f"{name}: {problem or 'equal'}", flush=True)
         different |= bool(problem)
     if "--record" in arguments:
-        lines = [f"{json.dumps(name)}: {json.dumps(record)}" for name, record in records.items()]
-        RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        write_record(RECORD, records)
     return different
 
 

@@ -10,7 +10,6 @@ for each detector, and exits with 1 if detections differ.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
@@ -24,13 +23,13 @@ from torch import Tensor
 
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.export import ExportOptions, export
+from mmort.detect.export import ExportOptions
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
-from mmort.onnx import VerificationError
 from mmort.onnx.verify.detections import DetectionRow
 from mmort.predict import Predictor, read_image
 from tests.detect import two_stage_cases
 from tests.tools import check_parts, mmdetection_2
+from tests.tools.small_detectors import export_small
 
 SHAPES = [(160, 224), (150, 190)]
 PIPELINE = [
@@ -144,16 +143,11 @@ def mask_overlap(masks: Tensor, dets: Tensor, wanted: Tensor) -> float:
 def exported(name: str) -> str:
     """Export a detector for all sizes, which compares it with torch, and predict with the file; return how it went."""
     config = two_stage_cases.config_of(name) | {"test_pipeline": PIPELINE}
-    detector = build(config)
-    randomize(detector)
     options, start = ExportOptions(shape=(128, 192), dynamic_export=True, portable=True), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        settings, weights, file = (Path(folder, name) for name in ("config.json", "weights.pth", "detector.onnx"))
-        settings.write_text(json.dumps(config))
-        torch.save({"state_dict": detector.state_dict()}, weights)
         try:
-            report = export(settings, weights, file, options, progress=lambda line: None)
-        except (ValueError, VerificationError) as error:
+            file, report = export_small(config, randomize, Path(folder), options)
+        except ValueError as error:
             return f"differs: {error}"
         found = Predictor(file)(read_image(DEFAULT_IMAGE))
     matched = sum(row.matched for row in report.rows if isinstance(row, DetectionRow))
