@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import mmort.torch
-from mmort.detect.export.following import Following, _Replay, is_order_of
+from mmort.detect.export.following import Following, _Replay, orders_of
 from mmort.onnx import VerificationError
 from mmort.onnx.export.options import Options
 from mmort.onnx.export.pipeline import export_model
@@ -25,11 +25,20 @@ from mmort.onnx.export.pipeline import export_model
         ([0, 3, 1], False, True),
         ([0, 1, 2], False, False),  # 2 is not among the best
         ([0, 1, 1], False, False),
+        ([0, 1, 6], False, False),
     ],
 )
 def test_an_order_of_scores(order, in_order, expected):
     scores = torch.tensor([[4.0, 3.9999998, -torch.inf, 2.0, 1.9999999, -torch.inf]])
-    assert is_order_of(scores, torch.tensor([order]), in_order=in_order) is expected
+    assert orders_of(scores, torch.tensor([order]), in_order=in_order).tolist() == [expected]
+
+
+def test_each_row_is_followed_by_itself():
+    scores = torch.tensor([[[2.0, 1.9999999, 1.0]], [[3.0, 2.0, 1.0]]])
+    with _Replay([("TopK", [torch.tensor([[[1, 0]], [[2, 0]]])])]):
+        values, indices = scores.topk(2)
+    assert indices.tolist() == [[[1, 0]], [[0, 1]]]
+    assert torch.equal(values, scores.gather(2, indices))
 
 
 class Ranking(torch.nn.Module):
@@ -106,6 +115,7 @@ BOXES = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 8], [100, 0, 110, 10], [100, 
         ([2, 3, 0, 4], False),  # one suppresses another
         ([2, 0], False),  # one is left out
         ([2, 1, 4], False),  # the better of two
+        ([2, 0, 1, 4, 5], False),  # there is no such box
     ],
 )
 @pytest.mark.parametrize("of_classes", [False, True])

@@ -38,8 +38,8 @@ _OPERATORS = {
 """The nodes that torch's operators are exported as."""
 
 Arguments = Mapping[str, Any]
-Follow = Callable[[Arguments, Sequence[Tensor], Sequence[Tensor]], "Sequence[Tensor] | None"]
-"""From arguments, torch's results and the file's to results that follow the file's; None if torch's do not allow it."""
+Follow = Callable[[Arguments, Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
+"""From arguments, torch's results and the file's to results that follow the file's where the arguments allow it."""
 
 
 class Following(nn.Module):
@@ -90,61 +90,61 @@ class _Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments |= {formal.name: value for formal, value in zip(formals, args, strict=False)} | dict(kwargs or {})
         own = [result] if isinstance(result, Tensor) else list(result)
         followed = _FOLLOW[kind](arguments, own, chosen)
-        if followed is None:
-            return result
         return followed[0] if isinstance(result, Tensor) else tuple(followed)
 
 
-def _best(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor] | None:
-    """Follow the indices of the best scores, or of scores in order."""
+def _best(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow the indices of the best scores, or of scores in order, in each row that allows it."""
     scores, (order,) = arguments["self"], chosen
     descending = arguments.get("largest", arguments.get("descending"))
     last = arguments["dim"] in (-1, scores.ndim - 1)
     if not (descending and last and scores.is_floating_point() and order.shape == own[1].shape):
-        return None
-    rows = scores.reshape(-1, scores.shape[-1]), order.reshape(-1, order.shape[-1])
-    if not is_order_of(*rows, in_order=arguments.get("sorted", True)):
-        return None
+        return own
+    allowed = orders_of(scores, order, in_order=arguments.get("sorted", True))
+    order = torch.where(allowed[..., None], order, own[1])
     return scores.gather(-1, order), order
 
 
-def is_order_of(scores: Tensor, order: Tensor, *, in_order: bool = True) -> bool:
-    """Return whether indices [N, K] are those of the best scores [N, P], by descending score but for rounding."""
+def orders_of(scores: Tensor, order: Tensor, *, in_order: bool = True) -> Tensor:
+    """Return for which rows indices [..., K] are those of the best scores [..., P], by descending score if `in_order`.
+
+    But for rounding.
+    """
     rounding = _rounding(scores)
     scores = scores.clamp(min=-1e6 * rounding - 1)  # -inf minus -inf is no number
-    flags = torch.zeros_like(scores, dtype=torch.bool).scatter(1, order, True)
-    if int(flags.sum()) != order.numel():  # some index occurs twice
-        return False
-    chosen = scores.gather(1, order)
-    descending = not in_order or (chosen.diff() <= rounding).all()
-    others = torch.where(flags, -torch.inf, scores).amax(1)
-    return bool(descending and (others <= chosen.amin(1) + rounding).all())
+    exist = ((order >= 0) & (order < scores.shape[-1])).all(-1)
+    order = order.clamp(0, scores.shape[-1] - 1)
+    flags = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, True)
+    chosen = scores.gather(-1, order)
+    distinct = flags.sum(-1) == order.shape[-1]
+    descending = (chosen.diff(dim=-1) <= rounding).all(-1) | (not in_order)
+    others = torch.where(flags, -torch.inf, scores).amax(-1)
+    return exist & distinct & descending & (others <= chosen.amin(-1) + rounding)
 
 
-def _passing(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor] | None:
-    """Follow which scores pass the threshold, and are among the best of their image."""
+def _passing(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow which scores pass the threshold and are among the best, in each image that allows it."""
     scores, limit, rounding = arguments["scores"], arguments["nms_pre"], _rounding(arguments["scores"])
     if chosen[0].shape != scores.shape:
-        return None
+        return own
     threshold, passing = arguments["score_threshold"], chosen[0] != 0
-    full = passing.sum((1, 2), keepdim=True) == limit
-    lowest = torch.where(passing, scores, torch.inf).amin((1, 2), keepdim=True)
-    allowed = torch.where(full, torch.maximum(lowest, lowest.new_tensor(threshold)), threshold) + rounding
-    too_many = limit > 0 and int(passing.sum((1, 2)).max()) > limit
-    if too_many or (scores[passing] <= threshold - rounding).any() or (~passing & (scores > allowed)).any():
-        return None
-    return (torch.where(passing, scores, 0),)
+    count = passing.sum((1, 2))
+    lowest = torch.where(passing, scores, torch.inf).amin((1, 2))
+    above = torch.where(passing, -torch.inf, scores).amax((1, 2))
+    enough = (above <= threshold + rounding) | ((count == limit) & (above <= lowest + rounding))
+    allowed = enough & (lowest > threshold - rounding) & ((count <= limit) | (limit <= 0))
+    return (torch.where(allowed[:, None, None], torch.where(passing, scores, 0), own[0]),)
 
 
-def _kept(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor] | None:
-    """Follow which boxes the suppression keeps."""
+def _kept(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow which boxes the suppression keeps, in each image that allows it."""
     labels, indices = chosen
     if arguments["method"] != "nms" or arguments["nms_pre"] > 0 or labels.shape != own[1].shape:
-        return None
+        return own
     boxes, scores = arguments["boxes"], arguments["scores"]
     images = zip(boxes.numpy(), scores.numpy(), labels.numpy(), indices.numpy(), strict=True)
-    if not all(_may_keep(arguments, *image) for image in images):
-        return None
+    allowed = torch.tensor([_may_keep(arguments, *image) for image in images])[:, None]
+    labels, indices = torch.where(allowed, labels, own[1]), torch.where(allowed, indices, own[2])
     used, rows, columns = labels >= 0, indices.clamp(min=0), labels.clamp(min=0)
     image = torch.arange(len(boxes))[:, None]
     found = boxes[image, rows] if boxes.ndim == 3 else boxes[image, rows, columns]
@@ -166,6 +166,8 @@ def _may_keep(
     """
     used = labels >= 0
     pairs = indices[used], labels[used]
+    if not all(((each >= 0) & (each < size)).all() for each, size in zip(pairs, scores.shape, strict=True)):
+        return False
     threshold, rounding = arguments["score_threshold"], _rounding(torch.from_numpy(scores))
     rejected = scores > threshold + rounding
     rejected[pairs] = False
