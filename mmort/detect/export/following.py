@@ -180,9 +180,9 @@ def _may_keep(
 
     def overlaps(second: tuple[NDArray[np.int64], ...]) -> NDArray[Any]:
         """Return how far the pairs that are kept overlap others [K, P]; -1 if they do not compete."""
-        chosen = [boxes[each] if boxes.ndim == 3 else boxes[each[0]] for each in (pairs, second)]
+        first, others = (boxes[each] if boxes.ndim == 3 else boxes[each[0]] for each in (pairs, second))
         competing = arguments["class_agnostic"] | (pairs[1][:, None] == second[1])
-        overlap: NDArray[Any] = np.where(competing, mmort.box_iou(*chosen, offset=arguments["offset"]), -1)
+        overlap: NDArray[Any] = np.where(competing, mmort.box_iou(first, others, offset=arguments["offset"]), -1)
         return overlap
 
     threshold = arguments["iou_threshold"]
