@@ -25,6 +25,7 @@ from mmort.detect.families.double_heads import DoubleHeadRCNN
 from mmort.detect.families.dynamic_rcnn import DynamicRCNN
 from mmort.detect.families.faster_rcnn import FasterRCNN
 from mmort.detect.families.fcos import FCOS
+from mmort.detect.families.fcos_rpn import FCOSRPNHead
 from mmort.detect.families.foveabox import FoveaBox
 from mmort.detect.families.free_anchor import FreeAnchor
 from mmort.detect.families.fsaf import FSAF
@@ -279,6 +280,7 @@ PARTS = Parts(
         },
         "rpn_head": {
             "CascadeRPNHead": CascadeRPNHead,
+            "FCOSHead": FCOSRPNHead,
             "GARPNHead": GARPNHead,
             "OrientedRPNHead": OrientedRPNHead,
             "RPNHead": RPNHead,

@@ -25,6 +25,7 @@ FAMILIES = {
     "Guided anchors": "Mask R-CNN",
     "Cascade RPN": "Mask R-CNN",
     "Cascade RPN alone": "RPN",
+    "FCOS as RPN": "Mask R-CNN",
 }
 """The names of detectors that are another family's with other parts."""
 
@@ -246,6 +247,22 @@ def test_proposals_of_guided_anchors():
     dets, used = head.proposals(features, torch.tensor([[[512.0, 128, 512, 128]]]))
     assert used.sum() == 1
     torch.testing.assert_close(dets[0, 0], torch.tensor([0.0, 8, 416, 72, 0]), rtol=1e-5, atol=1e-3)
+
+
+def test_fcos_proposes_across_levels():
+    """Of the same box on two levels, that with the better product of class score and centerness is left."""
+    head = build(config_of("FCOS as RPN")).rpn_head
+    sides = [16, 8, 4, 2, 1]
+    logits = [torch.full((1, 1, side, side), -9.0) for side in sides]
+    centerness = [torch.zeros(1, 1, side, side) for side in sides]
+    distances = [torch.zeros(1, 4, side, side) for side in sides]  # boxes without area are no proposals
+    logits[0][0, 0, 3, 5], centerness[0][0, 0, 3, 5], distances[0][0, :, 3, 5] = 0, 2, 20
+    logits[1][0, 0, 1, 2], centerness[1][0, 0, 1, 2] = 1, -1
+    distances[1][0, :, 1, 2] = torch.tensor([16.0, 16, 24, 24])
+    head.head.forward = lambda features: (*logits, *distances, *centerness)
+    dets, used = head.proposals(logits, torch.tensor([[[128.0, 128, 128, 128]]]))
+    assert used.sum() == 1
+    torch.testing.assert_close(dets[0, 0], torch.tensor([24.0, 8, 64, 48, 0.5 * 0.880797]))
 
 
 def test_limits_of_guided_proposals():

@@ -194,6 +194,19 @@ def _deformable_pooling(model):
     model["roi_head"]["bbox_head"]["roi_feat_size"] = 3
 
 
+def _fcos_rpn(model):
+    model["neck"] |= {"start_level": 1, "add_extra_convs": "on_output", "relu_before_extra_convs": True}
+    head = {"type": "FCOSHead", "num_classes": 1, "in_channels": 32, "feat_channels": 32, "stacked_convs": 1}
+    head |= {
+        "norm_cfg": {"type": "GN", "num_groups": 8},
+        "strides": [8, 16, 32, 64, 128],
+        "loss_cls": {"type": "FocalLoss", "use_sigmoid": True},
+    }
+    model["rpn_head"] = head
+    for name in ("bbox", "mask"):
+        model["roi_head"][f"{name}_roi_extractor"]["featmap_strides"] = head["strides"]
+
+
 CASES = {
     "HTC": _htc,
     "Double-Head R-CNN": _double,
@@ -214,6 +227,7 @@ CASES = {
     "Guided anchors": _guided,
     "Cascade RPN": _cascade_rpn,
     "Cascade RPN alone": _cascade_rpn_alone,
+    "FCOS as RPN": _fcos_rpn,
 }
 
 

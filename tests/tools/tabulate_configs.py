@@ -71,6 +71,9 @@ def reasons(path: Path) -> tuple[list[str], Any]:
         config = read_config(path)
     except ValueError as error:
         return [str(error).rpartition(": ")[2]], None
+    for hook in config.get("custom_hooks") or ():
+        if hook.get("rfstructure_file"):  # of RF-Next; the wheels lack these files, so the first dilations stand in
+            hook.update(mode="search", rfstructure_file=None)
     return unsupported(config), config.get("model")
 
 

@@ -45,7 +45,7 @@ class ProposalHead(nn.Module):
     coder : BoxCoder
     test_cfg : RPNEntries
     outputs : tuple of str
-        The layers that return objectness logits and deltas.
+        The layers that return objectness logits and deltas, and perhaps more.
     numbers : int
         Deltas of a box.
     """
@@ -53,7 +53,7 @@ class ProposalHead(nn.Module):
     priors: Priors
     coder: BoxCoder
     test_cfg: RPNEntries
-    outputs: tuple[str, str] = ("rpn_cls", "rpn_reg")
+    outputs: tuple[str, ...] = ("rpn_cls", "rpn_reg")
     numbers: int = 4
 
     def levels(self, features: Sequence[Tensor], limits: Tensor) -> list[Level]:
