@@ -17,8 +17,10 @@ from mmort.detect.versions import Config, plain_type
 _MODEL_IGNORED = {"data_preprocessor": "read by the preprocessing", "_scope_": "where MMEngine looks types up"}
 
 
-_HEADS = ("semantic_head", "roi_head", "odm_head", "bbox_head", "mask_head", "panoptic_head", "rpn_head")
-"""Entries of a model that may hold the head that names its family, the last head first."""
+_HEADS = (
+    *("semantic_head", "roi_head", "odm_head", "refine_heads", "bbox_head", "mask_head", "panoptic_head", "rpn_head"),
+)
+"""Entries of a model that may hold the head that names its family, or a list of heads; the last head first."""
 
 
 def _family_of(config: Config) -> Callable[[Config, Parts], Detector]:
@@ -37,7 +39,7 @@ def _family_of(config: Config) -> Callable[[Config, Parts], Detector]:
         raise ValueError(
             f"detect.build: model.type {model.get('type')!r} is not supported; supported heads: {', '.join(FAMILIES)}"
         )
-    head = model[entry]
+    head = model[entry][-1] if isinstance(model[entry], list) and entry.endswith("s") else model[entry]
     if not isinstance(head, dict):
         raise ValueError(f"detect.build: {entry} must be one dict, got {type(head).__name__}")
     family = FAMILIES.get(plain_type(head.get("type")))

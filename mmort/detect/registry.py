@@ -31,6 +31,7 @@ from mmort.detect.families.free_anchor import FreeAnchor
 from mmort.detect.families.fsaf import FSAF
 from mmort.detect.families.ga_retinanet import GARetinaNet
 from mmort.detect.families.gfl import GFL, LD
+from mmort.detect.families.gliding_vertex import GlidingVertex
 from mmort.detect.families.grid_rcnn import GridRCNN
 from mmort.detect.families.htc import HTC
 from mmort.detect.families.mask2former import Mask2Former
@@ -41,13 +42,15 @@ from mmort.detect.families.oriented_rcnn import OrientedRCNN, RotatedFasterRCNN
 from mmort.detect.families.paa import LAD, PAA
 from mmort.detect.families.panoptic_fpn import PanopticFPN
 from mmort.detect.families.point_rend import PointRend
+from mmort.detect.families.r3det import R3Det
 from mmort.detect.families.reppoints import RepPoints
 from mmort.detect.families.retina_sepbn import RetinaSepBN
 from mmort.detect.families.retinanet import RetinaNet
 from mmort.detect.families.roi_transformer import RoITransformer
+from mmort.detect.families.rotated_csl import CSLFCOS, CSLRetinaNet
 from mmort.detect.families.rotated_fcos import RotatedFCOS
 from mmort.detect.families.rotated_reppoints import RotatedRepPoints
-from mmort.detect.families.rotated_retinanet import RotatedRetinaNet
+from mmort.detect.families.rotated_retinanet import RotatedATSS, RotatedRetinaNet
 from mmort.detect.families.rpn import RPN
 from mmort.detect.families.rtmdet import RTMDet
 from mmort.detect.families.rtmdet_ins import RTMDetIns
@@ -198,15 +201,21 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "DeformableDETRHead": DeformableDETR,
     "DINOHead": DINO,
     "DDQDETRHead": DDQ,
+    "CSLRFCOSHead": CSLFCOS,
+    "CSLRRetinaHead": CSLRetinaNet,
+    "GVRatioRoIHead": GlidingVertex,
     "KFIoURRetinaHead": RotatedRetinaNet,
+    "KFIoURRetinaRefineHead": R3Det,
     "KFIoUODMRefineHead": S2ANet,
     "ODMRefineHead": S2ANet,
     "OrientedRepPointsHead": RotatedRepPoints,
     "OrientedStandardRoIHead": OrientedRCNN,
     "RoITransRoIHead": RoITransformer,
+    "RotatedATSSHead": RotatedATSS,
     "RotatedFCOSHead": RotatedFCOS,
     "RotatedRepPointsHead": RotatedRepPoints,
     "RotatedRetinaHead": RotatedRetinaNet,
+    "RotatedRetinaRefineHead": R3Det,
     "RotatedStandardRoIHead": RotatedFasterRCNN,
     "SAMRepPointsHead": RotatedRepPoints,
 }
@@ -302,6 +311,7 @@ PARTS = Parts(
         "rotated bbox_head": {
             "RotatedBBoxHead": RotatedBoxHead,
             "RotatedConvFCBBoxHead": RotatedBoxHead,
+            "RotatedKFIoUShared2FCBBoxHead": RotatedShared2FCBoxHead,
             "RotatedShared2FCBBoxHead": RotatedShared2FCBoxHead,
         },
         "mask_head": {"FCNMaskHead": FCNMaskHead},

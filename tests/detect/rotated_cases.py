@@ -10,6 +10,7 @@ FOCAL = {"type": "FocalLoss", "use_sigmoid": True}
 SMALL = {"num_classes": 3, "in_channels": 32, "feat_channels": 32, "stacked_convs": 1, "loss_cls": FOCAL}
 RETINA = {"type": "RotatedRetinaHead", **SMALL, "anchor_generator": SQUARES, "bbox_coder": DELTAS}
 PSEUDO = {"type": "PseudoAnchorGenerator", "strides": [8, 16]}
+OPENCV_DELTAS = {"type": "DeltaXYWHAOBBoxCoder", "angle_range": "oc"}
 DENSE_CFG = {"nms_pre": 100, "min_bbox_size": 0, "score_thr": 0.05, "nms": {"iou_thr": 0.1}, "max_per_img": 20}
 
 DENSE = {
@@ -26,6 +27,32 @@ DENSE = {
     },
     "Rotated RepPoints": {
         "bbox_head": {"type": "RotatedRepPointsHead", **SMALL, "point_feat_channels": 8, "point_strides": [8, 16]}
+    },
+    "Rotated ATSS": {"bbox_head": {**RETINA, "type": "RotatedATSSHead"}},
+    "CSL RetinaNet": {
+        "bbox_head": {
+            **RETINA,
+            "type": "CSLRRetinaHead",
+            "angle_coder": {"type": "CSLCoder", "angle_version": "le90", "omega": 4, "window": "gaussian", "radius": 3},
+        }
+    },
+    "CSL FCOS": {
+        "bbox_head": {
+            "type": "CSLRFCOSHead",
+            **SMALL,
+            "strides": [8, 16],
+            "bbox_coder": {"type": "DistanceAnglePointCoder", "angle_version": "le90"},
+            "angle_coder": {"type": "CSLCoder", "angle_version": "le90"},
+        }
+    },
+    "R3Det": {
+        "bbox_head": {**RETINA, "anchor_generator": {**SQUARES, "ratios": [0.5, 1.0]}, "bbox_coder": OPENCV_DELTAS},
+        "frm_cfgs": [{"in_channels": 32, "featmap_strides": [8, 16]}] * 2,
+        "num_refine_stages": 2,
+        "refine_heads": [
+            {**RETINA, "type": "RotatedRetinaRefineHead", "anchor_generator": PSEUDO, "bbox_coder": OPENCV_DELTAS}
+        ]
+        * 2,
     },
     "S2ANet": {
         "fam_head": {**RETINA, "bbox_coder": {**DELTAS, "edge_swap": False, "norm_factor": 1}},
@@ -91,6 +118,24 @@ TWO_STAGE = {
             "version": "le90",
             "bbox_roi_extractor": UPRIGHT_ROIS,
             "bbox_head": {**BOX_HEAD, "bbox_coder": UPRIGHT_DELTAS},
+        },
+    },
+    "Gliding Vertex": {
+        "type": "GlidingVertex",
+        "rpn_head": RPN,
+        "roi_head": {
+            "type": "GVRatioRoIHead",
+            "version": "le90",
+            "bbox_roi_extractor": UPRIGHT_ROIS,
+            "bbox_head": {
+                **BOX_HEAD,
+                "type": "GVBBoxHead",
+                "version": "le90",
+                "ratio_thr": 0.5,
+                "bbox_coder": {"type": "DeltaXYWHBBoxCoder", "target_stds": [0.1, 0.1, 0.2, 0.2]},
+                "fix_coder": {"type": "GVFixCoder", "angle_range": "le90"},
+                "ratio_coder": {"type": "GVRatioCoder", "angle_range": "le90"},
+            },
         },
     },
     "RoI Transformer": {

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from mmort.detect import build
+from mmort.detect.families.r3det import FeatureRefineModule
 from mmort.detect.families.rotated_reppoints import smallest_rectangles
 from mmort.detect.families.s2anet import AlignConv, ORConv
+from mmort.detect.parts.rotated.angle_coder import CSLCoder
 from mmort.detect.parts.rotated.geometry import bounding_boxes, boxes_of_points, normalized
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedNMS, RotatedSelectionEntries
@@ -204,6 +206,37 @@ def test_taps_of_an_upright_box_of_three_strides_are_those_of_a_plain_convolutio
     boxes[..., 4] = QUARTER  # the first tap, up and left, then lies up and right
     offsets = layer.offsets(features, boxes.reshape(1, 6, 5))
     close(offsets[0, :2, 0, 0], [0, 2])
+
+
+def test_angles_of_classes():
+    """Classes of 4 degrees, from -90 on: the middle of the third is -80."""
+    logits = torch.zeros(2, 45, 1)
+    logits[0, 2], logits[1, 44] = 1, 1
+    angles = PARTS.build(
+        "angle coder", {"type": "CSLCoder", "angle_version": "le90", "omega": 4}, {"CSLCoder": CSLCoder}
+    ).decode(logits, 1)
+    close(angles.flatten(), [math.radians(-80), math.radians(88)])
+
+
+def test_vertices_slide_along_the_sides_unless_the_box_is_full():
+    head = build(config_of("Gliding Vertex")).roi_head.bbox_head
+    boxes = torch.tensor([[0.0, 0, 8, 8], [0, 0, 8, 6], [0, 0, 6, 8]])
+    shares = torch.tensor([[0.5, 0.5, 0.5, 0.5]] * 3)
+    found = head.rotated(boxes, shares, torch.tensor([[0.4], [0.6], [0.6]]))
+    close(found[0, :4], [4, 4, math.sqrt(32), math.sqrt(32)])
+    close(found[1:], [[4, 3, 8, 6, 0], [3, 4, 8, 6, -QUARTER]])
+
+
+def test_features_at_the_centre_of_a_box_are_added_twice_with_x_as_the_row():
+    config = {"in_channels": 1, "featmap_strides": [4]}
+    module = PARTS.construct("frm_cfgs", FeatureRefineModule, config)
+    for layer in (module.conv_5_1, module.conv_1_5, module.conv_1_1):
+        torch.nn.init.zeros_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
+    torch.nn.init.ones_(module.conv_1_1.weight)
+    x = torch.arange(12.0).reshape(1, 1, 3, 4)
+    boxes = torch.tensor([8.0, 4, 9, 9, 0]).expand(1, 12, 5)  # row 2, column 1: 9
+    close(module([x], [boxes])[0], 2 * x + 9)
 
 
 def images():

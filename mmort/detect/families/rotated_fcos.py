@@ -50,10 +50,15 @@ class RotatedFCOSHead(FCOSHead):
             logits.append(self.conv_cls(for_classes))  # [N, classes, h, w]
             distance = scale(self.conv_reg(for_boxes))  # [N, 4, h, w]
             distance = distance.relu() * stride if self.norm_on_bbox else distance.exp()
-            boxes.append(torch.cat([distance, self.scale_angle(self.conv_angle(for_boxes))], 1))  # [N, 5, h, w]
+            boxes.append(torch.cat([distance, self.angle(for_boxes)], 1))  # [N, 5, h, w]
             for_centerness = for_boxes if self.centerness_on_reg else for_classes
             centerness.append(self.conv_centerness(for_centerness))  # [N, 1, h, w]
         return (*logits, *boxes, *centerness)
+
+    def angle(self, for_boxes: Tensor) -> Tensor:
+        """Return angles in radians, [N, 1, h, w]."""
+        angle: Tensor = self.scale_angle(self.conv_angle(for_boxes))
+        return angle
 
 
 class RotatedFCOS(RotatedDenseDetector):

@@ -32,3 +32,11 @@ def first_boxes(head: DenseHead, maps: Sequence[Tensor]) -> list[Tensor]:
         priors = priors.expand_as(numbers).gather(2, best)[:, :, 0]
         boxes.append(coder.decode(priors, numbers.gather(2, best)[:, :, 0], None))
     return boxes
+
+
+def refined_boxes(head: DenseHead, maps: Sequence[Tensor], boxes: Sequence[Tensor]) -> list[Tensor]:
+    """Return the boxes of a head with one prior in a location, [N, h * w, 5] by level, whose priors are `boxes`."""
+    coder = head.coder
+    assert isinstance(coder, RotatedBoxCoder)
+    regressed = (map.flatten(2).transpose(1, 2) for map in maps[len(boxes) :])  # [N, h * w, 5]
+    return [coder.decode(own, numbers, None) for own, numbers in zip(boxes, regressed, strict=True)]
