@@ -36,6 +36,7 @@ class SearchEntries(Schema):
     mmax: int = at_least(1)
     num_branches: int
     skip_layer: Sequence[str] | None = None
+    normlize: str = "absavg"  # MMCV's spelling, and the only normalization that it has
 
     ignored: ClassVar = {
         "init_alphas": "training only",
@@ -47,6 +48,8 @@ class SearchEntries(Schema):
     def __post_init__(self) -> None:
         if self.num_branches not in (2, 3):
             raise ValueError(f"detect.build: RFSearchHook's num_branches must be 2 or 3, got {self.num_branches}")
+        if self.normlize != "absavg":
+            raise ValueError(f"detect.build: RFSearchHook's normlize must be 'absavg', got {self.normlize!r}")
 
     def around(self, dilation: Pair) -> list[Pair]:
         """Return the dilations of the branches of a convolution that has this one, each once."""

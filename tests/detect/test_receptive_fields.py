@@ -14,8 +14,8 @@ from tests.detect.test_support import COMPLETE
 SEARCH = {"step": 0, "max_step": 12, "search_interval": 1, "exp_rate": 0.5, "init_alphas": 0.01, "mmin": 1, "mmax": 24}
 
 
-def hooks(mode="search", file=None, branches=2, skip=("stem",)):
-    search = {**SEARCH, "num_branches": branches, "skip_layer": list(skip)}
+def hooks(mode="search", file=None, branches=2, skip=("stem",), normlize="absavg"):
+    search = {**SEARCH, "num_branches": branches, "skip_layer": list(skip), "normlize": normlize}
     hook = {
         "type": "RFSearchHook",
         "mode": mode,
@@ -121,6 +121,7 @@ def test_files_that_do_not_fit(tmp_path, content, message):
     [
         ({"mode": "fixed_single_branch"}, "with mode fixed_single_branch must have rfstructure_file"),
         ({"mode": "search", "branches": 4}, "num_branches must be 2 or 3, got 4"),
+        ({"mode": "search", "normlize": "exp"}, "normlize must be 'absavg', got 'exp'"),
         ({"mode": "other"}, "mode must be one of search, fixed_single_branch, fixed_multi_branch, got 'other'"),
     ],
 )

@@ -114,7 +114,7 @@ def main(*folders: str) -> None:
         configs, supported, count, supported_models = total
         lines.append(
             f"| MMDetection {version} | {supported} of {configs} | {supported_models} of {count} "
-            f"({100 * supported_models / count:.0f} %) |"
+            f"({100 * supported_models // count} %) |"
         )
     names = " | ".join(VERSIONS)
     lines += ["", f"| folder | {names} | missing |", "|-|-|-|-|"]
