@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format-only",
         action="store_true",
-        help="write the results in COCO's format, to the files that --eval-options jsonfile_prefix=PREFIX names",
+        help="write the results in COCO's format, to the files that --eval-options jsonfile_prefix=PREFIX names, or "
+        "DOTA's submission files, to --eval-options submission_dir=DIR",
     )
     parser.add_argument(
         "--eval",
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         metavar="METRIC",
         help="bbox, segm and proposal for data sets in COCO's format; PQ for COCO's panoptic ones; mAP and recall for "
-        "PASCAL VOC's",
+        "PASCAL VOC's; mAP for DOTA's",
     )
     parser.add_argument("--show", action="store_true", help="show each picture in a window; a key shows the next")
     parser.add_argument("--show-dir", metavar="DIR", help="write pictures with the detections")
@@ -71,13 +72,24 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the detector, and do what was asked for."""
     _check(arguments)
     from mmort.detect.config import parse_options
-    from mmort.evaluate import CocoDataset, CocoPanopticDataset, Evaluation, batch_size_of, collect, metric_options
+    from mmort.evaluate import (
+        CocoDataset,
+        CocoPanopticDataset,
+        DotaDataset,
+        Evaluation,
+        batch_size_of,
+        collect,
+        metric_options,
+    )
     from mmort.predict import Predictor
 
     options = parse_options(arguments.eval_options)
-    prefix = options.pop("jsonfile_prefix", None)
-    if arguments.format_only and prefix is None:
-        raise ValueError("--format-only needs --eval-options jsonfile_prefix=PREFIX, for PREFIX.bbox.json")
+    prefix, submission = options.pop("jsonfile_prefix", None), options.pop("submission_dir", None)
+    if arguments.format_only and prefix is None and submission is None:
+        raise ValueError(
+            "--format-only needs --eval-options jsonfile_prefix=PREFIX, for PREFIX.bbox.json, or submission_dir=DIR, "
+            "for DOTA's files"
+        )
     check_outputs(arguments.out, arguments.metrics_json, prefix and f"{prefix}.bbox.json")
     config = configs.read(arguments.config, arguments.cfg_options) if arguments.config else None
     network = _network(arguments, config)
@@ -86,6 +98,8 @@ def run(arguments: argparse.Namespace) -> None:
     dataset = datasets.dataset(arguments, config, network.classes)
     if prefix is not None and not isinstance(dataset, (CocoDataset, CocoPanopticDataset)):
         raise ValueError("jsonfile_prefix is for one data set in COCO's format")
+    if submission is not None and not isinstance(dataset, DotaDataset):
+        raise ValueError("submission_dir is for one data set in DOTA's format")
     if config is not None and arguments.eval:
         options = metric_options(config, dataset) | options
     masks = True if arguments.out or prefix else None
@@ -99,6 +113,8 @@ def run(arguments: argparse.Namespace) -> None:
         predict = partial(_shown, arguments, dataset, predict)
     collect(evaluation, predict)
     _write(evaluation, arguments.out, prefix)
+    if submission is not None and isinstance(dataset, DotaDataset):
+        print(f"wrote {len(dataset.write_submission(evaluation.results, submission))} files to {submission}")
     if arguments.eval:
         _report(evaluation.metrics(), arguments.metrics_json)
 

@@ -1,4 +1,4 @@
-"""Evaluation of detectors on data sets in COCO's and VOC's formats, with MMDetection's figures and files.
+"""Evaluation of detectors on data sets in COCO's, VOC's and DOTA's formats, with MMDetection's figures and files.
 
 `dataset_of` opens the test data set of a config, `evaluate` runs a detector over it and measures what it finds.  The
 detector is whatever takes paths of images and returns `mmort.Detections`; torch is not needed.
@@ -10,6 +10,7 @@ from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.configured import batch_size_of, dataset_of, metric_options
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.ray_engine import predict_on_ray
 from mmort.evaluate.results import ImageResult, write_results
@@ -22,6 +23,8 @@ __all__ = [
     "ConcatenatedDataset",
     "Dataset",
     "DatasetImage",
+    "DotaDataset",
+    "DotaOptions",
     "Evaluation",
     "ImageResult",
     "Metrics",

@@ -14,11 +14,17 @@ from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
 from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.dataset import Dataset
+from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.voc import VocDataset, VocOptions
 
 _Path: TypeAlias = str | os.PathLike[str]
 
-_FORMATS = {"CocoDataset": class_names.COCO, "CocoPanopticDataset": None, "VOCDataset": class_names.VOC}
+_FORMATS = {
+    "CocoDataset": class_names.COCO,
+    "CocoPanopticDataset": None,
+    "DOTADataset": class_names.DOTA,
+    "VOCDataset": class_names.VOC,
+}
 """MMDetection's types of data sets, with their classes if the config names none; None for all of the file's."""
 
 _OPTIONS = {"bbox": CocoOptions, "PQ": PanopticOptions, "mAP": VocOptions}
@@ -47,7 +53,8 @@ def dataset_of(
     classes : sequence of str, optional
         The detector's class names, which the data set must have.
     annotation_file : path, optional
-        Instead of the config's: a ``.json`` file in COCO's format, or a ``.txt`` file with the names of VOC's images.
+        Instead of the config's: a ``.json`` file in COCO's format, a ``.txt`` file with the names of VOC's images, or
+        the folder of DOTA's annotations.
     image_dir : path, optional
         Instead of the config's.  For VOC, the directory that contains ``JPEGImages`` and ``Annotations``.
     data_root : path, optional
@@ -87,19 +94,24 @@ class _Paths(NamedTuple):
 def _open(config: Mapping[str, Any], entry: Mapping[str, Any], classes: tuple[str, ...], given: _Paths) -> Dataset:
     """Open a data set by its entry of a config, which may be empty."""
     kind = _kind(entry) if entry else "CocoDataset"
-    if given.annotation_file is not None and kind != "CocoPanopticDataset":
+    if given.annotation_file is not None and Path(given.annotation_file).is_dir():
+        kind = "DOTADataset"
+    elif given.annotation_file is not None and kind != "CocoPanopticDataset":
         kind = _SUFFIXES.get(Path(given.annotation_file).suffix, kind)
     root = _Root(config, entry, given.data_root)
     prefix = entry.get("img_prefix")
     if prefix is None:
         prefixes = entry.get("data_prefix") or {}
-        prefix = prefixes.get("sub_data_root" if kind == "VOCDataset" else "img", "")
+        name = {"VOCDataset": "sub_data_root", "DOTADataset": "img_path"}.get(kind, "img")
+        prefix = prefixes.get(name, "")
     annotations = root.path(entry.get("ann_file")) if given.annotation_file is None else Path(given.annotation_file)
     images = root.path(prefix) if given.image_dir is None else Path(given.image_dir)
     names = _classes(entry, classes)
     if kind == "VOCDataset":
         subdirs = entry.get("img_subdir", "JPEGImages"), entry.get("ann_subdir", "Annotations")
         return VocDataset(annotations, images, names or class_names.VOC, *subdirs)
+    if kind == "DOTADataset":
+        return DotaDataset(annotations, images, names or class_names.DOTA)
     if kind == "CocoPanopticDataset":
         segments = entry.get("seg_prefix") or (entry.get("data_prefix") or {}).get("seg")
         own = segments is not None and given.annotation_file is None
@@ -131,8 +143,10 @@ def batch_size_of(config: Mapping[str, Any]) -> int:
 def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     """Return the options that a config's ``test_evaluator``, or its ``evaluation``, gives to a data set's metrics."""
     evaluators = config.get("test_evaluator") or config.get("evaluation") or {}
-    schema = _OPTIONS[dataset.metric_names[0]]
-    known = {field.name for field in dataclasses.fields(schema)} | ({"iou_thr"} if schema is VocOptions else set())
+    schema = DotaOptions if isinstance(dataset, DotaDataset) else _OPTIONS[dataset.metric_names[0]]
+    known = {field.name for field in dataclasses.fields(schema)}
+    if schema in (VocOptions, DotaOptions):
+        known.add("iou_thr")
     options: dict[str, Any] = {}
     for evaluator in evaluators if isinstance(evaluators, (list, tuple)) else [evaluators]:
         options |= {name: value for name, value in evaluator.items() if name in known}

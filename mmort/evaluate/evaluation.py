@@ -109,7 +109,8 @@ def evaluate(
     predict : callable
         Takes the paths of images and returns the detections in them, in order, such as `mmort.Predictor.predict`.
     metrics : sequence of str
-        bbox, segm and proposal for COCO's format; PQ for that of its panoptic segmentations; mAP and recall for VOC's.
+        bbox, segm and proposal for COCO's format; PQ for that of its panoptic segmentations; mAP and recall for VOC's;
+        mAP for DOTA's.
     progress : bool
         Show a progress bar, if stderr is a terminal.
     **options

@@ -1,9 +1,9 @@
-"""Average precision as PASCAL VOC defines it and MMDetection computes it: corners are pixels, both inside the box."""
+"""Average precision as PASCAL VOC defines it and MMDetection computes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,11 @@ class ImageOfClass(NamedTuple):
     """The detections and the objects of one class in one image."""
 
     boxes: NDArray[np.float32]
-    """(N, 4)"""
+    """(N, 4), or (N, 5) of rotated ones"""
     scores: NDArray[np.float32]
     """(N,)"""
     objects: NDArray[np.float32]
-    """(M, 4)"""
+    """(M, 4), or (M, 5) of rotated ones"""
     ignored: NDArray[np.bool_]
     """(M,); objects that are difficult: finding one is neither right nor wrong."""
 
@@ -37,7 +37,17 @@ class ClassResult(NamedTuple):
     ap: float
 
 
-def class_result(images: Iterable[ImageOfClass], iou_threshold: float, mode: str) -> ClassResult:
+def pixel_overlaps(boxes: NDArray[Any], objects: NDArray[Any]) -> NDArray[Any]:
+    """Return the IoU of boxes (N, 4) and objects (M, 4) whose corners are pixels, both inside the box."""
+    return mmort.box_iou(boxes, objects, offset=1)
+
+
+def class_result(
+    images: Iterable[ImageOfClass],
+    iou_threshold: float,
+    mode: str,
+    overlaps: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]] = pixel_overlaps,
+) -> ClassResult:
     """Compute recall and average precision of a class.
 
     A detection is right if the IoU with the object that it overlaps most reaches the threshold, and no detection of a
@@ -49,6 +59,8 @@ def class_result(images: Iterable[ImageOfClass], iou_threshold: float, mode: str
     iou_threshold : float
     mode : {"11points", "area"}
         Average the best precision at 11 recalls, or integrate it over all recalls.
+    overlaps : callable
+        The IoU of boxes and objects, (N, M); `mmort.box_iou_rotated` for rotated ones.
 
     Returns
     -------
@@ -65,7 +77,7 @@ def class_result(images: Iterable[ImageOfClass], iou_threshold: float, mode: str
     """
     scores, right, wrong, objects = [], [], [], 0
     for image in images:
-        found, missed = _match(image, iou_threshold)
+        found, missed = _match(image, iou_threshold, overlaps)
         scores.append(image.scores)
         right.append(found)
         wrong.append(missed)
@@ -80,14 +92,16 @@ def class_result(images: Iterable[ImageOfClass], iou_threshold: float, mode: str
     return ClassResult(objects, len(order), last, average(recall, precision))
 
 
-def _match(image: ImageOfClass, threshold: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _match(
+    image: ImageOfClass, threshold: float, overlaps_of: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which detections are right and which are wrong; those of ignored objects are neither."""
     right, wrong = np.zeros(len(image.boxes), bool), np.zeros(len(image.boxes), bool)
     if not len(image.objects):
         return right, ~wrong
     # Ties between objects go to those that count, as in MMDetection, which appends the ignored ones.
     order = np.argsort(image.ignored, kind="stable")
-    overlaps = mmort.box_iou(image.boxes.astype(np.float64), image.objects[order], offset=1)
+    overlaps = overlaps_of(image.boxes.astype(np.float64), image.objects[order])
     overlaps = np.nan_to_num(overlaps, nan=0.0)
     ignored, taken = image.ignored[order], np.zeros(len(order), bool)
     for detection in np.argsort(-image.scores, kind="stable"):

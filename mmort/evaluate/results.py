@@ -29,35 +29,42 @@ class ImageResult:
     labels : ndarray of int64, (N,)
     masks : list of dict, optional
         COCO's compressed RLE of each mask.
+    rotated_boxes : ndarray of float32, (N, 5), optional
+        Those of `Detections`.
     """
 
     boxes: NDArray[np.float32]
     scores: NDArray[np.float32]
     labels: NDArray[np.int64]
     masks: list[RunLengths] | None = None
+    rotated_boxes: NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, detections: Detections, *, masks: bool) -> ImageResult:
         """Keep what an evaluation needs; without `masks`, none are encoded."""
         encoded = detections.rle() if masks and detections.has_masks else None
-        return cls(detections.boxes, detections.scores, detections.labels, encoded)
+        return cls(detections.boxes, detections.scores, detections.labels, encoded, detections.rotated_boxes)
 
     def by_class(self, count: int) -> Any:
-        """Return MMDetection 2's layout: for each class an array (n, 5), and, if there are masks, a list of RLE."""
-        rows = np.concatenate([self.boxes, self.scores[:, None]], axis=1).astype(np.float32)
+        """Return MMDetection 2's layout: for each class an array (n, 5), and, if there are masks, a list of RLE.
+
+        Rotated boxes are arrays (n, 6), as MMRotate has them.
+        """
+        boxes = self.boxes if self.rotated_boxes is None else self.rotated_boxes
+        rows = np.concatenate([boxes, self.scores[:, None]], axis=1).astype(np.float32)
         positions = [np.flatnonzero(self.labels == label) for label in range(count)]
-        boxes = [rows[of_class] for of_class in positions]
+        of_classes = [rows[of_class] for of_class in positions]
         if self.masks is None:
-            return boxes
+            return of_classes
         encoded = [{**mask, "counts": mask["counts"].encode()} for mask in self.masks]
-        return boxes, [[encoded[position] for position in of_class] for of_class in positions]
+        return of_classes, [[encoded[position] for position in of_class] for of_class in positions]
 
 
 def write_results(path: str | os.PathLike[str], results: Sequence[ImageResult], class_count: int) -> None:
     """Write ``results.pkl`` in MMDetection 2's layout.
 
-    It is a list with an entry for each image: a list with an array (n, 5) for each class (x1, y1, x2, y2, score), or a
-    tuple of that list and a list with the RLE masks of each class.
+    It is a list with an entry for each image: a list with an array (n, 5) for each class (x1, y1, x2, y2, score), or
+    (n, 6) of rotated boxes, or a tuple of that list and a list with the RLE masks of each class.
 
     Parameters
     ----------

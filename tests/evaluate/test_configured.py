@@ -123,7 +123,10 @@ def test_classes(root):
     [
         ({"model": {}}, "neither data.test nor test_dataloader.dataset"),
         (two("", ann_file=["a", "b"], separate_eval=False), "separate_eval=False is not supported"),
-        (two("", type="LVISDataset"), "LVISDataset is not supported; supported: CocoDataset, CocoPanopticDataset, VOC"),
+        (
+            two("", type="LVISDataset"),
+            "LVISDataset is not supported; supported: CocoDataset, CocoPanopticDataset, DOTA",
+        ),
         (two("", ann_file=None), "has no ann_file"),
         (None, "without a config"),
     ],

@@ -1,0 +1,228 @@
+"""Data sets of rotated boxes in DOTA's format: average precision, and the files of its server."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort import ops
+from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
+from mmort.evaluate.mean_ap import ClassResult, ImageOfClass, class_result
+from mmort.evaluate.options import check_numbers, option_values
+from mmort.evaluate.results import ImageResult
+from mmort.predict import Detections
+from mmort.predict.image_files import SUFFIXES
+from mmort.predict.windows import MERGE_IOU_ROTATED
+from mmort.tables import lay_out
+
+EVAL_MODES = "11points", "area"
+MIN_SIDE = 2
+"""Pixels; as in MMRotate, thinner objects are not measured."""
+
+_PATCH = re.compile(r"(?P<image>.+)__\d+__(?P<left>\d+)___(?P<top>\d+)")
+"""The name of a window that MMRotate's and DOTA's tools have cut out of an image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DotaOptions:
+    """Options of DOTA's metric, by the names of MMRotate's ``--eval-options``.
+
+    Parameters
+    ----------
+    iou_thrs : sequence of float
+        IoU thresholds; MMRotate 0.x names it ``iou_thr``.
+    eval_mode : {"11points", "area"}
+        How precision is averaged over recalls.
+    """
+
+    iou_thrs: Sequence[float] = (0.5,)
+    eval_mode: str = "11points"
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any]) -> DotaOptions:
+        """Return the options; ValueError if one is unknown.  None is the default, and a single value a list of it."""
+        renamed = {"iou_thrs" if name == "iou_thr" else name: value for name, value in options.items()}
+        parsed = cls(**option_values(cls, renamed))
+        check_numbers(parsed.iou_thrs, [1])
+        if parsed.eval_mode not in EVAL_MODES:
+            raise ValueError(f"evaluate: eval_mode must be 11points or area, got {parsed.eval_mode!r}")
+        return parsed
+
+
+@dataclass(frozen=True, eq=False)
+class _GroundTruth:
+    """The objects in one image."""
+
+    boxes: NDArray[np.float32]
+    labels: NDArray[np.int64]
+
+
+class DotaDataset(Dataset):
+    """A data set in DOTA's format.
+
+    Parameters
+    ----------
+    annotations : path
+        A folder with a file ``NAME.txt`` for each image: a line for each object, with eight coordinates of its corners,
+        its class and its difficulty.  A folder without such files has no ground truth: its images are only detected in.
+    images : path
+        The folder of the images, ``NAME.png`` or with another suffix of images.
+    classes : sequence of str
+        Class names by label.
+    """
+
+    metric_names = ("mAP",)
+
+    def __init__(
+        self, annotations: str | os.PathLike[str], images: str | os.PathLike[str], classes: Sequence[str]
+    ) -> None:
+        self.classes, self.annotations, folder = tuple(classes), Path(annotations), Path(images)
+        if not self.annotations.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "no such folder", str(self.annotations))
+        files = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES}
+        named = sorted(path.stem for path in self.annotations.glob("*.txt")) or list(files)
+        missing = [name for name in named if name not in files]
+        if missing:
+            raise ValueError(
+                f"evaluate: {folder} has no image for {len(missing)} annotations: {', '.join(missing[:3])}"
+            )
+        self.images = tuple(DatasetImage(name, files[name], files[name].name) for name in named)
+
+    def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Refuse metrics and options that `score` does not have, and annotations that cannot be read."""
+        super().check(metrics, options)
+        DotaOptions.parse(options)
+        if metrics:
+            _ = self._truths  # before anything is predicted
+
+    def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
+        """Compute mAP with the overlap of rotated boxes; the options are those of `DotaOptions`."""
+        parsed = DotaOptions.parse(options)
+        if not metrics:
+            return Metrics({})
+        averages: dict[str, float] = {}
+        tables = []
+        for threshold in parsed.iou_thrs:
+            of_classes = [
+                class_result(self._of_class(results, label), threshold, parsed.eval_mode, ops.box_iou_rotated)
+                for label in range(len(self.classes))
+            ]
+            measured = [found.ap for found in of_classes if found.objects]
+            mean = sum(measured) / len(measured) if measured else 0.0
+            averages[f"AP{round(threshold * 100):02d}"] = mean
+            tables.append(f"iou_thr: {threshold}\n{self._table(of_classes, mean)}")
+        return Metrics({"mAP": sum(averages.values()) / len(averages), **averages}, tuple(tables))
+
+    def write_submission(self, results: Sequence[ImageResult], folder: str | os.PathLike[str]) -> list[Path]:
+        """Write the files of DOTA's task 1, ``Task1_CLASS.txt``, with a line for each detection.
+
+        A line has the image's name, the score, and x, y of the four corners.  Images that are windows of others, by
+        their names ``NAME__SIZE__X___Y``, are merged as `mmort.predict.predict_windows` merges its windows.
+
+        Parameters
+        ----------
+        results : sequence of ImageResult
+            In the order of the data set's images.
+        folder : path
+            It is created if it does not exist.
+
+        Returns
+        -------
+        list of Path
+            The files, in the order of the classes.
+        """
+        lines: list[list[str]] = [[] for _ in self.classes]
+        for name, found in self._by_picture(results):
+            for label, score, corners in zip(found.labels, found.scores, found.polygons.reshape(-1, 8), strict=True):
+                numbers = " ".join(f"{number:.2f}" for number in corners)
+                lines[label].append(f"{name} {score:.4f} {numbers}\n")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        paths = [Path(folder) / f"Task1_{name}.txt" for name in self.classes]
+        for path, of_class in zip(paths, lines, strict=True):
+            path.write_text("".join(of_class), encoding="utf-8")
+        return paths
+
+    def _by_picture(self, results: Sequence[ImageResult]) -> Iterator[tuple[str, Detections]]:
+        """Yield the name of each whole picture and the detections in it."""
+        parts: dict[str, list[tuple[NDArray[np.float32], ImageResult]]] = {}
+        for image, result in zip(self.images, results, strict=True):
+            patch = _PATCH.fullmatch(str(image.id))
+            left, top = (int(patch["left"]), int(patch["top"])) if patch else (0, 0)
+            moved = rotated_boxes_of(result) + np.array([left, top, 0, 0, 0], np.float32)
+            parts.setdefault(patch["image"] if patch else str(image.id), []).append((moved, result))
+        for name, found in parts.items():
+            boxes = np.concatenate([moved for moved, _ in found])
+            scores = np.concatenate([result.scores for _, result in found])
+            labels = np.concatenate([result.labels for _, result in found])
+            names = tuple(self.classes[label] for label in labels)
+            together = Detections.of_rotated(boxes, scores, labels, names, (0, 0))
+            if len(found) > 1:
+                together = together[ops.nms_rotated(boxes, scores, MERGE_IOU_ROTATED, labels)[1]]
+            yield name, together
+
+    def _table(self, of_classes: Sequence[ClassResult], mean: float) -> str:
+        """Lay out the results of the classes."""
+        rows = [["class", "gts", "dets", "recall", "ap"]]
+        for name, found in zip(self.classes, of_classes, strict=True):
+            rows.append([name, str(found.objects), str(found.detections), f"{found.recall:.3f}", f"{found.ap:.3f}"])
+        return lay_out([*rows, ["mAP", "", "", "", f"{mean:.3f}"]])
+
+    def _of_class(self, results: Sequence[ImageResult], label: int) -> Iterator[ImageOfClass]:
+        """Yield the detections and objects of one class in each image."""
+        for truth, result in zip(self._truths, results, strict=True):
+            found, present = result.labels == label, truth.boxes[truth.labels == label]
+            ignored = np.zeros(len(present), bool)
+            yield ImageOfClass(rotated_boxes_of(result)[found], result.scores[found], present, ignored)
+
+    @cached_property
+    def _truths(self) -> list[_GroundTruth]:
+        """The objects in each image."""
+        return [self._ground_truth(self.annotations / f"{image.id}.txt") for image in self.images]
+
+    def _ground_truth(self, path: Path) -> _GroundTruth:
+        """Read an image's annotation; lines that begin it with its source and scale are left out."""
+        boxes, labels = [], []
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            words = line.split()
+            if not words or line.startswith(("imagesource:", "gsd:")):
+                continue
+            try:
+                corners, name = np.array(words[:8], np.float32).reshape(4, 2), words[8]
+            except (IndexError, ValueError) as error:
+                raise ValueError(
+                    f"evaluate: {path}, line {number} is not an object in DOTA's format: {error}"
+                ) from None
+            if name not in self.classes:
+                raise ValueError(
+                    f"evaluate: {path}, line {number} has the class {name!r}, but the classes are "
+                    f"{', '.join(self.classes)}"
+                )
+            box = _smallest_rectangle(corners)
+            if min(box[2:4]) >= MIN_SIDE:
+                boxes.append(box)
+                labels.append(self.classes.index(name))
+        return _GroundTruth(np.array(boxes, np.float32).reshape(-1, 5), np.array(labels, np.int64))
+
+
+def rotated_boxes_of(result: ImageResult) -> NDArray[np.float32]:
+    """Return the rotated boxes of a result; ValueError if the detector's are upright."""
+    if result.rotated_boxes is None:
+        raise ValueError("evaluate: a data set in DOTA's format needs rotated boxes, but the detector's are upright")
+    return result.rotated_boxes
+
+
+def _smallest_rectangle(corners: NDArray[np.float32]) -> list[float]:
+    """Return the smallest rotated box around four corners, as OpenCV finds it."""
+    from mmort.predict.images import opencv
+
+    (x, y), (width, height), degrees = opencv().minAreaRect(corners)
+    return [x, y, width, height, float(np.radians(degrees))]
