@@ -1,9 +1,12 @@
 """Run the same library on old and new ONNX Runtimes: cases are recorded as models with results and replayed on each.
 
 python -m tests.tools.run_on_runtimes: makes a virtual environment per version, prints a table, exits with 1 if anything
-differs.  The recorded results are those of the numpy API, which the tests compare with the oracles.
+differs; tabulate_versions.py does so for all versions.  python -m tests.tools.run_on_runtimes --record FOLDER only
+records.  The recorded results are those of the numpy API, which the tests compare with the oracles.
 """
 
+import argparse
+import collections
 import glob
 import json
 import os
@@ -21,8 +24,8 @@ from tests import front_ends
 from tests.operators import cases, test_errors
 from tests.ort import test_smoke
 
-RUNTIMES = {"1.16.3": ["numpy<2"], "1.20.1": [], "1.24.4": [], "1.31.1": []}
-"""Versions, and what each needs besides; Python 3.11 is the one for which all of them have wheels."""
+RUNTIMES = ("1.16.3", "1.20.1", "1.24.4", "1.31.1")
+"""Versions that CI runs; Python 3.11 is the one for which all of them have wheels."""
 
 CASES_PER_MODEL = 3
 """What a runtime may do differently shows in the first cases of a model; all of them are what the tests run."""
@@ -38,8 +41,8 @@ class Recording:
 
     def add_model(self, row, title, model, error=None):
         """Add a model of one operator; `error` is part of the message when a session is created."""
-        name = f"{row['domain']}::{row['type']} {title}"
-        entry = {"name": name, "file": f"{len(self.models)}.onnx", "error": error, "cases": []}
+        operator, file = title_of(row), f"{len(self.models)}.onnx"
+        entry = {"name": f"{operator} {title}", "operator": operator, "file": file, "error": error, "cases": []}
         onnx.save(model, self.folder / entry["file"])
         if not error:
             shapes = [output.shape for output in front_ends.make_session(model).get_outputs()]
@@ -57,10 +60,29 @@ class Recording:
         entry["cases"].append({"name": name, "key": key, "outputs": len(outputs), "error": error})
 
     def write(self):
-        """Write the recording; return the number of checks in one round."""
+        """Write the recording; return the number of checks of each operator in both rounds of replay.py."""
         (self.folder / "models.json").write_text(json.dumps(self.models))
         np.savez(self.folder / "arrays.npz", **self.arrays)
-        return sum(len(entry["cases"]) or 1 for entry in self.models)
+        checks = collections.Counter()
+        for entry in self.models:
+            checks[entry["operator"]] += 2 * (len(entry["cases"]) or 1)
+        return checks
+
+
+def title_of(row):
+    return f"{row['domain']}::{row['type']}"
+
+
+def record(folder):
+    """Record all operators in a directory; return the number of checks of each."""
+    recording = Recording(folder)
+    for row in front_ends.ROWS:
+        before = len(recording.arrays)
+        record_row(recording, row)
+        assert len(recording.arrays) > before, f"{row['type']} has no cases"
+    checks = recording.write()
+    assert checks, "the library has no operators"
+    return checks
 
 
 def record_row(recording, row):
@@ -118,48 +140,49 @@ def make_environment(python, version, folder):
     """Return a new virtual environment in a directory, with a version of ONNX Runtime."""
     environment = folder / version
     subprocess.run([python, "-m", "venv", environment], check=True)
-    packages = [f"onnxruntime=={version}", *RUNTIMES.get(version, ["numpy<2"])]
-    subprocess.run([environment / "bin/pip", "install", "-qq", *packages], check=True)
+    numpy_version = "numpy<2" if version < "1.19" else "numpy"  # older wheels were compiled against numpy 1
+    command = [environment / "bin/pip", "install", "-qq", f"onnxruntime=={version}", numpy_version]
+    subprocess.run(command, check=True)
     return environment
 
 
-def replay(python, version, library, folder):
-    """Return the number of checks replayed on a version, and the result of the C program."""
+def replay(python, version, folder):
+    """Return the number of checks that passed on a version, by operator, and the result of the C program."""
     environment = make_environment(python, version, folder)
+    library = mmort.get_onnxruntime_op_path()
     command = [environment / "bin/python", TOOLS / "replay.py", library, folder]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    last = done.stdout.strip().splitlines()[-1:]
-    if done.returncode or not last or not last[0].startswith("replayed "):
+    *differences, last = done.stdout.strip().splitlines() or [""]
+    if done.returncode or differences:
         print(f"ONNX Runtime {version}, exit code {done.returncode}:\n{done.stdout}")
-        return 0, "-"
+    passed = {} if done.returncode else json.loads(last)
     runtimes = list(environment.glob("lib/python*/site-packages/onnxruntime/capi/libonnxruntime.so.*"))
     if not runtimes:
-        return int(last[0].split()[1]), "no C library in the wheel"
+        return passed, "no C library in the wheel"
     smoke = test_smoke.run_smoke(folder, runtimes[0], library)
     if smoke.returncode:
         print(f"smoke.c on ONNX Runtime {version}:\n{smoke.stdout}{smoke.stderr}")
-    return int(last[0].split()[1]), "FAILED" if smoke.returncode else "ok"
+    return passed, "FAILED" if smoke.returncode else "ok"
 
 
 def main():
     """Record, replay on every version, print the table."""
+    parser = argparse.ArgumentParser(prog="run_on_runtimes", description=__doc__)
+    parser.add_argument("--record", type=pathlib.Path, metavar="FOLDER", help="only record, in an existing directory")
+    folder = parser.parse_args().record
+    if folder:
+        print(f"{sum(record(folder).values())} checks")
+        return
     python = find_python()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        recording = Recording(folder)
-        for row in front_ends.ROWS:
-            before = len(recording.arrays)
-            record_row(recording, row)
-            assert len(recording.arrays) > before, f"{row['type']} has no cases"
-        expected = 2 * recording.write()
-        assert expected, "the library has no operators"
-        library = mmort.get_onnxruntime_op_path()
-        results = {version: replay(python, version, library, folder) for version in RUNTIMES}
-    print(f"{len(front_ends.ROWS)} operators, {len(recording.models)} models, 1 and 2 threads")
+        expected = record(folder)
+        results = {version: replay(python, version, folder) for version in RUNTIMES}
+    print(f"{len(expected)} operators, 1 and 2 threads")
     print("ONNX Runtime  checks  passed  C program")
-    for version, (count, smoke) in results.items():
-        print(f"{version:<12}  {expected:>6}  {count:>6}  {smoke}")
-    sys.exit(any(count != expected or smoke in ("-", "FAILED") for count, smoke in results.values()))
+    for version, (passed, smoke) in results.items():
+        print(f"{version:<12}  {expected.total():>6}  {sum(passed.values()):>6}  {smoke}")
+    sys.exit(any(passed != expected or smoke == "FAILED" for passed, smoke in results.values()))
 
 
 if __name__ == "__main__":
