@@ -34,8 +34,8 @@ INK: Colour = (237, 234, 232)
 def draw(image: Image, detections: Detections, *, scale: float = 1.0) -> Image:
     """Draw masks, boxes, class names and scores on a copy of an image.
 
-    A class has the same colour in every image.  Labels neither overlap nor leave the image; where there is no room for
-    one, it is left out, the lowest scores first.
+    A class has the same colour in every image.  Segments of a panoptic segmentation have no boxes.  Labels neither
+    overlap nor leave the image; where there is no room for one, it is left out, the lowest scores first.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def draw(image: Image, detections: Detections, *, scale: float = 1.0) -> Image:
         _draw_masks(canvas, regions, scale, colours, max(1, thickness // 2))
     corners = np.rint(boxes).astype(int)
     polygons = _fixed_point(detections.polygons, scale) if detections.rotated_boxes is not None else None
-    for index in order:
+    for index in order if detections.segments is None else ():
         if polygons is not None:
             polygon = polygons[index : index + 1]
             cv2.polylines(canvas, polygon, True, colours[index], thickness, cv2.LINE_AA, FRACTION_BITS)

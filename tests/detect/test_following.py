@@ -143,6 +143,47 @@ def test_only_as_many_boxes_as_allowed():
         assert (indices[0].tolist() == kept) is followed
 
 
+class Attending(torch.nn.Module):
+    """Compares probabilities twice, as Mask2Former's layers do, and something else in between."""
+
+    def forward(self, logits):
+        first = logits.sigmoid() < 0.5
+        other = logits < 0.5
+        return first, other, (-logits).sigmoid() < 0.5
+
+
+@pytest.mark.parametrize(("shifts", "followed"), [([0, -1e-6, 0], True), ([0, 0, 5], False), ([0, -1e-6, 5], False)])
+def test_pixels_that_a_query_attends_to(shifts, followed, tmp_path):
+    """The file adds `shifts` to the logits, the second of which is a rounding error above 0."""
+    constants = {"shifts": np.array(shifts, np.float32), "half": np.array(0.5, np.float32)}
+    nodes = [
+        onnx.helper.make_node("Add", ["input", "shifts"], ["logits"]),
+        onnx.helper.make_node("Sigmoid", ["logits"], ["probabilities"]),
+        onnx.helper.make_node("Less", ["probabilities", "half"], ["first"]),
+        onnx.helper.make_node("Less", ["logits", "half"], ["other"]),
+        onnx.helper.make_node("Neg", ["logits"], ["negative"]),
+        onnx.helper.make_node("Sigmoid", ["negative"], ["others"]),
+        onnx.helper.make_node("Less", ["others", "half"], ["second"]),
+    ]
+    input, *outputs = (
+        onnx.helper.make_tensor_value_info(name, kind, [1, 3])
+        for name, kind in (
+            ("input", onnx.TensorProto.FLOAT),
+            *((name, onnx.TensorProto.BOOL) for name in ("first", "other", "second")),
+        )
+    )
+    initializers = [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = onnx.helper.make_graph(nodes, "attention", [input], outputs, initializers)
+    path = tmp_path / "file.onnx"
+    onnx.save(onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 20)]), path)
+    module, logits = Attending().eval(), torch.tensor([[2.0, 1e-7, -1.0]])
+    first, other, second = (found.tolist() for found in Following(module, path)(logits))
+    assert first == [[False, followed, True]]
+    assert other == [[False, True, True]]
+    assert second == [[True, False, False]]
+    assert module(logits)[0].tolist() == [[False, False, True]]
+
+
 class Shifted(torch.nn.Module):
     """Adds a number, and another one when it is exported."""
 

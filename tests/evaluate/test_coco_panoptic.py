@@ -15,11 +15,11 @@ CATEGORIES = [
     {"id": 5, "name": "dog", "isthing": 1},
     {"id": 90, "name": "sky", "isthing": 0},
 ]
-TRUTH = np.array([[70000] * 8 + [12] * 4 + [300] * 4 + [0] * 2 + [14] * 2])
+TRUTH = np.array([[70000] * 8 + [12] * 4 + [300] * 4 + [0] * 2 + [14] * 2 + [0] * 2])
 INFOS = [(70000, 1, 0), (12, 1, 0), (300, 90, 0), (14, 5, 1)]  # the last is a crowd of dogs
 FOUND = [
     (0, [0, 1, 2, 3, 4, 5]),  # 6 of a cat's 8 pixels
-    (0, [8, 9, 16, 17]),  # half of a cat, half nothing: IoU 2 / 4, neither a match nor ignored
+    (0, [8, 9, 16, 20]),  # half of a cat, half nothing: IoU 2 / 4, neither a match nor ignored
     (2, [10, 11, 12, 13, 14, 15]),  # the sky and 2 more pixels
     (1, [17, 18, 19]),  # nothing and a crowd, ignored
     (1, [6, 7]),  # no dog
@@ -38,14 +38,14 @@ FIGURES = {
 
 
 def segments(found=FOUND, classes=3):
-    """Return the segments of an image of one row of 20 pixels."""
-    masks = np.zeros((len(found), 1, 20), bool)
+    """Return the segments of an image of one row of 22 pixels."""
+    masks = np.zeros((len(found), 1, 22), bool)
     for mask, (_, pixels) in zip(masks, found, strict=True):
         mask[0, pixels] = True
     labels = np.array([label for label, _ in found], np.int64)
     ids = SegmentIds(labels + 1000 * np.arange(1, len(found) + 1), 2, classes)
     stored, scores = ImageMasks.from_arrays(masks), np.linspace(1, 0.5, len(found))
-    return Detections(stored.boxes, scores, labels, tuple(map(str, labels)), (1, 20), stored, ids)
+    return Detections(stored.boxes, scores, labels, tuple(map(str, labels)), (1, 22), stored, ids)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def files(tmp_path):
     (tmp_path / "panoptic_val").mkdir()
     colors = np.stack([TRUTH >> 16, TRUTH >> 8 & 255, TRUTH & 255], 2)
     write_image(tmp_path / "panoptic_val" / "a.png", colors.astype(np.uint8))
-    write_image(tmp_path / "a.jpg", np.zeros((1, 20, 3), np.uint8))
+    write_image(tmp_path / "a.jpg", np.zeros((1, 22, 3), np.uint8))
     return path
 
 
@@ -86,7 +86,7 @@ def test_nothing_found_and_nothing_to_find(files):
     annotations = json.loads(files.read_text())
     annotations["annotations"][0]["segments_info"] = []
     files.write_text(json.dumps(annotations))
-    write_image(files.with_suffix("") / "a.png", np.zeros((1, 20, 3), np.uint8))
+    write_image(files.with_suffix("") / "a.png", np.zeros((1, 22, 3), np.uint8))
     assert set(evaluation(files, segments([])).metrics().figures.values()) == {-1}
 
 
@@ -107,7 +107,7 @@ def test_written_results_are_the_truth_of_themselves(files, tmp_path):
     assert entry["segments_info"][2] == {"id": 3, "category_id": 90, "area": 6}
     assert read_image(tmp_path / "found.panoptic" / "a.png")[0, :, 2].tolist() == [1] * 6 + [5] * 2 + [2] * 2 + [
         *[3] * 6,
-        *[2, 4, 4, 4],
+        *[2, 4, 4, 4, 2, 0],
     ]
     files.write_text(json.dumps({**json.loads(files.read_text()), **written}))
     dataset = CocoPanopticDataset(files, files.parent, tmp_path / "found.panoptic")
@@ -135,7 +135,7 @@ def test_refused(files):
     with pytest.raises(ValueError, match="has no category gnu"):
         CocoPanopticDataset(files, files.parent, classes=["gnu"])
     found = segments()
-    instances = Detections(found.boxes, found.scores, found.labels, found.names, (1, 20), found.stored_masks)
+    instances = Detections(found.boxes, found.scores, found.labels, found.names, (1, 22), found.stored_masks)
     with pytest.raises(ValueError, match="PQ needs the segments of a panoptic detector"):
         evaluation(files, instances)
     with pytest.raises(ValueError, match="unknown option classwide; options: classwise"):

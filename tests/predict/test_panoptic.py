@@ -51,6 +51,11 @@ def test_covered_queries_leave_a_hole():
     assert of_queries(QUERIES, logits([3, 3, 3, 3], [-9, -9, 3, 3]), [0, 1], scores)[0] == [1000] * 2 + [2001] * 2
 
 
+def test_the_first_of_equal_queries_and_kinds_of_stuff():
+    assert of_queries(QUERIES, logits([3, 3], [3, 3]), [0, 1], [0.5, 0.5])[0] == [1000] * 2
+    assert of_instances([], [], [], [[1, 1], [1, 1], [0, 0]])[0] == [2, 2]
+
+
 def test_queries_without_pixels_or_masks():
     """The second one has the pixels of its mask covered, the third one has only pixels outside of its mask."""
     ids, scores = of_queries(QUERIES, logits([3, -9], [1, -9], [-9, -3]), [0, 1, 1], [1, 0.5, 1])
@@ -131,7 +136,19 @@ def test_segments_as_detections():
     assert (thing["id"], thing["is_thing"], thing["area"], thing["score"]) == (1001, True, 1, 0.5)
     assert found[:1].panoptic_map.tolist() == [[VOID, 3, 3, VOID]]
     assert found.above(0.6).names == ("sea",)
-    assert draw(np.zeros((1, 4, 3), np.uint8), found).shape == (1, 4, 3)
+
+
+def test_segments_are_drawn_without_boxes():
+    masks = np.zeros((1, 120, 160), bool)
+    masks[0, 60, 20:140], masks[0, 20:100, 80] = True, True  # a cross
+    stored = ImageMasks.from_arrays(masks)
+    arguments = stored.boxes, np.ones(1), np.zeros(1), ("cat",), (120, 160), stored
+    image = np.zeros((120, 160, 3), np.uint8)
+    corner = 99, 139
+    assert draw(image, Detections(*arguments))[corner].any()
+    segment = draw(image, Detections(*arguments, SegmentIds(np.array([1000]), 1, 2)))
+    assert not segment[corner].any()
+    assert segment[60, 30].any()
 
 
 def test_segments_need_masks():

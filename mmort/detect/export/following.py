@@ -1,9 +1,10 @@
 """Comparison of a detector with a file that chose otherwise between equal scores or overlaps: torch makes its choices.
 
 What a detector chooses on the way, the best cells, the pairs above a threshold, the boxes that suppression leaves,
-decides which boxes and queries exist after it.  Among thousands of candidates some are so near to each other, or to a
-threshold, that rounding decides, and ONNX Runtime rounds otherwise than torch.  A choice of the file is followed if
-torch's own numbers allow it, within rounding; they are torch's numbers that go on, and all else must be equal.
+the pixels that a query attends to, decides which boxes and queries exist after it, and what they are.  Among thousands
+of candidates some are so near to each other, or to a threshold, that rounding decides, and ONNX Runtime rounds
+otherwise than torch.  A choice of the file is followed if torch's own numbers allow it, within rounding; they are
+torch's numbers that go on, and all else must be equal.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from mmort.onnx.verify import RTOL
 MAX_ROUNDING = RTOL
 """Difference up to which overlaps are equal and, as a share of the largest score, scores: the comparison's own."""
 
-_NODES = {"TopK": (1,), "FilterScores": (0,), "MultiClassNMS": (1, 2)}
-"""The nodes that choose, and the outputs that tell what."""
+_NODES = {"TopK": (1,), "FilterScores": (0,), "MultiClassNMS": (1, 2), "Less": (0,)}
+"""The nodes that choose, and the outputs that tell what; `Less` chooses if it compares probabilities of a sigmoid."""
 
 _OPERATORS = {
+    "aten::lt": "Less",
     "aten::topk": "TopK",
     "aten::sort": "TopK",
     "mmort::filter_scores": "FilterScores",
@@ -49,10 +51,13 @@ class Following(nn.Module):
         super().__init__()
         self.module, self.draft = module, draft
         graph = files.load(draft).graph
+        probabilities = {node.output[0] for node in graph.node if node.op_type == "Sigmoid"}
         self.choices = [
             (node.op_type, [node.output[index] for index in _NODES[node.op_type]])
             for node in graph.node
-            if node.op_type in _NODES and len(node.output) > max(_NODES[node.op_type])
+            if node.op_type in _NODES
+            and len(node.output) > max(_NODES[node.op_type])
+            and (node.op_type != "Less" or node.input[0] in probabilities)
         ]
         self.outputs = [value.name for value in graph.output]  # kept, so that ONNX Runtime runs the same graph
         self.eval()
@@ -73,6 +78,7 @@ class _Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, choices: Sequence[tuple[str, Sequence[Tensor]]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._choices = iter(choices)
+        self._probabilities: Any = None  # of the last sigmoid
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -80,7 +86,9 @@ class _Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Call an operator."""
         result = func(*args, **(kwargs or {}))
         kind = _OPERATORS.get(func._schema.name)
-        if kind is None:
+        if func._schema.name == "aten::sigmoid":
+            self._probabilities = result
+        if kind is None or (kind == "Less" and args[0] is not self._probabilities):
             return result
         found, chosen = next(self._choices, ("", ()))
         if found != kind:
@@ -152,6 +160,15 @@ def _kept(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor])
     return torch.where(used[..., None], dets, 0), labels, indices
 
 
+def _below(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow which probabilities are below a number, in each row that allows it."""
+    if chosen[0].shape != own[0].shape or chosen[0].dtype != own[0].dtype:
+        return own
+    equal = (arguments["self"] - arguments["other"]).abs() <= MAX_ROUNDING
+    allowed = ((chosen[0] == own[0]) | equal).all(-1, keepdim=True)
+    return (torch.where(allowed, chosen[0], own[0]),)
+
+
 def _may_keep(
     arguments: Arguments,
     boxes: NDArray[Any],
@@ -200,4 +217,4 @@ def _rounding(scores: Tensor) -> float:
     return MAX_ROUNDING * float(finite.abs().max()) if finite.numel() else 0.0
 
 
-_FOLLOW: dict[str, Follow] = {"TopK": _best, "FilterScores": _passing, "MultiClassNMS": _kept}
+_FOLLOW: dict[str, Follow] = {"TopK": _best, "FilterScores": _passing, "MultiClassNMS": _kept, "Less": _below}

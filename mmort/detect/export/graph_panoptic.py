@@ -52,7 +52,8 @@ def _of_queries(panoptic: PanopticFormat, scores: Tensor, labels: Tensor, masks:
         better = (probabilities > best) & inside
         best = torch.where(better, probabilities, best)
         owner = torch.where(better, query + start, owner)
-        in_own_mask = torch.where(better, within.gather(1, query[:, None])[:, 0], in_own_mask)
+        # ONNX Runtime has no Where of bool.
+        in_own_mask = (better & within.gather(1, query[:, None])[:, 0]) | (~better & in_own_mask)
     area, owned = torch.cat(areas, 1), _counts(owner, queries)
     kept = (labels >= 0) & (owned > 0) & (area > 0) & (owned / area.clamp(min=1) >= panoptic.min_visible)
     ids = _look_up(_ids(panoptic, labels, kept), owner, panoptic.classes)
