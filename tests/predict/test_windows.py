@@ -6,9 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import mmort
 from mmort import Detections, Predictor
-from mmort.predict import MaskFormat, Preprocessing, Windows, predict_windows
+from mmort.predict import MaskFormat, Preprocessing, Windows, draw, predict_windows
 from mmort.predict.windows import merged
+from tests.predict import aerial_scene
+from tests.predict.aerial_scene import ShipDetector
 
 
 class BrightPixels:
@@ -144,3 +147,17 @@ def test_rasterio_is_named(monkeypatch):
     predictor = Predictor(BrightPixels(False), classes=("star",), preprocessing=Preprocessing())
     with pytest.raises(ImportError, match="needs rasterio: pip install rasterio"):
         predict_windows(predictor, "huge.tif", Windows(60, 20))
+
+
+def test_ships_of_an_aerial_scene():
+    """Ships that a window cuts are found in its neighbour, and those in both are found once."""
+    image, boxes = aerial_scene.scene()
+    predictor = Predictor(ShipDetector(), classes=("ship",), preprocessing=Preprocessing())
+    found = predict_windows(predictor, image, Windows(300, 100), 4)
+    assert len(found) == len(boxes)
+    overlaps = mmort.box_iou_rotated(found.rotated_boxes, boxes)
+    assert overlaps.max(1).min() > 0.7
+    assert len(set(overlaps.argmax(1).tolist())) == len(boxes)
+    hulls = (image[:, :, 0] > 160).sum()
+    outlines = (draw(image, found) != image).any(2)
+    assert outlines.sum() > 0.3 * hulls

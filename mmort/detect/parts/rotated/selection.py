@@ -56,8 +56,8 @@ def _to_rows(dets: Tensor, labels: Tensor, image: Tensor, images: int, count: in
     own = (image[:, None] == torch.arange(images, device=image.device)).to(torch.int64)  # [R, N]
     rank = (own.cumsum(0) * own).sum(1) - 1
     row = image * (count + 1) + rank.clamp(max=count)  # the row after the last takes what is too much
-    rows = dets.new_zeros(images * (count + 1), 6).index_put((row,), dets)
-    row_labels = labels.new_full((images * (count + 1),), -1).index_put((row,), labels)
+    rows = dets.new_zeros(images * (count + 1), 6).scatter(0, row[:, None].expand(-1, 6), dets)
+    row_labels = labels.new_full((images * (count + 1),), -1).scatter(0, row, labels)
     return (
         torch.unflatten(rows, 0, (-1, count + 1))[:, :count],
         torch.unflatten(row_labels, 0, (-1, count + 1))[:, :count],
