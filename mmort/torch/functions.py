@@ -180,8 +180,8 @@ def batched_nms(
             order = order[torch.arange(len(order)) < max_num]
         return dets[order], keep[order]
     _refuse_export("batched_nms: type 'soft_nms' cannot be exported unless class_agnostic; use multiclass_nms")
-    arrays = _arrays("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
-    detections, kept = mmort.batched_nms(*arrays, nms_cfg)
+    corners, values, classes = _arrays("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
+    detections, kept = mmort.batched_nms(corners, values, classes, nms_cfg)
     return torch.from_numpy(detections), torch.from_numpy(kept)
 
 
@@ -236,8 +236,8 @@ def box_iou_rotated(bboxes1: Tensor, bboxes2: Tensor, *args: Any, **kwargs: Any)
     tensor([[0.5000]])
     """
     _refuse_export("box_iou_rotated: cannot be exported: ONNX has no such operator")
-    arrays = _arrays("box_iou_rotated", bboxes1=bboxes1, bboxes2=bboxes2)
-    return torch.from_numpy(mmort.box_iou_rotated(*arrays, *args, **kwargs))
+    first, second = _arrays("box_iou_rotated", bboxes1=bboxes1, bboxes2=bboxes2)
+    return torch.from_numpy(mmort.box_iou_rotated(first, second, *args, **kwargs))
 
 
 def bbox_overlaps(
@@ -316,6 +316,7 @@ def point_sample(input: Tensor, points: Tensor, align_corners: bool = False, **k
     >>> mmort.torch.point_sample(torch.tensor([[[[0.0, 1.0]]]]), torch.tensor([[[0.5, 0.5]]]))
     tensor([[[0.5000]]])
     """
+    _check_tensors("point_sample", input=input, points=points)
     flat = points.dim() == 3
     grid = 2 * (points[:, :, None] if flat else points) - 1
     output = grid_sample(input, grid, align_corners=align_corners, **kwargs)
@@ -365,10 +366,15 @@ def _gather(boxes: Tensor, scores: Tensor, kept: Tensor) -> Tensor:
 
 def _arrays(function: str, /, **tensors: Tensor) -> list[NDArray[Any]]:
     """Return the memory of a function's tensors as arrays."""
+    _check_tensors(function, **tensors)
+    return [tensor.detach().numpy() for tensor in tensors.values()]
+
+
+def _check_tensors(function: str, /, **tensors: Tensor) -> None:
+    """Raise TypeError if an argument is no tensor; torch itself checks those of its operators."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{function}: {name} must be a tensor, got {type(tensor).__name__}")
-    return [tensor.detach().numpy() for tensor in tensors.values()]
 
 
 def _refuse_export(message: str) -> None:

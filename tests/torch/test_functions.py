@@ -171,6 +171,10 @@ def test_lists_are_refused():
     settings = {"type": "soft_nms"}
     for call, text in (
         (lambda: mmort.torch.nms_match([[0, 0, 1, 1, 0.5]], 0.5), "nms_match: dets must be a tensor, got list"),
+        (
+            lambda: mmort.torch.point_sample(torch.zeros(1, 1, 2, 2), [[[0, 0]]]),
+            "point_sample: points must be a tensor",
+        ),
         (lambda: mmort.torch.box_iou_rotated(torch.zeros(1, 5), [0]), "box_iou_rotated: bboxes2 must be a tensor, got"),
         (
             lambda: mmort.torch.batched_nms(BOXES, SCORES, [0], settings),

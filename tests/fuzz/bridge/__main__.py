@@ -30,15 +30,15 @@ COMMON += [
     "-DPy_LIMITED_API=0x030b0000",
 ]
 COMMON += ["-DCYTHON_NO_PYINIT_EXPORT"]
-ADDRESS = "-fsanitize=address,undefined"
 # clang counts NULL + 0 as an overflow, which C2y defines and kernels do with scratch memory of no bytes.
-STRICT = ["-fno-sanitize-recover=undefined", "-fno-sanitize=pointer-overflow"]
-FLAGS = {
-    "fuzz": ["-fsanitize=fuzzer-no-link,address,undefined", *STRICT],
-    "allocations": [ADDRESS, *STRICT],
+ADDRESS = ["-fsanitize=fuzzer-no-link,address,undefined", "-fno-sanitize-recover=undefined"]
+ADDRESS += ["-fno-sanitize=pointer-overflow"]
+FLAGS = {"fuzz": ADDRESS, "allocations": ADDRESS, "threads": ["-fsanitize=thread"]}
+LINK = {
+    "fuzz": ["-fsanitize=fuzzer,address,undefined"],
+    "allocations": ["-fsanitize=address,undefined"],
     "threads": ["-fsanitize=thread"],
 }
-LINK = {"fuzz": ["-fsanitize=fuzzer,address,undefined"], "allocations": [ADDRESS], "threads": ["-fsanitize=thread"]}
 ALLOCATE = ["check.c", "bridge.c", "registry.c"]
 """The sources that allocate."""
 
@@ -51,13 +51,13 @@ def build_program(name: str, compiler: str) -> Path:
     archive = settings["libraries"][0][1]
     sources = [*archive["sources"], *settings["ext_modules"][1].sources]
     sources += [str(HERE / file) for file in ("fake_ort.c", "case.c", f"{name}.c")]
-    folder = FOLDER / name
+    folder = FOLDER / ("thread" if name == "threads" else "address")
     folder.mkdir(parents=True, exist_ok=True)
     includes = [f"-I{path}" for path in (*archive["include_dirs"], HERE)]
 
     def compile_source(source: str) -> Path:
-        target = folder / (source.strip("/").replace("/", "_") + ".o")
         renamed = name == "allocations" and Path(source).name in ALLOCATE
+        target = folder / (source.strip("/").replace("/", "_") + (".counted.o" if renamed else ".o"))
         extra = ["-Dmalloc=counted_malloc", "-Dcalloc=counted_calloc"] if renamed else []
         headers = [*glob("bridge_c/*.h"), *glob("mmort/_kernels/*.h"), *glob(str(HERE / "*.h"))]
         if not target.exists() or target.stat().st_mtime < max(map(os.path.getmtime, (source, *headers))):
@@ -67,7 +67,7 @@ def build_program(name: str, compiler: str) -> Path:
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(compile_source, sources))
-    program = folder / name
+    program = FOLDER / f"{name}.program"
     # What Cython adds for Python is dropped; what of it remains until then needs no Python.
     link = ["-Wl,--gc-sections", "-Wl,--unresolved-symbols=ignore-all", "-no-pie", "-lm", "-lpthread"]
     subprocess.run([compiler, *LINK[name], *objects, *link, "-o", program], check=True)
