@@ -140,7 +140,9 @@ def check_pytest(arguments, folder):
 
 def check_python(arguments, folder):
     if arguments[0] == "-m":
-        assert arguments[1] == "venv" or (ROOT / arguments[1].replace(".", "/")).with_suffix(".py").is_file(), arguments
+        assert (
+            arguments[1] in ("build", "venv") or (ROOT / arguments[1].replace(".", "/")).with_suffix(".py").is_file()
+        ), arguments
     else:
         assert (ROOT / arguments[0]).is_file() or (folder / arguments[0]).is_file(), arguments
 
@@ -154,7 +156,14 @@ def ignore(arguments, folder):
 
 
 CHECKS = {"mmort": check_mmort, "pip": check_pip, "pytest": check_pytest, "python": check_python}
-CHECKS |= {"python3": check_python, ".ci/run": check_ci, "g++": ignore, "./detect": ignore, "sphinx-build": ignore}
+CHECKS |= {
+    "auditwheel": ignore,
+    "python3": check_python,
+    ".ci/run": check_ci,
+    "g++": ignore,
+    "./detect": ignore,
+    "sphinx-build": ignore,
+}
 
 
 def check(command, folder):
