@@ -17,6 +17,9 @@ from mmort.predict.images import Image, read_image
 SUFFIXES_IN_PARTS = (".jp2", ".tif", ".tiff", ".vrt")
 """Formats whose files keep their pixels in parts that can be read alone."""
 
+CACHE_MEGABYTES = 128
+"""Two rows of windows of 1024 pixels in a picture 20,000 pixels wide."""
+
 
 class Pixels(Protocol):
     """A picture of which parts can be read."""
@@ -64,7 +67,8 @@ def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
             # Most pictures are no maps.
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
             file = rasterio.open(image)
-        with file:
+        # By default the blocks that GDAL has decoded may take a twentieth of the machine's memory.
+        with rasterio.Env(GDAL_CACHEMAX=CACHE_MEGABYTES), file:
             yield _FilePixels(image, file)
 
 

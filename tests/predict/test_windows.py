@@ -1,5 +1,6 @@
 """Large pictures, cut into windows."""
 
+import contextlib
 import sys
 from types import SimpleNamespace
 
@@ -131,8 +132,13 @@ def test_files_are_read_window_by_window(monkeypatch, dtypes, count, bands):
             return np.moveaxis(picture()[top:bottom, left:right], 2, 0)
 
     File.dtypes, File.count = dtypes, count
+
+    class Env(contextlib.nullcontext):
+        def __init__(self, **settings):
+            super().__init__()
+
     warning = SimpleNamespace(NotGeoreferencedWarning=UserWarning)
-    monkeypatch.setitem(sys.modules, "rasterio", SimpleNamespace(open=lambda path: File(), errors=warning))
+    monkeypatch.setitem(sys.modules, "rasterio", SimpleNamespace(open=lambda path: File(), errors=warning, Env=Env))
     predictor = Predictor(BrightPixels(False), classes=("star",), preprocessing=Preprocessing())
     if bands is None:
         with pytest.raises(ValueError, match=r"huge.tif: must have 1, 3 or 4 bands of uint8 .* got 3 of uint16"):
