@@ -34,14 +34,17 @@ static OrtStatus *read_word(const Op *op, const OrtKernelInfo *info, const Attri
     char text[64] = "", message[NAME_SIZE], allowed[NAME_SIZE] = "";
     size_t size = sizeof text;
     int known = succeeded(op->api, op->api->KernelInfoGetAttribute_string(info, name, text, &size));
+    size_t length = known && size ? size - 1 : 0; /* the size counts a terminating NUL */
     for (int w = 0; attribute->words[w]; w++) {
-        if (known && !strcmp(text, attribute->words[w])) {
+        if (known && strlen(attribute->words[w]) == length && !memcmp(text, attribute->words[w], length)) {
             value->i = w;
             return NULL;
         }
         size_t used = strlen(allowed);
         snprintf(allowed + used, sizeof allowed - used, "%s'%s'", w ? " or " : "", attribute->words[w]);
     }
+    for (size_t i = 0; i < length; i++) /* the message must be UTF-8, and C's functions end it at a NUL */
+        if (text[i] < ' ' || text[i] > '~') text[i] = '?';
     snprintf(message, sizeof message, "%s must be %s, got '%s'", name, allowed, known ? text : "a longer text");
     return attribute_error(op, info, message);
 }

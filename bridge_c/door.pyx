@@ -68,6 +68,7 @@ cdef class _Argument:
     cdef mmk_attribute initial  # the default, for both numbers of a PAIR
     cdef dict words  # {word: index}
     cdef int type  # of a TENSOR: MMK_..., from the row
+    cdef int64_t columns  # of a TENSOR of rows, which an empty list may be; else 0
 
 
 cdef class _Kernel:
@@ -113,6 +114,9 @@ cdef _Kernel _prepared(const OperatorRow *row):
         argument = _Argument()
         argument.name, argument.kind, argument.slot = formal.name.decode(), TENSOR, slot
         argument.required, argument.type, argument.words = not formal.optional, formal.type, {}
+        dimensions = parse_shape(formal.shape.decode())
+        if len(dimensions) == 2 and isinstance(dimensions[1], int):
+            argument.columns = dimensions[1]
         kernel.arguments.append(argument)
         formal += 1
         slot += 1
@@ -128,6 +132,30 @@ cdef _Kernel _prepared(const OperatorRow *row):
         attribute += 1
     kernel.names = dict.fromkeys([(<_Argument>each).name for each in kernel.arguments])
     return kernel
+
+
+def parse_shape(str shape) -> tuple:
+    """Return the dimensions of a shape in text: sizes, names, (factors, divisors), None for "?", and ``...``."""
+    cdef bytes text = shape.encode()
+    cdef const char *cursor = text
+    cdef mmk_shape_token token, factor
+    cdef size_t position
+    dimensions = []
+    while mmk_next_dimension(&cursor, &token):
+        if token.kind == SHAPE_PRODUCT:
+            product, position = ([], []), 0
+            while mmk_next_factor(&token, &position, &factor):
+                product[factor.divides].append(_factor(&factor))
+            dimensions.append((tuple(product[0]), tuple(product[1])))
+        elif token.kind == SHAPE_UNKNOWN:
+            dimensions.append(None)
+        else:
+            dimensions.append(... if token.kind == SHAPE_REST else _factor(&token))
+    return tuple(dimensions)
+
+
+cdef object _factor(const mmk_shape_token *token):
+    return token.size if token.kind == SHAPE_SIZE else _text(token.text, token.length)
 
 
 cdef dict _KERNELS = {}
@@ -161,30 +189,6 @@ def describe() -> str:
     text = bytearray(size + 1)
     mmort_describe(text, size + 1)
     return text[:size].decode()
-
-
-def parse_shape(str shape) -> tuple:
-    """Return the dimensions of a shape in text: sizes, names, (factors, divisors), None for "?", and ``...``."""
-    cdef bytes text = shape.encode()
-    cdef const char *cursor = text
-    cdef mmk_shape_token token, factor
-    cdef size_t position
-    dimensions = []
-    while mmk_next_dimension(&cursor, &token):
-        if token.kind == SHAPE_PRODUCT:
-            product, position = ([], []), 0
-            while mmk_next_factor(&token, &position, &factor):
-                product[factor.divides].append(_factor(&factor))
-            dimensions.append((tuple(product[0]), tuple(product[1])))
-        elif token.kind == SHAPE_UNKNOWN:
-            dimensions.append(None)
-        else:
-            dimensions.append(... if token.kind == SHAPE_REST else _factor(&token))
-    return tuple(dimensions)
-
-
-cdef object _factor(const mmk_shape_token *token):
-    return token.size if token.kind == SHAPE_SIZE else _text(token.text, token.length)
 
 
 cdef int _is_interrupted() noexcept nogil:
@@ -285,6 +289,8 @@ cdef class _Job:
             value = values.get(argument.name)
             if value is None and not argument.required:
                 continue
+            if argument.columns:
+                value = _arrays.rows(value, argument.columns)
             if argument.type == MMK_INT64:
                 arrays[argument.name] = _arrays.integers(self.function, argument.name, value)
             elif argument.type != MMK_FLOAT32 or self.kernel.dtypes == DTYPES_FLOAT32:

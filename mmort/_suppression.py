@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmort import _arrays
+from mmort._renamed import RENAMED
 
-_FORMER_NAMES = {"iou_thr": "iou_threshold", "score_thr": "score_threshold", "max_per_img": "max_num"}
 _KNOWN = {
     "nms": frozenset({"iou_threshold", "offset", "score_threshold", "max_num"}),
     "soft_nms": frozenset({"iou_threshold", "sigma", "min_score", "method", "offset", "max_num"}),
@@ -32,7 +32,7 @@ def suppression_settings(nms_cfg: Any) -> dict[str, Any]:
 def check_settings(kind: str, settings: Mapping[str, Any]) -> None:
     """Raise TypeError for an entry that a kind of suppression does not have, or lacks."""
     for name in sorted(settings.keys() - _KNOWN[kind]):
-        former = _FORMER_NAMES.get(name)
+        former = RENAMED.get(name)
         advice = (
             f"{name} was renamed {former} in MMCV 1.x" if former else f"there are {', '.join(sorted(_KNOWN[kind]))}"
         )

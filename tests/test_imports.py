@@ -31,7 +31,7 @@ ARROWS = {
 }
 """What each part is built on; it may import that, and whatever that is built on."""
 
-PARTS_OF = {"_binding": "ort", "_suppression": "_arrays", "__main__": "cli"}
+PARTS_OF = {"_binding": "ort", "_suppression": "_arrays", "_renamed": "_arrays", "__main__": "cli"}
 """Modules that belong to a part of another name."""
 
 LAZY: dict[tuple[str, str], str] = {}

@@ -151,8 +151,8 @@ cdef void _match_lists(mmk_call *call, const _Workspace *w, int64_t begin, int64
                        const real *scores, const real *threshold) noexcept nogil:
     cdef int64_t classes = call.inputs[SCORES].shape[1], count = call.inputs[SCORES].shape[2], list
     for list in range(begin, end):
-        _match(call, w, list * count, count, boxes + list // classes * count * 4, 4, scores + list * count, threshold[0],
-               1e-10)
+        _match(call, w, list * count, count, boxes + list // classes * count * 4, 4, scores + list * count,
+               threshold[0], 1e-10)
 
 
 cdef void _collect(mmk_call *call, const _Workspace *w, const real *scores, const real *threshold) noexcept nogil:

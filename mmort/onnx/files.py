@@ -201,6 +201,15 @@ def opset_of(model: onnx.ModelProto, domain: str = "") -> int | None:
     return next((opset.version for opset in model.opset_import if opset.domain in names), None)
 
 
+DEFINITION_NOTE = "by mmort, for runtimes without its library"
+"""The documentation of a portable definition, which tells it from a model's own function of the same name."""
+
+
+def own_functions(model: onnx.ModelProto) -> set[tuple[str, str]]:
+    """Return the domains and names of the functions in a model that are not mmort's portable definitions."""
+    return {(function.domain, function.name) for function in model.functions if function.doc_string != DEFINITION_NOTE}
+
+
 def operator_of(node: onnx.NodeProto) -> schemas.Operator | None:
     """Return the operator of mmort that a node calls, or None."""
     matching = (row for row in schemas.operators() if (row.domain, row.type) == (node.domain, node.op_type))

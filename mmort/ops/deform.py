@@ -7,10 +7,12 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import call
+from mmort._renamed import explains_former_names
 
 __all__ = ["deform_conv2d", "modulated_deform_conv2d"]
 
 
+@explains_former_names
 def deform_conv2d(
     input: ArrayLike,
     offset: ArrayLike,
@@ -88,6 +90,7 @@ def deform_conv2d(
     return output
 
 
+@explains_former_names
 def modulated_deform_conv2d(
     input: ArrayLike,
     offset: ArrayLike,

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmort import _arrays
 from mmort._kernels import call
+from mmort._renamed import explains_former_names
 from mmort._suppression import check_settings, suppression_settings
 
 __all__ = ["batched_nms", "multiclass_nms", "nms", "nms_match", "nms_match_pairs", "soft_nms"]
@@ -17,6 +18,7 @@ __all__ = ["batched_nms", "multiclass_nms", "nms", "nms_match", "nms_match_pairs
 Suppressed = tuple[NDArray[Any], NDArray[np.int64]]
 
 
+@explains_former_names
 def nms(
     boxes: ArrayLike,
     scores: ArrayLike,
@@ -81,7 +83,7 @@ def nms(
     """
     indices, dets = call(
         "nms",
-        boxes=_arrays.rows(boxes, 4),
+        boxes=boxes,
         scores=scores,
         idxs=idxs,
         iou_threshold=iou_threshold,
@@ -92,6 +94,7 @@ def nms(
     return dets, indices
 
 
+@explains_former_names
 def soft_nms(
     boxes: ArrayLike,
     scores: ArrayLike,
@@ -157,7 +160,7 @@ def soft_nms(
     """
     dets, indices = call(
         "soft_nms",
-        boxes=_arrays.rows(boxes, 4),
+        boxes=boxes,
         scores=scores,
         iou_threshold=iou_threshold,
         sigma=sigma,
@@ -272,6 +275,7 @@ def _class_soft_nms(
     return dets[order], keep[order]
 
 
+@explains_former_names
 def nms_match(dets: ArrayLike, iou_threshold: float) -> list[NDArray[np.int64]]:
     """Group boxes by the kept box that suppresses them in greedy suppression.
 
@@ -307,7 +311,7 @@ def nms_match(dets: ArrayLike, iou_threshold: float) -> list[NDArray[np.int64]]:
     >>> mmort.nms_match([[0, 0, 10, 10, 0.8], [0, 0, 10, 9, 0.9], [20, 20, 30, 30, 0.7]], 0.5)
     [array([1, 0]), array([2])]
     """
-    members, starts = call("nms_match", dets=_arrays.rows(dets, 5), iou_threshold=iou_threshold)
+    members, starts = call("nms_match", dets=dets, iou_threshold=iou_threshold)
     return np.split(members, starts[1:-1]) if len(members) else []
 
 

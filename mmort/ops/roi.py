@@ -7,10 +7,12 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import call
+from mmort._renamed import explains_former_names
 
 __all__ = ["roi_align"]
 
 
+@explains_former_names
 def roi_align(
     input: ArrayLike,
     rois: ArrayLike,

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmort import _arrays
 from mmort._kernels import call
+from mmort._renamed import explains_former_names
 
 __all__ = [
     "box_iou_rotated",
@@ -81,6 +82,7 @@ def box_iou_rotated(
     return overlaps
 
 
+@explains_former_names
 def nms_rotated(
     dets: ArrayLike, scores: ArrayLike, iou_threshold: float, labels: ArrayLike | None = None, clockwise: bool = True
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -288,6 +290,7 @@ def _ranks(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(len(groups)) - np.searchsorted(groups, groups)
 
 
+@explains_former_names
 def roi_align_rotated(
     input: ArrayLike,
     rois: ArrayLike,

@@ -122,7 +122,7 @@ def batched_nms(
         Corners (x1, y1, x2, y2); rotated boxes (cx, cy, w, h, angle) with the type "nms_rotated".
     scores : Tensor of shape (N,)
     idxs : Tensor of integers, shape (N,)
-        The class of each box.
+        The class of each box; whole numbers of a floating dtype are accepted, as in MMCV.
     nms_cfg : mapping, float or None
         ``type``: "nms" (the default), "soft_nms" or "nms_rotated"; the other entries are that function's arguments.
         ``class_agnostic`` here overrides the argument; ``split_thr`` is accepted and ignored.  A number is the
@@ -159,6 +159,8 @@ def batched_nms(
     """
     if nms_cfg is None:
         return nms(boxes, scores, 1.0)
+    if idxs.is_floating_point():
+        idxs = _whole_numbers(idxs)
     settings = suppression_settings(nms_cfg)
     settings.pop("split_thr", None)
     kind = settings.pop("type", "nms")
@@ -375,6 +377,19 @@ def _check_tensors(function: str, /, **tensors: Tensor) -> None:
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{function}: {name} must be a tensor, got {type(tensor).__name__}")
+
+
+def _whole_numbers(idxs: Tensor) -> Tensor:
+    """Return classes of a floating dtype as integers; raise ValueError if they are none, which tracing cannot see."""
+    integers = idxs.to(torch.int64)
+    if not _is_traced() and not torch.equal(integers.to(idxs.dtype), idxs):
+        raise ValueError("batched_nms: idxs must be whole numbers, got others")
+    return integers
+
+
+def _is_traced() -> bool:
+    """Return whether the caller is compiled, exported or traced."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
 
 
 def _refuse_export(message: str) -> None:

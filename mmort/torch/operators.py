@@ -17,6 +17,7 @@ from torch import Tensor
 
 import mmort
 from mmort import schemas
+from mmort._renamed import refuse_former_names
 from mmort.torch.definition import define
 from mmort.torch.gradients import GRADIENTS, register
 
@@ -76,7 +77,11 @@ def mirrors(function: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable
     def decorate(implementation: Callable[..., R]) -> Callable[P, R]:
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if not torch.compiler.is_compiling():
-                signature.bind(*args, **kwargs)  # raises TypeError, where torch's operators raise RuntimeError
+                try:
+                    signature.bind(*args, **kwargs)  # raises TypeError, where torch's operators raise RuntimeError
+                except TypeError:
+                    refuse_former_names(function.__name__, kwargs, signature.parameters)
+                    raise
             return implementation(*args, **kwargs)
 
         call.__name__ = call.__qualname__ = function.__name__

@@ -436,6 +436,15 @@ def test_own_function_of_the_same_name_is_not_ours():
     assert [function.doc_string for function in own.functions] == ["someone else's"]
 
 
+@pytest.mark.parametrize("size", [65, 10**5 + 1, 2, 0])
+def test_kernel_size_of_carafe(size):
+    """Each weight takes nodes: no attribute makes a definition of millions."""
+    node = oh.make_node("CARAFE", ["x", "m"], ["y"], domain="mmort", kernel_size=size, group_size=1, scale_factor=2)
+    model = oh.make_model(oh.make_graph([node], "g", [], []), opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
+    with pytest.raises(ValueError, match=f"CARAFE node 'y': kernel_size must be odd and from 1 to 63, got {size}$"):
+        make_portable(model)
+
+
 @pytest.mark.parametrize("inputs", [[], [""], ["", ""], ["x", ""], ["x", "", "x"]])
 def test_malformed_nodes(inputs):
     node = oh.make_node("MMCVRoiAlign", inputs, ["y"], "pool", domain="mmcv", output_height=2, output_width=2)

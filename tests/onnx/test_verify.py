@@ -54,6 +54,33 @@ def batches(rng):
     return [[rng.standard_normal((n, 4)).astype(np.float32)] for n in (2, 1, 5)]
 
 
+def own_function(path, *more):
+    """Write a file whose own function, which negates, has the name of an operator of mmort."""
+    nodes = [onnx.helper.make_node("MMCVCornerPool", ["x"], ["y"], domain="mmcv", mode=0), *more]
+    write(path, nodes, {"x": (FLOAT, [1, 1, 2, 2])}, {"y": (FLOAT, None)})
+    model = onnx.load(path)
+    negate = [onnx.helper.make_node("Neg", ["x"], ["y"])]
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    model.functions.append(
+        onnx.helper.make_function("mmcv", "MMCVCornerPool", ["x"], ["y"], negate, opsets, attributes=["mode"])
+    )
+    onnx.save(model, path)
+    return path
+
+
+def test_own_function_of_the_name_of_an_operator(tmp_path):
+    """It is what other runtimes run, so it is what is compared, and not mmort's kernel of that name."""
+    path = own_function(tmp_path / "own.onnx")
+    x = np.array([[[[1, 2], [3, -4]]]], np.float32)
+    assert mmort.onnx.verify(path, lambda x: -x, [[x]]).ok
+    both = own_function(
+        tmp_path / "both.onnx", onnx.helper.make_node("cummax", ["y"], ["v", "i"], domain="mmcv", dim=0)
+    )
+    message = r"both.onnx has its own function mmcv::MMCVCornerPool, which .* would replace, and mmcv::cummax of"
+    with pytest.raises(ValueError, match=message):
+        mmort.onnx.verify(both, lambda x: -x, [[x]])
+
+
 def test_same(tmp_path, weight, batches):
     path = linear(tmp_path / "a.onnx", weight)
     report = mmort.onnx.verify(path, path, batches)

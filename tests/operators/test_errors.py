@@ -141,6 +141,14 @@ def test_unknown_word(row, attribute, value):
         run_row(row, node_attributes(row, **{attribute["name"]: value}))
 
 
+@pytest.mark.parametrize(("value", "shown"), [(b"\xff\xfe", "[?][?]"), (b"avg\0", "avg[?]"), (b"\0avg", "[?]avg")])
+def test_words_that_are_not_text(value, shown):
+    """ONNX Runtime's error is UTF-8 whatever the attribute holds, and NUL does not end the word."""
+    row = front_ends.row_of("roi_align")
+    with pytest.raises(front_ends.ORT_ERRORS, match=f"roi_align: mode must be 'avg' or 'max', got '{shown}' "):
+        run_row(row, node_attributes(row, mode=value))
+
+
 NUMBERED_WORDS = [
     ("corner_pool", "mode", "mode must be 0 (top), 1 (bottom), 2 (left) or 3 (right)"),
     ("soft_nms", "method", "method must be 0 (naive), 1 (linear) or 2 (gaussian)"),
@@ -376,6 +384,29 @@ def test_empty_lists_are_no_boxes():
     for dets, indices in (mmort.nms([], [], 0.5), mmort.soft_nms([], []), mmort.batched_nms([], [], [], 0.5)):
         assert (dets.shape, indices.shape) == ((0, 5), (0,))
     assert mmort.nms_match([], 0.5) == []
+    assert mmort.nms_rotated([], [], 0.5)[0].shape == (0, 6)
+    assert mmort.box_iou([], BOXES).shape == (0, 2)
+    assert mmort.box_iou_rotated([], []).shape == (0, 0)
+    assert mmort.roi_align(MAP, [], 7).shape == mmort.roi_align_rotated(MAP, [], 7).shape == (0, 3, 7, 7)
+
+
+@pytest.mark.parametrize(
+    ("call", "former", "name"),
+    [
+        (lambda **former: mmort.nms(BOXES, SCORES, **former), "iou_thr", "iou_threshold"),
+        (lambda **former: mmort.soft_nms(BOXES, SCORES, **former), "iou_thr", "iou_threshold"),
+        (lambda **former: mmort.nms_match(zeros(2, 5), **former), "iou_thr", "iou_threshold"),
+        (lambda **former: mmort.nms_rotated(zeros(2, 5), SCORES, **former), "iou_thr", "iou_threshold"),
+        (lambda **former: mmort.roi_align(MAP, [], **former), "out_size", "output_size"),
+        (lambda **former: mmort.roi_align_rotated(MAP, [], 7, **former), "sample_num", "sampling_ratio"),
+        (lambda **former: mmort.deform_conv2d(MAP, MAP, MAP, **former), "deformable_groups", "deform_groups"),
+    ],
+)
+def test_former_names_of_arguments(call, former, name):
+    with pytest.raises(TypeError, match=f"^\\w+: {former} was renamed {name} in MMCV 1.x$"):
+        call(**{former: 1})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
+        call(other=1)
 
 
 def test_subpackages_name_their_import():

@@ -238,3 +238,14 @@ def test_autocast_computes_in_float32():
     assert torch.equal(pooled, mmort.torch.roi_align(features.float(), regions, 2))
     pooled.sum().backward()
     assert image.grad.abs().sum() > 0
+
+
+def test_batched_nms_takes_whole_numbers_of_a_floating_dtype():
+    """As MMCV's, which adds them to coordinates."""
+    boxes, scores = torch.tensor([[0.0, 0, 4, 4]] * 3), torch.tensor([0.7, 0.9, 0.8])
+    _, keep = mmort.torch.batched_nms(boxes, scores, torch.tensor([0.0, 1.0, 0.0]), {"iou_threshold": 0.5})
+    assert keep.tolist() == [1, 2]
+    with pytest.raises(ValueError, match=r"^batched_nms: idxs must be whole numbers, got others$"):
+        mmort.torch.batched_nms(boxes, scores, torch.tensor([0.0, 0.5, 0.0]), {"iou_threshold": 0.5})
+    with pytest.raises(TypeError, match=r"^nms: iou_thr was renamed iou_threshold in MMCV 1.x$"):
+        mmort.torch.nms(boxes, scores, iou_thr=0.5)

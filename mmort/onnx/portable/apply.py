@@ -11,9 +11,6 @@ from mmort.onnx.portable.builder import FunctionBuilder, NotCoveredError, Value
 from mmort.onnx.portable.coverage import Coverage
 from mmort.onnx.portable.definitions import DEFINITIONS, MIN_OPSET
 
-NOTE = "by mmort, for runtimes without its library"
-"""The documentation of a definition, which tells it from a model's own function of the same name."""
-
 MAX_INLINED = 20
 """Number of nodes up to which the result is loaded without the library: inlining 500 takes ONNX Runtime minutes."""
 
@@ -39,7 +36,7 @@ def define_operators(model: files.PathLike | onnx.ModelProto, output: files.Path
 def _add_functions(model: onnx.ModelProto, opset: int) -> list[Coverage]:
     """Add the definitions that the model does not have yet; return the coverage of each operator."""
     present = {(function.domain, function.name) for function in model.functions}
-    foreign = {(function.domain, function.name) for function in model.functions if function.doc_string != NOTE}
+    foreign = files.own_functions(model)
     groups: dict[schemas.Operator, list[onnx.NodeProto]] = {}
     for node in files.every_node(model):
         operator = files.operator_of(node)
@@ -123,5 +120,5 @@ def _function(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> o
         op.nodes,
         [onnx.helper.make_opsetid("", opset)],
         attributes=sorted(op.references),
-        doc_string=NOTE,
+        doc_string=files.DEFINITION_NOTE,
     )

@@ -20,10 +20,14 @@ def open_session(
 ) -> onnxruntime.InferenceSession:
     """Open a file with mmort's operators and those of other libraries.
 
+    A file in which functions of its own have the names of mmort's operators is opened without mmort's library, which
+    would take their place.
+
     Raises
     ------
     ValueError
-        If ONNX Runtime does not load the file or a library.
+        If ONNX Runtime does not load the file or a library, or the file has both functions of its own with names of
+        mmort's operators and other operators of mmort.
     ImportError
         If onnxruntime is not installed.
     """
@@ -36,13 +40,32 @@ def open_session(
     try:
         for library in libraries:
             options.register_custom_ops_library(os.fspath(library))
-        if own_library:
+        if own_library and not _has_functions_of_our_names(path):
             return mmort.ort.session(path, sess_options=options)
         return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
     except OSError:
         raise
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
         raise ValueError(f"verify: ONNX Runtime cannot load {os.fspath(path)}: {one_line(error)}") from error
+
+
+def _has_functions_of_our_names(path: str | os.PathLike[str]) -> bool:
+    """Return whether nodes named as mmort's operators call functions of the model; raise ValueError if only some do."""
+    try:
+        from mmort.onnx import files
+
+        model = files.load(path)
+    except (ModuleNotFoundError, OSError, ValueError):  # without onnx; or ONNX Runtime will tell what is wrong
+        return False
+    functions = files.own_functions(model)
+    called = {(node.domain, node.op_type) for node in files.every_node(model) if files.operator_of(node) is not None}
+    if called & functions and called - functions:
+        own, other = ("::".join(sorted(names)[0]) for names in (called & functions, called - functions))
+        raise ValueError(
+            f"verify: {os.fspath(path)} has its own function {own}, which mmort's library would replace, and {other} "
+            "of the library: rename the function"
+        )
+    return bool(called & functions)
 
 
 def feeds(session: onnxruntime.InferenceSession, values: Sequence[Any]) -> dict[str, NDArray[Any]]:

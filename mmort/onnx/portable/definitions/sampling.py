@@ -13,6 +13,9 @@ from mmort.onnx.portable.builder import FLOAT, INT64, Builder, FunctionBuilder, 
 OUTSIDE = 100.0
 """A coordinate outside every map, in the units of GridSample's grid, in which maps lie between -1 and 1."""
 
+MAX_CARAFE_KERNEL = 63
+"""The kernel's own limit."""
+
 
 def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Mapping[str, Any]) -> Value:
     """Use ONNX's operator, whose average is the same; the maximum is taken of its samples, one for each output."""
@@ -46,6 +49,8 @@ def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Map
 def carafe(op: FunctionBuilder, features: Value, masks: Value, *, attributes: Mapping[str, Any]) -> Value:
     """Add shifted maps, each pixel of which is multiplied by the weights of the pixels it becomes."""
     kernel = attributes["kernel_size"]
+    if not (1 <= kernel <= MAX_CARAFE_KERNEL and kernel % 2):  # each weight adds six nodes
+        raise ValueError(f"kernel_size must be odd and from 1 to {MAX_CARAFE_KERNEL}, got {kernel}")
     images, channels, height, width = (op.size(features, axis) for axis in range(4))
     groups, factor = op.integer("group_size"), op.integer("scale_factor")
     weights = op.reshape(masks, images, groups, kernel**2, height, factor, width, factor)
