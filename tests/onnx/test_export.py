@@ -19,6 +19,7 @@ import mmort.torch
 from mmort import schemas
 from mmort.onnx.export.options import Options
 from mmort.onnx.export.pipeline import export_model
+from mmort.onnx.export.torch_internals import quiet
 from mmort.onnx.op_schemas import check, op_schema
 from tests import front_ends
 from tests.compare import assert_same
@@ -608,6 +609,30 @@ def test_a_models_own_warnings_are_shown(exporter, tmp_path):
 
     with pytest.warns(UserWarning, match="mind the gap"):
         mmort.onnx.export(model, (torch.randn(3),), tmp_path / "x.onnx", exporter=exporter)
+
+
+def test_partial_graphs_are_not_printed(capsys):
+    """As torch.export does to the standard error if it fails; other lines are passed on."""
+    with quiet():
+        for text in (
+            "a line\n",
+            "\n\ndef forward(self, x):\n    pass\n",
+            "\n",
+            "class GraphModule(torch):",
+            "\n",
+            "end\n",
+        ):
+            print(text, end="", file=sys.stderr)
+    assert capsys.readouterr().err == "a line\nend\n"
+
+
+def test_inputs_that_the_graph_lost(tmp_path):
+    """The legacy exporter drops an input that becomes a constant."""
+    message = "export: args must be used by the model; the exported graph does not depend on x[.] Leave out"
+    with pytest.raises(ValueError, match=f"^{message}"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mmort.onnx.export(lambda x: torch.ones(2), (torch.ones(2),), tmp_path / "x.onnx", exporter="legacy")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_printed(tmp_path, capfd):

@@ -125,6 +125,7 @@ def _check_and_complete(example: Example, draft: Path, options: Options) -> list
     """Do all that changes the draft after the exporter; return the axes that it froze."""
     op_schemas.check(draft, (*schemas.operators(), *options.operators))
     model = files.load(draft)
+    _check_inputs(model, example)
     _check_opset(model, options)
     if options.simplify:
         _simplify(draft)
@@ -132,6 +133,16 @@ def _check_and_complete(example: Example, draft: Path, options: Options) -> list
     frozen = frozen_axes(model, example.axes)
     _complete(model, draft, options)
     return frozen
+
+
+def _check_inputs(model: onnx.ModelProto, example: Example) -> None:
+    """Refuse a graph without some of the inputs."""
+    lost = set(example.names) - {tensor.name for tensor in model.graph.input}
+    if lost:
+        raise ValueError(
+            f"export: args must be used by the model; the exported graph does not depend on {', '.join(sorted(lost))}. "
+            "Leave out what is not used; what is converted to numpy or to Python numbers becomes a constant"
+        )
 
 
 def _check_opset(model: onnx.ModelProto, options: Options) -> None:

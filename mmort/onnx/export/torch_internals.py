@@ -10,6 +10,7 @@ import ast
 import contextlib
 import logging
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _KNOWN_WARNINGS = (
 )
 _LOGGER = "torch.onnx._internal.exporter._registration"
 _KNOWN_LOG = "torchvision is not installed"
+_GRAPHS = ("def forward(", "class GraphModule(")  # torch.export prints its partial graph if it fails
 _TRACER_WARNING = "TracerWarning"  # the name of a class that torch's stubs do not have
 
 
@@ -41,7 +43,7 @@ def quiet() -> Iterator[list[str]]:
     log_graph = torch._C._jit_onnx_log  # the legacy exporter prints the whole graph with it if it fails
     torch._C._jit_onnx_log = lambda *_: None
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stderr(_WithoutGraphs(sys.stderr)):
             warnings.simplefilter("always")
             yield traced
     finally:
@@ -55,6 +57,22 @@ def quiet() -> Iterator[list[str]]:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno, source=warning.source
             )
+
+
+class _WithoutGraphs:
+    """A text stream that passes on what is written to it, except graphs and the empty lines behind them."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._dropped = False
+
+    def write(self, text: str) -> int:
+        line = text.strip()
+        self._dropped = line.startswith(_GRAPHS) if line else self._dropped
+        return len(text) if self._dropped else int(self._stream.write(text) or 0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _is_unknown(record: logging.LogRecord) -> bool:
