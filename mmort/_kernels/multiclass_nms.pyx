@@ -52,7 +52,7 @@ cdef enum:
 cdef enum:  # picoseconds; multiclass_nms, 10000 boxes, 80 classes
     SUPPRESS_COST = 50000  # per box and class; a tenth if few scores are above the threshold
     MERGE_COST = 30000  # per candidate
-    PAD_COST = 5000  # per row, where there are no candidates
+    PAD_COST = 20000  # per row; multiclass_nms, 1 box, 2e7 rows: most of it is new memory
 
 
 cdef struct _Sizes:
@@ -324,32 +324,34 @@ cdef void _pad(mmk_call *call, real *detections, int64_t begin, int64_t end) noe
 
 
 cdef void _collect(mmk_call *call, const _Sizes *s, const _Workspace *w, const real *boxes, const real *scores,
-                   int64_t rows, real *detections) noexcept nogil:
-    """Writes the detections of all images, of `rows` rows each."""
+                   int64_t rows, real *detections, int64_t begin, int64_t end) noexcept nogil:
+    """Writes rows [begin, end) of all images, which have `rows` each: detections, then padding."""
     cdef int64_t *labels = <int64_t *>call.outputs[1].data
     cdef int64_t *indices = <int64_t *>call.outputs[2].data
     cdef int64_t per_image = s.boxes * (s.classes if call.inputs[BOXES].rank == 4 else 1)
-    cdef int64_t image, i, k, candidate, row
+    cdef int64_t row = begin, image, first, last, k, candidate
     cdef const real *box
-    for image in range(s.images):
-        for i in range(w.totals[image]):
-            row = image * rows + i
-            candidate = w.candidates[image * s.groups * s.max_kept + i]
+    while row < end:
+        image = row // rows
+        first = row - image * rows
+        last = min(rows, first + end - row)
+        for first in range(first, min(last, w.totals[image])):
+            candidate = w.candidates[image * s.groups * s.max_kept + first]
             box = boxes + 4 * (image * per_image + _box_index(call, s.classes, candidate))
             for k in range(4):
                 detections[5 * row + k] = box[k]
-            detections[5 * row + 4] = scores[image * s.groups * s.max_kept + i]
+            detections[5 * row + 4] = scores[image * s.groups * s.max_kept + first]
             labels[row] = candidate % s.classes
             indices[row] = candidate // s.classes
-        _pad(call, detections, image * rows + w.totals[image], (image + 1) * rows)
+            row += 1
+        _pad(call, detections, row, image * rows + last)
+        row = image * rows + last
 
 
 cdef int64_t _point_outputs(mmk_call *call, const _Sizes *s, const _Workspace *w) noexcept nogil:
     """Sets outputs whose size is known only now to the results in the workspace; returns the rows of an image."""
     cdef int64_t rows = 0, image
     cdef int64_t[3] shape
-    if not call.late_outputs:
-        return s.rows
     for image in range(s.images):
         rows = max(rows, w.totals[image])
     shape[0] = s.images
@@ -395,7 +397,7 @@ cdef public int mmk_multiclass_nms_prepare(mmk_call *call) noexcept nogil:
                   1e-3 * SUPPRESS_COST * s.boxes * (s.classes if call.attributes[CLASS_AGNOSTIC].i else BLOCK))
     call.worker_scratch_size[SUPPRESS] = _pool(call, &s, NULL).size
     mmk_add_phase(call, s.images, 1e-3 * MERGE_COST * s.groups * s.max_kept)
-    mmk_add_phase(call, 1, 1.0 + 1e-3 * PAD_COST * call.outputs[1].size)
+    mmk_add_phase(call, 1 if call.late_outputs else call.outputs[1].size, 1e-3 * PAD_COST)
     return 0
 
 
@@ -428,9 +430,13 @@ cdef public void mmk_multiclass_nms_run(mmk_call *call, int phase, int64_t begin
             else:
                 _merge(call, &s, &w, image, <const double *>w.scores, <double *>w.sorted_scores)
     else:
-        rows = _point_outputs(call, &s, &w)
+        rows = s.rows
+        if call.late_outputs:
+            rows = _point_outputs(call, &s, &w)
+            end = s.images * rows
         if single:
-            _collect(call, &s, &w, <const float *>boxes, <const float *>w.scores, rows, <float *>call.outputs[0].data)
+            _collect(call, &s, &w, <const float *>boxes, <const float *>w.scores, rows, <float *>call.outputs[0].data,
+                     begin, end)
         else:
             _collect(call, &s, &w, <const double *>boxes, <const double *>w.scores, rows,
-                     <double *>call.outputs[0].data)
+                     <double *>call.outputs[0].data, begin, end)
