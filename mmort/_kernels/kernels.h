@@ -29,8 +29,8 @@ int mmk_suppress(mmk_call *call, int type, const void *boxes, const int64_t *ord
 
 /* soft_nms.pyx: the same for Soft-NMS.  `planes` has x1, y1, x2, y2, area and score of all boxes, plane after plane.
  * Moves the scores of the remaining boxes to the front, in the order in which they are emitted, and `indices` with
- * them; returns their number, or -1 if the call is stopped.  The other planes are then in any order.  `method`: 0 naive,
- * 1 linear, 2 gaussian.  `scratch` has mmk_soft_suppress_size bytes for `count` boxes. */
+ * them; returns their number, or -1 if the call is stopped.  The other planes are then in any order.  `method`: 0
+ * naive, 1 linear, 2 gaussian.  `scratch` has mmk_soft_suppress_size bytes for `count` boxes. */
 size_t mmk_soft_suppress_size(int type, size_t count);
 int64_t mmk_soft_suppress(mmk_call *call, int type, void *planes, int64_t *indices, int64_t count, double threshold,
                           double sigma, double min_score, int64_t method, double offset, void *scratch);
