@@ -33,6 +33,14 @@ def test_an_order_of_scores(order, in_order, expected):
     assert orders_of(scores, torch.tensor([order]), in_order=in_order).tolist() == [expected]
 
 
+def test_a_file_without_an_output_is_not_followed():
+    scores = torch.tensor([[[0.9], [0.9]]])
+    boxes = torch.tensor([[[0.0, 0, 9, 9], [90, 90, 99, 99]]])
+    with _Replay([("MultiClassNMS", [torch.tensor([[1, 0]])])]):
+        indices = mmort.torch.multiclass_nms(boxes, scores, 0.2, 0.8, max_per_image=2)[2]
+    assert indices.tolist() == [[0, 1]]
+
+
 def test_each_row_is_followed_by_itself():
     scores = torch.tensor([[[2.0, 1.9999999, 1.0]], [[3.0, 2.0, 1.0]]])
     with _Replay([("TopK", [torch.tensor([[[1, 0]], [[2, 0]]])])]):

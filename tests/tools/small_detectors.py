@@ -29,6 +29,7 @@ def export_small(
     ValueError
         If the detector cannot be exported.
     """
+    torch.manual_seed(0)  # for what `fill` leaves as it was built
     detector = build(config)
     fill(detector)
     settings, weights, file = (folder / name for name in ("config.json", "weights.pth", "detector.onnx"))
