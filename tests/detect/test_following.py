@@ -113,19 +113,31 @@ BOXES = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 8], [100, 0, 110, 10], [100, 
 """The first two overlap by 0.8, the next two by 0.9."""
 
 
-@pytest.mark.parametrize(
-    ("kept", "followed"),
-    [
-        ([2, 0, 1, 4], True),  # torch's
-        ([2, 0, 4], True),  # the overlap equals the threshold
-        ([3, 0, 4], True),  # equal scores
-        ([0, 2, 4], False),  # not by descending score
-        ([2, 3, 0, 4], False),  # one suppresses another
-        ([2, 0], False),  # one is left out
-        ([2, 1, 4], False),  # the better of two
-        ([2, 0, 1, 4, 5], False),  # there is no such box
-    ],
-)
+KEPT = [
+    ([2, 0, 1, 4], True),  # torch's
+    ([2, 0, 4], True),  # the overlap equals the threshold
+    ([3, 0, 4], True),  # equal scores
+    ([0, 2, 4], False),  # not by descending score
+    ([2, 3, 0, 4], False),  # one suppresses another
+    ([2, 0], False),  # one is left out
+    ([2, 1, 4], False),  # the better of two
+    ([2, 0, 1, 4, 5], False),  # there is no such box
+]
+
+
+@pytest.mark.parametrize(("kept", "followed"), KEPT)
+@pytest.mark.parametrize("with_labels", [False, True])
+def test_rotated_boxes_that_suppression_keeps(kept, followed, with_labels):
+    upright, scores = BOXES, torch.tensor([0.6, 0.5, 0.9, 0.9, 0.3])
+    sides = upright[:, 2:] - upright[:, :2]
+    boxes = torch.cat([(upright[:, :2] + upright[:, 2:]) / 2, sides, torch.zeros(5, 1)], 1)
+    labels = torch.zeros(5, dtype=torch.int64) if with_labels else None
+    with _Replay([("RotatedNonMaxSuppression", [torch.tensor(kept)])]):
+        found = mmort.torch.nms_rotated(boxes, scores, 0.8001, labels)[1]
+    assert found.tolist() == (kept if followed else [2, 0, 1, 4])
+
+
+@pytest.mark.parametrize(("kept", "followed"), KEPT)
 @pytest.mark.parametrize("of_classes", [False, True])
 def test_boxes_that_suppression_keeps(kept, followed, of_classes):
     boxes, scores = BOXES[None], torch.tensor([[[0.6], [0.5], [0.9], [0.9], [0.3]]])

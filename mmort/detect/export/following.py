@@ -27,7 +27,13 @@ from mmort.onnx.verify import RTOL
 MAX_ROUNDING = RTOL
 """Difference up to which overlaps are equal and, as a share of the largest score, scores: the comparison's own."""
 
-_NODES = {"TopK": (1,), "FilterScores": (0,), "MultiClassNMS": (1, 2), "Less": (0,)}
+_NODES = {
+    "TopK": (1,),
+    "FilterScores": (0,),
+    "MultiClassNMS": (1, 2),
+    "RotatedNonMaxSuppression": (0,),
+    "Less": (0,),
+}
 """The nodes that choose, and the outputs that tell what; `Less` chooses if it compares probabilities of a sigmoid."""
 
 _OPERATORS = {
@@ -36,6 +42,7 @@ _OPERATORS = {
     "aten::sort": "TopK",
     "mmort::filter_scores": "FilterScores",
     "mmort::multiclass_nms": "MultiClassNMS",
+    "mmort::nms_rotated": "RotatedNonMaxSuppression",
 }
 """The nodes that torch's operators are exported as."""
 
@@ -160,6 +167,23 @@ def _kept(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor])
     return torch.where(used[..., None], dets, 0), labels, indices
 
 
+def _kept_rotated(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow which rotated boxes the suppression keeps, if all of them allow it."""
+    boxes, scores, kept = arguments["dets"].numpy(), arguments["scores"].numpy(), chosen[0].numpy()
+    labels = np.zeros(len(boxes)) if arguments["labels"] is None else arguments["labels"].numpy()
+    if not len(kept) or kept.max() >= len(boxes) or len(np.unique(kept)) < len(kept):
+        return own
+    rounding, threshold = _rounding(arguments["scores"]), arguments["iou_threshold"]
+    overlap = mmort.box_iou_rotated(boxes[kept], boxes, clockwise=arguments["clockwise"])
+    overlap[labels[kept, None] != labels] = -1
+    among = overlap[:, kept]
+    np.fill_diagonal(among, -1)
+    rejected = np.setdiff1d(np.arange(len(boxes)), kept)
+    suppressed = (overlap[:, rejected] > threshold - MAX_ROUNDING) & (scores[kept, None] >= scores[rejected] - rounding)
+    in_order = (np.diff(scores[kept]) <= rounding).all()
+    return chosen if in_order and (among < threshold + MAX_ROUNDING).all() and suppressed.any(0).all() else own
+
+
 def _below(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
     """Follow which probabilities are below a number, in each row that allows it."""
     if chosen[0].shape != own[0].shape or chosen[0].dtype != own[0].dtype:
@@ -217,4 +241,10 @@ def _rounding(scores: Tensor) -> float:
     return MAX_ROUNDING * float(finite.abs().max()) if finite.numel() else 0.0
 
 
-_FOLLOW: dict[str, Follow] = {"TopK": _best, "FilterScores": _passing, "MultiClassNMS": _kept, "Less": _below}
+_FOLLOW: dict[str, Follow] = {
+    "TopK": _best,
+    "FilterScores": _passing,
+    "MultiClassNMS": _kept,
+    "RotatedNonMaxSuppression": _kept_rotated,
+    "Less": _below,
+}
