@@ -159,7 +159,7 @@ def batched_nms(
     """
     if nms_cfg is None:
         return nms(boxes, scores, 1.0)
-    if idxs.is_floating_point():
+    if isinstance(idxs, Tensor) and idxs.is_floating_point():
         idxs = _whole_numbers(idxs)
     settings = suppression_settings(nms_cfg)
     settings.pop("split_thr", None)

@@ -377,7 +377,7 @@ def test_styles_of_resnet_and_width_of_resnext():
         ("backbone", {"norm_cfg": {"type": "IN"}}, "'IN'"),
         ("neck", {"type": "BiFPN"}, "neck 'BiFPN'"),
         ("neck", {"add_extra_convs": "on_top"}, "'on_top'"),
-        ("bbox_head", {"type": "RotatedRetinaHead"}, "RotatedRetinaHead"),
+        ("bbox_head", {"type": "MonoFlexHead"}, "MonoFlexHead"),
         ("roi_head", [{"type": "CascadeRoIHead"}], "roi_head must be one dict, got list"),
         ("bbox_head", {"with_score": True}, "with_score"),
         ("nope", 3, "model with nope is not supported; supported entries: backbone, neck, bbox_head"),

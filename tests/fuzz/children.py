@@ -19,6 +19,9 @@ from typing import Any
 
 from tests.fuzz import record
 
+OUT_OF_MEMORY = "AddressSanitizer: allocator is out of memory"
+"""Where `operator new` would throw, the sanitizer ends the process: such a case is refused."""
+
 NOTE_SECONDS = 20.0
 """How often a long run notes what it has done."""
 
@@ -59,16 +62,19 @@ def main(fuzzer: Fuzzer, options: argparse.Namespace | None = None) -> int:
     refused, noted, slowest, largest = 0, _Noted(first), (0.0, 0), (0.0, 0)
     while time.monotonic() < end and seed < last:
         batch = range(seed, min(seed + fuzzer.batch, last))
-        results = _in_child(batch, fuzzer, options.max_megabytes)
+        results, errors = _in_child(batch, fuzzer, options.max_megabytes)
+        if len(results) < len(batch) and OUT_OF_MEMORY in errors:
+            results.append((0.0, 0.0, "refused"))
         for case, (seconds, size, problem) in zip(batch, results, strict=False):
             refused += problem == "refused"
             slowest, largest = max(slowest, (seconds, case)), max(largest, (size, case))
             too_much = seconds > options.max_seconds or size > options.max_megabytes * 1e6
             if too_much or problem not in ("", "refused"):
                 return _report(case, fuzzer, f"{seconds:.2f} s, {size / 1e6:.0f} MB {problem}")
-        if len(results) < len(batch):
+        if len(results) < len(batch) and OUT_OF_MEMORY not in errors:
+            print(errors)
             return _report(seed + len(results), fuzzer, "the process ended")
-        seed += len(batch)
+        seed += len(results)
         if noted.is_due():
             noted.note(options.record, fuzzer.name, seed, refused, slowest[0], largest[0])
     noted.note(options.record, fuzzer.name, seed, refused, slowest[0], largest[0])
@@ -97,28 +103,32 @@ class _Noted:
         self.seed, self.refused, self.time = seed, refused, now
 
 
-def _in_child(batch: range, fuzzer: Fuzzer, megabytes: float) -> list[tuple[float, float, str]]:
-    """Run cases in a child process; return seconds of CPU, bytes by which the peak of memory grew, and the outcome.
+def _in_child(batch: range, fuzzer: Fuzzer, megabytes: float) -> tuple[list[tuple[float, float, str]], str]:
+    """Run cases in a child process; return what each took and gave, and what the child wrote to stderr.
 
-    Results that would take ten times the limit of memory cannot be allocated.
+    That is seconds of CPU, bytes by which the peak of memory grew, and the outcome.  Results that would take ten times
+    the limit of memory cannot be allocated.
     """
     receiving, sending = os.pipe()
-    child = os.fork()
-    if child == 0:
-        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + int(megabytes * 1e7)
-        resource.setrlimit(resource.RLIMIT_AS, (size, size))
-        resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
-        try:
-            for case in batch:
-                os.write(sending, (repr(_run(case, fuzzer)) + "\n").encode("utf-8", "backslashreplace"))
-        except BaseException:
-            traceback.print_exc()  # of `make`
-        os._exit(0)
-    os.close(sending)
-    with open(receiving, "rb") as file:
-        lines = file.read().decode().splitlines()
-    os.waitpid(child, 0)
-    return [eval(line, {"__builtins__": {}}) for line in lines]  # reprs of three constants
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace") as errors:
+        child = os.fork()
+        if child == 0:
+            os.dup2(errors.fileno(), 2)
+            size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + int(megabytes * 1e7)
+            resource.setrlimit(resource.RLIMIT_AS, (size, size))
+            resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+            try:
+                for case in batch:
+                    os.write(sending, (repr(_run(case, fuzzer)) + "\n").encode("utf-8", "backslashreplace"))
+            except BaseException:
+                traceback.print_exc()  # of `make`
+            os._exit(0)
+        os.close(sending)
+        with open(receiving, "rb") as file:
+            lines = file.read().decode().splitlines()
+        os.waitpid(child, 0)
+        errors.seek(0)
+        return [eval(line, {"__builtins__": {}}) for line in lines], errors.read()  # reprs of three constants
 
 
 def _run(seed: int, fuzzer: Fuzzer) -> tuple[float, float, str]:
