@@ -149,7 +149,9 @@ LONG = {
     "nms by a grid": lambda: mmort.nms(np.tile(BOXES[:1], (250_000, 1)), SCORES, 2.0),
     "soft_nms": lambda: mmort.soft_nms(BOXES, SCORES),
     "nms_match": lambda: mmort.nms_match(np.concatenate([BOXES, SCORES[:, None]], axis=1), 0.5),
-    "multiclass_nms": lambda: mmort.multiclass_nms(BOXES[None], SCORES[None, :, None], iou_threshold=0.01),
+    "multiclass_nms": lambda: mmort.multiclass_nms(
+        BOXES[None], SCORES[None, :, None], iou_threshold=0.01, max_per_image=len(BOXES)
+    ),
     "nms_rotated": lambda: mmort.nms_rotated(turned(BOXES), SCORES, 0.5),
     "roi_align": lambda: mmort.roi_align(zeros(1, 64, 9, 9), REGION, 8, 0.008, sampling_ratio=1000),
     "roi_align_rotated": lambda: mmort.roi_align_rotated(
