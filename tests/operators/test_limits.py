@@ -138,8 +138,8 @@ def disjoint(count, size=0.4):
     return np.concatenate([corners, corners + np.float32(size)], axis=1)
 
 
-def turned(boxes):
-    return np.concatenate([boxes[:, :2], np.full((len(boxes), 2), 0.4), boxes[:, :1]], axis=1).astype(np.float32)
+def turned(boxes, size=0.4):
+    return np.concatenate([boxes[:, :2], np.full((len(boxes), 2), size), boxes[:, :1]], axis=1).astype(np.float32)
 
 
 BOXES, SCORES = disjoint(250_000), np.linspace(1, 0.5, 250_000, dtype=np.float32)
@@ -157,7 +157,7 @@ LONG = {
     "roi_align_rotated": lambda: mmort.roi_align_rotated(
         zeros(1, 64, 9, 9), np.array([[0, 4, 4, 8, 8, 1]], np.float32), 8, sampling_ratio=1000
     ),
-    "box_iou_rotated": lambda: mmort.box_iou_rotated(turned(BOXES[:9000]), turned(BOXES[:9000]) * 3),
+    "box_iou_rotated": lambda: mmort.box_iou_rotated(turned(BOXES[:3000], 500), turned(BOXES[:3000], 400)),
 }
 
 
