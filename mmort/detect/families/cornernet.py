@@ -17,6 +17,7 @@ from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts, Schema, at_least, nested, read_entries, require
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import ConvModule
+from mmort.detect.parts.selection import take_rows
 from mmort.detect.parts.test_cfg import NMS
 from mmort.detect.versions import Config, plain_type, test_config
 from mmort.torch import corner_pool, multiclass_nms
@@ -238,7 +239,7 @@ class CornerNet(Detector):
         boxes = torch.cat([first[:, :, None].expand(*shape, 2), last[:, None].expand(*shape, 2)], 3)
         labels = tl.classes[:, :, None].expand(shape)
         scores, indices = scores.topk(min(_MAX_PAIRS, scores.shape[1]))  # [N, P]
-        return _rows(boxes.flatten(1, 2), indices), scores, labels.flatten(1).gather(1, indices)
+        return take_rows(boxes.flatten(1, 2), indices), scores, labels.flatten(1).gather(1, indices)
 
     def apart(self, tl: Corners, br: Corners, pixels: Callable[[Tensor], Tensor]) -> Tensor:
         """Return which pairs of corners do not belong to one object, [N, K, K]; `pixels` converts points."""
@@ -257,12 +258,7 @@ class CornerNet(Detector):
         scores = heat.flatten(1)
         scores, indices = scores.topk(min(self.test_cfg.corner_topk, scores.shape[1]))  # [N, K]
         cell = indices // self.bbox_head.classes
-        return Corners(scores, indices % self.bbox_head.classes, _rows(points, cell), _rows(features, cell))
-
-
-def _rows(values: Tensor, indices: Tensor) -> Tensor:
-    """Return the rows [N, K, D] at indices [N, K] of values [N, P, D]."""
-    return values.gather(1, indices[..., None].expand(-1, -1, values.shape[2]))
+        return Corners(scores, indices % self.bbox_head.classes, take_rows(points, cell), take_rows(features, cell))
 
 
 def _mirrored(input: Tensor, canvas: Tensor) -> Tensor:

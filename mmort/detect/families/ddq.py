@@ -19,7 +19,8 @@ from mmort.detect.families.deformable_detr import DeformableDETRHead
 from mmort.detect.families.dino import DINO
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import Pyramid
-from mmort.detect.parts.queries import best_pairs_of_queries, corners, moved, rows
+from mmort.detect.parts.queries import best_pairs_of_queries, corners, moved
+from mmort.detect.parts.selection import take_rows
 from mmort.detect.versions import Config
 from mmort.torch import multiclass_nms
 
@@ -99,8 +100,8 @@ class DDQ(DINO):
         scores = self.proposal_scores(self.bbox_head.cls_branches[branch](cells)).sigmoid()
         best = self.suppressed(logits.sigmoid(), scores)  # [N, Q]
         used, best = (best >= 0)[..., None], best.clamp(min=0)
-        x = torch.where(used, self.query_map(rows(memory, best)), 0)
-        return x, torch.where(used, rows(logits, best), 0).sigmoid()
+        x = torch.where(used, self.query_map(take_rows(memory, best)), 0)
+        return x, torch.where(used, take_rows(logits, best), 0).sigmoid()
 
     def kept(self, boxes: Tensor, scores: Tensor) -> Tensor:
         """Return which boxes [N, Q] the suppression leaves; those with a score of -1 take no part."""

@@ -17,7 +17,8 @@ from mmort.detect.entries import Parts, Schema, at_least, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import DeformableDecoder, DeformableEncoder, Pyramid
 from mmort.detect.parts.positions import SinePositionalEncoding, waves_of_coordinates
-from mmort.detect.parts.queries import QueryDetector, best_pairs_of_queries, moved, rows
+from mmort.detect.parts.queries import QueryDetector, best_pairs_of_queries, moved
+from mmort.detect.parts.selection import take_rows
 from mmort.detect.versions import Config, test_config
 
 
@@ -170,8 +171,8 @@ class DeformableDETR(QueryDetector):
         cells, proposals = self.proposals(memory, pyramid)
         scores = self.proposal_scores(self.bbox_head.cls_branches[-1](cells))  # [N, P]
         best = scores.topk(min(self.queries, scores.shape[1])).indices  # [N, Q]
-        deltas = self.bbox_head.reg_branches[-1](rows(cells, best))
-        return (deltas + rows(proposals, best)).sigmoid()
+        deltas = self.bbox_head.reg_branches[-1](take_rows(cells, best))
+        return (deltas + take_rows(proposals, best)).sigmoid()
 
     def proposals(self, memory: Tensor, pyramid: Pyramid) -> tuple[Tensor, Tensor]:
         """Return what the head reads to propose boxes [N, P, D], and the logits of the boxes it moves [N, P, 4]."""

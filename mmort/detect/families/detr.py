@@ -16,7 +16,8 @@ from mmort.detect.entries import Parts, Schema, at_least, read_entries, require
 from mmort.detect.parts.boxes import clip, image_limits
 from mmort.detect.parts.isolation import SingleMapDetector
 from mmort.detect.parts.positions import SinePositionalEncoding, padding_cells
-from mmort.detect.parts.queries import corners, rows
+from mmort.detect.parts.queries import corners
+from mmort.detect.parts.selection import take_rows
 from mmort.detect.parts.transformer import FFN, Attention, layer_arguments
 from mmort.detect.versions import Config, test_config
 
@@ -201,7 +202,7 @@ class DETR(SingleMapDetector):
         logits, boxes = self._raw(input, limits)  # [N, Q, C + 1], [N, Q, 4]
         scores, labels = logits.softmax(2)[..., :-1].max(2)  # [N, Q]
         scores, queries = scores.topk(self.max_per_image)  # [N, K]
-        found = clip(corners(rows(boxes, queries)) * limits, limits)
+        found = clip(corners(take_rows(boxes, queries)) * limits, limits)
         dets = torch.cat([found, scores[..., None]], 2)  # [N, K, 5]
         return dets, labels.gather(1, queries)
 

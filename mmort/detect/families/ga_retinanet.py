@@ -22,7 +22,7 @@ from mmort.detect.parts.guided_anchors import (
     require_sigmoid,
 )
 from mmort.detect.parts.layers import tower_pair
-from mmort.detect.parts.selection import best_priors, detections, take
+from mmort.detect.parts.selection import best_priors, detections, take, take_rows
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
 from mmort.detect.versions import Config
 
@@ -96,7 +96,7 @@ class GARetinaNet(DenseDetector):
             # The best priors rather than pairs, as they are chosen before the threshold.
             scores, indices = best_priors(logits, head.classes, self.test_cfg.nms_pre)  # [N, K, C], [N, K]
             anchors = guided_anchors(head.priors.level(level, logits), shapes, head.anchor_coder)
-            anchors = anchors.gather(1, indices[..., None].expand(-1, -1, 4))
+            anchors = take_rows(anchors, indices)
             chosen.append((scores, take(deltas, indices, 4), anchors))
         scores, deltas, anchors = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))  # [N, P, ...]
         boxes = head.decode(anchors, deltas, image_limits(input, img_shape))

@@ -19,6 +19,7 @@ from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import ClassScores, SigmoidScores, SoftmaxScores
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.roi_extractor import RoIExtractor
+from mmort.detect.parts.selection import take_rows
 from mmort.detect.parts.transformer import FFN, Attention
 from mmort.detect.versions import Config, test_config
 from mmort.predict import MaskFormat
@@ -239,7 +240,7 @@ class SparseRoIHead(nn.Module):
         scores = head.loss_cls(logits).flatten(1)
         best = scores.topk(min(self.test_cfg.max_per_img, scores.shape[1]))
         indices = best.indices // head.classes
-        chosen = boxes.gather(1, indices[..., None].expand(-1, -1, 4))
+        chosen = take_rows(boxes, indices)
         return torch.cat([chosen, best.values[..., None]], 2), best.indices % head.classes, indices
 
     def masks(self, features: list[Tensor], dets: Tensor, labels: Tensor, objects: Tensor) -> Tensor:
@@ -295,7 +296,7 @@ class SparseRCNN(Detector):
         dets, labels, indices = self.roi_head.detect(logits, boxes)  # [N, K, 5], [N, K]
         if not self.roi_head.with_mask:
             return dets, labels
-        objects = attended.gather(1, indices[..., None].expand(-1, -1, attended.shape[2]))  # [N, K, D]
+        objects = take_rows(attended, indices)  # [N, K, D]
         return dets, labels, self.roi_head.masks(features, dets, labels, objects)  # [N, K, h, w]
 
 

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from mmort.detect.detector import Detector
 from mmort.detect.parts.boxes import clip, image_limits
+from mmort.detect.parts.selection import take_rows
 
 
 class QueryDetector(Detector):
@@ -60,11 +61,6 @@ def corners(boxes: Tensor) -> Tensor:
     return torch.cat([middle - size / 2, middle + size / 2], -1)
 
 
-def rows(values: Tensor, indices: Tensor) -> Tensor:
-    """Return the rows [N, K, C] of values [N, P, C] by their indices [N, K]."""
-    return values.gather(1, indices[..., None].expand(-1, -1, values.shape[2]))
-
-
 def best_pairs_of_queries(logits: Tensor, boxes: Tensor, limits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the detections of the best pairs of query and class; a query may give several.
 
@@ -85,5 +81,5 @@ def best_pairs_of_queries(logits: Tensor, boxes: Tensor, limits: Tensor, count: 
     """
     classes = logits.shape[2]
     scores, pairs = logits.sigmoid().flatten(1).topk(min(count, logits.shape[1] * classes))
-    found = clip(corners(rows(boxes, pairs // classes)) * limits, limits)
+    found = clip(corners(take_rows(boxes, pairs // classes)) * limits, limits)
     return torch.cat([found, scores[..., None]], 2), pairs % classes

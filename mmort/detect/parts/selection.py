@@ -38,6 +38,11 @@ def take(map: Tensor, indices: Tensor, channels: int, count: int | None = None) 
     return torch.unflatten(map.flatten(1).gather(1, sources.flatten(1)), 1, (-1, steps.shape[0]))
 
 
+def take_rows(values: Tensor, indices: Tensor) -> Tensor:
+    """Return the rows [N, K, C] of values [N, P, C] by their indices [N, K]."""
+    return values.gather(1, indices[..., None].expand(-1, -1, values.shape[2]))
+
+
 def best_indices(scores: Tensor, count: int) -> Tensor:
     """Return the indices [N, K] of the `count` best of an image's scores [N, P], of all if it is 0 or less, ascending.
 
@@ -117,9 +122,9 @@ def indexed_detections(boxes: Tensor, scores: Tensor, test_cfg: SelectionEntries
     if test_cfg.deploy_nms_pre > 0:
         chosen = best_indices(scores.amax(2), test_cfg.deploy_nms_pre)  # [N, P']
         flat = boxes.flatten(2)
-        boxes = torch.unflatten(_rows(flat, chosen), 2, boxes.shape[2:])
+        boxes = torch.unflatten(take_rows(flat, chosen), 2, boxes.shape[2:])
         limitless = replace(test_cfg, deploy_nms_pre=0)
-        dets, labels, indices = indexed_detections(boxes, _rows(scores, chosen), limitless)
+        dets, labels, indices = indexed_detections(boxes, take_rows(scores, chosen), limitless)
         return dets, labels, torch.where(labels < 0, -1, chosen.gather(1, indices.clamp(min=0)))
     if not 0 < max_per_class < max_per_image:
         return multiclass_nms(boxes, scores, 0.0, max_per_image=max_per_image, **test_cfg.nms.arguments)
@@ -138,9 +143,4 @@ def indexed_detections(boxes: Tensor, scores: Tensor, test_cfg: SelectionEntries
     labels = torch.where(torch.unflatten(labels, 0, (-1, classes)) < 0, -1, classes_of_rows).flatten(1)
     best = dets[..., 4].topk(min(max_per_image, classes * max_per_class)).indices  # [N, K]
     indices = torch.unflatten(indices, 0, (-1, classes)).flatten(1)
-    return _rows(dets, best), labels.gather(1, best), indices.gather(1, best)
-
-
-def _rows(values: Tensor, indices: Tensor) -> Tensor:
-    """Return the rows [N, K, C] of values [N, P, C] by their indices [N, K]."""
-    return values.gather(1, indices[..., None].expand(-1, -1, values.shape[2]))
+    return take_rows(dets, best), labels.gather(1, best), indices.gather(1, best)

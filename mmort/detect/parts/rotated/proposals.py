@@ -16,6 +16,7 @@ from mmort.detect.entries import part
 from mmort.detect.parts.heads.rpn_head import MIN_SCORE, RPNHead
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.geometry import bounding_boxes
+from mmort.detect.parts.selection import take_rows
 from mmort.torch import multiclass_nms
 
 
@@ -57,8 +58,7 @@ class OrientedRPNHead(RPNHead):
             bounding_boxes(boxes), by_level, MIN_SCORE, max_per_image=self.test_cfg.max_per_img, **settings
         )
         used = labels >= 0
-        rows = kept.clamp(min=0)[..., None].expand(-1, -1, 5)
-        return torch.where(used[..., None], boxes.gather(1, rows), 0), used
+        return torch.where(used[..., None], take_rows(boxes, kept.clamp(min=0)), 0), used
 
     def valid(self, boxes: Tensor) -> Tensor:
         """Return which boxes [N, P, 5] may be proposals, [N, P, 1]."""
