@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mmort.evaluate.coco_format import read_annotations
 from mmort.evaluate.coco_metrics import CocoOptions, coco_library, coco_metrics
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.results import ImageResult
@@ -148,27 +149,8 @@ _REQUIRED = {
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read an annotation file, and check what the evaluation relies on."""
-    try:
-        annotations = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"evaluate: {path} is not a JSON file: {error}") from None
-    if not isinstance(annotations, dict) or not {"images", "categories"} <= annotations.keys():
-        raise ValueError(f"evaluate: {path} is not in COCO's format: it must have images and categories")
-    for kind in _REQUIRED.keys() & annotations.keys():
-        _check_entries(path, kind, annotations[kind])
+    """Read an annotation file."""
+    annotations = read_annotations(path, "COCO's format", _REQUIRED)
     for annotation in annotations.get("annotations", ()):
         annotation.setdefault("iscrowd", 0)
     return annotations
-
-
-def _check_entries(path: Path, kind: str, entries: Any) -> None:
-    """Refuse entries that are not in COCO's format."""
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"evaluate: {kind} in {path} must be a list of objects")
-    for index, entry in enumerate(entries):
-        missing = [name for name in _REQUIRED[kind] if name not in entry]
-        if missing:
-            raise ValueError(f"evaluate: {kind}[{index}] in {path} has no {', '.join(missing)}")
-    if len({entry["id"] for entry in entries}) != len(entries):
-        raise ValueError(f"evaluate: ids of {kind} in {path} are not unique")

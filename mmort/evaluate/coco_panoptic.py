@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.evaluate.coco_format import read_annotations
 from mmort.evaluate.coco_metrics import coco_library
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.options import option_values
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
     from mmort.predict.detections import RunLengths
 
 FIGURES = "PQ", "SQ", "RQ"
+
+_REQUIRED = {
+    "images": ("id", "file_name"),
+    "categories": ("id", "name"),
+    "annotations": ("image_id", "file_name", "segments_info"),
+}
+"""What each entry of an annotation file must have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +81,7 @@ class CocoPanopticDataset(Dataset):
         classes: Sequence[str] | None = None,
     ) -> None:
         path = Path(annotation_file)
-        annotations = _read(path)
+        annotations = read_annotations(path, "COCO's panoptic format", _REQUIRED)
         self.segment_dir = path.with_suffix("") if segment_dir is None else Path(segment_dir)
         names = [category["name"] for category in annotations["categories"]]
         self.classes = tuple(names if classes is None else classes)
@@ -194,24 +202,3 @@ def segment_map(result: ImageResult) -> NDArray[np.int64] | None:
     for index, lengths in enumerate(masks, 1):
         map[coco.decode(lengths).astype(bool)] = index
     return map
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Read an annotation file, and check what the evaluation relies on."""
-    try:
-        annotations = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"evaluate: {path} is not a JSON file: {error}") from None
-    required = {
-        "images": ("id", "file_name"),
-        "categories": ("id", "name"),
-        "annotations": ("image_id", "file_name", "segments_info"),
-    }
-    if not isinstance(annotations, dict) or not {"images", "categories"} <= annotations.keys():
-        raise ValueError(f"evaluate: {path} is not in COCO's panoptic format: it must have images and categories")
-    for kind, names in required.items():
-        for index, entry in enumerate(annotations.get(kind, ())):
-            missing = [name for name in names if name not in entry] if isinstance(entry, dict) else names
-            if missing:
-                raise ValueError(f"evaluate: {kind}[{index}] in {path} has no {', '.join(missing)}")
-    return annotations

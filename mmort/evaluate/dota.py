@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 
 from mmort import ops
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
-from mmort.evaluate.mean_ap import ClassResult, ImageOfClass, class_result
+from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.options import check_numbers, option_values
 from mmort.evaluate.results import ImageResult
 from mmort.predict import Detections
 from mmort.predict.image_files import SUFFIXES
-from mmort.predict.windows import MERGE_IOU_ROTATED
-from mmort.tables import lay_out
+from mmort.predict.windows import merged
 
-EVAL_MODES = "11points", "area"
 MIN_SIDE = 2
 """Pixels; as in MMRotate, thinner objects are not measured."""
 
@@ -53,8 +51,7 @@ class DotaOptions:
         renamed = {"iou_thrs" if name == "iou_thr" else name: value for name, value in options.items()}
         parsed = cls(**option_values(cls, renamed))
         check_numbers(parsed.iou_thrs, [1])
-        if parsed.eval_mode not in EVAL_MODES:
-            raise ValueError(f"evaluate: eval_mode must be 11points or area, got {parsed.eval_mode!r}")
+        check_mode(parsed.eval_mode)
         return parsed
 
 
@@ -109,18 +106,9 @@ class DotaDataset(Dataset):
         parsed = DotaOptions.parse(options)
         if not metrics:
             return Metrics({})
-        averages: dict[str, float] = {}
-        tables = []
-        for threshold in parsed.iou_thrs:
-            of_classes = [
-                class_result(self._of_class(results, label), threshold, parsed.eval_mode, ops.box_iou_rotated)
-                for label in range(len(self.classes))
-            ]
-            measured = [found.ap for found in of_classes if found.objects]
-            mean = sum(measured) / len(measured) if measured else 0.0
-            averages[f"AP{round(threshold * 100):02d}"] = mean
-            tables.append(f"iou_thr: {threshold}\n{self._table(of_classes, mean)}")
-        return Metrics({"mAP": sum(averages.values()) / len(averages), **averages}, tuple(tables))
+        return mean_average_precision(
+            self.classes, partial(self._of_class, results), parsed.iou_thrs, parsed.eval_mode, ops.box_iou_rotated
+        )
 
     def write_submission(self, results: Sequence[ImageResult], folder: str | os.PathLike[str]) -> list[Path]:
         """Write the files of DOTA's task 1, ``Task1_CLASS.txt``, with a line for each detection.
@@ -153,28 +141,16 @@ class DotaDataset(Dataset):
 
     def _by_picture(self, results: Sequence[ImageResult]) -> Iterator[tuple[str, Detections]]:
         """Yield the name of each whole picture and the detections in it."""
-        parts: dict[str, list[tuple[NDArray[np.float32], ImageResult]]] = {}
+        parts: dict[str, list[Detections]] = {}
         for image, result in zip(self.images, results, strict=True):
             patch = _PATCH.fullmatch(str(image.id))
             left, top = (int(patch["left"]), int(patch["top"])) if patch else (0, 0)
             moved = rotated_boxes_of(result) + np.array([left, top, 0, 0, 0], np.float32)
-            parts.setdefault(patch["image"] if patch else str(image.id), []).append((moved, result))
-        for name, found in parts.items():
-            boxes = np.concatenate([moved for moved, _ in found])
-            scores = np.concatenate([result.scores for _, result in found])
-            labels = np.concatenate([result.labels for _, result in found])
-            names = tuple(self.classes[label] for label in labels)
-            together = Detections.of_rotated(boxes, scores, labels, names, (0, 0))
-            if len(found) > 1:
-                together = together[ops.nms_rotated(boxes, scores, MERGE_IOU_ROTATED, labels)[1]]
-            yield name, together
-
-    def _table(self, of_classes: Sequence[ClassResult], mean: float) -> str:
-        """Lay out the results of the classes."""
-        rows = [["class", "gts", "dets", "recall", "ap"]]
-        for name, found in zip(self.classes, of_classes, strict=True):
-            rows.append([name, str(found.objects), str(found.detections), f"{found.recall:.3f}", f"{found.ap:.3f}"])
-        return lay_out([*rows, ["mAP", "", "", "", f"{mean:.3f}"]])
+            names = tuple(self.classes[label] for label in result.labels)
+            found = Detections.of_rotated(moved, result.scores, result.labels, names, (0, 0))
+            parts.setdefault(patch["image"] if patch else str(image.id), []).append(found)
+        for name, windows in parts.items():
+            yield name, windows[0] if len(windows) == 1 else merged(windows)
 
     def _of_class(self, results: Sequence[ImageResult], label: int) -> Iterator[ImageOfClass]:
         """Yield the detections and objects of one class in each image."""

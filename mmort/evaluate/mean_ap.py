@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 import mmort
+from mmort.evaluate.dataset import Metrics
+from mmort.tables import lay_out
+
+EVAL_MODES = "11points", "area"
+"""The ways to average precision over recalls."""
+
+Overlaps: TypeAlias = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+"""The IoU (N, M) of boxes (N, ...) and objects (M, ...)."""
 
 RECALLS = np.arange(0, 1.001, 0.1)
 """The 11 points, as MMDetection computes them: 0.3, 0.6 and 0.7 are one bit too high for a recall of just that."""
@@ -42,11 +50,52 @@ def pixel_overlaps(boxes: NDArray[Any], objects: NDArray[Any]) -> NDArray[Any]:
     return mmort.box_iou(boxes, objects, offset=1)
 
 
-def class_result(
-    images: Iterable[ImageOfClass],
-    iou_threshold: float,
+def check_mode(mode: str) -> None:
+    """Raise ValueError if a word is none of `EVAL_MODES`."""
+    if mode not in EVAL_MODES:
+        raise ValueError(f"evaluate: eval_mode must be 11points or area, got {mode!r}")
+
+
+def mean_average_precision(
+    classes: Sequence[str],
+    images_of: Callable[[int], Iterable[ImageOfClass]],
+    iou_thresholds: Sequence[float],
     mode: str,
-    overlaps: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]] = pixel_overlaps,
+    overlaps: Overlaps = pixel_overlaps,
+) -> Metrics:
+    """Compute mAP at each threshold, and their mean; classes without objects do not count.
+
+    Parameters
+    ----------
+    classes : sequence of str
+        Names by label.
+    images_of : callable
+        From a label to the detections and objects of this class in each image.
+    iou_thresholds : sequence of float
+    mode, overlaps
+        As in `class_result`.
+
+    Returns
+    -------
+    Metrics
+        ``mAP``, ``AP50`` and the like, and a table for each threshold.
+    """
+    averages: dict[str, float] = {}
+    tables = []
+    for threshold in iou_thresholds:
+        found = [class_result(images_of(label), threshold, mode, overlaps) for label in range(len(classes))]
+        measured = [of_class.ap for of_class in found if of_class.objects]
+        mean = sum(measured) / len(measured) if measured else 0.0
+        averages[f"AP{round(threshold * 100):02d}"] = mean
+        rows = [["class", "gts", "dets", "recall", "ap"]]
+        for name, (objects, detections, recall, ap) in zip(classes, found, strict=True):
+            rows.append([name, str(objects), str(detections), f"{recall:.3f}", f"{ap:.3f}"])
+        tables.append(f"iou_thr: {threshold}\n{lay_out([*rows, ['mAP', '', '', '', f'{mean:.3f}']])}")
+    return Metrics({"mAP": sum(averages.values()) / len(averages), **averages}, tuple(tables))
+
+
+def class_result(
+    images: Iterable[ImageOfClass], iou_threshold: float, mode: str, overlaps: Overlaps = pixel_overlaps
 ) -> ClassResult:
     """Compute recall and average precision of a class.
 
@@ -92,9 +141,7 @@ def class_result(
     return ClassResult(objects, len(order), last, average(recall, precision))
 
 
-def _match(
-    image: ImageOfClass, threshold: float, overlaps_of: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _match(image: ImageOfClass, threshold: float, overlaps_of: Overlaps) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which detections are right and which are wrong; those of ignored objects are neither."""
     right, wrong = np.zeros(len(image.boxes), bool), np.zeros(len(image.boxes), bool)
     if not len(image.objects):

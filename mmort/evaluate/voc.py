@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
-from mmort.evaluate.mean_ap import ClassResult, ImageOfClass, class_result
+from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.options import check_numbers, option_values
 from mmort.evaluate.recall import recalls
 from mmort.evaluate.results import ImageResult
 from mmort.tables import lay_out
-
-EVAL_MODES = "11points", "area"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,31 +117,14 @@ class VocDataset(Dataset):
             raise ValueError(
                 f"evaluate: {self.folder} is neither VOC2007 nor VOC2012, so mAP needs eval_mode=11points or area"
             )
-        if mode not in EVAL_MODES:
-            raise ValueError(f"evaluate: eval_mode must be 11points or area, got {mode!r}")
+        check_mode(mode)
         return mode
 
     def _mean_ap(self, truths: Sequence[_GroundTruth], results: Sequence[ImageResult], options: VocOptions) -> Metrics:
         """Compute mAP at each threshold, and their mean."""
-        averages: dict[str, float] = {}
-        tables = []
-        for threshold in options.iou_thrs:
-            of_classes = [
-                class_result(_of_class(truths, results, label), threshold, self._mode(options))
-                for label in range(len(self.classes))
-            ]
-            measured = [found.ap for found in of_classes if found.objects]
-            mean = sum(measured) / len(measured) if measured else 0.0
-            averages[f"AP{round(threshold * 100):02d}"] = mean
-            tables.append(f"iou_thr: {threshold}\n{self._table(of_classes, mean)}")
-        return Metrics({"mAP": sum(averages.values()) / len(averages), **averages}, tuple(tables))
-
-    def _table(self, of_classes: Sequence[ClassResult], mean: float) -> str:
-        """Lay out the results of the classes."""
-        rows = [["class", "gts", "dets", "recall", "ap"]]
-        for name, found in zip(self.classes, of_classes, strict=True):
-            rows.append([name, str(found.objects), str(found.detections), f"{found.recall:.3f}", f"{found.ap:.3f}"])
-        return lay_out([*rows, ["mAP", "", "", "", f"{mean:.3f}"]])
+        return mean_average_precision(
+            self.classes, partial(_of_class, truths, results), options.iou_thrs, self._mode(options)
+        )
 
     def _recall(self, truths: Sequence[_GroundTruth], results: Sequence[ImageResult], options: VocOptions) -> Metrics:
         """Compute recall whatever the class, for each number of detections and each threshold."""

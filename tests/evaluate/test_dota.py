@@ -39,7 +39,7 @@ def found(boxes, scores, labels):
 
 
 def evaluation(dataset, metrics=("mAP",), **options):
-    """The first ship is found turned by a quarter with exchanged sides; one ship is found at a wrong place."""
+    """The first ship is found turned by a quarter with exchanged sides; one ship is found in a wrong position."""
     result = Evaluation(dataset, metrics, **options)
     first, second, third = dataset.images
     result.add(first, found([[80, 35, 10, 20, QUARTER], [13, 20, 20, 6, 0]], [0.9, 0.8], [1, 0]))
