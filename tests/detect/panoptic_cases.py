@@ -5,6 +5,8 @@ import copy
 import numpy as np
 import torch
 
+from mmort import Predictor
+from mmort.predict import Prepared, Preprocessing
 from tests.detect import mask_cases, part_cases, two_stage_cases
 
 CANVAS = 96, 131
@@ -120,3 +122,20 @@ class Fixed:
     def __call__(self, input, img_shape):
         with torch.inference_mode():
             return [output.numpy() for output in self.detector(torch.from_numpy(input), torch.from_numpy(img_shape))]
+
+
+def predicted(detector, batch, metas):
+    """Return what a detector finds in the images of a batch, in their original sizes."""
+    size = tuple(batch.shape[2:])
+    images = [
+        Prepared(
+            image.numpy(),
+            meta["ori_shape"],
+            meta["img_shape"],
+            size,
+            np.tile(np.float32(meta["scale_factor"]), 2),
+            (0, 0),
+        )
+        for image, meta in zip(batch, metas, strict=True)
+    ]
+    return Predictor(Fixed(detector), preprocessing=Preprocessing()).run(images)

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from mmort import Predictor
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.predict import PanopticFormat, Prepared, Preprocessing
+from mmort.predict import PanopticFormat
 from tests.detect import panoptic_cases
 
 RECORDED = json.loads((pathlib.Path(__file__).parents[1] / "data" / "detect" / "panoptic.json").read_text())
@@ -26,20 +25,7 @@ def built(name):
 @pytest.mark.parametrize("name", panoptic_cases.MODELS)
 def test_mmdetections_maps(name):
     """Each segment's id, pixels and their mean position, in the original sizes of two images in a batch."""
-    batch, metas = panoptic_cases.batch(name)
-    size = tuple(batch.shape[2:])
-    images = [
-        Prepared(
-            image.numpy(),
-            meta["ori_shape"],
-            meta["img_shape"],
-            size,
-            np.tile(np.float32(meta["scale_factor"]), 2),
-            (0, 0),
-        )
-        for image, meta in zip(batch, metas, strict=True)
-    ]
-    found = Predictor(panoptic_cases.Fixed(built(name)), preprocessing=Preprocessing()).run(images)
+    found = panoptic_cases.predicted(built(name), *panoptic_cases.batch(name))
     for detections, wanted in zip(found, RECORDED[name], strict=True):
         summary = panoptic_cases.summary(detections.panoptic_map)
         assert [row[0] for row in summary] == [row[0] for row in wanted]

@@ -22,10 +22,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mmort import Predictor
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.predict import Prepared, Preprocessing
 from tests.detect import panoptic_cases
 from tests.tools.check_masks import exported
 from tests.tools.check_parts import mmdetection
@@ -46,20 +44,7 @@ def theirs(model: Any, batch: torch.Tensor, metas: list[dict[str, Any]]) -> list
 
 def ours(detector: Any, batch: torch.Tensor, metas: list[dict[str, Any]]) -> list[NDArray[np.int32]]:
     """Return the maps that mmort makes."""
-    size = tuple(batch.shape[2:])
-    images = [
-        Prepared(
-            image.numpy(),
-            meta["ori_shape"],
-            meta["img_shape"],
-            size,
-            np.tile(np.float32(meta["scale_factor"]), 2),
-            (0, 0),
-        )
-        for image, meta in zip(batch, metas, strict=True)
-    ]
-    found = Predictor(panoptic_cases.Fixed(detector), preprocessing=Preprocessing()).run(images)
-    maps = [detections.panoptic_map for detections in found]
+    maps = [detections.panoptic_map for detections in panoptic_cases.predicted(detector, batch, metas)]
     return [map for map in maps if map is not None]
 
 
