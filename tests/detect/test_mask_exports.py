@@ -40,7 +40,7 @@ class Maps(nn.Module):
 
 
 def with_few_levels(name):
-    """Return a detector with three levels in place of five."""
+    """Return a detector with three levels instead of five."""
     model = mask_cases.config(name)["model"]
     model["neck"]["num_outs"] = 3
     if name == "yolact":

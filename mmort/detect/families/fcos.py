@@ -56,11 +56,15 @@ class FCOSHead(AnchorFreeHead):
         for x, scale, stride in zip(features, self.scales, self.strides, strict=True):  # [N, C, h, w]
             for_classes, for_boxes = self.cls_convs(x), self.reg_convs(x)
             logits.append(self.conv_cls(for_classes))  # [N, classes, h, w]
-            distance = scale(self.conv_reg(for_boxes))  # [N, 4, h, w]
-            distances.append(distance.relu() * stride if self.norm_on_bbox else distance.exp())
+            distances.append(self.regressed(for_boxes, scale, stride))
             for_centerness = for_boxes if self.centerness_on_reg else for_classes
             centerness.append(self.conv_centerness(for_centerness))  # [N, 1, h, w]
         return (*logits, *distances, *centerness)
+
+    def regressed(self, for_boxes: Tensor, scale: nn.Module, stride: int) -> Tensor:
+        """Return the numbers of each box, [N, box_channels, h, w], of the features [N, C, h, w] for boxes."""
+        distances: Tensor = scale(self.conv_reg(for_boxes))
+        return distances.relu() * stride if self.norm_on_bbox else distances.exp()
 
 
 class FCOS(DenseDetector):

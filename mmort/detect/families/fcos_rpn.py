@@ -1,6 +1,6 @@
 """FCOS as a first stage: its boxes, without their classes, are the proposals of a two-stage detector.
 
-Source: MMDetection 3's ``FCOSHead`` in place of an ``RPNHead``.  It suppresses across levels, by the product of class
+Source: MMDetection 3's ``FCOSHead`` instead of an ``RPNHead``.  It suppresses across levels, by the product of class
 score and centerness.
 """
 

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default
+from mmort.detect.entries import default
 from mmort.detect.parts.boxes import clip
+from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import ConvModule, tower
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
@@ -39,20 +40,14 @@ class FoveaHead(DenseHead):
     class_layers: ClassVar = {"conv_cls": 0}
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(TowerEntries):
         """The entries of ``bbox_head``."""
 
-        num_classes: int
-        in_channels: int
-        feat_channels: int = 256
-        stacked_convs: int = 4
         strides: Sequence[Any] = (4, 8, 16, 32, 64)
         base_edge_list: Sequence[float] = (16, 32, 64, 128, 256)
         with_deform: bool = False
         deform_groups: int = 4
         conv_bias: bool | str = "auto"
-        conv_cfg: Config | None = None
-        norm_cfg: Config | None = None
         loss_cls: Config = default({"use_sigmoid": True})
 
         ignored: ClassVar = {"scale_ranges": "training only", "sigma": "training only"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from mmort.detect.entries import Parts, Schema, nested, part
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.heads.box_head import BoxHead
-from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.rotated.geometry import AngleVersion, angle_version, boxes_of_points
+from mmort.detect.parts.rotated.roi_head import RotatedRoIHead
 from mmort.detect.parts.rotated.selection import rotated_detections
-from mmort.detect.parts.rotated.test_cfg import RotatedRCNNEntries
-from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetector
+from mmort.detect.parts.two_stage import TwoStageDetector
 from mmort.detect.versions import Config
 
 
@@ -81,28 +80,22 @@ class GVBoxHead(BoxHead):
         return torch.where(size[..., :1] >= size[..., 1:], torch.cat([centre, size, zero], -1), turned)
 
 
-class GVRatioRoIHead(RoIHead):
+class GVRatioRoIHead(RotatedRoIHead):
     """One head for the vertices."""
 
-    with_mask = False
+    bbox_head: GVBoxHead
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(RoIHeadEntries):
+    class Entries(RotatedRoIHead.Entries):
         """The entries of ``roi_head``."""
 
-        test_cfg: RotatedRCNNEntries = nested(RotatedRCNNEntries, "test_cfg.rcnn")  # type: ignore[assignment]
-        bbox_roi_extractor: RoIExtractor = part("RoI extractor")
         bbox_head: GVBoxHead = part("bbox_head", types={"GVBBoxHead": GVBoxHead})
 
         ignored: ClassVar = {"version": "the head's"}
 
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
-        self.bbox_roi_extractor, self.bbox_head = entries.bbox_roi_extractor, entries.bbox_head
-
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return dets [N, K, 6] and labels [N, K] of proposals [N, P, 4], those that are `used` [N, P]."""
-        head, test_cfg = self.bbox_head, cast(RotatedRCNNEntries, self.test_cfg)
+        head, test_cfg = self.bbox_head, self.test_cfg
         outputs = head(self.bbox_roi_extractor(features, regions(proposals)))
         logits, deltas, shares, full = (output.reshape(*proposals.shape[:2], -1) for output in outputs)
         scores = torch.where(used[..., None], head.loss_cls(logits), 0)  # [N, P, classes]

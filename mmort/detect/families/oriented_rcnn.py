@@ -11,34 +11,26 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from mmort.detect.entries import Parts, nested, part
+from mmort.detect.entries import Parts, part
 from mmort.detect.parts.boxes import regions
-from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.rotated.box_head import RotatedBoxHead
-from mmort.detect.parts.rotated.test_cfg import RotatedRCNNEntries
-from mmort.detect.parts.two_stage import RoIHead, RoIHeadEntries, TwoStageDetector
+from mmort.detect.parts.rotated.roi_head import RotatedRoIHead
+from mmort.detect.parts.two_stage import TwoStageDetector
 from mmort.detect.versions import Config
 
 
-class RotatedStandardRoIHead(RoIHead):
+class RotatedStandardRoIHead(RotatedRoIHead):
     """One head for rotated boxes."""
 
-    with_mask = False
     bbox_head: RotatedBoxHead
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(RoIHeadEntries):
+    class Entries(RotatedRoIHead.Entries):
         """The entries of ``roi_head``."""
 
-        test_cfg: RotatedRCNNEntries = nested(RotatedRCNNEntries, "test_cfg.rcnn")  # type: ignore[assignment]
-        bbox_roi_extractor: RoIExtractor = part("RoI extractor")
         bbox_head: RotatedBoxHead = part("rotated bbox_head")
 
         ignored: ClassVar = {"version": "the coder's"}
-
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
-        self.bbox_roi_extractor, self.bbox_head = entries.bbox_roi_extractor, entries.bbox_head
 
     def detect(self, features: list[Tensor], proposals: Tensor, used: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return dets [N, K, 6] and labels [N, K] of proposals [N, P, 4 or 5], those that are `used` [N, P]."""

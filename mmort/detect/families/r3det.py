@@ -12,19 +12,14 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.detector import Detector, level_names
-from mmort.detect.entries import Parts, Schema, part, read_entries
+from mmort.detect.entries import Parts, Schema, part
 from mmort.detect.families.rotated_retinanet import RotatedRetinaHead
-from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.rotated.dense import candidates, version_of
-from mmort.detect.parts.rotated.refinement import first_boxes, refined_boxes
-from mmort.detect.parts.rotated.selection import rotated_detections
-from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
-from mmort.detect.versions import Config, test_config
+from mmort.detect.parts.rotated.dense import version_of
+from mmort.detect.parts.rotated.refinement import LOCATIONS, RefiningDetector, first_boxes, refined_boxes
+from mmort.detect.versions import Config
 from mmort.torch import rotated_feature_align
 
-_STRIDES = {"type": "PseudoAnchorGenerator", "strides": [8, 16, 32, 64, 128]}
 _FIRST_HEADS = {"RotatedRetinaHead": RotatedRetinaHead, "KFIoURRetinaHead": RotatedRetinaHead}
 _FIRST_HEADS["RotatedATSSHead"] = RotatedRetinaHead  # the same network with one anchor
 
@@ -68,25 +63,23 @@ class RotatedRetinaRefineHead(RotatedRetinaHead):
     class Entries(RotatedRetinaHead.Entries):
         """The entries of one of ``refine_heads``."""
 
-        anchor_generator: Priors = part("prior generator", default=_STRIDES)
+        anchor_generator: Priors = part("prior generator", default=LOCATIONS)
 
 
-class R3Det(Detector):
+class R3Det(RefiningDetector):
     """R3Det."""
 
     family = "R3Det"
     model_entries = ("backbone", "neck", "bbox_head", "frm_cfgs", "num_refine_stages", "refine_heads")
 
     def __init__(self, config: Config, parts: Parts) -> None:
-        super().__init__()
+        super().__init__(config, parts)
         model = config["model"]
         stages = model["num_refine_stages"]
         if not isinstance(stages, int) or not 1 <= stages <= min(len(model["frm_cfgs"]), len(model["refine_heads"])):
             raise ValueError(
                 f"detect.build: num_refine_stages must be 1 to the number of frm_cfgs and of refine_heads, got {stages}"
             )
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = parts.build("neck", model["neck"])
         self.bbox_head: RotatedRetinaHead = parts.build("bbox_head", model["bbox_head"], _FIRST_HEADS)
         self.feat_refine_module = nn.ModuleList(
             parts.construct("frm_cfgs", FeatureRefineModule, entries) for entries in model["frm_cfgs"][:stages]
@@ -95,7 +88,6 @@ class R3Det(Detector):
             parts.construct("refine_heads", RotatedRetinaRefineHead, entries)
             for entries in model["refine_heads"][:stages]
         )
-        self.test_cfg = read_entries("test_cfg", RotatedDenseEntries, test_config(config))
         self.angle_version = version_of(self.last_head)
 
     @property
@@ -110,17 +102,8 @@ class R3Det(Detector):
         """The head whose outputs are compared where there are few detections."""
         return (f"refine_head.{len(self.refine_head) - 1}",)
 
-    @property
-    def raw_names(self) -> tuple[str, ...]:
-        """The names of the last head's maps."""
-        return level_names(self.last_head.raw_kinds, len(self.last_head.priors.strides))
-
-    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
-        """Return the last head's maps, by kind and level."""
-        return self.refined(input)[1]
-
     def refined(self, input: Tensor) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-        """Return the boxes that the last head reads, [N, h * w, 5] by level, and its maps."""
+        """Return the boxes that the last head reads, and its maps."""
         features: Sequence[Tensor] = self.neck(self.backbone(input))
         boxes = first_boxes(self.bbox_head, self.bbox_head(features))
         maps: tuple[Tensor, ...] = ()
@@ -130,8 +113,3 @@ class R3Det(Detector):
             features_of_stage = module(features, boxes)
             maps = head(features_of_stage)
         return boxes, maps
-
-    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
-        boxes, maps = self.refined(input)
-        chosen = candidates(self.last_head, self.test_cfg, maps, image_limits(input, img_shape), boxes)
-        return rotated_detections(*chosen, self.test_cfg)

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default
+from mmort.detect.entries import default
 from mmort.detect.parts.boxes import clip
+from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
@@ -31,13 +32,9 @@ class RepPointsHead(DenseHead):
     taps: Tensor
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(TowerEntries):
         """The entries of ``bbox_head``."""
 
-        num_classes: int
-        in_channels: int
-        feat_channels: int = 256
-        stacked_convs: int = 4
         point_feat_channels: int = 256
         num_points: int = 9
         point_strides: Sequence[Any] = (8, 16, 32, 64, 128)
@@ -45,8 +42,6 @@ class RepPointsHead(DenseHead):
         use_grid_points: bool = False
         center_init: bool = True
         transform_method: str = "moment"
-        conv_cfg: Config | None = None
-        norm_cfg: Config | None = None
         loss_cls: Config = default({"use_sigmoid": True})
 
         ignored: ClassVar = {"gradient_mul": "training only", "moment_mul": "training only"}

@@ -17,7 +17,7 @@ from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector
 from mmort.detect.versions import Config
 
-_ANCHORS = {
+ANCHORS = {
     "type": "AnchorGenerator",
     "octave_base_scale": 4,
     "scales_per_octave": 3,
@@ -38,7 +38,7 @@ class RetinaHead(TowerHead):
         """The entries of ``bbox_head``."""
 
         norm_cfg: Config | None = None
-        anchor_generator: Priors = part("prior generator", default=_ANCHORS)
+        anchor_generator: Priors = part("prior generator", default=ANCHORS)
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)

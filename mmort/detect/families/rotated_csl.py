@@ -54,7 +54,7 @@ class CSLRetinaNet(RotatedDenseDetector):
 
 
 class CSLFCOSHead(RotatedFCOSHead):
-    """A head with the logits of the angle's classes in place of the angle."""
+    """A head with the logits of the angle's classes instead of the angle."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedFCOSHead.Entries):

@@ -5,7 +5,6 @@ Source: MMRotate's ``RotatedFCOSHead``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -42,18 +41,9 @@ class RotatedFCOSHead(FCOSHead):
         self.conv_angle = nn.Conv2d(entries.feat_channels, 1, 3, padding=1)
         self.scale_angle: nn.Module = Scale() if entries.scale_angle else nn.Identity()
 
-    def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return logits, distances with the angle in radians as fifth channel, and centerness, each by level."""
-        logits, boxes, centerness = [], [], []
-        for x, scale, stride in zip(features, self.scales, self.strides, strict=True):  # [N, C, h, w]
-            for_classes, for_boxes = self.cls_convs(x), self.reg_convs(x)
-            logits.append(self.conv_cls(for_classes))  # [N, classes, h, w]
-            distance = scale(self.conv_reg(for_boxes))  # [N, 4, h, w]
-            distance = distance.relu() * stride if self.norm_on_bbox else distance.exp()
-            boxes.append(torch.cat([distance, self.angle(for_boxes)], 1))  # [N, 5, h, w]
-            for_centerness = for_boxes if self.centerness_on_reg else for_classes
-            centerness.append(self.conv_centerness(for_centerness))  # [N, 1, h, w]
-        return (*logits, *boxes, *centerness)
+    def regressed(self, for_boxes: Tensor, scale: nn.Module, stride: int) -> Tensor:
+        """Return the distances, with the angle in radians as fifth channel."""
+        return torch.cat([super().regressed(for_boxes, scale, stride), self.angle(for_boxes)], 1)
 
     def angle(self, for_boxes: Tensor) -> Tensor:
         """Return angles in radians, [N, 1, h, w]."""

@@ -10,18 +10,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mmort.detect.entries import part
-from mmort.detect.families.retinanet import RetinaHead
+from mmort.detect.families.retinanet import ANCHORS, RetinaHead
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
 
-_ANCHORS = {
-    "type": "RotatedAnchorGenerator",
-    "octave_base_scale": 4,
-    "scales_per_octave": 3,
-    "ratios": [0.5, 1.0, 2.0],
-    "strides": [8, 16, 32, 64, 128],
-}
+_ANCHORS = {**ANCHORS, "type": "RotatedAnchorGenerator"}
 
 
 class RotatedRetinaHead(RetinaHead):

@@ -13,22 +13,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.detector import Detector, level_names
-from mmort.detect.entries import Parts, Schema, part, read_entries
+from mmort.detect.entries import Parts, Schema, part
 from mmort.detect.families.rotated_retinanet import RotatedRetinaHead
-from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors, shifts
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
-from mmort.detect.parts.rotated.dense import candidates, version_of
-from mmort.detect.parts.rotated.refinement import first_boxes
-from mmort.detect.parts.rotated.selection import rotated_detections
-from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
+from mmort.detect.parts.rotated.dense import version_of
+from mmort.detect.parts.rotated.refinement import LOCATIONS, RefiningDetector, first_boxes
 from mmort.detect.parts.single_stage import DenseHead
-from mmort.detect.versions import Config, test_config
+from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d
-
-_STRIDES = {"type": "PseudoAnchorGenerator", "strides": [8, 16, 32, 64, 128]}
 
 ORIENTATIONS = 8
 """Of the filters of `ORConv`; MMRotate's heads have no other number."""
@@ -115,7 +109,7 @@ class ODMRefineHead(DenseHead):
         """The entries of ``odm_head``."""
 
         num_classes: int
-        anchor_generator: Priors = part("prior generator", default=_STRIDES)
+        anchor_generator: Priors = part("prior generator", default=LOCATIONS)
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DeltaXYWHAOBBoxCoder"})
         feat_channels: int = 256
         conv_cfg: Config | None = None
@@ -145,21 +139,18 @@ class ODMRefineHead(DenseHead):
         return (*logits, *(self.odm_reg(self.reg_convs(x)) for x in oriented))  # [N, 5, h, w]
 
 
-class S2ANet(Detector):
+class S2ANet(RefiningDetector):
     """S2ANet."""
 
     family = "S2ANet"
     model_entries = ("backbone", "neck", "fam_head", "align_cfgs", "odm_head")
 
     def __init__(self, config: Config, parts: Parts) -> None:
-        super().__init__()
+        super().__init__(config, parts)
         model = config["model"]
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = parts.build("neck", model["neck"])
         self.fam_head: RotatedRetinaHead = parts.construct("fam_head", RotatedRetinaHead, model["fam_head"])
         self.align_conv: AlignConvs = parts.construct("align_cfgs", AlignConvs, model["align_cfgs"])
         self.odm_head: ODMRefineHead = parts.construct("odm_head", ODMRefineHead, model["odm_head"])
-        self.test_cfg = read_entries("test_cfg", RotatedDenseEntries, test_config(config))
         self.angle_version = version_of(self.odm_head)
 
     @property
@@ -168,13 +159,9 @@ class S2ANet(Detector):
         return ("odm_head",)
 
     @property
-    def raw_names(self) -> tuple[str, ...]:
-        """The names of the second head's maps."""
-        return level_names(self.odm_head.raw_kinds, len(self.odm_head.priors.strides))
-
-    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
-        """Return the second head's maps, by kind and level."""
-        return self.refined(input)[1]
+    def last_head(self) -> ODMRefineHead:
+        """The head whose boxes are detected."""
+        return self.odm_head
 
     def refined(self, input: Tensor) -> tuple[list[Tensor], tuple[Tensor, ...]]:
         """Return the first head's boxes, [N, h * w, 5] by level, and the second head's maps."""
@@ -183,8 +170,3 @@ class S2ANet(Detector):
         layers: list[AlignConv] = list(self.align_conv.ac)  # type: ignore[arg-type]
         aligned = [layer(x, own) for layer, x, own in zip(layers, features, boxes, strict=True)]
         return boxes, self.odm_head(aligned)
-
-    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
-        boxes, maps = self.refined(input)
-        chosen = candidates(self.odm_head, self.test_cfg, maps, image_limits(input, img_shape), boxes)
-        return rotated_detections(*chosen, self.test_cfg)

@@ -13,9 +13,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default, part
+from mmort.detect.entries import default, part
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.buckets import BucketingBBoxCoder
+from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
@@ -31,15 +32,9 @@ class SABLRetinaHead(DenseHead):
     class_layers: ClassVar = {"retina_cls": 0}
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(TowerEntries):
         """The entries of ``bbox_head``."""
 
-        num_classes: int
-        in_channels: int
-        feat_channels: int = 256
-        stacked_convs: int = 4
-        conv_cfg: Config | None = None
-        norm_cfg: Config | None = None
         square_anchor_generator: Priors = part("prior generator", default=_SQUARES)
         bbox_coder: BucketingBBoxCoder = part("box coder", types={"BucketingBBoxCoder": BucketingBBoxCoder})
         loss_cls: Config = default({"use_sigmoid": True})

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default, part
+from mmort.detect.entries import default, part
 from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import ConvModule, Scale, tower_pair
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
@@ -30,18 +31,13 @@ class VFNetHead(DenseHead):
     offsets: Tensor
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(TowerEntries):
         """The entries of ``bbox_head``."""
 
-        num_classes: int
-        in_channels: int
-        feat_channels: int = 256
-        stacked_convs: int = 4
         strides: Sequence[Any] = (4, 8, 16, 32, 64)
         regress_ranges: Sequence[Sequence[float]] = _RANGES
         dcn_on_last_conv: bool = False
         conv_bias: bool | str = "auto"
-        conv_cfg: Config | None = None
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
         bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
         use_atss: bool = True

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from mmort.detect.entries import Schema, default, part
+from mmort.detect.entries import default, part
 from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import Scale, tower_pair
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseHead
@@ -22,17 +23,12 @@ class AnchorFreeHead(DenseHead):
     class_layers: ClassVar = {"conv_cls": 0}
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(TowerEntries):
         """The entries of ``bbox_head``."""
 
-        num_classes: int
-        in_channels: int
-        feat_channels: int = 256
-        stacked_convs: int = 4
         strides: Sequence[Any] = (8, 16, 32, 64, 128)
         dcn_on_last_conv: bool = False
         conv_bias: bool | str = "auto"
-        conv_cfg: Config | None = None
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
         bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
 

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from torch import nn
 
-from mmort.detect.entries import Schema, default, part
+from mmort.detect.entries import default, part
 from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseHead, class_activation
@@ -19,14 +20,9 @@ class TowerHead(DenseHead):
     """Base of heads with two towers."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(TowerEntries):
         """The entries of ``bbox_head``."""
 
-        num_classes: int
-        in_channels: int
-        feat_channels: int = 256
-        stacked_convs: int = 4
-        conv_cfg: Config | None = None
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
         anchor_generator: Priors = part("prior generator")
         bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})

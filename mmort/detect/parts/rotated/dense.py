@@ -13,7 +13,7 @@ from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.rotated.geometry import AngleVersion
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
-from mmort.detect.parts.selection import best_indices, take
+from mmort.detect.parts.selection import best_indices, take, take_rows
 from mmort.detect.parts.single_stage import DenseHead, SingleStageDetector
 from mmort.detect.versions import Config
 
@@ -72,7 +72,7 @@ def candidates(
         logits, regressed, *factor = maps[level::levels]
         scores, indices = _best(head.classes, test_cfg, logits, *factor)
         numbers = head.for_coder(level, take(regressed, indices, head.box_channels))
-        own = head.priors.level(level, logits)[indices] if priors is None else _rows(priors[level], indices)
+        own = head.priors.level(level, logits)[indices] if priors is None else take_rows(priors[level], indices)
         chosen.append((scores, numbers, own))
     scores, regressed, own = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
     return head.decode(own, regressed, limits), scores
@@ -97,8 +97,3 @@ def _best(
     scores = take(logits, indices, classes).sigmoid()
     scores = torch.where(scores > test_cfg.score_thr, scores, 0)
     return scores if factor is None else scores * take(factor, indices, 1).sigmoid(), indices
-
-
-def _rows(values: Tensor, indices: Tensor) -> Tensor:
-    """Return the rows [N, K, C] of values [N, P, C] by their indices [N, K]."""
-    return values.gather(1, indices[..., None].expand(-1, -1, values.shape[2]))

@@ -1,14 +1,57 @@
-"""Boxes of a dense head as the priors of the next one: one for each location."""
+"""Detectors with several dense heads, of which the boxes of one are the priors of the next: one for each location."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from mmort.detect.detector import Detector, level_names
+from mmort.detect.entries import Parts, read_entries
+from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
+from mmort.detect.parts.rotated.dense import candidates
+from mmort.detect.parts.rotated.selection import rotated_detections
+from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
 from mmort.detect.parts.single_stage import DenseHead
+from mmort.detect.versions import Config, test_config
+
+LOCATIONS = {"type": "PseudoAnchorGenerator", "strides": [8, 16, 32, 64, 128]}
+"""The prior generator of heads whose priors are boxes."""
+
+
+class RefiningDetector(Detector):
+    """Base of these detectors: a backbone, a neck, and heads that the family builds."""
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__()
+        self.backbone: nn.Module = parts.build("backbone", config["model"]["backbone"])
+        self.neck: nn.Module = parts.build("neck", config["model"]["neck"])
+        self.test_cfg = read_entries("test_cfg", RotatedDenseEntries, test_config(config))
+
+    @property
+    def last_head(self) -> DenseHead:
+        """The head whose boxes are detected."""
+        raise NotImplementedError
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of the last head's maps."""
+        return level_names(self.last_head.raw_kinds, len(self.last_head.priors.strides))
+
+    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
+        """Return the last head's maps, by kind and level."""
+        return self.refined(input)[1]
+
+    def refined(self, input: Tensor) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """Return the boxes that the last head reads, [N, h * w, 5] by level, and its maps."""
+        raise NotImplementedError
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        boxes, maps = self.refined(input)
+        chosen = candidates(self.last_head, self.test_cfg, maps, image_limits(input, img_shape), boxes)
+        return rotated_detections(*chosen, self.test_cfg)
 
 
 def first_boxes(head: DenseHead, maps: Sequence[Tensor]) -> list[Tensor]:
