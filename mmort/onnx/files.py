@@ -161,7 +161,7 @@ def _check(draft: Path, path: Path, source: PathLike | None, library: bool) -> N
     except FileNotFoundError:  # mmort was built without the library
         return
     except Exception as error:  # ONNX Runtime's exceptions have no common base class
-        text = str(error).replace(str(draft), str(path))
+        text = " ".join(str(error).split()).replace(str(draft), str(path))
         raise ValueError(f"ONNX Runtime refuses the changed model, so it was not written: {text}") from None
 
 

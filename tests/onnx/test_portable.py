@@ -515,6 +515,19 @@ def test_a_model_that_does_not_load_is_not_written(tmp_path):
     onnx.save(model, tmp_path / "model.onnx")
     with pytest.raises(ValueError, match=r"ONNX Runtime refuses the changed model, so it was not written: .*Unknown"):
         make_portable(tmp_path / "model.onnx", tmp_path / "portable.onnx")
+    incomplete = oh.make_model(
+        oh.make_graph(
+            [oh.make_node("grid_sampler", [], ["y"], domain="mmcv")],
+            "g",
+            [],
+            [oh.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        ),
+        opset_imports=[oh.make_opsetid("", 17), oh.make_opsetid("mmcv", 1)],
+    )
+    onnx.save(incomplete, tmp_path / "incomplete.onnx")
+    with pytest.raises(ValueError, match=r"grid_sampler") as refused:  # ONNX Runtime's words are on several lines
+        make_portable(tmp_path / "incomplete.onnx", tmp_path / "portable.onnx")
+    assert "\n" not in str(refused.value)
     (tmp_path / "text.onnx").write_text("not a model")
     with pytest.raises(ValueError, match=r"text\.onnx is not an ONNX model"):
         make_portable(tmp_path / "text.onnx")
