@@ -6,6 +6,7 @@ import argparse
 from dataclasses import fields
 
 from mmort.cli.outputs import check_outputs
+from mmort.cli.portable import add_form
 
 HELP = "export an MMDetection detector to an ONNX file, and compare its detections with torch's before writing it"
 
@@ -62,9 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="output masks of 0 and 1 over the whole input, as MMDetection's export does; the map of a panoptic "
         "segmentation",
     )
-    parser.add_argument(
-        "--portable", action="store_true", help="make a file that also runs without mmort's ONNX Runtime library"
-    )
+    add_form(parser)
     parser.add_argument(
         "--cfg-options", nargs="+", action="extend", metavar="KEY=VALUE", help="override the config, by dotted key"
     )

@@ -1,4 +1,4 @@
-"""``mmort portable``: a model that also runs without mmort's ONNX Runtime library."""
+"""``mmort portable``: a model that also runs without mmort's ONNX Runtime library; and ``--portable``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,34 @@ HELP = "add definitions in standard operators to a model, so that it also runs w
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_files(parser)
+    add_form(parser)
+    parser.set_defaults(portable="functions")
+
+
+def add_form(parser: argparse.ArgumentParser) -> None:
+    """Add ``--portable``, whose value must be joined to it: otherwise the name of a file could be taken for it."""
+    for names, form, meaning in (
+        (
+            ("--portable", "--portable=functions"),
+            "functions",
+            "make a file that also runs without mmort's ONNX Runtime library: definitions of its operators are "
+            "functions in the file, which ONNX Runtime uses where the library is not loaded",
+        ),
+        (
+            ("--portable=inlined",),
+            "inlined",
+            "put the definitions in place of the operators, so that the file has standard operators only, as OpenVINO "
+            "requires; the library then makes no difference",
+        ),
+    ):
+        parser.add_argument(*names, dest="portable", action="store_const", const=form, default=False, help=meaning)
 
 
 def run(arguments: argparse.Namespace) -> str | None:
     """Add the definitions, and print which operators have one."""
     import mmort.onnx
 
-    coverages = mmort.onnx.make_portable(arguments.model, arguments.output)
+    coverages = mmort.onnx.make_portable(arguments.model, arguments.output, arguments.portable)
     if arguments.json:
         print(json.dumps({"operators": [dataclasses.asdict(coverage) for coverage in coverages]}, indent=2))
     elif coverages:

@@ -12,6 +12,8 @@ from mmort.onnx import files
 from mmort.tables import lay_out
 
 _STANDARD = ("", "ai.onnx")
+_ONNX_RUNTIMES = ((19, "1.16"), (20, "1.17"), (21, "1.18"), (22, "1.21"), (23, "1.22"))
+"""Opsets, and the first version of ONNX Runtime, from that of the library on, that has them."""
 MAX_VALUE = 80  # characters of a metadata value that the report shows
 
 
@@ -68,7 +70,11 @@ def describe(path: files.PathLike) -> dict[str, Any]:
         "nodes": counts.total(),
         "operators": operators,
         "metadata": {entry.key: entry.value for entry in model.metadata_props},
-        "runs_on": _runs_on(operators),
+        "runs_on": _runs_on(
+            operators,
+            files.opset_of(model) or 1,
+            any(tensor.type.HasField("optional_type") for tensor in model.graph.input),
+        ),
     }
 
 
@@ -105,17 +111,25 @@ def _is_standard(domain: str, op_type: str) -> bool:
     return bool(onnx.defs.has(op_type, "" if domain in _STANDARD else domain))
 
 
-def _runs_on(operators: dict[str, dict[str, Any]]) -> str:
-    """Return who can run a file with these operators beyond the standard."""
+def _runs_on(operators: dict[str, dict[str, Any]], opset: int, optional_inputs: bool) -> str:
+    """Return who can run a file with these operators beyond the standard, and with inputs of optional types or not."""
     providers = {operator["provider"] for operator in operators.values()}
     if None in providers:
         unknown = [name for name, operator in operators.items() if operator["provider"] is None]
         return f"ONNX Runtime with a library that has {', '.join(unknown)}, which mmort does not"
     if "mmort" in providers:
+        first = next((version for newest, version in _ONNX_RUNTIMES if opset <= newest), None)
+        versions = f"{first} or later" if first else f"of a version that has opset {opset},"
         return (
-            "ONNX Runtime 1.16 or later with mmort's library: mmort.ort.session(FILE); or anywhere after mmort portable"
+            f"ONNX Runtime {versions} with mmort's library: mmort.ort.session(FILE); or anywhere after mmort portable"
         )
-    return "every runtime of its opset"
+    if providers or optional_inputs:
+        reason = "functions" if providers else "optional inputs"
+        return (
+            f"every runtime of its opset that knows {reason}, such as ONNX Runtime, also in browsers; others, such as "
+            "OpenVINO, after mmort portable --portable=inlined"
+        )
+    return "every runtime of its opset, such as ONNX Runtime, also in browsers, and OpenVINO"
 
 
 def _shortened(value: str) -> str:

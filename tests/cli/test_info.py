@@ -62,9 +62,9 @@ def test_info_without_onnxruntime(monkeypatch):
     assert json.loads(run("info", "--json")[1])["onnxruntime"] is None
 
 
-def model_of(tmp_path, *nodes, functions=()):
+def model_of(tmp_path, *nodes, functions=(), opset=18):
     graph = oh.make_graph(nodes, "g", [], [])
-    imports = [oh.make_opsetid(name, version) for name, version in (("", 18), ("mmcv", 1), ("other", 2))]
+    imports = [oh.make_opsetid(name, version) for name, version in (("", opset), ("mmcv", 1), ("other", 2))]
     model = oh.make_model(graph, opset_imports=imports, ir_version=8, functions=functions)
     oh.set_model_props(model, {"family": "FCOS"})
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
@@ -87,6 +87,10 @@ def test_of_a_file(tmp_path):
         assert facts["operators"].get("mmcv::cummax", {}).get("provider") == provider
         assert facts["runs_on"].startswith(runs_on)
         assert (facts["opsets"]["ai.onnx"], facts["metadata"]) == (18, {"family": "FCOS"})
+    for opset, version in ((19, "1.16 or later"), (20, "1.17 or later"), (99, "of a version that has opset 99,")):
+        path = model_of(tmp_path, cummax, opset=opset)
+        assert f"ONNX Runtime {version} with mmort's library" in run("info", path)[1]
+    path = model_of(tmp_path, cummax, unknown)
     text = run("info", path)[1]
     assert "mmcv::cummax     1 node, mmort" in text
     assert "other::Strange   1 node, of an unknown library" in text

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mmort.detect.local_files import refuse_address
+from mmort.onnx.portable.forms import Form
 
 MIN_OPSET = 11
 MIN_DYNAMO_OPSET = 18  # torch's older exporter makes lower ones
@@ -46,7 +47,8 @@ class ExportOptions:
     flip : bool, default True
         Detect in the mirror images too if the config's test pipeline does and the family has a flip test (CornerNet).
         The file then takes twice the time.
-    simplify, portable : bool, default False
+    simplify : bool, default False
+    portable : bool or {"functions", "inlined"}, default False
         As for `mmort.onnx.export`.
     verify : bool, optional
         True: print the tables, and also compare on `test_img`.  With `dynamic_export`, that is on `test_img` or else
@@ -67,7 +69,7 @@ class ExportOptions:
     paste_masks: bool = False
     flip: bool = True
     simplify: bool = False
-    portable: bool = False
+    portable: bool | Form = False
     verify: bool | None = None
     show: bool = False
 

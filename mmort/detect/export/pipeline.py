@@ -190,7 +190,7 @@ class _Export:
     def _finish(self, model: onnx.ModelProto) -> None:
         """Give the model its optional input and its metadata, which is the last step before the comparison."""
         if not self.options.skip_postprocess:
-            finishing.make_optional(model, "img_shape", portable=self.options.portable)
+            finishing.make_optional(model, "img_shape", portable=bool(self.options.portable))
         metadata = dict(self.metadata)
         if isinstance(self.module, Exported) and "masks" in self.detector.output_names:
             metadata["masks"] = json.dumps(self.module.mask_format.to_dict())

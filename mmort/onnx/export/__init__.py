@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mmort import schemas
 from mmort.onnx._extras import needed_by
+from mmort.onnx.portable.forms import Form
 from mmort.onnx.verify import ATOL, RTOL
 from mmort.onnx.verify.report import Report
 
@@ -28,7 +29,7 @@ def export(
     opset_version: int | None = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    portable: bool = False,
+    portable: bool | Form = False,
     simplify: bool = False,
     exporter: Literal["dynamo", "legacy"] = "dynamo",
     mmcv_nodes: Collection[str] = (),
@@ -65,9 +66,10 @@ def export(
         Default: the exporter's own.  "dynamo" supports 18 and later reliably, "legacy" 11 to 20.
     input_names, output_names : sequence of str, optional
         Default: the names of the arguments, and the exporter's own.
-    portable : bool, default False
-        Add definitions of mmort's operators, so that the file also runs without the library: see `make_portable`.  It
-        is then checked both ways, and refused if an operator has no definition.
+    portable : bool or {"functions", "inlined"}, default False
+        Add definitions of mmort's operators, so that the file also runs without the library: the form for
+        `make_portable`, "functions" if True.  It is then checked without the library too, and refused if an operator
+        has no definition.
     simplify : bool, default False
         Let onnxslim remove nodes.  This has not been seen to make models faster.
     exporter : {"dynamo", "legacy"}, default "dynamo"

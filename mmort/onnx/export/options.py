@@ -13,6 +13,7 @@ import torch
 
 from mmort import schemas
 from mmort.onnx.export.inputs import DynamicAxes
+from mmort.onnx.portable.forms import Form
 from mmort.onnx.verify import ATOL, RTOL
 from mmort.onnx.verify.report import Report
 
@@ -26,7 +27,7 @@ class Options:
     opset_version: int | None = None
     input_names: Sequence[str] | None = None
     output_names: Sequence[str] | None = None
-    portable: bool = False
+    portable: bool | Form = False
     simplify: bool = False
     exporter: str = "dynamo"
     mmcv_nodes: Collection[str] = ()

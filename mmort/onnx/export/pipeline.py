@@ -24,6 +24,7 @@ from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.export.frozen import frozen_axes, violated_guards
 from mmort.onnx.export.options import Example, Options
 from mmort.onnx.portable import make_portable
+from mmort.onnx.portable.forms import FORMS, Form
 from mmort.onnx.verify import torch_reference
 from mmort.onnx.verify.comparators import compare
 from mmort.onnx.verify.numbers import refusal
@@ -44,6 +45,9 @@ def export_model(
     """Implement `mmort.onnx.export`."""
     if options.exporter not in EXPORTERS:
         raise ValueError(f"export: exporter must be 'dynamo' or 'legacy', got {options.exporter!r}")
+    if options.portable not in (False, True, *FORMS):
+        forms = ", ".join(map(repr, FORMS))
+        raise ValueError(f"export: portable must be False, True or one of {forms}, got {options.portable!r}")
     if isinstance(args, torch.Tensor):
         raise TypeError("export: args must be a tuple of arguments, got a tensor: write (tensor,)")
     path = Path(path)
@@ -168,7 +172,8 @@ def _simplify(draft: Path) -> None:
 def _complete(model: onnx.ModelProto, draft: Path, options: Options) -> None:
     """Make the draft portable, let `finish` change it and mark it as unverified, if the options ask for it."""
     if options.portable:
-        for row in make_portable(model):
+        form: Form = "functions" if isinstance(options.portable, bool) else options.portable
+        for row in make_portable(model, form=form):
             if row.missing is not None:
                 raise ValueError(f"export: portable must be False, as {row.operator} has no definition: {row.missing}")
     if options.finish is not None:
@@ -182,11 +187,11 @@ def _complete(model: onnx.ModelProto, draft: Path, options: Options) -> None:
 def _verify(
     draft: Path, path: Path, module: torch.nn.Module, checks: Sequence[tuple[Any, ...]], options: Options
 ) -> Report:
-    """Compare the draft with the model; a portable one also without mmort's library."""
+    """Compare the draft with the model; a portable one also without mmort's library, which an inlined one ignores."""
     # Before a session is open: both would hold the memory of a run at once.
     references = [_reference(module, values) for values in checks]
-    report = _compare(draft, path, checks, references, options)
-    if options.portable and report.ok:
+    report = _compare(draft, path, checks, references, options, own_library=options.portable != "inlined")
+    if options.portable and options.portable != "inlined" and report.ok:
         alone = _compare(draft, path, checks, references, options, own_library=False)
         rows = (dataclasses.replace(row, inputs=f"{row.inputs}, no library") for row in alone.rows)
         report = Report((*report.rows, *rows))

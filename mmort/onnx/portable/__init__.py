@@ -1,7 +1,8 @@
-"""Portable models: mmort's operators get definitions in standard operators, for ONNX Runtimes without the library.
+"""Portable models: mmort's operators get definitions in standard operators, for runtimes without the library.
 
-With the library loaded, ONNX Runtime uses the kernel, as before; without it, it replaces the node by the definition.
-Importing this package needs numpy only.
+Definitions are functions in the model, or stand in the graph in place of the nodes.  With functions ONNX Runtime uses
+the kernel where the library is loaded; without it, it replaces the node by the definition.  Importing this
+package needs numpy only.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ from typing import TYPE_CHECKING
 
 from mmort.onnx._extras import needed_by
 from mmort.onnx.portable.coverage import Coverage
+from mmort.onnx.portable.forms import Form
 
 if TYPE_CHECKING:
     import onnx
 
 
 def make_portable(
-    model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.PathLike[str] | None = None
+    model: str | os.PathLike[str] | onnx.ModelProto,
+    output: str | os.PathLike[str] | None = None,
+    form: Form = "functions",
 ) -> list[Coverage]:
     """Define mmort's operators in a model by standard operators, so that it also runs without the library.
 
-    A definition is a function in the model, by which ONNX Runtime, `onnx.reference` and other runtimes replace a node
-    whose operator they do not know.  With the library loaded, ONNX Runtime uses the kernel.  ``docs/portable.md`` lists
-    what each definition covers.
+    An input that may be left out becomes an initializer that may be overridden, as few runtimes know optional inputs.
+    ``docs/portable.md`` lists what each definition covers, and which form a runtime needs.
 
     Parameters
     ----------
@@ -32,6 +35,11 @@ def make_portable(
     output : path, optional
         The file to write, which must not exist.  By default the model's own file is replaced.  Tensors in files beside
         the model stay there.
+    form : {"functions", "inlined"}, default "functions"
+        "functions": a definition is a function in the model, by which ONNX Runtime, `onnx.reference` and other runtimes
+        replace a node whose operator they do not know; with the library loaded, ONNX Runtime uses the kernel.
+        "inlined": definitions replace the nodes, and the model has neither functions nor operators of other domains,
+        as OpenVINO requires.
 
     Returns
     -------
@@ -41,8 +49,8 @@ def make_portable(
     Raises
     ------
     ValueError
-        If the model's opset is too low, an attribute is wrong, or the result does not pass onnx's checker or, where
-        onnxruntime is installed, does not load.  Nothing is written then.
+        If `form` is unknown, the model's opset is too low, an attribute is wrong, or the result does not pass onnx's
+        checker or, where onnxruntime is installed, does not load.  Nothing is written then.
     OSError
         If a file cannot be read or written, or `output` exists.
 
@@ -61,4 +69,4 @@ def make_portable(
     """
     with needed_by("mmort.onnx.make_portable"):
         from mmort.onnx.portable.apply import define_operators
-    return define_operators(model, output)
+    return define_operators(model, output, form)

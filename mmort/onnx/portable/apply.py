@@ -1,29 +1,39 @@
-"""Adding definitions to a model: one function for all nodes of an operator."""
+"""Adding definitions to a model: one function for all nodes of an operator, or a definition in place of each node."""
 
 from __future__ import annotations
 
 import onnx
 import onnx.helper
+import onnx.inliner
 
 from mmort import schemas
 from mmort.onnx import files
+from mmort.onnx.portable import optional_inputs
 from mmort.onnx.portable.builder import FunctionBuilder, NotCoveredError, Value
 from mmort.onnx.portable.coverage import Coverage
 from mmort.onnx.portable.definitions import DEFINITIONS, MIN_OPSET
+from mmort.onnx.portable.forms import FORMS, Form
 
 MAX_INLINED = 20
 """Number of nodes up to which the result is loaded without the library: inlining 500 takes ONNX Runtime minutes."""
 
 
-def define_operators(model: files.PathLike | onnx.ModelProto, output: files.PathLike | None) -> list[Coverage]:
+def define_operators(
+    model: files.PathLike | onnx.ModelProto, output: files.PathLike | None, form: Form
+) -> list[Coverage]:
     """Implement `mmort.onnx.make_portable`."""
+    if form not in FORMS:
+        raise ValueError(f"make_portable: form must be {' or '.join(map(repr, FORMS))}, got {form!r}")
     files.check_new(output)
     proto = model if isinstance(model, onnx.ModelProto) else files.load(model)
     opset = files.opset_of(proto)
     if opset is None:
         opset = MIN_OPSET
         proto.opset_import.append(onnx.helper.make_opsetid("", opset))
-    covered = _add_functions(proto, opset)
+    covered = _add_functions(proto, opset, form)
+    optional_inputs.replace(proto)
+    if form == "inlined":
+        _inline(proto)
     source = None if isinstance(model, onnx.ModelProto) else model
     target = output or source
     if target is not None:
@@ -33,7 +43,7 @@ def define_operators(model: files.PathLike | onnx.ModelProto, output: files.Path
     return covered
 
 
-def _add_functions(model: onnx.ModelProto, opset: int) -> list[Coverage]:
+def _add_functions(model: onnx.ModelProto, opset: int, form: Form) -> list[Coverage]:
     """Add the definitions that the model does not have yet; return the coverage of each operator."""
     present = {(function.domain, function.name) for function in model.functions}
     foreign = files.own_functions(model)
@@ -42,12 +52,22 @@ def _add_functions(model: onnx.ModelProto, opset: int) -> list[Coverage]:
         operator = files.operator_of(node)
         if operator is not None and (node.domain, node.op_type) not in foreign:
             groups.setdefault(operator, []).append(node)
+    if groups and opset < MIN_OPSET:
+        raise ValueError(
+            f"make_portable: the model's opset must be {MIN_OPSET} or higher, got {opset}; mmort upgrade raises it"
+        )
     covered = []
     for operator, nodes in groups.items():
         missing = None
         if (operator.domain, operator.type) not in present:
             try:
-                model.functions.append(_shared_function(operator, nodes, opset))
+                functions = [_function(operator, node, opset) for node in nodes]
+                if form == "functions":
+                    _require_one(functions, nodes)
+                    del functions[1:]
+                else:
+                    _rename(functions, nodes)
+                model.functions.extend(functions)
             except NotCoveredError as reason:
                 missing = str(reason)
         names = tuple(node.name or ", ".join(node.output) for node in nodes)
@@ -59,27 +79,30 @@ def _add_functions(model: onnx.ModelProto, opset: int) -> list[Coverage]:
     return covered
 
 
-def _shared_function(operator: schemas.Operator, nodes: list[onnx.NodeProto], opset: int) -> onnx.FunctionProto:
-    """Return the one function that serves all nodes of an operator.
+def _require_one(functions: list[onnx.FunctionProto], nodes: list[onnx.NodeProto]) -> None:
+    """Raise NotCoveredError unless one function serves all nodes.
 
     A function may have overloads, but ONNX Runtime up to 1.23 silently uses the last one for all nodes.
     """
-    if opset < MIN_OPSET:
-        raise ValueError(
-            f"make_portable: the model's opset must be {MIN_OPSET} or higher, got {opset}; mmort upgrade raises it"
-        )
-    functions = []
-    for node in nodes:
-        try:
-            functions.append(_function(operator, node, opset))
-        except NotCoveredError as reason:
-            raise NotCoveredError(f"no definition of {files.name_of(node)}: {reason}") from None
-        except ValueError as error:
-            raise ValueError(f"{files.name_of(node)}: {error}") from None
-        if functions[-1] != functions[0]:
+    for function, node in zip(functions, nodes, strict=True):
+        if function != functions[0]:
             first, other = files.name_of(nodes[0]), files.name_of(node)
             raise NotCoveredError(f"one definition must serve all nodes, and {first} and {other} need different ones")
-    return functions[0]
+
+
+def _rename(functions: list[onnx.FunctionProto], nodes: list[onnx.NodeProto]) -> None:
+    """Give each node a function of its own."""
+    for index, (function, node) in enumerate(zip(functions, nodes, strict=True)):
+        function.name = node.op_type = f"{function.name}_{index}"
+
+
+def _inline(model: onnx.ModelProto) -> None:
+    """Put the functions' nodes into the graph, and drop what is imported for no node."""
+    model.CopyFrom(onnx.inliner.inline_local_functions(model))
+    used = {node.domain for node in files.every_node(model)} | {"", "ai.onnx"}
+    imports = [opset for opset in model.opset_import if opset.domain in used]
+    del model.opset_import[:]
+    model.opset_import.extend(imports)
 
 
 def _check_inputs(operator: schemas.Operator, node: onnx.NodeProto) -> None:
@@ -92,6 +115,16 @@ def _check_inputs(operator: schemas.Operator, node: onnx.NodeProto) -> None:
 
 
 def _function(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.FunctionProto:
+    """Return a node's definition; name the node in what it raises."""
+    try:
+        return _defined(operator, node, opset)
+    except NotCoveredError as reason:
+        raise NotCoveredError(f"no definition of {files.name_of(node)}: {reason}") from None
+    except ValueError as error:
+        raise ValueError(f"{files.name_of(node)}: {error}") from None
+
+
+def _defined(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.FunctionProto:
     """Return a node's definition; write the attributes that it refers to into the node, which may rely on defaults."""
     if operator.kernel not in DEFINITIONS:
         raise NotCoveredError("the operator has none")
