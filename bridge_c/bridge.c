@@ -1,5 +1,4 @@
 /* bridge.c - runs a node: unpacks its inputs, calls the kernel on ONNX Runtime's threads, and packs the outputs. */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,41 +97,30 @@ static OrtStatus *make_outputs(const Op *op, OrtKernelContext *context, mmk_call
     return NULL;
 }
 
-/* A phase of a call, split into chunks for ONNX Runtime's threads. */
+/* The threads of the session that a node runs in. */
 typedef struct {
-    const mmk_operator *kernel;
-    mmk_call *call;
-    int phase;
-    int64_t work, chunks;
-    atomic_int out_of_memory;
-} Loop;
+    const OrtApi *api;
+    OrtKernelContext *context;
+    OrtStatus *status; /* of the first loop that failed */
+} Threads;
 
-static void run_chunk(void *argument, size_t i) {
-    Loop *loop = argument;
-    int64_t step = loop->work / loop->chunks, rest = loop->work % loop->chunks, n = (int64_t)i;
-    int64_t begin = n * step + (n < rest ? n : rest), end = begin + step + (n < rest);
-    size_t scratch_size = loop->call->worker_scratch_size[loop->phase];
-    void *memory, *scratch = mmk_allocate_scratch(scratch_size, &memory);
-    if (scratch_size && !scratch)
-        atomic_store(&loop->out_of_memory, 1);
-    else
-        loop->kernel->run(loop->call, loop->phase, begin, end, scratch);
-    free(memory);
+static void parallel_for(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks) {
+    Threads *threads = call->front_end;
+    if (!threads->status)
+        threads->status = threads->api->KernelContext_ParallelFor(threads->context, run_chunk, chunks, 0, loop);
 }
 
-/* Runs a phase, on several threads if there is enough work. */
-static OrtStatus *run_phase(const Op *op, OrtKernelContext *context, mmk_call *call, int phase) {
-    enum { MAX_CHUNKS = 64 };
-    Loop loop = {.kernel = op->kernel, .call = call, .phase = phase, .work = call->work[phase]};
-    loop.chunks = loop.work / call->grain[phase];
-    if (loop.chunks > MAX_CHUNKS) loop.chunks = MAX_CHUNKS;
-    if (loop.chunks < 2 || op->ort.version < 17) {
-        loop.chunks = 1;
-        run_chunk(&loop, 0);
-    } else {
-        TRY(op->api->KernelContext_ParallelFor(context, run_chunk, (size_t)loop.chunks, 0, &loop));
-    }
-    return atomic_load(&loop.out_of_memory) ? out_of_memory(op) : NULL;
+/* Runs all phases, on several threads if there is enough work. */
+static OrtStatus *run_phases(const Op *op, OrtKernelContext *context, mmk_call *call) {
+    enum { MAX_CHUNKS = 64, FIRST_WITH_PARALLEL_FOR = 17 };
+    Threads threads = {op->api, context, NULL};
+    call->parallel_for = parallel_for;
+    call->front_end = &threads;
+    call->max_chunks = op->ort.version < FIRST_WITH_PARALLEL_FOR ? 1 : MAX_CHUNKS;
+    int outcome = mmk_run(op->kernel, call);
+    if (threads.status) return threads.status;
+    if (outcome == MMK_OUT_OF_MEMORY) return out_of_memory(op);
+    return outcome ? op->api->CreateStatus(ORT_INVALID_ARGUMENT, call->message) : NULL;
 }
 
 /* Runs a call whose inputs are set, and packs its outputs. */
@@ -143,11 +131,7 @@ static OrtStatus *run_call(const Op *op, OrtKernelContext *context, mmk_call *ca
     void *memory;
     call->scratch = mmk_allocate_scratch(call->scratch_size, &memory);
     if (call->scratch_size && !call->scratch) return out_of_memory(op);
-    OrtStatus *status = NULL;
-    for (int phase = 0; !status && phase < call->phases; phase++) {
-        status = run_phase(op, context, call, phase);
-        if (!status && call->stopped) status = api->CreateStatus(ORT_INVALID_ARGUMENT, call->message);
-    }
+    OrtStatus *status = run_phases(op, context, call);
     if (!status && call->late_outputs) status = make_outputs(op, context, call);
     free(memory);
     return status;

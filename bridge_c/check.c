@@ -53,8 +53,9 @@ int mmk_is_stopped(mmk_call *call) {
     if (call->is_interrupted && !load(&call->stopped)) {
         int32_t now = milliseconds(), since = now - load(&call->asked);
         if (since < 0 || since > interval) {
-            exchange(&call->asked, now);
-            if (call->is_interrupted()) exchange(&call->stopped, 1);
+            int answer = call->is_interrupted();
+            if (answer >= 0) exchange(&call->asked, now);
+            if (answer > 0) exchange(&call->stopped, 1);
         }
     }
     return load(&call->stopped);
@@ -143,16 +144,6 @@ void *mmk_allocate_scratch(size_t size, void **memory) {
     const uintptr_t alignment = 64;
     *memory = size && size <= SIZE_MAX - alignment ? malloc(size + alignment) : NULL;
     return *memory ? (void *)(((uintptr_t)*memory + alignment - 1) & ~(alignment - 1)) : NULL;
-}
-
-void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) {
-    double grain = 20000.0 / (nanoseconds > 0.02 ? nanoseconds : 0.02);
-    if (call->phases == MMK_MAX_PHASES) {
-        mmk_fail(call, "a kernel may have up to %d phases", MMK_MAX_PHASES);
-        return;
-    }
-    call->work[call->phases] = work;
-    call->grain[call->phases++] = grain < 1 ? 1 : (int64_t)grain;
 }
 
 void mmk_ask_for_large_pages(void *memory, size_t size) {

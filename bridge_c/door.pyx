@@ -7,7 +7,7 @@ from cpython.buffer cimport (PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuff
 from cpython.dict cimport PyDict_GetItem
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
@@ -22,6 +22,10 @@ cdef extern from *:
     """size_t mmort_describe(char *data, size_t size);  /* describe.c */"""
     size_t mmort_describe(char *data, size_t size)
 
+cdef extern from "pool.h" nogil:
+    int mmk_is_pool_thread() noexcept
+    void mmk_pool_run(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks) noexcept
+
 cdef extern from *:
     """
     static int raise_pending(void) { return PyErr_Occurred() ? -1 : 0; }
@@ -34,7 +38,6 @@ cdef object _empty = numpy.empty
 cdef object _ndarray = numpy.ndarray
 cdef object _float16 = numpy.dtype("float16")
 cdef object _float32 = numpy.dtype("float32")
-cdef int64_t _MIN_CHUNKS = _threads.MIN_CHUNKS
 
 _TYPES = {"f": MMK_FLOAT32, "d": MMK_FLOAT64, "?": MMK_BOOL}
 _TYPES.update((numpy.dtype(name).char, number) for name, number in (
@@ -192,13 +195,16 @@ def describe() -> str:
 
 
 cdef int _is_interrupted() noexcept nogil:
-    """Run the handlers of signals, in the main thread only; return whether one of them raised."""
+    """Run the handlers of signals, in the main thread only; return whether one of them raised, -1 if not known."""
+    if mmk_is_pool_thread():
+        return -1
     with gil:
         return PyErr_CheckSignals() != 0
 
 
 cdef enum:
-    GRAINS_PER_RANGE = 500  # of 20 microseconds, between two questions whether the call is stopped
+    CHUNKS_PER_THREAD = 4  # so that one delayed thread does not delay the call
+    MAX_THREADS = 1 << 16
 
 
 cdef class _Job:
@@ -209,6 +215,7 @@ cdef class _Job:
     cdef object cast  # the dtype to convert float32 results to; None: they stay float32
     cdef Py_buffer[9] buffers  # of MMK_MAX_INPUTS inputs and MMK_MAX_OUTPUTS outputs
     cdef int buffer_count
+    cdef int32_t threads
     cdef void *memory
     cdef void *copies  # of inputs
 
@@ -372,35 +379,20 @@ cdef class _Job:
             raise ValueError(self.c.message.decode())
         return 0
 
-    cpdef int run_range(self, int phase, int64_t begin, int64_t end) except -1:
-        cdef size_t scratch_size = self.c.worker_scratch_size[phase]
-        cdef int64_t step = GRAINS_PER_RANGE * self.c.grain[phase]
-        cdef void *memory = NULL
-        cdef void *scratch = mmk_allocate_scratch(scratch_size, &memory)
-        if scratch_size and scratch == NULL:
-            raise MemoryError(f"{self.kernel.name}: out of memory")
-        with nogil:
-            while end - begin > step:
-                self.kernel.functions.run(&self.c, phase, begin, begin + step, scratch)
-                begin += step
-                if mmk_is_stopped(&self.c):
-                    begin = end
-            self.kernel.functions.run(&self.c, phase, begin, end, scratch)
-            free(memory)
-        return raise_pending()
-
     cdef int run(self) except -1:
         """Run all phases, on several threads if they are long enough."""
-        cdef int phase
-        cdef int64_t chunks
-        for phase in range(self.c.phases):
-            chunks = self.c.work[phase] // self.c.grain[phase]
-            if chunks < _MIN_CHUNKS or _threads.get_num_threads() == 1:
-                self.run_range(phase, 0, self.c.work[phase])
-            else:
-                _threads.split(self.run_range, phase, self.c.work[phase], chunks)
-            if self.c.stopped:
-                raise ValueError(self.c.message.decode())
+        cdef int outcome
+        self.threads = min(_threads.get_num_threads(), MAX_THREADS)
+        self.c.parallel_for = mmk_pool_run
+        self.c.front_end = &self.threads
+        self.c.max_chunks = 1 if self.threads == 1 else self.threads * CHUNKS_PER_THREAD
+        with nogil:
+            outcome = mmk_run(self.kernel.functions, &self.c)
+        raise_pending()
+        if outcome == MMK_OUT_OF_MEMORY:
+            raise MemoryError(f"{self.kernel.name}: out of memory")
+        if outcome:
+            raise ValueError(self.c.message.decode())
         return 0
 
 
@@ -429,11 +421,7 @@ def call(str kernel, str function=None, /, **arguments) -> tuple:
     c.scratch = mmk_allocate_scratch(c.scratch_size, &job.memory)
     if c.scratch_size and c.scratch == NULL:
         raise MemoryError(f"{kernel}: out of memory")
-    try:
-        job.run()
-    except BaseException:
-        mmk_fail(c, "interrupted")  # for threads that are still at work; they keep the job alive
-        raise
+    job.run()
     if outputs is None:
         outputs = job.new_outputs()
     if job.cast is not None:

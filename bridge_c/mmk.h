@@ -14,8 +14,8 @@
  * input is `copied` in the row (operators.h): prepare and run then see the same values.
  *
  * A front end (door.pyx for numpy, bridge.c for ONNX Runtime) fills in the inputs and attributes, calls prepare,
- * allocates, runs one phase after another and returns the outputs.  So every check, default and formula is written
- * once, and the front ends cannot disagree.  Nothing here depends on Python or ONNX Runtime. */
+ * allocates, has mmk_run run one phase after another, and returns the outputs.  So every check, default and formula is
+ * written once, and the front ends cannot disagree.  Nothing here depends on Python or ONNX Runtime. */
 #ifndef MMK_H
 #define MMK_H
 #include <stddef.h>
@@ -66,6 +66,10 @@ typedef struct {
     int64_t size;
 } mmk_dimension;
 
+struct mmk_call;
+typedef void (*mmk_chunk)(void *loop, size_t chunk);
+typedef void (*mmk_body)(struct mmk_call *call, void *argument, int64_t begin, int64_t end);
+
 typedef struct mmk_call {
     const char *name; /* of the operator, for messages */
     mmk_tensor inputs[MMK_MAX_INPUTS];
@@ -84,9 +88,16 @@ typedef struct mmk_call {
 
     void *scratch; /* allocated by the front end and aligned to 64 bytes, like the workers' */
 
+    /* Set by the front end, if a loop may be split into several chunks: runs them on its threads. */
+    void (*parallel_for)(struct mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks);
+    void *front_end;    /* its own */
+    int32_t max_chunks; /* of a loop */
+    int32_t is_split;   /* whether a loop is running in chunks; loops inside it run on the thread that calls them */
+
     int32_t stopped; /* by mmk_fail or by an interrupt: all ranges return early, and the outputs are not used */
     int32_t asked;   /* when `is_interrupted` was last called */
-    int (*is_interrupted)(void); /* the front end's; NULL: calls cannot be interrupted */
+    int (*is_interrupted)(void); /* the front end's: 1, 0, or -1 if this thread cannot know; NULL: calls cannot be
+                                    interrupted */
 
     int32_t dimension_count;
     mmk_dimension dimensions[MMK_MAX_DIMENSIONS];
@@ -125,6 +136,11 @@ extern const mmk_operator mmk_operators[];
     void mmk_##name##_run(mmk_call *, int phase, int64_t begin, int64_t end, void *scratch);
 #define MMK_ENTRY(name) {#name, mmk_##name##_prepare, mmk_##name##_run}
 
+enum { MMK_STOPPED = -1, MMK_OUT_OF_MEMORY = -2 };
+
+/* Runs all phases of a call, and returns 0, MMK_STOPPED or MMK_OUT_OF_MEMORY. */
+int mmk_run(const mmk_operator *kernel, mmk_call *call);
+
 /* Allocates scratch memory, aligned to 64 bytes, for a front end, which frees `*memory`.  Returns NULL if there is not
  * enough memory, or `size` is 0. */
 void *mmk_allocate_scratch(size_t size, void **memory);
@@ -146,6 +162,11 @@ int mmk_fail(mmk_call *call, const char *format, ...)
 /* Returns whether the call is stopped, so that a range should return.  Ranges that may take longer than 0.1 seconds ask
  * between steps of a microsecond or more; the front ends ask between ranges. */
 int mmk_is_stopped(mmk_call *call);
+
+/* Runs the ranges of a loop over `work` units, each of about `nanoseconds`, and returns when all are done.  They run on
+ * several threads if the loop is long enough and the phase that calls it runs in one range, as a phase of one unit
+ * does; otherwise on the calling thread.  For phases that alternate between parallel and serial work. */
+void mmk_parallel(mmk_call *call, int64_t work, double nanoseconds, mmk_body body, void *argument);
 
 /* ---- functions for prepare ---- */
 

@@ -31,6 +31,10 @@ cdef extern from "mmk.h" nogil:
         int64_t i
         double f
 
+    ctypedef void (*mmk_chunk)(void *loop, size_t chunk) noexcept nogil
+    ctypedef struct mmk_call
+    ctypedef void (*mmk_body)(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil
+
     ctypedef struct mmk_call:
         const char *name
         mmk_tensor inputs[6]
@@ -43,6 +47,9 @@ cdef extern from "mmk.h" nogil:
         size_t scratch_size
         size_t worker_scratch_size[4]
         void *scratch
+        void (*parallel_for)(mmk_call *, mmk_chunk run_chunk, void *loop, size_t chunks) noexcept nogil
+        void *front_end
+        int32_t max_chunks
         int32_t stopped
         int (*is_interrupted)() noexcept nogil
         char message[320]
@@ -55,11 +62,17 @@ cdef extern from "mmk.h" nogil:
     # the return type of a hot loop that is compiled once for each SIMD level
     ctypedef void simd_void "MMK_SIMD void"
 
+    enum:
+        MMK_STOPPED
+        MMK_OUT_OF_MEMORY
+
     const mmk_operator mmk_operators[]
+    int mmk_run(const mmk_operator *kernel, mmk_call *call) noexcept
     const char *mmk_simd_level() noexcept
     void *mmk_allocate_scratch(size_t size, void **memory) noexcept
     int mmk_fail(mmk_call *call, const char *format, ...) noexcept
     int mmk_is_stopped(mmk_call *call) noexcept
+    void mmk_parallel(mmk_call *call, int64_t work, double nanoseconds, mmk_body body, void *argument) noexcept
     int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *required) noexcept
     int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape) noexcept
     int mmk_check_steps(mmk_call *call, double steps, const char *name) noexcept

@@ -33,7 +33,7 @@ _STABLE_ABI = (
     and not sysconfig.get_config_var("Py_GIL_DISABLED")
 )
 _EXPORTS = ["RegisterCustomOps", "mmort_describe"]
-_ARCHIVED = ["check.c", "rows.c", "shapes.c"]  # what the kernels and both front ends call
+_ARCHIVED = ["check.c", "rows.c", "run.c", "shapes.c"]  # what the kernels and both front ends call
 _BRIDGE = ["attributes.c", "bridge.c", "inference.c", "registry.c"]
 
 
@@ -153,7 +153,7 @@ def operators(
         "cflags": [*cflags, "-DCYTHON_NO_PYINIT_EXPORT"],  # exported, they would keep Cython's code for Python
     }
     # Linkers take a file from an archive only if one of its functions is called, and nothing calls the description.
-    door_module.sources.append(_kit("describe.c"))
+    door_module.sources += [_kit("describe.c"), _kit("pool.c")]
     door_module.py_limited_api = _STABLE_ABI
     library_module = Extension(library, [*map(_kit, _BRIDGE), _kit("describe.c")], optional=with_library is None)
     for module, link in ((door_module, door_link), (library_module, library_link)):
@@ -217,7 +217,7 @@ def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
         return cflags, ["-Wl,-dead_strip", *exported, *sanitizers], sanitizers
     link = ["-Wl,--gc-sections", "-Wl,-z,relro,-z,now", "-lm", *sanitizers]
     defs = [] if sanitize else ["-Wl,-z,defs"]  # the sanitizers' own symbols come with the process
-    return cflags, [*link, *defs, f"-Wl,--version-script={_kit('exports.map')}"], link
+    return cflags, [*link, *defs, f"-Wl,--version-script={_kit('exports.map')}"], [*link, "-pthread"]
 
 
 def _own(sources: list[str]) -> list[str]:

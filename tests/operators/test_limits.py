@@ -121,7 +121,7 @@ def test_kernels_that_ask_for_more_than_a_call_has(tmp_path):
     include = Path(mmort.build.get_include())
     source, program = tmp_path / "contract.c", tmp_path / "contract"
     source.write_text(CONTRACT)
-    sources = [source, include / "check.c", include / "shapes.c"]
+    sources = [source, *(include / f"{name}.c" for name in ("check", "run", "shapes"))]
     subprocess.run(["cc", "-std=gnu11", f"-I{include}", *sources, "-o", program], check=True)
     assert subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines() == [
         "4 1 five_phases: a kernel may have up to 4 phases",

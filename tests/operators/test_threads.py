@@ -3,10 +3,11 @@
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-import mmort
+import mmort.build
 from tests import front_ends
 from tests.compare import assert_same
 from tests.operators import cases
@@ -71,11 +72,11 @@ def test_many_callers_of_one_session():
 FORK = """
 import multiprocessing
 import sys
+import threading
 
 import numpy as np
 
 import mmort
-import mmort._threads
 
 mmort.set_num_threads(4)
 array = np.random.default_rng(0).standard_normal((64, 65, 66))
@@ -86,15 +87,24 @@ def child(queue):
     queue.put(np.array_equal(mmort.cummax(array, 1).values, before))
 
 
+def keep_calling():
+    while not done.is_set():
+        mmort.cummax(array, 1)
+
+
 context = multiprocessing.get_context("fork")
 queue = context.Queue()
 children = [context.Process(target=child, args=(queue,)) for _ in range(3)]
-with mmort._threads._lock:  # another thread might hold it at that moment
-    for process in children:
-        process.start()
+done = threading.Event()
+caller = threading.Thread(target=keep_calling)  # it may hold the pool's lock at that moment
+caller.start()
+for process in children:
+    process.start()
 answers = [queue.get(timeout=30) for _ in children]
 for process in children:
     process.join(50)
+done.set()
+caller.join()
 assert np.array_equal(mmort.cummax(array, 1).values, before)  # the parent's pool still works
 sys.exit(not all(answers))
 """
@@ -131,37 +141,21 @@ def test_number_of_threads():
         assert mmort.get_num_threads() == number
 
 
-def test_an_error_in_threads_reaches_the_caller():
-    """Also when a thread other than the caller's ran the chunk that failed."""
-    from mmort import _threads
-
-    def chunk(phase, begin, end):
-        if begin <= 50 < end:
-            raise MemoryError("out of memory")
-
-    mmort.set_num_threads(3)
-    for _ in range(20):
-        with pytest.raises(MemoryError, match="out of memory"):
-            _threads.split(chunk, 0, 100, 100)
-
-
-def test_each_chunk_is_done_once():
-    from mmort import _threads
-
-    for threads, work, chunks in ((1, 100, 100), (2, 7, 3), (3, 1000, 40), (5, 16, 16)):
-        mmort.set_num_threads(threads)
-        done = [0] * work
-
-        def chunk(phase, begin, end, done=done):
-            for i in range(begin, end):
-                done[i] += 1
-
-        _threads.split(chunk, 0, work, chunks)
-        assert done == [1] * work
+@pytest.mark.skipif(sys.platform == "win32", reason="the program forks")
+@pytest.mark.parametrize("threads", [1, 3])
+def test_pool(tmp_path, threads):
+    """Each unit of a loop is done once, by few enough threads; errors reach the caller, and forks do no harm."""
+    include, program = Path(mmort.build.get_include()), tmp_path / "pool"
+    sources = [
+        Path(__file__).with_name("pool.c"),
+        *(include / f"{name}.c" for name in ("pool", "run", "check", "shapes")),
+    ]
+    subprocess.run(["cc", "-std=gnu11", "-pthread", f"-I{include}", *sources, "-o", program], check=True)
+    subprocess.run([program, str(threads)], check=True, timeout=60)
 
 
 def test_calls_while_the_interpreter_exits():
-    """No thread can be started then; the calling thread does the work."""
+    """The threads of the pool know nothing of Python."""
     code = """
 import atexit, numpy, mmort
 mmort.set_num_threads(4)

@@ -50,6 +50,7 @@ def build_program(name: str, compiler: str) -> Path:
     settings = build.operators(door="mmort._kernels.door", library="mmort.libmmort_ort", sources=kernels)
     archive = settings["libraries"][0][1]
     sources = [*archive["sources"], *settings["ext_modules"][1].sources]
+    sources.append("bridge_c/pool.c")
     sources += [str(HERE / file) for file in ("fake_ort.c", "case.c", f"{name}.c")]
     folder = FOLDER / ("thread" if name == "threads" else "address")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,11 @@
 /* fake_ort.c - see fake_ort.h. */
 #include "fake_ort.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "pool.h"
 
 enum { MAX_OUTPUT_BYTES = 4 << 20 };
 
@@ -217,34 +218,14 @@ static OrtStatus *get_output(OrtKernelContext *context, size_t i, const int64_t 
     return *value ? NULL : create_status(ORT_FAIL, "not enough memory for an output");
 }
 
-typedef struct {
-    void (*run)(void *, size_t);
-    void *argument;
-    size_t total, first, step;
-} Share;
-
-static void *run_share(void *argument) {
-    Share *share = argument;
-    for (size_t i = share->first; i < share->total; i += share->step) share->run(share->argument, i);
-    return NULL;
-}
-
+/* On the threads of the numpy API, so that they are tested too. */
 static OrtStatus *parallel_for(const OrtKernelContext *context, void (*run)(void *, size_t), size_t total,
                                size_t batches, void *argument) {
-    enum { MAX_THREADS = 4 };
-    pthread_t threads[MAX_THREADS];
-    Share shares[MAX_THREADS];
-    size_t count = (size_t)context->threads;
+    int32_t threads = context->threads;
+    mmk_call call = {.front_end = &threads};
     (void)batches;
     COUNTED;
-    if (count < 1) count = 1;
-    if (count > MAX_THREADS) count = MAX_THREADS;
-    for (size_t t = 0; t < count; t++) {
-        shares[t] = (Share){run, argument, total, t, count};
-        if (t + 1 < count && pthread_create(&threads[t], NULL, run_share, &shares[t])) abort();
-    }
-    run_share(&shares[count - 1]);
-    for (size_t t = 0; t + 1 < count; t++) pthread_join(threads[t], NULL);
+    mmk_pool_run(&call, run, argument, total);
     return NULL;
 }
 

@@ -43,7 +43,7 @@ struct OrtKernelContext {
     OrtValue *inputs[FAKE_MAX_TENSORS];  /* NULL: left out */
     OrtValue *outputs[FAKE_MAX_TENSORS]; /* made by the bridge */
     const OperatorRow *row;
-    int threads; /* that ParallelFor starts */
+    int threads; /* of ParallelFor */
 };
 
 struct OrtShapeInferContext {

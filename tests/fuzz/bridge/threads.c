@@ -11,7 +11,7 @@
 
 #include "case.h"
 
-enum { THREADS = 8, MAX_CASES = 4096 };
+enum { THREADS = 8, HELPERS = 4, MAX_CASES = 4096 };
 
 typedef struct {
     Case given;
@@ -42,7 +42,7 @@ static int compute(const Shared *shared, OrtKernelContext *context) {
     memset(context, 0, sizeof *context);
     memcpy(context->inputs, shared->given.inputs, sizeof context->inputs);
     context->row = op->row;
-    context->threads = 2;
+    context->threads = THREADS + HELPERS;
     OrtStatus *status = op->ort.KernelComputeV2(shared->kernel, context);
     int failed = status != NULL;
     if (failed) op->api->ReleaseStatus(status);
