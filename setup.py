@@ -78,7 +78,7 @@ built = operators(
 )
 built["cmdclass"]["sdist"] = ReproducibleSdist
 setup(
-    packages=[*find_packages(include=["mmort", "mmort.*"]), "mmort.bridge_c"],
-    package_dir={"mmort.bridge_c": "bridge_c"},
+    packages=[*find_packages(include=["mmort", "mmort.*"]), "mmort.bridge_c", "mmort.demo.web"],
+    package_dir={"mmort.bridge_c": "bridge_c", "mmort.demo.web": "examples/web"},
     **built,
 )

@@ -1,4 +1,4 @@
-"""``mmort demo``: a detector's way from an MMDetection checkpoint to pictures with detections."""
+"""``mmort demo``: a detector's way from an MMDetection checkpoint to pictures with detections, or to a browser."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", default="mmort_demo", metavar="DIR", help="directory to write to (default: %(default)s)"
     )
+    parser.add_argument(
+        "--web",
+        action="store_true",
+        help="detect in a browser instead: write a page and the detector to DIR/web, and serve them to this machine",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -20,6 +25,11 @@ def run(arguments: argparse.Namespace) -> None:
     directory = Path(arguments.output).absolute()
     if not directory.parent.is_dir():
         raise FileNotFoundError(f"output directory does not exist: {directory.parent}")
-    from mmort.demo import story
+    if arguments.web:
+        from mmort.demo import page
 
-    story.run(arguments.output)
+        page.run(arguments.output)
+    else:
+        from mmort.demo import story
+
+        story.run(arguments.output)

@@ -5,15 +5,18 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import types
+import urllib.request
 
 import cv2
 import numpy as np
+import onnxruntime
 import pytest
 
 import mmort.ort
 from mmort import Predictor, demo
-from mmort.demo import story
+from mmort.demo import page, story
 from mmort.predict.drawing import class_colour
 from tests.cli.running import refused, run
 
@@ -116,6 +119,54 @@ def test_without_an_extra(monkeypatch, tmp_path, package):
     monkeypatch.setattr(story, "_has_torch", lambda: False)
     monkeypatch.setitem(sys.modules, package, None)
     assert "pip install 'mmort[predict]'" in refused("demo", "--output", tmp_path)
+
+
+@pytest.fixture
+def web(tmp_path):
+    """An output directory whose page has a runtime already, so that npm is not called."""
+    (tmp_path / "web" / page.RUNTIME).mkdir(parents=True)
+    return tmp_path
+
+
+def test_page_is_served_with_a_detector_that_runs_without_the_library(web):
+    pytest.importorskip("onnx")
+    page.write(web / "web")
+    session = onnxruntime.InferenceSession(web / "web" / demo.MODEL.name)
+    assert [output.name for output in session.get_outputs()] == ["dets", "labels", "masks"]
+    (web / "web" / page.RUNTIME / "runtime.mjs").touch()
+    with page.make_server(web / "web") as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        answers, types = {}, {}
+        for name in ("", "page.js", "onnxruntime-web/runtime.mjs", "samples.json", "digits_05.png"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/{name}") as answer:
+                answers[name] = answer.read()
+                assert {*page.HEADERS.items()} <= {*answer.headers.items()}
+                types[name] = answer.headers["Content-Type"]
+        server.shutdown()
+        thread.join()
+    assert b"page.js" in answers[""]
+    assert types["onnxruntime-web/runtime.mjs"] == "text/javascript"
+    assert answers["digits_05.png"] == demo.IMAGES[0].read_bytes()
+    assert json.loads(answers["samples.json"])["pictures"] == [path.name for path in demo.IMAGES]
+
+
+def test_page_ends_with_one_line(monkeypatch, web):
+    monkeypatch.setattr(page, "write", lambda folder: None)
+
+    def interrupt(server):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(page.ThreadingHTTPServer, "serve_forever", interrupt)
+    code, out, err = run("demo", "--web", "--output", web)
+    assert (code, err) == (130, "mmort: interrupted\n")
+    assert re.match(r"Open http://127\.0\.0\.1:\d+/ in a browser; ", out)
+
+
+def test_page_without_npm(monkeypatch, tmp_path):
+    pytest.importorskip("onnx")
+    monkeypatch.setattr(page.shutil, "which", lambda name: None)
+    assert "npm, which fetches it, is not installed" in refused("demo", "--web", "--output", tmp_path)
 
 
 def test_annotations_are_of_the_images():

@@ -1,0 +1,109 @@
+"""The demo's detector in a browser: the page of examples/web as a folder of static files, served to this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from mmort.demo import IMAGES, MODEL
+
+_DEMO = Path(__file__).resolve().parent
+# Installed, the page is part of this package; in mmort's sources it is one of the examples.
+PAGE = next(path for path in (_DEMO / "web", _DEMO.parents[1] / "examples" / "web") if path.is_dir())
+RUNTIME = "onnxruntime-web"
+
+HEADERS = {
+    # With these two, browsers let a page use threads.
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cache-Control": "no-cache",
+}
+
+
+def run(output: str | os.PathLike[str]) -> None:
+    """Write the page and serve it until this process is interrupted.
+
+    Parameters
+    ----------
+    output : path
+        Directory to write to; it is made if its parent exists.  The page is in its folder ``web``.
+
+    Raises
+    ------
+    OSError
+        If the directory cannot be made or written to, or onnxruntime-web cannot be fetched.
+    ImportError
+        If the onnx package is not installed.
+    """
+    Path(output).mkdir(exist_ok=True)
+    folder = Path(output) / "web"
+    write(folder)
+    with make_server(folder) as server:
+        print(
+            f"Open http://127.0.0.1:{server.server_port}/ in a browser; Ctrl-C stops. The page is in {folder}",
+            flush=True,
+        )
+        server.serve_forever()
+
+
+def write(folder: Path) -> None:
+    """Write the page, a portable detector and sample pictures; fetch onnxruntime-web unless it is there already."""
+    from mmort.onnx import make_portable
+
+    folder.mkdir(exist_ok=True)
+    for path in PAGE.iterdir():
+        if path.suffix in (".css", ".html", ".js"):
+            shutil.copy(path, folder)
+    model = folder / MODEL.name
+    model.unlink(missing_ok=True)  # make_portable never overwrites a file
+    make_portable(MODEL, model)
+    for image in IMAGES:
+        shutil.copy(image, folder)
+    samples = {"model": model.name, "pictures": [image.name for image in IMAGES]}
+    (folder / "samples.json").write_text(json.dumps(samples), encoding="utf-8")
+    if not (folder / RUNTIME).is_dir():
+        _fetch_runtime(folder)
+
+
+def make_server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
+    """Return a server of a folder on the loopback address; a port of 0 is any that is free."""
+    return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, directory=os.fspath(folder)))
+
+
+def _fetch_runtime(folder: Path) -> None:
+    """Fetch onnxruntime-web with npm."""
+    script = PAGE / "vendor.sh"
+    if shutil.which("npm") is None:
+        raise FileNotFoundError(
+            f"the page needs {RUNTIME}, and npm, which fetches it, is not installed; where it is, run "
+            f"'sh {script} DIR', and copy DIR/{RUNTIME} to {folder}"
+        )
+    print(f"Fetch {RUNTIME} from the npm registry", flush=True)
+    done = subprocess.run(["sh", script, folder], capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"npm cannot fetch {RUNTIME}: {done.stderr.strip()}")
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Serves files with the headers that the page needs; a browser that stops reading is no error."""
+
+    extensions_map = SimpleHTTPRequestHandler.extensions_map | {".mjs": "text/javascript", ".wasm": "application/wasm"}
+
+    def end_headers(self) -> None:
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        super().end_headers()
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        with contextlib.suppress(ConnectionError):
+            super().copyfile(source, outputfile)
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Print nothing for a request that was answered."""

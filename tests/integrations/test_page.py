@@ -1,0 +1,232 @@
+"""The page of mmort demo --web, in Chromium, finds what mmort.Predictor finds, and answers broken files in words."""
+
+import shutil
+import threading
+
+import cv2
+import numpy as np
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from mmort import Predictor
+from mmort.demo import IMAGES, MODEL, page
+from mmort.predict import MaskFormat, Preprocessing
+
+FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--no-first-run"]
+CAMERA = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS + CAMERA)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The address of the demo's page."""
+    folder = tmp_path_factory.mktemp("site")
+    page.write(folder)
+    server = page.make_server(folder)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def open_page(browser, address):
+    """Yield the page with its detector loaded; afterwards, it must have asked no other host and raised nothing."""
+    page, errors, own = browser.new_page(), [], (address, "data:", "blob:")
+    page.on("pageerror", lambda error: errors.append(error))
+    page.on("request", lambda request: None if request.url.startswith(own) else errors.append(request.url))
+    page.goto(address)
+    expect(page.locator("#status")).to_contain_text("loaded in", timeout=60_000)
+    yield page
+    assert not errors
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def modules(browser, address):
+    """A page whose modules are called."""
+    yield from open_page(browser, address)
+
+
+@pytest.fixture
+def tab(browser, address):
+    """A page that is used as people do."""
+    yield from open_page(browser, address)
+
+
+def call(modules, module, function, *arguments):
+    """Call a function of one of the page's modules with values for JSON; return its result."""
+    script = """async ([module, name, values]) => {
+        const result = (await import("./" + module))[name](...values);
+        const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
+        return JSON.parse(JSON.stringify(result, plain));
+    }"""
+    return modules.evaluate(script, [module, function, arguments])
+
+
+def choose(tab, element, name, content):
+    tab.set_input_files(element, {"name": name, "mimeType": "application/octet-stream", "buffer": content})
+
+
+def test_equal_detections_in_the_demos_pictures(modules):
+    """Boxes, scores and masks, of all detections: also those with low scores."""
+    script = """async ([model, pictures]) => {
+        const { Detector } = await import("./detector.js");
+        const bytes = async (url) => (await fetch(url)).arrayBuffer();
+        const detector = await Detector.load(new Uint8Array(await bytes(model)));
+        const results = [];
+        for (const url of pictures) {
+            const picture = await createImageBitmap(new Blob([await bytes(url)]));
+            const context = new OffscreenCanvas(picture.width, picture.height).getContext("2d");
+            context.drawImage(picture, 0, 0);
+            const { detections } = await detector.detect(context.getImageData(0, 0, picture.width, picture.height));
+            for (const { mask } of detections) mask.bits = Array.from(mask.bits);
+            results.push(detections);
+        }
+        return results;
+    }"""
+    results = modules.evaluate(script, [MODEL.name, [image.name for image in IMAGES]])
+    predictor = Predictor(MODEL)
+    for image, detections in zip(IMAGES, results, strict=True):
+        expected = predictor(image)
+        assert [found["name"] for found in detections] == list(expected.names)
+        np.testing.assert_allclose([found["score"] for found in detections], expected.scores, atol=1e-4)
+        np.testing.assert_allclose([found["box"] for found in detections], expected.boxes, atol=0.01)
+        for index, found in enumerate(detections):
+            mask, whole = found["mask"], np.zeros(expected.image_size, bool)
+            rows, columns = (
+                slice(mask["top"], mask["top"] + mask["height"]),
+                slice(mask["left"], mask["left"] + mask["width"]),
+            )
+            whole[rows, columns] = np.reshape(mask["bits"], (mask["height"], mask["width"]))
+            assert (whole != expected.mask(index)).sum() <= 1, (image.name, index)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {
+            "size": [333, 200],
+            "size_divisor": 32,
+            "mean": [123.675, 116.28, 103.53],
+            "std": [58.395, 57.12, 57.375],
+            "to_rgb": True,
+        },
+        {
+            "size": [96, 64],
+            "keep_ratio": False,
+            "divide": True,
+            "mean": [103.5, 116.3, 123.7],
+            "std": [57.4, 57.1, 58.4],
+        },
+        {"size": [80, 56], "padding": {"value": 114.0, "square": True, "size_divisor": 32, "in_image": True}},
+        {"pad_or": 127, "mean": [1, 2, 3], "to_rgb": True},
+        {"size": [200, 100], "to_float32": True, "padding": {"size": [320, 256]}, "std": [2, 3, 4]},
+        {},
+    ],
+)
+def test_equal_preprocessing(modules, settings):
+    """Equal to the last bit, but for pictures that are resized as floats."""
+    image = np.random.default_rng(0).integers(0, 256, (112, 160, 3), np.uint8)
+    expected = Preprocessing.from_dict(settings)(image)
+    picture = {"data": cv2.cvtColor(image, cv2.COLOR_BGR2RGBA).ravel().tolist(), "width": 160, "height": 112}
+    settings = call(modules, "preprocessing.js", "readSettings", settings)
+    prepared = call(modules, "preprocessing.js", "prepare", picture, settings)
+    found = np.reshape(prepared["input"], (3, *prepared["padShape"])).astype(np.float32)
+    np.testing.assert_allclose(found, expected.input, rtol=0, atol=1e-2 if settings["to_float32"] else 0)
+    assert tuple(prepared["imgShape"]) == expected.img_shape
+    assert tuple(prepared["offset"]) == expected.offset
+    np.testing.assert_array_equal(np.float32(prepared["scale"] * 2), expected.scale_factor)
+
+
+@pytest.mark.parametrize("sizes", [(97, 61, 41, 30), (40, 30, 20, 15), (13, 9, 64, 50), (1, 5, 7, 3), (64, 48, 64, 24)])
+def test_resizing_gives_opencvs_bits(modules, sizes):
+    width, height, new_width, new_height = sizes
+    image = np.random.default_rng(1).integers(0, 256, (height, width, 3), np.uint8)
+    resized = call(modules, "resize.js", "resizeBytes", image.ravel().tolist(), 3, *sizes)
+    expected = cv2.resize(image, (new_width, new_height))
+    np.testing.assert_array_equal(np.reshape(list(resized), expected.shape), expected)
+
+
+@pytest.mark.parametrize("rescaling", ["crop", "fit", "scale", "stretch"])
+def test_equal_masks_over_the_input(modules, rescaling):
+    format = MaskFormat("image", threshold=0.0, stride=4, rescaling=rescaling, boxes="masks", scores="masks")
+    image = Preprocessing(size=(80, 80), size_divisor=32)(np.zeros((81, 120, 3), np.uint8))
+    smooth = cv2.GaussianBlur(np.random.default_rng(2).normal(size=(16, 24)).astype(np.float32), None, 3)
+    stored = format.store(smooth[None], np.zeros((1, 4), np.float32), image)
+    shapes = {"originalShape": image.ori_shape, "imgShape": image.img_shape, "padShape": image.pad_shape}
+    prepared = {**shapes, "offset": image.offset, "scale": image.scale_factor[:2].tolist()}
+    script = """async ([values, format, prepared]) => {
+        const { readFormat, rescaleMask } = await import("./masks.js");
+        const { mask, factor } = rescaleMask(Float32Array.from(values), 16, 24, readFormat(format), prepared);
+        return { ...mask, factor, bits: Array.from(mask.bits) };
+    }"""
+    found = modules.evaluate(script, [smooth.ravel().tolist(), format.to_dict(), prepared])
+    expected = stored.masks.region(0, 81, 120)
+    assert (found["top"], found["left"]) == expected[:2]
+    assert (np.reshape(found["bits"], (found["height"], found["width"])) != expected.mask).sum() <= 2
+    assert found["factor"] == pytest.approx(stored.score_factors[0], abs=1e-3)
+
+
+def test_page_shows_detections_and_times(tab, tmp_path):
+    tab.click("#samples button >> nth=2")
+    expect(tab.locator("#detections")).to_contain_text("4 found", timeout=60_000)
+    names = tab.locator("#detections tr td:first-child").all_inner_texts()
+    assert names == ["6", "7", "8", "5"]
+    stages = tab.locator("#times tr td:first-child").all_inner_texts()
+    assert stages == ["decoding", "pixels", "preprocessing", "network", "masks", "drawing", "total"]
+    assert tab.evaluate("crossOriginIsolated")
+    tab.fill("#score", "0.9")
+    tab.press("#score", "Enter")
+    expect(tab.locator("#detections")).to_contain_text("2 found", timeout=60_000)
+    canvas = tmp_path / "canvas.png"
+    tab.locator("#canvas").screenshot(path=canvas)
+    colour = np.array([74, 255, 74])  # of class 6
+    assert (abs(cv2.imread(str(canvas)).astype(int) - colour) < 60).all(axis=2).sum() > 300
+
+
+def test_broken_files_are_named(tab):
+    status = tab.locator("#status")
+    choose(tab, "#picture", "notes.txt", b"no picture")
+    expect(status).to_have_text("notes.txt is not a picture that this browser can read")
+    for name, content, reason in (
+        ("broken.onnx", MODEL.read_bytes()[:10_000], "it is not an ONNX file, or not all of it"),
+        ("text.onnx", b"this is text", "it is not an ONNX file"),
+        ("empty.onnx", b"", "it has no preprocessing in its metadata, as files of mmort export have"),
+        ("library.onnx", MODEL.read_bytes(), "it needs mmort's library; write a file that does not: mmort portable"),
+    ):
+        choose(tab, "#model", name, content)
+        expect(status).to_contain_text(f"{name} cannot be used as a detector: {reason}", timeout=20_000)
+    choose(tab, "#picture", "digits.png", IMAGES[0].read_bytes())  # the detector from before is still there
+    expect(tab.locator("#detections")).to_contain_text("7 found", timeout=60_000)
+
+
+def test_camera(tab):
+    tab.click("#camera")
+    expect(tab.locator("#times")).to_contain_text("network", timeout=60_000)
+    tab.click("#camera")
+    expect(tab.locator("#camera")).to_have_text("Camera", timeout=60_000)
+
+
+def test_without_the_demos_files(browser, tmp_path):
+    """The page alone, as any host of static files serves it, asks for a detector."""
+    for path in page.PAGE.glob("*.*"):
+        shutil.copy(path, tmp_path)
+    server = page.make_server(tmp_path)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    tab = browser.new_page()
+    tab.goto(f"http://127.0.0.1:{server.server_port}/")
+    expect(tab.locator("#status")).to_contain_text("Choose a detector")
+    choose(tab, "#picture", "digits.png", IMAGES[0].read_bytes())
+    expect(tab.locator("#status")).to_contain_text("Choose a detector first")
+    tab.close()
+    server.shutdown()
+    server.server_close()
