@@ -10,7 +10,7 @@ from mmort.detect.config import read_config
 from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts, check_names
 from mmort.detect.receptive_fields import set_receptive_fields
-from mmort.detect.registry import FAMILIES, PARTS
+from mmort.detect.registry import FAMILIES, PARTS, ROTATED_FAMILIES
 from mmort.detect.semi_supervised import own_weights, unwrapped
 from mmort.detect.versions import Config, plain_type
 
@@ -18,7 +18,8 @@ _MODEL_IGNORED = {"data_preprocessor": "read by the preprocessing", "_scope_": "
 
 
 _HEADS = (
-    *("semantic_head", "roi_head", "odm_head", "refine_heads", "bbox_head", "mask_head", "panoptic_head", "rpn_head"),
+    *("semantic_head", "roi_head", "odm_head", "refine_heads", "bbox_head_refine", "bbox_head", "mask_head"),
+    *("panoptic_head", "rpn_head"),
 )
 """Entries of a model that may hold the head that names its family, or a list of heads; the last head first."""
 
@@ -39,16 +40,26 @@ def _family_of(config: Config) -> Callable[[Config, Parts], Detector]:
         raise ValueError(
             f"detect.build: model.type {model.get('type')!r} is not supported; supported heads: {', '.join(FAMILIES)}"
         )
-    head = model[entry][-1] if isinstance(model[entry], list) and entry.endswith("s") else model[entry]
+    several = isinstance(model[entry], list) and entry in ("refine_heads", "bbox_head_refine")
+    head = model[entry][-1] if several else model[entry]
     if not isinstance(head, dict):
         raise ValueError(f"detect.build: {entry} must be one dict, got {type(head).__name__}")
-    family = FAMILIES.get(plain_type(head.get("type")))
+    name = plain_type(head.get("type"))
+    family = (ROTATED_FAMILIES.get(name) if _finds_rotated_boxes(head) else None) or FAMILIES.get(name)
     if family is None:
         raise ValueError(
-            f"detect.build: {entry} {plain_type(head.get('type'))!r} of model.type {model.get('type')!r} is not "
+            f"detect.build: {entry} {name!r} of model.type {model.get('type')!r} is not "
             f"supported; supported heads: {', '.join(FAMILIES)}"
         )
     return family
+
+
+def _finds_rotated_boxes(head: Config) -> bool:
+    """Return whether a head's box coder, or that of a second stage's last head, is one of rotated boxes."""
+    boxes = head.get("bbox_head", head)
+    boxes = boxes[-1] if isinstance(boxes, list) and boxes else boxes
+    coder = boxes.get("bbox_coder") if isinstance(boxes, dict) else None
+    return isinstance(coder, dict) and plain_type(coder.get("type")) in PARTS.types["rotated box coder"]
 
 
 def build(config: Config, parts: Parts = PARTS) -> Detector:

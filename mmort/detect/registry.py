@@ -33,12 +33,13 @@ from mmort.detect.families.ga_retinanet import GARetinaNet
 from mmort.detect.families.gfl import GFL, LD
 from mmort.detect.families.gliding_vertex import GlidingVertex
 from mmort.detect.families.grid_rcnn import GridRCNN
+from mmort.detect.families.h2rbox import H2RBox
 from mmort.detect.families.htc import HTC
 from mmort.detect.families.mask2former import Mask2Former
 from mmort.detect.families.mask_scoring_rcnn import MaskScoringRCNN
 from mmort.detect.families.maskformer import MaskFormer
 from mmort.detect.families.nas_fcos import NASFCOS
-from mmort.detect.families.oriented_rcnn import OrientedRCNN, RotatedFasterRCNN
+from mmort.detect.families.oriented_rcnn import OrientedRCNN
 from mmort.detect.families.paa import LAD, PAA
 from mmort.detect.families.panoptic_fpn import PanopticFPN
 from mmort.detect.families.point_rend import PointRend
@@ -47,10 +48,12 @@ from mmort.detect.families.reppoints import RepPoints
 from mmort.detect.families.retina_sepbn import RetinaSepBN
 from mmort.detect.families.retinanet import RetinaNet
 from mmort.detect.families.roi_transformer import RoITransformer
+from mmort.detect.families.rotated_atss import rotated_atss
 from mmort.detect.families.rotated_csl import CSLFCOS, CSLRetinaNet
 from mmort.detect.families.rotated_fcos import RotatedFCOS
 from mmort.detect.families.rotated_reppoints import RotatedRepPoints
-from mmort.detect.families.rotated_retinanet import RotatedATSS, RotatedRetinaNet
+from mmort.detect.families.rotated_retinanet import RotatedRetinaNet
+from mmort.detect.families.rotated_rtmdet import RotatedRTMDet
 from mmort.detect.families.rpn import RPN
 from mmort.detect.families.rtmdet import RTMDet
 from mmort.detect.families.rtmdet_ins import RTMDetIns
@@ -130,7 +133,11 @@ from mmort.detect.parts.rotated.coders import (
     DistanceAnglePointCoder,
     MidpointOffsetCoder,
 )
-from mmort.detect.parts.rotated.priors import PseudoAnchorGenerator, RotatedAnchorGenerator
+from mmort.detect.parts.rotated.priors import (
+    FakeRotatedAnchorGenerator,
+    PseudoAnchorGenerator,
+    RotatedAnchorGenerator,
+)
 from mmort.detect.parts.rotated.proposals import OrientedRPNHead, RotatedRPNHead
 from mmort.detect.parts.rotated.roi_extractor import RotatedRoIExtractor
 from mmort.detect.parts.shared_head import ResLayer
@@ -201,25 +208,38 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "DeformableDETRHead": DeformableDETR,
     "DINOHead": DINO,
     "DDQDETRHead": DDQ,
+    "AngleBranchRetinaHead": CSLRetinaNet,
+    "CFAHead": RotatedRepPoints,
     "CSLRFCOSHead": CSLFCOS,
     "CSLRRetinaHead": CSLRetinaNet,
     "GVRatioRoIHead": GlidingVertex,
+    "H2RBoxHead": H2RBox,
     "KFIoURRetinaHead": RotatedRetinaNet,
     "KFIoURRetinaRefineHead": R3Det,
     "KFIoUODMRefineHead": S2ANet,
     "ODMRefineHead": S2ANet,
     "OrientedRepPointsHead": RotatedRepPoints,
     "OrientedStandardRoIHead": OrientedRCNN,
+    "R3RefineHead": R3Det,
     "RoITransRoIHead": RoITransformer,
-    "RotatedATSSHead": RotatedATSS,
+    "RotatedATSSHead": rotated_atss,
     "RotatedFCOSHead": RotatedFCOS,
+    "RotatedRTMDetSepBNHead": RotatedRTMDet,
     "RotatedRepPointsHead": RotatedRepPoints,
     "RotatedRetinaHead": RotatedRetinaNet,
     "RotatedRetinaRefineHead": R3Det,
-    "RotatedStandardRoIHead": RotatedFasterRCNN,
+    "RotatedStandardRoIHead": OrientedRCNN,
+    "S2ARefineHead": S2ANet,
     "SAMRepPointsHead": RotatedRepPoints,
 }
 """By the type of the last head: ``model.type`` is not enough, since two-stage detectors may share one."""
+
+ROTATED_FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
+    "CascadeRoIHead": RoITransformer,
+    "RetinaHead": RotatedRetinaNet,
+    "StandardRoIHead": OrientedRCNN,
+}
+"""Those of MMDetection's own heads if their box coder is one of rotated boxes, as in MMRotate 1."""
 
 PARTS = Parts(
     {
@@ -267,16 +287,20 @@ PARTS = Parts(
         },
         "prior generator": {
             "AnchorGenerator": AnchorGenerator,
+            "FakeRotatedAnchorGenerator": FakeRotatedAnchorGenerator,
             "LegacyAnchorGenerator": LegacyAnchorGenerator,
             "LegacySSDAnchorGenerator": LegacySSDAnchorGenerator,
             "MlvlPointGenerator": PointGenerator,
             "PseudoAnchorGenerator": PseudoAnchorGenerator,
+            "PseudoRotatedAnchorGenerator": PseudoAnchorGenerator,
             "RotatedAnchorGenerator": RotatedAnchorGenerator,
             "SSDAnchorGenerator": SSDAnchorGenerator,
             "YOLOAnchorGenerator": YOLOAnchorGenerator,
         },
         "box coder": {
             "DeltaXYWHBBoxCoder": DeltaXYWHBBoxCoder,
+            "DeltaXYWHHBBoxCoder": DeltaXYWHBBoxCoder,
+            "DeltaXYWHQBBoxCoder": DeltaXYWHBBoxCoder,
             "LegacyDeltaXYWHBBoxCoder": LegacyDeltaXYWHBBoxCoder,
             "TBLRBBoxCoder": TBLRBBoxCoder,
             "DistancePointBBoxCoder": DistancePointBBoxCoder,
@@ -284,6 +308,8 @@ PARTS = Parts(
         "rotated box coder": {
             "DeltaXYWHAHBBoxCoder": DeltaXYWHAHBBoxCoder,
             "DeltaXYWHAOBBoxCoder": DeltaXYWHAOBBoxCoder,
+            "DeltaXYWHTHBBoxCoder": DeltaXYWHAHBBoxCoder,
+            "DeltaXYWHTRBBoxCoder": DeltaXYWHAOBBoxCoder,
             "DistanceAnglePointCoder": DistanceAnglePointCoder,
             "MidpointOffsetCoder": MidpointOffsetCoder,
         },
@@ -313,6 +339,7 @@ PARTS = Parts(
             "RotatedConvFCBBoxHead": RotatedBoxHead,
             "RotatedKFIoUShared2FCBBoxHead": RotatedShared2FCBoxHead,
             "RotatedShared2FCBBoxHead": RotatedShared2FCBoxHead,
+            "Shared2FCBBoxHead": RotatedShared2FCBoxHead,
         },
         "mask_head": {"FCNMaskHead": FCNMaskHead},
     }

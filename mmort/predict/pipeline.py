@@ -9,6 +9,8 @@ from mmort.predict.padding import Padding
 
 _WITHOUT_EFFECT = (
     "Collect",
+    "ConvertBoxType",
+    "ConvertMask2BoxType",
     "DefaultFormatBundle",
     "ImageToTensor",
     "LoadAnnotations",

@@ -35,7 +35,7 @@ class ATSSHead(TowerHead):
         anchors, channels = self.priors.num_base_priors[0], entries.feat_channels
         size, padding = entries.pred_kernel_size, entries.pred_kernel_size // 2
         self.atss_cls = nn.Conv2d(channels, anchors * self.class_channels, size, padding=padding)
-        self.atss_reg = nn.Conv2d(channels, anchors * 4, size, padding=padding)
+        self.atss_reg = nn.Conv2d(channels, anchors * self.box_channels, size, padding=padding)
         self.atss_centerness = nn.Conv2d(channels, anchors, size, padding=padding)
         self.scales = nn.ModuleList(Scale() for _ in self.priors.strides)
 

@@ -16,7 +16,13 @@ from torch import Tensor, nn
 from mmort.detect.entries import Parts, Schema, nested, part
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.heads.box_head import BoxHead
-from mmort.detect.parts.rotated.geometry import AngleVersion, angle_version, boxes_of_points
+from mmort.detect.parts.rotated.geometry import (
+    AngleVersion,
+    angle_version,
+    boxes_of_points,
+    smallest_rectangles,
+    upright_boxes,
+)
 from mmort.detect.parts.rotated.roi_head import RotatedRoIHead
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.two_stage import TwoStageDetector
@@ -42,6 +48,7 @@ class GVBoxHead(BoxHead):
         ratio_thr: float = 0.8
         version: str = "oc"
         fix_coder: VertexCoder = nested(VertexCoder)
+        predict_box_type: str | None = None
 
         ignored: ClassVar = {**BoxHead.Entries.ignored, "ratio_coder": "training only"}
 
@@ -50,6 +57,13 @@ class GVBoxHead(BoxHead):
         self.min_ratio = entries.ratio_thr
         self.version: AngleVersion = angle_version("bbox_head", entries.version)
         self.points_version: AngleVersion = angle_version("fix_coder", entries.fix_coder.angle_range)
+        # MMRotate 1 takes the smallest rectangle around the corners, MMRotate 0 two of their sides.
+        self.around_corners = entries.predict_box_type is not None
+        if entries.predict_box_type not in (None, "rbox"):
+            raise ValueError(
+                "detect.build: predict_box_type of bbox_head 'GVBBoxHead' must be 'rbox', got "
+                f"{entries.predict_box_type!r}: general quadrilaterals are not supported"
+            )
         boxes, width = self.outputs[1] // 4, entries.fc_out_channels
         self.fc_fix, self.fc_ratio = nn.Linear(width, 4 * boxes), nn.Linear(width, boxes)
 
@@ -67,17 +81,19 @@ class GVBoxHead(BoxHead):
         xs = [x1 + width * top, x2, x2 - width * bottom, x1]
         ys = [y1, y1 + height * right, y2, y2 - height * left]
         points = torch.stack([torch.stack(xs, -1), torch.stack(ys, -1)], -1)  # [..., 4, 2]
+        if self.around_corners:
+            points = smallest_rectangles(points)
         return torch.where(full > self.min_ratio, self.upright(boxes), boxes_of_points(points, self.points_version))
 
     def upright(self, boxes: Tensor) -> Tensor:
         """Return upright boxes [..., 4] as rotated ones."""
-        centre, size = (boxes[..., :2] + boxes[..., 2:]) * 0.5, boxes[..., 2:] - boxes[..., :2]
-        zero = torch.zeros_like(size[..., :1])
-        quarter = zero + (-math.pi / 2 if self.version == "le90" else math.pi / 2)
-        turned = torch.cat([centre, size.flip(-1), quarter], -1)
+        rotated = upright_boxes(boxes)
+        size = rotated[..., 2:4]
+        quarter = rotated[..., 4:] + (-math.pi / 2 if self.version == "le90" else math.pi / 2)
+        turned = torch.cat([rotated[..., :2], size.flip(-1), quarter], -1)
         if self.version == "oc":
             return turned
-        return torch.where(size[..., :1] >= size[..., 1:], torch.cat([centre, size, zero], -1), turned)
+        return torch.where(size[..., :1] >= size[..., 1:], rotated, turned)
 
 
 class GVRatioRoIHead(RotatedRoIHead):
@@ -111,7 +127,7 @@ class GlidingVertex(TwoStageDetector):
     """Gliding Vertex."""
 
     family = "Gliding Vertex"
-    model_types = ("GlidingVertex",)
+    model_types = ("GlidingVertex", "FasterRCNN")
     head = GVRatioRoIHead
     roi_head: GVRatioRoIHead
 

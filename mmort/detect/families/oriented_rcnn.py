@@ -1,7 +1,7 @@
 """Oriented R-CNN, whose proposals are rotated, and Rotated Faster R-CNN, whose proposals are upright.
 
 Source: X. Xie et al., "Oriented R-CNN for Object Detection", ICCV 2021; MMRotate's ``OrientedStandardRoIHead`` and
-``RotatedStandardRoIHead``.
+``RotatedStandardRoIHead``, in MMRotate 1 MMDetection's ``StandardRoIHead`` with coders of rotated boxes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from torch import Tensor
 from mmort.detect.entries import Parts, part
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.rotated.box_head import RotatedBoxHead
+from mmort.detect.parts.rotated.proposals import OrientedRPNHead
 from mmort.detect.parts.rotated.roi_head import RotatedRoIHead
 from mmort.detect.parts.two_stage import TwoStageDetector
-from mmort.detect.versions import Config
+from mmort.detect.versions import Config, is_version_3
 
 
 class RotatedStandardRoIHead(RotatedRoIHead):
@@ -40,20 +41,16 @@ class RotatedStandardRoIHead(RotatedRoIHead):
 
 
 class OrientedRCNN(TwoStageDetector):
-    """Oriented R-CNN."""
+    """Oriented R-CNN, or Rotated Faster R-CNN if the proposals are upright."""
 
-    family = "Oriented R-CNN"
-    model_types = ("OrientedRCNN",)
+    model_types = ("OrientedRCNN", "RotatedFasterRCNN", "FasterRCNN")
     head = RotatedStandardRoIHead
     roi_head: RotatedStandardRoIHead
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
         self.angle_version = self.roi_head.bbox_head.coder.version
-
-
-class RotatedFasterRCNN(OrientedRCNN):
-    """Rotated Faster R-CNN."""
-
-    family = "Rotated Faster R-CNN"
-    model_types = ("RotatedFasterRCNN",)
+        self.family = "Rotated Faster R-CNN"
+        if isinstance(self.rpn_head, OrientedRPNHead):
+            self.family = "Oriented R-CNN"
+            self.rpn_head.drops_empty = is_version_3(config)

@@ -1,5 +1,7 @@
 """R3Det: the boxes of one head choose the features that the next one reads, once or twice.
 
+MMRotate 1 has the same network under other names.
+
 Source: X. Yang et al., "R3Det: Refined Single-Stage Detector with Feature Refinement for Rotating Object", AAAI 2021;
 MMRotate's ``R3Det``, ``FeatureRefineModule`` and ``RotatedRetinaRefineHead``.
 """
@@ -16,12 +18,19 @@ from mmort.detect.entries import Parts, Schema, part
 from mmort.detect.families.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.rotated.dense import version_of
-from mmort.detect.parts.rotated.refinement import LOCATIONS, RefiningDetector, first_boxes, refined_boxes
+from mmort.detect.parts.rotated.refinement import (
+    LOCATIONS,
+    REFINING_ENTRIES,
+    RefiningDetector,
+    first_boxes,
+    refined_boxes,
+    refining_heads,
+)
 from mmort.detect.versions import Config
 from mmort.torch import rotated_feature_align
 
-_FIRST_HEADS = {"RotatedRetinaHead": RotatedRetinaHead, "KFIoURRetinaHead": RotatedRetinaHead}
-_FIRST_HEADS["RotatedATSSHead"] = RotatedRetinaHead  # the same network with one anchor
+# ATSS's is the same network with one anchor.
+_FIRST_HEADS = dict.fromkeys(("RotatedRetinaHead", "KFIoURRetinaHead", "RotatedATSSHead", "R3Head"), RotatedRetinaHead)
 
 
 class FeatureRefineModule(nn.Module):
@@ -70,11 +79,19 @@ class R3Det(RefiningDetector):
     """R3Det."""
 
     family = "R3Det"
-    model_entries = ("backbone", "neck", "bbox_head", "frm_cfgs", "num_refine_stages", "refine_heads")
+    model_entries = (
+        *("backbone", "neck", "bbox_head", "frm_cfgs", "num_refine_stages", "refine_heads"),
+        *REFINING_ENTRIES,
+    )
+    renamed_keys = (
+        (r"^bbox_head_init\.", "bbox_head."),
+        (r"^bbox_head_refine\.(\d+)\.feat_refine_module\.", r"feat_refine_module.\1."),
+        (r"^bbox_head_refine\.", "refine_head."),
+    )
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
-        model = config["model"]
+        model = _entries_of_version_0(config["model"])
         stages = model["num_refine_stages"]
         if not isinstance(stages, int) or not 1 <= stages <= min(len(model["frm_cfgs"]), len(model["refine_heads"])):
             raise ValueError(
@@ -113,3 +130,12 @@ class R3Det(RefiningDetector):
             features_of_stage = module(features, boxes)
             maps = head(features_of_stage)
         return boxes, maps
+
+
+def _entries_of_version_0(model: Config) -> Config:
+    """Return the entries of a model by the names that MMRotate 0 gives them."""
+    if REFINING_ENTRIES[0] not in model:
+        return model
+    first, modules, heads = refining_heads(model)
+    sizes = [{"in_channels": module["feat_channels"], "featmap_strides": module["strides"]} for module in modules]
+    return {"bbox_head": first, "frm_cfgs": sizes, "num_refine_stages": len(heads), "refine_heads": heads}

@@ -36,7 +36,7 @@ class RoITransformer(TwoStageDetector):
     """RoI Transformer."""
 
     family = "RoI Transformer"
-    model_types = ("RoITransformer", "ReDet")
+    model_types = ("RoITransformer", "ReDet", "CascadeRCNN")
     head = RoITransRoIHead
     roi_head: RoITransRoIHead
 

@@ -1,12 +1,13 @@
-"""CSL: Rotated RetinaNet and Rotated FCOS that classify the angle.
+"""Rotated RetinaNet and Rotated FCOS that predict the angle for an angle coder: CSL classifies it, PSC finds a phase.
 
-Source: MMRotate's ``CSLRRetinaHead`` and ``CSLRFCOSHead``.
+Source: MMRotate's ``CSLRRetinaHead``, ``CSLRFCOSHead`` and ``AngleBranchRetinaHead``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,10 +15,8 @@ from torch import Tensor, nn
 from mmort.detect.entries import part
 from mmort.detect.families.rotated_fcos import RotatedFCOSHead
 from mmort.detect.families.rotated_retinanet import RotatedRetinaHead
-from mmort.detect.parts.rotated.angle_coder import CSLCoder
+from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
-
-_CODERS = {"CSLCoder": CSLCoder}
 
 
 class CSLRetinaHead(RotatedRetinaHead):
@@ -27,12 +26,18 @@ class CSLRetinaHead(RotatedRetinaHead):
     class Entries(RotatedRetinaHead.Entries):
         """The entries of ``bbox_head``."""
 
-        angle_coder: CSLCoder = part("angle coder", types=_CODERS)
+        angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS)
+        use_encoded_angle: bool = True
+        use_normalized_angle_feat: bool = False
+
+        ignored: ClassVar = {**RotatedRetinaHead.Entries.ignored, "shield_reg_angle": "training only"}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        self.angle_coder = entries.angle_coder
-        channels = self.priors.num_base_priors[0] * self.angle_coder.classes
+        if not entries.use_encoded_angle:
+            raise ValueError("detect.build: bbox_head with use_encoded_angle=False is not supported")
+        self.angle_coder, self.normalized = entries.angle_coder, entries.use_normalized_angle_feat
+        channels = self.priors.num_base_priors[0] * self.angle_coder.channels
         self.retina_angle_cls = nn.Conv2d(entries.feat_channels, channels, 3, padding=1)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -41,36 +46,30 @@ class CSLRetinaHead(RotatedRetinaHead):
             logits.append(self.retina_cls(self.cls_convs(x)))  # [N, A * classes, h, w]
             for_boxes = self.reg_convs(x)
             deltas = torch.unflatten(self.retina_reg(for_boxes), 1, (-1, self.box_channels))[:, :, :4]
-            angles = torch.unflatten(self.retina_angle_cls(for_boxes), 1, (-1, self.angle_coder.classes))
+            predicted = self.retina_angle_cls(for_boxes)
+            if self.normalized:
+                predicted = predicted.sigmoid() * 2 - 1
+            angles = torch.unflatten(predicted, 1, (-1, self.angle_coder.channels))
             boxes.append(torch.cat([deltas, self.angle_coder.decode(angles, 2)], 2).flatten(1, 2))  # [N, A * 5, h, w]
         return (*logits, *boxes)
 
 
 class CSLRetinaNet(RotatedDenseDetector):
-    """RetinaNet with classes of angles."""
+    """RetinaNet with an angle coder."""
 
     family = "CSL RetinaNet"
     head = CSLRetinaHead
 
 
 class CSLFCOSHead(RotatedFCOSHead):
-    """A head with the logits of the angle's classes instead of the angle."""
+    """A head with an angle coder, whose input has no scale."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RotatedFCOSHead.Entries):
         """The entries of ``bbox_head``."""
 
         scale_angle: bool = False
-        angle_coder: CSLCoder = part("angle coder", types=_CODERS)
-
-    def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
-        self.angle_coder = entries.angle_coder
-        self.conv_angle = nn.Conv2d(entries.feat_channels, self.angle_coder.classes, 3, padding=1)
-
-    def angle(self, for_boxes: Tensor) -> Tensor:
-        """Return angles in radians, [N, 1, h, w]."""
-        return self.angle_coder.decode(self.conv_angle(for_boxes), 1)
+        angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS)
 
 
 class CSLFCOS(RotatedDenseDetector):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mmort.detect.entries import part
 from mmort.detect.families.fcos import FCOSHead
 from mmort.detect.parts.layers import Scale
+from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
 
@@ -28,27 +29,25 @@ class RotatedFCOSHead(FCOSHead):
         """The entries of ``bbox_head``."""
 
         scale_angle: bool = True
+        angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS, default={"type": "PseudoAngleCoder"})
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DistanceAnglePointCoder"})
 
         ignored: ClassVar = {
             **FCOSHead.Entries.ignored,
-            "separate_angle": "training only",
-            "h_bbox_coder": "training only",
+            "angle_version": "the coder's",
+            **dict.fromkeys(("separate_angle", "h_bbox_coder", "use_hbbox_loss"), "training only"),
         }
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        self.conv_angle = nn.Conv2d(entries.feat_channels, 1, 3, padding=1)
+        self.angle_coder = entries.angle_coder
+        self.conv_angle = nn.Conv2d(entries.feat_channels, self.angle_coder.channels, 3, padding=1)
         self.scale_angle: nn.Module = Scale() if entries.scale_angle else nn.Identity()
 
     def regressed(self, for_boxes: Tensor, scale: nn.Module, stride: int) -> Tensor:
         """Return the distances, with the angle in radians as fifth channel."""
-        return torch.cat([super().regressed(for_boxes, scale, stride), self.angle(for_boxes)], 1)
-
-    def angle(self, for_boxes: Tensor) -> Tensor:
-        """Return angles in radians, [N, 1, h, w]."""
-        angle: Tensor = self.scale_angle(self.conv_angle(for_boxes))
-        return angle
+        angle = self.angle_coder.decode(self.scale_angle(self.conv_angle(for_boxes)), 1)  # [N, 1, h, w]
+        return torch.cat([super().regressed(for_boxes, scale, stride), angle], 1)
 
 
 class RotatedFCOS(RotatedDenseDetector):

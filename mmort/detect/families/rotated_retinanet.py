@@ -1,7 +1,7 @@
 """Rotated RetinaNet: RetinaNet that also regresses an angle.
 
-Losses on Gaussian distributions (GWD, KLD, KFIoU) change its training only.  Source: MMRotate's ``RotatedRetinaHead``,
-``KFIoURRetinaHead`` and ``RotatedATSSHead``.
+Losses on Gaussian distributions (GWD, KLD, KFIoU) change its training only.  Source: MMRotate's ``RotatedRetinaHead``
+and ``KFIoURRetinaHead``.
 """
 
 from __future__ import annotations
@@ -40,11 +40,4 @@ class RotatedRetinaNet(RotatedDenseDetector):
     """Rotated RetinaNet."""
 
     family = "Rotated RetinaNet"
-    head = RotatedRetinaHead
-
-
-class RotatedATSS(RotatedDenseDetector):
-    """Rotated ATSS: the same network with one anchor in a location, and no centerness."""
-
-    family = "Rotated ATSS"
     head = RotatedRetinaHead

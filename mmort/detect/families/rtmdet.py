@@ -71,9 +71,11 @@ class RTMDetSepBNHead(DenseHead):
         if self.reg_convs is not self.cls_convs:
             for_boxes = [convs(x) for convs, x in zip(self.reg_convs, features, strict=True)]
         logits = [predict(x) for predict, x in zip(self.rtm_cls, for_classes, strict=True)]  # [N, classes, h, w]
-        raw = [predict(x) for predict, x in zip(self.rtm_reg, for_boxes, strict=True)]  # [N, 4, h, w]
-        strides = [stride for stride, _ in self.priors.strides]
-        return (*logits, *(self.distances(x) * stride for x, stride in zip(raw, strides, strict=True)))
+        return (*logits, *(self.regressed(level, x) for level, x in enumerate(for_boxes)))
+
+    def regressed(self, level: int, for_boxes: Tensor) -> Tensor:
+        """Return the numbers of each box, [N, box_channels, h, w], of the features [N, C, h, w] for boxes."""
+        return self.distances(self.rtm_reg[level](for_boxes)) * self.priors.strides[level][0]
 
     def distances(self, raw: Tensor) -> Tensor:
         """Return distances to the sides, in strides; without `exp_on_reg` they may be negative."""

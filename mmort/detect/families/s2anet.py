@@ -1,7 +1,7 @@
 """S2ANet: the boxes of a first head turn a deformable convolution, whose features a second head reads.
 
 Source: J. Han et al., "Align Deep Features for Oriented Object Detection", TGRS 2021; MMRotate's ``S2ANet``,
-``AlignConv`` and ``ODMRefineHead``.
+``AlignConv`` and ``ODMRefineHead``, in MMRotate 1 ``S2ARefineHead``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors, shifts
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import version_of
-from mmort.detect.parts.rotated.refinement import LOCATIONS, RefiningDetector, first_boxes
+from mmort.detect.parts.rotated.refinement import (
+    LOCATIONS,
+    REFINING_ENTRIES,
+    RefiningDetector,
+    first_boxes,
+    refining_heads,
+)
 from mmort.detect.parts.single_stage import DenseHead
 from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d
@@ -57,21 +63,20 @@ class AlignConv(nn.Module):
 
     taps: Tensor
 
-    def __init__(self, channels: int, stride: float) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
-        self.stride = stride
         self.deform_conv = DeformConv2d(channels, channels, 3, padding=1)
         steps = [(float(x), float(y)) for y in (-1, 0, 1) for x in (-1, 0, 1)]
         self.register_buffer("taps", torch.tensor(steps), persistent=False)
 
-    def forward(self, x: Tensor, boxes: Tensor) -> Tensor:
-        """Return features [N, C, h, w] of features [N, C, h, w] and their boxes [N, h * w, 5]."""
-        return self.deform_conv(x, self.offsets(x, boxes)).relu()
+    def forward(self, x: Tensor, boxes: Tensor, stride: float) -> Tensor:
+        """Return features [N, C, h, w] of a level's features [N, C, h, w] and their boxes [N, h * w, 5]."""
+        return self.deform_conv(x, self.offsets(x, boxes, stride)).relu()
 
-    def offsets(self, x: Tensor, boxes: Tensor) -> Tensor:
+    def offsets(self, x: Tensor, boxes: Tensor, stride: float) -> Tensor:
         """Return how far each tap lies from that of a plain convolution, y before x, [N, 18, h, w]."""
         cos, sin = boxes[..., 4:].cos(), boxes[..., 4:].sin()  # [N, h * w, 1]
-        scaled = boxes[..., :4] / self.stride
+        scaled = boxes[..., :4] / stride
         steps = scaled[..., None, 2:] / 3 * self.taps  # [N, h * w, 9, 2]
         across, along = steps.unbind(-1)
         turned = torch.stack([across * cos - along * sin, across * sin + along * cos], -1)
@@ -81,7 +86,7 @@ class AlignConv(nn.Module):
 
 
 class AlignConvs(nn.Module):
-    """An `AlignConv` for each level."""
+    """An `AlignConv` for each level, or, as in MMRotate 1, one for all."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
@@ -90,12 +95,19 @@ class AlignConvs(nn.Module):
         channels: int
         featmap_strides: Sequence[float]
         kernel_size: int = 3
+        shared: bool = False
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         if entries.kernel_size != 3:
             raise ValueError(f"detect.build: align_cfgs.kernel_size must be 3, got {entries.kernel_size}")
-        self.ac = nn.ModuleList(AlignConv(entries.channels, stride) for stride in entries.featmap_strides)
+        self.strides = list(entries.featmap_strides)
+        self.ac = nn.ModuleList(AlignConv(entries.channels) for _ in self.strides[: 1 if entries.shared else None])
+
+    def forward(self, features: Sequence[Tensor], boxes: Sequence[Tensor]) -> list[Tensor]:
+        """Return features [N, C, h, w] of features [N, C, h, w] and their boxes [N, h * w, 5], by level."""
+        own = [self.ac[level % len(self.ac)] for level in range(len(self.strides))]
+        return [layer(*level) for layer, *level in zip(own, features, boxes, self.strides, strict=True)]
 
 
 class ODMRefineHead(DenseHead):
@@ -117,7 +129,7 @@ class ODMRefineHead(DenseHead):
 
         ignored: ClassVar = {
             "in_channels": "those of the features",
-            "stacked_convs": "MMRotate's head has two convolutions, whatever its config says",
+            "stacked_convs": "MMRotate 0's head has two convolutions, whatever its config says",
             **dict.fromkeys(("assign_by_circumhbbox", "reg_decoded_bbox"), "training only"),
         }
 
@@ -143,11 +155,17 @@ class S2ANet(RefiningDetector):
     """S2ANet."""
 
     family = "S2ANet"
-    model_entries = ("backbone", "neck", "fam_head", "align_cfgs", "odm_head")
+    model_entries = ("backbone", "neck", "fam_head", "align_cfgs", "odm_head", *REFINING_ENTRIES)
+    renamed_keys = (
+        (r"^bbox_head_init\.", "fam_head."),
+        (r"^bbox_head_refine\.0\.feat_refine_module\.", "align_conv.ac.0."),
+        (r"^bbox_head_refine\.0\.retina_", "odm_head.odm_"),
+        (r"^bbox_head_refine\.0\.", "odm_head."),
+    )
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
-        model = config["model"]
+        model = _entries_of_version_0(config["model"])
         self.fam_head: RotatedRetinaHead = parts.construct("fam_head", RotatedRetinaHead, model["fam_head"])
         self.align_conv: AlignConvs = parts.construct("align_cfgs", AlignConvs, model["align_cfgs"])
         self.odm_head: ODMRefineHead = parts.construct("odm_head", ODMRefineHead, model["odm_head"])
@@ -167,6 +185,16 @@ class S2ANet(RefiningDetector):
         """Return the first head's boxes, [N, h * w, 5] by level, and the second head's maps."""
         features = self.neck(self.backbone(input))
         boxes = first_boxes(self.fam_head, self.fam_head(features))
-        layers: list[AlignConv] = list(self.align_conv.ac)  # type: ignore[arg-type]
-        aligned = [layer(x, own) for layer, x, own in zip(layers, features, boxes, strict=True)]
-        return boxes, self.odm_head(aligned)
+        return boxes, self.odm_head(self.align_conv(features, boxes))
+
+
+def _entries_of_version_0(model: Config) -> Config:
+    """Return the entries of a model by the names that MMRotate 0 gives them."""
+    if REFINING_ENTRIES[0] not in model:
+        return model
+    first, modules, heads = refining_heads(model)
+    if len(heads) != 1 or heads[0].get("stacked_convs", 2) != 2:
+        raise ValueError("detect.build: S2ANet must have one of bbox_head_refine, with stacked_convs=2")
+    names = {"feat_channels": "channels", "strides": "featmap_strides"}
+    align = {names.get(key, key): value for key, value in modules[0].items()}
+    return {"fam_head": first, "align_cfgs": {**align, "shared": True}, "odm_head": heads[0]}

@@ -13,9 +13,10 @@ from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.rotated.geometry import AngleVersion
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
-from mmort.detect.parts.selection import best_indices, take, take_rows
+from mmort.detect.parts.selection import best_indices, best_priors, take, take_rows
 from mmort.detect.parts.single_stage import DenseHead, SingleStageDetector
-from mmort.detect.versions import Config
+from mmort.detect.versions import Config, is_version_3
+from mmort.torch import filter_scores
 
 
 class RotatedDenseDetector(SingleStageDetector):
@@ -29,10 +30,12 @@ class RotatedDenseDetector(SingleStageDetector):
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
         self.angle_version = version_of(self.bbox_head)
+        self.by_pairs = is_version_3(config)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)
-        return rotated_detections(*candidates(self.bbox_head, self.test_cfg, self.raw(input), limits), self.test_cfg)
+        chosen = candidates(self.bbox_head, self.test_cfg, self.raw(input), limits, by_pairs=self.by_pairs)
+        return rotated_detections(*chosen, self.test_cfg)
 
 
 def version_of(head: DenseHead) -> AngleVersion:
@@ -47,6 +50,8 @@ def candidates(
     maps: Sequence[Tensor],
     limits: Tensor,
     priors: Sequence[Tensor] | None = None,
+    *,
+    by_pairs: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return the boxes of the best priors of all levels, and their scores.
 
@@ -60,6 +65,9 @@ def candidates(
         Width, height, width, height of each image.
     priors : sequence of Tensor, [N, h*w*A, 5], optional
         Those of each image, by level.  By default the head's.
+    by_pairs : bool
+        Whether to choose the best pairs of prior and class above the threshold, and no boxes that are too small, as
+        MMRotate 1 does, and not the priors with the best class.
 
     Returns
     -------
@@ -67,18 +75,31 @@ def candidates(
         Scores are 0 if not above the threshold.
     """
     levels = len(head.priors.strides)
+    best = _best_pairs if by_pairs else _best_priors
     chosen: list[tuple[Tensor, Tensor, Tensor]] = []
     for level in range(levels):
         logits, regressed, *factor = maps[level::levels]
-        scores, indices = _best(head.classes, test_cfg, logits, *factor)
+        scores, indices = best(head.classes, test_cfg, logits, *factor)
         numbers = head.for_coder(level, take(regressed, indices, head.box_channels))
         own = head.priors.level(level, logits)[indices] if priors is None else take_rows(priors[level], indices)
         chosen.append((scores, numbers, own))
     scores, regressed, own = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
-    return head.decode(own, regressed, limits), scores
+    boxes = head.decode(own, regressed, limits)  # [N, P, 5]
+    if by_pairs and test_cfg.min_bbox_size >= 0:
+        scores = torch.where((boxes[..., 2:4] > test_cfg.min_bbox_size).all(-1, keepdim=True), scores, 0)
+    return boxes, scores
 
 
-def _best(
+def _best_pairs(
+    classes: int, test_cfg: RotatedDenseEntries, logits: Tensor, factor: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Choose the priors of the best pairs of prior and class; see `_best_priors`, which returns the same."""
+    scores, indices = best_priors(logits, classes, test_cfg.nms_pre)
+    scores = filter_scores(scores, test_cfg.score_thr, test_cfg.nms_pre)
+    return scores if factor is None else scores * take(factor, indices, 1).sigmoid(), indices
+
+
+def _best_priors(
     classes: int, test_cfg: RotatedDenseEntries, logits: Tensor, factor: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Choose the priors with the best class of a level, whose scores may have a further factor.

@@ -1,4 +1,4 @@
-"""Rotated boxes: ranges of angles, corners, upright bounding boxes, and boxes of four points.
+"""Rotated boxes: ranges of angles, upright bounding boxes, smallest rectangles around points, boxes of four points.
 
 A box is x, y of its centre, width, height and angle in radians; y points down, and a positive angle turns it clockwise
 on screen.  MMRotate has three versions of the same box:
@@ -11,6 +11,7 @@ on screen.  MMRotate has three versions of the same box:
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Literal, get_args
 
@@ -57,6 +58,12 @@ def bounding_boxes(boxes: Tensor) -> Tensor:
     return torch.cat([boxes[..., :2] - reach, boxes[..., :2] + reach], -1)
 
 
+def upright_boxes(corners: Tensor) -> Tensor:
+    """Return upright boxes x1, y1, x2, y2 [..., 4] as rotated ones [..., 5], whose angle is 0."""
+    first, last = corners[..., :2], corners[..., 2:]
+    return torch.cat([(first + last) / 2, last - first, torch.zeros_like(first[..., :1])], -1)
+
+
 def boxes_of_points(points: Tensor, version: AngleVersion) -> Tensor:
     """Return rotated boxes [..., 5] of four points in a row, [..., 4, 2].
 
@@ -82,3 +89,24 @@ def boxes_of_points(points: Tensor, version: AngleVersion) -> Tensor:
         centre = (first + third) / 2
         width, height = length.maximum(other_length), length.minimum(other_length)
     return torch.stack([centre[..., 0], centre[..., 1], width, height, angle], -1)
+
+
+def smallest_rectangles(points: Tensor) -> Tensor:
+    """Return the corners [..., 4, 2] of the rectangles of smallest area around points [..., P, 2].
+
+    One of a smallest rectangle's sides has the direction of two of the points, those of an edge of their convex hull.
+    So all directions are tried, which needs no hull.
+    """
+    first, second = zip(*itertools.combinations(range(points.shape[-2]), 2), strict=True)
+    steps = points[..., list(second), :] - points[..., list(first), :]  # [..., D, 2]
+    lengths = steps.square().sum(-1, keepdim=True).sqrt()
+    # Points that coincide have no direction; the x axis stands for it.
+    axis = torch.tensor([1.0, 0.0], device=points.device)
+    cos, sin = torch.where(lengths > 0, steps / lengths, axis).unbind(-1)  # [..., D]
+    x, y = points[..., None, :, 0], points[..., None, :, 1]  # [..., 1, P]
+    along, across = x * cos[..., None] + y * sin[..., None], y * cos[..., None] - x * sin[..., None]  # [..., D, P]
+    left, right, top, bottom = along.amin(-1), along.amax(-1), across.amin(-1), across.amax(-1)  # [..., D]
+    best = ((right - left) * (bottom - top)).argmin(-1, keepdim=True)  # [..., 1]
+    cos, sin, left, right, top, bottom = (values.gather(-1, best) for values in (cos, sin, left, right, top, bottom))
+    u, v = torch.cat([right, left, left, right], -1), torch.cat([top, top, bottom, bottom], -1)  # [..., 4]
+    return torch.stack([u * cos - v * sin, u * sin + v * cos], -1)

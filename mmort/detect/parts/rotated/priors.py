@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from mmort.detect.entries import Schema
 from mmort.detect.parts.priors import AnchorGenerator, Points
+from mmort.detect.parts.rotated.geometry import AngleVersion, angle_version, upright_boxes, with_longer_width
 
 
 class RotatedAnchorGenerator(AnchorGenerator):
@@ -24,9 +26,32 @@ class RotatedAnchorGenerator(AnchorGenerator):
 
     def level(self, index: int, map: Tensor) -> Tensor:
         """Return the anchors of a level, float32, [h*w*A, 5]."""
+        return upright_boxes(super().level(index, map))
+
+
+class FakeRotatedAnchorGenerator(RotatedAnchorGenerator):
+    """Upright anchors as the rotated boxes that a version of angles makes of them; MMRotate 1's generator."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(AnchorGenerator.Entries):
+        """The entries of ``anchor_generator``."""
+
+        angle_version: str | None = None
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        given = entries.angle_version
+        self.version: AngleVersion | None = None if given is None else angle_version("anchor_generator", given)
+
+    def level(self, index: int, map: Tensor) -> Tensor:
+        """Return the anchors of a level, float32, [h*w*A, 5]; without a version their angle is 0."""
         boxes = super().level(index, map)
-        corner, opposite = boxes[:, :2], boxes[:, 2:]
-        return torch.cat([(opposite + corner) / 2, opposite - corner, torch.zeros_like(boxes[:, :1])], 1)
+        if self.version is None:
+            return boxes
+        if self.version == "oc":  # as MMRotate 1 does it: a quarter turn back, whichever side is longer
+            quarter = torch.full_like(boxes[:, :1], -math.pi / 2)
+            return torch.cat([boxes[:, :2], boxes[:, 2:4].flip(-1), quarter], 1)
+        return with_longer_width(boxes, self.version)
 
 
 class PseudoAnchorGenerator(Points):

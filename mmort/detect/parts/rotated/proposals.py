@@ -45,6 +45,9 @@ class OrientedRPNHead(RPNHead):
 
         ignored: ClassVar = {**RPNHead.Entries.ignored, "version": "the coder's"}
 
+    drops_empty: bool = False
+    """Whether boxes without area are no proposals, as in MMRotate 1."""
+
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
         self.numbers = entries.bbox_coder.numbers
@@ -62,7 +65,10 @@ class OrientedRPNHead(RPNHead):
 
     def valid(self, boxes: Tensor) -> Tensor:
         """Return which boxes [N, P, 5] may be proposals, [N, P, 1]."""
-        return _large(boxes[..., 2:4], self.test_cfg.min_bbox_size)
+        sizes, min_size = boxes[..., 2:4], self.test_cfg.min_bbox_size
+        if self.drops_empty:
+            return (sizes > (min_size if min_size >= 0 else -torch.inf)).all(-1, keepdim=True)
+        return _large(sizes, min_size)
 
 
 def _large(sizes: Tensor, min_size: float) -> Tensor:

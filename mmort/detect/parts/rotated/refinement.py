@@ -15,7 +15,10 @@ from mmort.detect.parts.rotated.dense import candidates
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
 from mmort.detect.parts.single_stage import DenseHead
-from mmort.detect.versions import Config, test_config
+from mmort.detect.versions import Config, is_version_3, test_config
+
+REFINING_ENTRIES = ("bbox_head_init", "bbox_head_refine")
+"""The entries of MMRotate 1's ``RefineSingleStageDetector``."""
 
 LOCATIONS = {"type": "PseudoAnchorGenerator", "strides": [8, 16, 32, 64, 128]}
 """The prior generator of heads whose priors are boxes."""
@@ -29,6 +32,7 @@ class RefiningDetector(Detector):
         self.backbone: nn.Module = parts.build("backbone", config["model"]["backbone"])
         self.neck: nn.Module = parts.build("neck", config["model"]["neck"])
         self.test_cfg = read_entries("test_cfg", RotatedDenseEntries, test_config(config))
+        self.by_pairs = is_version_3(config)
 
     @property
     def last_head(self) -> DenseHead:
@@ -50,8 +54,26 @@ class RefiningDetector(Detector):
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         boxes, maps = self.refined(input)
-        chosen = candidates(self.last_head, self.test_cfg, maps, image_limits(input, img_shape), boxes)
+        limits = image_limits(input, img_shape)
+        chosen = candidates(self.last_head, self.test_cfg, maps, limits, boxes, by_pairs=self.by_pairs)
         return rotated_detections(*chosen, self.test_cfg)
+
+
+def refining_heads(model: Config) -> tuple[Config, list[Config], list[Config]]:
+    """Return the configs of the first head, of the modules that refine features, and of the heads that read them.
+
+    Raises
+    ------
+    ValueError
+        If `REFINING_ENTRIES` of the model are not a dict and a list of dicts with ``frm_cfg``.
+    """
+    first, heads = (model.get(name) for name in REFINING_ENTRIES)
+    if not isinstance(first, dict) or not isinstance(heads, list) or not heads:
+        raise ValueError("detect.build: bbox_head_init must be a dict, and bbox_head_refine a list of dicts")
+    if not all(isinstance(head, dict) and isinstance(head.get("frm_cfg"), dict) for head in heads):
+        raise ValueError("detect.build: every one of bbox_head_refine must be a dict with a dict frm_cfg")
+    modules = [head["frm_cfg"] for head in heads]
+    return first, modules, [{key: value for key, value in head.items() if key != "frm_cfg"} for head in heads]
 
 
 def first_boxes(head: DenseHead, maps: Sequence[Tensor]) -> list[Tensor]:

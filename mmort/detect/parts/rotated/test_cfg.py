@@ -15,7 +15,10 @@ class RotatedNMS(Schema):
     iou_thr: float | None = at_least(0, default=None)
     iou_threshold: float | None = at_least(0, default=None)  # its name in MMRotate 1
 
-    ignored: ClassVar = {"type": "MMRotate reads no other suppression than that of rotated boxes"}
+    ignored: ClassVar = {
+        "type": "MMRotate reads no other suppression than that of rotated boxes",
+        "split_thr": "how MMCV divides the work",
+    }
 
     @property
     def threshold(self) -> float:
