@@ -7,13 +7,22 @@ import pytest
 
 from mmort.detect.loading import _family_of
 from mmort.detect.registry import FAMILIES
-from tests.detect import dense_cases, mask_cases, panoptic_cases, query_cases, rotated_cases, two_stage_cases
+from tests.detect import (
+    dense_cases,
+    mask_cases,
+    panoptic_cases,
+    query_cases,
+    rotated_1_cases,
+    rotated_cases,
+    two_stage_cases,
+)
 
 CASES = [
     *map(dense_cases.config, dense_cases.HEADS),
     *map(mask_cases.config, mask_cases.MODELS),
     *map(panoptic_cases.config, panoptic_cases.MODELS),
     *map(rotated_cases.config_of, rotated_cases.CASES),
+    *map(rotated_1_cases.config_of, rotated_1_cases.CASES),
     *map(two_stage_cases.config_of, two_stage_cases.CASES),
     *({"model": model} for model in query_cases.MODELS.values()),
 ]

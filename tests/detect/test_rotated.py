@@ -1,19 +1,27 @@
 """Detectors of rotated boxes: coders and selection by hand, and each family in batches."""
 
+import json
 import math
+import pathlib
 
 import pytest
 import torch
 
 from mmort.detect import build
 from mmort.detect.families.r3det import FeatureRefineModule
-from mmort.detect.families.rotated_reppoints import smallest_rectangles
 from mmort.detect.families.s2anet import AlignConv, ORConv
 from mmort.detect.parts.rotated.angle_coder import CSLCoder
-from mmort.detect.parts.rotated.geometry import bounding_boxes, boxes_of_points, normalized
+from mmort.detect.parts.rotated.geometry import (
+    bounding_boxes,
+    boxes_of_points,
+    normalized,
+    smallest_rectangles,
+    with_longer_width,
+)
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedNMS, RotatedSelectionEntries
 from mmort.detect.registry import PARTS
+from tests.detect import query_cases, rotated_1_cases
 from tests.detect.rotated_cases import CASES, config_of
 
 QUARTER = math.pi / 2
@@ -184,27 +192,26 @@ def test_smallest_rectangle_without_area():
 
 
 def test_filters_are_turned_into_each_orientation():
-    """The second orientation swaps the first two weights: its filters have them exchanged."""
+    """The third orientation is a quarter of a turn, as the image shows it clockwise."""
     layer = ORConv(1, 2)
     weights = torch.arange(18.0).reshape(2, 1, 1, 3, 3)
-    indices = layer.indices.clone()
-    indices[0, 0, :2, 1] = torch.tensor([2, 1], dtype=torch.int32)
-    layer.load_state_dict({"weight": weights, "bias": torch.zeros(16), "indices": indices})
+    layer.load_state_dict({"weight": weights, "bias": torch.zeros(16), "indices": layer.indices})
     turned = layer.turned()
     assert turned.shape == (16, 1, 3, 3)
     assert turned[0].flatten().tolist() == list(range(9))
-    assert turned[1].flatten().tolist() == [1, 0, *range(2, 9)]
+    assert turned[1].flatten().tolist() == [3, 0, 1, 6, 4, 2, 7, 8, 5]
+    assert turned[2].flatten().tolist() == [6, 3, 0, 7, 4, 1, 8, 5, 2]
     assert turned[8].flatten().tolist() == list(range(9, 18))
 
 
 def test_taps_of_an_upright_box_of_three_strides_are_those_of_a_plain_convolution():
-    layer = AlignConv(2, stride=8)
+    layer = AlignConv(2)
     y, x = torch.meshgrid(torch.arange(2) * 8.0, torch.arange(3) * 8.0, indexing="ij")
     boxes = torch.stack([x, y, torch.full_like(x, 24), torch.full_like(x, 24), torch.zeros_like(x)], -1)
     features = torch.zeros(1, 2, 2, 3)
-    close(layer.offsets(features, boxes.reshape(1, 6, 5)), torch.zeros(1, 18, 2, 3))
+    close(layer.offsets(features, boxes.reshape(1, 6, 5), 8), torch.zeros(1, 18, 2, 3))
     boxes[..., 4] = QUARTER  # the first tap, up and left, then lies up and right
-    offsets = layer.offsets(features, boxes.reshape(1, 6, 5))
+    offsets = layer.offsets(features, boxes.reshape(1, 6, 5), 8)
     close(offsets[0, :2, 0, 0], [0, 2])
 
 
@@ -228,7 +235,7 @@ def test_vertices_slide_along_the_sides_unless_the_box_is_full():
 
 
 def test_features_at_the_centre_of_a_box_are_added_twice_with_x_as_the_row():
-    config = {"in_channels": 1, "featmap_strides": [4]}
+    config = {"feat_channels": 1, "strides": [4]}
     module = PARTS.construct("frm_cfgs", FeatureRefineModule, config)
     for layer in (module.conv_5_1, module.conv_1_5, module.conv_1_1):
         torch.nn.init.zeros_(layer.weight)
@@ -252,7 +259,7 @@ def lively(name):
     torch.manual_seed(1)
     detector = build(config_of(name))
     for key, value in detector.state_dict().items():
-        if key.endswith(("retina_reg.weight", "odm_reg.weight", "fc_reg.weight", "conv_angle.weight", "fc_cls.weight")):
+        if key.endswith(("retina_reg.weight", "fc_reg.weight", "conv_angle.weight", "fc_cls.weight")):
             value *= 5
     return detector
 
@@ -271,3 +278,29 @@ def test_images_of_a_batch_do_not_influence_each_other(name):
         alone = detector(images()[index : index + 1], SHAPES[index : index + 1])
         for output, output_alone in zip((dets, labels), alone, strict=True):
             torch.testing.assert_close(output[index], output_alone[0], rtol=1e-3, atol=2e-3)
+
+
+def recorded_detections():
+    """Return what MMRotate 1 detected with the same weights."""
+    path = pathlib.Path(__file__).parents[1] / "data" / "detect" / "rotated_1.json"
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("name", rotated_1_cases.CASES)
+def test_detections_of_version_1_are_mmrotates(name):
+    """Of the descriptions of a box, that with the longer side as width is compared."""
+    detector = build(rotated_1_cases.config_of(name))
+    rotated_1_cases.fill(detector)
+    recorded = recorded_detections()[name]
+    dets, labels = detector(*query_cases.batch())
+    for found, classes, expected, expected_classes in zip(
+        dets, labels.tolist(), recorded["dets"], recorded["labels"], strict=True
+    ):
+        used = len(expected_classes)
+        assert classes == expected_classes + [-1] * (20 - used)
+        theirs = torch.tensor(expected)
+        wide = with_longer_width(found[:used, :5], "le90")
+        torch.testing.assert_close(wide[:, :4], theirs[:, :4], rtol=1e-4, atol=2e-3)
+        off = (wide[:, 4] - theirs[:, 4]).abs()
+        assert torch.minimum(off, math.pi - off).max() < 1e-3
+        torch.testing.assert_close(found[:used, 5], theirs[:, 5], rtol=0, atol=1e-5)

@@ -75,13 +75,13 @@ def difference(
     return "; ".join(unmatched)
 
 
-def exported(model: dict[str, Any]) -> str:
+def exported(model: dict[str, Any], fill: Callable[[torch.nn.Module], None] = query_cases.fill) -> str:
     """Return why a detector cannot be exported for any size and batch, "" if it can."""
     begin = time.perf_counter()
     options = ExportOptions(shape=query_cases.SHAPES[0], dynamic_export=True)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            export_small({"model": model, "test_pipeline": PIPELINE}, query_cases.fill, Path(folder), options)
+            export_small({"model": model, "test_pipeline": PIPELINE}, fill, Path(folder), options)
         except ValueError as error:
             return str(error)
     print(f"{time.perf_counter() - begin:.0f} s", end=" ")

@@ -1,7 +1,7 @@
 """S2ANet: the boxes of a first head turn a deformable convolution, whose features a second head reads.
 
-Source: J. Han et al., "Align Deep Features for Oriented Object Detection", TGRS 2021; MMRotate's ``S2ANet``,
-``AlignConv`` and ``ODMRefineHead``, in MMRotate 1 ``S2ARefineHead``.
+Source: J. Han et al., "Align Deep Features for Oriented Object Detection", TGRS 2021; MMRotate 0's ``S2ANet``,
+``AlignConv`` and ``ODMRefineHead``, MMRotate 1's ``S2ARefineHead``, of which there may be several.
 """
 
 from __future__ import annotations
@@ -13,19 +13,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts, Schema, part
+from mmort.detect.entries import Schema, part
 from mmort.detect.families.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors, shifts
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
-from mmort.detect.parts.rotated.dense import version_of
-from mmort.detect.parts.rotated.refinement import (
-    LOCATIONS,
-    REFINING_ENTRIES,
-    RefiningDetector,
-    first_boxes,
-    refining_heads,
-)
+from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector
 from mmort.detect.parts.single_stage import DenseHead
 from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d
@@ -44,9 +37,12 @@ class ORConv(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(filters, in_channels, 1, 3, 3))
         self.bias = nn.Parameter(torch.zeros(filters * ORIENTATIONS))
-        # Where each weight goes in each orientation, counted from 1: a column is a permutation.
-        positions = torch.arange(1, 10, dtype=torch.int32).reshape(1, 3, 3, 1)
-        self.register_buffer("indices", positions.repeat(1, 1, 1, ORIENTATIONS))
+        # Where each weight goes in each orientation, counted from 1: on to the next around the centre.
+        around = torch.tensor([0, 1, 2, 5, 8, 7, 6, 3])
+        positions = torch.arange(1, 10, dtype=torch.int32)[:, None].repeat(1, ORIENTATIONS)
+        for orientation in range(ORIENTATIONS):
+            positions[around, orientation] = around.roll(-orientation).int() + 1
+        self.register_buffer("indices", positions.reshape(1, 3, 3, ORIENTATIONS))
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.conv2d(x, self.turned(), self.bias, padding=1)
@@ -85,51 +81,64 @@ class AlignConv(nn.Module):
         return offsets.flatten(2).transpose(1, 2).reshape(x.shape[0], 18, *x.shape[2:])
 
 
-class AlignConvs(nn.Module):
-    """An `AlignConv` for each level, or, as in MMRotate 1, one for all."""
+class SharedAlignConv(FeatureRefinement):
+    """The same `AlignConv` for all levels, as in MMRotate 1."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``align_cfgs``."""
+        """The entries of ``frm_cfg``."""
 
-        channels: int
-        featmap_strides: Sequence[float]
+        feat_channels: int
+        strides: Sequence[float]
         kernel_size: int = 3
-        shared: bool = False
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         if entries.kernel_size != 3:
-            raise ValueError(f"detect.build: align_cfgs.kernel_size must be 3, got {entries.kernel_size}")
-        self.strides = list(entries.featmap_strides)
-        self.ac = nn.ModuleList(AlignConv(entries.channels) for _ in self.strides[: 1 if entries.shared else None])
+            raise ValueError(f"detect.build: kernel_size of AlignConv must be 3, got {entries.kernel_size}")
+        self.strides = list(entries.strides)
+        self.ac = nn.ModuleList(AlignConv(entries.feat_channels) for _ in range(self.layers))
+
+    @property
+    def layers(self) -> int:
+        """The number of different convolutions."""
+        return 1
 
     def forward(self, features: Sequence[Tensor], boxes: Sequence[Tensor]) -> list[Tensor]:
-        """Return features [N, C, h, w] of features [N, C, h, w] and their boxes [N, h * w, 5], by level."""
-        own = [self.ac[level % len(self.ac)] for level in range(len(self.strides))]
+        own = [self.ac[level % self.layers] for level in range(len(self.strides))]
         return [layer(*level) for layer, *level in zip(own, features, boxes, self.strides, strict=True)]
 
 
-class ODMRefineHead(DenseHead):
+class AlignConvs(SharedAlignConv):
+    """An `AlignConv` for each level, as in MMRotate 0."""
+
+    @property
+    def layers(self) -> int:
+        """The number of different convolutions."""
+        return len(self.strides)
+
+
+class S2ARefineHead(DenseHead):
     """A convolution of many orientations; all of them give the boxes, the strongest of each filter the classes."""
 
-    class_layers: ClassVar = {"odm_cls": 0}
+    class_layers: ClassVar = {"retina_cls": 0}
     box_channels = 5
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(Schema):
-        """The entries of ``odm_head``."""
+        """The entries of one of ``bbox_head_refine``."""
 
         num_classes: int
+        frm_cfg: FeatureRefinement = part("frm_cfg", types={"AlignConv": SharedAlignConv, "AlignConvs": AlignConvs})
         anchor_generator: Priors = part("prior generator", default=LOCATIONS)
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DeltaXYWHAOBBoxCoder"})
         feat_channels: int = 256
+        stacked_convs: int = 4
         conv_cfg: Config | None = None
         norm_cfg: Config | None = None
 
         ignored: ClassVar = {
             "in_channels": "those of the features",
-            "stacked_convs": "MMRotate 0's head has two convolutions, whatever its config says",
             **dict.fromkeys(("assign_by_circumhbbox", "reg_decoded_bbox"), "training only"),
         }
 
@@ -140,61 +149,40 @@ class ODMRefineHead(DenseHead):
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
         self.or_conv = ORConv(channels, filters)
         layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}
-        self.cls_convs, self.reg_convs = tower(filters, channels, 2, **layer), tower(channels, channels, 2, **layer)
-        self.odm_cls = nn.Conv2d(channels, self.classes, 3, padding=1)
-        self.odm_reg = nn.Conv2d(channels, self.box_channels, 3, padding=1)
+        self.cls_convs = tower(filters, channels, entries.stacked_convs, **layer)
+        self.reg_convs = tower(channels, channels, entries.stacked_convs, **layer)
+        self.retina_cls = nn.Conv2d(channels, self.classes, 3, padding=1)
+        self.retina_reg = nn.Conv2d(channels, self.box_channels, 3, padding=1)
+        self.feat_refine_module = entries.frm_cfg
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
         oriented = [self.or_conv(x) for x in features]  # [N, C, h, w]
         strongest = [torch.unflatten(x, 1, (-1, ORIENTATIONS)).amax(2) for x in oriented]  # [N, C / 8, h, w]
-        logits = [self.odm_cls(self.cls_convs(x)) for x in strongest]  # [N, classes, h, w]
-        return (*logits, *(self.odm_reg(self.reg_convs(x)) for x in oriented))  # [N, 5, h, w]
+        logits = [self.retina_cls(self.cls_convs(x)) for x in strongest]  # [N, classes, h, w]
+        return (*logits, *(self.retina_reg(self.reg_convs(x)) for x in oriented))  # [N, 5, h, w]
 
 
 class S2ANet(RefiningDetector):
     """S2ANet."""
 
     family = "S2ANet"
-    model_entries = ("backbone", "neck", "fam_head", "align_cfgs", "odm_head", *REFINING_ENTRIES)
+    model_entries = (*RefiningDetector.model_entries, "fam_head", "align_cfgs", "odm_head")
     renamed_keys = (
-        (r"^bbox_head_init\.", "fam_head."),
-        (r"^bbox_head_refine\.0\.feat_refine_module\.", "align_conv.ac.0."),
-        (r"^bbox_head_refine\.0\.retina_", "odm_head.odm_"),
-        (r"^bbox_head_refine\.0\.", "odm_head."),
+        (r"\.feat_refine_module\.", ".feat_refine_module.ac.0."),
+        (r"^fam_head\.", "bbox_head_init."),
+        (r"^align_conv\.", "bbox_head_refine.0.feat_refine_module."),
+        (r"^odm_head\.odm_", "bbox_head_refine.0.retina_"),
+        (r"^odm_head\.", "bbox_head_refine.0."),
     )
+    first_heads = dict.fromkeys(("S2AHead", "RotatedRetinaHead", "KFIoURRetinaHead"), RotatedRetinaHead)
+    next_heads = dict.fromkeys(("S2ARefineHead", "ODMRefineHead", "KFIoUODMRefineHead"), S2ARefineHead)
 
-    def __init__(self, config: Config, parts: Parts) -> None:
-        super().__init__(config, parts)
-        model = _entries_of_version_0(config["model"])
-        self.fam_head: RotatedRetinaHead = parts.construct("fam_head", RotatedRetinaHead, model["fam_head"])
-        self.align_conv: AlignConvs = parts.construct("align_cfgs", AlignConvs, model["align_cfgs"])
-        self.odm_head: ODMRefineHead = parts.construct("odm_head", ODMRefineHead, model["odm_head"])
-        self.angle_version = version_of(self.odm_head)
-
-    @property
-    def heads(self) -> tuple[str, ...]:
-        """The head whose outputs are compared where there are few detections."""
-        return ("odm_head",)
-
-    @property
-    def last_head(self) -> ODMRefineHead:
-        """The head whose boxes are detected."""
-        return self.odm_head
-
-    def refined(self, input: Tensor) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-        """Return the first head's boxes, [N, h * w, 5] by level, and the second head's maps."""
-        features = self.neck(self.backbone(input))
-        boxes = first_boxes(self.fam_head, self.fam_head(features))
-        return boxes, self.odm_head(self.align_conv(features, boxes))
-
-
-def _entries_of_version_0(model: Config) -> Config:
-    """Return the entries of a model by the names that MMRotate 0 gives them."""
-    if REFINING_ENTRIES[0] not in model:
-        return model
-    first, modules, heads = refining_heads(model)
-    if len(heads) != 1 or heads[0].get("stacked_convs", 2) != 2:
-        raise ValueError("detect.build: S2ANet must have one of bbox_head_refine, with stacked_convs=2")
-    names = {"feat_channels": "channels", "strides": "featmap_strides"}
-    align = {names.get(key, key): value for key, value in modules[0].items()}
-    return {"fam_head": first, "align_cfgs": {**align, "shared": True}, "odm_head": heads[0]}
+    @staticmethod
+    def entries_of_version_1(model: Config) -> Config:
+        """Return a model with ``bbox_head_init`` and ``bbox_head_refine``."""
+        if "odm_head" not in model:
+            return model
+        names = {"channels": "feat_channels", "featmap_strides": "strides"}
+        module = {**{names.get(key, key): value for key, value in model["align_cfgs"].items()}, "type": "AlignConvs"}
+        head = {**model["odm_head"], "frm_cfg": module, "stacked_convs": 2}  # whatever the config says
+        return {**model, "bbox_head_init": model["fam_head"], "bbox_head_refine": [head]}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,33 +12,69 @@ from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
-from mmort.detect.parts.rotated.dense import candidates
+from mmort.detect.parts.rotated.dense import candidates, version_of
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
 from mmort.detect.parts.single_stage import DenseHead
 from mmort.detect.versions import Config, is_version_3, test_config
 
-REFINING_ENTRIES = ("bbox_head_init", "bbox_head_refine")
-"""The entries of MMRotate 1's ``RefineSingleStageDetector``."""
-
 LOCATIONS = {"type": "PseudoAnchorGenerator", "strides": [8, 16, 32, 64, 128]}
 """The prior generator of heads whose priors are boxes."""
 
 
+class FeatureRefinement(nn.Module):
+    """Base of the modules that change features by the boxes of the head before."""
+
+    def forward(self, features: Sequence[Tensor], boxes: Sequence[Tensor]) -> list[Tensor]:
+        """Return features [N, C, h, w] of features [N, C, h, w] and their boxes [N, h * w, 5], by level."""
+        raise NotImplementedError
+
+
 class RefiningDetector(Detector):
-    """Base of these detectors: a backbone, a neck, and heads that the family builds."""
+    """Base of these detectors: a backbone, a neck, a first head, and heads whose priors are boxes.
+
+    The entries of the model are those of MMRotate 1's ``RefineSingleStageDetector``, and so are the modules' names.
+
+    Attributes
+    ----------
+    first_heads, next_heads : dict of str to class
+        The types that heads may have.  The next ones have a `FeatureRefinement`, ``feat_refine_module``.
+    """
+
+    model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "bbox_head_init", "bbox_head_refine")
+    first_heads: ClassVar[Mapping[str, type[DenseHead]]]
+    next_heads: ClassVar[Mapping[str, type[DenseHead]]]
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
-        self.backbone: nn.Module = parts.build("backbone", config["model"]["backbone"])
-        self.neck: nn.Module = parts.build("neck", config["model"]["neck"])
+        model = self.entries_of_version_1(config["model"])
+        heads = model["bbox_head_refine"]
+        if not isinstance(heads, list) or not heads:
+            raise ValueError("detect.build: bbox_head_refine must be a list with at least one dict")
+        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
+        self.neck: nn.Module = parts.build("neck", model["neck"])
+        self.bbox_head_init: DenseHead = parts.build("bbox_head_init", model["bbox_head_init"], self.first_heads)
+        self.bbox_head_refine = nn.ModuleList(parts.build("bbox_head_refine", head, self.next_heads) for head in heads)
         self.test_cfg = read_entries("test_cfg", RotatedDenseEntries, test_config(config))
         self.by_pairs = is_version_3(config)
+        self.angle_version = version_of(self.last_head)
+
+    @staticmethod
+    def entries_of_version_1(model: Config) -> Config:
+        """Return a model whose entries may be those of MMRotate 0 by MMRotate 1's names."""
+        return model
 
     @property
     def last_head(self) -> DenseHead:
         """The head whose boxes are detected."""
-        raise NotImplementedError
+        head = self.bbox_head_refine[-1]
+        assert isinstance(head, DenseHead)
+        return head
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The head whose outputs are compared where there are few detections."""
+        return (f"bbox_head_refine.{len(self.bbox_head_refine) - 1}",)
 
     @property
     def raw_names(self) -> tuple[str, ...]:
@@ -50,30 +87,21 @@ class RefiningDetector(Detector):
 
     def refined(self, input: Tensor) -> tuple[list[Tensor], tuple[Tensor, ...]]:
         """Return the boxes that the last head reads, [N, h * w, 5] by level, and its maps."""
-        raise NotImplementedError
+        features: Sequence[Tensor] = self.neck(self.backbone(input))
+        boxes = first_boxes(self.bbox_head_init, self.bbox_head_init(features))
+        maps: tuple[Tensor, ...] = ()
+        heads: list[Any] = list(self.bbox_head_refine)
+        for stage, head in enumerate(heads):
+            if stage:
+                boxes = refined_boxes(heads[stage - 1], maps, boxes)
+            maps = head(head.feat_refine_module(features, boxes))
+        return boxes, maps
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         boxes, maps = self.refined(input)
         limits = image_limits(input, img_shape)
         chosen = candidates(self.last_head, self.test_cfg, maps, limits, boxes, by_pairs=self.by_pairs)
         return rotated_detections(*chosen, self.test_cfg)
-
-
-def refining_heads(model: Config) -> tuple[Config, list[Config], list[Config]]:
-    """Return the configs of the first head, of the modules that refine features, and of the heads that read them.
-
-    Raises
-    ------
-    ValueError
-        If `REFINING_ENTRIES` of the model are not a dict and a list of dicts with ``frm_cfg``.
-    """
-    first, heads = (model.get(name) for name in REFINING_ENTRIES)
-    if not isinstance(first, dict) or not isinstance(heads, list) or not heads:
-        raise ValueError("detect.build: bbox_head_init must be a dict, and bbox_head_refine a list of dicts")
-    if not all(isinstance(head, dict) and isinstance(head.get("frm_cfg"), dict) for head in heads):
-        raise ValueError("detect.build: every one of bbox_head_refine must be a dict with a dict frm_cfg")
-    modules = [head["frm_cfg"] for head in heads]
-    return first, modules, [{key: value for key, value in head.items() if key != "frm_cfg"} for head in heads]
 
 
 def first_boxes(head: DenseHead, maps: Sequence[Tensor]) -> list[Tensor]:

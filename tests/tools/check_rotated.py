@@ -1,0 +1,170 @@
+"""Compare detectors of rotated boxes with MMRotate 1's own, as whole networks.  Run by hand, as it needs MMRotate.
+
+    pip install --no-deps --target MMROTATE mmrotate==1.0.0rc1 e2cnn sympy mpmath scipy
+    python -m tests.tools.check_rotated FOLDER MMROTATE [NAME ...]     # with --record, write what the tests expect
+    python -m tests.tools.check_rotated export "" [NAME ...]           # export each at dynamic size, without MMRotate
+
+FOLDER is that of check_parts; the detectors are those of tests/detect/rotated_1_cases.py.  Both sides have the same
+weights, and detect in a batch of two images, one of which is padded.  Prints a line for each detector.  Exit code 1 if
+names, shapes or detections differ, or an export fails.
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import mmort.torch
+from mmort.detect import build
+from mmort.detect.checkpoint import load_weights
+from mmort.detect.parts.rotated.geometry import smallest_rectangles, with_longer_width
+from tests.detect import query_cases, rotated_1_cases
+from tests.tools import check_parts, check_query_detectors
+from tests.tools.check_detectors import Found, compare
+from tests.tools.small_detectors import write_record
+
+RECORD = Path(__file__).parents[1] / "data" / "detect" / "rotated_1.json"
+
+
+def min_area_polygons(points: Tensor) -> Tensor:
+    """Return the corners [N, 8] of the smallest rectangles around points [N, 2 * P].
+
+    Ours: if the hull is a triangle, the rectangles on its sides have the same area, and rounding would decide.
+    """
+    return smallest_rectangles(points.unflatten(1, (-1, 2))).flatten(1)
+
+
+def active_rotated_filter(weights: Tensor, indices: Tensor) -> Tensor:
+    """Return filters [O, I, 1, 3, 3] turned into all orientations, [O * 8, I, 3, 3]: by the operator's definition."""
+    filters, channels = weights.shape[:2]
+    turned = torch.zeros(filters, indices.shape[3], channels, 9)
+    for orientation in range(indices.shape[3]):
+        turned[:, orientation, :, indices[0, :, :, orientation].flatten().long() - 1] = weights.flatten(2)
+    return turned.reshape(-1, channels, 3, 3)
+
+
+def rotated_feature_align(features: Tensor, boxes: Tensor, spatial_scale: float) -> Tensor:
+    """Take boxes of any shape, as MMCV's function."""
+    height, width = features.shape[2:]
+    return mmort.torch.rotated_feature_align(features, boxes.reshape(-1, height, width, 5), spatial_scale)
+
+
+class RoIAlignRotated(mmort.torch.RoIAlignRotated):
+    """Take the old names of arguments too, as MMCV's layer."""
+
+    def __init__(self, out_size: int, spatial_scale: float, sample_num: int, clockwise: bool) -> None:
+        super().__init__(out_size, spatial_scale=spatial_scale, sampling_ratio=sample_num, clockwise=clockwise)
+
+
+def batched_nms(
+    boxes: Tensor, scores: Tensor, idxs: Tensor, nms_cfg: Any, class_agnostic: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Keep the classes of rotated boxes apart as MMCV does, by a shift of their centres."""
+    settings = dict(nms_cfg)
+    if boxes.shape[1] != 5 or not len(boxes):
+        return check_parts.batched_nms(boxes, scores, idxs, settings, class_agnostic)
+    shift = idxs.to(boxes) * (boxes[:, :2].max() + boxes[:, 2:4].max() + 1)
+    apart = torch.cat([boxes[:, :2] + shift[:, None], boxes[:, 2:]], 1)
+    dets, kept = mmort.torch.nms_rotated(apart, scores, settings["iou_threshold"])
+    return torch.cat([boxes[kept], dets[:, -1:]], 1), kept
+
+
+def mmrotate(folder: str, rotated: str) -> Any:
+    """Return MMRotate's registry of modules, imported from two folders."""
+    check_parts.mmdetection(folder)
+    operators = import_module("mmcv.ops")
+    for function in (min_area_polygons, active_rotated_filter, rotated_feature_align, batched_nms, RoIAlignRotated):
+        setattr(operators, function.__name__, function)
+    for module in list(sys.modules.values()):  # those of MMDetection that took the name before
+        if getattr(module, "__name__", "").startswith("mmdet.") and hasattr(module, "batched_nms"):
+            module.batched_nms = batched_nms  # type: ignore[attr-defined]
+    collections.Sequence = collections.abc.Sequence  # type: ignore[attr-defined]
+    for package, version in (("mmcv", "2.1.0"), ("mmdet", "3.1.0")):  # the newest that it accepts
+        import_module(package).__version__ = version  # type: ignore[attr-defined]
+    sys.path.insert(0, rotated)
+    import_module("scipy.linalg")
+    for alias in (int, float):  # numpy 2 has them no longer; e2cnn needs them
+        setattr(np, alias.__name__, alias)
+    import_module("mmrotate.utils").register_all_modules(init_default_scope=True)
+    from mmrotate.registry import MODELS
+
+    return MODELS
+
+
+def give_weights(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
+    """Fill our detector with the tests' weights, and theirs with the same, by the names that loading finds."""
+    own = theirs.state_dict()
+    numbered = {key: torch.full_like(value, index) for index, (key, value) in enumerate(own.items())}
+    integers = {key: value for key, value in own.items() if not value.is_floating_point()}
+    load_weights(ours, {**numbered, **integers})
+    origins = {key: int(value.flatten()[0]) for key, value in ours.state_dict().items() if value.is_floating_point()}
+    rotated_1_cases.fill(ours)
+    filled = ours.state_dict()
+    theirs.load_state_dict({list(own)[index]: filled[key] for key, index in origins.items()}, strict=False)
+
+
+def difference(registry: Any, name: str, record: dict[str, Any]) -> str:
+    """Return how a detector differs from MMRotate's, "" if it does not; write what MMRotate finds to `record`."""
+    from mmdet.structures import DetDataSample
+    from mmengine.config import ConfigDict
+
+    theirs = registry.build(ConfigDict(rotated_1_cases.config_of(name)["model"])).eval()
+    ours = build(rotated_1_cases.config_of(name))
+    try:
+        give_weights(ours, theirs)
+    except ValueError as error:
+        return str(error)
+    batch, shapes = query_cases.batch()
+    canvas = tuple(batch.shape[2:])
+    samples = [
+        DetDataSample(metainfo={"batch_input_shape": canvas, "img_shape": shape}) for shape in query_cases.SHAPES
+    ]
+    record.update(dets=[], labels=[])
+    unmatched = []
+    predicted = theirs.predict(batch, samples, rescale=False)
+    for sample, found, classes in zip(predicted, *(output.numpy() for output in ours(batch, shapes)), strict=True):
+        instances = sample.pred_instances
+        boxes = getattr(instances.bboxes, "tensor", instances.bboxes)
+        # Of the descriptions of a box, one with the longer side as width; OpenCV's depend on its version.
+        expected = torch.cat([with_longer_width(boxes, "le90"), instances.scores[:, None]], 1)
+        found = np.concatenate([with_longer_width(torch.from_numpy(found), "le90").numpy(), found[:, 5:]], 1)
+        record["dets"].append([[float(f"{value:.6g}") for value in row] for row in expected.tolist()])
+        record["labels"].append(instances.labels.tolist())
+        used = classes >= 0
+        result = compare(
+            Found(found[used], classes[used]), Found(expected.numpy(), instances.labels.numpy()), box=2e-3, score=1e-5
+        )
+        unmatched += result.unmatched
+    return "; ".join(unmatched)
+
+
+def main(folder: str, rotated: str, *arguments: str) -> int:
+    """Check the detectors of the command line, by default all."""
+    torch.set_grad_enabled(False)
+    registry = None if folder == "export" else mmrotate(folder, rotated)
+    records: dict[str, dict[str, Any]] = {}
+    different = False
+    for name in [argument for argument in arguments if argument != "--record"] or rotated_1_cases.CASES:
+        records[name] = {}
+        if registry is None:
+            model = rotated_1_cases.config_of(name)["model"]
+            problem = check_query_detectors.exported(model, rotated_1_cases.fill)
+        else:
+            problem = difference(registry, name, records[name])
+        print(f"{name}: {problem or 'equal'}", flush=True)
+        different |= bool(problem)
+    if "--record" in arguments:
+        write_record(RECORD, records)
+    return different
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
