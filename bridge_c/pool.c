@@ -150,17 +150,19 @@ static void forget_threads(void) {
 }
 #endif
 
+/* Waits until a job has no helpers.  Returns with the lock held, without which a helper might still join. */
 static void wait_for_helpers(Job *job) {
     int64_t begin = microseconds();
     while (atomic_load(&job->helpers) && !is_over(begin, CALLER_SPIN)) {
     }
+    lock_pool();
     while (atomic_load(&job->helpers)) {
         atomic_fetch_add(&pool.waiting, 1);
-        lock_pool();
         if (atomic_load(&job->helpers)) sleep_at_most(&pool.done, &pool.lock, ASK_INTERVAL);
-        unlock(&pool.lock);
         atomic_fetch_sub(&pool.waiting, 1);
+        unlock(&pool.lock);
         mmk_is_stopped(job->call); /* the helpers cannot ask */
+        lock_pool();
     }
 }
 
@@ -181,7 +183,6 @@ void mmk_pool_run(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks
     atomic_fetch_add(&pool.posted, 1);
     run_chunks(&job);
     wait_for_helpers(&job);
-    lock_pool();
     if (generation == pool.generation) {
         Job **link = &pool.jobs;
         while (*link != &job) link = &(*link)->following;
