@@ -11,11 +11,22 @@
 #include "mmk.h"
 #include "shapes.h"
 
-const char *mmk_simd_level(void) {
+static int simd_limit = MMK_SIMD_LEVELS - 1;
+
+void mmk_limit_simd(int level) { simd_limit = level; }
+
+int mmk_simd(void) {
+    int level = MMK_BASELINE;
 #if MMK_HAS_CLONES
-    if (__builtin_cpu_supports("avx2")) return "avx2";
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) level = MMK_AVX2;
+    if (__builtin_cpu_supports("avx512f")) level = MMK_AVX512;
 #endif
-    return "baseline";
+    return level < simd_limit ? level : simd_limit;
+}
+
+const char *mmk_simd_level(void) {
+    static const char *const names[MMK_SIMD_LEVELS] = {"baseline", "avx2", "avx512"};
+    return names[mmk_simd()];
 }
 
 /* Flags that several threads read and write; no other memory depends on their order. */

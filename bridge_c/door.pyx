@@ -182,8 +182,13 @@ def operators() -> tuple[str, ...]:
 
 
 def simd_level() -> str:
-    """Return the version of the hot loops in use: "avx2" or "baseline"."""
+    """Return the best instruction set that kernels use: "baseline", "avx2" or "avx512"."""
     return mmk_simd_level().decode()
+
+
+def limit_simd(level: int) -> None:
+    """Keep kernels with versions of their own from using more than level 0, 1 or 2, for tests; not thread-safe."""
+    mmk_limit_simd(min(max(level, 0), MMK_SIMD_LEVELS - 1))
 
 
 def describe() -> str:

@@ -112,7 +112,7 @@ typedef struct {
 
 /* Compiles a hot loop for two instruction sets, of which the loader picks one: `cdef simd_void f(...)` in Cython.
  * "avx2" rather than an arch=: every gcc knows it, it covers AMD, and it brings no fused multiply-add, so both versions
- * give the same bits.  AVX-512 gained nothing. */
+ * give the same bits.  AVX-512 gained nothing, even in loops that do nothing but add. */
 #if !defined(MMK_NO_CLONES) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && \
     ((defined(__GNUC__) && !defined(__clang__)) || (defined(__clang__) && __clang_major__ >= 14))
 #define MMK_SIMD __attribute__((target_clones("default", "avx2")))
@@ -145,7 +145,15 @@ int mmk_run(const mmk_operator *kernel, mmk_call *call);
  * enough memory, or `size` is 0. */
 void *mmk_allocate_scratch(size_t size, void **memory);
 
-/* Returns "avx2" or "baseline": the version of the hot loops that this machine runs. */
+/* The instruction sets that kernels may have versions for, in ascending order.  MMK_AVX2 includes fused multiply-add:
+ * versions that use it are chosen by mmk_simd, and documented, because their results have other bits. */
+enum { MMK_BASELINE, MMK_AVX2, MMK_AVX512, MMK_SIMD_LEVELS };
+
+/* Returns the best that this machine has, up to the limit, which only tests set. */
+int mmk_simd(void);
+void mmk_limit_simd(int level);
+
+/* Returns the name of mmk_simd(): "baseline", "avx2" or "avx512". */
 const char *mmk_simd_level(void);
 
 /* ---- functions for prepare and run ---- */

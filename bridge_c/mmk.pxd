@@ -65,9 +65,11 @@ cdef extern from "mmk.h" nogil:
     enum:
         MMK_STOPPED
         MMK_OUT_OF_MEMORY
+        MMK_SIMD_LEVELS
 
     const mmk_operator mmk_operators[]
     int mmk_run(const mmk_operator *kernel, mmk_call *call) noexcept
+    void mmk_limit_simd(int level) noexcept
     const char *mmk_simd_level() noexcept
     void *mmk_allocate_scratch(size_t size, void **memory) noexcept
     int mmk_fail(mmk_call *call, const char *format, ...) noexcept

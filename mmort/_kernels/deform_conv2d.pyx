@@ -1,19 +1,22 @@
 """deform_conv2d, modulated_deform_conv2d: convolution whose taps read at learned positions (Dai et al. 2017, Zhu et al.
 2019).
 
-The output is computed tile by tile: the positions that the taps of a tile read are located once for all channels
-(deform_taps.pxd); the samples of a block of channels become columns that stay in the cache; the product of weights and
-columns is added to the output.  The matrix of all columns is never built.  Every sum is in MMCV's order, tap after tap
-in channel after channel (for kernels of more than MAX_TAPS taps, MAX_TAPS at a time), so the bits are MMCV's too.
+The map is copied with channels last, and the weights into the order in which the product reads them.  Then the output
+is computed tile by tile: the taps of a tile are located once for all channels (deform_taps.pxd); their samples in a block
+of channels become columns that stay in the cache; the product of weights and columns is added to sums
+(deform_product.c), which are written at the end.  The matrix of all columns is never built.  Every sum is in MMCV's
+order, tap after tap in channel after channel (for kernels of more than MAX_TAPS taps, MAX_TAPS at a time), so without
+fused multiply-add the bits are MMCV's too.
 """
 from libc.stdint cimport int64_t
 from libc.stdio cimport snprintf
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.deform_taps cimport (LANES, MAX_DEPTH, MAX_TAPS, ROWS, TILE, Sizes, Workspace, correct, locate_taps,
-                                         sample, workspace)
+from mmort._kernels.deform_product cimport MMK_PANEL, mmk_product_rows, mmk_product_shape, multiply
+from mmort._kernels.deform_taps cimport MAX_DEPTH, MAX_TAPS, TILE, Sizes, Workspace, locate_taps, sample, workspace
+from mmort._kernels.sampling cimport COPY, LANES, add_copy_phase, padded, run_copy_phase
 from mmort._kernels.workspace cimport element_size
 
 cdef enum:  # attributes
@@ -33,13 +36,20 @@ cdef enum:  # inputs of modulated_deform_conv2d; deform_conv2d has no mask, and 
     WEIGHT
     BIAS
 
+cdef enum:  # phases
+    PACK = COPY + 1
+    CONVOLVE
+
 cdef enum:
-    MIN_TILES = 16  # that a small map is divided into
+    MIN_TILES = 4  # that a small map is divided into
+    STEP = 14  # positions of which a smaller tile is a multiple
     MAX_SIZE = 1 << 29  # strides, paddings, dilations, and pixels of a plane, so that all coordinates fit in 32 bits
 
-cdef enum:  # picoseconds per position; deform_conv2d, 1x256x100x152 to 256 channels
-    PRODUCT_COST = 18  # and per weight
-    SAMPLE_COST = 500  # and per tap of a channel
+cdef enum:  # picoseconds
+    PACK_COST = 1000  # per weight
+    # per position; deform_conv2d, 1x256x100x152 to 256 channels
+    PRODUCT_COST = 10  # and per weight
+    SAMPLE_COST = 200  # and per tap of a channel
 
 
 cdef inline ptrdiff_t _output_size(ptrdiff_t size, ptrdiff_t kernel, ptrdiff_t stride, ptrdiff_t padding,
@@ -56,135 +66,110 @@ cdef inline int64_t _product(int64_t a, int64_t b) noexcept nogil:
     return a * b if b == 0 or a <= (<int64_t>1 << 62) // b else <int64_t>1 << 62
 
 
-# ---- the product -----------------------------------------------------------------------------------------------------
+# ---- weights ---------------------------------------------------------------------------------------------------------
 
-cdef simd_void _multiply_rows(const real *panel, const real *weights_a, const real *weights_b, const real *weights_c,
-                              const real *weights_d, ptrdiff_t depth, real *sums, ptrdiff_t step) noexcept nogil:
-    """Adds the product of ROWS rows of weights and a panel of columns to sums whose rows are `step` apart."""
-    cdef ptrdiff_t k, lane
-    cdef real[LANES] a
-    cdef real[LANES] b
-    cdef real[LANES] c
-    cdef real[LANES] d
-    cdef real wa, wb, wc, wd, value
-    for lane in range(LANES):
-        a[lane] = sums[lane]
-        b[lane] = sums[step + lane]
-        c[lane] = sums[2 * step + lane]
-        d[lane] = sums[3 * step + lane]
-    for k in range(depth):
-        wa = weights_a[k]
-        wb = weights_b[k]
-        wc = weights_c[k]
-        wd = weights_d[k]
-        for lane in range(LANES):
-            value = panel[k * LANES + lane]
-            a[lane] += wa * value
-            b[lane] += wb * value
-            c[lane] += wc * value
-            d[lane] += wd * value
-    for lane in range(LANES):
-        sums[lane] = a[lane]
-        sums[step + lane] = b[lane]
-        sums[2 * step + lane] = c[lane]
-        sums[3 * step + lane] = d[lane]
+cdef inline real *_packed_weights(const mmk_call *call, const Sizes *s, const real *_copy) noexcept nogil:
+    """Returns where the packed weights are: [group, panel, channel of the group, tap, lane]."""
+    # behind the copy and its pixel of zeros; a vector of its last channels may end LANES later
+    return <real *>call.scratch + (s.pixels + 1) * padded(s.channels) + LANES
 
 
-cdef void _multiply(const real *columns, ptrdiff_t depth, const real *weights, ptrdiff_t weight_step, ptrdiff_t rows,
-                    real *y, ptrdiff_t step, ptrdiff_t count) noexcept nogil:
-    """Adds the product of `rows` rows of weights and all columns to as many rows of `count` sums."""
-    cdef ptrdiff_t start = 0, row, row_count, lane_count, r
-    cdef const real *a
-    cdef const real *b
-    cdef const real *c
-    cdef const real *d
-    cdef real *sums
-    cdef real[ROWS * LANES] narrow  # where there are fewer rows or lanes
-    memset(narrow, 0, sizeof(narrow))
-    while start < count:
-        lane_count = min(LANES, count - start)
-        row = 0
-        while row < rows:
-            row_count = min(ROWS, rows - row)
-            sums = y + row * step + start
-            a = weights + row * weight_step
-            b = a + min(1, row_count - 1) * weight_step
-            c = a + min(2, row_count - 1) * weight_step
-            d = a + min(3, row_count - 1) * weight_step
-            if row_count == ROWS and lane_count == LANES:
-                _multiply_rows(columns, a, b, c, d, depth, sums, step)
-            else:
-                for r in range(row_count):
-                    memcpy(narrow + r * LANES, sums + r * step, lane_count * sizeof(real))
-                _multiply_rows(columns, a, b, c, d, depth, <real *>narrow, LANES)
-                for r in range(row_count):
-                    memcpy(sums + r * step, narrow + r * LANES, lane_count * sizeof(real))
-            row += ROWS
-        columns += depth * LANES
-        start += LANES
+cdef void _pack(const mmk_call *call, const real *weights, int64_t begin, int64_t end) noexcept nogil:
+    """Packs panels [begin, end), counted through all groups, and sets the pixel of zeros."""
+    cdef Sizes s = _sizes(call)
+    cdef ptrdiff_t lanes = MMK_PANEL // sizeof(real), depth = s.channels // s.groups * s.taps
+    cdef ptrdiff_t outputs = s.outputs // s.groups, unit, first, lane, k
+    cdef const real *row
+    cdef real *panel
+    if begin == 0:
+        memset(<real *>call.scratch + s.pixels * padded(s.channels), 0, padded(s.channels) * sizeof(real))
+    for unit in range(begin, end):
+        panel = _packed_weights(call, &s, weights) + unit * depth * lanes
+        first = unit % s.panels * lanes
+        for lane in range(lanes):
+            row = weights + (unit // s.panels * outputs + first + lane) * depth
+            for k in range(depth):
+                panel[k * lanes + lane] = row[k] if first + lane < outputs else 0
 
 
 # ---- tiles -----------------------------------------------------------------------------------------------------------
 
-cdef void _convolve(const Sizes *s, const real *x, const real *offset, const real *mask, const real *weights, real *y,
-                    ptrdiff_t start, ptrdiff_t count, const Workspace *w) noexcept nogil:
-    """Computes positions [start, start + count) of an image; `y` points at the first of them."""
-    cdef ptrdiff_t panels = (count + LANES - 1) // LANES
-    cdef ptrdiff_t channels = s.channels // s.groups, outputs = s.outputs // s.groups
+cdef void _multiply_block(const Sizes *s, const real *weights, ptrdiff_t positions, ptrdiff_t first, ptrdiff_t last,
+                          ptrdiff_t first_tap, ptrdiff_t taps, const Workspace *w) noexcept nogil:
+    """Adds the products of the sampled channels [first, last), which may be of several groups, to the sums."""
+    cdef ptrdiff_t lanes = MMK_PANEL // sizeof(real), channels = s.channels // s.groups, group, channel
+    cdef mmk_product_shape shape
+    shape.positions = positions
+    shape.taps = taps
+    shape.tap = padded(last - first)
+    shape.position = taps * shape.tap
+    shape.weight_skip = (s.taps - taps) * lanes
+    shape.panels = s.panels
+    shape.panel = channels * s.taps * lanes
+    shape.sums = s.sums
+    for group in range(first // channels, (last - 1) // channels + 1):
+        channel = max(first, group * channels)
+        shape.channels = min(last, (group + 1) * channels) - channel
+        multiply(&shape, <real *>w.columns + channel - first,
+                 weights + group * s.panels * shape.panel + ((channel - group * channels) * s.taps + first_tap) * lanes,
+                 <real *>w.sums + group * s.panels * lanes)
+
+
+cdef simd_void _write(const Sizes *s, const real *sums, const real *bias, ptrdiff_t count, real *y) noexcept nogil:
+    """Writes the sums of `count` positions to the output, and adds the bias, which may be NULL."""
+    cdef ptrdiff_t outputs = s.outputs // s.groups, lanes = MMK_PANEL // sizeof(real), output, p
+    cdef const real *column
+    cdef real added
+    for output in range(s.outputs):
+        column = sums + output // outputs * s.panels * lanes + output % outputs
+        if bias == NULL:
+            for p in range(count):
+                y[p] = column[p * s.sums]
+        else:
+            added = bias[output]
+            for p in range(count):
+                y[p] = column[p * s.sums] + added
+        y += s.positions
+
+
+cdef void _convolve(const Sizes *s, const real *copy, ptrdiff_t image, const real *offset, const real *mask,
+                    const real *weights, ptrdiff_t start, ptrdiff_t count, const Workspace *w) noexcept nogil:
+    """Sums positions [start, start + count) of an image."""
+    cdef ptrdiff_t step = mmk_product_rows(), positions = (count + step - 1) // step * step
     cdef ptrdiff_t deform_channels = s.channels // s.deform_groups
-    cdef ptrdiff_t first_tap = 0, taps, max_channels, depth, channel, last, group, deform_group, located
-    cdef ptrdiff_t first_offset, i
-    cdef real *columns = <real *>w.columns
-    for i in range(s.outputs):
-        memset(y + i * s.positions, 0, count * sizeof(real))
+    cdef ptrdiff_t first_tap = 0, taps, channel, last, deform_group, first_offset
+    memset(w.sums, 0, positions * s.sums * sizeof(real))
     while first_tap < s.taps:
         taps = min(MAX_TAPS, s.taps - first_tap)
-        max_channels = MAX_DEPTH // taps if taps == s.taps else 1  # the weights of a block must be contiguous
-        located = -1
-        channel = 0
-        while channel < s.channels:
-            group = channel // channels
-            deform_group = channel // deform_channels
-            if located != deform_group:
-                first_offset = deform_group * s.taps * s.positions
-                locate_taps(s, offset + 2 * first_offset, mask + first_offset if mask != NULL else NULL, start, count,
-                            first_tap, taps, w)
-                located = deform_group
-            last = min(channel + max_channels, min((group + 1) * channels, (deform_group + 1) * deform_channels))
-            depth = (last - channel) * taps
-            sample(s, w, x + channel * s.plane_size, last - channel, taps, panels, depth * LANES, columns)
-            for i in range(last - channel):
-                correct(s, w, x + (channel + i) * s.plane_size, taps, depth * LANES, columns + i * taps * LANES)
-            _multiply(columns, depth,
-                      weights + (group * outputs * channels + channel - group * channels) * s.taps + first_tap,
-                      channels * s.taps, outputs, y + group * outputs * s.positions, s.positions, count)
-            channel = last
+        for deform_group in range(s.deform_groups):
+            first_offset = (image * s.deform_groups + deform_group) * s.taps * s.positions
+            locate_taps(s, image * s.height * s.width, offset + 2 * first_offset,
+                        mask + first_offset if mask != NULL else NULL, start, count, first_tap, taps, w)
+            channel = deform_group * deform_channels
+            while channel < (deform_group + 1) * deform_channels:
+                last = min(channel + s.max_channels, (deform_group + 1) * deform_channels)
+                sample(w, copy + channel, positions, taps, padded(last - channel))
+                _multiply_block(s, weights, positions, channel, last, first_tap, taps, w)
+                channel = last
         first_tap += taps
 
 
-cdef void _tiles(const mmk_call *call, const real *input, bint modulated, ptrdiff_t begin, ptrdiff_t end,
+cdef void _tiles(const mmk_call *call, const real *copy, bint modulated, ptrdiff_t begin, ptrdiff_t end,
                  void *scratch) noexcept nogil:
     """Computes tiles [begin, end), counted through all images."""
     cdef Sizes s = _sizes(call)
-    cdef Workspace w = workspace(scratch, sizeof(real))
+    cdef Workspace w = workspace(&s, scratch, sizeof(real))
     cdef const real *offset = <const real *>call.inputs[OFFSET].data
     cdef const real *mask = <const real *>call.inputs[MASK].data if modulated else NULL
-    cdef const real *weights = <const real *>call.inputs[WEIGHT if modulated else MASK].data
     cdef const real *bias = <const real *>call.inputs[BIAS].data if modulated else NULL
-    cdef real *y
-    cdef ptrdiff_t tiles = (s.positions + s.tile - 1) // s.tile, tile, image, start, count, first_offset, i, p
+    cdef ptrdiff_t tiles = (s.positions + s.tile - 1) // s.tile, tile, image, start, count
     for tile in range(begin, end):
         image = tile // tiles
         start = tile % tiles * s.tile
         count = min(s.tile, s.positions - start)
-        first_offset = image * s.deform_groups * s.taps * s.positions
-        y = <real *>call.outputs[0].data + image * s.outputs * s.positions + start
-        _convolve(&s, input + image * s.channels * s.plane_size, offset + 2 * first_offset,
-                  mask + first_offset if mask != NULL else NULL, weights, y, start, count, &w)
-        if bias != NULL:
-            for i in range(s.outputs):
-                for p in range(count):
-                    y[i * s.positions + p] += bias[i]
+        _convolve(&s, copy, image, offset, mask, _packed_weights(call, &s, copy), start, count, &w)
+        _write(&s, <const real *>w.sums, bias, count,
+               <real *>call.outputs[0].data + image * s.outputs * s.positions + start)
 
 
 # ---- the two operators -----------------------------------------------------------------------------------------------
@@ -197,12 +182,11 @@ cdef Sizes _sizes(const mmk_call *call) noexcept nogil:
     cdef Sizes s
     cdef const mmk_tensor *x = &call.inputs[INPUT]
     cdef const mmk_tensor *weight = &call.inputs[WEIGHT if _is_modulated(call) else MASK]
+    cdef ptrdiff_t lanes
     s.channels = x.shape[1]
     s.height = x.shape[2]
     s.width = x.shape[3]
-    s.plane_size = s.height * s.width
-    s.right = s.width > 1
-    s.below = s.width if s.height > 1 else 0
+    s.pixels = x.shape[0] * s.height * s.width
     s.outputs = weight.shape[0]
     s.kernel_width = weight.shape[3]
     s.stride_h = call.attributes[STRIDE_H].i
@@ -218,7 +202,11 @@ cdef Sizes _sizes(const mmk_call *call) noexcept nogil:
     s.positions = s.output_height * s.output_width
     s.taps = _product(weight.shape[2], weight.shape[3]) if x.size else 0  # without pixels there is nothing to add
     # small maps have smaller tiles, so that there is work for all threads; results do not depend on the size
-    s.tile = min(TILE, max(1, _product(x.shape[0], s.positions) // (MIN_TILES * LANES)) * LANES)
+    s.tile = min(TILE, max(1, _product(x.shape[0], s.positions) // (MIN_TILES * STEP)) * STEP)
+    s.max_channels = max(LANES, MAX_DEPTH // min(MAX_TAPS, max(s.taps, 1)) // LANES * LANES)
+    lanes = MMK_PANEL // <ptrdiff_t>element_size(x.type)
+    s.panels = (s.outputs // s.groups + lanes - 1) // lanes
+    s.sums = s.groups * s.panels * lanes
     return s
 
 
@@ -290,18 +278,36 @@ cdef int _prepare(mmk_call *call, bint modulated) noexcept nogil:
     if mmk_check_steps(call, <double>weight.shape[1] * taps * call.outputs[0].size, "products"):
         return -1
     if call.outputs[0].size:
-        mmk_add_phase(call, x.shape[0] * ((s.positions + s.tile - 1) // s.tile),
-                      1e-3 * s.tile * (<double>PRODUCT_COST * weight.size + <double>SAMPLE_COST * s.channels * s.taps))
-        call.worker_scratch_size[0] = workspace(NULL, element_size(x.type)).size
+        _add_phases(call, &s, weight.size)
     return 0
 
 
-cdef void _run(const mmk_call *call, bint modulated, int64_t begin, int64_t end, void *scratch) noexcept nogil:
-    cdef const void *input = call.inputs[INPUT].data
-    if call.inputs[INPUT].type == MMK_FLOAT64:
-        _tiles(call, <const double *>input, modulated, begin, end, scratch)
+cdef void _add_phases(mmk_call *call, const Sizes *s, int64_t weights) noexcept nogil:
+    cdef size_t itemsize = element_size(call.inputs[INPUT].type)
+    cdef ptrdiff_t depth = s.channels // s.groups * s.taps
+    add_copy_phase(call)
+    call.scratch_size += (padded(s.channels) + LANES) * itemsize + s.groups * s.panels * depth * MMK_PANEL
+    mmk_add_phase(call, s.groups * s.panels, 1e-3 * PACK_COST * depth * <double>(MMK_PANEL // itemsize))
+    mmk_add_phase(call, call.inputs[INPUT].shape[0] * ((s.positions + s.tile - 1) // s.tile),
+                  1e-3 * s.tile * (<double>PRODUCT_COST * weights + <double>SAMPLE_COST * s.channels * s.taps))
+    call.worker_scratch_size[CONVOLVE] = workspace(s, NULL, itemsize).size
+
+
+cdef void _run(const mmk_call *call, bint modulated, int phase, int64_t begin, int64_t end,
+               void *scratch) noexcept nogil:
+    cdef const void *weights = call.inputs[WEIGHT if modulated else MASK].data
+    cdef bint single = call.inputs[INPUT].type == MMK_FLOAT32
+    if phase == COPY:
+        run_copy_phase(call, begin, end)
+    elif phase == PACK:
+        if single:
+            _pack(call, <const float *>weights, begin, end)
+        else:
+            _pack(call, <const double *>weights, begin, end)
+    elif single:
+        _tiles(call, <const float *>call.scratch, modulated, begin, end, scratch)
     else:
-        _tiles(call, <const float *>input, modulated, begin, end, scratch)
+        _tiles(call, <const double *>call.scratch, modulated, begin, end, scratch)
 
 
 cdef public int mmk_deform_conv2d_prepare(mmk_call *call) noexcept nogil:
@@ -310,7 +316,7 @@ cdef public int mmk_deform_conv2d_prepare(mmk_call *call) noexcept nogil:
 
 cdef public void mmk_deform_conv2d_run(mmk_call *call, int phase, int64_t begin, int64_t end,
                                        void *scratch) noexcept nogil:
-    _run(call, False, begin, end, scratch)
+    _run(call, False, phase, begin, end, scratch)
 
 
 cdef public int mmk_modulated_deform_conv2d_prepare(mmk_call *call) noexcept nogil:
@@ -319,4 +325,4 @@ cdef public int mmk_modulated_deform_conv2d_prepare(mmk_call *call) noexcept nog
 
 cdef public void mmk_modulated_deform_conv2d_run(mmk_call *call, int phase, int64_t begin, int64_t end,
                                                  void *scratch) noexcept nogil:
-    _run(call, True, begin, end, scratch)
+    _run(call, True, phase, begin, end, scratch)

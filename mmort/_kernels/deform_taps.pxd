@@ -1,39 +1,37 @@
 """deform_conv2d: locates the taps of a tile, and samples them as columns.
 
-Pixel indices and weights are computed once for all channels of a deformable group.  A pixel outside the map counts as 0
-and must not be read: pixel indices are moved so that all four pixels are inside, and the few samples that touch one
-outside are computed again.
+Offsets of pixels and their weights are computed once for all channels of a deformable group.  Pixels are read from a
+copy of the map with channels last (sampling.pxd), so that a vector has one pixel of many channels.  A pixel outside the
+map counts as 0: behind the copy there is one of zeros.
 """
 from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
+from mmort._kernels.sampling cimport LANES, padded
 from mmort._kernels.workspace cimport take
 
 cdef enum:
-    TILE = 64       # positions of the output handled together
-    MAX_TAPS = 64   # of which weights are kept at a time
-    MAX_DEPTH = 256  # rows of columns, each a tap in a channel, that are multiplied at a time
-    ROWS = 4        # channels of the input that are sampled, and of the output that are summed, together
-    LANES = 16      # positions whose columns are adjacent, in a panel
+    TILE = 84        # positions of the output handled together: a multiple of what any product takes at a time
+    MAX_TAPS = 64    # located at a time
+    MAX_DEPTH = 576  # rows of columns, each a tap in a channel, multiplied at a time: more if LANES channels have more
 
-cdef enum:  # lines of TILE values for each tap
+cdef enum:  # numbers of each tap at each position
     TOP_LEFT    # weights of the four pixels
     TOP_RIGHT
     BOTTOM_LEFT
     BOTTOM_RIGHT
     MODULATION
-    LINES
+    PIXELS = 4
+    FACTORS = 5
 
 
 cdef struct Sizes:
     ptrdiff_t channels
     ptrdiff_t height
     ptrdiff_t width
-    ptrdiff_t plane_size
-    ptrdiff_t right          # pixels to the right neighbour; 0 if there is one column only
-    ptrdiff_t below          # pixels to the neighbour below; 0 if there is one row only
+    ptrdiff_t pixels         # of all images
     ptrdiff_t outputs        # channels of the output
     ptrdiff_t output_height
     ptrdiff_t output_width
@@ -49,31 +47,27 @@ cdef struct Sizes:
     ptrdiff_t groups
     ptrdiff_t deform_groups
     ptrdiff_t tile           # positions handled together
-
-
-cdef struct Correction:  # a sample that touches a pixel outside
-    int32_t position
-    int32_t pixel   # index of the top left one, which may be outside
-    int32_t inside  # which of the four are inside, one bit each
+    ptrdiff_t max_channels   # sampled together
+    ptrdiff_t panels         # of weights of a group
+    ptrdiff_t sums           # numbers summed at a position: those of all panels
 
 
 cdef struct Workspace:
-    int32_t *pixels            # [MAX_TAPS, TILE] index of a sample's top left pixel, moved so that all four are inside
-    void *factors              # [MAX_TAPS, LINES, TILE]
-    Correction *corrections    # [MAX_TAPS * TILE], tap after tap
-    int32_t *first_correction  # [MAX_TAPS + 1] of a tap
-    void *columns              # [panels, depth, LANES]
+    ptrdiff_t *pixels  # [MAX_TAPS, TILE, PIXELS] offsets in the copy
+    void *factors      # [MAX_TAPS, TILE, FACTORS]
+    void *columns      # [TILE, taps, channels sampled together]
+    void *sums         # [TILE, outputs]
     size_t size
 
 
-cdef inline Workspace workspace(void *memory, size_t itemsize) noexcept nogil:
+cdef inline Workspace workspace(const Sizes *s, void *memory, size_t itemsize) noexcept nogil:
     cdef Workspace w
     cdef size_t address = <size_t>memory
-    w.pixels = <int32_t *>take(&address, MAX_TAPS * TILE * sizeof(int32_t))
-    w.factors = take(&address, MAX_TAPS * LINES * TILE * itemsize)
-    w.corrections = <Correction *>take(&address, MAX_TAPS * TILE * sizeof(Correction))
-    w.first_correction = <int32_t *>take(&address, (MAX_TAPS + 1) * sizeof(int32_t))
-    w.columns = take(&address, MAX_DEPTH * TILE * itemsize)
+    cdef ptrdiff_t taps = min(MAX_TAPS, s.taps)
+    w.pixels = <ptrdiff_t *>take(&address, taps * TILE * PIXELS * sizeof(ptrdiff_t))
+    w.factors = take(&address, taps * TILE * FACTORS * itemsize)
+    w.columns = take(&address, TILE * taps * s.max_channels * itemsize)
+    w.sums = take(&address, TILE * s.sums * itemsize)
     w.size = address - <size_t>memory
     return w
 
@@ -83,18 +77,13 @@ cdef inline Workspace workspace(void *memory, size_t itemsize) noexcept nogil:
 cdef struct _Tile:
     int32_t[TILE] origin_y  # position of tap 0 without an offset
     int32_t[TILE] origin_x
-    int32_t[TILE] corner    # indices of the true top left pixels, not moved
-    int32_t[TILE] inside
-
-
-cdef inline int32_t _clamp(int32_t value, int32_t high) noexcept nogil:
-    value = value if value < high else high
-    return 0 if value < 0 else value
+    int32_t[TILE] corner    # index of the top left pixel, which may be outside
+    int32_t[TILE] inside    # which of the four are inside, one bit each
 
 
 cdef inline simd_void _locate(const Sizes *s, ptrdiff_t tap, const real *offset_y, const real *offset_x,
-                              ptrdiff_t count, _Tile *tile, real *factors, int32_t *pixels) noexcept nogil:
-    """Computes the weights and pixel indices of a tap: the moved ones, and the true ones with which are inside.
+                              ptrdiff_t count, _Tile *tile, real *weights) noexcept nogil:
+    """Computes the weights of a tap's pixels, as four lines of TILE, and which pixels they are.
 
     A position a pixel or more outside reads nothing; a NaN coordinate gives NaN, unless the other one is outside.
     """
@@ -120,11 +109,10 @@ cdef inline simd_void _locate(const Sizes *s, ptrdiff_t tap, const real *offset_
         lx = x - <real>j
         hy = one - ly
         hx = one - lx
-        factors[TOP_LEFT * TILE + p] = hy * hx
-        factors[TOP_RIGHT * TILE + p] = hy * lx
-        factors[BOTTOM_LEFT * TILE + p] = ly * hx
-        factors[BOTTOM_RIGHT * TILE + p] = ly * lx
-        pixels[p] = _clamp(i, last_row - 1) * stride + _clamp(j, last_column - 1)
+        weights[TOP_LEFT * TILE + p] = hy * hx
+        weights[TOP_RIGHT * TILE + p] = hy * lx
+        weights[BOTTOM_LEFT * TILE + p] = ly * hx
+        weights[BOTTOM_RIGHT * TILE + p] = ly * lx
         tile.corner[p] = i * stride + j
         top = near & (i >= 0)
         bottom = near & (i < last_row)
@@ -133,104 +121,73 @@ cdef inline simd_void _locate(const Sizes *s, ptrdiff_t tap, const real *offset_
         tile.inside[p] = (top & left) + (top & right) * 2 + (bottom & left) * 4 + (bottom & right) * 8
 
 
-cdef inline void locate_taps(const Sizes *s, const real *offset, const real *mask, ptrdiff_t start, ptrdiff_t count,
-                             ptrdiff_t first_tap, ptrdiff_t taps, const Workspace *w) noexcept nogil:
-    """Locates taps [first_tap, first_tap + taps) of positions [start, start + count); `mask` may be NULL."""
+cdef inline void locate_taps(const Sizes *s, ptrdiff_t first_pixel, const real *offset, const real *mask,
+                             ptrdiff_t start, ptrdiff_t count, ptrdiff_t first_tap, ptrdiff_t taps,
+                             const Workspace *w) noexcept nogil:
+    """Locates taps [first_tap, first_tap + taps) of positions [start, start + count); `mask` may be NULL.
+
+    `first_pixel` is the image's first in the copy.
+    """
     cdef _Tile tile
-    cdef int32_t *pixels = w.pixels
+    cdef real[PIXELS * TILE] weights
+    cdef ptrdiff_t *pixels = w.pixels
     cdef real *factors = <real *>w.factors
     cdef const real *offset_y
-    cdef ptrdiff_t p, tap
-    cdef int32_t corrections = 0
+    cdef ptrdiff_t stride = padded(s.channels), p, tap, i, pixel
+    cdef int32_t inside
     for p in range(count):
         tile.origin_y[p] = <int32_t>((start + p) // s.output_width * s.stride_h - s.padding_h)
         tile.origin_x[p] = <int32_t>((start + p) % s.output_width * s.stride_w - s.padding_w)
-    memset(pixels, 0, MAX_TAPS * TILE * sizeof(int32_t))
-    memset(factors, 0, MAX_TAPS * LINES * TILE * sizeof(real))
+    memset(pixels, 0, taps * TILE * PIXELS * sizeof(ptrdiff_t))
+    memset(factors, 0, taps * TILE * FACTORS * sizeof(real))
     for tap in range(first_tap, first_tap + taps):
         offset_y = offset + 2 * tap * s.positions + start
-        _locate(s, tap, offset_y, offset_y + s.positions, count, &tile, factors, pixels)
+        _locate(s, tap, offset_y, offset_y + s.positions, count, &tile, <real *>weights)
         for p in range(count):
-            factors[MODULATION * TILE + p] = <real>1 if mask == NULL else mask[tap * s.positions + start + p]
-        w.first_correction[tap - first_tap] = corrections
-        for p in range(count):
-            if tile.inside[p] != 15:
-                w.corrections[corrections].position = <int32_t>p
-                w.corrections[corrections].pixel = tile.corner[p]
-                w.corrections[corrections].inside = tile.inside[p]
-                corrections += 1
-        pixels += TILE
-        factors += LINES * TILE
-    w.first_correction[taps] = corrections
+            inside = tile.inside[p]
+            for i in range(PIXELS):
+                pixel = first_pixel + tile.corner[p] + (i >> 1) * s.width + (i & 1)
+                pixels[p * PIXELS + i] = (pixel if inside >> i & 1 else s.pixels) * stride
+                factors[p * FACTORS + i] = weights[i * TILE + p] if inside else <real>0
+            factors[p * FACTORS + MODULATION] = <real>1 if mask == NULL else mask[tap * s.positions + start + p]
+        pixels += TILE * PIXELS
+        factors += TILE * FACTORS
 
 
 # ---- samples ---------------------------------------------------------------------------------------------------------
 
-cdef inline void _sample_channels(const Sizes *s, const Workspace *w, const real *plane, ptrdiff_t channels,
-                                  ptrdiff_t taps, ptrdiff_t panels, ptrdiff_t panel_size, real *columns) noexcept nogil:
-    cdef ptrdiff_t plane_size = s.plane_size, right = s.right, below = s.below
-    cdef const int32_t *top_left = w.pixels
-    cdef const real *factors = <const real *>w.factors
-    cdef ptrdiff_t _tap, panel, lane, p, _channel
-    cdef const real *pixel
-    cdef real *column
-    cdef real a, b, c, d, modulation
-    for _tap in range(taps):
-        for panel in range(panels):
-            for lane in range(LANES):
-                p = panel * LANES + lane
-                a = factors[TOP_LEFT * TILE + p]
-                b = factors[TOP_RIGHT * TILE + p]
-                c = factors[BOTTOM_LEFT * TILE + p]
-                d = factors[BOTTOM_RIGHT * TILE + p]
-                modulation = factors[MODULATION * TILE + p]
-                pixel = plane + top_left[p]
-                column = columns + panel * panel_size + lane
-                for _channel in range(channels):
-                    column[0] = modulation * (a * pixel[0] + b * pixel[right] + c * pixel[below]
-                                              + d * pixel[below + right])
-                    pixel += plane_size
-                    column += taps * LANES
-        top_left += TILE
-        factors += LINES * TILE
-        columns += LANES
-
-
-cdef inline simd_void sample(const Sizes *s, const Workspace *w, const real *plane, ptrdiff_t channels, ptrdiff_t taps,
-                             ptrdiff_t panels, ptrdiff_t panel_size, real *columns) noexcept nogil:
-    """Samples all taps of `channels` channels, each into a row of the columns."""
-    while channels >= ROWS:  # a constant, so that the compiler keeps the factors in registers
-        _sample_channels(s, w, plane, ROWS, taps, panels, panel_size, columns)
-        plane += ROWS * s.plane_size
-        columns += ROWS * taps * LANES
-        channels -= ROWS
-    while channels > 0:
-        _sample_channels(s, w, plane, 1, taps, panels, panel_size, columns)
-        plane += s.plane_size
-        columns += taps * LANES
-        channels -= 1
-
-
-cdef inline real _pixel_or_zero(const real *plane, ptrdiff_t pixel, int32_t inside) noexcept nogil:
-    return plane[pixel] if inside else <real>0
-
-
-cdef inline void correct(const Sizes *s, const Workspace *w, const real *plane, ptrdiff_t taps, ptrdiff_t panel_size,
-                         real *columns) noexcept nogil:
-    """Computes again the samples of a channel that touch a pixel outside."""
-    cdef ptrdiff_t tap, i
-    cdef const Correction *c
+cdef inline simd_void sample(const Workspace *w, const real *copy, ptrdiff_t count, ptrdiff_t taps,
+                             ptrdiff_t channels) noexcept nogil:
+    """Samples all taps of `count` positions into the columns; `channels` is a multiple of LANES."""
+    cdef real *column = <real *>w.columns
     cdef const real *factors
-    cdef real value
-    for tap in range(taps):
-        for i in range(w.first_correction[tap], w.first_correction[tap + 1]):
-            c = &w.corrections[i]
-            factors = <const real *>w.factors + tap * LINES * TILE + c.position
-            value = 0
-            if c.inside:  # else the factors may have any value
-                value = (factors[TOP_LEFT * TILE] * _pixel_or_zero(plane, c.pixel, c.inside & 1)
-                         + factors[TOP_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + 1, c.inside & 2)
-                         + factors[BOTTOM_LEFT * TILE] * _pixel_or_zero(plane, c.pixel + s.width, c.inside & 4)
-                         + factors[BOTTOM_RIGHT * TILE] * _pixel_or_zero(plane, c.pixel + s.width + 1, c.inside & 8))
-            columns[c.position // LANES * panel_size + c.position % LANES] = factors[MODULATION * TILE] * value
-        columns += LANES
+    cdef const ptrdiff_t *pixels
+    cdef const real *top_left
+    cdef const real *top_right
+    cdef const real *bottom_left
+    cdef const real *bottom_right
+    cdef ptrdiff_t p, tap, c, lane
+    cdef real a, b, d, e, modulation
+    cdef real[LANES] value
+    for p in range(count):
+        for tap in range(taps):
+            pixels = w.pixels + (tap * TILE + p) * PIXELS
+            factors = <const real *>w.factors + (tap * TILE + p) * FACTORS
+            top_left = copy + pixels[TOP_LEFT]
+            top_right = copy + pixels[TOP_RIGHT]
+            bottom_left = copy + pixels[BOTTOM_LEFT]
+            bottom_right = copy + pixels[BOTTOM_RIGHT]
+            a = factors[TOP_LEFT]
+            b = factors[TOP_RIGHT]
+            d = factors[BOTTOM_LEFT]
+            e = factors[BOTTOM_RIGHT]
+            modulation = factors[MODULATION]
+            c = 0
+            while c < channels:
+                for lane in range(LANES):
+                    value[lane] = modulation * (a * top_left[c + lane] + b * top_right[c + lane]
+                                                + d * bottom_left[c + lane] + e * bottom_right[c + lane])
+                for lane in range(LANES):
+                    column[c + lane] = value[lane]
+                c += LANES
+            column += channels

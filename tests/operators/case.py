@@ -25,7 +25,7 @@ class Case:
     name: str
     build: Builder
     attributes: dict[str, Any] = field(default_factory=dict)
-    tolerance: Literal["exact", "close"] = "exact"
+    tolerance: Literal["exact", "fused", "close"] = "exact"
 
     def __str__(self):
         return f"{self.operator}-{self.name}"
@@ -62,7 +62,10 @@ ORACLES: dict[str, Callable[..., tuple[np.ndarray, ...]]] = {}
 
 
 def add(operator, name, build, tolerance="exact", **attributes):
-    """Add a case; `tolerance` is "close" where the kernel sums in another order than the oracle."""
+    """Add a case; `tolerance` is "close" where the kernel sums in another order than the oracle.
+
+    "fused" is "exact" for processors without fused multiply-add, on which the kernel does not use it, else "close".
+    """
     CASES.append(Case(operator, name, build, attributes, tolerance))
 
 

@@ -13,7 +13,6 @@ from tests.compare import assert_close, assert_same
 FILE = np.load(pathlib.Path(__file__).parents[1] / "data" / "golden.npz")
 GOLDEN = {case["file"]: case for case in json.loads(str(FILE["cases"]))}
 EXACT = {"NonMaxSuppression", "NMSMatch", "NMSRotated", "MMCVCornerPool", "cummax", "cummin"}
-EXACT |= {"MMCVDeformConv2d", "MMCVModulatedDeformConv2d"}
 
 TIES = "equal scores: mmort takes the lower index first; the original's order is that of an unstable sort"
 NAN = "NaN propagates, as in torch; the original skipped every NaN but a line's first element"

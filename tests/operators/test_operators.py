@@ -11,7 +11,7 @@ from tests.operators import cases
 EXISTING = [case for case in cases.CASES if hasattr(mmort, case.operator)]
 MANY = [case for case in EXISTING if "many" in case.name or "000" in case.name]
 FLOATING = {str(case) for case in EXISTING if all(array.dtype.kind == "f" for array in case.arrays)}
-COMPARE = {"exact": assert_same, "close": assert_close}
+COMPARE = {"exact": assert_same, "fused": assert_close, "close": assert_close}
 
 
 def expected(case, arrays):

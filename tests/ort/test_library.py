@@ -70,7 +70,7 @@ def test_description():
     description = mmort.ort.describe()
     assert description["version"] == mmort.__version__
     assert description["abi"] == 1
-    assert description["simd"] in ("avx2", "baseline")
+    assert description["simd"] in ("avx512", "avx2", "baseline")
     assert description["operators"] == mmort.ort.operators() == front_ends.ROWS
 
 

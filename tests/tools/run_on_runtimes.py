@@ -2,7 +2,8 @@
 
 python -m tests.tools.run_on_runtimes: makes a virtual environment per version, prints a table, exits with 1 if anything
 differs; tabulate_versions.py does so for all versions.  python -m tests.tools.run_on_runtimes --record FOLDER only
-records.  The recorded results are those of the numpy API, which the tests compare with the oracles.
+records; with --baseline, what processors without AVX2 give, and those of other architectures.  The recorded results
+are those of the numpy API, which the tests compare with the oracles.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import numpy as np
 import onnx
 
 import mmort
+from mmort._kernels.door import limit_simd
 from tests import front_ends
 from tests.operators import cases, test_errors
 from tests.ort import test_smoke
@@ -169,8 +171,12 @@ def main():
     """Record, replay on every version, print the table."""
     parser = argparse.ArgumentParser(prog="run_on_runtimes", description=__doc__)
     parser.add_argument("--record", type=pathlib.Path, metavar="FOLDER", help="only record, in an existing directory")
-    folder = parser.parse_args().record
+    parser.add_argument("--baseline", action="store_true", help="record without fused multiply-add")
+    options = parser.parse_args()
+    folder = options.record
     if folder:
+        if options.baseline:
+            limit_simd(0)
         print(f"{sum(record(folder).values())} checks")
         return
     python = find_python()
