@@ -1,4 +1,4 @@
-"""``--engine``: where a command runs its detector, in this process or on a Ray cluster, and on how many threads."""
+"""``--engine``: what runs a command's detector: ONNX Runtime, in this process or on a Ray cluster, or OpenVINO."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mmort.predict import OnnxNetwork, Predictor
+    from mmort.predict import DetectorFile, Predictor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--engine``, and the threads and parallel batches of each detector."""
     parser.add_argument(
         "--engine",
-        choices=("local", "ray"),
+        choices=("local", "openvino", "ray"),
         default="local",
-        help="where to run the detector: in this process, or in the workers of a Ray cluster, that of RAY_ADDRESS or "
-        "one of this machine's cores (default: %(default)s)",
+        help="what runs the detector: ONNX Runtime in this process; OpenVINO, in float32, which takes files of "
+        "--portable=inlined; or ONNX Runtime in the workers of a Ray cluster, that of RAY_ADDRESS or one of this "
+        "machine's cores (default: %(default)s)",
     )
     parser.add_argument(
         "--threads", type=int, help="threads for the detector (default: one for each core; with --engine ray, 1)"
@@ -36,20 +37,24 @@ def threads(arguments: argparse.Namespace) -> int | None:
     return 1 if arguments.threads is None and arguments.engine == "ray" else arguments.threads
 
 
-def load(arguments: argparse.Namespace, providers: Sequence[str] | None) -> OnnxNetwork:
+def load(arguments: argparse.Namespace, providers: Sequence[str] | None) -> DetectorFile:
     """Load the model for the engine."""
     from mmort import get_num_threads
-    from mmort.predict import OnnxNetwork
+    from mmort.predict import OnnxNetwork, OpenVinoNetwork
 
+    if arguments.engine == "openvino" and providers is not None:
+        raise ValueError(f"--engine openvino runs on the CPU; {providers[0]} is ONNX Runtime's")
     count, parallel = threads(arguments), arguments.parallel
     if parallel is None:
         parallel = 2 if providers is None and (count or get_num_threads()) > 1 else 1
+    if arguments.engine == "openvino":
+        return OpenVinoNetwork(arguments.model, count, parallel)
     return OnnxNetwork(arguments.model, providers, count, parallel=parallel)
 
 
 def predict_function(arguments: argparse.Namespace, predictor: Predictor) -> Callable[..., Iterable[Any]]:
     """Return the `Predictor.predict` of the engine."""
-    if arguments.engine == "local":
+    if arguments.engine != "ray":
         return predictor.predict
     from mmort.evaluate.ray_engine import predict_on_ray
 

@@ -17,6 +17,7 @@ from mmort.cli.outputs import check_outputs
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
     from mmort.evaluate import Dataset
+    from mmort.onnx.portable.forms import Form
 
 HELP = "export a detector, evaluate torch and the file on a data set, and report what differs; exit code 1 if they do"
 
@@ -40,6 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     datasets.add_arguments(parser)
     parser.add_argument("--batch-size", type=int, help="pictures that run together (default: the config's, or 1)")
+    parser.add_argument(
+        "--engine",
+        choices=("local", "openvino"),
+        default="local",
+        help="what runs the exported file: ONNX Runtime, or OpenVINO in float32, for which it is exported with "
+        "--portable=inlined (default: %(default)s)",
+    )
     parser.add_argument("--output-file", metavar="FILE.onnx", help="keep the exported file")
     parser.add_argument(
         "--report", default="parity.html", metavar="FILE.html", help="the report to write (default: %(default)s)"
@@ -73,8 +81,11 @@ def run(arguments: argparse.Namespace) -> str | None:
     against = {name: predictor(file) for name, file in _named(arguments.against).items()}
     with TemporaryDirectory() as folder:
         file = Path(arguments.output_file or Path(folder, "detector.onnx"))
-        export_network(network, config, file, ExportOptions(dynamic_export=True))
-        models = {"torch": predictor(network), "ONNX": predictor(file), **against}
+        openvino = arguments.engine == "openvino"
+        portable: Form | bool = "inlined" if openvino else False
+        export_network(network, config, file, ExportOptions(dynamic_export=True, portable=portable))
+        exported = predictor(file, engine="openvino" if openvino else "onnxruntime")
+        models = {"torch": predictor(network), "OpenVINO" if openvino else "ONNX": exported, **against}
         predict = {name: partial(model.predict, batch_size=batch_size) for name, model in models.items()}
         parity = compare_models(dataset, predict, metrics, **options)
     print(parity)
@@ -107,13 +118,14 @@ def _metrics(dataset: Dataset, network: TorchNetwork) -> list[str]:
 
 def _facts(arguments: argparse.Namespace, dataset: Dataset, batch_size: int) -> dict[str, str]:
     """Return how the comparison was made, for the report."""
+    packages = ["mmort", "torch", "onnxruntime", *(["openvino"] if arguments.engine == "openvino" else [])]
     facts = {
         "Config": arguments.config,
         "Overrides": " ".join(arguments.cfg_options or ()),
         "Checkpoint": arguments.checkpoint,
         "Images": f"{len(dataset):,} with {len(dataset.classes)} classes, in {dataset.images[0].path.parent}",
         "Batch size": str(batch_size),
-        "Versions": ", ".join(f"{package} {version(package)}" for package in ("mmort", "torch", "onnxruntime")),
+        "Versions": ", ".join(f"{package} {version(package)}" for package in packages),
         "Date": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
     }
     return {label: text for label, text in facts.items() if text}

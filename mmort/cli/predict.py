@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
     from mmort.predict import AnnotatedPictures, Record, list_images
 
-    if arguments.window is not None and arguments.engine != "local":
+    if arguments.window is not None and arguments.engine == "ray":
         raise ValueError("predict: --window runs in this process only; leave out --engine ray")
     images = list_images(*arguments.images)
     predictor = _predictor(arguments)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mmort.evaluate import Dataset, Evaluation, Metrics, Predict
     from mmort.predict import Detections, Preprocessing
     from mmort.predict.images import Image
-    from mmort.predict.network import OnnxNetwork
+    from mmort.predict.network import DetectorFile
 
 HELP = "run a detector over a data set, and compute AP or recall, or write its results"
 PROVIDERS = {"onnxruntime": None, "tensorrt": ["TensorrtExecutionProvider", "CPUExecutionProvider"]}
@@ -133,11 +133,13 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError("without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given")
     if arguments.backend == "torch" and arguments.parallel is not None:
         raise ValueError("--parallel is for ONNX files; torch runs one batch after another")
+    if arguments.backend == "torch" and arguments.engine == "openvino":
+        raise ValueError("--engine openvino is for ONNX files; --backend torch runs a checkpoint")
     if arguments.config is None and (arguments.cfg_options or arguments.data_root):
         raise ValueError("--cfg-options and --data-root change a CONFIG; give one")
 
 
-def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> OnnxNetwork | TorchNetwork:
+def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> DetectorFile | TorchNetwork:
     """Load the detector."""
     if arguments.backend != "torch" or config is None:
         return engines.load(arguments, PROVIDERS[arguments.backend])
@@ -150,7 +152,7 @@ def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> On
     return load_network(config, arguments.model, engines.threads(arguments))
 
 
-def _preprocessing(config: dict[str, Any] | None, network: OnnxNetwork | TorchNetwork) -> Preprocessing | None:
+def _preprocessing(config: dict[str, Any] | None, network: DetectorFile | TorchNetwork) -> Preprocessing | None:
     """Return the preprocessing of the config, as in test.py; of the file, if the config's is not supported."""
     from mmort.predict import Preprocessing
 

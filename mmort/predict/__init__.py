@@ -2,8 +2,8 @@
 
 `Predictor` runs a detector on pictures, `Detections` are the results in one; `predict_windows` detects in large ones.
 `Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
-into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime; the rest
-needs numpy only.
+into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime or
+OpenVINO; the rest needs numpy only.
 """
 
 from mmort.predict.detections import Detections
@@ -12,7 +12,8 @@ from mmort.predict.image_files import list_images
 from mmort.predict.images import read_image, write_image
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.masks import BoxMasks, ImageMasks, paste_masks
-from mmort.predict.network import Network, OnnxNetwork
+from mmort.predict.network import DetectorFile, Network, OnnxNetwork
+from mmort.predict.openvino_network import OpenVinoNetwork
 from mmort.predict.output import AnnotatedPictures, Record, to_line
 from mmort.predict.padding import Padding
 from mmort.predict.panoptic import PanopticFormat
@@ -24,10 +25,12 @@ __all__ = [
     "AnnotatedPictures",
     "BoxMasks",
     "Detections",
+    "DetectorFile",
     "ImageMasks",
     "MaskFormat",
     "Network",
     "OnnxNetwork",
+    "OpenVinoNetwork",
     "Padding",
     "PanopticFormat",
     "Predictor",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,7 +52,46 @@ class Network(Protocol):
         ...
 
 
-class OnnxNetwork:
+class DetectorFile:
+    """A detector's file in an engine: what the file's metadata, inputs and outputs say.
+
+    Attributes
+    ----------
+    path : str
+    parallel : int
+        Callers at the same time.
+    input_shape : tuple
+        As for `Network`.
+    classes : tuple of str or None
+        The names of the classes in the file's metadata.
+    preprocessing : Preprocessing or None
+        The preprocessing in the file's metadata.
+    mask_format : MaskFormat or None
+    """
+
+    def __init__(
+        self, path: str, inputs: Sequence[Any], outputs: Sequence[str], metadata: Mapping[str, str], parallel: int
+    ) -> None:
+        self.path, self.parallel = path, parallel
+        self._input, batch, height, width = _image_input(path, inputs)
+        self.input_shape = batch, height, width
+        self._outputs = _outputs(path, outputs)
+        try:
+            entries = {key: json.loads(metadata.get(key, "null")) for key in ("classes", "preprocessing", "masks")}
+            self.classes = tuple(map(str, entries["classes"])) if entries["classes"] else None
+            self.preprocessing = Preprocessing.from_dict(entries["preprocessing"]) if entries["preprocessing"] else None
+            # Before mmort wrote "masks", all of its files had masks over boxes.
+            known = entries["masks"] or ({} if "mmort_version" in metadata else None)
+            self.mask_format = None if known is None else MaskFormat.from_dict(known)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: metadata that mmort cannot read: {error}") from None
+
+    def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Run the file on a batch; see `Network`."""
+        raise NotImplementedError
+
+
+class OnnxNetwork(DetectorFile):
     """A detector's ONNX file in ONNX Runtime: of ``mmort export``, of MMDetection's own export tool, or of MMDeploy.
 
     It can be pickled: the session is created again, from the same path.
@@ -69,14 +108,6 @@ class OnnxNetwork:
         Run by ONNX Runtime's IO binding: on a GPU, inputs of the same shape use the same memory there.
     parallel : int, default 1
         Callers at the same time that `threads` is shared by; each of them is one of the threads.
-
-    Attributes
-    ----------
-    parallel : int
-    classes : tuple of str or None
-        The names of the classes in the file's metadata.
-    preprocessing : Preprocessing or None
-        The preprocessing in the file's metadata.
 
     Raises
     ------
@@ -102,27 +133,19 @@ class OnnxNetwork:
                 raise ValueError(f"{name} must be positive, got {value}")
         if parallel > 1 and io_binding:
             raise ValueError(f"io_binding runs one batch at a time, parallel must be 1, got {parallel}")
-        self.parallel = parallel
         if parallel > 1:  # ONNX Runtime counts one caller among its threads
             threads = max(1, (get_num_threads() if threads is None else threads) + 1 - parallel)
-        self.path = os.fspath(path)
-        self.session = _open(self.path, providers or ["CPUExecutionProvider"], threads)
-        self._input, batch, height, width = _image_input(self.path, self.session)
-        self.input_shape = batch, height, width
-        self._outputs = _outputs(self.path, [output.name for output in self.session.get_outputs()])
+        self.session = _open(os.fspath(path), providers or ["CPUExecutionProvider"], threads)
+        super().__init__(
+            os.fspath(path),
+            [argument for argument in self.session.get_inputs() if argument.name != "img_shape"],
+            [output.name for output in self.session.get_outputs()],
+            self.session.get_modelmeta().custom_metadata_map,
+            parallel,
+        )
         self._bound = BoundSession(self.session, self._outputs) if io_binding else None
         optional = *self.session.get_inputs(), *self.session.get_overridable_initializers()
         self._takes_img_shape = any(argument.name == "img_shape" for argument in optional)
-        metadata = self.session.get_modelmeta().custom_metadata_map
-        try:
-            entries = {key: json.loads(metadata.get(key, "null")) for key in ("classes", "preprocessing", "masks")}
-            self.classes = tuple(map(str, entries["classes"])) if entries["classes"] else None
-            self.preprocessing = Preprocessing.from_dict(entries["preprocessing"]) if entries["preprocessing"] else None
-            # Before mmort wrote "masks", all of its files had masks over boxes.
-            known = entries["masks"] or ({} if "mmort_version" in metadata else None)
-            self.mask_format = None if known is None else MaskFormat.from_dict(known)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.path}: metadata that mmort cannot read: {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OnnxNetwork, self._arguments
@@ -138,12 +161,17 @@ class OnnxNetwork:
         return outputs
 
 
-def _open(path: str, providers: Sequence[Any], threads: int | None) -> Any:
-    """Create a session with exactly these providers."""
+def require_model(path: str) -> None:
+    """Refuse a file that does not exist, and a checkpoint."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"model file does not exist: {path}")
     if path.endswith((".pth", ".pt")):
         raise ValueError(f"{path}: a checkpoint is no ONNX file; run mmort export first, or --backend torch")
+
+
+def _open(path: str, providers: Sequence[Any], threads: int | None) -> Any:
+    """Create a session with exactly these providers."""
+    require_model(path)
     try:
         import onnxruntime
     except ModuleNotFoundError:
@@ -167,9 +195,8 @@ def _open(path: str, providers: Sequence[Any], threads: int | None) -> Any:
     return session
 
 
-def _image_input(path: str, session: Any) -> tuple[str, int | None, int | None, int | None]:
+def _image_input(path: str, inputs: Sequence[Any]) -> tuple[str, int | None, int | None, int | None]:
     """Return the name of the image input, and what its batch size, height and width are fixed to."""
-    inputs = [argument for argument in session.get_inputs() if argument.name != "img_shape"]
     if len(inputs) == 1 and inputs[0].type == "tensor(float)" and len(inputs[0].shape) == 4:
         batch, channels, height, width = (size if isinstance(size, int) else None for size in inputs[0].shape)
         if channels in (3, None):
@@ -178,7 +205,7 @@ def _image_input(path: str, session: Any) -> tuple[str, int | None, int | None, 
     raise ValueError(f"{path}: a detector takes one input, float [N, 3, H, W], but this model takes {found}")
 
 
-def _outputs(path: str, names: list[str]) -> list[str]:
+def _outputs(path: str, names: Sequence[str]) -> list[str]:
     """Return the names of the detections' outputs, in the order of `Network`."""
     known: list[str] = [name for name in ("dets", "labels", "masks", "semantic") if name in names]
     if known[:2] != ["dets", "labels"]:

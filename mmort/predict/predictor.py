@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from mmort.predict.detections import Detections
 from mmort.predict.image_files import list_images
 from mmort.predict.images import Image, decode_image
-from mmort.predict.network import Network, OnnxNetwork
+from mmort.predict.network import DetectorFile, Network, OnnxNetwork
+from mmort.predict.openvino_network import OpenVinoNetwork
 from mmort.predict.postprocessing import Postprocessing, check_outputs
 from mmort.predict.preprocessing import Prepared, Preprocessing
 
@@ -56,6 +57,9 @@ class Predictor:
     parallel : int, default 1
         Batches that `predict` runs at the same time; they share the threads.  Two keep the cores busier than one and
         take twice the memory for activations.
+    engine : {"onnxruntime", "openvino"}, default "onnxruntime"
+        What runs the file.  OpenVINO takes portable files (``mmort portable --portable=inlined``), and runs them on the
+        CPU in float32.
 
     Raises
     ------
@@ -65,7 +69,7 @@ class Predictor:
     OSError
         If there is no such file.
     ImportError
-        If onnxruntime is not installed.
+        If the engine is not installed.
 
     Notes
     -----
@@ -94,14 +98,23 @@ class Predictor:
         threads: int | None = None,
         io_binding: bool = False,
         parallel: int = 1,
+        engine: Literal["onnxruntime", "openvino"] = "onnxruntime",
     ) -> None:
-        if isinstance(model, (str, os.PathLike)):
+        if engine not in ("onnxruntime", "openvino"):
+            raise ValueError(f"Predictor: engine must be 'onnxruntime' or 'openvino', got {engine!r}")
+        if engine == "openvino" and (providers is not None or io_binding):
+            raise ValueError("Predictor: providers and io_binding are for engine 'onnxruntime', got engine 'openvino'")
+        if not isinstance(model, (str, os.PathLike)):
+            if providers is not None or threads is not None or io_binding or parallel != 1 or engine != "onnxruntime":
+                raise ValueError(
+                    "Predictor: providers, threads, io_binding, parallel and engine are for a path; this model runs by "
+                    "itself"
+                )
+        elif engine == "openvino":
+            model = OpenVinoNetwork(model, threads, parallel)
+        else:
             model = OnnxNetwork(model, providers, threads, io_binding, parallel)
-        elif providers is not None or threads is not None or io_binding or parallel != 1:
-            raise ValueError(
-                "Predictor: providers, threads, io_binding and parallel are for a path; this model runs by itself"
-            )
-        if isinstance(model, OnnxNetwork):
+        if isinstance(model, DetectorFile):
             classes = model.classes if classes is None else classes
             preprocessing = preprocessing or model.preprocessing
         if preprocessing is None:
@@ -111,7 +124,7 @@ class Predictor:
                 "to_rgb=True, size_divisor=32), or Preprocessing.from_config(config)"
             )
         self.network: Network = model
-        self._parallel = model.parallel if isinstance(model, OnnxNetwork) else 1
+        self._parallel = model.parallel if isinstance(model, DetectorFile) else 1
         self.preprocessing = preprocessing
         self._postprocessing = Postprocessing(tuple(classes or ()), score_threshold)
 

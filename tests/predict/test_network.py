@@ -1,7 +1,8 @@
-"""OnnxNetwork: which files are a detector's, their metadata, and what their inputs fix."""
+"""Detectors' files: which are accepted, their metadata, what their inputs fix, and which engine runs them."""
 
 import json
 import pickle
+import sys
 
 import numpy as np
 import onnx.helper as oh
@@ -9,7 +10,7 @@ import pytest
 
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
-from mmort.predict import MaskFormat, OnnxNetwork, Preprocessing, binding
+from mmort.predict import MaskFormat, OnnxNetwork, OpenVinoNetwork, Preprocessing, binding
 from tests.predict import tiny_detector
 from tests.predict.tiny_detector import METADATA, PREPROCESSING
 
@@ -124,6 +125,31 @@ def test_wrong_settings(tmp_path):
 def test_other_models(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx", **arguments))
+
+
+def test_openvino_needs_a_standard_file(monkeypatch, tmp_path):
+    """OpenVINO itself is installed for tests/integrations only."""
+    with pytest.raises(ValueError, match=r"has operators of mmcv, mmort; make one: mmort portable .*=inlined"):
+        Predictor(MODEL, engine="openvino")
+    with pytest.raises(FileNotFoundError, match=r"model file does not exist: none\.onnx"):
+        OpenVinoNetwork("none.onnx")
+    path = tiny_detector.write(tmp_path / "x.onnx")
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(ImportError, match=r"engine openvino needs openvino: pip install 'mmort\[openvino\]'"):
+        OpenVinoNetwork(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"engine": "tensorrt"}, "engine must be 'onnxruntime' or 'openvino', got 'tensorrt'"),
+        ({"engine": "openvino", "providers": ["X"]}, "providers and io_binding are for engine 'onnxruntime'"),
+        ({"model": max, "engine": "openvino"}, "parallel and engine are for a path"),
+    ],
+)
+def test_wrong_engines(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Predictor(**{"model": MODEL} | arguments)
 
 
 def test_files_that_cannot_be_loaded(tmp_path):

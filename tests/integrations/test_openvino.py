@@ -1,0 +1,81 @@
+"""`Predictor` with OpenVINO: the detections of ONNX Runtime, refusals, and the command line."""
+
+import pickle
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import pytest
+
+from mmort import Predictor
+from mmort.demo import IMAGES, MODEL
+from mmort.onnx import make_portable
+from mmort.predict import OpenVinoNetwork
+from tests.cli.running import refused, run
+
+
+@pytest.fixture(scope="module")
+def inlined(tmp_path_factory):
+    path = tmp_path_factory.mktemp("openvino") / "inlined.onnx"
+    make_portable(MODEL, path, "inlined")
+    return path
+
+
+@pytest.fixture(scope="module")
+def predictor(inlined):
+    """Two batches at the same time, from a pickle."""
+    return pickle.loads(pickle.dumps(Predictor(inlined, engine="openvino", threads=2, parallel=2)))
+
+
+def assert_same(found, expected):
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_allclose(found.boxes, expected.boxes, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-5)
+    assert (found.masks != expected.masks).mean() < 1e-4
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_the_same_detections(predictor, batch_size):
+    """Pictures of a batch are padded, and boxes end at the pictures' borders."""
+    expected = Predictor(MODEL)
+    assert (predictor.classes, predictor.preprocessing) == (expected.classes, expected.preprocessing)
+    pairs = zip(predictor.predict(IMAGES, batch_size), expected.predict(IMAGES, batch_size), strict=True)
+    for found, other in pairs:
+        assert len(other) > 4
+        assert_same(found.above(0.05), other.above(0.05))
+
+
+def test_img_shape_is_an_input(predictor):
+    """OpenVINO takes its default for a constant."""
+    image = predictor._prepare(IMAGES[0])
+    input, shape = predictor.preprocessing.batch([image])
+    (whole, *_), (part, *_) = (predictor.network(input, size) for size in (shape, shape // 2))
+    assert whole[..., 2].max() > shape[0, 1] // 2 >= part[..., 2].max()
+
+
+def test_refusals(tmp_path, inlined):
+    with pytest.raises(ValueError, match=r"this one has operators of mmcv, mmort; make one: mmort portable .*inlined"):
+        OpenVinoNetwork(MODEL)
+    node = oh.make_node("NoSuchOperator", ["input"], ["dets"])
+    tensors = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 3, 8, 8]) for name in ("input", "dets")]
+    graph = oh.make_graph([node], "graph", tensors[:1], tensors[1:])
+    path = tmp_path / "unknown.onnx"
+    path.write_bytes(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)]).SerializeToString())
+    with pytest.raises(ValueError, match=r"OpenVINO cannot load this file: .*NoSuchOperator"):
+        OpenVinoNetwork(path)
+    path.write_bytes(b"text")
+    with pytest.raises(ValueError, match="is not an ONNX model"):
+        OpenVinoNetwork(path)
+    with pytest.raises(ValueError, match="parallel must be positive, got 0"):
+        OpenVinoNetwork(inlined, parallel=0)
+
+
+def test_commands(inlined, tmp_path):
+    arguments = "predict", IMAGES[0], "--threads", 1, "--score-thr", 0.5
+    (code, found, _), (_, expected, _) = (
+        run(*arguments[:1], model, *arguments[1:], "--engine", engine)
+        for model, engine in ((inlined, "openvino"), (MODEL, "local"))
+    )
+    assert (code, found) == (0, expected)
+    message = refused("predict", inlined, IMAGES[0], "--engine", "openvino", "--provider", "CUDAExecutionProvider")
+    assert "--engine openvino runs on the CPU; CUDAExecutionProvider is ONNX Runtime's" in message
