@@ -10,8 +10,9 @@ from libc.string cimport memset
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box, plane_iou
+from mmort._kernels.cells cimport table_size
 from mmort._kernels.kernels cimport mmk_item, mmk_order
-from mmort._kernels.nms_grid cimport fits_grid, grid_size, suppress_by_grid
+from mmort._kernels.nms_grid cimport fits_grid, suppress_by_grid
 from mmort._kernels.suppression cimport check_count, check_threshold, goes_on, sort_by_class
 from mmort._kernels.workspace cimport element_size, take
 
@@ -142,7 +143,7 @@ cdef int _suppress(mmk_call *call, const real *boxes, const int64_t *order, ptrd
 
 cdef public size_t mmk_suppress_size(int type) noexcept nogil:
     # planes, records and grid; one more number keeps each class's share aligned
-    return 2 * BOX_NUMBERS * element_size(type) + (grid_size(1) + 1) * sizeof(uint32_t)
+    return 2 * BOX_NUMBERS * element_size(type) + (table_size(1) + 1) * sizeof(uint32_t)
 
 
 cdef public int mmk_suppress(mmk_call *call, int type, const void *boxes, const int64_t *order, int64_t count,

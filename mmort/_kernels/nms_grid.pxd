@@ -6,61 +6,23 @@ by a cell of the plane whose size follows from them, so that the few candidates 
 time is nearly linear.  Candidates are compared by the same arithmetic as all pairs would be, so results are the same.
 """
 from libc.math cimport isfinite
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from element_types cimport real
 from mmk cimport mmk_call
 from mmort._kernels.boxes cimport BOX_NUMBERS, intersection, iou_of
+from mmort._kernels.cells cimport Table, add_entry, bucket_of, empty_table, floor_of, largest_side, level_of
 from mmort._kernels.suppression cimport goes_on
 
-ctypedef union _Bits:
-    double value
-    uint64_t bits
-
 cdef enum:
-    BIAS = 1023  # of a double's exponent
     MAX_OCTAVES = 16  # of a level
 
 
 cdef struct _Grid:
-    uint32_t *heads     # by bucket: a kept box plus 1; 0: none
-    uint32_t *nexts     # by box: the next in its bucket, plus 1
-    int shift           # of the hash, to fit the table
+    Table table         # of kept boxes
     int64_t octaves     # powers of two that a level spans
     double threshold    # of the bounds: a little below the real one, which covers all rounding
     double reach        # maximum distance of centres, in mean sides; edge of a cell, in largest sides of its level
-
-
-cdef inline size_t grid_size(int64_t count) noexcept nogil:
-    """Returns how many numbers `heads` and `nexts` have together for `count` boxes."""
-    return 5 * count
-
-
-cdef inline int64_t _floor(double value) noexcept nogil:
-    # libm's floor is a call where the baseline has no instruction for it
-    cdef int64_t towards_zero = <int64_t>value
-    return towards_zero - (value < towards_zero)
-
-
-cdef inline int64_t _level(double side, int64_t octaves) noexcept nogil:
-    cdef _Bits number
-    number.value = side
-    return <int64_t>(number.bits >> 52) // octaves
-
-
-cdef inline double _largest_side(int64_t level, int64_t octaves) noexcept nogil:
-    """Returns a number that no side of the level exceeds."""
-    cdef _Bits number
-    number.bits = <uint64_t>min((level + 1) * octaves, 2 * BIAS) << 52
-    return number.value
-
-
-cdef inline uint64_t _bucket(int64_t level_x, int64_t level_y, int64_t x, int64_t y, int shift) noexcept nogil:
-    cdef uint64_t key = (<uint64_t>level_x * 0x9E3779B97F4A7C15u + <uint64_t>level_y * 0xC2B2AE3D27D4EB4Fu
-                         + <uint64_t>x * 0x165667B19E3779F9u + <uint64_t>y * 0xD6E8FEB86659FD93u)
-    key ^= key >> 32
-    return key * 0xFF51AFD7ED558CCDu >> shift
 
 
 cdef inline bint _participates(const real *box, real offset) noexcept nogil:
@@ -92,29 +54,29 @@ cdef inline bint _is_suppressed(const _Grid *grid, const real *boxes, const real
     cdef double width = (box[2] - box[0]) + offset, height = (box[3] - box[1]) + offset
     cdef double x = (<double>box[0] + <double>box[2]) / 2, y = (<double>box[1] + <double>box[3]) / 2
     cdef int64_t octaves = grid.octaves
-    cdef int64_t last_x = _level(width / grid.threshold, octaves), last_y = _level(height / grid.threshold, octaves)
-    cdef int64_t first_y = _level(height * grid.threshold, octaves)
-    cdef int64_t level_x = _level(width * grid.threshold, octaves), level_y, column, line, last_column, last_line
+    cdef int64_t last_x = level_of(width / grid.threshold, octaves), last_y = level_of(height / grid.threshold, octaves)
+    cdef int64_t first_y = level_of(height * grid.threshold, octaves)
+    cdef int64_t level_x = level_of(width * grid.threshold, octaves), level_y, column, line, last_column, last_line
     cdef double largest, reach_x, reach_y, per_x, per_y
     cdef uint32_t candidate
     cdef const real *kept
     cdef real common
     while level_x <= last_x:
-        largest = _largest_side(level_x, octaves)
+        largest = largest_side(level_x, octaves)
         reach_x = grid.reach * (width + min(largest, width / grid.threshold)) / 2
         per_x = 1 / (grid.reach * largest)
-        last_column = _floor((x + reach_x) * per_x)
+        last_column = floor_of((x + reach_x) * per_x)
         level_y = first_y
         while level_y <= last_y:
-            largest = _largest_side(level_y, octaves)
+            largest = largest_side(level_y, octaves)
             reach_y = grid.reach * (height + min(largest, height / grid.threshold)) / 2
             per_y = 1 / (grid.reach * largest)
-            last_line = _floor((y + reach_y) * per_y)
-            column = _floor((x - reach_x) * per_x)
+            last_line = floor_of((y + reach_y) * per_y)
+            column = floor_of((x - reach_x) * per_x)
             while column <= last_column:
-                line = _floor((y - reach_y) * per_y)
+                line = floor_of((y - reach_y) * per_y)
                 while line <= last_line:
-                    candidate = grid.heads[_bucket(level_x, level_y, column, line, grid.shift)]
+                    candidate = grid.table.heads[bucket_of(level_x, level_y, column, line, grid.table.shift)]
                     while candidate:
                         kept = boxes + BOX_NUMBERS * <ptrdiff_t>(candidate - 1)
                         comparisons[0] += 1
@@ -122,7 +84,7 @@ cdef inline bint _is_suppressed(const _Grid *grid, const real *boxes, const real
                                               offset)
                         if common > 0 and iou_of(common, kept[4], box[4]) > threshold:
                             return True
-                        candidate = grid.nexts[candidate - 1]
+                        candidate = grid.table.nexts[candidate - 1]
                     line += 1
                 column += 1
             level_y += 1
@@ -131,29 +93,26 @@ cdef inline bint _is_suppressed(const _Grid *grid, const real *boxes, const real
 
 
 cdef inline void _insert(const _Grid *grid, const real *box, ptrdiff_t i, real offset) noexcept nogil:
-    cdef int64_t level_x = _level((box[2] - box[0]) + offset, grid.octaves)
-    cdef int64_t level_y = _level((box[3] - box[1]) + offset, grid.octaves)
-    cdef double per_x = 1 / (grid.reach * _largest_side(level_x, grid.octaves))
-    cdef double per_y = 1 / (grid.reach * _largest_side(level_y, grid.octaves))
-    cdef int64_t column = _floor((<double>box[0] + <double>box[2]) / 2 * per_x)
-    cdef int64_t line = _floor((<double>box[1] + <double>box[3]) / 2 * per_y)
-    cdef uint64_t bucket = _bucket(level_x, level_y, column, line, grid.shift)
-    grid.nexts[i] = grid.heads[bucket]
-    grid.heads[bucket] = <uint32_t>(i + 1)
+    cdef int64_t level_x = level_of((box[2] - box[0]) + offset, grid.octaves)
+    cdef int64_t level_y = level_of((box[3] - box[1]) + offset, grid.octaves)
+    cdef double per_x = 1 / (grid.reach * largest_side(level_x, grid.octaves))
+    cdef double per_y = 1 / (grid.reach * largest_side(level_y, grid.octaves))
+    cdef int64_t column = floor_of((<double>box[0] + <double>box[2]) / 2 * per_x)
+    cdef int64_t line = floor_of((<double>box[1] + <double>box[3]) / 2 * per_y)
+    add_entry(&grid.table, bucket_of(level_x, level_y, column, line, grid.table.shift), i)
 
 
 cdef inline int suppress_by_grid(mmk_call *call, const real *boxes, ptrdiff_t begin, ptrdiff_t count, real threshold,
                                  real offset, ptrdiff_t max_kept, uint32_t *memory, int32_t *flags) noexcept nogil:
     """Suppresses boxes from position `begin` on; those that a box before it suppresses are flagged already.
 
-    `boxes` have BOX_NUMBERS numbers each; `memory` has grid_size(count) numbers.  Returns -1 if the call is stopped.
+    `boxes` have BOX_NUMBERS numbers each; `memory` has table_size(count) numbers.  Returns -1 if the call is stopped.
     """
     cdef _Grid grid
     cdef ptrdiff_t i, kept = 0
     cdef int64_t comparisons = 0, unasked = 0
     cdef double span
-    grid.heads = memory
-    grid.nexts = memory + 4 * count
+    grid.table = empty_table(memory, count)
     grid.threshold = min(<double>threshold, 1.0) * 0.999
     grid.reach = (1 - grid.threshold) / (1 + grid.threshold)
     grid.octaves = 1
@@ -161,10 +120,6 @@ cdef inline int suppress_by_grid(mmk_call *call, const real *boxes, ptrdiff_t be
     while span < 1 and grid.octaves < MAX_OCTAVES:
         grid.octaves += 1
         span *= 2
-    grid.shift = 64
-    while <int64_t>1 << (65 - grid.shift) <= 4 * count:
-        grid.shift -= 1
-    memset(grid.heads, 0, (<size_t>1 << (64 - grid.shift)) * sizeof(uint32_t))
     for i in range(begin):
         kept += not flags[i]
     for i in range(begin, count):

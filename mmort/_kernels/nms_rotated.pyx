@@ -1,6 +1,6 @@
 """nms_rotated: greedy non-maximum suppression of rotated boxes, label by label if labels are given.
 
-As in MMCV, an overlap equal to the threshold suppresses.
+An overlap equal to the threshold suppresses, as in MMCV on a CPU, or does not, as on CUDA.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -8,8 +8,8 @@ from element_types cimport real
 from mmk cimport *
 from mmort._kernels.kernels cimport mmk_item, mmk_order
 from mmort._kernels.rotated cimport BOX, Rectangle
-from mmort._kernels.rotated_suppression cimport (COLLECT_COST, MEASURE_COST, SUPPRESS_COST, Kept, measure_boxes,
-                                                 suppress, take_kept)
+from mmort._kernels.rotated_suppression cimport (COLLECT_COST, MEASURE_COST, SUPPRESS_COST, Kept, kept_from,
+                                                 measure_boxes, suppress, take_kept)
 from mmort._kernels.suppression cimport check_count, check_threshold, sort_by_class
 from mmort._kernels.workspace cimport element_size, take
 
@@ -21,6 +21,7 @@ cdef enum:  # inputs
 cdef enum:  # attributes
     IOU_THRESHOLD
     CLOCKWISE
+    SUPPRESS_EQUAL
 
 cdef enum:  # phases
     MEASURE
@@ -85,12 +86,9 @@ cdef void _suppress_labels(mmk_call *call, const _Workspace *w, real threshold, 
     cdef Kept kept
     for label in range(begin, end):
         first = w.starts[label]
-        kept.x = w.kept.x + first
-        kept.y = w.kept.y + first
-        kept.reach_x = w.kept.reach_x + first
-        kept.reach_y = w.kept.reach_y + first
-        kept.boxes = w.kept.boxes + first
-        number = suppress(call, w.rectangles, w.members + first, w.starts[label + 1] - first, threshold, True, &kept)
+        kept = kept_from(&w.kept, first)
+        number = suppress(call, w.rectangles, w.members + first, w.starts[label + 1] - first, threshold,
+                          call.attributes[SUPPRESS_EQUAL].i, &kept)
         for i in range(number):
             w.is_kept[kept.boxes[i]] = True
 

@@ -169,7 +169,7 @@ const OperatorRow operator_rows[] = {
                 {"scores", "[N]", MMK_FLOAT32},
                 {"labels", "[N]", MMK_INT64, .optional = 1}},
      .outputs = {{"keep", "[?]", MMK_INT64}},
-     .attributes = {REQUIRED_FLOAT("iou_threshold"), FLAG("clockwise", 1)},
+     .attributes = {REQUIRED_FLOAT("iou_threshold"), FLAG("clockwise", 1), FLAG("suppress_equal", 1)},
      .dtypes = DTYPES_FLOATING},
 
     {.kernel = "nms_rotated_indices",

@@ -83,23 +83,38 @@ cdef inline int _clip(const double *along, const double *across, int corners, do
     return kept
 
 
+cdef inline bint _cross_below(const Rectangle *a, const Rectangle *b, double cosine, double sine,
+                              double min_area) noexcept nogil:
+    """Returns whether the strips along the sides of two rectangles share less than an area.
+
+    Long boxes, of which rounding may change the computed area, are left to that.
+    """
+    cdef double longest = max(max(a.half_width, a.half_height), max(b.half_width, b.half_height))
+    return longest * longest < min_area * (1 << 20) and (
+        4 * a.half_height * b.half_height < min_area * sine or 4 * a.half_width * b.half_width < min_area * sine
+        or 4 * a.half_height * b.half_width < min_area * cosine or 4 * a.half_width * b.half_height < min_area * cosine)
+
+
 cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double min_area) noexcept nogil:
     """Returns the area that two rectangles of positive area share, or 0 if it is known to be below `min_area`."""
     cdef double[8] px, py, qx, qy
     cdef const Rectangle *other
     cdef double dx, dy, cosine, sine, wx, wy, hx, hy, span_x, span_y, width, height, area = 0
     cdef int corners, i
+    if a.area < min_area or b.area < min_area:
+        return 0
+    cosine = a.cosine * b.cosine + a.sine * b.sine
+    sine = a.cosine * b.sine - a.sine * b.cosine
+    if _cross_below(a, b, fabs(cosine), fabs(sine), min_area):
+        return 0
+    # b in the frame of a, the smaller one
     if not _goes_first(a, b):
         other = a
         a = b
         b = other
-    if a.area < min_area:
-        return 0
-    # b in the frame of a, the smaller one
+        sine = -sine
     dx = b.x - a.x
     dy = b.y - a.y
-    cosine = a.cosine * b.cosine + a.sine * b.sine
-    sine = a.cosine * b.sine - a.sine * b.cosine
     wx = cosine * b.half_width
     wy = sine * b.half_width
     hx = -sine * b.half_height
@@ -140,3 +155,16 @@ cdef inline double overlap(const Rectangle *a, const Rectangle *b, bint foregrou
         return 0
     common = shared_area(a, b, 0)
     return common / (a.area if foreground else a.area + b.area - common)
+
+
+cdef inline bint reaches(const Rectangle *a, const Rectangle *b, real threshold, bint equal) noexcept nogil:
+    """Returns whether the overlap is above the threshold, or equal to it if that counts."""
+    cdef double common, min_common
+    cdef real iou
+    if threshold > 0 and a.area > 0 and b.area > 0:
+        min_common = threshold * (a.area + b.area) / (1 + <double>threshold)
+        common = shared_area(a, b, min_common * 0.999999)  # a margin far above any rounding
+        iou = <real>(common / (a.area + b.area - common))
+    else:
+        iou = <real>overlap(a, b, False)
+    return iou >= threshold if equal else iou > threshold

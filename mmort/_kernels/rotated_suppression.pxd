@@ -1,19 +1,23 @@
 """Greedy suppression among rotated boxes of one class, for nms_rotated and nms_rotated_indices.
 
 Boxes are visited by descending score, and each is compared with the boxes kept so far: first their upright bounding
-rectangles, in vectors, then the exact overlap of those that meet.
+rectangles, in vectors, then the exact overlap of those that meet.  Once many are kept, a grid finds those that could
+meet (rotated_grid.pxd).  Both ways compare by the same arithmetic, so results are the same.
 """
 from libc.math cimport fabs
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.rotated cimport BOX, Rectangle, measure, overlap, shared_area
+from mmort._kernels.cells cimport table_size
+from mmort._kernels.rotated cimport BOX, Rectangle, measure, reaches
+from mmort._kernels.rotated_grid cimport Grid, add_box, empty_grid, fits_grid, look_up
 from mmort._kernels.suppression cimport goes_on
 from mmort._kernels.workspace cimport take
 
 cdef enum:
     BLOCK = 64  # kept boxes compared together
+    GRID_MIN_KEPT = 256  # from so many on a grid is faster: nms_rotated, uniform and clustered
 
 cdef enum:  # picoseconds per box, estimated: no benchmark row
     MEASURE_COST = 50000
@@ -26,7 +30,8 @@ cdef struct Kept:
     double *y
     double *reach_x
     double *reach_y
-    int32_t *boxes  # indices of their rectangles
+    int32_t *boxes   # indices of their rectangles
+    uint32_t *table  # memory of the grid
 
 
 cdef inline Kept take_kept(size_t *address, size_t count) noexcept nogil:
@@ -36,6 +41,19 @@ cdef inline Kept take_kept(size_t *address, size_t count) noexcept nogil:
     kept.reach_x = <double *>take(address, count * sizeof(double))
     kept.reach_y = <double *>take(address, count * sizeof(double))
     kept.boxes = <int32_t *>take(address, count * sizeof(int32_t))
+    kept.table = <uint32_t *>take(address, table_size(count) * sizeof(uint32_t))
+    return kept
+
+
+cdef inline Kept kept_from(const Kept *all_kept, ptrdiff_t first) noexcept nogil:
+    """Returns the share of the memory that belongs to the boxes from position `first` on."""
+    cdef Kept kept
+    kept.x = all_kept.x + first
+    kept.y = all_kept.y + first
+    kept.reach_x = all_kept.reach_x + first
+    kept.reach_y = all_kept.reach_y + first
+    kept.boxes = all_kept.boxes + first
+    kept.table = all_kept.table + table_size(first)
     return kept
 
 
@@ -55,21 +73,9 @@ cdef inline simd_void _find_near(const Kept *kept, ptrdiff_t begin, ptrdiff_t co
     any_near[0] = found
 
 
-cdef inline bint _reaches(const Rectangle *kept, const Rectangle *box, real threshold, bint equal) noexcept nogil:
-    """Returns whether the overlap is above the threshold, or equal to it if that counts."""
-    cdef double common, min_common
-    cdef real iou
-    if threshold > 0 and kept.area > 0 and box.area > 0:
-        min_common = threshold * (kept.area + box.area) / (1 + <double>threshold)
-        common = shared_area(kept, box, min_common * 0.999999)  # a margin far above any rounding
-        iou = <real>(common / (kept.area + box.area - common))
-    else:
-        iou = <real>overlap(kept, box, False)
-    return iou >= threshold if equal else iou > threshold
-
-
-cdef inline bint _is_suppressed(const Rectangle *rectangles, const Rectangle *box, const Kept *kept, ptrdiff_t count,
-                                real threshold, bint equal) noexcept nogil:
+cdef inline bint _is_suppressed_by_any(const Rectangle *rectangles, const Rectangle *box, const Kept *kept,
+                                       ptrdiff_t count, real threshold, bint equal) noexcept nogil:
+    """Compares a box with all kept boxes."""
     cdef int64_t[BLOCK] near
     cdef int64_t any_near
     cdef ptrdiff_t begin = 0, size, i
@@ -79,30 +85,55 @@ cdef inline bint _is_suppressed(const Rectangle *rectangles, const Rectangle *bo
         if any_near or not threshold > 0:  # else boxes that do not meet are below it
             for i in range(size):
                 if near[i] or not threshold > 0:
-                    if _reaches(rectangles + kept.boxes[begin + i], box, threshold, equal):
+                    if reaches(rectangles + kept.boxes[begin + i], box, threshold, equal):
                         return True
         begin += BLOCK
     return False
+
+
+cdef inline bint _fill_grid(Grid *grid, const Rectangle *rectangles, const Kept *kept, ptrdiff_t begin,
+                            ptrdiff_t end) noexcept nogil:
+    """Adds the kept boxes [begin, end) to the grid; returns False if one does not fit."""
+    cdef const Rectangle *box
+    cdef ptrdiff_t i
+    for i in range(begin, end):
+        box = rectangles + kept.boxes[i]
+        if fits_grid(box):
+            add_box(grid, box, i)
+        elif box.area > 0:  # other boxes suppress nothing
+            return False
+    return True
 
 
 cdef inline ptrdiff_t suppress(mmk_call *call, const Rectangle *rectangles, const int32_t *boxes, ptrdiff_t count,
                                real threshold, bint equal, Kept *kept) noexcept nogil:
     """Collects the boxes to keep of `count` boxes by descending score; returns their number, -1 if it is stopped."""
     cdef const Rectangle *box
+    cdef Grid grid
     cdef ptrdiff_t i, number = 0
     cdef int64_t comparisons = 0, unasked = 0
+    cdef bint has_grid = False, is_suppressed
     for i in range(count):
-        unasked += number
         if not goes_on(call, &comparisons, &unasked, count):
             return -1
         box = rectangles + boxes[i]
-        if not _is_suppressed(rectangles, box, kept, number, threshold, equal):
-            kept.x[number] = box.x
-            kept.y[number] = box.y
-            kept.reach_x[number] = box.reach_x
-            kept.reach_y[number] = box.reach_y
-            kept.boxes[number] = boxes[i]
-            number += 1
+        if not (has_grid and fits_grid(box) and look_up(&grid, rectangles, kept.boxes, number, box, threshold, equal,
+                                                        &unasked, &is_suppressed)):
+            unasked += number
+            is_suppressed = _is_suppressed_by_any(rectangles, box, kept, number, threshold, equal)
+        if is_suppressed:
+            continue
+        kept.x[number] = box.x
+        kept.y[number] = box.y
+        kept.reach_x[number] = box.reach_x
+        kept.reach_y[number] = box.reach_y
+        kept.boxes[number] = boxes[i]
+        number += 1
+        if number == GRID_MIN_KEPT and threshold > 0:
+            grid = empty_grid(kept.table, count, threshold)
+            has_grid = _fill_grid(&grid, rectangles, kept, 0, number)
+        elif has_grid:
+            has_grid = _fill_grid(&grid, rectangles, kept, number - 1, number)
     return number
 
 

@@ -84,7 +84,12 @@ def box_iou_rotated(
 
 @explains_former_names
 def nms_rotated(
-    dets: ArrayLike, scores: ArrayLike, iou_threshold: float, labels: ArrayLike | None = None, clockwise: bool = True
+    dets: ArrayLike,
+    scores: ArrayLike,
+    iou_threshold: float,
+    labels: ArrayLike | None = None,
+    clockwise: bool = True,
+    suppress_equal: bool = True,
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Perform greedy non-maximum suppression on rotated boxes.
 
@@ -96,11 +101,14 @@ def nms_rotated(
     scores : array_like of shape (N,)
         Score of each box.
     iou_threshold : float
-        A box is removed if its intersection over union with a kept box of higher score is at least this.
+        A box is removed if its intersection over union with a kept box of higher score is greater than this, or equal
+        to it.
     labels : array_like of int, shape (N,), optional
         Class of each box: only boxes of the same class suppress each other.
     clockwise : bool, default True
         Whether a positive angle turns a box clockwise on screen (y downwards).
+    suppress_equal : bool, default True
+        Whether an intersection over union equal to `iou_threshold` removes a box, as in MMCV on a CPU but not on a GPU.
 
     Returns
     -------
@@ -132,7 +140,13 @@ def nms_rotated(
     array([1, 2])
     """
     keep, kept = call(
-        "nms_rotated", dets=dets, scores=scores, labels=labels, iou_threshold=iou_threshold, clockwise=clockwise
+        "nms_rotated",
+        dets=dets,
+        scores=scores,
+        labels=labels,
+        iou_threshold=iou_threshold,
+        clockwise=clockwise,
+        suppress_equal=suppress_equal,
     )
     return kept, keep
 

@@ -246,6 +246,27 @@ def test_nms_rotated_keeps_and_drops_for_a_reason(boxes, iou_threshold, clockwis
     assert keep.tolist() == kept
 
 
+@pytest.mark.parametrize("iou_threshold", [0.02, 0.3, 0.7])
+@pytest.mark.parametrize("kind", ["scattered", "elongated", "scales"])
+def test_nms_rotated_of_many_boxes_compares_all_pairs_in_effect(kind, iou_threshold):
+    """There are enough boxes for a grid, a few of them odd, and each has a double, larger by some part."""
+    rng = np.random.default_rng(int(100 * iou_threshold))
+    boxes = np.tile(make_rotated(rng, 500, kind), (2, 1))
+    boxes[:, :2] = 30 * boxes[:, :2] + boxes[:, 2:4].min(1, keepdims=True) * rng.normal(0, 0.2, (1000, 2))
+    boxes[500:, 2:4] *= rng.uniform(0.9, 1.2, (500, 2))
+    boxes[::100, rng.integers(0, 5)] = rng.choice([0, -3, np.nan, np.inf, 1e38], 10)
+    overlaps, scores = mmort.box_iou_rotated(boxes, boxes), -np.arange(1000, dtype=np.float32)
+    for suppress_equal in (True, False):
+        reaches = (np.greater_equal if suppress_equal else np.greater)(overlaps, np.float32(iou_threshold))
+        kept = []
+        for i in range(1000):
+            if not reaches[kept, i].any():
+                kept.append(i)
+        _, keep = mmort.nms_rotated(boxes, scores, iou_threshold, suppress_equal=suppress_equal)
+        assert keep.tolist() == kept
+        assert 256 < len(kept) < 990
+
+
 @given(rotated_boxes(), THRESHOLDS, st.sampled_from([-1.0, 0.3]), st.integers(1, 3))
 def test_nms_rotated_indices_is_nms_of_each_class(boxes, iou_threshold, score_threshold, classes):
     boxes, scores, _ = boxes

@@ -97,15 +97,14 @@ def _suppress_rotated(boxes, scores, drops, clockwise=True):
 
 
 @oracle
-def nms_rotated(dets, scores, iou_threshold, labels=None, clockwise=True):
+def nms_rotated(dets, scores, iou_threshold, labels=None, clockwise=True, suppress_equal=True):
+    exceeds, threshold = np.greater_equal if suppress_equal else np.greater, dets.dtype.type(iou_threshold)
     labels = np.zeros(len(dets), np.int64) if labels is None else np.array(labels)
     kept = []
     for label in set(labels.tolist()):
         members = np.flatnonzero(labels == label)
         kept += members[
-            _suppress_rotated(
-                dets[members], scores[members], lambda iou: iou >= dets.dtype.type(iou_threshold), clockwise
-            )
+            _suppress_rotated(dets[members], scores[members], lambda iou: exceeds(iou, threshold), clockwise)
         ].tolist()
     keep = np.array([i for i in descending(scores) if i in kept], np.int64)
     return np.concatenate([dets[keep], scores[keep, None]], axis=1), keep
@@ -245,6 +244,7 @@ for kind in ("clustered", "scattered", "elongated", "scales", "upright", "near")
             iou_threshold=threshold,
         )
     add("nms_rotated", f"{kind}_counter", scored_rotated(20, kind), iou_threshold=0.3, clockwise=False)
+    add("nms_rotated", f"{kind}_above", scored_rotated(40, kind), iou_threshold=0.5, suppress_equal=False)
     labels = np.random.default_rng(SEED).integers(-2, 2, 40)
     add("nms_rotated", f"{kind}_labels", scored_rotated(40, kind, 8, labels), iou_threshold=0.2)
 for name, boxes in STRANGE_ROTATED.items():
