@@ -4,10 +4,21 @@ corner_pool is the running maximum along a row or column of a feature map (Corne
 cummin also give the index of each extremum, the last one among equal values.  NaN propagates, as in torch; MMCV's
 kernels skipped it.  A line is the elements that one extremum runs along; the units of work are lines.
 """
-from libc.stdint cimport (int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
+from libc.stdint cimport (INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
 
 from element_types cimport number
 from mmk cimport *
+
+cdef extern from "lanes.h" nogil:
+    bint has_lanes() noexcept
+    ptrdiff_t pool_lanes(const float *x, float *y, ptrdiff_t steps, ptrdiff_t stride, float *largest) noexcept
+    void accumulate_floats(const float *x, float *values, int64_t *indices, ptrdiff_t steps, int64_t first,
+                           bint maximum, float *best, int64_t *index) noexcept
+    enum:
+        KEY_BITS
+        KEY_STEP
+    void accumulate_keys(int32_t *keys, int64_t *indices, ptrdiff_t steps, int64_t first, int32_t best,
+                         int64_t *index) noexcept
 
 cdef enum Scan:
     CORNER_POOL
@@ -28,8 +39,8 @@ cdef enum:
     BLOCK = 32  # elements of a line that are tested together
 
 cdef enum:  # picoseconds per element
-    POOL = 700  # corner_pool, 2x64x127x255: left takes 1100, right 500, top and bottom less
-    ACCUMULATE = 1500  # cummax, 100000x5: takes 1000; longer lines take less
+    POOL = 300  # corner_pool, 1x128x128x128, left
+    ACCUMULATE = 1000  # cummax, 100000x5; longer lines take less
 
 
 # ---- corner_pool -----------------------------------------------------------------------------------------------------
@@ -53,7 +64,7 @@ cdef simd_void _pool_columns(const number *x, number *y, ptrdiff_t steps, ptrdif
 cdef inline void _pool_elements(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride) noexcept nogil:
     cdef number largest = x[0], value
     cdef bint nan = False
-    cdef ptrdiff_t k
+    cdef ptrdiff_t k, begin = 0
     for k in range(steps):
         nan |= x[k * stride] != x[k * stride]
     if nan:
@@ -62,7 +73,9 @@ cdef inline void _pool_elements(const number *x, number *y, ptrdiff_t steps, ptr
             largest = value if (largest < value) | (value != value) else largest
             y[k * stride] = largest
     else:
-        for k in range(steps):  # without NaN the maximum is one instruction, and no branch is mispredicted
+        if number is float:
+            begin = pool_lanes(x, y, steps, stride, &largest) if has_lanes() else 0
+        for k in range(begin, steps):  # without NaN the maximum is one instruction, and no branch is mispredicted
             value = x[k * stride]
             largest = value if largest < value else largest
             y[k * stride] = largest
@@ -123,6 +136,29 @@ cdef simd_void _accumulate_lines(const number *x, number *values, int64_t *indic
             indices[i] = k if replaces else indices[i - stride]
 
 
+cdef inline bint _accumulate_block(const number *x, number *values, int64_t *indices, int64_t first, bint largest,
+                                   number *best, int64_t *index) noexcept nogil:
+    """Scans BLOCK elements, of which the first has the index `first`, in vectors; returns False if there are none."""
+    cdef int32_t[BLOCK] keys
+    cdef int32_t sign = 1 if largest else -1
+    cdef ptrdiff_t k
+    if not has_lanes():
+        return False
+    if number is float:
+        accumulate_floats(x, values, indices, BLOCK, first, largest, best, index)
+        return True
+    elif number is int8_t or number is uint8_t or number is int16_t or number is uint16_t:
+        for k in range(BLOCK):
+            keys[k] = sign * <int32_t>x[k] * KEY_STEP + <int32_t>k + 1
+        accumulate_keys(keys, indices, BLOCK, first, sign * <int32_t>best[0] * KEY_STEP, index)
+        for k in range(BLOCK):
+            values[k] = <number>(sign * (keys[k] >> KEY_BITS))
+        best[0] = values[BLOCK - 1]
+        return True
+    else:
+        return False
+
+
 cdef inline void _accumulate_elements(const number *x, number *values, int64_t *indices, ptrdiff_t steps,
                                       bint largest) noexcept nogil:
     """Scans a line block by block: most blocks of a long line change nothing, which a vectorised test shows."""
@@ -141,6 +177,9 @@ cdef inline void _accumulate_elements(const number *x, number *values, int64_t *
             for k in range(begin, end):
                 values[k] = best
                 indices[k] = index
+        elif not nan and end - begin == BLOCK and steps <= INT32_MAX and _accumulate_block(
+                x + begin, values + begin, indices + begin, begin, largest, &best, &index):
+            pass  # done, in vectors
         elif not nan:
             for k in range(begin, end):
                 value = x[k]
