@@ -26,6 +26,8 @@ class Detector(nn.Module):
         The entries of the config's ``model`` that the family reads, besides ``test_cfg``; others are refused.
     flip_test : bool, default False
         Whether `forward` also detects in the mirror images.
+    takes_proposals : bool
+        Whether `forward` must be given proposals.
     output_names : tuple of str
         Names of what `forward` returns: "dets", "labels", and "masks" if there are any.
     mask_format : MaskFormat
@@ -48,6 +50,7 @@ class Detector(nn.Module):
         super().__init__()
         self.classes: tuple[str, ...] = ()
         self.flip_test = False
+        self.takes_proposals = False
         self.output_names: tuple[str, ...] = ("dets", "labels")
         self.mask_format = MaskFormat()
         self.angle_version: str | None = None

@@ -15,6 +15,7 @@ from mmort.detect.families.centripetalnet import CentripetalNet
 from mmort.detect.families.condinst import CondInst
 from mmort.detect.families.conditional_detr import ConditionalDETR
 from mmort.detect.families.cornernet import CornerNet
+from mmort.detect.families.crowddet import CrowdDet
 from mmort.detect.families.dab_detr import DABDETR
 from mmort.detect.families.ddod import DDOD
 from mmort.detect.families.ddq import DDQ
@@ -160,6 +161,7 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
     "GridRoIHead": GridRCNN,
     "HybridTaskCascadeRoIHead": HTC,
     "MaskScoringRoIHead": MaskScoringRCNN,
+    "MultiInstanceRoIHead": CrowdDet,
     "PointRendRoIHead": PointRend,
     "RPNHead": RPN,
     "GARPNHead": RPN,

@@ -201,6 +201,11 @@ def _image_input(path: str, inputs: Sequence[Any]) -> tuple[str, int | None, int
         batch, channels, height, width = (size if isinstance(size, int) else None for size in inputs[0].shape)
         if channels in (3, None):
             return inputs[0].name, batch, height, width
+    if any(argument.name == "proposals" for argument in inputs):
+        raise ValueError(
+            f"{path}: this detector takes proposals (N, P, 4) besides the images, which nothing here makes; run it in "
+            "ONNX Runtime with both, as docs/mmdetection.md shows, or export it with the rpn_head that made them"
+        )
     found = ", ".join(f"{argument.name} {argument.type} {argument.shape}" for argument in inputs)
     raise ValueError(f"{path}: a detector takes one input, float [N, 3, H, W], but this model takes {found}")
 

@@ -15,13 +15,16 @@ _WITHOUT_EFFECT = (
     "ImageToTensor",
     "LoadAnnotations",
     "LoadPanopticAnnotations",
+    "LoadProposals",
     "PackDetInputs",
+    "ProposalBroadcaster",
     "RRandomFlip",
     "RandomFlip",
+    "ToDataContainer",
     "ToTensor",
     "Transpose",
 )
-"""Steps that pack or load annotations, and flips, which only the ``flip`` of MultiScaleFlipAug enables."""
+"""Steps that pack or load annotations or proposals, and flips, which only the ``flip`` of MultiScaleFlipAug enables."""
 
 
 def settings_of(config: dict[str, Any]) -> dict[str, Any]:
@@ -63,11 +66,11 @@ def _test_pipeline(config: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _steps(pipeline: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each step with its type, including the steps inside MMDetection 2's MultiScaleFlipAug."""
+    """Yield each step with its type, including the steps inside others, such as MMDetection 2's MultiScaleFlipAug."""
     for step in pipeline:
         kind = str(step["type"]).rpartition(".")[2]
         yield kind, step
-        if kind == "MultiScaleFlipAug":
+        if kind in ("MultiScaleFlipAug", "ProposalBroadcaster"):
             yield from _steps(step["transforms"])
 
 

@@ -212,14 +212,6 @@ def test_sides_of_a_grid_are_weighted_means():
     torch.testing.assert_close(boxes, torch.tensor([[left, 19.0, 24.25, 49.5]]))
 
 
-def test_proposals_from_a_file_are_refused_with_the_reason():
-    config = config_of("PISA")
-    config["model"]["type"] = "FastRCNN"
-    del config["model"]["rpn_head"], config["model"]["test_cfg"]["rpn"]
-    with pytest.raises(ValueError, match="'FastRCNN' without rpn_head is not supported: it takes proposals"):
-        build(config)
-
-
 def test_taps_of_cascade_rpn_lie_on_anchors():
     """An anchor of 32 x 16 pixels around (20, 12), at location (2, 1) of stride 8, whose tap is at cell (2, 1)."""
     anchors = torch.zeros(1, 12, 4)

@@ -207,6 +207,15 @@ def _fcos_rpn(model):
         model["roi_head"][f"{name}_roi_extractor"]["featmap_strides"] = head["strides"]
 
 
+def _crowd(model):
+    head = model["roi_head"]
+    del head["mask_head"], head["mask_roi_extractor"]
+    model["type"], head["type"], head["num_instance"] = "CrowdDet", "MultiInstanceRoIHead", 2
+    entries = {"num_classes": 1, "with_refine": True, "num_shared_fcs": 2}
+    head["bbox_head"] |= {"type": "MultiInstanceBBoxHead", **entries}
+    model["test_cfg"]["rpn"]["min_bbox_size"] = 2
+
+
 CASES = {
     "HTC": _htc,
     "Double-Head R-CNN": _double,
@@ -228,6 +237,7 @@ CASES = {
     "Cascade RPN": _cascade_rpn,
     "Cascade RPN alone": _cascade_rpn_alone,
     "FCOS as RPN": _fcos_rpn,
+    "CrowdDet": _crowd,
 }
 
 

@@ -371,3 +371,32 @@ def test_wrong_panoptic_maps(change, problem):
 def test_other_outputs_of_detectors_are_compared_by_numbers():
     row = compare_maps(edited(MAP == 7, 6), (*NAMES[:2], "semantic"))
     assert (row.output, row.problem) == ("semantic", "10 of 400 numbers")
+
+
+LOGITS = np.random.default_rng(3).normal(0, 30, (1, 5, 8, 8)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("change", "differing"),
+    [
+        (lambda logits: logits + np.float32(0.5), 0),  # of all classes alike
+        (lambda logits: logits * np.float32(1 + 1e-6), 0),
+        (lambda logits: np.where(logits == logits.max(), 0, logits), 2),  # the class and the one that takes its place
+        (lambda logits: np.where(logits == logits.max(), np.nan, logits), 5),
+    ],
+)
+def test_logits_of_stuff_are_compared_as_probabilities(change, differing):
+    expected = Reference([*outputs(), LOGITS])
+    actual = [*outputs(), change(LOGITS)]
+    _, row = comparators.detections.compare(Outputs("-", (*NAMES[:2], "semantic"), actual, expected, Tolerances()))
+    assert row.problem == (f"{differing} of 320 numbers" if differing else "")
+
+
+def test_boxes_at_the_origin_have_a_tenth_of_the_images_tolerance():
+    """Their coordinates are small differences of numbers as large as the image."""
+    expected = np.array([[[0, 0, 0, 1.7, 0.9], [0, 0, 100, 50, 0.8]]]), np.array([[0, 1]])
+    for shift, missing in ((0.009, 0), (0.011, 1)):
+        actual = expected[0].copy()
+        actual[0, 0, 3] += shift
+        (row,) = compare_detections("-", (actual, expected[1]), expected, rtol=1e-3, atol=1e-4)
+        assert row.missing == missing

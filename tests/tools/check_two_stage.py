@@ -10,6 +10,7 @@ for each detector, and exits with 1 if detections differ.
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import time
@@ -74,7 +75,7 @@ def randomize(module: torch.nn.Module) -> None:
     for name, value in module.state_dict().items():
         if "fc_reg" in name or "rpn_reg" in name or "init_proposal_bboxes" in name:
             value.mul_(0.1)
-        if "fc_cls.weight" in name or "_att_" in name or "fc_reg_offset" in name:
+        if re.search(r"fc_cls\S*\.weight|_att_|fc_reg_offset", name):
             value.mul_(0.1)
         if "rpn_cls.weight" in name:
             value.mul_(0.02)  # MMDetection leaves the order of equal scores open, such as 1

@@ -46,6 +46,8 @@ def export(
       out: height and width of each image within ``input``; 0 means all of it.  (In portable files, which other run
       times must understand too, and below opset 15, ONNX Runtime lists ``img_shape`` as an overridable initializer,
       and warns of it.)
+      Detectors without a network for proposals (Fast R-CNN) also take ``proposals`` (N, P, 4): x1, y1, x2, y2 in pixels
+      of ``input``, of which rows of 0 are unused.
     * Outputs: ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of ``input``, and score; ``labels`` (N, K) of int64; and, if
       the detector has masks, ``masks`` (N, K, h, w).  Unused rows are 0 with label -1.
     * Metadata: ``family``, ``classes``, ``preprocessing``, ``thresholds`` (the config's ``test_cfg``), ``masks``

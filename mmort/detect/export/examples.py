@@ -19,18 +19,25 @@ MIN_SIDE = 160  # pixels; torch freezes a size of 1, which the coarsest map has 
 
 
 class Examples:
-    """Makes the arguments of an exported detector: ``input``, and ``img_shape`` if `with_shapes`."""
+    """Makes the arguments of an exported detector: ``input``, and on demand ``proposals`` and ``img_shape``."""
 
-    def __init__(self, preprocessing: Preprocessing, *, dynamic: bool, with_shapes: bool) -> None:
-        self.preprocessing, self.dynamic, self.with_shapes = preprocessing, dynamic, with_shapes
+    def __init__(
+        self, preprocessing: Preprocessing, *, dynamic: bool, with_shapes: bool, with_proposals: bool = False
+    ) -> None:
+        self.preprocessing, self.dynamic = preprocessing, dynamic
+        self.with_shapes, self.with_proposals = with_shapes, with_proposals
 
     @property
     def dynamic_shapes(self) -> dict[str, Any] | None:
         """The argument of `mmort.onnx.export`."""
-        if not self.dynamic:
+        shapes: dict[str, Any] = {"input": {0: "batch", 2: "height", 3: "width"} if self.dynamic else None}
+        if self.with_proposals:  # pictures differ in their number even where they have one size
+            shapes["proposals"] = {0: "batch", 1: "proposal"} if self.dynamic else {1: "proposal"}
+        elif not self.dynamic:
             return None
-        shapes: dict[str, Any] = {"input": {0: "batch", 2: "height", 3: "width"}}
-        return shapes | {"img_shape": {0: "batch"}} if self.with_shapes else shapes
+        if self.with_shapes:
+            shapes["img_shape"] = {0: "batch"} if self.dynamic else None
+        return shapes
 
     def default_shape(self) -> tuple[int, int]:
         """Return the height and width to trace with if none are given.
@@ -61,7 +68,10 @@ class Examples:
             inputs.append(prepare(np.ascontiguousarray(image[:, ::-1]) if index % 2 else image))
             shapes.append((own_height, own_width))
         input, _ = self.preprocessing.batch(inputs)
-        return (torch.from_numpy(input), torch.tensor(shapes)) if self.with_shapes else (torch.from_numpy(input),)
+        args = [torch.from_numpy(input)]
+        if self.with_proposals:
+            args.append(proposals(torch.tensor(shapes)))
+        return (*args, torch.tensor(shapes)) if self.with_shapes else tuple(args)
 
     def resizing(self, height: int, width: int) -> Preprocessing:
         """Return a preprocessing that makes any image this size."""
@@ -73,6 +83,8 @@ class Examples:
         """Return inputs to compare with; if sizes may vary, of two other sizes, one tall and one wide."""
         if not self.dynamic:
             args = self(image[::-1], 1, height, width)
+            if self.with_proposals:
+                return [args, (args[0].flip(-1), args[1][:, ::2], *args[2:])]
             return [args, (args[0].flip(-1), *args[1:])]
         # Where all images are resized to one size, frozen feature maps of 1 pixel only show at much larger sizes.
         min_side, factors = (64, (0.5, 0.3)) if self.preprocessing.keep_ratio else (544, (1.125, 1.25))
@@ -97,3 +109,16 @@ class Examples:
         """Return the next side that suits the network: a multiple of 32, or an odd one for CornerNet's padding."""
         pad_or = self.preprocessing.pad_or
         return (int(side) | pad_or) + self.preprocessing.pad_add if pad_or else -(-int(side) // STRIDE) * STRIDE
+
+
+def proposals(img_shape: Tensor) -> Tensor:
+    """Return boxes [N, P, 4] of several sizes all over images of heights and widths [N, 2]; the last row is unused."""
+    boxes = [
+        (x, y, x + width, y + height)
+        for cells in (1, 2, 4, 8)
+        for width, height in ((1 / cells, 1 / cells), (0.5 / cells, 1 / cells))
+        for x in (column / cells for column in range(cells))
+        for y in (row / cells for row in range(cells))
+    ]
+    shares = torch.tensor([*boxes, (0.0, 0.0, 0.0, 0.0)])
+    return shares * img_shape[:, None, [1, 0, 1, 0]]

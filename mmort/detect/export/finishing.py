@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 import mmort
 from mmort.detect.detector import Detector
 from mmort.onnx import files
-from mmort.onnx.verify.sessions import open_session
+from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.predict import Preprocessing
 
 MIN_OPTIONAL_OPSET = 15
@@ -105,13 +106,13 @@ def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
                 _rename(inner, old, new)
 
 
-def check_optional(path: Path, input: Tensor) -> None:
-    """Check that a file without ``img_shape`` computes the same bits as with the size of the input."""
-    array = input.numpy()
+def check_optional(path: Path, args: Sequence[Tensor]) -> None:
+    """Check that a file without ``img_shape``, the last argument, computes the same bits as with the input's size."""
+    batch, _, height, width = args[0].shape
     session = open_session(path)
-    whole = np.array([array.shape[2:]] * len(array), np.int64)
-    defaults = session.run(None, {"input": array})
-    explicit = session.run(None, {"input": array, "img_shape": whole})
+    others = feeds(session, args[:-1])
+    defaults = session.run(None, others)
+    explicit = session.run(None, others | {"img_shape": np.array([[height, width]] * batch, np.int64)})
     if not all(np.array_equal(default, given) for default, given in zip(defaults, explicit, strict=True)):
         raise ValueError(
             "export: without img_shape the file must detect the same as with the size of the input, got differences"

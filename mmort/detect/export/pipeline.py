@@ -23,7 +23,7 @@ from mmort.detect.export.examples import Examples
 from mmort.detect.export.following import Following
 from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
-from mmort.detect.export.wrappers import Exported, Raw
+from mmort.detect.export.wrappers import Exported, ExportedWithProposals, Raw
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
 from mmort.detect.semi_supervised import unwrapped
@@ -118,11 +118,18 @@ class _Export:
     ) -> None:
         self.detector, self.metadata, self.options, self.steps = detector, metadata, options, steps
         self.module: Raw | Exported = Raw(detector)
+        if detector.takes_proposals and (options.skip_postprocess or options.show):
+            option = "skip_postprocess" if options.skip_postprocess else "show"
+            raise ValueError(f"export: {option} must be False for {detector.family}, which takes proposals")
         if not options.skip_postprocess:
-            self.module = Exported(detector, pasted=options.paste_masks)
+            kind = ExportedWithProposals if detector.takes_proposals else Exported
+            self.module = kind(detector, pasted=options.paste_masks)
         image, self.test_image = images
         self.examples = Examples(
-            preprocessing, dynamic=options.dynamic_export, with_shapes=not options.skip_postprocess
+            preprocessing,
+            dynamic=options.dynamic_export,
+            with_shapes=not options.skip_postprocess,
+            with_proposals=detector.takes_proposals,
         )
         self.height, self.width = options.shape or self.examples.default_shape()
         self.args = self.examples(image, 2 if options.dynamic_export else 1, self.height, self.width)
@@ -218,7 +225,7 @@ class _Export:
             return report
         options, inputs = self.options, [self.args, *self.checks]
         if not options.skip_postprocess:
-            finishing.check_optional(draft, min(inputs, key=lambda args: args[0].numel())[0])
+            finishing.check_optional(draft, min(inputs, key=lambda args: args[0].numel()))
         if options.verify and (options.dynamic_export or options.test_img is not None):  # otherwise the example again
             self.steps.begin(f"verifying with {os.fspath(options.test_img or options.input_img or 'the example')}")
             inputs.append(self.examples.test_inputs(self.test_image, self.height, self.width))

@@ -37,16 +37,28 @@ class Exported(nn.Module):
 
     def forward(self, input: Tensor, img_shape: Tensor) -> tuple[Tensor, ...]:
         """Return dets, labels and perhaps masks; 0 in `img_shape` [N, 2] means the height or width of `input`."""
+        return self.outputs(input, img_shape)
+
+    def outputs(self, input: Tensor, img_shape: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        """Return what `forward` returns; `others` are further arguments of the detector."""
         height, width = (torch.scalar_tensor(side, dtype=torch.int64) for side in input.shape[2:])
         whole = torch.stack([height, width])
         img_shape = torch.where(img_shape > 0, torch.minimum(img_shape, whole), whole)
-        outputs: tuple[Tensor, ...] = self.detector(input, img_shape)
+        outputs: tuple[Tensor, ...] = self.detector(input, img_shape, *others)
         if not self.pasted or len(outputs) < 3:
             return outputs
         if self.mask_format.panoptic is not None:
             return *outputs, panoptic_map(self.mask_format, outputs, img_shape, input)
         dets, labels, masks = outputs
         return dets, labels, paste_masks(self.detector.mask_format, masks, dets, input.shape[2], input.shape[3])
+
+
+class ExportedWithProposals(Exported):
+    """Such a detector that takes proposals; they come second, as inputs that may be left out come last."""
+
+    def forward(self, input: Tensor, proposals: Tensor, img_shape: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+        """Return what `Exported` does, for proposals [N, P, 4]."""
+        return self.outputs(input, img_shape, proposals)
 
 
 class Raw(nn.Module):

@@ -1,12 +1,13 @@
-"""Faster R-CNN, and Mask R-CNN, which adds a mask head.
+"""Faster R-CNN, and Mask R-CNN, which adds a mask head; and Fast R-CNN, whose proposals are an input.
 
-Source: S. Ren et al., "Faster R-CNN", NeurIPS 2015; K. He et al., "Mask R-CNN", ICCV 2017.  Box AP (and mask AP) of
-MMDetection's R-50-FPN models on COCO val2017: 37.4; 38.2 (34.7).
+Source: S. Ren et al., "Faster R-CNN", NeurIPS 2015; K. He et al., "Mask R-CNN", ICCV 2017; R. Girshick, "Fast R-CNN",
+ICCV 2015.  Box AP (and mask AP) of MMDetection's R-50-FPN models on COCO val2017: 37.4; 38.2 (34.7).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -63,7 +64,9 @@ class StandardRoIHead(RoIHead):
 
 
 class FasterRCNN(TwoStageDetector):
-    """Faster R-CNN, or Mask R-CNN if the config has a mask head."""
+    """Faster R-CNN, or Mask R-CNN if the config has a mask head, or Fast R-CNN if it has no RPN."""
 
     family, family_with_masks = "Faster R-CNN", "Mask R-CNN"
+    family_without_rpn: ClassVar[str | None] = "Fast R-CNN"
+    model_types = (*TwoStageDetector.model_types, "FastRCNN")
     head = StandardRoIHead

@@ -111,6 +111,7 @@ class PanopticFPN(FasterRCNN):
         panoptic: FusionEntries = nested(FusionEntries)
 
     family = family_with_masks = "Panoptic FPN"
+    family_without_rpn = None
     model_types = ("PanopticFPN",)
     model_entries: ClassVar[tuple[str, ...]] = (*FasterRCNN.model_entries, "semantic_head", "panoptic_fusion_head")
 
@@ -135,7 +136,9 @@ class PanopticFPN(FasterRCNN):
             ),
         )
 
-    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+    def forward(
+        self, input: Tensor, img_shape: Tensor | None = None, proposals: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """Return dets, labels and masks of the instances, and logits [N, S + 1, h, w] of the stuff, things last."""
         features = self.neck(self.backbone(input))
-        return *self.detect(features, image_limits(input, img_shape)), self.semantic_head(features)
+        return *self.detect(features, image_limits(input, img_shape), proposals), self.semantic_head(features)

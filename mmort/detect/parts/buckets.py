@@ -59,7 +59,7 @@ class BucketingBBoxCoder(BoxCoder):
     def steps(self, regressed: Tensor) -> Tensor:
         """Return how far the sides (left, right, top, bottom) are inside the scaled prior, in buckets, [..., 4]."""
         logits, shifts = self._numbers(regressed)
-        bucket = logits.max(-1, keepdim=True).indices
+        bucket = logits.topk(1).indices
         shift = shifts.gather(-1, bucket)[..., 0]
         inward = torch.tensor([-1.0, 1.0, -1.0, 1.0], device=shift.device)  # the shift goes left, and up
         return 0.5 + bucket[..., 0] + shift * inward

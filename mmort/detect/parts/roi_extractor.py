@@ -29,7 +29,10 @@ class RoILayer:
         pool_mode: Literal["avg", "max"] = "avg"
         aligned: bool = True
 
-        ignored: ClassVar = {"spatial_scale": "every level has its own"}
+        ignored: ClassVar = {
+            "spatial_scale": "every level has its own",
+            "use_torchvision": "another implementation of the same numbers",
+        }
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries

@@ -1,4 +1,7 @@
-"""Two-stage detectors: a region proposal network, then the classes, boxes and masks of its proposals."""
+"""Two-stage detectors: a region proposal network, then the classes, boxes and masks of its proposals.
+
+Without the network, as in Fast R-CNN, the proposals are an input.
+"""
 
 from __future__ import annotations
 
@@ -80,12 +83,14 @@ def to_rows(values: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
 
 
 class TwoStageDetector(Detector):
-    """A backbone, a neck, an RPN and a second stage of the class `head`, which the family sets.
+    """A backbone, a neck, perhaps an RPN, and a second stage of the class `head`, which the family sets.
 
     Attributes
     ----------
     family_with_masks : str
         The name of the detector if its config has a mask head.
+    family_without_rpn : str or None
+        Its name if its config has no RPN; None if it must have one.
     model_types : tuple of str
         The types that the config's model may have.
     """
@@ -94,43 +99,47 @@ class TwoStageDetector(Detector):
     model_types: ClassVar[tuple[str, ...]] = ("FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
     head: ClassVar[type[RoIHead]]
     family_with_masks: ClassVar[str]
+    family_without_rpn: ClassVar[str | None] = None
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(Schema):
         """The entries of ``test_cfg``; the stages' schemas have those of the entries."""
 
-        rpn: Config
+        rpn: Config | None = None
         rcnn: Config
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
         model = config["model"]
-        if model.get("rpn_head") is None:
-            raise ValueError(
-                f"detect.build: model.type {plain_type(model['type'])!r} without rpn_head is not supported: it takes "
-                "proposals from a file, and an exported detector takes images only. Add the rpn_head that made the "
-                "proposals, and its weights"
-            )
         test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
         require("model.type", model["type"], *self.model_types)
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
-        self.rpn_head: ProposalHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+        self.rpn_head: ProposalHead | None = None
+        if model.get("rpn_head") is not None:
+            self.rpn_head = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+        elif self.family_without_rpn is None:
+            raise ValueError(f"detect.build: model.type {plain_type(model['type'])!r} must have an rpn_head")
+        else:
+            self.takes_proposals, self.family = True, self.family_without_rpn
         roi_head = {**model["roi_head"], "test_cfg": test_cfg.rcnn}
         self.roi_head: RoIHead = parts.construct("roi_head", self.head, roi_head)
         if self.roi_head.with_mask:
-            self.family = self.family_with_masks
+            self.family = self.family if self.takes_proposals else self.family_with_masks
             self.output_names = ("dets", "labels", "masks")
             self.mask_format = MaskFormat(threshold=self.roi_head.test_cfg.mask_thr_binary)
 
     @property
     def heads(self) -> tuple[str, ...]:
         """The layers of both stages whose outputs are compared where there are few detections."""
-        return *(f"rpn_head.{layer}" for layer in self.rpn_head.outputs), "roi_head.bbox_head"
+        first = () if self.rpn_head is None else self.rpn_head.outputs
+        return *(f"rpn_head.{layer}" for layer in first), "roi_head.bbox_head"
 
     @property
     def raw_names(self) -> tuple[str, ...]:
         """The names of the first stage's maps."""
+        if self.rpn_head is None:
+            return ()
         return level_names(("rpn_cls_score", "rpn_bbox_pred"), len(self.rpn_head.priors.strides))
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
@@ -138,16 +147,28 @@ class TwoStageDetector(Detector):
 
         The second stage's outputs depend on proposals, which are post-processing.
         """
+        if self.rpn_head is None:
+            raise ValueError(f"{self.family} has no outputs without post-processing: all of them depend on proposals")
         return self.rpn_head.raw(self.neck(self.backbone(input)), image_limits(input, None))
 
-    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+    def forward(
+        self, input: Tensor, img_shape: Tensor | None = None, proposals: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """Detect objects; without an RPN, in proposals [N, P, 4], in pixels of `input`, of which rows of 0 are none."""
+        if self.takes_proposals != (proposals is not None):
+            needed = "needs proposals (N, P, 4) besides" if self.takes_proposals else "makes proposals itself, of"
+            raise ValueError(f"{self.family} {needed} the images")
         limits = image_limits(input, img_shape)  # [N, 1, 4]
-        return self.detect(self.neck(self.backbone(input)), limits)
+        return self.detect(self.neck(self.backbone(input)), limits, proposals)
 
-    def detect(self, features: list[Tensor], limits: Tensor) -> tuple[Tensor, ...]:
+    def detect(self, features: list[Tensor], limits: Tensor, proposals: Tensor | None = None) -> tuple[Tensor, ...]:
         """Return dets, labels and perhaps masks, as `forward` does, of the neck's maps [N, C, h, w]."""
         features = self.roi_head.prepare(features)
-        proposals, used = self.rpn_head(features[: len(self.rpn_head.priors.strides)], limits)  # [N, P, 4], [N, P]
+        if self.rpn_head is not None:
+            proposals, used = self.rpn_head(features[: len(self.rpn_head.priors.strides)], limits)  # [N, P, 4], [N, P]
+        else:
+            assert proposals is not None
+            used = (proposals != 0).any(2)
         dets, labels = self.roi_head.detect(features, proposals, used, limits)  # [N, K, 5], [N, K]
         if not self.roi_head.with_mask:
             return dets, labels

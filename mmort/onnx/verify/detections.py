@@ -2,7 +2,7 @@
 
 A detector's outputs are boxes with scores (N, K, 5), or rotated ones (N, K, 6), labels (N, K) with -1 in unused rows,
 and optionally masks (N, K, h, w).  The order of the rows does not matter, as equal scores may be sorted differently.
-Outputs after these are compared number by number, apart from panoptic maps.
+Outputs after these are compared number by number, apart from panoptic maps and the logits of stuff.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ NAMES = ("dets", "labels", "masks")
 MAX_CHANGE = 5
 """By how much more than the share of a mask's cells that change sides its score may change: by that share with the mean
 inside the mask, and by 4 times as much with the Gaussian decay of SOLO's matrix NMS, exp(-2 IoU^2)."""
+
+
+MIN_REACH = 0.1
+"""Share of the largest coordinate of an image's boxes that the tolerance of every box is computed for at least."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ def compare(outputs: Outputs) -> list[Row] | None:
     rows: list[Row] = [*_compare_batch(detections)]
     for index in range(count, len(outputs.names)):
         other = outputs.part(slice(index, index + 1))
-        rows += panoptic.compare(other) or numbers.compare(other)
+        rows += panoptic.compare(other) or panoptic.compare_logits(other) or numbers.compare(other)
     return rows
 
 
@@ -143,7 +147,7 @@ def compare_detections(
         masks (N, K, h, w).  K may differ.
     rtol, atol : float
         A score ``a`` may differ from the expected ``b`` by ``atol + rtol * b``.  For the corners of a box ``b`` is its
-        largest expected coordinate.
+        largest expected coordinate, or a tenth of the largest one in the image if that is more.
 
     Returns
     -------
@@ -320,12 +324,15 @@ def _match(
     overlaps: Overlaps | None = None,
 ) -> NDArray[np.int64]:
     """Match detections with the tolerances of their largest coordinates and of their scores."""
+    reach = boxes.reach(expected_dets)
+    # A box at the origin is a difference of larger numbers, so its own coordinates do not bound its rounding.
+    reach = np.maximum(reach, MIN_REACH * reach.max(initial=0))
     return match_detections(
         dets,
         labels,
         expected_dets,
         expected_labels,
-        box_tolerance=tolerances.of(boxes.reach(expected_dets)),
+        box_tolerance=tolerances.of(reach),
         score_tolerance=tolerances.of(expected_dets[:, -1]),
         overlaps=overlaps,
     )

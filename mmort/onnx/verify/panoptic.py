@@ -1,4 +1,4 @@
-"""Panoptic maps compared segment by segment: the comparator of a detector's output ``panoptic``.
+"""Comparators of a detector's outputs ``panoptic``, segment by segment, and ``semantic``, by probabilities.
 
 Rounding decides about pixels for which two segments compete with equal probabilities, and about the numbers of
 instances where it decides about a segment.  So segments are paired by their pixels and their label, not by their ids.
@@ -6,15 +6,17 @@ instances where it decides about a segment.  So segments are paired by their pix
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.onnx.verify.values import Outputs, Tolerances
+from mmort.onnx.verify import numbers
+from mmort.onnx.verify.values import Outputs, Reference, Tolerances
 
 NAME = "panoptic"
+LOGITS = "semantic"
 INSTANCE_OFFSET = 1000
 """An id is a label plus this times the number of an instance, as in MMDetection."""
 
@@ -67,6 +69,27 @@ def compare(outputs: Outputs) -> list[PanopticRow] | None:
         _compare_image(outputs.inputs, image, *maps, outputs.tolerances)
         for image, maps in enumerate(zip(actual, expected, strict=True))
     ]
+
+
+def compare_logits(outputs: Outputs) -> list[numbers.NumbersRow] | None:
+    """Compare logits of stuff (N, S, H, W) as probabilities, which decide; return None if the output is none.
+
+    Logits of hundreds differ by more than the tolerance of numbers near 0 in the same map, which no pixel depends on.
+    """
+    if tuple(outputs.names) != (LOGITS,) or len(outputs.expected) != 1:
+        return None
+    (actual,), (expected,) = outputs.actual, outputs.expected
+    if any(array.ndim != 4 or array.dtype.kind != "f" for array in (actual, expected)):
+        return None
+    reference = Reference([_probabilities(expected)])
+    return numbers.compare(replace(outputs, actual=[_probabilities(actual)], reference=reference))
+
+
+def _probabilities(logits: NDArray[Any]) -> NDArray[Any]:
+    """Return the softmax of logits (N, S, H, W) over S, of the same dtype."""
+    powers = np.exp(logits - logits.max(1, keepdims=True, initial=-np.inf))
+    probabilities: NDArray[Any] = powers / powers.sum(1, keepdims=True)
+    return probabilities
 
 
 def _compare_image(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from mmort.detect.entries import part
 from mmort.detect.parts.buckets import BucketingBBoxCoder
@@ -86,8 +87,9 @@ class SABLHead(RegionHead):
 
     def _pooled(self, x: Tensor, attention: Tensor, axis: int) -> Tensor:
         """Return the mean of maps [R, C, h, w] over an axis, which stays, weighted by the sigmoid of [R, 1, h, w]."""
-        weights = attention.sigmoid()
-        return (x * (weights / weights.sum(axis, keepdim=True))).sum(axis, keepdim=True)
+        # The sigmoid's logarithm: of logits below -18, ONNX Runtime's sigmoid is a constant, and torch's may be 0.
+        weights = (-functional.softplus(-attention)).softmax(axis)
+        return (x * weights).sum(axis, keepdim=True)
 
     def _by_side(self, lines: Tensor) -> Tensor:
         """Return numbers of columns and rows [R, 2, n] by side, each from the outside, [R, 4 * side_count]."""
