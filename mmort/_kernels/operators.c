@@ -146,6 +146,15 @@ const OperatorRow operator_rows[] = {
      .attributes = {REQUIRED_FLOAT("iou_threshold"), INT("offset", 0), FLOAT("score_threshold", 0), INT("max_num", -1)},
      .dtypes = DTYPES_FLOATING},
 
+    {.kernel = "nms_indices",
+     .type = "NMSIndices",
+     .domains = {"mmort"},
+     .inputs = {{"boxes", "[B, K, 4]", MMK_FLOAT32}, {"scores", "[B, C, K]", MMK_FLOAT32}},
+     .outputs = {{"indices", "[?, 3]", MMK_INT64}},
+     .attributes = {REQUIRED_FLOAT("iou_threshold"), REQUIRED_FLOAT("score_threshold"), INT("max_per_class", -1),
+                    FLAG("center_point_box", 0)},
+     .dtypes = DTYPES_FLOATING},
+
     {.kernel = "nms_match",
      .inputs = {{"dets", "[N, 5]", MMK_FLOAT32}},
      .outputs = {{"members", "[N]", MMK_INT64}, {"starts", "[?]", MMK_INT64}},

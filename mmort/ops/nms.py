@@ -13,7 +13,7 @@ from mmort._kernels import call
 from mmort._renamed import explains_former_names
 from mmort._suppression import check_settings, suppression_settings
 
-__all__ = ["batched_nms", "multiclass_nms", "nms", "nms_match", "nms_match_pairs", "soft_nms"]
+__all__ = ["batched_nms", "multiclass_nms", "nms", "nms_indices", "nms_match", "nms_match_pairs", "soft_nms"]
 
 Suppressed = tuple[NDArray[Any], NDArray[np.int64]]
 
@@ -368,6 +368,71 @@ def nms_match_pairs(
     )
     (pairs,) = call(function, boxes=boxes, scores=scores, iou_threshold=iou_threshold, score_threshold=score_threshold)
     return pairs
+
+
+def nms_indices(
+    boxes: ArrayLike,
+    scores: ArrayLike,
+    iou_threshold: float,
+    score_threshold: float,
+    max_per_class: int = -1,
+    center_point_box: bool = False,
+) -> NDArray[np.int64]:
+    """Perform greedy non-maximum suppression within each image and class, as ONNX defines it.
+
+    Parameters
+    ----------
+    boxes : array_like of shape (B, K, 4)
+        Two opposite corners (x1, y1, x2, y2) in any order, or (y1, x1, y2, x2), shared by all classes; float16, float32
+        or float64 (integers are converted to float64).
+    scores : array_like of shape (B, C, K)
+        Score of each box for each class.
+    iou_threshold : float
+        From 0 to 1.  A box is removed if its intersection over union with a kept box of its class is greater than this.
+    score_threshold : float
+        Only scores greater than this take part; with minus infinity all scores do, also NaN and minus infinity.
+    max_per_class : int, default -1
+        If positive, the maximum number of boxes kept of each class in an image.
+    center_point_box : bool, default False
+        Whether boxes are (x_center, y_center, width, height).
+
+    Returns
+    -------
+    ndarray of int64, shape (S, 3)
+        Rows (image, class, box), by image, class and descending score.
+
+    Raises
+    ------
+    ValueError
+        If a shape does not match, `iou_threshold` is not from 0 to 1, or `score_threshold` is NaN.
+    TypeError
+        If an array is not of a real dtype, or another argument not of its type.
+
+    Notes
+    -----
+    Among equal scores the lower index comes first; NaN scores come last.  Boxes without area are kept and suppress
+    nothing.  float32 results equal those of ONNX Runtime's NonMaxSuppression.
+
+    Source: ONNX's ``NonMaxSuppression``, in which thresholds are inputs.
+
+    Examples
+    --------
+    >>> import mmort
+    >>> boxes = [[[0, 0, 10, 10], [0, 0, 10, 9], [20, 20, 30, 30]]]
+    >>> mmort.nms_indices(boxes, [[[0.8, 0.9, 0.7]]], iou_threshold=0.5, score_threshold=0.1)
+    array([[0, 0, 1],
+           [0, 0, 2]])
+    """
+    (indices,) = call(
+        "nms_indices",
+        boxes=boxes,
+        scores=scores,
+        iou_threshold=iou_threshold,
+        score_threshold=score_threshold,
+        max_per_class=max_per_class,
+        center_point_box=center_point_box,
+    )
+    return indices
 
 
 def multiclass_nms(

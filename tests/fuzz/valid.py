@@ -132,6 +132,14 @@ def nms_match_pairs(rng):
 
 
 @valid
+def nms_indices(rng):
+    images, n, classes = size(rng, 2), count(rng) // 2, size(rng, 3)
+    attributes = {"iou_threshold": chosen(rng, 0.0, 0.3, 0.5, 1.0), "score_threshold": chosen(rng, -INF, 0.0, 0.25)}
+    attributes |= {"max_per_class": chosen(rng, -1, 1, 3), "center_point_box": flag(rng)}
+    return (boxes(rng, images * n).reshape(images, n, 4), scores(rng, images, classes, n)), attributes
+
+
+@valid
 def multiclass_nms(rng):
     images, n, classes = size(rng, 2), count(rng) // 2, size(rng, 4)
     shape = (images, n, classes, 4) if rng.random() < 0.3 else (images, n, 4)

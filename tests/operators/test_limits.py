@@ -60,6 +60,7 @@ NOTHING = {
     "nms_match_pairs": ((zeros(10**9, 0, 4), zeros(10**9, 1, 0), zeros(1), zeros(1)), {}),
     "multiclass_nms": ((zeros(10**8, 0, 4), zeros(10**8, 0, 1)), {"max_per_image": 0}),
     "nms_rotated_indices": ((zeros(10**8, 0, 5), zeros(10**8, 1, 0)), {"iou_threshold": 0.5, "score_threshold": 0.5}),
+    "nms_indices": ((zeros(10**9, 0, 4), zeros(10**9, 1, 0)), {"iou_threshold": 0.5, "score_threshold": 0.5}),
     "group_norm": ((zeros(10**9, 1, 0), zeros(1), zeros(1)), {"num_groups": 1}),
     "filter_scores": ((zeros(10**9, 0, 1),), {}),
 }

@@ -1,10 +1,10 @@
-"""Suppression of the corner boxes of many classes and images: multiclass_nms and nms_match_pairs."""
+"""Suppression of the corner boxes of many classes and images: multiclass_nms, nms_indices and nms_match_pairs."""
 
 from functools import partial
 
 import numpy as np
 
-from tests.operators.case import INF, SIZES, add, oracle
+from tests.operators.case import INF, NAN, SIZES, add, given, oracle, refuse, zeros
 from tests.operators.families.boxes import STRANGE_BOXES, area, intersection, make_boxes, make_scores
 from tests.operators.families.nms import descending, nms, soft_nms
 
@@ -30,6 +30,25 @@ def nms_match_pairs(boxes, scores, iou_threshold, score_threshold):
                 rows += [(image, label, best, other) for other in left[suppressed]]
             left = left[~suppressed]
     return (np.array(rows, np.int64).reshape(-1, 4),)
+
+
+@oracle
+def nms_indices(boxes, scores, iou_threshold, score_threshold, max_per_class=-1, center_point_box=False):
+    number = boxes.dtype.type
+    rows = []
+    for image, label in np.ndindex(scores.shape[:2]):
+        first, second = boxes[image, :, :2], boxes[image, :, 2:]
+        if center_point_box:
+            with np.errstate(all="ignore"):
+                corners = np.concatenate([first - second / number(2), first + second / number(2)], axis=1)
+        else:
+            low, high = np.where(second < first, second, first), np.where(second < first, first, second)
+            corners = np.concatenate([low, high], axis=1)
+        values = scores[image, label]
+        members = np.arange(len(values)) if score_threshold == -INF else np.flatnonzero(values > number(score_threshold))
+        _, kept = nms(corners[members], values[members], iou_threshold, max_num=max_per_class)
+        rows += [(image, label, box) for box in members[kept]]
+    return (np.array(rows, np.int64).reshape(-1, 3),)
 
 
 @oracle
@@ -142,3 +161,44 @@ for name, boxes in STRANGE_BOXES.items():
         lambda rng, boxes, n: (np.array([boxes], np.float32), *pairs(1, n, 2, 0.5, 0)(rng)[1:]), boxes=boxes, n=n
     )
     add("nms_match_pairs", f"boxes_{name}", build)
+
+
+def classes_of_boxes(images, n, classes, kind="clustered", levels=0):
+    return lambda rng: pairs(images, n, classes, 0, 0, levels, kind)(rng)[:2]
+
+
+THRESHOLDS = {"iou_threshold": 0.3, "score_threshold": 0.2}
+for n in SIZES:
+    add("nms_indices", f"n{n}", classes_of_boxes(2, n, 3), **THRESHOLDS)
+    add("nms_indices", f"grid{n}", classes_of_boxes(1, n, 2, "grid", 5), iou_threshold=0.5, score_threshold=-INF)
+    add("nms_indices", f"centers{n}", classes_of_boxes(1, n, 2), **THRESHOLDS, center_point_box=True)
+for iou_threshold in (0, 1):
+    for max_per_class in (1, 3):
+        add("nms_indices", f"iou{iou_threshold}_max{max_per_class}", classes_of_boxes(2, 33, 4, levels=5),
+            iou_threshold=iou_threshold, score_threshold=0, max_per_class=max_per_class)  # fmt: skip
+add("nms_indices", "no_images", classes_of_boxes(0, 4, 3), **THRESHOLDS)
+add("nms_indices", "no_classes", classes_of_boxes(2, 4, 0), **THRESHOLDS)
+add("nms_indices", "many", classes_of_boxes(2, 400, 5), **THRESHOLDS)
+# more boxes than are sorted at first: few are kept, few but of a crowd that the best belong to, and ties at the cut
+add("nms_indices", "few_kept", classes_of_boxes(1, 1500, 2, "scattered"), **THRESHOLDS, max_per_class=5)
+corners = np.concatenate([np.zeros(300), 20 * np.arange(1, 1201)])
+crowd = given([np.stack([corners, corners, corners + 9, corners + 9], axis=1)], [[np.linspace(1, 0, 1500)]])
+add("nms_indices", "crowd", crowd, **THRESHOLDS, max_per_class=10)
+add("nms_indices", "ties", classes_of_boxes(1, 1500, 1, "scattered", 3), **THRESHOLDS, max_per_class=5)
+for name, boxes in STRANGE_BOXES.items():
+    n = len(boxes)
+    for center_point_box in (False, True):
+        add("nms_indices", f"boxes_{name}_centers{center_point_box:d}", given([boxes], [[np.linspace(0.9, 0.1, n)]]),
+            **THRESHOLDS, center_point_box=center_point_box)  # fmt: skip
+for score_threshold in (-INF, 0, INF):
+    add("nms_indices", f"strange_scores_above{score_threshold}",
+        given([[[0, 0, 1, 1]] * 5], [[[NAN, -INF, 0.5, INF, NAN]]]), iou_threshold=1,
+        score_threshold=score_threshold)  # fmt: skip
+
+refuse("nms_indices", "boxes must be [B, K, 4], got [3, 4]", zeros(3, 4), zeros(1, 1, 3), **THRESHOLDS)
+refuse("nms_indices", "scores must be [B, C, K] with K = 3, got [1, 1, 4]", zeros(1, 3, 4), zeros(1, 1, 4), **THRESHOLDS)
+for threshold in (-0.5, 1.5, NAN):
+    refuse("nms_indices", f"iou_threshold must be from 0 to 1, got {threshold:g}", zeros(1, 3, 4), zeros(1, 1, 3),
+           iou_threshold=threshold, score_threshold=0)  # fmt: skip
+refuse("nms_indices", "score_threshold must be a number, got nan", zeros(1, 3, 4), zeros(1, 1, 3),
+       iou_threshold=0.5, score_threshold=NAN)  # fmt: skip

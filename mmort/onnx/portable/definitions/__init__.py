@@ -23,6 +23,7 @@ DEFINITIONS: dict[str, Callable[..., Any]] = {
         suppression.nms,
         suppression.soft_nms,
         suppression.multiclass_nms,
+        suppression.nms_indices,
         sampling.carafe,
         sampling.roi_align,
         sampling.grid_sample,

@@ -1,4 +1,4 @@
-"""filter_scores; and nms, soft_nms and multiclass_nms, by ONNX's NonMaxSuppression if it covers the attributes."""
+"""filter_scores; and nms, nms_indices, soft_nms and multiclass_nms, by ONNX's NonMaxSuppression if it covers the attributes."""
 
 from __future__ import annotations
 
@@ -69,6 +69,16 @@ def soft_nms(op: FunctionBuilder, boxes: Value, scores: Value, *, attributes: Ma
     if attributes["method"] not in (0, 1, 2):
         raise ValueError(f"method must be 0, 1 or 2, got {attributes['method']}")
     return _soft(op, _decay(op, attributes["method"]), op.number("min_score"), _offset(op), boxes, scores)
+
+
+def nms_indices(op: FunctionBuilder, boxes: Value, scores: Value, *, attributes: Mapping[str, Any]) -> Value:
+    """Use NonMaxSuppression, which is the same function."""
+    max_per_class = op.integer("max_per_class")
+    limits = [op.Where(max_per_class > 0, max_per_class, END), op.number("iou_threshold")]
+    if attributes["score_threshold"] != MINUS_INFINITY:
+        limits.append(op.number("score_threshold"))
+    selected: Value = op.NonMaxSuppression(boxes, scores, *limits, center_point_box=attributes["center_point_box"])
+    return selected
 
 
 def multiclass_nms(
