@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 import mmort
-from mmort.cli import completion, demo, export, info, parity, portable, predict, test, upgrade, verify
+from mmort.cli import accelerate, completion, demo, export, info, parity, portable, predict, test, upgrade, verify
 
 COMMANDS = {
     "info": info,
@@ -26,6 +26,7 @@ COMMANDS = {
     "parity": parity,
     "upgrade": upgrade,
     "portable": portable,
+    "accelerate": accelerate,
     "completion": completion,
 }
 

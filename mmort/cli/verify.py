@@ -57,13 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> str | None:
     """Compare the outputs, and print the report."""
+    from mmort.cli.pictures import prepared
     from mmort.onnx.verify.command import read_inputs, verify_against
 
     inputs: list[Sequence[Any]] | None = None
     if arguments.inputs:
         inputs = [read_inputs(arguments.model, file, arguments.library) for file in arguments.inputs]
     elif arguments.image:
-        inputs = _from_pictures(arguments.model, arguments.image)
+        inputs = list(prepared(arguments.model, arguments.image, option="use --inputs"))
     report = verify_against(
         arguments.model,
         arguments.against,
@@ -76,21 +77,6 @@ def run(arguments: argparse.Namespace) -> str | None:
     )
     print(report.to_json() if arguments.json else report)
     return None if report.ok else f"the outputs of {arguments.model} differ from those of {arguments.against}"
-
-
-def _from_pictures(model: str, pictures: Sequence[str]) -> list[Sequence[Any]]:
-    """Return a set of inputs of a detector's file for each picture."""
-    from mmort.predict.network import OnnxNetwork
-    from mmort.predict.predictor import fit
-
-    network = OnnxNetwork(model)
-    prepare = network.preprocessing
-    if prepare is None:
-        raise ValueError(f"verify: {model} has no preprocessing in its metadata, which --image needs; use --inputs")
-
-    optional = *network.session.get_inputs(), *network.session.get_overridable_initializers()
-    count = 2 if any(formal.name == "img_shape" for formal in optional) else 1
-    return [fit(*prepare.batch([prepare(picture)]), network.input_shape)[:count] for picture in pictures]
 
 
 def _sizes(value: str) -> list[list[list[int]]]:

@@ -5,6 +5,8 @@ Importing this package needs numpy only: each function imports torch, onnx and O
 
 # Some functions have the name of the package that they are in.  They are imported here, not on demand, as otherwise
 # whoever imported such a package first would get the package by that name.
+from mmort.onnx.accelerate import accelerate
+from mmort.onnx.accelerate.report import Acceleration
 from mmort.onnx.export import export, register_symbolics, translation_table
 from mmort.onnx.portable import make_portable
 from mmort.onnx.portable.coverage import Coverage
@@ -13,9 +15,11 @@ from mmort.onnx.verify import verify
 from mmort.onnx.verify.report import Report, VerificationError
 
 __all__ = [
+    "Acceleration",
     "Coverage",
     "Report",
     "VerificationError",
+    "accelerate",
     "export",
     "make_portable",
     "register_symbolics",

@@ -12,6 +12,6 @@ def needed_by(function: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in ("onnx", "onnxscript", "torch"):
+        if error.name not in ("onnx", "onnx_ir", "onnxscript", "torch"):
             raise
         raise ImportError(f"{function} needs {error.name}: pip install 'mmort[torch]'") from None

@@ -45,7 +45,9 @@ def nms_indices(boxes, scores, iou_threshold, score_threshold, max_per_class=-1,
             low, high = np.where(second < first, second, first), np.where(second < first, first, second)
             corners = np.concatenate([low, high], axis=1)
         values = scores[image, label]
-        members = np.arange(len(values)) if score_threshold == -INF else np.flatnonzero(values > number(score_threshold))
+        members = (
+            np.arange(len(values)) if score_threshold == -INF else np.flatnonzero(values > number(score_threshold))
+        )
         _, kept = nms(corners[members], values[members], iou_threshold, max_num=max_per_class)
         rows += [(image, label, box) for box in members[kept]]
     return (np.array(rows, np.int64).reshape(-1, 3),)
@@ -196,7 +198,9 @@ for score_threshold in (-INF, 0, INF):
         score_threshold=score_threshold)  # fmt: skip
 
 refuse("nms_indices", "boxes must be [B, K, 4], got [3, 4]", zeros(3, 4), zeros(1, 1, 3), **THRESHOLDS)
-refuse("nms_indices", "scores must be [B, C, K] with K = 3, got [1, 1, 4]", zeros(1, 3, 4), zeros(1, 1, 4), **THRESHOLDS)
+refuse(
+    "nms_indices", "scores must be [B, C, K] with K = 3, got [1, 1, 4]", zeros(1, 3, 4), zeros(1, 1, 4), **THRESHOLDS
+)
 for threshold in (-0.5, 1.5, NAN):
     refuse("nms_indices", f"iou_threshold must be from 0 to 1, got {threshold:g}", zeros(1, 3, 4), zeros(1, 1, 3),
            iou_threshold=threshold, score_threshold=0)  # fmt: skip

@@ -1,4 +1,4 @@
-"""filter_scores; and nms, nms_indices, soft_nms and multiclass_nms, by ONNX's NonMaxSuppression if it covers the attributes."""
+"""filter_scores; and nms, nms_indices, soft_nms, multiclass_nms, by NonMaxSuppression if it covers the attributes."""
 
 from __future__ import annotations
 

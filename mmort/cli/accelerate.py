@@ -1,0 +1,54 @@
+"""``mmort accelerate``: slow operators in anybody's ONNX file replaced by mmort's."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+HELP = (
+    "replace slow operators in the ONNX file of a detector, of any exporter, by mmort's; compare the outputs, and "
+    "measure the gain"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("model", metavar="MODEL.onnx", help="the model to read")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE.onnx", help="the model to write; it must not exist"
+    )
+    parser.add_argument(
+        "--input",
+        nargs="+",
+        metavar="FILE",
+        help="what to run the model on: .npz files of arrays by the names of the inputs, or pictures, preprocessed as "
+        "the metadata of MODEL.onnx says (default: random numbers)",
+    )
+    parser.add_argument("--threads", type=int, help="threads for the measurement (default: one for each core)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> str | None:
+    """Accelerate a model, and print what was replaced."""
+    import mmort.onnx
+
+    if arguments.threads is not None:
+        mmort.set_num_threads(arguments.threads)
+    inputs = None if arguments.input is None else _inputs(arguments.model, arguments.input)
+    result = mmort.onnx.accelerate(arguments.model, arguments.output, inputs)
+    print(result.to_json() if arguments.json else result)
+    return None if result.replaced else f"nothing was replaced, so {arguments.output} was not written"
+
+
+def _inputs(model: str, given: Sequence[str]) -> list[Sequence[Any]]:
+    """Return a set of inputs for each file."""
+    from mmort.cli.pictures import prepared
+    from mmort.onnx.verify.command import read_inputs
+
+    arrays = [file for file in given if file.endswith(".npz")]
+    pictures = [file for file in given if not file.endswith(".npz")]
+    return [
+        *(read_inputs(model, file) for file in arrays),
+        *(prepared(model, pictures, option="pass arrays in an .npz file") if pictures else ()),
+    ]

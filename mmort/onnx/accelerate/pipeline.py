@@ -1,0 +1,171 @@
+"""The steps of an acceleration: run the model, replace, measure, drop what is not faster, verify, write."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import onnx
+import onnx.external_data_helper
+import onnx_ir as ir
+
+from mmort import get_num_threads
+from mmort.onnx import files
+from mmort.onnx.accelerate import rules
+from mmort.onnx.accelerate.attention import multi_scale_deformable_attention
+from mmort.onnx.accelerate.graph import NotReplaceableError, Replacement, Runs, name_nodes, name_of, replace
+from mmort.onnx.accelerate.measuring import measure
+from mmort.onnx.accelerate.report import Acceleration, Left, Replaced
+from mmort.onnx.verify import verify
+from mmort.onnx.verify.command import random_inputs
+from mmort.onnx.verify.report import VerificationError
+from mmort.onnx.verify.sessions import open_session, required_inputs
+
+RULES: dict[str, Callable[[ir.Node, Runs], Replacement | None]] = {
+    "deformable attention -> MultiScaleDeformableAttention": multi_scale_deformable_attention,
+    "NonMaxSuppression -> NMSIndices": rules.nms_indices,
+    "RoiAlign -> MMCVRoiAlign": rules.roi_align,
+    "GridSample -> grid_sampler": rules.grid_sample,
+    "ScatterElements of rows -> ScatterND": rules.scattered_rows,
+    "Loop that appends -> Loop that collects": rules.appending_loop,
+}
+"""The kinds of replacements, in the order in which they are tried: a group of nodes before its parts."""
+
+SIDE = 640
+"""Height and width of generated images."""
+
+
+class Edited(NamedTuple):
+    """A model with replacements."""
+
+    model: onnx.ModelProto
+    old: dict[str, set[str]]
+    """The names of the nodes that are gone, by kind."""
+    new: dict[str, set[str]]
+    """The names of the nodes that came, by kind."""
+    counts: dict[str, int]
+    left: dict[tuple[str, str], list[str]]
+    """The names of nodes that were left, by operator and reason."""
+
+
+def accelerate_file(
+    path: files.PathLike, output: files.PathLike, inputs: Sequence[Sequence[Any]] | None
+) -> Acceleration:
+    """Implement `mmort.onnx.accelerate`."""
+    files.check_new(output)
+    original = load(path)
+    generated = inputs is None
+    sets = _generated(path) if inputs is None else inputs
+    if not sets:
+        raise ValueError("accelerate: inputs must have at least one set, got none")
+    if not any(node.op_type in _CANDIDATES for node in files.every_node(original)):
+        return Acceleration((), (), None, None, get_num_threads(), generated)
+    ((_, runs),) = measure([original], sets[0])
+    edited = edit(original, runs, RULES)
+    slower: list[Left] = []
+    before, after = None, None
+    replaced: tuple[Replaced, ...] = ()
+    while edited.counts:
+        (before, old_runs), (after, new_runs) = measure([original, edited.model], sets[0])
+        replaced = tuple(_compare(edited, old_runs, new_runs))
+        lost = [row for row in replaced if row.after >= row.before]
+        if not lost:
+            break
+        slower += [_not_faster(row, edited) for row in lost]
+        losers = {left.operator for left in slower}
+        edited = edit(original, runs, [kind for kind in RULES if kind not in losers])
+        replaced = ()
+    left = tuple(Left(operator, tuple(names), reason) for (operator, reason), names in edited.left.items())
+    if not replaced:
+        return Acceleration((), (*left, *slower), before, None, get_num_threads(), generated)
+    _verify(edited.model, path, sets)
+    files.save(edited.model, output, path)
+    return Acceleration(replaced, (*left, *slower), before, after, get_num_threads(), generated)
+
+
+_CANDIDATES = ("NonMaxSuppression", "RoiAlign", "GridSample", "ScatterElements", "Loop")
+
+
+def load(path: files.PathLike) -> onnx.ModelProto:
+    """Read a model with all of its tensors, and give its nodes names."""
+    model = files.load(path)
+    onnx.external_data_helper.load_external_data_for_model(model, str(Path(path).parent))
+    if model.ByteSize() >= onnx.checker.MAXIMUM_PROTOBUF:
+        raise ValueError(f"accelerate: the model must be smaller than 2 GB with all of its tensors: {path}")
+    named = ir.from_proto(model)
+    name_nodes(named)
+    return ir.to_proto(named)
+
+
+def _generated(path: files.PathLike) -> Sequence[Sequence[Any]]:
+    """Make a set of random inputs; where the file leaves sizes open, one image of SIDE x SIDE."""
+    shapes = []
+    for tensor in required_inputs(open_session(path)):
+        image = [1, 3, SIDE, SIDE][-len(tensor.shape) :] if len(tensor.shape) in (3, 4) else [1] * len(tensor.shape)
+        shapes.append(
+            [size if isinstance(size, int) else usual for size, usual in zip(tensor.shape, image, strict=True)]
+        )
+    return random_inputs(path, [shapes])
+
+
+def edit(original: onnx.ModelProto, runs: Runs, kinds: Collection[str]) -> Edited:
+    """Apply rules to a copy of the model."""
+    model = ir.from_proto(original)
+    edited = Edited(original, {}, {}, {}, {})
+    for kind in kinds:
+        for node in list(model.graph.all_nodes()):
+            if node.graph is None or node.domain not in ("", "ai.onnx") or name_of(node) not in runs:
+                continue  # removed with a group, another domain's, or in a branch that did not run
+            try:
+                replacement = RULES[kind](node, runs)
+            except NotReplaceableError as reason:
+                edited.left.setdefault((node.op_type, str(reason)), []).append(name_of(node))
+                continue
+            if replacement is not None:
+                _apply(model, node, replacement, kind, edited)
+    for domain in {node.domain for node in model.graph.all_nodes()} & {"mmcv", "mmort"}:
+        model.graph.opset_imports.setdefault(domain, 1)
+    return edited._replace(model=ir.to_proto(model))
+
+
+def _apply(model: ir.Model, node: ir.Node, replacement: Replacement, kind: str, edited: Edited) -> None:
+    """Make a replacement, and remember the nodes for its measurement."""
+    graph = node.graph
+    assert graph is not None  # nodes of a model have one
+    names = set(map(name_of, graph))
+    number = sum(edited.counts.values())
+    replace(node, replacement, f"{kind.rpartition(' ')[2]}_{number}")
+    edited.counts[kind] = edited.counts.get(kind, 0) + 1
+    edited.old.setdefault(kind, set()).update(names - set(map(name_of, graph)))
+    edited.new.setdefault(kind, set()).update(map(name_of, replacement.nodes))
+
+
+def _compare(edited: Edited, old_runs: Runs, new_runs: Runs) -> list[Replaced]:
+    """Return the seconds of each kind's nodes before and after."""
+
+    def seconds(runs: Runs, names: set[str]) -> float:
+        return sum(runs[name].seconds for name in names if name in runs)
+
+    return [
+        Replaced(kind, count, seconds(old_runs, edited.old[kind]), seconds(new_runs, edited.new[kind]))
+        for kind, count in edited.counts.items()
+    ]
+
+
+def _not_faster(row: Replaced, edited: Edited) -> Left:
+    """Return the reason why a kind is not replaced."""
+    times = f"{1e3 * row.before:.3g} ms before, {1e3 * row.after:.3g} ms after"
+    return Left(row.kind, tuple(sorted(edited.old[row.kind])), f"not faster on these inputs: {times}")
+
+
+def _verify(model: onnx.ModelProto, path: files.PathLike, sets: Sequence[Sequence[Any]]) -> None:
+    """Compare a model with a file on sets of inputs; raise VerificationError if they differ."""
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder, "accelerated.onnx")
+        draft.write_bytes(model.SerializeToString())
+        report = verify(draft, path, sets)
+    if not report.ok:
+        problems = "; ".join(sorted({row.problem for row in report.rows if row.problem}))
+        raise VerificationError(f"accelerate: the outputs differ, so nothing was written: {problems}", report)

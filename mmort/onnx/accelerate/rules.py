@@ -1,0 +1,196 @@
+"""What replaces a single node.  A rule takes a node and what all nodes did when the model was run.
+
+It returns None for nodes of other kinds, and raises `NotReplaceableError` where the replacement would compute something
+else.  Nodes are written so that every opset has them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from mmort.onnx.accelerate.graph import (
+    NotReplaceableError,
+    Replacement,
+    Run,
+    Runs,
+    array,
+    axes_of,
+    climb,
+    constant,
+    integer,
+    number,
+    only_user,
+    run_of,
+    text,
+)
+
+
+def nms_indices(node: ir.Node, runs: Runs) -> Replacement | None:
+    """Replace NonMaxSuppression, whose limits must be fixed."""
+    if node.op_type != "NonMaxSuppression":
+        return None
+    limits = []
+    for index, default in ((2, 0), (3, 0.0), (4, -math.inf)):
+        given = node.inputs[index] if index < len(node.inputs) else None
+        value = constant(given)
+        if given is not None and (value is None or value.size != 1):
+            raise NotReplaceableError(f"input {index} is computed by the model")
+        limits.append(default if value is None else value.item())
+    max_per_class, iou_threshold, score_threshold = limits
+    if max_per_class <= 0:
+        raise NotReplaceableError("it keeps nothing")
+    if not 0 <= iou_threshold <= 1:
+        raise NotReplaceableError(f"its iou_threshold is {iou_threshold}")
+    attributes = {
+        "iou_threshold": float(iou_threshold),
+        "score_threshold": float(score_threshold),
+        "max_per_class": int(max_per_class),
+        "center_point_box": integer(node, "center_point_box", 0),
+    }
+    new = ir.node("NMSIndices", node.inputs[:2], attributes, domain="mmort")
+    return Replacement([new], [(node.outputs[0], new.outputs[0])])
+
+
+def roi_align(node: ir.Node, runs: Runs) -> Replacement | None:
+    """Replace RoiAlign with averages: the image of a region becomes the first number of its row."""
+    if node.op_type != "RoiAlign":
+        return None
+    _require_float32(run_of(node, runs))
+    if text(node, "mode", "avg") != "avg":
+        raise NotReplaceableError("ONNX Runtime's maximum is that of weighted corner values, mmort's that of samples")
+    opset = node.version or node.graph.opset_imports.get("", 1) if node.graph else 1
+    default = "half_pixel" if opset >= 16 else "output_half_pixel"
+    attributes: dict[str, int | float | str] = {
+        "output_height": integer(node, "output_height", 1),
+        "output_width": integer(node, "output_width", 1),
+        "sampling_ratio": integer(node, "sampling_ratio", 0),
+        "spatial_scale": number(node, "spatial_scale", 1.0),
+        "mode": "avg",
+        "aligned": int(text(node, "coordinate_transformation_mode", default) == "half_pixel"),
+    }
+    images = ir.node("Cast", [node.inputs[2]], {"to": ir.DataType.FLOAT.value})
+    column = array(np.array([-1, 1]))
+    rows = ir.node("Reshape", [images.outputs[0], column.outputs[0]])
+    regions = ir.node("Concat", [rows.outputs[0], node.inputs[1]], {"axis": 1})
+    new = ir.node("MMCVRoiAlign", [node.inputs[0], regions.outputs[0]], attributes, domain="mmcv")
+    return Replacement([images, column, rows, regions, new], [(node.outputs[0], new.outputs[0])])
+
+
+MODES = {"bilinear": 0, "linear": 0, "nearest": 1, "bicubic": 2, "cubic": 2}
+
+
+def grid_sample(node: ir.Node, runs: Runs) -> Replacement | None:
+    """Replace GridSample of images by the same interpolation."""
+    if node.op_type != "GridSample":
+        return None
+    run = run_of(node, runs)
+    _require_float32(run)
+    if len(run.shapes[0]) != 4:
+        raise NotReplaceableError(f"its input has {len(run.shapes[0])} dimensions, mmort's 4")
+    mode, padding = MODES[text(node, "mode", "linear")], text(node, "padding_mode", "zeros")
+    if mode == 1 and padding == "reflection":
+        raise NotReplaceableError("a reflected point halfway between two pixels may be rounded to the other one")
+    attributes = {
+        "interpolation_mode": mode,
+        "padding_mode": ("zeros", "border", "reflection").index(padding),
+        "align_corners": integer(node, "align_corners", 0),
+    }
+    new = ir.node("grid_sampler", node.inputs, attributes, domain="mmcv")
+    return Replacement([new], [(node.outputs[0], new.outputs[0])])
+
+
+def scattered_rows(node: ir.Node, runs: Runs) -> Replacement | None:
+    """Replace ScatterElements whose indices are repeated along rows by ScatterND, which copies whole rows."""
+    if node.op_type != "ScatterElements" or text(node, "reduction", "none") != "none" or integer(node, "axis", 0):
+        return None
+    chain = climb(node.inputs[1], "Expand", "Reshape") or climb(node.inputs[1], "Expand", "Unsqueeze")
+    if chain is None:
+        return None
+    data, _, updates = run_of(node, runs).shapes
+    if chain[1].op_type == "Reshape":
+        target = constant(chain[1].inputs[1])
+        repeated = target is not None and target.tolist() == [-1] + [1] * (len(data) - 1)
+    else:
+        repeated = axes_of(chain[1]) == list(range(1, len(data)))
+    if not repeated or data[1:] != updates[1:]:
+        return None
+    column = array(np.array([-1, 1]))
+    rows = ir.node("Reshape", [chain[1].inputs[0], column.outputs[0]])
+    new = ir.node("ScatterND", [node.inputs[0], rows.outputs[0], node.inputs[2]])
+    return Replacement([column, rows, new], [(node.outputs[0], new.outputs[0])])
+
+
+def appending_loop(node: ir.Node, runs: Runs) -> Replacement | None:
+    """Replace a Loop that appends a slice to a tensor each time, copying all before, by one that collects slices."""
+    if node.op_type != "Loop":
+        return None
+    body = node.attributes["body"].as_graph()
+    for index in range(len(node.inputs) - 2):
+        before, after = body.inputs[index + 2], body.outputs[index + 1]
+        append = after.producer()
+        if (
+            append is None
+            or append.op_type != "Concat"
+            or append.graph is not body
+            or integer(append, "axis", 0) != 0
+            or len(append.inputs) != 2
+            or append.inputs[0] is not before
+            or only_user(before, "Concat") is None
+            or after.uses()
+            or list(body.outputs).count(after) != 1
+        ):
+            continue
+        slices = climb(append.inputs[1], "Unsqueeze")
+        if slices is not None and slices[0].graph is body and axes_of(slices[0]) == [0]:
+            return _collecting_loop(node, body, index, slices[0])
+    return None
+
+
+def _collecting_loop(node: ir.Node, body: ir.Graph, index: int, unsqueeze: ir.Node) -> Replacement:
+    """Return a loop without the tensor of this index, whose slices are an additional output, and the tensor."""
+    append = body.outputs[index + 1].producer()
+    assert append is not None
+    element = ir.node("Identity", [unsqueeze.inputs[0]], name=f"{node.name}/slice")
+    element.outputs[0].name = f"{node.name}/slice/0"
+    body.append(element)
+    del body.outputs[index + 1]
+    body.outputs.append(element.outputs[0])
+    body.remove([append], safe=True)
+    if not unsqueeze.outputs[0].uses():
+        body.remove([unsqueeze], safe=True)
+    del body.inputs[index + 2]
+    inputs = [value for position, value in enumerate(node.inputs) if position != index + 2]
+    attributes = [ir.AttrGraph("body", body)]
+    node.attributes.pop("body")
+    loop = ir.Node("", "Loop", inputs, attributes, num_outputs=len(node.outputs))
+    kept = [output for position, output in enumerate(node.outputs) if position != index]
+    # A loop that ends at once knows nothing about the shape of a slice, so nothing is joined then.
+    shape = ir.node("Shape", [loop.outputs[-1]])
+    first = array(np.array(0))
+    count = ir.node("Gather", [shape.outputs[0], first.outputs[0]], {"axis": 0})
+    any_slices = ir.node("Cast", [count.outputs[0]], {"to": ir.DataType.BOOL.value})
+    initial = node.inputs[index + 2]
+    assert initial is not None
+    branches = [
+        ir.node("Concat", [initial, loop.outputs[-1]], {"axis": 0}, name=f"{node.name}/joined"),
+        ir.node("Identity", [initial], name=f"{node.name}/initial"),
+    ]
+    for branch in branches:
+        branch.outputs[0].name = f"{branch.name}/0"
+    then_branch, else_branch = (
+        ir.Graph([], [branch.outputs[0]], nodes=[branch], name=branch.name) for branch in branches
+    )
+    joined = ir.node(
+        "If", [any_slices.outputs[0]], {"then_branch": then_branch, "else_branch": else_branch}, num_outputs=1
+    )
+    values = [*zip(kept, loop.outputs[:-1], strict=True), (node.outputs[index], joined.outputs[0])]
+    return Replacement([loop, shape, first, count, any_slices, joined], values)
+
+
+def _require_float32(run: Run) -> None:
+    """Refuse other element types, which ONNX Runtime's nodes take and mmort's do not."""
+    if run.types[0] != "float":
+        raise NotReplaceableError(f"its numbers are {run.types[0]}, mmort's float")

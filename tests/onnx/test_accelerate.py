@@ -1,0 +1,364 @@
+"""Files of other exporters with mmort's nodes: what is replaced, what is left, and that the outputs stay the same."""
+
+import json
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import onnx_ir as ir
+import pytest
+
+import mmort.onnx
+from mmort.onnx.accelerate import pipeline, rules
+from mmort.onnx.accelerate.measuring import measure
+from mmort.onnx.accelerate.report import Left
+from tests.cli.running import refused, run
+from tests.front_ends import make_session
+
+FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+node = oh.make_node
+
+
+def model_of(nodes, inputs, outputs=("y",), constants=None, opset=17, output_type=FLOAT):
+    """Make a model; `inputs` are names with ranks."""
+    graph = oh.make_graph(
+        nodes,
+        "other",
+        [oh.make_tensor_value_info(name, FLOAT, [None] * rank) for name, rank in inputs.items()],
+        [oh.make_tensor_value_info(name, output_type, None) for name in outputs],
+        [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()],
+    )
+    return oh.make_model(graph, opset_imports=[oh.make_opsetid("", opset)], ir_version=8)
+
+
+def floats(arrays):
+    return [np.asarray(array, np.float32) for array in arrays]
+
+
+def edited(tmp_path, model, *arrays):
+    """Replace all that can be, and check that the outputs have the same bits."""
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    named = pipeline.load(path)
+    ((_, runs),) = measure([named], arrays)
+    result = pipeline.edit(named, runs, pipeline.RULES)
+    feeds = dict(zip([info.name for info in model.graph.input], arrays, strict=True))
+    for before, after in zip(*(make_session(file).run(None, feeds) for file in (model, result.model)), strict=True):
+        np.testing.assert_array_equal(before, after)
+    return result
+
+
+def op_types(result):
+    return [node.op_type for node in result.model.graph.node]
+
+
+def reasons(result):
+    return [reason for _, reason in result.left]
+
+
+# ---- NonMaxSuppression -----------------------------------------------------------------------------------------------
+
+
+def boxes_and_scores(rng, images=2, count=40, classes=3):
+    corner = rng.uniform(0, 50, (images, count, 2))
+    boxes = np.concatenate([corner, corner + rng.uniform(2, 20, (images, count, 2))], axis=2)
+    return boxes.astype(np.float32), rng.random((images, classes, count)).astype(np.float32)
+
+
+def suppression(limits, outputs=("y",), **attributes):
+    names = [name if name in limits else "" for name in ("max", "iou", "score")]
+    constants = {name: np.asarray(value, np.int64 if name == "max" else np.float32) for name, value in limits.items()}
+    made = node("NonMaxSuppression", ["b", "s", *names], ["y"], **attributes)
+    return model_of([made], {"b": 3, "s": 3}, outputs, constants, output_type=INT64)
+
+
+@pytest.mark.parametrize("limits", [{"max": [5], "iou": [0.3], "score": [0.2]}, {"max": 2**60, "iou": 0.5}, {"max": 1}])
+@pytest.mark.parametrize("center_point_box", [0, 1])
+def test_suppression_is_replaced(tmp_path, rng, limits, center_point_box):
+    model = suppression(limits, center_point_box=center_point_box)
+    assert op_types(edited(tmp_path, model, *boxes_and_scores(rng))) == ["NMSIndices"]
+
+
+@pytest.mark.parametrize(("limits", "reason"), [({}, "it keeps nothing"), ({"max": 0, "iou": 0.5}, "it keeps nothing")])
+def test_suppression_that_is_something_else_is_left(tmp_path, rng, limits, reason):
+    result = edited(tmp_path, suppression(limits), *boxes_and_scores(rng))
+    assert reasons(result) == [reason]
+    assert op_types(result) == ["NonMaxSuppression"]
+
+
+def test_suppression_with_a_computed_limit_is_left(tmp_path, rng):
+    nodes = [node("ReduceMax", ["s"], ["t"], keepdims=0), node("NonMaxSuppression", ["b", "s", "max", "t"], ["y"])]
+    model = model_of(nodes, {"b": 3, "s": 3}, constants={"max": np.array([5])}, output_type=INT64)
+    assert reasons(edited(tmp_path, model, *boxes_and_scores(rng))) == ["input 3 is computed by the model"]
+
+
+# ---- RoiAlign and GridSample -----------------------------------------------------------------------------------------
+
+
+def regions(opset=16, **attributes):
+    attributes = {"output_height": 2, "output_width": 3, "spatial_scale": 0.5} | attributes
+    made = node("RoiAlign", ["x", "r", "images"], ["y"], **attributes)
+    return model_of([made], {"x": 4, "r": 2}, constants={"images": np.array([1, 0, 1])}, opset=opset)
+
+
+def maps_and_regions(rng):
+    return floats((rng.normal(size=(2, 3, 12, 9)), [[1, 2, 9, 14], [0, 0, 0.5, 0.5], [2, 2, 60, 30]]))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"opset": 10},
+        {"opset": 16},
+        {"coordinate_transformation_mode": "output_half_pixel", "sampling_ratio": 2},
+        {"opset": 20, "coordinate_transformation_mode": "half_pixel", "mode": "avg"},
+    ],
+)
+def test_regions_are_replaced(tmp_path, rng, attributes):
+    result = edited(tmp_path, regions(**attributes), *maps_and_regions(rng))
+    assert op_types(result)[-1] == "MMCVRoiAlign"
+    assert "RoiAlign" not in op_types(result)
+
+
+def test_maxima_of_regions_are_left(tmp_path, rng):
+    result = edited(tmp_path, regions(mode="max"), *maps_and_regions(rng))
+    assert [reason[:31] for reason in reasons(result)] == ["ONNX Runtime's maximum is that "]
+
+
+@pytest.mark.parametrize(
+    ("opset", "attributes", "replaced"),
+    [
+        (16, {}, True),
+        (16, {"mode": "nearest", "padding_mode": "border", "align_corners": 1}, True),
+        (20, {"mode": "linear"}, True),
+        (20, {"mode": "nearest"}, True),
+        (20, {"mode": "nearest", "padding_mode": "reflection"}, False),
+    ],
+)
+def test_samples_are_replaced(tmp_path, rng, opset, attributes, replaced):
+    made = node("GridSample", ["x", "g"], ["y"], **attributes)
+    arrays = rng.normal(size=(1, 2, 7, 5)), rng.uniform(-1.3, 1.3, (1, 4, 6, 2))
+    result = edited(tmp_path, model_of([made], {"x": 4, "g": 4}, opset=opset), *floats(arrays))
+    assert op_types(result) == ["grid_sampler" if replaced else "GridSample"]
+
+
+def test_samples_in_volumes_are_left(tmp_path, rng):
+    made = node("GridSample", ["x", "g"], ["y"])
+    arrays = rng.normal(size=(1, 2, 3, 7, 5)), rng.uniform(-1, 1, (1, 2, 4, 6, 3))
+    result = edited(tmp_path, model_of([made], {"x": 5, "g": 5}, opset=20), *floats(arrays))
+    assert reasons(result) == ["its input has 5 dimensions, mmort's 4"]
+
+
+# ---- rows and loops --------------------------------------------------------------------------------------------------
+
+
+def scattering(target=(-1, 1, 1), **attributes):
+    nodes = [
+        node("Reshape", ["rows", "column"], ["r"]),
+        node("Shape", ["u"], ["size"]),
+        node("Expand", ["r", "size"], ["indices"]),
+        node("ScatterElements", ["x", "indices", "u"], ["y"], **attributes),
+    ]
+    constants = {"rows": np.array([4, 0, -2]), "column": np.array(target)}
+    return model_of(nodes, {"x": 3, "u": 3}, constants=constants, opset=18)
+
+
+def test_scattered_rows_are_replaced(tmp_path, rng):
+    arrays = floats((rng.normal(size=(5, 2, 4)), rng.normal(size=(3, 2, 4))))
+    assert "ScatterND" in op_types(edited(tmp_path, scattering(), *arrays))
+
+
+@pytest.mark.parametrize("columns", [3, 4])
+def test_scattered_elements_are_left(tmp_path, rng, columns):
+    """They are sums, or only parts of rows."""
+    attributes = {"reduction": "add"} if columns == 4 else {}
+    arrays = floats((rng.normal(size=(5, 2, 4)), rng.normal(size=(3, 2, columns))))
+    assert "ScatterND" not in op_types(edited(tmp_path, scattering(**attributes), *arrays))
+
+
+def appending(trips):
+    """Append i * x to z for each i, and count in another tensor."""
+    body = oh.make_graph(
+        [
+            node("Cast", ["i"], ["f"], to=FLOAT),
+            node("Mul", ["f", "x"], ["product"]),
+            node("Unsqueeze", ["product", "axis"], ["slice"]),
+            node("Concat", ["before", "slice"], ["after"], axis=0),
+            node("Add", ["count", "f"], ["more"]),
+            node("Identity", ["going"], ["goes_on"]),
+        ],
+        "body",
+        [
+            oh.make_tensor_value_info("i", INT64, []),
+            oh.make_tensor_value_info("going", onnx.TensorProto.BOOL, []),
+            oh.make_tensor_value_info("count", FLOAT, []),
+            oh.make_tensor_value_info("before", FLOAT, None),
+        ],
+        [
+            oh.make_tensor_value_info("goes_on", onnx.TensorProto.BOOL, []),
+            oh.make_tensor_value_info("more", FLOAT, []),
+            oh.make_tensor_value_info("after", FLOAT, None),
+        ],
+    )
+    loop = node("Loop", ["trips", "", "zero", "z"], ["total", "y"], body=body)
+    constants = {"trips": np.array(trips), "zero": np.float32(0), "axis": np.array([0])}
+    return model_of([loop], {"x": 2, "z": 3}, ("y", "total"), constants)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 4])
+@pytest.mark.parametrize("initial", [0, 2])
+def test_appending_loops_collect(tmp_path, rng, trips, initial):
+    arrays = floats((rng.normal(size=(2, 3)), rng.normal(size=(initial, 2, 3))))
+    result = edited(tmp_path, appending(trips), *arrays)
+    assert op_types(result)[-1] == "If"
+    (loop,) = (made for made in result.model.graph.node if made.op_type == "Loop")
+    assert "Concat" not in [made.op_type for made in loop.attribute[0].g.node]
+
+
+# ---- deformable attention --------------------------------------------------------------------------------------------
+
+SIZES = ((4, 5), (2, 3))
+IMAGES, HEADS, CHANNELS, QUERIES, POINTS = 2, 3, 4, 7, 2
+
+
+def attention(scale=2.0, perm=(0, 2, 1)):
+    """The sampling as transformers exports it with fixed sizes."""
+    total, groups = sum(height * width for height, width in SIZES), IMAGES * HEADS
+    constants = {"parts": np.array([height * width for height, width in SIZES]), "scale": np.float32(scale)}
+    constants |= {"one": np.float32(1), "stacked": np.array([-2]), "last": np.array([-1])}
+    nodes = [
+        node("Split", ["value", "parts"], ["part0", "part1"], axis=1),
+        node("Mul", ["locations", "scale"], ["scaled"]),
+        node("Sub", ["scaled", "one"], ["grids"]),
+    ]
+    for level, (height, width) in enumerate(SIZES):
+        constants |= {
+            f"rows{level}": np.array([IMAGES, height * width, HEADS * CHANNELS]),
+            f"map{level}": np.array([groups, CHANNELS, height, width]),
+            f"grid{level}": np.array([groups, QUERIES, POINTS, 2]),
+            f"level{level}": np.array(level),
+        }
+        nodes += [
+            node("Reshape", [f"part{level}", f"rows{level}"], [f"a{level}"]),
+            node("Transpose", [f"a{level}"], [f"b{level}"], perm=[0, 2, 1]),
+            node("Reshape", [f"b{level}", f"map{level}"], [f"c{level}"]),
+            node("Gather", ["grids", f"level{level}"], [f"d{level}"], axis=3),
+            node("Transpose", [f"d{level}"], [f"e{level}"], perm=[0, 2, 1, 3, 4]),
+            node("Reshape", [f"e{level}", f"grid{level}"], [f"f{level}"]),
+            node("GridSample", [f"c{level}", f"f{level}"], [f"g{level}"]),
+            node("Unsqueeze", [f"g{level}", "stacked"], [f"h{level}"]),
+        ]
+    constants |= {
+        "flat": np.array([groups, CHANNELS, QUERIES, len(SIZES) * POINTS]),
+        "weighting": np.array([groups, 1, QUERIES, len(SIZES) * POINTS]),
+        "heads": np.array([IMAGES, HEADS * CHANNELS, QUERIES]),
+    }
+    nodes += [
+        node("Concat", ["h0", "h1"], ["stack"], axis=-2),
+        node("Reshape", ["stack", "flat"], ["samples"]),
+        node("Transpose", ["weights"], ["w"], perm=[0, 2, 1, 3, 4]),
+        node("Reshape", ["w", "weighting"], ["weights_of"]),
+        node("Mul", ["samples", "weights_of"], ["weighted"]),
+        node("ReduceSum", ["weighted", "last"], ["sum"], keepdims=0),
+        node("Reshape", ["sum", "heads"], ["joined"]),
+        node("Transpose", ["joined"], ["y"], perm=perm),
+    ]
+    return model_of(nodes, {"value": 4, "locations": 6, "weights": 5}, constants=constants), total
+
+
+@pytest.mark.parametrize("scale", [2.0, 3.0])
+def test_deformable_attention_is_one_node(tmp_path, rng, scale):
+    model, total = attention(scale)
+    arrays = floats(
+        (
+            rng.normal(size=(IMAGES, total, HEADS, CHANNELS)),
+            rng.uniform(-0.1, 1.1, (IMAGES, QUERIES, HEADS, len(SIZES), POINTS, 2)),
+            rng.random((IMAGES, QUERIES, HEADS, len(SIZES), POINTS)),
+        )
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    named = pipeline.load(tmp_path / "model.onnx")
+    ((_, runs),) = measure([named], arrays)
+    result = pipeline.edit(named, runs, pipeline.RULES)
+    assert op_types(result)[-1] == "MultiScaleDeformableAttention"
+    assert not {"GridSample", "grid_sampler", "ReduceSum"} & set(op_types(result))
+    onnx.save(result.model, tmp_path / "fast.onnx")
+    report = mmort.onnx.verify(tmp_path / "fast.onnx", tmp_path / "model.onnx", [arrays])
+    assert report.ok, report
+
+
+def test_another_order_of_the_sum_is_no_attention(tmp_path, rng):
+    model, total = attention(perm=(0, 1, 2))
+    arrays = floats(
+        (
+            rng.normal(size=(IMAGES, total, HEADS, CHANNELS)),
+            rng.uniform(0, 1, (IMAGES, QUERIES, HEADS, len(SIZES), POINTS, 2)),
+            rng.random((IMAGES, QUERIES, HEADS, len(SIZES), POINTS)),
+        )
+    )
+    assert op_types(edited(tmp_path, model, *arrays)).count("grid_sampler") == 2
+
+
+# ---- the whole -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow(tmp_path, rng):
+    """A file with a suppression that takes long, and its inputs."""
+    path = tmp_path / "slow.onnx"
+    onnx.save(suppression({"max": 2**60, "iou": 0.5}), path)
+    boxes, scores = boxes_and_scores(rng, images=1, count=1500, classes=1)
+    np.savez(tmp_path / "inputs.npz", b=10 * boxes, s=scores)
+    return path
+
+
+def test_the_command_accelerates(tmp_path, slow):
+    output = tmp_path / "fast.onnx"
+    code, out, _ = run("accelerate", slow, "-o", output, "--input", tmp_path / "inputs.npz", "--threads", 1, "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert [row["kind"] for row in result["replaced"]] == ["NonMaxSuppression -> NMSIndices"]
+    assert result["after"] < result["before"]
+    assert [made.op_type for made in onnx.load(output).graph.node] == ["NMSIndices"]
+
+
+def test_what_is_not_faster_is_left(tmp_path, slow, monkeypatch):
+    """So nothing is written."""
+    seconds = {"b": 1.0, "s": 1.0}
+
+    def measured(models, values):
+        results = measure(models, values)
+        return [
+            (time, {name: run._replace(seconds=float(name.startswith("mmort/"))) for name, run in runs.items()})
+            for time, runs in results
+        ]
+
+    monkeypatch.setattr(pipeline, "measure", measured)
+    with np.load(tmp_path / "inputs.npz") as arrays:
+        result = mmort.onnx.accelerate(slow, tmp_path / "fast.onnx", [[arrays[name] for name in seconds]])
+    assert result.replaced == ()
+    assert isinstance(result.left[0], Left)
+    assert result.left[0].reason == "not faster on these inputs: 0 ms before, 1e+03 ms after"
+    assert not (tmp_path / "fast.onnx").exists()
+
+
+def test_other_outputs_are_an_error(tmp_path, slow, monkeypatch):
+    def wrong(node, runs):
+        replacement = rules.nms_indices(node, runs)
+        if replacement is not None:
+            replacement.nodes[-1].attributes["iou_threshold"] = ir.AttrFloat32("iou_threshold", 0.1)
+        return replacement
+
+    monkeypatch.setattr(pipeline, "RULES", {"NonMaxSuppression -> NMSIndices": wrong})
+    text = refused("accelerate", slow, "-o", tmp_path / "fast.onnx", "--input", tmp_path / "inputs.npz")
+    assert "the outputs differ, so nothing was written" in text
+    assert not (tmp_path / "fast.onnx").exists()
+
+
+def test_nothing_to_replace(tmp_path):
+    model = model_of([node("Relu", ["x"], ["y"])], {"x": 4})
+    onnx.save(model, tmp_path / "model.onnx")
+    code, out, err = run("accelerate", tmp_path / "model.onnx", "-o", tmp_path / "fast.onnx")
+    assert (code, out) == (1, "nothing to replace\n")
+    assert err.startswith("mmort: error: nothing was replaced, so ")
+    assert not (tmp_path / "fast.onnx").exists()
