@@ -1,8 +1,9 @@
 """Read MMDetection's checkpoints without running code that they may hold, and load their weights strictly.
 
 What a family needs here its modules declare: ``renamed_keys`` (see `Detector`); ``converted_keys``, the same with a
-function of the weights after each replacement; and ``class_layers``, the names of layers whose rows are classes, each
-with the number of its rows that belong to no class.
+function of the weights after each replacement; ``unused_keys``, regular expressions of the keys of weights that are not
+read; and ``class_layers``, the names of layers whose rows are classes, each with the number of its rows that belong to
+no class.
 """
 
 from __future__ import annotations
@@ -151,7 +152,13 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
     """
     own = module.state_dict()
     unused: tuple[str, ...] = getattr(module, "unused_weights", ())
-    weights = _renamed({key: value for key, value in weights.items() if not key.startswith(unused)}, module, own)
+    patterns = _declared(module, "unused_keys")
+    used = {
+        key: value
+        for key, value in weights.items()
+        if not key.startswith(unused) and not any(re.search(pattern, key) for pattern in patterns)
+    }
+    weights = _renamed(used, module, own)
     missing = [key for key in own.keys() - weights.keys() if not key.endswith("num_batches_tracked")]
     unexpected = weights.keys() - own.keys()
     different = {key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape}
@@ -237,12 +244,7 @@ def _refuse_compressed(path: str, file: BinaryIO) -> None:
 
 def _renamed(weights: dict[str, Tensor], module: nn.Module, own: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return weights by the keys of `own`, as far as ``renamed_keys`` of the module or of its submodules lead there."""
-    patterns: dict[tuple[Any, ...], None] = dict.fromkeys(
-        entry
-        for submodule in module.modules()
-        for name in ("renamed_keys", "converted_keys")
-        for entry in getattr(submodule, name, ())
-    )
+    patterns = _declared(module, "renamed_keys", "converted_keys")
 
     def own_entry(key: str, value: Tensor) -> tuple[str, Tensor]:
         """Return the key of `own` that a checkpoint's key has become, or else the key, with its value."""
@@ -255,6 +257,12 @@ def _renamed(weights: dict[str, Tensor], module: nn.Module, own: dict[str, Tenso
         return key, value
 
     return dict(own_entry(key, value) for key, value in weights.items())
+
+
+def _declared(module: nn.Module, *names: str) -> list[Any]:
+    """Return what a module and its submodules declare under `names`, each entry once."""
+    entries = (entry for submodule in module.modules() for name in names for entry in getattr(submodule, name, ()))
+    return list(dict.fromkeys(entries))
 
 
 def _class_layers(module: nn.Module) -> dict[str, int]:

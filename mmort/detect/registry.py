@@ -82,6 +82,7 @@ from mmort.detect.parts.backbones.hourglass import HourglassNet
 from mmort.detect.parts.backbones.hrnet import HRNet
 from mmort.detect.parts.backbones.mobilenet_v2 import MobileNetV2
 from mmort.detect.parts.backbones.pvt import PyramidVisionTransformer, PyramidVisionTransformerV2
+from mmort.detect.parts.backbones.re_resnet import ReResNet
 from mmort.detect.parts.backbones.regnet import RegNet
 from mmort.detect.parts.backbones.res2net import Res2Net
 from mmort.detect.parts.backbones.resnest import ResNeSt
@@ -115,6 +116,7 @@ from mmort.detect.parts.necks.hrfpn import HRFPN
 from mmort.detect.parts.necks.nas_fpn import NASFPN
 from mmort.detect.parts.necks.nasfcos_fpn import NASFCOSFPN
 from mmort.detect.parts.necks.pafpn import PAFPN
+from mmort.detect.parts.necks.re_fpn import ReFPN
 from mmort.detect.parts.necks.rfp import RFP
 from mmort.detect.parts.necks.ssd_neck import SSDNeck
 from mmort.detect.parts.necks.yolo_neck import YOLOV3Neck
@@ -258,6 +260,7 @@ PARTS = Parts(
             "PyramidVisionTransformer": PyramidVisionTransformer,
             "PyramidVisionTransformerV2": PyramidVisionTransformerV2,
             "RegNet": RegNet,
+            "ReResNet": ReResNet,
             "Res2Net": Res2Net,
             "ResNeSt": ResNeSt,
             "ResNet": ResNet,
@@ -282,6 +285,7 @@ PARTS = Parts(
             "NASFCOS_FPN": NASFCOSFPN,
             "NASFPN": NASFPN,
             "PAFPN": PAFPN,
+            "ReFPN": ReFPN,
             "RFP": RFP,
             "SSDNeck": SSDNeck,
             "YOLOV3Neck": YOLOV3Neck,

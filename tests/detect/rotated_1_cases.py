@@ -294,6 +294,28 @@ TWO_STAGE = {
         },
     },
 }
+EQUIVARIANT = {
+    "backbone": {"type": "ReResNet", "depth": 18, "base_channels": 16, "stem_channels": 16, "out_indices": (0, 1)},
+    "neck": {"type": "ReFPN", "in_channels": [16, 32], "out_channels": 32, "num_outs": 2},
+}
+ORIENTED_ROIS = {
+    **ROTATED_ROIS,
+    "roi_layer": {
+        "type": "RiRoIAlignRotated",
+        "out_size": 3,
+        "num_samples": 2,
+        "num_orientations": 8,
+        "clockwise": True,
+    },
+}
+TWO_STAGE["ReDet"] = {
+    **TWO_STAGE["RoI Transformer"],
+    **EQUIVARIANT,
+    "roi_head": {
+        **TWO_STAGE["RoI Transformer"]["roi_head"],
+        "bbox_roi_extractor": [UPRIGHT_ROIS, ORIENTED_ROIS],
+    },
+}
 CASES = [*DENSE, *TWO_STAGE]
 
 
@@ -319,5 +341,7 @@ def fill(detector):
     for name, tensor in detector.state_dict().items():
         if tensor.is_floating_point() and tensor.ndim >= 2:
             tensor *= 0.6
+        if name.endswith(("sampled_basis", "bias_expansion")):  # e2cnn has one basis for all layers of a kind
+            tensor.copy_(query_cases._numbers(name.rpartition(".")[2], *tensor.shape) / 16)
         elif name.endswith("pts_init_out.bias"):  # far apart, as three around all others have equal rectangles
             tensor *= 10

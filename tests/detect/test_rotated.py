@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from mmort.detect import build
+from mmort.detect.checkpoint import load_weights
 from mmort.detect.families.r3det import FeatureRefineModule
 from mmort.detect.families.s2anet import AlignConv, ORConv
 from mmort.detect.parts.rotated.angle_coder import CSLCoder
+from mmort.detect.parts.rotated.equivariant import EquivariantConv, FieldBatchNorm
 from mmort.detect.parts.rotated.geometry import (
     bounding_boxes,
     boxes_of_points,
@@ -21,6 +23,7 @@ from mmort.detect.parts.rotated.geometry import (
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedNMS, RotatedSelectionEntries
 from mmort.detect.registry import PARTS
+from mmort.torch import active_rotated_filter
 from tests.detect import query_cases, rotated_1_cases
 from tests.detect.rotated_cases import CASES, config_of
 
@@ -139,6 +142,11 @@ def test_unknown_angle_versions_are_refused():
         coder("DeltaXYWHAOBBoxCoder", angle_range="le180")
 
 
+def test_suppression_of_quadrilaterals_is_refused():
+    with pytest.raises(ValueError, match="'nms_quadri', of general quadrilaterals, is not supported"):
+        RotatedNMS(type="nms_quadri", iou_threshold=0.1)
+
+
 def select(boxes, scores, threshold=0.1, count=4):
     test_cfg = RotatedSelectionEntries(score_thr=0.05, nms=RotatedNMS(iou_thr=threshold), max_per_img=count)
     dets, labels = rotated_detections(torch.as_tensor(boxes), torch.as_tensor(scores), test_cfg)
@@ -193,15 +201,43 @@ def test_smallest_rectangle_without_area():
 
 def test_filters_are_turned_into_each_orientation():
     """The third orientation is a quarter of a turn, as the image shows it clockwise."""
-    layer = ORConv(1, 2)
     weights = torch.arange(18.0).reshape(2, 1, 1, 3, 3)
-    layer.load_state_dict({"weight": weights, "bias": torch.zeros(16), "indices": layer.indices})
-    turned = layer.turned()
+    turned = active_rotated_filter(weights, ORConv(1, 2).indices)
     assert turned.shape == (16, 1, 3, 3)
     assert turned[0].flatten().tolist() == list(range(9))
     assert turned[1].flatten().tolist() == [3, 0, 1, 6, 4, 2, 7, 8, 5]
     assert turned[2].flatten().tolist() == [6, 3, 0, 7, 4, 1, 8, 5, 2]
     assert turned[8].flatten().tolist() == list(range(9, 18))
+
+
+def test_equivariant_layers_take_the_weights_of_e2cnn():
+    """In training or not: e2cnn then has filters and expanded biases too."""
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(EquivariantConv(16, 8, 1), FieldBatchNorm(8))
+    weights, basis = torch.randn(16), torch.randn(8, 8, 8, 1)
+    checkpoint = {
+        "0.weights": weights,
+        "0._basisexpansion.block_expansion_('regular', 'regular').sampled_basis": basis,
+        "0.bias": torch.ones(1),
+        "0.bias_expansion": torch.full((8, 1), 0.5),
+        "0.filter": torch.zeros(8, 16, 1, 1),
+        "0.expanded_bias": torch.zeros(8),
+        "1.indices_8": torch.tensor([0, 8]),
+        **{f"1.batch_norm_[8].{name}": torch.tensor([2.0]) for name in ("weight", "bias")},
+        **{f"1.batch_norm_[8].running_{name}": torch.tensor([0.0]) for name in ("mean", "var")},
+    }
+    load_weights(layers, checkpoint)
+    filters = torch.einsum("fb,boi->ofi", weights.reshape(2, 8), basis[..., 0]).flatten(1)
+    close(layers[0].filters()[:, :, 0, 0], filters)
+    x = torch.randn(1, 16, 2, 3)
+    plain = torch.einsum("oi,nihw->nohw", filters, x) + 0.5
+    torch.testing.assert_close(layers.eval()(x), plain / math.sqrt(1e-5) * 2 + 2, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize(("sizes", "match"), [((16, 12, 3), "multiple of 8"), ((16, 8, 5), "kernel size 5")])
+def test_equivariant_layers_of_other_sizes_are_refused(sizes, match):
+    with pytest.raises(ValueError, match=match):
+        EquivariantConv(*sizes)
 
 
 def test_taps_of_an_upright_box_of_three_strides_are_those_of_a_plain_convolution():

@@ -25,21 +25,13 @@ from torch import Tensor
 import mmort.torch
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.parts.rotated.geometry import smallest_rectangles, with_longer_width
+from mmort.detect.parts.rotated.geometry import with_longer_width
 from tests.detect import query_cases, rotated_1_cases
 from tests.tools import check_parts, check_query_detectors
 from tests.tools.check_detectors import Found, compare
 from tests.tools.small_detectors import write_record
 
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "rotated_1.json"
-
-
-def min_area_polygons(points: Tensor) -> Tensor:
-    """Return the corners [N, 8] of the smallest rectangles around points [N, 2 * P].
-
-    Ours: if the hull is a triangle, the rectangles on its sides have the same area, and rounding would decide.
-    """
-    return smallest_rectangles(points.unflatten(1, (-1, 2))).flatten(1)
 
 
 def active_rotated_filter(weights: Tensor, indices: Tensor) -> Tensor:
@@ -81,7 +73,7 @@ def mmrotate(folder: str, rotated: str) -> Any:
     """Return MMRotate's registry of modules, imported from two folders."""
     check_parts.mmdetection(folder)
     operators = import_module("mmcv.ops")
-    for function in (min_area_polygons, active_rotated_filter, rotated_feature_align, batched_nms, RoIAlignRotated):
+    for function in (active_rotated_filter, rotated_feature_align, batched_nms, RoIAlignRotated):
         setattr(operators, function.__name__, function)
     for module in list(sys.modules.values()):  # those of MMDetection that took the name before
         if getattr(module, "__name__", "").startswith("mmdet.") and hasattr(module, "batched_nms"):
@@ -108,7 +100,9 @@ def give_weights(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
     origins = {key: int(value.flatten()[0]) for key, value in ours.state_dict().items() if value.is_floating_point()}
     rotated_1_cases.fill(ours)
     filled = ours.state_dict()
+    theirs.train()  # e2cnn computes its filters when training ends
     theirs.load_state_dict({list(own)[index]: filled[key] for key, index in origins.items()}, strict=False)
+    theirs.eval()
 
 
 def difference(registry: Any, name: str, record: dict[str, Any]) -> str:

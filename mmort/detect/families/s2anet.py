@@ -21,7 +21,7 @@ from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector
 from mmort.detect.parts.single_stage import DenseHead
 from mmort.detect.versions import Config
-from mmort.torch import DeformConv2d
+from mmort.torch import DeformConv2d, active_rotated_filter
 
 ORIENTATIONS = 8
 """Of the filters of `ORConv`; MMRotate's heads have no other number."""
@@ -45,13 +45,8 @@ class ORConv(nn.Module):
         self.register_buffer("indices", positions.reshape(1, 3, 3, ORIENTATIONS))
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.conv2d(x, self.turned(), self.bias, padding=1)
-
-    def turned(self) -> Tensor:
-        """Return the filters in all orientations, [filters * 8, in_channels, 3, 3]; orientations vary fastest."""
-        sources = self.get_buffer("indices").reshape(9, ORIENTATIONS).to(torch.int64).argsort(0)
-        weights = self.weight.flatten(2)[:, :, sources]  # [filters, in_channels, 9, 8]
-        return torch.unflatten(weights.permute(0, 3, 1, 2).flatten(0, 1), 2, (3, 3))
+        filters = active_rotated_filter(self.weight, self.get_buffer("indices"))
+        return nn.functional.conv2d(x, filters, self.bias, padding=1)
 
 
 class AlignConv(nn.Module):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, require
+from mmort.detect.parts.rotated.equivariant import EquivariantConv, FieldBatchNorm
 from mmort.detect.versions import Config
 from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
 
@@ -161,6 +162,7 @@ _CONVOLUTIONS: dict[str, Any] = {
     "DCN": DeformConv,
     "DCNv2": ModulatedDeformConv,
     "NormedConv2d": NormedConv2d,
+    "R2Conv": EquivariantConv,
     "deconv": nn.ConvTranspose2d,
 }
 _LINEARS: dict[str, Any] = {"Linear": nn.Linear, "NormedLinear": NormedLinear}
@@ -197,6 +199,8 @@ def normalization(config: Config, channels: int) -> tuple[str, nn.Module]:
     options = {key: value for key, value in config.items() if key not in ("type", "requires_grad")}
     if config["type"] in ("BN", "BN2d", "SyncBN", "MMSyncBN"):  # the same once trained
         return "bn", nn.BatchNorm2d(channels, **options)
+    if config["type"] == "InnerBatchNorm":
+        return "bn", FieldBatchNorm(channels)
     if config["type"] == "GN":
         groups = options.pop("num_groups")
         return "gn", nn.GroupNorm(groups, channels, **options)

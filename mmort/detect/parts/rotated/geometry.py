@@ -11,12 +11,13 @@ on screen.  MMRotate has three versions of the same box:
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+
+from mmort.torch import min_area_polygons
 
 AngleVersion = Literal["oc", "le90", "le135"]
 
@@ -92,21 +93,5 @@ def boxes_of_points(points: Tensor, version: AngleVersion) -> Tensor:
 
 
 def smallest_rectangles(points: Tensor) -> Tensor:
-    """Return the corners [..., 4, 2] of the rectangles of smallest area around points [..., P, 2].
-
-    One of a smallest rectangle's sides has the direction of two of the points, those of an edge of their convex hull.
-    So all directions are tried, which needs no hull.
-    """
-    first, second = zip(*itertools.combinations(range(points.shape[-2]), 2), strict=True)
-    steps = points[..., list(second), :] - points[..., list(first), :]  # [..., D, 2]
-    lengths = steps.square().sum(-1, keepdim=True).sqrt()
-    # Points that coincide have no direction; the x axis stands for it.
-    axis = torch.tensor([1.0, 0.0], device=points.device)
-    cos, sin = torch.where(lengths > 0, steps / lengths, axis).unbind(-1)  # [..., D]
-    x, y = points[..., None, :, 0], points[..., None, :, 1]  # [..., 1, P]
-    along, across = x * cos[..., None] + y * sin[..., None], y * cos[..., None] - x * sin[..., None]  # [..., D, P]
-    left, right, top, bottom = along.amin(-1), along.amax(-1), across.amin(-1), across.amax(-1)  # [..., D]
-    best = ((right - left) * (bottom - top)).argmin(-1, keepdim=True)  # [..., 1]
-    cos, sin, left, right, top, bottom = (values.gather(-1, best) for values in (cos, sin, left, right, top, bottom))
-    u, v = torch.cat([right, left, left, right], -1), torch.cat([top, top, bottom, bottom], -1)  # [..., 4]
-    return torch.stack([u * cos - v * sin, u * sin + v * cos], -1)
+    """Return the corners [..., 4, 2] of the rectangles of smallest area around points [..., P, 2]."""
+    return torch.unflatten(min_area_polygons(points.flatten(-2)), -1, (4, 2))

@@ -5,15 +5,15 @@ Source: MMRotate's ``RotatedSingleRoIExtractor``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from mmort.detect.entries import Schema, part
 from mmort.detect.parts.roi_extractor import RoIExtractor
-from mmort.torch import RoIAlignRotated
+from mmort.torch import RiRoIAlignRotated, RoIAlignRotated
 
 
 class RotatedRoILayer:
@@ -50,15 +50,40 @@ class RotatedRoILayer:
         )
 
 
+class OrientedRoILayer:
+    """The settings of the RiRoIAlignRotated layers, one for each level."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``roi_layer``."""
+
+        out_size: int
+        num_samples: int = 0
+        num_orientations: int = 8
+        clockwise: bool = False
+
+        ignored: ClassVar = {"spatial_scale": "every level has its own"}
+
+    def __init__(self, entries: Entries) -> None:
+        self.entries = entries
+
+    def at_stride(self, stride: float) -> RiRoIAlignRotated:
+        """Return the layer for a level with a stride."""
+        return RiRoIAlignRotated(spatial_scale=1 / stride, **asdict(self.entries))
+
+
+_ROI_LAYERS: dict[str, type[Any]] = {"RoIAlignRotated": RotatedRoILayer, "RiRoIAlignRotated": OrientedRoILayer}
+
+
 class RotatedRoIExtractor(RoIExtractor):
-    """RoIAlignRotated over the levels of a feature pyramid; its regions are [R, 6]."""
+    """RoIAlignRotated or RiRoIAlignRotated over the levels of a feature pyramid; its regions are [R, 6]."""
 
     @dataclass(frozen=True, kw_only=True)
     class Entries(RoIExtractor.Entries):
         """The entries of ``bbox_roi_extractor``."""
 
-        roi_layer: RotatedRoILayer = part(  # type: ignore[assignment]
-            "roi_layer", types={"RoIAlignRotated": RotatedRoILayer}
+        roi_layer: RotatedRoILayer | OrientedRoILayer = part(  # type: ignore[assignment]
+            "roi_layer", types=_ROI_LAYERS
         )
 
         ignored: ClassVar = {**RoIExtractor.Entries.ignored, "roi_scale_factor": "training only"}

@@ -15,10 +15,13 @@ class RotatedNMS(Schema):
     iou_thr: float | None = at_least(0, default=None)
     iou_threshold: float | None = at_least(0, default=None)  # its name in MMRotate 1
 
-    ignored: ClassVar = {
-        "type": "MMRotate reads no other suppression than that of rotated boxes",
-        "split_thr": "how MMCV divides the work",
-    }
+    type: str = "nms_rotated"  # MMRotate 0 does not read it, and its configs have other words
+
+    ignored: ClassVar = {"split_thr": "how MMCV divides the work"}
+
+    def __post_init__(self) -> None:
+        if self.type == "nms_quadri":
+            raise ValueError("detect.build: nms.type 'nms_quadri', of general quadrilaterals, is not supported")
 
     @property
     def threshold(self) -> float:
