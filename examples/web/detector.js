@@ -7,7 +7,7 @@ import { prepare, readSettings } from "./preprocessing.js";
 const RUNTIMES = { wasm: "./onnxruntime-web/ort.wasm.min.mjs", webgpu: "./onnxruntime-web/ort.webgpu.min.mjs" };
 
 /** Return the file's metadata as objects. */
-function readEntries(bytes) {
+export function readEntries(bytes) {
   const metadata = readMetadata(bytes), entry = (key) => JSON.parse(metadata.get(key) ?? "null");
   const preprocessing = entry("preprocessing");
   if (!preprocessing) throw new Error("it has no preprocessing in its metadata, as files of mmort export have");
@@ -15,7 +15,7 @@ function readEntries(bytes) {
 }
 
 /** Return a reader's words for why onnxruntime-web does not take a file. */
-function explain(error) {
+export function explain(error) {
   const custom = /not a registered function|No op registered|schema registered for|domain \w+ .*not/i.test(error.message);
   return new Error(custom ? "it needs mmort's library; write a file that does not: mmort portable FILE --output OTHER" : error.message);
 }

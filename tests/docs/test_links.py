@@ -7,7 +7,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-PATTERNS = "*.md", "docs/**/*.md", "benchmarks/*.md", "examples/**/*.md"
+PATTERNS = "*.md", "docs/**/*.md", "benchmarks/*.md", "examples/*.md", "examples/*/*.md"
 DOCUMENTS = [path for pattern in PATTERNS for path in sorted(ROOT.glob(pattern))]
 CURRENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # it names what is no longer there
 

@@ -1,11 +1,15 @@
-// onnxruntime_cxx_api.h - what docs/cpp.md uses of ONNX Runtime's C++ API, because the Python package has no headers.
+// onnxruntime_cxx_api.h - what docs/cpp.md and examples/cpp use of ONNX Runtime's C++ API, because the Python package
+// has no headers.
 //
-// The names and signatures are those of the public API, and the slots of the C API's table are numbered.  With it
-// test_cpp.py compiles the document's program as it stands, links it to the Python package's library, and runs it.
+// The names and signatures are those of the public API, and the slots of the C API's table are numbered.  With it the
+// programs are compiled as they stand, linked to the Python package's library, and run.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -76,9 +80,10 @@ struct TensorTypeAndShapeInfo : Object<99> {
 struct Value : Object<96> {
     template <typename T>
     static Value CreateTensor(const MemoryInfo &info, T *data, size_t count, const int64_t *shape, size_t rank) {
-        static_assert(sizeof(T) == sizeof(float), "the program makes float tensors only");
+        static_assert(std::is_same<T, float>() || std::is_same<T, int64_t>(), "the programs make no other tensors");
+        const int type = std::is_same<T, float>() ? 1 : 7;
         Value value;
-        check(49, info.pointer, static_cast<void *>(data), count * sizeof(T), shape, rank, 1, &value.pointer);
+        check(49, info.pointer, static_cast<void *>(data), count * sizeof(T), shape, rank, type, &value.pointer);
         return value;
     }
     template <typename T>
@@ -98,9 +103,36 @@ struct RunOptions : Object<97> {
     using Object<97>::Object;
 };
 
+struct AllocatorWithDefaultOptions {
+    void *pointer = nullptr;  // is not freed
+    AllocatorWithDefaultOptions() { check(78, &pointer); }
+};
+
+using AllocatedStringPtr = std::unique_ptr<char, std::function<void(void *)>>;
+
+struct ModelMetadata : Object<118> {
+    AllocatedStringPtr LookupCustomMetadataMapAllocated(const char *key,
+                                                        const AllocatorWithDefaultOptions &allocator) const {
+        char *text = nullptr;
+        check(116, pointer, allocator.pointer, key, &text);
+        void *owner = allocator.pointer;
+        return AllocatedStringPtr(text, [owner](void *data) { check(76, owner, data); });
+    }
+};
+
 struct Session : Object<95> {
     Session(Env &env, const char *path, const SessionOptions &options) {
         check(7, env.pointer, path, options.pointer, &pointer);
+    }
+    ModelMetadata GetModelMetadata() const {
+        ModelMetadata metadata;
+        check(111, pointer, &metadata.pointer);
+        return metadata;
+    }
+    size_t GetOutputCount() const {
+        size_t count;
+        check(31, pointer, &count);
+        return count;
     }
     std::vector<Value> Run(const RunOptions &options, const char *const *input_names, const Value *inputs,
                            size_t input_count, const char *const *output_names, size_t output_count) {

@@ -1,0 +1,128 @@
+// detect MODEL.onnx PICTURE [LIBMMORT_ORT.so]: what a detector of `mmort export` finds, a line for each object.
+//
+// A line is: class, score, x1, y1, x2, y2 in pixels of the picture, and of detectors with masks the pixels of the mask.
+// A portable file needs no library.
+#include <onnxruntime_cxx_api.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <opencv2/imgcodecs.hpp>
+#include <opencv2/imgproc.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using nlohmann::json;
+
+const float MIN_SCORE = 0.3f;
+
+// An entry of the file's metadata.
+json metadata(Ort::Session &session, const char *key) {
+    Ort::AllocatorWithDefaultOptions allocator;
+    const auto text = session.GetModelMetadata().LookupCustomMetadataMapAllocated(key, allocator);
+    if (!text)
+        throw std::runtime_error(std::string("the file has no metadata for ") + key +
+                                 ", as those of mmort export have");
+    return json::parse(text.get());
+}
+
+struct Input {
+    cv::Mat blob;      // [1, 3, H, W]
+    cv::Size resized;  // the picture's size in it, without padding
+    cv::Vec2d scale;   // divide x and y of a box by it
+};
+
+// Resize, normalize and pad a picture as the metadata's `preprocessing` says.
+Input preprocess(const cv::Mat &picture, const json &settings) {
+    if (settings.value("pad_or", 0) || settings.value("resize_backend", "cv2") != "cv2" ||
+        settings.value("padding", json()).is_object())
+        throw std::runtime_error(
+            "this example pads at the right and the bottom with zeros, and resizes with OpenCV only");
+    cv::Size size = picture.size();
+    if (const json target = settings.value("size", json()); target.is_array()) {
+        const double width = target[0], height = target[1];
+        size = cv::Size(static_cast<int>(width), static_cast<int>(height));
+        if (settings.value("keep_ratio", true)) {
+            const double scale = std::min(std::max(width, height) / std::max(picture.cols, picture.rows),
+                                          std::min(width, height) / std::min(picture.cols, picture.rows));
+            size = cv::Size(std::max(1, int(picture.cols * scale + 0.5)), std::max(1, int(picture.rows * scale + 0.5)));
+        }
+    }
+    cv::Mat resized;
+    cv::resize(picture, resized, size);
+    const int divisor = settings.value("size_divisor", 1);
+    const int rows = (size.height + divisor - 1) / divisor * divisor,
+              columns = (size.width + divisor - 1) / divisor * divisor;
+    const int shape[] = {1, 3, rows, columns};
+    Input input{cv::Mat(4, shape, CV_32F, cv::Scalar(0)),
+                size,
+                {double(size.width) / picture.cols, double(size.height) / picture.rows}};
+    for (int channel = 0; channel < 3; channel++) {
+        cv::Mat plane(rows, columns, CV_32F, input.blob.ptr<float>(0, channel)), values;
+        cv::extractChannel(resized, values, settings.value("to_rgb", false) ? 2 - channel : channel);
+        const float mean = settings.at("mean")[channel], std = settings.at("std")[channel];
+        values.convertTo(values, CV_32F);
+        cv::Mat normalized = (values - mean) / std;
+        normalized.copyTo(plane(cv::Rect(cv::Point(), size)));
+    }
+    return input;
+}
+
+// Paste the probabilities over a box into a mask of the picture's size.
+cv::Mat paste(const float *probabilities, int rows, int columns, const cv::Rect2d &box, cv::Size size) {
+    const cv::Mat cells(rows, columns, CV_32F, const_cast<float *>(probabilities));
+    const double x = columns / box.width,
+                 y = rows / box.height;  // cells for each pixel, whose centres are interpolated
+    const cv::Matx23d to_cells(x, 0, (0.5 - box.x) * x - 0.5, 0, y, (0.5 - box.y) * y - 0.5);
+    cv::Mat pasted;
+    cv::warpAffine(cells, pasted, to_cells, size, cv::INTER_LINEAR | cv::WARP_INVERSE_MAP);
+    return pasted >= 0.5f;
+}
+
+int main(int argc, char **argv) try {
+    if (argc != 3 && argc != 4) {
+        std::fprintf(stderr, "usage: %s MODEL.onnx PICTURE [LIBMMORT_ORT.so]\n", argv[0]);
+        return 2;
+    }
+    const cv::Mat picture = cv::imread(argv[2]);
+    if (picture.empty()) throw std::runtime_error(std::string(argv[2]) + " is not a picture that OpenCV reads");
+
+    Ort::Env env(ORT_LOGGING_LEVEL_ERROR, "detect");
+    Ort::SessionOptions options;
+    if (argc == 4) options.RegisterCustomOpsLibrary(argv[3]);
+    Ort::Session session(env, argv[1], options);
+    const json classes = metadata(session, "classes");
+    Input input = preprocess(picture, metadata(session, "preprocessing"));
+
+    const auto memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
+    const int64_t shape[] = {1, 3, input.blob.size[2], input.blob.size[3]}, size_shape[] = {1, 2};
+    int64_t img_shape[] = {input.resized.height, input.resized.width};
+    Ort::Value inputs[] = {
+        Ort::Value::CreateTensor<float>(memory, input.blob.ptr<float>(), input.blob.total(), shape, 4),
+        Ort::Value::CreateTensor<int64_t>(memory, img_shape, 2, size_shape, 2)};
+    const bool has_masks = session.GetOutputCount() > 2;
+    const char *input_names[] = {"input", "img_shape"}, *output_names[] = {"dets", "labels", "masks"};
+    const auto outputs = session.Run(Ort::RunOptions{nullptr}, input_names, inputs, 2, output_names, has_masks ? 3 : 2);
+
+    const float *det = outputs[0].GetTensorData<float>();         // [1, K, 5]: x1, y1, x2, y2, score
+    const int64_t *labels = outputs[1].GetTensorData<int64_t>();  // [1, K], -1 in unused rows
+    const int64_t count = outputs[1].GetTensorTypeAndShapeInfo().GetShape()[1];
+    const auto mask_shape = has_masks ? outputs[2].GetTensorTypeAndShapeInfo().GetShape() : std::vector<int64_t>(4);
+    for (int64_t i = 0; i < count; i++, det += 5) {
+        if (labels[i] < 0 || det[4] < MIN_SCORE) continue;
+        const cv::Rect2d box(cv::Point2d(det[0] / input.scale[0], det[1] / input.scale[1]),
+                             cv::Point2d(det[2] / input.scale[0], det[3] / input.scale[1]));
+        const std::string name = classes[labels[i]];
+        std::printf("%s %.4f %.2f %.2f %.2f %.2f", name.c_str(), det[4], box.x, box.y, box.br().x, box.br().y);
+        if (has_masks) {
+            const int rows = int(mask_shape[2]), columns = int(mask_shape[3]);
+            const float *probabilities = outputs[2].GetTensorData<float>() + i * rows * columns;
+            std::printf(" %d", cv::countNonZero(paste(probabilities, rows, columns, box, picture.size())));
+        }
+        std::printf("\n");
+    }
+    return 0;
+} catch (const std::exception &error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+}

@@ -1,0 +1,103 @@
+"""The programs in other languages find what mmort.Predictor finds, with mmort's library and with a portable file.
+
+`.ci/run examples` runs the tests of the languages whose tools and packages can be had.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import mmort.onnx
+import mmort.ort
+from mmort import Predictor
+from mmort.demo import IMAGES, MODEL
+
+HERE = Path(__file__).parent
+MIN_SCORE = 0.3  # of all programs
+
+
+@pytest.fixture(scope="module")
+def portable(tmp_path_factory):
+    path = tmp_path_factory.mktemp("portable") / "portable.onnx"
+    mmort.onnx.make_portable(MODEL, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory):
+    """ONNX Runtime laid out as in its releases: the Python package's library, and the declarations of our tests."""
+    folder = tmp_path_factory.mktemp("onnxruntime")
+    (folder / "lib").mkdir()
+    (folder / "include").symlink_to(HERE.parent / "tests" / "docs" / "include")
+    (library,) = Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
+    for name in ("libonnxruntime.so", "libonnxruntime.so.1"):
+        (folder / "lib" / name).symlink_to(library)
+    return folder
+
+
+def output(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
+
+
+def assert_finds(command, model, *library, masks=False, digits=(1e-4, 0.02), **options):
+    """Compare what a program prints for the demo's pictures; `digits` are the tolerances of scores and boxes."""
+    predictor = Predictor(MODEL, score_threshold=MIN_SCORE)
+    for image in IMAGES:
+        rows = [line.split() for line in output(*command, model, image, *library, **options).splitlines()]
+        expected = predictor(image)
+        assert [row[0] for row in rows] == list(expected.names)
+        np.testing.assert_allclose([float(row[1]) for row in rows], expected.scores, atol=digits[0])
+        np.testing.assert_allclose([list(map(float, row[2:6])) for row in rows], expected.boxes, atol=digits[1])
+        if masks:
+            areas = [expected.mask(index).sum() for index in range(len(rows))]
+            np.testing.assert_allclose([int(row[6]) for row in rows], areas, rtol=0.01, atol=1)
+
+
+def assert_refuses(command, portable, **options):
+    """A file that is no picture, or no model, gives one line and a failure."""
+    for arguments in ((portable, __file__), (__file__, IMAGES[0]), (portable,)):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, **options)
+        assert done.returncode > 0
+        assert (done.stdout, done.stderr.count("\n")) == ("", 1), done.stderr
+
+
+def test_cpp(tmp_path, runtime, portable):
+    output("cmake", "-S", HERE / "cpp", "-B", tmp_path, f"-DORT={runtime}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+    output("cmake", "--build", tmp_path)
+    command = [tmp_path / "detect"]
+    assert_finds(command, MODEL, mmort.ort.library_path(), masks=True)
+    assert_finds(command, portable, masks=True)
+    assert_refuses(command, portable)
+
+
+def test_node(tmp_path, portable):
+    for name in ("web", "node"):
+        shutil.copytree(HERE / name, tmp_path / name, ignore=shutil.ignore_patterns("node_modules"))
+    output("npm", "install", "--silent", "--ignore-scripts", cwd=tmp_path / "node")
+    command = ["node", tmp_path / "node" / "detect.js"]
+    assert_finds(command, portable, masks=True)
+    assert_refuses(command, portable)
+
+
+def test_java(tmp_path, portable):
+    jar = os.environ["ORT_JAR"]
+    output("javac", "-Xlint", "-Werror", "-cp", jar, "-d", tmp_path, HERE / "java" / "Detect.java")
+    command = ["java", "-cp", f"{jar}{os.pathsep}{tmp_path}", "Detect"]
+    assert_finds(command, MODEL, mmort.ort.library_path(), digits=(0.02, 0.5))
+    assert_finds(command, portable, digits=(0.02, 0.5))
+
+
+def test_rust(tmp_path, runtime, portable):
+    output("cargo", "build", "--manifest-path", HERE / "rust" / "Cargo.toml", "--target-dir", tmp_path)
+    command, environment = (
+        [tmp_path / "debug" / "detect"],
+        os.environ | {"ORT_DYLIB_PATH": str(runtime / "lib" / "libonnxruntime.so")},
+    )
+    assert_finds(command, MODEL, mmort.ort.library_path(), digits=(0.02, 0.5), env=environment)
+    assert_finds(command, portable, digits=(0.02, 0.5), env=environment)
+    assert_refuses(command, portable, env=environment)
