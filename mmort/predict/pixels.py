@@ -62,7 +62,7 @@ def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
         try:
             import rasterio
         except ModuleNotFoundError:
-            raise ImportError(f"reading windows of {image} needs rasterio: pip install rasterio") from None
+            raise ImportError(f"reading windows of {image} needs rasterio: pip install 'mmort[geo]'") from None
         with warnings.catch_warnings():
             # Most pictures are no maps.
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)

@@ -151,7 +151,7 @@ def test_files_are_read_window_by_window(monkeypatch, dtypes, count, bands):
 def test_rasterio_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "rasterio", None)
     predictor = Predictor(BrightPixels(False), classes=("star",), preprocessing=Preprocessing())
-    with pytest.raises(ImportError, match="needs rasterio: pip install rasterio"):
+    with pytest.raises(ImportError, match=r"needs rasterio: pip install 'mmort\[geo\]'"):
         predict_windows(predictor, "huge.tif", Windows(60, 20))
 
 
