@@ -145,6 +145,8 @@ def test_nms_within_classes(attributes, runner):
         {"iou_threshold": -1.0},
         {"method": "soft_nms_linear"},
         {"method": "soft_nms_naive", "min_score": 2.0},  # which is above all
+        {"method": "soft_nms_linear", "max_per_image": 7},
+        {"method": "soft_nms_gaussian", "max_per_image": 1, "min_score": 0.5},
     ],
 )
 @pytest.mark.parametrize("agnostic", [False, True])
@@ -161,6 +163,15 @@ def test_multiclass_nms_in_a_loop(attributes, agnostic):
         for threshold in (0.3, 0.97)
     ]
     assert differing("multiclass_nms", selected, stock_session) == []
+
+
+def test_soft_suppression_ends_early_but_not_between_equal_scores():
+    """The first of three boxes moves behind the second of the same score, but is the one to return."""
+    corners = 20 * np.arange(3, dtype=np.float32)[:, None] + np.array([0, 0, 9, 9], np.float32)
+    scores = np.array([0.5, 0.5, 0.9], np.float32)
+    arrays = cases.given(corners[None], scores[None, :, None])
+    attributes = {"method": "soft_nms_linear", "max_per_image": 2}
+    assert differing("multiclass_nms", [cases.Case("multiclass_nms", "ties", arrays, attributes)], stock_session) == []
 
 
 @pytest.mark.parametrize("operator", DEFINITIONS)

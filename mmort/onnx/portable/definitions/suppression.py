@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mmort import schemas
-from mmort.onnx.portable.builder import BOOL, DOUBLE, END, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.portable.builder import BOOL, END, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.portable.definitions.soft_suppression import SoftSuppression
 
 MINUS_INFINITY = -math.inf
-
-Decay = Callable[[Builder, Value], Value]
-"""Takes overlaps with the best box (n, 1) and returns the factors of the scores."""
-
-Suppression = Callable[[Builder, Value, Value], tuple[Value, Value]]
-"""Takes boxes (n, 4) and scores (n,) and returns the indices of those that are kept, and their scores."""
 
 
 def filter_scores(op: FunctionBuilder, scores: Value, *, attributes: Mapping[str, Any]) -> Value:
@@ -65,10 +60,15 @@ def nms(
 
 
 def soft_nms(op: FunctionBuilder, boxes: Value, scores: Value, *, attributes: Mapping[str, Any]) -> tuple[Value, Value]:
-    """Loop over the boxes that are kept, in the kernel's order, which decides among equal scores."""
+    """Take one box after another, in the kernel's order, which decides among equal scores."""
     if attributes["method"] not in (0, 1, 2):
         raise ValueError(f"method must be 0, 1 or 2, got {attributes['method']}")
-    return _soft(op, _decay(op, attributes["method"]), op.number("min_score"), _offset(op), boxes, scores)
+    soft = SoftSuppression.of(op, attributes["method"])
+    everything = op.Expand(True, op.Concat([1], op.Shape(scores), axis=0))
+    groups = op.Unsqueeze(boxes, [0]), op.Unsqueeze(scores, [0])
+    indices, lowered, taken = (op.Squeeze(result, [0]) for result in soft.take(op, *groups, everything))
+    indices, lowered = op.Compress(indices, taken, axis=0), op.Compress(lowered, taken, axis=0)
+    return op.Concat(op.Gather(boxes, indices), op.Unsqueeze(lowered, [1]), axis=1), indices
 
 
 def nms_indices(op: FunctionBuilder, boxes: Value, scores: Value, *, attributes: Mapping[str, Any]) -> Value:
@@ -85,11 +85,11 @@ def multiclass_nms(
     op: FunctionBuilder, boxes: Value, scores: Value, *, attributes: Mapping[str, Any]
 ) -> tuple[Value, Value, Value]:
     """Suppress in each class of each image, then take the best of each image."""
-    in_loop = attributes["method"] != "nms" or _needs_loop(attributes)
+    soft, in_loop = attributes["method"] != "nms", _needs_loop(attributes)
     images, count, classes = (op.size(scores, axis) for axis in range(3))
     sets = op.ReduceProd(op.Slice(op.Shape(boxes), [2], [-1]), keepdims=1)  # of boxes: one per class, or one for all
     boxes = op.reshape(boxes, images, count, sets, 4)
-    all_boxes = boxes if in_loop else _without_overlap(op, boxes)
+    all_boxes = boxes if soft or in_loop else _without_overlap(op, boxes)
     all_boxes = op.Expand(all_boxes, op.Concat(images, count, classes, [4], axis=0))
     candidates = count * classes
 
@@ -107,8 +107,10 @@ def multiclass_nms(
         group_scores = op.Transpose(scores, perm=[0, 2, 1])
     group_boxes = op.reshape(group_boxes, groups, length, 4)
     group_scores = op.reshape(group_scores, groups, length)
-    if in_loop:
-        kept = _each_group(op, _suppression(op, attributes), group_boxes, group_scores)
+    if soft:
+        kept = _soft_scores(op, attributes, group_boxes, group_scores, length)
+    elif in_loop:
+        kept = _greedy_scores(op, group_boxes, group_scores)
     else:
         selected = op.NonMaxSuppression(
             group_boxes,
@@ -215,89 +217,34 @@ def _greedy(
     return op.Squeeze(rows, [1])
 
 
-def _decay(op: FunctionBuilder, method: int) -> Decay:
-    """Return the decay of a method of `soft_nms`."""
-    if method == 2:
-        sigma = op.number("sigma")
-        # Computed in float64 and rounded once, as in the kernel.
-        return lambda op, overlap: op.Exp((-(overlap * overlap) / sigma).to(DOUBLE)).to(FLOAT)
-    threshold = op.number("iou_threshold")
-    return lambda op, overlap: op.Where(overlap >= threshold, 1.0 - overlap if method == 1 else 0.0, 1.0)
-
-
-def _soft(
-    op: Builder, decay: Decay, min_score: Value, offset: Value, boxes: Value, scores: Value
-) -> tuple[Value, Value]:
-    """Return the boxes with their lowered scores (n, 5), and their indices."""
-
-    def step(op: Builder, i: Value, go_on: Value, rows: Value, indices: Value) -> tuple[Value, ...]:
-        found = op.Squeeze(op.slice(rows, 4, 5, 1), [1])
-        best = op.ArgMax(op.Where(op.IsNaN(found), MINUS_INFINITY, found), axis=0, keepdims=1)
-        # A NaN at the first position stays the maximum.
-        best = op.Where(op.IsNaN(op.slice(found, 0, 1, 0)), op.Mul(best, 0), best)
-        # The first box moves to the position of the best.
-        positions = op.ScatterElements(op.range(op.Shape(found)), best, [0])
-        positions = op.Slice(positions, [1], [END])
-        row, index = op.Gather(rows, best), op.Gather(indices, best)
-        rows, indices = op.Gather(rows, positions), op.Gather(indices, positions)
-        overlap = _iou(op, row, rows, offset)
-        decayed = op.slice(rows, 4, 5, 1) * decay(op, overlap)
-        rows = op.Concat(op.slice(rows, 0, 4, 1), decayed, axis=1)
-        # A box that leaves is replaced by the last one that stays.
-        leave = op.Squeeze(decayed < min_score, [1])
-        stay = ~leave
-        count = op.ReduceSum(stay.to(INT64), [0], keepdims=1)
-        positions = op.range(op.Shape(stay))
-        behind = ~(positions < count)
-        holes = op.Compress(positions, leave & ~behind, axis=0)
-        fillers = op.Slice(op.Compress(positions, stay & behind, axis=0), [-1], [-END], [0], [-1])
-        positions = op.Slice(op.ScatterElements(positions, holes, fillers), [0], count)
-        rows, indices = op.Gather(rows, positions), op.Gather(indices, positions)
-        return op.Squeeze(count > 0, [0]), rows, indices, op.Squeeze(row, [0]), index
-
-    body = op.graph(
-        step,
-        [(INT64, []), (BOOL, []), (FLOAT, [None, 5]), (INT64, [None])],
-        [(BOOL, []), (FLOAT, [None, 5]), (INT64, [None]), (FLOAT, [5]), (INT64, [1])],
-    )
-    count = op.Shape(scores)
-    rows = op.Concat(boxes, op.Unsqueeze(scores, [1]), axis=1)
-    any_left = op.Squeeze(count > 0, [0])
-    _, _, dets, indices = op.Loop(None, any_left, rows, op.range(count), body=body, outputs=4)
-    return dets, op.Squeeze(indices, [1])
-
-
-def _suppression(op: FunctionBuilder, attributes: Mapping[str, Any]) -> Suppression:
-    """Return the suppression of a group.  It adds no values that it does not use, as ONNX Runtime warns of them."""
-    offset = _offset(op)
-    if attributes["method"] == "nms":
-        iou_threshold = op.number("iou_threshold")
-
-        def greedy(op: Builder, boxes: Value, scores: Value) -> tuple[Value, Value]:
-            kept = _greedy(op, boxes, _descending(op, scores), iou_threshold, offset)
-            return kept, op.Gather(scores, kept)
-
-        return greedy
+def _soft_scores(
+    op: FunctionBuilder, attributes: Mapping[str, Any], boxes: Value, scores: Value, length: Value
+) -> Value:
+    """Return the lowered scores (G, n) of the boxes (G, n, 4) that each group keeps, -inf for others."""
     method = schemas.kernels()["soft_nms"].words("method").index(attributes["method"].removeprefix("soft_nms_"))
-    decay, min_score = _decay(op, method), op.number("min_score")
+    soft, limit = SoftSuppression.of(op, method), None
+    # Each score is then at most the one before.
+    if attributes["max_per_image"] > 0 and attributes["score_threshold"] >= 0 and attributes["iou_threshold"] >= 0:
+        limit = op.integer("max_per_image")
+    indices, lowered, taken = soft.take(op, boxes, scores, scores > MINUS_INFINITY, limit)
+    kept = taken & (lowered >= soft.min_score)  # the best box is taken even below it
+    nothing = op.Expand(MINUS_INFINITY, op.Concat(op.Shape(scores, end=1), length + 1, axis=0))
+    indices, lowered = op.Where(kept, indices, length), op.Where(kept, lowered, MINUS_INFINITY)
+    return op.slice(op.ScatterElements(nothing, indices, lowered, axis=1), 0, -1, 1)
 
-    def soft(op: Builder, boxes: Value, scores: Value) -> tuple[Value, Value]:
-        dets, kept = _soft(op, decay, min_score, offset, boxes, scores)
-        lowered = op.Squeeze(op.slice(dets, 4, 5, 1), [1])
-        return kept, op.Where(lowered >= min_score, lowered, MINUS_INFINITY)  # the best box is kept even below it
 
-    return soft
-
-
-def _each_group(op: Builder, suppress: Suppression, boxes: Value, scores: Value) -> Value:
-    """Suppress in each group of boxes (G, n, 4); return the scores (G, n) of those kept, -inf for others."""
+def _greedy_scores(op: FunctionBuilder, boxes: Value, scores: Value) -> Value:
+    """Return the scores (G, n) of the boxes (G, n, 4) that each group keeps, -inf for others."""
+    iou_threshold, offset = op.number("iou_threshold"), _offset(op)
 
     def step(op: Builder, i: Value, go_on: Value) -> tuple[Value, ...]:
         found = op.Gather(scores, i)
         chosen = op.Compress(op.range(op.Shape(found)), found > MINUS_INFINITY, axis=0)
-        kept, left = suppress(op, op.Gather(op.Gather(boxes, i), chosen), op.Gather(found, chosen))
+        group_boxes, group_scores = op.Gather(op.Gather(boxes, i), chosen), op.Gather(found, chosen)
+        kept = _greedy(op, group_boxes, _descending(op, group_scores), iou_threshold, offset)
         nothing = op.Expand(MINUS_INFINITY, op.Shape(found))
-        return go_on, op.ScatterElements(nothing, op.Gather(chosen, kept), left)
+        return go_on, op.ScatterElements(nothing, op.Gather(chosen, kept), op.Gather(group_scores, kept))
 
     body = op.graph(step, [(INT64, []), (BOOL, [])], [(BOOL, []), (FLOAT, [None])])
-    return op.Loop(op.Squeeze(op.Shape(scores, end=1), [0]), True, body=body)
+    kept: Value = op.Loop(op.Squeeze(op.Shape(scores, end=1), [0]), True, body=body)
+    return kept
