@@ -10,10 +10,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmort.evaluate.coco_format import read_annotations
 from mmort.evaluate.coco_metrics import coco_library
@@ -23,9 +22,6 @@ from mmort.evaluate.panoptic_quality import ClassCounts, TrueSegment, add_image,
 from mmort.evaluate.results import ImageResult
 from mmort.predict import read_image, write_image
 from mmort.tables import lay_out
-
-if TYPE_CHECKING:
-    from mmort.predict.detections import RunLengths
 
 FIGURES = "PQ", "SQ", "RQ"
 
@@ -151,7 +147,7 @@ class CocoPanopticDataset(Dataset):
         folder, entries = Path(f"{prefix}.panoptic"), []
         for image, result in zip(self.images, results, strict=True):
             name = str(PurePath(image.name).with_suffix(".png"))
-            map = segment_map(result)
+            map = result.segment_map()
             if map is None:
                 map = np.zeros(read_image(image.path).shape[:2], np.int64)
             target = folder / name
@@ -180,7 +176,7 @@ class CocoPanopticDataset(Dataset):
         segments = [
             TrueSegment(info["id"], self.labels[info["category_id"]], bool(info.get("iscrowd", 0))) for info in known
         ]
-        found = segment_map(result)
+        found = result.segment_map()
         if found is None:
             found = np.zeros(truth.shape, np.int64)
         if found.shape != truth.shape:
@@ -189,16 +185,3 @@ class CocoPanopticDataset(Dataset):
             add_image(counts, truth, segments, found, result.labels.tolist())
         except ValueError as error:
             raise ValueError(f"evaluate: {path}: {error}") from None
-
-
-def segment_map(result: ImageResult) -> NDArray[np.int64] | None:
-    """Return for each pixel the index of its segment, plus one, and 0 for none; None without any segment."""
-    masks: list[RunLengths] | None = result.masks
-    if not masks:
-        return None
-    from faster_coco_eval.core import mask as coco
-
-    map = np.zeros(masks[0]["size"], np.int64)
-    for index, lengths in enumerate(masks, 1):
-        map[coco.decode(lengths).astype(bool)] = index
-    return map

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from mmort.predict.detections import Detections, RunLengths
+    from mmort.predict.panoptic import SegmentIds
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,10 @@ class ImageResult:
         COCO's compressed RLE of each mask.
     rotated_boxes : ndarray of float32, (N, 5), optional
         Those of `Detections`.
+    segments : SegmentIds, optional
+        Those of `Detections`, whose masks are then the segments'.
+    image_size : (int, int), optional
+        Height and width of the image; of segments only.
     """
 
     boxes: NDArray[np.float32]
@@ -38,15 +43,39 @@ class ImageResult:
     labels: NDArray[np.int64]
     masks: list[RunLengths] | None = None
     rotated_boxes: NDArray[np.float32] | None = None
+    segments: SegmentIds | None = None
+    image_size: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, detections: Detections, *, masks: bool) -> ImageResult:
         """Keep what an evaluation needs; without `masks`, none are encoded."""
         encoded = detections.rle() if masks and detections.has_masks else None
-        return cls(detections.boxes, detections.scores, detections.labels, encoded, detections.rotated_boxes)
+        found = detections.boxes, detections.scores, detections.labels, encoded, detections.rotated_boxes
+        return cls(*found, detections.segments, None if detections.segments is None else detections.image_size)
 
-    def by_class(self, count: int) -> Any:
-        """Return MMDetection 2's layout: for each class an array (n, 5), and, if there are masks, a list of RLE.
+    def segment_map(self) -> NDArray[np.int64] | None:
+        """Return for each pixel the index of its segment, plus one, and 0 for none; None without any segment."""
+        if not self.masks:
+            return None
+        from faster_coco_eval.core import mask as coco
+
+        map = np.zeros(self.masks[0]["size"], np.int64)
+        for index, lengths in enumerate(self.masks, 1):
+            map[coco.decode(lengths).astype(bool)] = index
+        return map
+
+    def as_mmdetection(self, class_count: int) -> Any:
+        """Return MMDetection 2's layout: a dict with the map of segments, or boxes and masks by class."""
+        if self.segments is None:
+            return self._by_class(class_count)
+        if self.masks is None:
+            raise ValueError("write_results: segments need their masks: Evaluation(dataset, masks=True)")
+        map = self.segment_map()
+        ids = np.array([self.segments.classes, *self.segments.values], np.int32)
+        return {"pan_results": ids[np.zeros(self.image_size or (), np.int64) if map is None else map]}
+
+    def _by_class(self, count: int) -> Any:
+        """Return for each class an array (n, 5), and, if there are masks, a list of RLE.
 
         Rotated boxes are arrays (n, 6), as MMRotate has them.
         """
@@ -64,7 +93,8 @@ def write_results(path: str | os.PathLike[str], results: Sequence[ImageResult], 
     """Write ``results.pkl`` in MMDetection 2's layout.
 
     It is a list with an entry for each image: a list with an array (n, 5) for each class (x1, y1, x2, y2, score), or
-    (n, 6) of rotated boxes, or a tuple of that list and a list with the RLE masks of each class.
+    (n, 6) of rotated boxes, or a tuple of that list and a list with the RLE masks of each class.  Of a panoptic
+    segmentation it is a dict, whose "pan_results" is the map of ids (H, W): `Detections.panoptic_map`.
 
     Parameters
     ----------
@@ -74,5 +104,10 @@ def write_results(path: str | os.PathLike[str], results: Sequence[ImageResult], 
         In the order of the data set's images.
     class_count : int
         The number of classes.
+
+    Raises
+    ------
+    ValueError
+        If a panoptic segmentation was evaluated without masks.
     """
-    Path(path).write_bytes(pickle.dumps([result.by_class(class_count) for result in results]))
+    Path(path).write_bytes(pickle.dumps([result.as_mmdetection(class_count) for result in results]))

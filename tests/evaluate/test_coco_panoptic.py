@@ -1,11 +1,12 @@
 """Panoptic quality, computed by hand, of files in COCO's panoptic format."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
 
-from mmort.evaluate import CocoDataset, CocoPanopticDataset, Evaluation, dataset_of, metric_options
+from mmort.evaluate import CocoDataset, CocoPanopticDataset, Evaluation, dataset_of, metric_options, write_results
 from mmort.evaluate.panoptic_quality import ClassCounts, TrueSegment, add_image
 from mmort.predict import Detections, ImageMasks, read_image, write_image
 from mmort.predict.panoptic import SegmentIds
@@ -154,3 +155,21 @@ def test_refused(files):
 def test_maps_with_unknown_segments():
     with pytest.raises(ValueError, match="segment 9 of the map is not among those of the annotation"):
         add_image({0: ClassCounts()}, np.array([[3, 9]]), [TrueSegment(3, 0, False)], np.zeros((1, 2), int), [])
+
+
+def test_results_file(files, tmp_path):
+    """MMDetection's maps: ids of segments, and the number of classes where there is none."""
+    found = segments()
+    write_results(tmp_path / "results.pkl", evaluation(files, found, masks=True).results, 3)
+    ((name, map),) = pickle.loads((tmp_path / "results.pkl").read_bytes())[0].items()
+    assert (name, map.dtype) == ("pan_results", np.int32)
+    assert map[0, [0, 6, 8, 10, 17, 21]].tolist() == [1000, 5001, 2000, 3002, 4001, 3]
+    np.testing.assert_array_equal(map, found.panoptic_map)
+    write_results(tmp_path / "results.pkl", evaluation(files, segments([]), masks=True).results, 3)
+    (result,) = pickle.loads((tmp_path / "results.pkl").read_bytes())
+    assert result["pan_results"].tolist() == [[3] * 22]
+    dataset = CocoPanopticDataset(files, files.parent)
+    without_masks = Evaluation(dataset)
+    without_masks.add(dataset.images[0], found)
+    with pytest.raises(ValueError, match="segments need their masks"):
+        write_results(tmp_path / "results.pkl", without_masks.results, 3)
