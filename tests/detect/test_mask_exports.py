@@ -56,6 +56,17 @@ def with_few_levels(name):
     return detector.eval().requires_grad_(False)
 
 
+def with_one_layer():
+    """Return a Mask2Former whose decoders have one layer."""
+    model = mask_cases.config("mask2former")["model"]
+    head = model["panoptic_head"]
+    head["transformer_decoder"]["num_layers"] = 1
+    detector = build({"model": model})
+    detector.backbone = Maps(mask_cases.CHANNELS)
+    mask_cases.fill(detector)
+    return detector.eval().requires_grad_(False)
+
+
 def with_few_instances():
     """Return a Panoptic FPN with two instances, as its map takes some nodes for each."""
     config = panoptic_cases.config("panoptic_fpn")
@@ -67,10 +78,17 @@ def with_few_instances():
     return detector.eval().requires_grad_(False)
 
 
-@pytest.mark.parametrize("name", ["condinst", "yolact", "panoptic_fpn"])
+SMALL = {
+    "boxinst": lambda: with_few_levels("boxinst"),  # and so CondInst, from which it differs in numbers only
+    "mask2former": with_one_layer,
+    "panoptic_fpn": with_few_instances,
+    "yolact": lambda: with_few_levels("yolact"),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
 def test_a_file_equals_torch(name, tmp_path):
-    panoptic = name == "panoptic_fpn"
-    module = Exported(with_few_instances() if panoptic else with_few_levels(name), pasted=panoptic)
+    module = Exported(SMALL[name](), pasted=name == "panoptic_fpn")
     args = part_cases.numbers(1, 3, 64, 96), torch.tensor([[64, 80]])
     path, names = tmp_path / "file.onnx", list(module.output_names)
     mmort.onnx.export(module, args, path, exporter="legacy", opset_version=17, output_names=names, verify=False)

@@ -82,7 +82,9 @@ class Pyramid:
         for used in (columns, rows):
             count = used.sum(1, dtype=torch.float32)[:, None]  # [N, 1]
             counts.append(count)
-            centres.append((torch.arange(used.shape[1], device=map.device) + 0.5) / count)
+            # Of float32, as torch's older exporter makes a float64 of an integer plus 0.5.
+            cells = torch.arange(used.shape[1], dtype=torch.float32, device=map.device)
+            centres.append((cells + 0.5) / count)
         x = centres[0][:, None].expand(batch, height, width)
         y = centres[1][:, :, None].expand(batch, height, width)
         sizes = [torch.scalar_tensor(size, dtype=torch.int64, device=map.device) for size in (height, width)]
