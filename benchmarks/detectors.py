@@ -5,6 +5,9 @@
 CONFIGS has config_NAME.py, FILES has NAME.pth and NAME.onnx: `python -m tests.tools.oracle_table` makes them.  torch
 and ONNX Runtime take turns on the same input; the medians are printed, and how much of ONNX Runtime's time comes after
 the last layer of the network, by ONNX Runtime's profile.
+
+With ``--attention``, what deformable attention takes in a file is printed instead: by mmort's operator, and by the
+standard operators of its definition, in a portable copy of the file that runs without the library.
 """
 
 import argparse
@@ -13,6 +16,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import onnx
@@ -25,6 +29,7 @@ from mmort.detect import load
 from mmort.detect.config import read_config
 from mmort.detect.export.examples import Examples
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
+from mmort.onnx import make_portable
 from mmort.predict import Preprocessing, read_image
 
 LAYERS = ("Conv", "Gemm", "MatMul", "GroupNorm", "LayerNormalization", "Resize", "RoiAlign")
@@ -32,7 +37,7 @@ LAYERS = ("Conv", "Gemm", "MatMul", "GroupNorm", "LayerNormalization", "Resize",
 RUNS = 7
 
 
-def session(file: Path, profile: str = "", optimized: str = "") -> onnxruntime.InferenceSession:
+def session(file: Path, profile: str = "", optimized: str = "", library: bool = True) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     if profile:
@@ -42,6 +47,8 @@ def session(file: Path, profile: str = "", optimized: str = "") -> onnxruntime.I
             optimized,
         )
     options.log_severity_level = 3
+    if not library:
+        return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     return mmort.ort.session(file, sess_options=options, providers=["CPUExecutionProvider"])
 
 
@@ -71,12 +78,47 @@ def post_processing(file: Path, feeds: dict) -> float:
     return sum(event["dur"] for event in kernels if event["name"].removesuffix("_kernel_time") in after) / total
 
 
+def kernel_times(running: onnxruntime.InferenceSession, feeds: dict) -> dict[str, float]:
+    """Return the seconds of a run of a session with a profile, and those of each kind of operator."""
+    for _ in range(1 + RUNS):
+        running.run(None, feeds)
+    events = json.loads(Path(running.end_profiling()).read_text())
+    times: Counter[str] = Counter()
+    for event in events:
+        if event["name"].endswith("_kernel_time"):
+            times[event["args"]["op_name"]] += event["dur"] / 1e6 / (1 + RUNS)
+        elif event["name"] == "model_run":
+            times["run"] += event["dur"] / 1e6 / (1 + RUNS)
+    return times
+
+
+def attention(file: Path, feeds: dict) -> tuple[float, float, float, float]:
+    """Return the seconds of deformable attention by the operator and by standard ones, and those of the whole runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        portable = Path(folder) / "portable.onnx"
+        make_portable(file, portable)
+        ours = kernel_times(session(file, f"{folder}/ours"), feeds)
+        stock = kernel_times(session(portable, f"{folder}/stock", library=False), feeds)
+    own = ours["MultiScaleDeformableAttention"]
+    loops = stock["Loop"]  # nothing else in these files is one; its event has the time of what it runs
+    return own, loops, ours["run"], stock["run"]
+
+
+def inputs_of(config: Path, image: Path, shape: tuple[int, int]) -> tuple[torch.Tensor, ...]:
+    """Return the input and the shape of the image for a detector."""
+    preprocessing = Preprocessing.from_config(read_config(config))
+    return Examples(preprocessing, dynamic=True, with_shapes=True)(read_image(image), 1, *shape)
+
+
+def feeds_of(args: tuple[torch.Tensor, ...]) -> dict:
+    return dict(zip(("input", "img_shape"), (tensor.numpy() for tensor in args), strict=True))
+
+
 def measure(config: Path, checkpoint: Path, file: Path, image: Path, shape: tuple[int, int]) -> tuple[float, ...]:
     """Return the seconds of torch and of ONNX Runtime, and the share of post-processing."""
     detector = load(config, checkpoint)
-    preprocessing = Preprocessing.from_config(read_config(config))
-    args = Examples(preprocessing, dynamic=True, with_shapes=True)(read_image(image), 1, *shape)
-    feeds = dict(zip(("input", "img_shape"), (tensor.numpy() for tensor in args), strict=True))
+    args = inputs_of(config, image, shape)
+    feeds = feeds_of(args)
     running = session(file)
     seconds: tuple[list[float], list[float]] = ([], [])
     for _ in range(1 + RUNS):
@@ -97,13 +139,24 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--shape", type=int, nargs=2, default=(640, 640), help="height and width")
     parser.add_argument("--image", type=Path, default=DEFAULT_IMAGE)
+    parser.add_argument("--attention", action="store_true", help="time deformable attention only")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     mmort.set_num_threads(1)
-    print("| detector | torch | ONNX Runtime | ratio | post-processing | load |\n|-|-|-|-|-|-|")
+    if arguments.attention:
+        print("| detector | operator | standard operators | ratio | whole runs | load |\n|-|-|-|-|-|-|")
+    else:
+        print("| detector | torch | ONNX Runtime | ratio | post-processing | load |\n|-|-|-|-|-|-|")
     for name in arguments.names or sorted(path.stem for path in arguments.files.glob("*.onnx")):
         config, stem = arguments.configs / f"config_{name}.py", arguments.files / name
         checkpoint, file = stem.with_suffix(".pth"), stem.with_suffix(".onnx")
+        if arguments.attention:
+            feeds = feeds_of(inputs_of(config, arguments.image, arguments.shape))
+            own, loops, run, stock_run = attention(file, feeds)
+            times = f"{1e3 * own:.0f} ms | {1e3 * loops:.0f} ms | {loops / own:.1f}"
+            whole = f"{1e3 * run:.0f} and {1e3 * stock_run:.0f} ms"
+            print(f"| {name} | {times} | {whole} | {os.getloadavg()[0]:.1f} |", flush=True)
+            continue
         slow, fast, share = measure(config, checkpoint, file, arguments.image, arguments.shape)
         times = f"{1e3 * slow:.0f} ms | {1e3 * fast:.0f} ms | {slow / fast:.2f} | {share:.1%}"
         print(f"| {name} | {times} | {os.getloadavg()[0]:.1f} |", flush=True)
