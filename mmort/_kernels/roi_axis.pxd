@@ -23,7 +23,7 @@ cdef struct Axis:
     char *outside      # whether bin b has samples outside the map
     ptrdiff_t *tap     # the slot of its pixel, later times a stride
     void *weight       # of each tap
-    ptrdiff_t *slot    # of a pixel in use, plus 1; 0: not in use
+    ptrdiff_t *slot    # of a pixel in use, plus 1; 0: not in use.  NULL: the slot is the pixel
     ptrdiff_t *used    # the pixels in use, by slot
     ptrdiff_t used_count
 
@@ -98,6 +98,8 @@ cdef inline ptrdiff_t count_taps(const Axis *axis, real start, real bin_size, re
 
 cdef inline ptrdiff_t _slot(Axis *axis, ptrdiff_t pixel) noexcept nogil:
     """Returns the slot of a pixel, assigning one at its first use."""
+    if axis.slot == NULL:
+        return pixel
     if axis.slot[pixel] == 0:
         axis.used[axis.used_count] = pixel
         axis.used_count += 1
