@@ -2,8 +2,8 @@
 2019).
 
 The map is copied with channels last, and the weights into the order in which the product reads them.  Then the output
-is computed tile by tile: the taps of a tile are located once for all channels (deform_taps.pxd); their samples in a block
-of channels become columns that stay in the cache; the product of weights and columns is added to sums
+is computed tile by tile: the taps of a tile are located once for all channels (deform_taps.pxd); their samples in a
+block of channels become columns that stay in the cache; the product of weights and columns is added to sums
 (deform_product.c), which are written at the end.  The matrix of all columns is never built.  Every sum is in MMCV's
 order, tap after tap in channel after channel (for kernels of more than MAX_TAPS taps, MAX_TAPS at a time), so without
 fused multiply-add the bits are MMCV's too.

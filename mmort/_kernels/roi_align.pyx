@@ -1,8 +1,8 @@
 """roi_align: features of regions of interest, sampled on a regular grid in each bin (Mask R-CNN, He et al. 2017).
 
-The positions of samples are computed axis by axis (roi_axis.pxd).  Then, VECTOR channels at a time, a tile has pixels with
-channels last, and all sums run along channels, each in MMCV's order of operations: the results equal MMCV's bit for
-bit.  No bin uses a pixel that none of its samples needs, so no NaN leaks.
+The positions of samples are computed axis by axis (roi_axis.pxd).  Then, VECTOR channels at a time, a tile has pixels
+with channels last, and all sums run along channels, each in MMCV's order of operations: the results equal MMCV's bit
+for bit.  No bin uses a pixel that none of its samples needs, so no NaN leaks.
 
 If regions are few, the tile has the pixels that one of them uses.  If together they use the map's pixels several times,
 it has the map: the positions of all regions are computed first, and then all regions read the same tile.
@@ -32,7 +32,7 @@ cdef enum:
     VECTOR = 8  # channels, or columns, handled at once
     BLOCK = 32  # channels of a unit of work: enough to amortise the preparation of a region
     EMPTY_MAX = -10000  # MMCV's maximum over no samples
-    MIN_SHARES = 2  # how often regions use a pixel, on average, from which on they share tiles
+    MIN_SHARES = 1  # how often regions use a pixel, on average, from which on they share tiles
     LONG_REGION = 1 << 20  # pairs of taps, from which on a few channels take milliseconds
 
 cdef enum:  # picoseconds
@@ -284,10 +284,18 @@ cdef simd_void _maximum(const real *tile, const Axis *rows, const Axis *columns,
 
 cdef simd_void _write(const real *bins, ptrdiff_t count, ptrdiff_t channels, real *output) noexcept nogil:
     """Copies bins[bin][channel] to output[channel][bin]."""
-    cdef ptrdiff_t b, c
-    for c in range(channels):
-        for b in range(count):
-            output[c * count + b] = bins[b * VECTOR + c]
+    cdef ptrdiff_t b = 0, c, i
+    if channels == VECTOR and count >= VECTOR:
+        while b < count:
+            b = min(b, count - VECTOR)  # the last block may overlap the one before
+            for c in range(VECTOR):
+                for i in range(VECTOR):
+                    output[c * count + b + i] = bins[(b + i) * VECTOR + c]
+            b += VECTOR
+    else:
+        for c in range(channels):
+            for b in range(count):
+                output[c * count + b] = bins[b * VECTOR + c]
 
 
 cdef void _fill(real *output, ptrdiff_t size, real value) noexcept nogil:
