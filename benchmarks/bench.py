@@ -341,15 +341,22 @@ def corner_pool_in_numpy(input: np.ndarray, axis: int, backwards: bool) -> np.nd
     return np.flip(np.maximum.accumulate(np.flip(input, axis), axis), axis)
 
 
-def cummax(input: tuple[int, ...], dim: int) -> Iterator[Contender]:
-    array = random(*input)
+def make_line(input: tuple[int, ...], values: str) -> np.ndarray:
+    """Normal numbers, or small integers with many ties."""
+    if values == "int8, ties":
+        return np.random.default_rng(0).integers(-3, 4, input, np.int8)
+    return random(*input)
+
+
+def cummax(input: tuple[int, ...], values: str, dim: int) -> Iterator[Contender]:
+    array = make_line(input, values)
     yield Contender("mmort", partial(mmort.cummax, array, dim))
     if torch:
         yield Contender("torch", partial(torch.cummax, *tensors(array), dim))
 
 
-def cummin(input: tuple[int, ...], dim: int) -> Iterator[Contender]:
-    array = random(*input)
+def cummin(input: tuple[int, ...], values: str, dim: int) -> Iterator[Contender]:
+    array = make_line(input, values)
     yield Contender("mmort", partial(mmort.cummin, array, dim))
     if torch:
         yield Contender("torch", partial(torch.cummin, *tensors(array), dim))
@@ -385,13 +392,20 @@ ROI_ALIGN = listed(
 GRID_SAMPLE = listed(
     "input output positions mode padding align",
     ((1, 1, 4, 4), (1, 1), "turned", "bilinear", "zeros", False),
+    ((1, 1, 256, 256), (256, 256), "turned", "bilinear", "zeros", False),
+    ((1, 3, 256, 256), (256, 256), "scattered", "bilinear", "border", False),
+    ((1, 8, 256, 256), (256, 256), "turned", "bilinear", "zeros", False),
     ((1, 3, 720, 1280), (720, 1280), "turned", "bilinear", "zeros", False),
+    ((1, 64, 200, 304), (200, 304), "turned", "bilinear", "zeros", False),
     ((1, 64, 128, 128), (128, 128), "turned", "bilinear", "zeros", False),
     ((4, 256, 50, 76), (50, 76), "turned", "bilinear", "border", True),
     ((4, 64, 50, 76), (50, 76), "turned", "bilinear", "reflection", False),
     ((1, 256, 200, 304), (1, 12544), "scattered", "bilinear", "zeros", False),
     ((100, 1, 28, 28), (1, 196), "scattered", "bilinear", "zeros", False),
     ((8, 32, 100, 152), (900, 4), "scattered", "bilinear", "zeros", False),
+    ((1, 1, 256, 256), (256, 256), "turned", "nearest", "zeros", False),
+    ((1, 3, 256, 256), (256, 256), "scattered", "nearest", "border", False),
+    ((1, 8, 256, 256), (256, 256), "turned", "nearest", "zeros", False),
     ((1, 1, 512, 512), (512, 512), "scattered", "nearest", "zeros", False),
     ((1, 64, 128, 128), (128, 128), "turned", "nearest", "zeros", False),
     ((1, 256, 200, 304), (1, 12544), "scattered", "nearest", "border", True),
@@ -400,16 +414,18 @@ GRID_SAMPLE = listed(
     ((1, 64, 50, 76), (50, 76), "turned", "bicubic", "reflection", True),
 )
 SCANS = listed(
-    "input dim",
-    ((8,), 0),
-    ((1000,), 0),
-    ((1_000_000,), 0),
-    ((1000, 1000), 0),
-    ((1000, 1000), 1),
-    ((8, 256, 50, 76), 1),
-    ((8, 256, 50, 76), 2),
-    ((8, 256, 50, 76), 3),
-    ((100_000, 5), 1),
+    "input values dim",
+    ((8,), "normal", 0),
+    ((1000,), "normal", 0),
+    ((1_000_000,), "normal", 0),
+    ((1000, 1000), "normal", 0),
+    ((1000, 1000), "normal", 1),
+    ((1000, 1000), "int8, ties", 1),
+    ((1, 128, 128, 128), "normal", 3),
+    ((8, 256, 50, 76), "normal", 1),
+    ((8, 256, 50, 76), "normal", 2),
+    ((8, 256, 50, 76), "normal", 3),
+    ((100_000, 5), "normal", 1),
 )
 TABLE: dict[Callable[..., Iterator[Contender]], list[dict[str, Any]]] = {
     nms: [

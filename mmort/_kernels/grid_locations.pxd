@@ -9,6 +9,23 @@ from libc.stdint cimport int32_t, int64_t
 from element_types cimport real
 from mmk cimport *
 
+cdef extern from "grid_lanes.h" nogil:
+    int grid_lanes() noexcept
+    ctypedef struct MmkGridMap:
+        float width
+        float height
+        float x_factor
+        float y_factor
+        float shift
+        float x_scale
+        float y_scale
+        int32_t stride
+        int32_t is_border
+    void locate_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
+                              int32_t *pixels) noexcept
+    void locate_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count, int32_t *pixels,
+                               float *weights, ptrdiff_t line) noexcept
+
 cdef enum:  # interpolation modes
     BILINEAR
     NEAREST
@@ -21,6 +38,7 @@ cdef enum:  # padding modes
 
 cdef enum:
     TILE = 256  # positions handled together: their pixel indices and weights stay in the first-level cache
+    MAX_EXACT = 1 << 24  # sizes up to here are exact in float32
     MAX_PLAIN_REFLECTION = 1 << 23  # coordinates up to here are reflected without fmod
 
 
@@ -35,6 +53,9 @@ ctypedef struct Geometry:
     int64_t mode
     int64_t padding_mode
     bint align_corners
+    int lanes  # positions of a vector of float32; 0: there are no vectors
+    int located_lanes  # the same; 0: positions are not located in vectors
+    MmkGridMap map  # for these
 
 
 # ---- one coordinate --------------------------------------------------------------------------------------------------
@@ -291,10 +312,36 @@ cdef inline simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdi
     _cubic_axis(y, g.height, g.padding_mode, g.align_corners, <int32_t>g.stride, count, rows, y_weights)
 
 
+cdef inline void set_lanes(Geometry *g) noexcept nogil:
+    """Sets whether and how float32 is handled in vectors."""
+    g.lanes = grid_lanes()
+    g.located_lanes = g.lanes
+    if (g.mode == BICUBIC or g.padding_mode == REFLECTION or g.columns != 2 or min(g.width, g.height) < 2
+            or max(g.width, g.height) > MAX_EXACT):
+        g.located_lanes = 0
+        return
+    g.map.width = <float>g.width
+    g.map.height = <float>g.height
+    g.map.stride = <int32_t>g.stride
+    g.map.is_border = g.padding_mode == BORDER
+    g.map.shift = 0 if g.align_corners else 1
+    g.map.x_factor = <float>0.5 if g.align_corners else g.map.width
+    g.map.y_factor = <float>0.5 if g.align_corners else g.map.height
+    g.map.x_scale = g.map.width - 1 if g.align_corners else <float>0.5
+    g.map.y_scale = g.map.height - 1 if g.align_corners else <float>0.5
+
+
 cdef inline bint locate(const Geometry *g, const real *grid, ptrdiff_t count, int32_t *pixels, int32_t *rows,
                         real *weights, real *y_weights) noexcept nogil:
     """Locates a tile; returns whether it reads any pixel.  For bicubic, `pixels` and `weights` are the columns'."""
     cdef bint live = False
+    if real is float:
+        if g.located_lanes and count >= g.located_lanes:
+            if g.mode == NEAREST:
+                locate_nearest_lanes(g.located_lanes, &g.map, grid, count, pixels)
+            else:
+                locate_bilinear_lanes(g.located_lanes, &g.map, grid, count, pixels, weights, TILE)
+            return True
     if g.mode == NEAREST:
         _locate_nearest(g, grid, count, pixels, &live)
     elif g.mode == BILINEAR:

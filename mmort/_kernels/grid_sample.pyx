@@ -12,7 +12,8 @@ from libc.string cimport memcpy, memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.grid_locations cimport BICUBIC, BILINEAR, NEAREST, REFLECTION, TILE, ZEROS, Geometry, locate
+from mmort._kernels.grid_locations cimport (BICUBIC, BILINEAR, NEAREST, REFLECTION, TILE, ZEROS, Geometry, locate,
+                                            set_lanes)
 from mmort._kernels.grid_reading cimport (LANES, bicubic_from_copy, bicubic_from_plane, bilinear_from_copy,
                                           bilinear_from_plane, nearest_from_copy, nearest_from_plane, pack)
 from mmort._kernels.workspace cimport element_size
@@ -53,6 +54,7 @@ cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
     g.mode = call.attributes[INTERPOLATION_MODE].i
     g.padding_mode = call.attributes[PADDING_MODE].i
     g.align_corners = call.attributes[ALIGN_CORNERS].i != 0
+    set_lanes(&g)
     return g
 
 
@@ -84,7 +86,7 @@ cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, 
             if not live:
                 memset(result, 0, count * sizeof(real))
             elif g.mode == NEAREST:
-                nearest_from_plane(plane, first, count, result)
+                nearest_from_plane(plane, &g, first, count, result)
             elif g.mode == BILINEAR:
                 bilinear_from_plane(plane, &g, first, weights, count, result)
             else:

@@ -14,7 +14,7 @@ enum { LANES = 8, KEY_BITS = 6, KEY_STEP = 1 << KEY_BITS };
 
 #define AVX2 __attribute__((target("avx2")))
 
-static inline int has_lanes(void) { return __builtin_cpu_supports("avx2"); }
+static inline int has_lanes(void) { return mmk_simd() >= MMK_AVX2; }
 
 /* `choose(a, b)` is a where it is better, and b where they are equal. */
 #define FLOAT_MAX(a, b) _mm256_max_ps(a, b)

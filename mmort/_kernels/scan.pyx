@@ -61,7 +61,8 @@ cdef simd_void _pool_columns(const number *x, number *y, ptrdiff_t steps, ptrdif
             y[i] = value if (previous < value) | (value != value) else previous
 
 
-cdef inline void _pool_elements(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride) noexcept nogil:
+cdef inline void _pool_elements(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride,
+                                bint lanes) noexcept nogil:
     cdef number largest = x[0], value
     cdef bint nan = False
     cdef ptrdiff_t k, begin = 0
@@ -74,25 +75,26 @@ cdef inline void _pool_elements(const number *x, number *y, ptrdiff_t steps, ptr
             y[k * stride] = largest
     else:
         if number is float:
-            begin = pool_lanes(x, y, steps, stride, &largest) if has_lanes() else 0
+            begin = pool_lanes(x, y, steps, stride, &largest) if lanes else 0
         for k in range(begin, steps):  # without NaN the maximum is one instruction, and no branch is mispredicted
             value = x[k * stride]
             largest = value if largest < value else largest
             y[k * stride] = largest
 
 
-cdef simd_void _pool_row(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride) noexcept nogil:
+cdef simd_void _pool_row(const number *x, number *y, ptrdiff_t steps, ptrdiff_t stride, bint lanes) noexcept nogil:
     """Pools a row of `steps` elements; `stride` is 1 or -1, and x and y point at the first element visited."""
     if stride == 1:  # a constant, so that the search for NaN is vectorised
-        _pool_elements(x, y, steps, 1)
+        _pool_elements(x, y, steps, 1, lanes)
     else:
-        _pool_elements(x, y, steps, -1)
+        _pool_elements(x, y, steps, -1, lanes)
 
 
 cdef void _pool(const mmk_call *call, const number *x, number *y, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
     cdef ptrdiff_t height = call.inputs[0].shape[2], width = call.inputs[0].shape[3]
     cdef int64_t mode = call.attributes[MODE].i
     cdef ptrdiff_t line = begin, last, plane, start
+    cdef bint lanes = has_lanes()
     if mode == TOP or mode == BOTTOM:  # a line is a column of a plane
         while line < end:
             last = min(end, (line // width + 1) * width)
@@ -104,7 +106,7 @@ cdef void _pool(const mmk_call *call, const number *x, number *y, ptrdiff_t begi
     else:  # a line is a row
         while line < end:
             start = line * width + (width - 1 if mode == LEFT else 0)
-            _pool_row(x + start, y + start, width, -1 if mode == LEFT else 1)
+            _pool_row(x + start, y + start, width, -1 if mode == LEFT else 1, lanes)
             line += 1
 
 
@@ -138,12 +140,10 @@ cdef simd_void _accumulate_lines(const number *x, number *values, int64_t *indic
 
 cdef inline bint _accumulate_block(const number *x, number *values, int64_t *indices, int64_t first, bint largest,
                                    number *best, int64_t *index) noexcept nogil:
-    """Scans BLOCK elements, of which the first has the index `first`, in vectors; returns False if there are none."""
+    """Scans BLOCK elements, of which the first has the index `first`, in vectors; returns whether the type has any."""
     cdef int32_t[BLOCK] keys
     cdef int32_t sign = 1 if largest else -1
     cdef ptrdiff_t k
-    if not has_lanes():
-        return False
     if number is float:
         accumulate_floats(x, values, indices, BLOCK, first, largest, best, index)
         return True
@@ -160,7 +160,7 @@ cdef inline bint _accumulate_block(const number *x, number *values, int64_t *ind
 
 
 cdef inline void _accumulate_elements(const number *x, number *values, int64_t *indices, ptrdiff_t steps,
-                                      bint largest) noexcept nogil:
+                                      bint largest, bint lanes) noexcept nogil:
     """Scans a line block by block: most blocks of a long line change nothing, which a vectorised test shows."""
     cdef number best = x[0], value
     cdef int64_t index = 0
@@ -177,7 +177,7 @@ cdef inline void _accumulate_elements(const number *x, number *values, int64_t *
             for k in range(begin, end):
                 values[k] = best
                 indices[k] = index
-        elif not nan and end - begin == BLOCK and steps <= INT32_MAX and _accumulate_block(
+        elif not nan and end - begin == BLOCK and lanes and _accumulate_block(
                 x + begin, values + begin, indices + begin, begin, largest, &best, &index):
             pass  # done, in vectors
         elif not nan:
@@ -202,12 +202,12 @@ cdef inline void _accumulate_elements(const number *x, number *values, int64_t *
 
 
 cdef simd_void _accumulate_line(const number *x, number *values, int64_t *indices, ptrdiff_t steps,
-                                bint largest) noexcept nogil:
+                                bint largest, bint lanes) noexcept nogil:
     """Scans a line of adjacent elements."""
     if largest:  # a constant from here on
-        _accumulate_elements(x, values, indices, steps, True)
+        _accumulate_elements(x, values, indices, steps, True, lanes)
     else:
-        _accumulate_elements(x, values, indices, steps, False)
+        _accumulate_elements(x, values, indices, steps, False, lanes)
 
 
 cdef ptrdiff_t _stride(const mmk_call *call) noexcept nogil:
@@ -223,10 +223,11 @@ cdef void _accumulate(const mmk_call *call, const number *x, number *values, ptr
     cdef int64_t *indices = <int64_t *>call.outputs[1].data
     cdef ptrdiff_t steps = call.inputs[0].shape[call.attributes[DIM].i], stride = _stride(call)
     cdef ptrdiff_t line = begin, last, start
+    cdef bint lanes = has_lanes() and steps <= INT32_MAX
     while line < end:
         if stride == 1:
             start = line * steps
-            _accumulate_line(x + start, values + start, indices + start, steps, largest)
+            _accumulate_line(x + start, values + start, indices + start, steps, largest, lanes)
             last = line + 1
         else:
             last = min(end, (line // stride + 1) * stride)

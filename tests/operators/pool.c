@@ -79,7 +79,7 @@ static pid_t child = -2;
 static int fork_once(void) {
     if (mmk_is_pool_thread()) return -1;
     if (child == -2 && !(child = fork())) child = -1;
-    if (child == -1) alarm(10);
+    if (child == -1) alarm(60);
     return 0;
 }
 
@@ -107,7 +107,7 @@ int main(int count, char **arguments) {
         if (pthread_create(&callers[c], NULL, call_often, NULL)) abort();
     pid_t fork_of_callers = fork(); /* while they hold locks and have helpers */
     if (fork_of_callers == 0) {
-        alarm(10);
+        alarm(60);
         atomic_store(&working, 0);
         for (int i = 0; i < CALLS; i++) call_once(CALLERS);
         _exit(0);

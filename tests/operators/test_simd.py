@@ -1,5 +1,7 @@
 """Kernels with a version for each instruction set: every version that this machine has gives what the oracle gives."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,9 @@ from tests.operators import cases, test_golden
 LEVELS = ("baseline", "avx2", "avx512")
 CASES = [case for operator in ("deform_conv2d", "modulated_deform_conv2d") for case in cases.of(operator)]
 RECORDED = [name for name in test_golden.ORDINARY if "DeformConv2d" in test_golden.GOLDEN[name]["op"]]
+
+VECTORS = ("corner_pool", "cummax", "cummin", "grid_sample")
+"""Operators whose vectors give the bits of plain loops."""
 
 
 @pytest.fixture
@@ -42,3 +47,32 @@ def test_every_version_gives_what_the_oracle_gives(case, dtype, levels):
 def test_without_fused_multiply_add_the_bits_are_those_of_the_original(levels):
     for name in RECORDED:
         assert_same(run(0, lambda name=name: test_golden.run_numpy(name)), test_golden.arrays(name, "out"), name)
+
+
+def check_bits(levels, operator, arrays, attributes, message):
+    results = [run(level, lambda: front_ends.run_numpy(operator, arrays, attributes)) for level in levels]
+    for result in results[1:]:
+        assert_same(result, results[0], message)
+
+
+@pytest.mark.parametrize("operator", VECTORS)
+def test_every_version_gives_the_same_bits(operator, levels):
+    for case in cases.of(operator):
+        check_bits(levels, operator, case.arrays, case.attributes, f"{case}")
+
+
+@pytest.mark.parametrize("size", [1, 2, 17, 300])
+def test_positions_that_do_not_fill_vectors(size, levels):
+    """Far outside, not finite, on pixels and between them; maps of one row or column, pixels not finite."""
+    rng = np.random.default_rng(size)
+    grid = rng.uniform(-1.5, 1.5, (1, 1, size, 2)).astype(np.float32)
+    special = grid.reshape(-1)[:: 1 + size // 5]
+    special[:] = np.resize(np.float32([np.nan, np.inf, -np.inf, 1e38, -1, 1, 3]), special.size)
+    for shape, mode, padding, align in product(
+        ((1, 3, 5, 7), (1, 1, 1, 9), (1, 2, 9, 1)), ("nearest", "bilinear"), ("zeros", "border"), (False, True)
+    ):
+        image = rng.standard_normal(shape).astype(np.float32)
+        image.reshape(-1)[::7] = np.nan
+        image.reshape(-1)[3::11] = np.inf
+        attributes = {"mode": mode, "padding_mode": padding, "align_corners": align}
+        check_bits(levels, "grid_sample", (image, grid), attributes, f"{shape} {attributes}")

@@ -151,7 +151,7 @@ def test_pool(tmp_path, threads):
         *(include / f"{name}.c" for name in ("pool", "run", "check", "shapes")),
     ]
     subprocess.run(["cc", "-std=gnu11", "-pthread", f"-I{include}", *sources, "-o", program], check=True)
-    subprocess.run([program, str(threads)], check=True, timeout=60)
+    subprocess.run([program, str(threads)], check=True, timeout=120)
 
 
 def test_calls_while_the_interpreter_exits():

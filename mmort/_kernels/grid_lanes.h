@@ -1,0 +1,118 @@
+/* grid_lanes.h - grid_sample's nearest and bilinear modes for float32 in AVX2 and AVX-512: a vector of positions at a
+ * time is located, and their pixels are gathered from a plane.
+ *
+ * The arithmetic is that of grid_locations.pxd and grid_reading.pxd, without fused multiply-add, so the results are the
+ * same.  A weight of -1 and the pixel -1 mark what must not be read; a pixel with such a weight may be outside. */
+#ifndef MMORT_GRID_LANES_H
+#define MMORT_GRID_LANES_H
+#include "mmk.h"
+
+typedef struct {
+    float width, height;
+    float x_factor, y_factor, shift, x_scale, y_scale; /* pixel = ((coordinate + 1) * factor - shift) * scale */
+    int32_t stride;                                    /* pixels from one row to the next */
+    int32_t is_border;                                 /* whether to pad with the border, or with zeros */
+} MmkGridMap;
+
+#if MMK_HAS_CLONES
+#include <immintrin.h>
+
+#define NAME(function) function##_avx2
+#define TARGET __attribute__((target("avx2")))
+#define WIDTH 8
+#define FLOATS __m256
+#define INTS __m256i
+#define MASK __m256
+#define OP(name) _mm256_##name
+#define COMPARE(a, b, how) _mm256_cmp_ps(a, b, how)
+#define BOTH(a, b) _mm256_and_ps(a, b)
+#define FLOATS_OR_MINUS_ONE(mask, v) _mm256_blendv_ps(_mm256_set1_ps(-1), v, mask)
+#define INTS_OR_MINUS_ONE(mask, v) _mm256_blendv_epi8(_mm256_set1_epi32(-1), v, _mm256_castps_si256(mask))
+#define IS_INDEX(v) _mm256_castsi256_ps(_mm256_cmpgt_epi32(v, _mm256_set1_epi32(-1)))
+#define IS_BELOW(v, size) BOTH(IS_INDEX(v), _mm256_castsi256_ps(_mm256_cmpgt_epi32(size, v)))
+#define FLOOR(v) _mm256_floor_ps(v)
+#define ROUND(v) _mm256_cvttps_epi32(_mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC))
+#define GATHER(plane, pixels, mask) _mm256_mask_i32gather_ps(_mm256_setzero_ps(), plane, pixels, mask, 4)
+#define LOAD_INTS(p) _mm256_loadu_si256((const __m256i *)(p))
+#define STORE_INTS(p, v) _mm256_storeu_si256((__m256i *)(p), v)
+#define IN_ORDER(v) _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), _MM_SHUFFLE(3, 1, 2, 0)))
+#define EVEN(a, b) IN_ORDER(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)))
+#define ODD(a, b) IN_ORDER(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)))
+#include "grid_lanes_loops.h"
+#undef NAME
+#undef TARGET
+#undef WIDTH
+#undef FLOATS
+#undef INTS
+#undef MASK
+#undef OP
+#undef COMPARE
+#undef BOTH
+#undef FLOATS_OR_MINUS_ONE
+#undef INTS_OR_MINUS_ONE
+#undef IS_INDEX
+#undef IS_BELOW
+#undef FLOOR
+#undef ROUND
+#undef GATHER
+#undef LOAD_INTS
+#undef STORE_INTS
+#undef EVEN
+#undef ODD
+
+#define NAME(function) function##_avx512
+#define TARGET __attribute__((target("avx512f")))
+#define WIDTH 16
+#define FLOATS __m512
+#define INTS __m512i
+#define MASK __mmask16
+#define OP(name) _mm512_##name
+#define COMPARE(a, b, how) _mm512_cmp_ps_mask(a, b, how)
+#define BOTH(a, b) ((__mmask16)((a) & (b)))
+#define FLOATS_OR_MINUS_ONE(mask, v) _mm512_mask_blend_ps(mask, _mm512_set1_ps(-1), v)
+#define INTS_OR_MINUS_ONE(mask, v) _mm512_mask_blend_epi32(mask, _mm512_set1_epi32(-1), v)
+#define IS_INDEX(v) _mm512_cmpgt_epi32_mask(v, _mm512_set1_epi32(-1))
+#define IS_BELOW(v, size) _mm512_cmplt_epu32_mask(v, size)
+#define FLOOR(v) _mm512_roundscale_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
+#define ROUND(v) _mm512_cvt_roundps_epi32(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define GATHER(plane, pixels, mask) _mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, pixels, plane, 4)
+#define LOAD_INTS(p) _mm512_loadu_si512(p)
+#define STORE_INTS(p, v) _mm512_storeu_si512(p, v)
+#define EVERY_SECOND _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define EVEN(a, b) _mm512_permutex2var_ps(a, EVERY_SECOND, b)
+#define ODD(a, b) _mm512_permutex2var_ps(a, _mm512_add_epi32(EVERY_SECOND, _mm512_set1_epi32(1)), b)
+#include "grid_lanes_loops.h"
+
+/* Returns how many positions are handled at a time, the least that the functions below take; 0: none. */
+static inline int grid_lanes(void) {
+    const int widths[MMK_SIMD_LEVELS] = {0, 8, 16};
+    return widths[mmk_simd()];
+}
+#define CALL_LANES(lanes, function, ...) (lanes == 16 ? function##_avx512(__VA_ARGS__) : function##_avx2(__VA_ARGS__))
+#else
+static inline int grid_lanes(void) { return 0; }
+#define CALL_LANES(lanes, function, ...) ((void)lanes)
+#endif
+
+static inline void locate_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
+                                        int32_t *pixels) {
+    CALL_LANES(lanes, locate_nearest, map, grid, count, pixels);
+}
+
+/* The weights of the four pixels are `line` apart. */
+static inline void locate_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
+                                         int32_t *pixels, float *weights, ptrdiff_t line) {
+    CALL_LANES(lanes, locate_bilinear, map, grid, count, pixels, weights, line);
+}
+
+static inline void gather_nearest_lanes(int lanes, const float *plane, const int32_t *pixels, ptrdiff_t count,
+                                        float *y) {
+    CALL_LANES(lanes, gather_nearest, plane, pixels, count, y);
+}
+
+static inline void gather_bilinear_lanes(int lanes, const float *plane, int32_t right, int32_t below,
+                                         const int32_t *pixels, const float *weights, ptrdiff_t line, ptrdiff_t count,
+                                         float *y) {
+    CALL_LANES(lanes, gather_bilinear, plane, right, below, pixels, weights, line, count, y);
+}
+#endif
