@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mmort.onnx.portable.definitions import attention, convolution, normalization, sampling, scans, suppression
+from mmort.onnx.portable.definitions import attention, convolution, normalization, rotated, sampling, scans, suppression
 
 MIN_OPSET = 16
 """The lowest opset that has all operators used (GridSample, RoiAlign with half pixels)."""
@@ -34,5 +34,7 @@ DEFINITIONS: dict[str, Callable[..., Any]] = {
         scans.cummax,
         scans.cummin,
         normalization.group_norm,
+        rotated.roi_align_rotated,
+        rotated.rotated_feature_align,
     )
 }

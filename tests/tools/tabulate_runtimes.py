@@ -1,0 +1,259 @@
+"""Write the tables of docs/runtimes.md: each family's file in each runtime, compared with mmort's library.
+
+    python -m tests.tools.tabulate_runtimes RECORD.json [--trained FILES IMAGES] [--small [NAME ...]] [--web MODULES]
+
+RECORD.json keeps the results of former runs, which the page also has.  FILES is a folder of detectors that mmort export
+wrote without --portable, IMAGES one of pictures for them.  Small detectors are those of the tests, with random weights:
+each takes ten seconds to export; by default all.  MODULES is a folder in which npm installed onnxruntime-web.
+Needs the openvino extra.  Files run on one thread, in processes of their own, as a runtime may crash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+import mmort.ort
+from mmort.onnx import make_portable
+from mmort.onnx.verify.detections import compare_detections
+from mmort.predict import OpenVinoNetwork, Preprocessing, list_images
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "runtimes.md"
+NODE_SCRIPT = Path(__file__).with_name("run_in_onnxruntime_web.mjs")
+RTOL, ATOL, REPEATS = 1e-3, 1e-4, 5
+
+Batches = list[tuple[NDArray[np.float32], NDArray[np.int64]]]
+Outputs = list[list[NDArray[Any]]]
+Run = Callable[[Path, Batches], tuple[Outputs, float]]
+"""Runs a file on inputs; returns the outputs of each, and the median of the milliseconds."""
+
+
+def timed(call: Callable[..., Any], batches: Batches) -> tuple[Outputs, float]:
+    """Call with each batch several times; time is the processor's, as other programs may run."""
+    outputs, seconds = [], []
+    for batch in batches:
+        for _ in range(REPEATS):
+            begin = time.process_time()
+            found = call(*batch)
+            seconds.append(time.process_time() - begin)
+        outputs.append(found)
+    return outputs, 1000 * statistics.median(seconds)
+
+
+def onnx_runtime(path: Path, batches: Batches, *, library: bool = False) -> tuple[Outputs, float]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    if library:
+        mmort.ort.register(options)
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [argument.name for argument in (*session.get_inputs(), *session.get_overridable_initializers())]
+
+    def call(input: NDArray[Any], shapes: NDArray[Any]) -> Any:
+        return session.run(None, {"input": input} | ({"img_shape": shapes} if "img_shape" in names else {}))
+
+    return timed(call, batches)
+
+
+def openvino_float32(path: Path, batches: Batches) -> tuple[Outputs, float]:
+    return timed(OpenVinoNetwork(path, threads=1), batches)
+
+
+def openvino_default(path: Path, batches: Batches) -> tuple[Outputs, float]:
+    """Run in the precision that OpenVINO chooses, on pictures without padding."""
+    import openvino
+
+    network = openvino.Core().compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": 1})
+    names = [output.name for output in onnx.load(path, load_external_data=False).graph.output]
+
+    def call(input: NDArray[Any], shapes: NDArray[Any]) -> Any:
+        found = network(input)
+        return [found[name] for name in names]
+
+    return timed(call, batches)
+
+
+def onnx_runtime_web(path: Path, batches: Batches, *, modules: str) -> tuple[Outputs, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = []
+        for index, (input, _) in enumerate(batches):
+            file = Path(folder, f"input{index}")
+            file.write_bytes(input.tobytes())
+            inputs.append({"file": str(file), "dims": input.shape})
+        job = {"model": str(path), "inputs": inputs, "repeats": REPEATS, "folder": folder}
+        Path(folder, "job.json").write_text(json.dumps(job))
+        command = ["node", str(NODE_SCRIPT), modules, f"{folder}/job.json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if "rror" in line]
+            raise RuntimeError(lines[-1] if lines else done.stderr[-200:])
+        answer = json.loads(done.stdout.splitlines()[-1])
+        outputs = [
+            [np.fromfile(tensor["path"], tensor["type"]).reshape(tensor["dims"]) for tensor in tensors]
+            for tensors in answer["results"]
+        ]
+        return outputs, answer["milliseconds"]
+
+
+def guarded(run: Run, path: Path, batches: Batches) -> tuple[Outputs, float] | str:
+    """Run in a process of its own; return why it failed, if it did."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(run, path, batches).result()
+        except BrokenProcessPool:
+            return "crashes"
+        except Exception as error:  # of any runtime
+            return " ".join(str(error).split())[:160].replace("|", "/").replace(str(path), "the file")
+
+
+def cell(result: tuple[Outputs, float] | str, expected: tuple[Outputs, float], *, with_time: bool) -> str:
+    """Return the text for a runtime's results."""
+    if isinstance(result, str):
+        return result
+    rows = []
+    for found, wanted in zip(result[0], expected[0], strict=True):
+        rows += compare_detections("", found[:3], wanted[:3], rtol=RTOL, atol=ATOL)
+    total, matched = (sum(getattr(row, name) for row in rows) for name in ("detections", "matched"))
+    matched += sum(row.ties for row in rows)
+    bad_masks = any("mask" in row.problem for row in rows)
+    text = f"{total - matched} of {total} differ" if matched < total else "masks differ" if bad_masks else "equal"
+    if not total:
+        text = "nothing detected"
+    return f"{text}, {result[1] / expected[1]:.2f}" if with_time else text
+
+
+def cells(source: Path, batches: Batches, modules: str | None, work: Path, *, trained: bool) -> dict[str, str]:
+    """Return the text for each runtime."""
+    functions, inlined = work / "functions.onnx", work / "inlined.onnx"
+    for path, form in ((functions, "functions"), (inlined, "inlined")):
+        path.unlink(missing_ok=True)
+        missing = [row.operator for row in make_portable(source, path, form) if row.missing]
+        if missing:
+            return {"inlined": f"no definition of {', '.join(missing)}"}
+    whole = [(input, np.tile(np.array(input.shape[2:]), (len(input), 1))) for input, _ in batches]
+    padded = guarded(partial(onnx_runtime, library=True), source, batches)
+    plain = guarded(partial(onnx_runtime, library=True), source, whole)
+    if isinstance(padded, str) or isinstance(plain, str):
+        return {"library": str(padded)}
+    found = {"library": f"{padded[1]:.1f} ms" if trained else "runs"}
+    runs: list[tuple[str, Run, Path, Batches, Any]] = [
+        ("functions", onnx_runtime, functions, batches, padded),
+        ("inlined", onnx_runtime, inlined, batches, padded),
+        ("openvino", openvino_float32, inlined, batches, padded),
+        ("openvino default", openvino_default, inlined, whole, plain),
+    ]
+    if modules:
+        runs.insert(2, ("web", partial(onnx_runtime_web, modules=modules), inlined, whole, plain))
+    for name, run, path, inputs, expected in runs:
+        found[name] = cell(guarded(run, path, inputs), expected, with_time=trained)
+    return found
+
+
+def trained_files(folder: Path, images: Path, work: Path) -> Iterator[tuple[str, Path, Batches]]:
+    """Yield each trained detector's name, file and inputs: two single pictures and a batch of three."""
+    pictures = list_images(images)[:5]
+    for path in sorted(folder.glob("*.onnx")):
+        metadata = {entry.key: entry.value for entry in onnx.load(path, load_external_data=False).metadata_props}
+        prepare = Preprocessing.from_dict(json.loads(metadata["preprocessing"]))
+        images_of = [prepare(picture) for picture in pictures]
+        batches = [prepare.batch(chunk) for chunk in (images_of[:1], images_of[1:2], images_of[2:])]
+        yield f"{metadata['family']}, trained", path, batches
+
+
+def small_files(names: list[str], work: Path) -> Iterator[tuple[str, Path, Batches]]:
+    """Yield each small detector's name, file and inputs of two sizes that were not traced."""
+    import torch
+
+    from mmort.detect.export import ExportOptions
+    from mmort.detect.loading import _family_of
+    from tests.tools.check_query_detectors import PIPELINE
+    from tests.tools.small_cases import small_cases
+    from tests.tools.small_detectors import export_small
+
+    torch.set_grad_enabled(False)
+    rng = np.random.default_rng(0)
+    cases = small_cases()
+    for name in names or cases:
+        model, fill = cases[name]
+        config = {"model": model, "test_pipeline": PIPELINE}
+        options = ExportOptions(shape=(128, 192), dynamic_export=True, verify=False)
+        try:
+            path, _ = export_small(config, fill, work, options)
+        except ValueError as error:
+            tqdm.write(f"{name}: {error}")
+            continue
+        sizes = (2, 96, 160), (1, 160, 128)
+        batches = [
+            (rng.normal(0, 1, (n, 3, h, w)).astype(np.float32), np.tile(np.array([h, w]), (n, 1))) for n, h, w in sizes
+        ]
+        yield f"{_family_of(config).__name__}, {name}", path, batches
+
+
+COLUMNS = {
+    "library": "mmort's library",
+    "functions": "`functions`",
+    "inlined": "`inlined`",
+    "web": "onnxruntime-web",
+    "openvino": "OpenVINO, float32",
+    "openvino default": "OpenVINO's default",
+    "cuda": "CUDA",
+}
+
+
+def page(text: str, record: dict[str, dict[str, str]]) -> str:
+    """Return the page with new tables, which are between comments."""
+    for key, chosen in (("trained", True), ("small", False)):
+        lines = [f"| detector | {' | '.join(COLUMNS.values())} |", "-".join(["|"] * (len(COLUMNS) + 2))]
+        for name, row in sorted(record.items()):
+            if name.endswith(", trained") == chosen:
+                label = name.removesuffix(", trained")
+                lines.append(f"| {label} | {' | '.join(row.get(column, 'not run') for column in COLUMNS)} |")
+        begin, end = f"<!-- {key} -->\n", f"\n<!-- end of {key} -->"
+        before, rest = text.split(begin)
+        text = before + begin + "\n".join(lines) + end + rest.split(end)[1]
+    return text
+
+
+def main() -> None:
+    """Run what the command line names, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("record", type=Path)
+    parser.add_argument("--trained", nargs=2, type=Path, metavar=("FILES", "IMAGES"))
+    parser.add_argument("--small", nargs="*", metavar="NAME")
+    parser.add_argument("--web", metavar="MODULES")
+    arguments = parser.parse_args()
+    record = json.loads(arguments.record.read_text()) if arguments.record.exists() else {}
+    with tempfile.TemporaryDirectory() as folder:
+        sources: list[tuple[bool, Iterator[tuple[str, Path, Batches]]]] = []
+        if arguments.trained:
+            sources.append((True, trained_files(*arguments.trained, Path(folder))))
+        if arguments.small is not None:
+            sources.append((False, small_files(arguments.small, Path(folder))))
+        for trained, files in sources:
+            for name, path, batches in tqdm(files, unit="file"):
+                record[name] = cells(path, batches, arguments.web, Path(folder), trained=trained)
+                tqdm.write(f"{name}: {record[name]}")
+                arguments.record.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), record), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
