@@ -79,6 +79,14 @@ class Oracle:
         return found
 
 
+def measured(command: list[str]) -> tuple[int, str]:
+    """Run a command; return its exit code, and the seconds of CPU time and the peak memory that it took."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, f"{usage.ru_utime + usage.ru_stime:.0f} s, {usage.ru_maxrss / 2**20:.1f} GB"
+
+
 def export(folder: Path, oracle: Oracle, file: Path) -> str:
     """Export a detector unless the file exists; return the seconds of CPU time and the peak memory that it took."""
     if file.exists():
@@ -91,12 +99,10 @@ def export(folder: Path, oracle: Oracle, file: Path) -> str:
     # Without the proof: what the file computes is compared here, and random weights overflow on other images.
     command = [sys.executable, "-c", "import sys; from mmort.cli import main; sys.exit(main())", "export"]
     command += [str(oracle.config), str(checkpoint), "--output-file", str(file), "--dynamic-export", "--no-verify"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    code, cost = measured(command)
+    if code:
         sys.exit(f"oracle_table: {oracle.family} was not exported")
-    return f"{usage.ru_utime + usage.ru_stime:.0f} s, {usage.ru_maxrss / 2**20:.1f} GB"
+    return cost
 
 
 def row(folder: Path, family: str, files: Path, pythons: dict[str, Path], work: Path) -> tuple[str, int]:
