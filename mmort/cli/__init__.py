@@ -14,7 +14,20 @@ import sys
 from collections.abc import Sequence
 
 import mmort
-from mmort.cli import accelerate, completion, demo, export, info, parity, portable, predict, test, upgrade, verify
+from mmort.cli import (
+    accelerate,
+    completion,
+    demo,
+    export,
+    info,
+    parity,
+    portable,
+    predict,
+    test,
+    triton_repository,
+    upgrade,
+    verify,
+)
 
 COMMANDS = {
     "info": info,
@@ -27,6 +40,7 @@ COMMANDS = {
     "upgrade": upgrade,
     "portable": portable,
     "accelerate": accelerate,
+    "triton-repository": triton_repository,
     "completion": completion,
 }
 

@@ -1,0 +1,96 @@
+"""mmort triton-repository: what Triton reads says what the model takes and gives."""
+
+import re
+
+import numpy as np
+import onnx
+import onnx.helper
+import onnxruntime
+
+import mmort.onnx
+import mmort.ort
+from mmort.demo import IMAGES, MODEL
+from mmort.onnx.triton import write_triton_repository
+from mmort.predict import OnnxNetwork
+from tests.cli.running import refused, run
+
+BATCHED = {
+    "input": ("TYPE_FP32", "3, -1, -1"),
+    "img_shape": ("TYPE_INT64", "2"),
+    "dets": ("TYPE_FP32", "100, 5"),
+    "labels": ("TYPE_INT64", "100"),
+    "masks": ("TYPE_FP32", "100, 28, 28"),
+}
+
+
+def tensors(text):
+    return {
+        name: (word, dims) for name, word, dims in re.findall(r'name: "(\w+)" data_type: (\w+) dims: \[(.*)\]', text)
+    }
+
+
+def test_repository_of_a_file_that_needs_the_library(tmp_path):
+    code, out, err = run("triton-repository", MODEL, tmp_path, "--server-path", "/models")
+    folder = tmp_path / "mask_rcnn"
+    assert (code, out, err) == (0, f"wrote {folder}\n", "")
+    text = (folder / "config.pbtxt").read_text(encoding="utf-8")
+    assert tensors(text) == BATCHED
+    assert "max_batch_size: 8\n" in text
+    assert 'op_library_filename: "/models/mask_rcnn/libmmort_ort.so"' in text
+    assert 'key: "preprocessing" value { string_value: "{\\"mean\\": [123.675' in text
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(str(folder / "libmmort_ort.so"))
+    session = onnxruntime.InferenceSession(folder / "1" / "model.onnx", options)
+    assert {formal.name: formal.type for formal in session.get_inputs()} == {
+        "input": "tensor(float)",
+        "img_shape": "tensor(int64)",
+    }
+    original = OnnxNetwork(MODEL)
+    input, img_shape = original.preprocessing.batch([original.preprocessing(IMAGES[0])])
+    outputs = session.run(["dets", "labels", "masks"], {"input": input, "img_shape": img_shape})
+    for output, expected in zip(outputs, original(input, img_shape), strict=True):
+        np.testing.assert_array_equal(output, expected)
+
+
+def test_repository_of_a_portable_file_has_no_library(tmp_path):
+    mmort.onnx.make_portable(MODEL, tmp_path / "digits.onnx")
+    (tmp_path / "models").mkdir()
+    folder = write_triton_repository(tmp_path / "digits.onnx", tmp_path / "models")
+    assert sorted(path.name for path in folder.iterdir()) == ["1", "config.pbtxt"]
+    text = (folder / "config.pbtxt").read_text(encoding="utf-8")
+    assert tensors(text) == BATCHED
+    assert "model_operations" not in text
+
+
+def model_of(*dims, domain="", elem_type=onnx.TensorProto.FLOAT):
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["x"], ["y"], domain=domain)],
+        "graph",
+        [value("x", elem_type, dims)],
+        [value("y", elem_type, dims)],
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
+
+
+def test_file_of_fixed_size_is_not_batched(tmp_path):
+    onnx.save(model_of(1, 3, "height", 8), tmp_path / "fixed.onnx")
+    (tmp_path / "models").mkdir()
+    folder = write_triton_repository(tmp_path / "fixed.onnx", tmp_path / "models")
+    text = (folder / "config.pbtxt").read_text(encoding="utf-8")
+    assert tensors(text) == {"x": ("TYPE_FP32", "1, 3, -1, 8"), "y": ("TYPE_FP32", "1, 3, -1, 8")}
+    assert "max_batch_size: 0\n" in text
+    assert "dynamic_batching" not in text
+
+
+def test_refusals(tmp_path):
+    assert "model repository does not exist" in refused("triton-repository", MODEL, tmp_path / "absent")
+    (tmp_path / "mask_rcnn").mkdir()
+    assert "has a model of this name already" in refused("triton-repository", MODEL, tmp_path)
+    for name, model, reason in (
+        ("strange", model_of(1, domain="strange"), "of a library that mmort does not have"),
+        ("text", model_of("n", elem_type=onnx.TensorProto.STRING), "Triton cannot serve x: "),
+    ):
+        onnx.save(model, tmp_path / f"{name}.onnx")
+        assert reason in refused("triton-repository", tmp_path / f"{name}.onnx", tmp_path)
+        assert not (tmp_path / name).exists()
