@@ -68,7 +68,7 @@ def same(found, expected):
 def small(case):
     """Return whether all tensors are float32 or int64, and small enough for suppression in a loop to be quick."""
     return all(array.dtype in (np.float32, np.int64) for array in case.arrays) and (
-        "nms" not in case.operator or max(case.arrays[0].shape) <= 400
+        "nms" not in case.operator or max(case.arrays[0].shape) <= (100 if "rotated" in case.operator else 400)
     )
 
 
@@ -95,10 +95,11 @@ def differing(operator, selected, runner, opset=OPSET):
 
 @pytest.mark.parametrize("operator", DEFINITIONS)
 def test_definition_equals_kernel(operator):
-    names = differing(operator, defined(operator), stock_session)
+    selected = defined(operator)[:: 3 if "rotated" in operator else 1]  # whose cases are many and alike
+    names = differing(operator, selected, stock_session)
     patterns = INEXACT.get(operator, ())
     assert [name for name in names if not any(re.fullmatch(pattern, name) for pattern in patterns)] == []
-    assert len(names) <= len(defined(operator)) // 8
+    assert len(names) <= len(selected) // 8
 
 
 def test_nms_takes_nan_scores_last():

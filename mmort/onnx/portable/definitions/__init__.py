@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mmort.onnx.portable.definitions import attention, convolution, normalization, rotated, sampling, scans, suppression
+from mmort.onnx.portable.definitions import (
+    attention,
+    convolution,
+    normalization,
+    rotated,
+    rotated_suppression,
+    sampling,
+    scans,
+    suppression,
+)
 
 MIN_OPSET = 16
 """The lowest opset that has all operators used (GridSample, RoiAlign with half pixels)."""
@@ -35,6 +44,8 @@ DEFINITIONS: dict[str, Callable[..., Any]] = {
         scans.cummin,
         normalization.group_norm,
         rotated.roi_align_rotated,
+        rotated_suppression.nms_rotated,
+        rotated_suppression.nms_rotated_indices,
         rotated.rotated_feature_align,
     )
 }

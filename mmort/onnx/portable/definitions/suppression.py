@@ -36,7 +36,7 @@ def nms(
 ) -> Value:
     """Sort, then suppress, in a loop if there is an `offset` or a negative threshold."""
     iou_threshold, score_threshold = op.number("iou_threshold"), op.number("score_threshold")
-    order = _descending(op, scores)
+    order = descending(op, scores)
     order = op.Compress(order, (op.Gather(scores, order) > score_threshold) | (score_threshold <= 0.0), axis=0)
     if not _needs_loop(attributes):
         count = op.Shape(order)
@@ -168,7 +168,7 @@ def _iou(op: Builder, box: Value, boxes: Value, offset: Value) -> Value:
     return shared / (area_a + area_b - shared)
 
 
-def _descending(op: Builder, scores: Value) -> Value:
+def descending(op: Builder, scores: Value) -> Value:
     """Return the order of the scores (n,): equal ones by index, NaN last."""
     unordered = op.IsNaN(scores)
     _, order = op.TopK(op.Where(unordered, MINUS_INFINITY, scores), op.Shape(scores), axis=0, outputs=2)
@@ -241,7 +241,7 @@ def _greedy_scores(op: FunctionBuilder, boxes: Value, scores: Value) -> Value:
         found = op.Gather(scores, i)
         chosen = op.Compress(op.range(op.Shape(found)), found > MINUS_INFINITY, axis=0)
         group_boxes, group_scores = op.Gather(op.Gather(boxes, i), chosen), op.Gather(found, chosen)
-        kept = _greedy(op, group_boxes, _descending(op, group_scores), iou_threshold, offset)
+        kept = _greedy(op, group_boxes, descending(op, group_scores), iou_threshold, offset)
         nothing = op.Expand(MINUS_INFINITY, op.Shape(found))
         return go_on, op.ScatterElements(nothing, op.Gather(chosen, kept), op.Gather(group_scores, kept))
 
