@@ -23,6 +23,7 @@ from mmort.cli import (
     parity,
     portable,
     predict,
+    quantize,
     test,
     triton_repository,
     upgrade,
@@ -40,6 +41,7 @@ COMMANDS = {
     "upgrade": upgrade,
     "portable": portable,
     "accelerate": accelerate,
+    "quantize": quantize,
     "triton-repository": triton_repository,
     "completion": completion,
 }

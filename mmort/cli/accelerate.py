@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 HELP = (
     "replace slow operators in the ONNX file of a detector, of any exporter, by mmort's; compare the outputs, and "
@@ -32,23 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> str | None:
     """Accelerate a model, and print what was replaced."""
     import mmort.onnx
+    from mmort.cli.pictures import inputs_of
 
     if arguments.threads is not None:
         mmort.set_num_threads(arguments.threads)
-    inputs = None if arguments.input is None else _inputs(arguments.model, arguments.input)
+    inputs = None if arguments.input is None else list(inputs_of(arguments.model, arguments.input))
     result = mmort.onnx.accelerate(arguments.model, arguments.output, inputs)
     print(result.to_json() if arguments.json else result)
     return None if result.replaced else f"nothing was replaced, so {arguments.output} was not written"
-
-
-def _inputs(model: str, given: Sequence[str]) -> list[Sequence[Any]]:
-    """Return a set of inputs for each file."""
-    from mmort.cli.pictures import prepared
-    from mmort.onnx.verify.command import read_inputs
-
-    arrays = [file for file in given if file.endswith(".npz")]
-    pictures = [file for file in given if not file.endswith(".npz")]
-    return [
-        *(read_inputs(model, file) for file in arrays),
-        *(prepared(model, pictures, option="pass arrays in an .npz file") if pictures else ()),
-    ]

@@ -1,14 +1,28 @@
-"""Pictures as inputs of a detector's file, preprocessed as its metadata says."""
+"""Files as inputs of a model: pictures, preprocessed as the model's metadata says, and arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 
-def prepared(model: str, pictures: Iterable[Any], *, option: str) -> Iterator[list[NDArray[Any]]]:
+def inputs_of(model: str, files: Iterable[str | Path]) -> Iterator[list[NDArray[Any]]]:
+    """Yield a set of inputs for each file: an ``.npz`` file of arrays by the names of the inputs, or a picture."""
+    from mmort.onnx.verify.command import read_inputs
+
+    given = [Path(file) for file in files]
+    pictures = [file for file in given if file.suffix != ".npz"]
+    for file in given:
+        if file.suffix == ".npz":
+            yield read_inputs(model, file)
+    if pictures:
+        yield from prepared(model, pictures, option="pass arrays in .npz files")
+
+
+def prepared(model: str, pictures: Iterable[str | Path], *, option: str) -> Iterator[list[NDArray[Any]]]:
     """Yield a set of inputs for each picture; `option` is how the command gets inputs of files without metadata."""
     from mmort.predict.network import OnnxNetwork
     from mmort.predict.predictor import fit

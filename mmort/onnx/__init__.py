@@ -10,6 +10,8 @@ from mmort.onnx.accelerate.report import Acceleration
 from mmort.onnx.export import export, register_symbolics, translation_table
 from mmort.onnx.portable import make_portable
 from mmort.onnx.portable.coverage import Coverage
+from mmort.onnx.quantize import quantize
+from mmort.onnx.quantize.report import Quantization
 from mmort.onnx.upgrade import upgrade
 from mmort.onnx.verify import verify
 from mmort.onnx.verify.report import Report, VerificationError
@@ -17,11 +19,13 @@ from mmort.onnx.verify.report import Report, VerificationError
 __all__ = [
     "Acceleration",
     "Coverage",
+    "Quantization",
     "Report",
     "VerificationError",
     "accelerate",
     "export",
     "make_portable",
+    "quantize",
     "register_symbolics",
     "translation_table",
     "upgrade",

@@ -1,0 +1,65 @@
+"""Quantization: most layers of a detector's ONNX file compute with 8-bit integers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mmort.onnx._extras import needed_by
+from mmort.onnx.quantize.report import Quantization
+
+
+def quantize(
+    path: str | os.PathLike[str], output: str | os.PathLike[str], calibration: Iterable[Sequence[Any]]
+) -> Quantization:
+    """Write a file whose convolutions and hidden fully connected layers compute with 8-bit integers.
+
+    Weights are rounded to int8 for each output channel.  Feature maps are rounded to uint8, in the range that they have
+    in the calibration.  Predictions are not quantized: the last layers of all branches, the decoding of boxes,
+    suppression, and mmort's own operators compute as before.  Nodes of the quantized file are ONNX's QuantizeLinear and
+    DequantizeLinear around the standard ones, by onnxruntime.quantization; ONNX Runtime fuses them.
+
+    Parameters
+    ----------
+    path : path
+        The file; its opset must be 13 or higher.
+    output : path
+        The file to write, which must not exist.
+    calibration : iterable of sequences of arrays
+        Sets of inputs, each in the order of the file's inputs: some tens of typical pictures.  They are used one at a
+        time; only ranges are kept.
+
+    Returns
+    -------
+    Quantization
+
+    Raises
+    ------
+    ValueError
+        If the file is not an ONNX model, is larger than 2 GB, its opset is lower than 13, it has no layer to quantize
+        or is quantized already, or there is no calibration.
+    ImportError
+        If onnxruntime is not installed.
+    OSError
+        If a file cannot be read or written, or `output` exists.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, onnx, onnx.helper as oh
+    >>> import mmort.onnx
+    >>> weights = np.ones((4, 3, 1, 1), np.float32), np.ones((2, 4, 1, 1), np.float32)
+    >>> nodes = [oh.make_node("Conv", ["x", "w0"], ["hidden"]), oh.make_node("Conv", ["hidden", "w1"], ["y"])]
+    >>> x, y = oh.make_tensor_value_info("x", 1, [1, 3, 8, 8]), oh.make_tensor_value_info("y", 1, [1, 2, 8, 8])
+    >>> tensors = [onnx.numpy_helper.from_array(array, f"w{index}") for index, array in enumerate(weights)]
+    >>> model = oh.make_model(oh.make_graph(nodes, "example", [x], [y], tensors),
+    ...                       opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.onnx")
+    >>> onnx.save(model, path)
+    >>> print(mmort.onnx.quantize(path, path.with_name("int8.onnx"), [[np.ones((1, 3, 8, 8), np.float32)]]))
+    quantized 1 of 2 layers, by 1 set of inputs
+    """
+    with needed_by("mmort.onnx.quantize"):
+        from mmort.onnx.quantize.pipeline import quantize_file
+    return quantize_file(path, output, calibration)

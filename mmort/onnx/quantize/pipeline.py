@@ -1,0 +1,77 @@
+"""The steps of a quantization: choose nodes, calibrate, insert QuantizeLinear and DequantizeLinear, write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import onnx
+import onnx.helper
+import onnx_ir as ir
+
+from mmort.onnx import files
+from mmort.onnx.accelerate.graph import constant, name_of
+from mmort.onnx.accelerate.pipeline import load
+from mmort.onnx.quantize.calibration import ranges
+from mmort.onnx.quantize.report import Quantization
+from mmort.onnx.quantize.selection import LAYERS, features, quantized_nodes
+
+MIN_OPSET = 13
+"""The lowest opset with scales for each channel."""
+
+
+def quantize_file(path: files.PathLike, output: files.PathLike, calibration: Iterable[Sequence[Any]]) -> Quantization:
+    """Implement `mmort.onnx.quantize`."""
+    files.check_new(output)
+    model = load(path)
+    opset = files.opset_of(model) or 1
+    if opset < MIN_OPSET:
+        raise ValueError(f"quantize: the opset must be {MIN_OPSET} or higher, got {opset}; mmort upgrade raises it")
+    if any(node.op_type == "QuantizeLinear" for node in files.every_node(model)):
+        raise ValueError(f"quantize: {path} is quantized already")
+    graph = ir.from_proto(model).graph
+    nodes = quantized_nodes(graph)
+    if not nodes:
+        raise ValueError(f"quantize: {path} has no layer that leads to another one")
+    names = {
+        value.name: None
+        for node in nodes
+        for value in (*features(node), *node.outputs)
+        if value is not None and value.name is not None and constant(value) is None
+    }
+    tensors = list(names)
+    found, count = ranges(model, tensors, calibration)
+    if count == 0:
+        raise ValueError("quantize: calibration must have at least one set of inputs, got none")
+    chosen = [name_of(node) for node in nodes if node.op_type in LAYERS]
+    left = [name_of(node) for node in graph if node.op_type in LAYERS and name_of(node) not in set(chosen)]
+    files.save(_quantized(model, nodes, dict(zip(tensors, found, strict=True))), output, path)
+    return Quantization(tuple(chosen), tuple(left), count)
+
+
+def _quantized(model: onnx.ModelProto, nodes: Sequence[ir.Node], bounds: dict[str, Any]) -> onnx.ModelProto:
+    """Return the model with these nodes between DequantizeLinear and QuantizeLinear."""
+    from onnxruntime.quantization import CalibrationMethod, QuantType
+    from onnxruntime.quantization.calibrate import TensorsData
+    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+
+    known = {info.name for info in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
+    model.graph.value_info.extend(  # the quantizer asks for types, which inference does not find behind mmort's nodes
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in bounds if name not in known
+    )
+    quantizer = QDQQuantizer(
+        model,
+        per_channel=True,
+        reduce_range=False,
+        weight_qType=QuantType.QInt8,
+        activation_qType=QuantType.QUInt8,
+        tensors_range=TensorsData(CalibrationMethod.MinMax, {name: tuple(pair) for name, pair in bounds.items()}),
+        nodes_to_quantize=[name_of(node) for node in nodes],
+        nodes_to_exclude=[],
+        op_types_to_quantize=sorted({node.op_type for node in nodes}),
+        extra_options={},
+    )
+    quantizer.quantize_model()
+    result = ir.from_proto(quantizer.model.model)
+    result.graph.sort()  # the quantizer appends its nodes
+    return ir.to_proto(result)

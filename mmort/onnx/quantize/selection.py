@@ -1,0 +1,73 @@
+"""Which nodes compute with integers: convolutions and hidden fully connected layers, and what lies between them.
+
+A prediction is not quantized: neither the last layer of a branch nor anything after it, such as the decoding of boxes.
+A layer is a last one if none of its results reaches another layer through nodes that keep the form of a feature map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from mmort.onnx.accelerate.graph import constant, name_of
+
+LAYERS = {"Conv", "Gemm", "MatMul"}
+"""Layers that compute with integers, if their weights are constant."""
+
+BETWEEN = {"Add", "AveragePool", "Clip", "Concat", "LeakyRelu", "MaxPool", "Mul", "Relu", "Resize", "Sigmoid"}
+"""Nodes that compute with integers where all of their inputs do and their results lead to another layer."""
+
+FLOAT_LAYERS = {"ConvTranspose", "RoiAlign", "MMCVRoiAlign", "MMCVDeformConv2d", "MMCVModulatedDeformConv2d"}
+"""Layers that always compute with floating-point numbers."""
+
+NORMALIZATIONS = {"GroupNorm", "GroupNormalization", "InstanceNormalization"}
+"""Nodes between layers that always compute with floating-point numbers."""
+
+
+def quantized_nodes(graph: ir.Graph) -> list[ir.Node]:
+    """Return the nodes that compute with integers, in order."""
+    leading = _leading(graph)
+    chosen: list[ir.Node] = []
+    known: set[str] = set()
+    for node in graph:
+        if name_of(node) not in leading:
+            continue
+        is_between = node.op_type in BETWEEN and all(
+            value is not None and (name_of(producer) in known if (producer := value.producer()) else False)
+            for value in features(node)
+        )
+        if _is_layer(node) or is_between:
+            chosen.append(node)
+            known.add(name_of(node))
+    return chosen
+
+
+def _leading(graph: ir.Graph) -> set[str]:
+    """Return the names of layers, and nodes between them, whose results reach another layer."""
+    leading: set[str] = set()
+    for node in reversed(list(graph)):
+        if (_is_layer(node) or node.op_type in BETWEEN | NORMALIZATIONS) and any(
+            _is_layer(user) or user.op_type in FLOAT_LAYERS or name_of(user) in leading for user in _users(node)
+        ):
+            leading.add(name_of(node))
+    return leading
+
+
+def _users(node: ir.Node) -> Iterator[ir.Node]:
+    """Yield the nodes that take a result as a feature map, not as a size or a weight."""
+    for output in node.outputs:
+        for user, index in output.uses():
+            if user.op_type not in {"Resize", *LAYERS, *FLOAT_LAYERS, *NORMALIZATIONS} or index == 0:
+                yield user
+
+
+def _is_layer(node: ir.Node) -> bool:
+    """Return whether a node is a layer with constant weights."""
+    return node.op_type in LAYERS and len(node.inputs) > 1 and constant(node.inputs[1]) is not None
+
+
+def features(node: ir.Node) -> list[ir.Value | None]:
+    """Return the inputs that are feature maps."""
+    inputs = list(node.inputs)
+    return inputs if node.op_type in {"Add", "Concat", "Mul"} else inputs[:1]

@@ -1,0 +1,163 @@
+"""Quantized files: which layers compute with integers, and how far the results are from the others."""
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import onnx_ir as ir
+import pytest
+
+import mmort.onnx
+from mmort.onnx.accelerate.graph import name_nodes, name_of
+from mmort.onnx.quantize.calibration import ranges
+from mmort.onnx.quantize.selection import quantized_nodes
+from mmort.predict import Preprocessing
+from tests.cli.running import refused, run
+from tests.front_ends import make_session
+from tests.predict import tiny_detector
+
+node = oh.make_node
+SIZES = {"stem": (8, 3), "deep": (8, 8), "side": (8, 8), "tower": (8, 8), "score": (2, 8), "box": (4, 8)}
+
+
+def detector(rng, opset=18):
+    """A backbone with a residual and a pooled map, a tower and two predictions, decoded; each layer has its weight."""
+    nodes = [
+        node("Conv", ["x", "stem"], ["a0"], "stem", pads=[1] * 4),
+        node("Sigmoid", ["a0"], ["a1"], "gate"),
+        node("Mul", ["a0", "a1"], ["a"], "silu"),
+        node("Conv", ["a", "deep"], ["b0"], "deep", pads=[1] * 4),
+        node("Relu", ["b0"], ["b"], "relu"),
+        node("Add", ["a", "b"], ["c"], "residual"),
+        node("MaxPool", ["c"], ["d"], "pool", kernel_shape=[3, 3], pads=[1] * 4),
+        node("Conv", ["d", "side"], ["e0"], "side", pads=[1] * 4),
+        node("GroupNorm", ["e0", "scale", "shift"], ["e"], "norm", domain="mmort", num_groups=2),
+        node("Conv", ["e", "tower"], ["f0"], "tower", pads=[1] * 4),
+        node("Relu", ["f0"], ["f"], "tower_relu"),
+        node("Conv", ["f", "score"], ["scores0"], "score"),
+        node("Sigmoid", ["scores0"], ["scores"], "probability"),
+        node("Conv", ["f", "box"], ["boxes0"], "box"),
+        node("Mul", ["boxes0", "stride"], ["boxes"], "decode"),
+    ]
+    weights = {}
+    for name, (channels, inputs) in SIZES.items():
+        side = 1 if name in ("score", "box") else 3
+        weights[name] = rng.normal(0, 0.3, (channels, inputs, side, side)).astype(np.float32)
+    weights |= {"scale": np.ones(8, np.float32), "shift": np.zeros(8, np.float32), "stride": np.float32(8)}
+    names = {"x": ["N", 3, "H", "W"], "scores": None, "boxes": None}
+    infos = {name: oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in names.items()}
+    tensors = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
+    graph = oh.make_graph(nodes, "detector", [infos["x"]], [infos["scores"], infos["boxes"]], tensors)
+    imports = [oh.make_opsetid("", opset), oh.make_opsetid("mmort", 1)]
+    return oh.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def images(rng, count=3):
+    return [[rng.normal(size=(1, 3, 24, 32)).astype(np.float32)] for _ in range(count)]
+
+
+def test_predictions_and_normalizations_are_left(rng):
+    model = ir.from_proto(detector(rng))
+    name_nodes(model)
+    chosen = [name_of(node) for node in quantized_nodes(model.graph)]
+    assert chosen == ["stem", "gate", "silu", "deep", "relu", "residual", "pool", "side", "tower", "tower_relu"]
+
+
+def test_hidden_layers_of_a_second_stage(rng):
+    """Regions are not quantized, nor what they are computed from."""
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], "backbone"),
+        node("Conv", ["a", "w"], ["b"], "proposals"),
+        node("Mul", ["b", "stride"], ["c"], "decode"),
+        node("Reshape", ["c", "rows"], ["regions"], "rows"),
+        node("MMCVRoiAlign", ["a", "regions"], ["d"], "regions", domain="mmcv", output_height=1, output_width=1),
+        node("Flatten", ["d"], ["e"], "flatten"),
+        node("Gemm", ["e", "v"], ["f0"], "hidden"),
+        node("Relu", ["f0"], ["f"], "relu"),
+        node("Gemm", ["f", "v"], ["y"], "last"),
+    ]
+    arrays = {"w": np.ones((3, 3, 1, 1), np.float32), "v": np.eye(3, dtype=np.float32), "stride": np.float32(8)}
+    arrays["rows"] = np.array([-1, 5])
+    infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xy"]
+    tensors = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
+    model = oh.make_model(oh.make_graph(nodes, "two_stages", infos[:1], infos[1:], tensors))
+    chosen = [name_of(node) for node in quantized_nodes(ir.from_proto(model).graph)]
+    assert chosen == ["backbone", "hidden", "relu"]
+
+
+def test_ranges_are_those_of_all_inputs(rng):
+    model = detector(rng)
+    sets = images(rng)
+    found, count = ranges(model, ["x", "b"], sets)
+    assert count == 3
+    stacked = np.stack([array for (array,) in sets])
+    np.testing.assert_array_equal(found[0], [stacked.min(), stacked.max()])
+    assert found[1, 0] == 0 < found[1, 1]
+
+
+def test_results_are_near(tmp_path, rng):
+    detector_file, sets = detector(rng), images(rng)
+    onnx.save(detector_file, tmp_path / "model.onnx")
+    result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", iter(sets))
+    assert result.quantized == ("stem", "deep", "side", "tower")
+    assert result.left == ("score", "box")
+    assert str(result) == "quantized 4 of 6 layers, by 3 sets of inputs"
+    file = onnx.load(tmp_path / "int8.onnx")
+    weights = {tensor.name: tensor.data_type for tensor in file.graph.initializer}
+    assert weights["stem_quantized"] == onnx.TensorProto.INT8
+    assert weights["score"] == onnx.TensorProto.FLOAT
+    outputs = (make_session(model).run(None, {"x": sets[0][0]}) for model in (detector_file, file))
+    for expected, got in zip(*outputs, strict=True):
+        assert 0 < np.abs(expected - got).max() < 0.06 * np.abs(expected).max()
+
+
+@pytest.fixture
+def photos(tmp_path, rng):
+    import cv2
+
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(2):
+        cv2.imwrite(str(folder / f"{number}.png"), rng.integers(0, 255, (20, 30, 3), np.uint8))
+    return folder
+
+
+def test_the_command_prepares_pictures(tmp_path, rng, photos, monkeypatch):
+    """As the metadata of the file says."""
+    prepared = Preprocessing(size=(32, 16), size_divisor=16)
+    seen = []
+
+    def quantize(path, output, calibration):
+        seen.extend(calibration)
+        return "quantized"
+
+    monkeypatch.setattr(mmort.onnx, "quantize", quantize)
+    model = tiny_detector.write(tmp_path / "model.onnx")
+    assert run("quantize", model, "--calibrate", photos, "-o", tmp_path / "int8.onnx")[:2] == (0, "quantized\n")
+    assert [array.shape for (array,) in seen] == [prepared.batch([prepared(photos / "0.png")])[0].shape] * 2
+
+
+def test_the_command_takes_arrays(tmp_path, rng):
+    folder = tmp_path / "arrays"
+    folder.mkdir()
+    onnx.save(detector(rng), tmp_path / "model.onnx")
+    np.savez(folder / "0.npz", x=images(rng, 1)[0][0])
+    code, out, _ = run("quantize", tmp_path / "model.onnx", "--calibrate", folder, "-o", tmp_path / "int8.onnx")
+    assert (code, out) == (0, "quantized 4 of 6 layers, by 1 set of inputs\n")
+
+
+def test_refusals(tmp_path, rng):
+    model, output = tmp_path / "model.onnx", tmp_path / "int8.onnx"
+    onnx.save(detector(rng, opset=12), model)
+    with pytest.raises(ValueError, match="the opset must be 13 or higher, got 12; mmort upgrade raises it"):
+        mmort.onnx.quantize(model, output, images(rng))
+    onnx.save(detector(rng), model)
+    with pytest.raises(ValueError, match="calibration must have at least one set of inputs, got none"):
+        mmort.onnx.quantize(model, output, [])
+    mmort.onnx.quantize(model, output, images(rng))
+    with pytest.raises(ValueError, match="is quantized already"):
+        mmort.onnx.quantize(output, tmp_path / "again.onnx", images(rng))
+    with pytest.raises(FileExistsError, match="output file exists"):
+        mmort.onnx.quantize(model, output, images(rng))
+    assert "no folder to calibrate with: nothing" in refused(
+        "quantize", model, "--calibrate", "nothing", "-o", "x.onnx"
+    )
