@@ -188,12 +188,50 @@ def _roi_align(
     return (input_gradient,)
 
 
-def _sampling_matrix(start: Tensor, length: Tensor, bins: int, size: int, sampling_ratio: int, aligned: bool) -> Tensor:
-    """Return the weights of an axis' pixels in its samples, (bins * samples, size)."""
-    length = length if aligned else length.clamp(min=1)
+def _roi_align_rotated(
+    output_gradient: Tensor,
+    input: Tensor,
+    rois: Tensor,
+    output_size: Sequence[int],
+    spatial_scale: float,
+    sampling_ratio: int,
+    aligned: bool,
+    clockwise: bool,
+) -> Gradients:
+    """Differentiate region by region: each sample's gradient goes to the four pixels around it."""
+    height, width = input.shape[2:]
+    input_gradient = torch.zeros_like(input, memory_format=torch.contiguous_format)
+    for roi, gradient in zip(rois, output_gradient, strict=True):
+        centre_x, centre_y = roi[1:3] * spatial_scale - (0.5 if aligned else 0.0)
+        sizes = (roi[3:5] * spatial_scale).flip(0)  # height, width
+        axes = [
+            _sample_positions(-size / 2, size, bins, sampling_ratio)
+            for size, bins in zip(sizes if aligned else sizes.clamp(min=1), output_size, strict=True)
+        ]
+        down, across = torch.meshgrid(*(positions.flatten() for positions in axes), indexing="ij")
+        angle = -roi[5] if clockwise else roi[5]
+        y = down * angle.cos() - across * angle.sin() + centre_y
+        x = down * angle.sin() + across * angle.cos() + centre_x
+        inside = (y >= -1) & (y <= height) & (x >= -1) & (x <= width)
+        counts = [positions.shape[1] for positions in axes]
+        of_samples = gradient.repeat_interleave(counts[0], 1).repeat_interleave(counts[1], 2) * inside
+        of_samples = of_samples.flatten(1) / max(counts[0] * counts[1], 1)  # (C, samples)
+        points = y.clamp(0, height - 1).flatten()[None], x.clamp(0, width - 1).flatten()[None]
+        for indices, weights, *_ in _bilinear_neighbors(*points, (height, width)):
+            input_gradient[int(roi[0])].view(len(gradient), -1).index_add_(1, indices[0], of_samples * weights)
+    return (input_gradient,)
+
+
+def _sample_positions(start: Tensor, length: Tensor, bins: int, sampling_ratio: int) -> Tensor:
+    """Return the positions of samples along an axis, (bins, samples)."""
     count = sampling_ratio if sampling_ratio > 0 else max(int((length / bins).ceil()), 0)
     steps = (torch.arange(count, dtype=start.dtype) + 0.5) / max(count, 1)
-    position = (start + (torch.arange(bins, dtype=start.dtype)[:, None] + steps) * (length / bins)).flatten()
+    return start + (torch.arange(bins, dtype=start.dtype)[:, None] + steps) * (length / bins)
+
+
+def _sampling_matrix(start: Tensor, length: Tensor, bins: int, size: int, sampling_ratio: int, aligned: bool) -> Tensor:
+    """Return the weights of an axis' pixels in its samples, (bins * samples, size)."""
+    position = _sample_positions(start, length if aligned else length.clamp(min=1), bins, sampling_ratio).flatten()
     inside = (position >= -1) & (position <= size)
     position = position.clamp(0, size - 1)
     weights = (1 - (position[:, None] - torch.arange(size, dtype=start.dtype)).abs()).clamp(min=0)
@@ -301,5 +339,6 @@ GRADIENTS = {
     "modulated_deform_conv2d": Gradient(("input", "offset", "mask", "weight", "bias"), _modulated_deform_conv2d),
     "multi_scale_deformable_attention": Gradient(("value", "sampling_locations", "attention_weights"), _attention),
     "roi_align": Gradient(("input",), _roi_align),
+    "roi_align_rotated": Gradient(("input",), _roi_align_rotated),
 }
 """Gradients by the operator's name; operators that are not listed have none."""

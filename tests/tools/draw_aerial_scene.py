@@ -33,7 +33,7 @@ def main(path: str) -> None:
         count += len(found)
         # Windows' own shades of a border keep those that overlap apart.
         cv2.rectangle(above, (x + index % 4, y + index % 4), (x + WINDOWS.size - 1, y + WINDOWS.size - 1), colour, 1)
-        corners = _rotated.corners(found.rotated_boxes) + (x, y)
+        corners = _rotated.corners(found.rotated_boxes) + np.array([x, y])
         cv2.polylines(above, list(np.rint(corners).astype(np.int32)), True, colour, 1 + index % 2, cv2.LINE_AA)
     merged = predict_windows(predictor, image, WINDOWS)
     cv2.imwrite(path, np.vstack([above, draw(image, merged)]))

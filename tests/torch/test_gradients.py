@@ -31,6 +31,16 @@ def test_gradient_of_roi_align(pool_mode, aligned, sampling_ratio, rng):
     )
 
 
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("clockwise", [False, True])
+@pytest.mark.parametrize("sampling_ratio", [0, 2])
+def test_gradient_of_roi_align_rotated(aligned, clockwise, sampling_ratio, rng):
+    """Regions inside, across the border, outside, of a pixel's size and of none."""
+    rois = [[0, 6, 6, 8, 4, 0.3], [1, 0, 1, 9, 5, 1.2], [1, 90, 0, 4, 4, 0], [0, 7, 5, 0.2, 0.1, 2], [1, 3, 3, 0, 0, 1]]
+    arguments = torch.tensor(rois, dtype=torch.float64), (3, 2), 0.5, sampling_ratio, aligned, clockwise
+    assert_gradient(lambda input: mmort.torch.roi_align_rotated(input, *arguments), normal(rng, 2, 2, 6, 7))
+
+
 @pytest.mark.parametrize("mode", ["top", "bottom", "left", "right"])
 def test_gradient_of_corner_pool(mode, rng):
     assert_gradient(lambda input: mmort.torch.corner_pool(input, mode), normal(rng, 2, 3, 4, 5))
@@ -118,7 +128,7 @@ def test_regions_have_no_gradient():
     assert rois.grad is None
 
 
-@pytest.mark.parametrize("operator", ["roi_align_rotated", "rotated_feature_align", "soft_nms"])
+@pytest.mark.parametrize("operator", ["carafe", "rotated_feature_align", "soft_nms"])
 def test_missing_gradients_are_errors(operator):
     assert operator not in GRADIENTS
     arguments = arguments_of(nonempty(operator))
