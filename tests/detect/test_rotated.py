@@ -10,7 +10,7 @@ import torch
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
 from mmort.detect.families.r3det import FeatureRefineModule
-from mmort.detect.families.s2anet import AlignConv, ORConv
+from mmort.detect.families.s2anet import AlignConv, AlignConvs, ORConv, SharedAlignConv
 from mmort.detect.parts.rotated.angle_coder import CSLCoder
 from mmort.detect.parts.rotated.equivariant import EquivariantConv, FieldBatchNorm
 from mmort.detect.parts.rotated.geometry import (
@@ -249,6 +249,18 @@ def test_taps_of_an_upright_box_of_three_strides_are_those_of_a_plain_convolutio
     boxes[..., 4] = QUARTER  # the first tap, up and left, then lies up and right
     offsets = layer.offsets(features, boxes.reshape(1, 6, 5), 8)
     close(offsets[0, :2, 0, 0], [0, 2])
+
+
+def test_levels_have_convolutions_of_their_own_or_share_one():
+    entries = {"feat_channels": 2, "strides": [8, 16]}
+    features, boxes = [torch.ones(1, 2, 1, 1)] * 2, [torch.tensor([[[0.0, 0, side, side, 0]]]) for side in (24, 48)]
+    for kind, count in ((AlignConvs, 2), (SharedAlignConv, 1)):
+        module = PARTS.construct("frm_cfg", kind, entries)
+        assert len(module.ac) == count
+        for level, layer in enumerate(module.ac):
+            torch.nn.init.constant_(layer.deform_conv.weight, level + 1)
+        first, second = (x.max().item() for x in module(features, boxes))
+        assert second == count * first > 0
 
 
 def test_angles_of_classes():
