@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ELEMENTS = 1 << 15 };
+enum { MAX_ELEMENTS = 1 << 14 };
 
 typedef struct {
     const uint8_t *data;
