@@ -94,6 +94,13 @@ static inline int grid_lanes(void) { return 0; }
 #define CALL_LANES(lanes, function, ...) ((void)lanes)
 #endif
 
+/* Samples channels whose planes are `plane` apart, and their results `line`. */
+static inline void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
+                                        const float *planes, ptrdiff_t plane, ptrdiff_t channels, float *y,
+                                        ptrdiff_t line) {
+    CALL_LANES(lanes, sample_nearest, map, grid, count, planes, plane, channels, y, line);
+}
+
 static inline void locate_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
                                         int32_t *pixels) {
     CALL_LANES(lanes, locate_nearest, map, grid, count, pixels);

@@ -12,11 +12,15 @@ from libc.string cimport memcpy, memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.grid_locations cimport (BICUBIC, BILINEAR, NEAREST, REFLECTION, TILE, ZEROS, Geometry, locate,
-                                            set_lanes)
+from mmort._kernels.grid_locations cimport (BICUBIC, BILINEAR, NEAREST, REFLECTION, TILE, ZEROS, Geometry, MmkGridMap,
+                                            locate, set_lanes)
 from mmort._kernels.grid_reading cimport (LANES, bicubic_from_copy, bicubic_from_plane, bilinear_from_copy,
                                           bilinear_from_plane, nearest_from_copy, nearest_from_plane, pack)
 from mmort._kernels.workspace cimport element_size
+
+cdef extern from "grid_lanes.h" nogil:
+    void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count, const float *planes,
+                              ptrdiff_t plane, ptrdiff_t channels, float *y, ptrdiff_t line) noexcept
 
 cdef enum:  # inputs
     INPUT
@@ -29,6 +33,7 @@ cdef enum:  # attributes
 
 cdef enum:
     BUNDLE_PIXELS = 1 << 15  # of the copies in use at a time
+    FEW_CHANNELS = 4  # up to here nearest samples all channels position by position
     MAX_BUNDLE = 4  # groups of LANES channels
     MIN_BUNDLES = 8  # so that there is work for all threads
     MAX_PIXELS = 1 << 29  # of a plane, so that pixel indices fit in 32 bits, even a little outside
@@ -79,6 +84,12 @@ cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, 
         image = tile // tiles
         start = tile % tiles * TILE
         count = min(TILE, positions - start)
+        if real is float:
+            if g.mode == NEAREST and channels <= FEW_CHANNELS and g.located_lanes and count >= g.located_lanes:
+                sample_nearest_lanes(g.lanes, &g.map, grid + 2 * (image * positions + start), count,
+                                     x + image * channels * pixels, pixels, channels,
+                                     y + image * channels * positions + start, positions)
+                continue
         live = locate(&g, grid + (image * positions + start) * g.columns, count, first, rows, weights, y_weights)
         for channel in range(image * channels, (image + 1) * channels):
             plane = x + channel * pixels
