@@ -31,14 +31,14 @@ def test_gradient_of_roi_align(pool_mode, aligned, sampling_ratio, rng):
     )
 
 
-@pytest.mark.parametrize("aligned", [False, True])
-@pytest.mark.parametrize("clockwise", [False, True])
-@pytest.mark.parametrize("sampling_ratio", [0, 2])
-def test_gradient_of_roi_align_rotated(aligned, clockwise, sampling_ratio, rng):
+@pytest.mark.parametrize(
+    ("sampling_ratio", "aligned", "clockwise"), [(0, True, False), (2, False, True), (0, False, True)]
+)
+def test_gradient_of_roi_align_rotated(sampling_ratio, aligned, clockwise, rng):
     """Regions inside, across the border, outside, of a pixel's size and of none."""
-    rois = [[0, 6, 6, 8, 4, 0.3], [1, 0, 1, 9, 5, 1.2], [1, 90, 0, 4, 4, 0], [0, 7, 5, 0.2, 0.1, 2], [1, 3, 3, 0, 0, 1]]
-    arguments = torch.tensor(rois, dtype=torch.float64), (3, 2), 0.5, sampling_ratio, aligned, clockwise
-    assert_gradient(lambda input: mmort.torch.roi_align_rotated(input, *arguments), normal(rng, 2, 2, 6, 7))
+    rois = [[0, 5, 5, 6, 4, 0.3], [1, 0, 1, 9, 5, 1.2], [1, 90, 0, 4, 4, 0], [0, 7, 5, 0.2, 0.1, 2], [1, 3, 3, 0, 0, 1]]
+    arguments = torch.tensor(rois, dtype=torch.float64), (2, 3), 0.5, sampling_ratio, aligned, clockwise
+    assert_gradient(lambda input: mmort.torch.roi_align_rotated(input, *arguments), normal(rng, 2, 1, 4, 5))
 
 
 @pytest.mark.parametrize("mode", ["top", "bottom", "left", "right"])
