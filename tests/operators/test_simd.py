@@ -76,3 +76,17 @@ def test_positions_that_do_not_fill_vectors(size, levels):
         image.reshape(-1)[3::11] = np.inf
         attributes = {"mode": mode, "padding_mode": padding, "align_corners": align}
         check_bits(levels, "grid_sample", (image, grid), attributes, f"{shape} {attributes}")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "float32"])
+def test_ties(dtype, levels):
+    """Of the smallest and the largest number, of zeros with either sign, and across the ends of vectors."""
+    rng = np.random.default_rng(0)
+    low, high = (-np.inf, np.inf) if dtype == "float32" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    zero = -0.0 if dtype == "float32" else 0
+    for length, numbers in product((9, 32, 100), ((0, zero), (0, zero, 1, 2), (low, 1, high), (low, high - 1))):
+        array = rng.choice(np.array(numbers, dtype), (9, length))
+        for operator in ("cummax", "cummin"):
+            check_bits(levels, operator, (array,), {"dim": 1}, f"{operator} {numbers} {length}")
+        for mode in ("left", "right"):
+            check_bits(levels, "corner_pool", (array[None, None],), {"mode": mode}, f"{mode} {numbers} {length}")
