@@ -32,6 +32,12 @@ def rois(count: int) -> np.ndarray:
     return np.concatenate([np.zeros((count, 1), np.float32), boxes(count)], axis=1)
 
 
+def rotated(count: int) -> np.ndarray:
+    """[count, 5], spread over an image, at all angles."""
+    sizes = 20 + 180 * random(count, 2)
+    return np.concatenate([900 * random(count, 2), sizes, 6 * random(count, 1)], axis=1)
+
+
 def attention() -> tuple[np.ndarray, ...]:
     """Four maps, 300 queries, 8 heads of 32 channels."""
     shapes = np.array([[64, 64], [32, 32], [16, 16], [8, 8]])
@@ -51,6 +57,12 @@ ROWS = [
      {"score_threshold": 0.9, "method": "soft_nms_linear"}),
     ("roi_align", "256 RoIs, 256 x 64 x 64", (random(1, 256, 64, 64), rois(256)),
      {"output_height": 7, "output_width": 7, "spatial_scale": 0.0625, "sampling_ratio": 2}),
+    ("roi_align_rotated", "256 RoIs, 256 x 64 x 64",
+     (random(1, 256, 64, 64), np.concatenate([np.zeros((256, 1), np.float32), rotated(256)], axis=1)),
+     {"output_height": 7, "output_width": 7, "spatial_scale": 0.0625, "sampling_ratio": 2}),
+    ("rotated_feature_align", "256 x 64 x 64, 5 points",
+     (random(1, 256, 64, 64), rotated(4096).reshape(1, 64, 64, 5)), {"points": 5}),
+    ("nms_rotated", "1000 boxes", (rotated(1000), random(1000)), {"iou_threshold": 0.1}),
     ("grid_sample", "64 x 128 x 128, as many points", (random(1, 64, 128, 128), 2 * random(1, 128, 128, 2) - 1), {}),
     ("deform_conv2d", "64 to 64 channels, 3 x 3, 64 x 64",
      (random(1, 64, 64, 64), 4 * random(1, 18, 64, 64) - 2, random(64, 64, 3, 3)), {"padding": [1, 1]}),

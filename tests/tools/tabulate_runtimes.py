@@ -158,8 +158,9 @@ def cells(source: Path, batches: Batches, modules: str | None, work: Path, *, tr
         ("functions", onnx_runtime, functions, batches, padded),
         ("inlined", onnx_runtime, inlined, batches, padded),
         ("openvino", openvino_float32, inlined, batches, padded),
-        ("openvino default", openvino_default, inlined, whole, plain),
     ]
+    if trained:
+        runs.append(("openvino default", openvino_default, inlined, whole, plain))
     if modules:
         runs.insert(2, ("web", partial(onnx_runtime_web, modules=modules), inlined, whole, plain))
     for name, run, path, inputs, expected in runs:
@@ -221,14 +222,15 @@ COLUMNS = {
 def page(text: str, record: dict[str, dict[str, str]]) -> str:
     """Return the page with new tables, which are between comments."""
     for key, chosen in (("trained", True), ("small", False)):
-        lines = [f"| detector | {' | '.join(COLUMNS.values())} |", "-".join(["|"] * (len(COLUMNS) + 2))]
+        columns = {name: title for name, title in COLUMNS.items() if chosen or name != "openvino default"}
+        lines = [f"| detector | {' | '.join(columns.values())} |", "-".join(["|"] * (len(columns) + 2))]
         for name, row in sorted(record.items()):
             if name.endswith(", trained") == chosen:
                 label = name.removesuffix(", trained")
-                lines.append(f"| {label} | {' | '.join(row.get(column, 'not run') for column in COLUMNS)} |")
-        begin, end = f"<!-- {key} -->\n", f"\n<!-- end of {key} -->"
-        before, rest = text.split(begin)
-        text = before + begin + "\n".join(lines) + end + rest.split(end)[1]
+                lines.append(f"| {label} | {' | '.join(row.get(column, 'not run') for column in columns)} |")
+        begin, end = f"<!-- {key} -->\n", f"<!-- end of {key} -->"
+        before, _, rest = text.partition(begin)
+        text = "".join((before, begin, *(f"{line}\n" for line in lines), end, rest.partition(end)[2]))
     return text
 
 
