@@ -140,12 +140,11 @@ static ThreadResult THREAD_CALL help(void *unused) {
 static void forget_threads(void) {
     for (Job *job = pool.jobs; job; job = job->following)
         if (atomic_exchange(&job->helpers, 0)) mmk_fail(job->call, "the process was forked during the call");
-    int generation = pool.generation + 1;
     pool.lock = (Mutex)MUTEX_INITIAL;
     pool.work = pool.done = (Condition)CONDITION_INITIAL;
     pool.jobs = NULL;
     pool.threads = pool.sleeping = pool.looking = pool.working = 0;
-    pool.generation = generation;
+    pool.generation++;
     atomic_store(&pool.waiting, 0);
 }
 #endif
