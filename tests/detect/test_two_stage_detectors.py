@@ -335,7 +335,6 @@ def test_unsupported_types_are_named(path, value, text):
     ("path", "message"),
     [
         ("backbone", "the config's model must have 'backbone'"),
-        ("rpn_head", "model.type 'MaskRCNN' without rpn_head is not supported: it takes proposals"),
         ("test_cfg.rpn", "test_cfg must have rpn"),
         ("test_cfg.rcnn", "test_cfg must have rcnn"),
         ("test_cfg.rpn.max_per_img", r"test_cfg\.rpn must have max_per_img"),

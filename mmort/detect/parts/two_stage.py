@@ -117,6 +117,8 @@ class TwoStageDetector(Detector):
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
         self.rpn_head: ProposalHead | None = None
         if model.get("rpn_head") is not None:
+            if test_cfg.rpn is None:
+                raise ValueError("detect.build: test_cfg must have rpn")
             self.rpn_head = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
         elif self.family_without_rpn is None:
             raise ValueError(f"detect.build: model.type {plain_type(model['type'])!r} must have an rpn_head")
