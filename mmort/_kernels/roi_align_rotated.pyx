@@ -1,20 +1,23 @@
 """roi_align_rotated: features of rotated regions, averaged over samples on a grid that is turned with each region.
 
 Unlike those of an upright region, the samples of a rotated one share no rows and columns, so each has four taps of its
-own.  They are found once for each bin and used for all channels: of a copy with channels last, or straight from the
-planes if there are too few samples to pay for a copy.
+own.  If regions overlap, the taps of all samples are found first, and all regions of an image read tiles of its map
+(region_tiles.pxd).  Otherwise they are found for each bin and used for all channels: of a copy with channels last, or
+straight from the planes if there are too few samples to pay for a copy.
 """
-from libc.math cimport ceil, cos, isfinite, sin
-from libc.stdint cimport int64_t
+from libc.math cimport ceil, cos, fabs, isfinite, sin
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
+from mmort._kernels.region_tiles cimport (MIN_SHARES, VECTOR, Region, Shared, copy_tile, set_key, sort_regions,
+                                          take_shared, write_bins)
 from mmort._kernels.regions cimport (INPUT, OUTPUT_HEIGHT, OUTPUT_WIDTH, ROIS, SAMPLING_RATIO, SHARED_ATTRIBUTES,
                                      SPATIAL_SCALE, check_attributes, check_region, set_output)
 from mmort._kernels.sampling cimport (COPY, MIN_CHANNELS, add_copy_phase, add_taps, add_taps_of_planes, copies,
                                       find_taps, padded, run_copy_phase)
-from mmort._kernels.workspace cimport element_size
+from mmort._kernels.workspace cimport element_size, take
 
 cdef enum:  # attributes
     ALIGNED = SHARED_ATTRIBUTES
@@ -24,15 +27,25 @@ cdef enum:
     ROI = 6  # batch index, centre x, centre y, width, height, angle
     MAX_TAPS = 512  # collected before they are summed
     PIXELS_PER_SAMPLE = 6  # copied in about the time that it takes to read a sample from the planes
+    BINS = 4  # summed at a time, because each waits for its last addition
+    MAX_SHARED_PIXELS = 1 << 28  # of a map, so that the index of a tap fits in 32 bits
+    MAX_STORED = 4  # bytes of stored samples for each byte of output
+    LONG_REGION = 1 << 18  # samples, from which on a few channels take milliseconds
     MAX_SAMPLES = 1 << 26  # of a region: an ordinary one has about one for each pixel it covers
+
+cdef enum:  # phases where regions share tiles
+    ORDER
+    LOCATE
+    ALIGN
 
 cdef enum:  # picoseconds per sample, estimated: no benchmark row
     FIND_TAPS = 5000
+    ADD_FROM_TILE = 250  # and per channel
     ADD_FROM_COPY = 200  # and per channel
     ADD_FROM_PLANES = 4000  # and per channel
 
 
-cdef struct Region:
+cdef struct _Geometry:
     double cosine
     double sine
     double[2] centre      # y, x; in pixels
@@ -41,7 +54,7 @@ cdef struct Region:
     double[2] grid        # samples in a bin along either axis
 
 
-cdef inline void _locate(const mmk_call *call, const real *roi, Region *region) noexcept nogil:
+cdef inline void _locate(const mmk_call *call, const real *roi, _Geometry *region) noexcept nogil:
     """Computes where the region lies on the map, in the written order of MMCV's arithmetic."""
     cdef real scale = <real>call.attributes[SPATIAL_SCALE].f
     cdef real shift = <real>0.5 if call.attributes[ALIGNED].i else 0
@@ -63,7 +76,15 @@ cdef inline void _locate(const mmk_call *call, const real *roi, Region *region) 
             region.grid[axis] = ceil(<double>bin_size)
 
 
-cdef void _sum_bin(mmk_call *call, const Region *region, const real *image, ptrdiff_t row, ptrdiff_t column,
+cdef inline real _coordinate(const _Geometry *region, int axis, ptrdiff_t bin, ptrdiff_t sample,
+                             const real *_type) noexcept nogil:
+    """Returns the distance of a sample from the centre along axis 0 (y) or 1 (x) of the region."""
+    cdef real bin_size = <real>region.bin_size[axis]
+    return ((<real>region.start[axis] + <real>bin * bin_size)
+            + ((<real>sample + <real>0.5) * bin_size) / <real>region.grid[axis])
+
+
+cdef void _sum_bin(mmk_call *call, const _Geometry *region, const real *image, ptrdiff_t row, ptrdiff_t column,
                    real *sums) noexcept nogil:
     """Sums the samples of a bin; `image` points into the copy if there is one, else at the image's planes."""
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1]
@@ -72,14 +93,13 @@ cdef void _sum_bin(mmk_call *call, const Region *region, const real *image, ptrd
     cdef ptrdiff_t down = <ptrdiff_t>region.grid[0], across = <ptrdiff_t>region.grid[1], taps = 0, i, j
     cdef real cosine = <real>region.cosine, sine = <real>region.sine
     cdef real centre_y = <real>region.centre[0], centre_x = <real>region.centre[1]
-    cdef real bin_height = <real>region.bin_size[0], bin_width = <real>region.bin_size[1]
     cdef real y, x
     cdef ptrdiff_t[MAX_TAPS] offset
     cdef real[MAX_TAPS] weight
     for i in range(down):
-        y = (<real>region.start[0] + <real>row * bin_height) + ((<real>i + <real>0.5) * bin_height) / <real>down
+        y = _coordinate(region, 0, row, i, sums)
         for j in range(across):
-            x = (<real>region.start[1] + <real>column * bin_width) + ((<real>j + <real>0.5) * bin_width) / <real>across
+            x = _coordinate(region, 1, column, j, sums)
             taps += find_taps((y * cosine - x * sine) + centre_y, (y * sine + x * cosine) + centre_x, height, width,
                               stride, offset + taps, weight + taps)
             if taps == MAX_TAPS or (i == down - 1 and j == across - 1):
@@ -101,7 +121,7 @@ cdef void _align(mmk_call *call, const real *input, const real *rois, real *outp
     cdef ptrdiff_t stride = padded(channels), k, row, column, c
     cdef const real *image
     cdef real divisor
-    cdef Region region
+    cdef _Geometry region
     for k in range(begin, end):
         _locate(call, rois + ROI * k, &region)
         if copies(call):
@@ -121,13 +141,193 @@ cdef void _align(mmk_call *call, const real *input, const real *rois, real *outp
                     output[((k * channels + c) * rows + row) * columns + column] = sums[column * stride + c] / divisor
 
 
-cdef int _check_regions(mmk_call *call, const real *rois, double *samples) noexcept nogil:
-    """Rejects regions that cannot be sampled, and counts the samples of all regions."""
+# ---- regions that share tiles ----------------------------------------------------------------------------------------
+
+cdef struct _Stored:  # the samples of a region, bin after bin
+    int32_t *pixel  # 4 times the top left tap's pixel; plus 1 if others are right of it, plus 2 if others are below it
+    void *weight    # of the four taps
+
+
+cdef bint _shares(const mmk_call *call) noexcept nogil:
+    return call.phases > ALIGN
+
+
+cdef inline _Stored _take_samples(size_t *address, ptrdiff_t samples, size_t width) noexcept nogil:
+    cdef _Stored stored
+    stored.pixel = <int32_t *>take(address, samples * sizeof(int32_t))
+    stored.weight = take(address, 4 * samples * width)
+    return stored
+
+
+cdef inline ptrdiff_t _samples_of_bin(const _Geometry *region) noexcept nogil:
+    return <ptrdiff_t>region.grid[0] * <ptrdiff_t>region.grid[1] if region.grid[0] > 0 and region.grid[1] > 0 else 0
+
+
+cdef void _order(mmk_call *call, const real *rois) noexcept nogil:
+    """Orders the regions, and divides the scratch memory between them."""
+    cdef size_t address = <size_t>call.scratch
+    cdef Shared shared = take_shared(&address, call.inputs[ROIS].shape[0])
+    cdef ptrdiff_t bins = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i, k
+    cdef _Geometry region
+    for k in range(call.inputs[ROIS].shape[0]):
+        _locate(call, rois + ROI * k, &region)
+        shared.regions[k].offset = address - <size_t>call.scratch
+        _take_samples(&address, bins * _samples_of_bin(&region), sizeof(real))
+        set_key(call, &shared, k, <double>rois[ROI * k],
+                region.centre[0] - fabs(region.start[0] * region.cosine) - fabs(region.start[1] * region.sine))
+    sort_regions(call, &shared)
+
+
+cdef inline void _store_sample(ptrdiff_t height, ptrdiff_t width, real y, real x, Region *region, int32_t *pixel,
+                               real *weight) noexcept nogil:
+    """Stores a sample; one outside reads, with weights of 0, the pixel of zeros that is behind the map."""
+    cdef ptrdiff_t[4] offset
+    cdef ptrdiff_t t
+    if find_taps(y, x, height, width, 1, offset, weight) == 0:
+        pixel[0] = <int32_t>(4 * height * width)
+        for t in range(4):
+            weight[t] = 0
+        return
+    pixel[0] = <int32_t>(4 * offset[0] + (offset[1] > offset[0]) + 2 * (offset[2] > offset[0]))
+    region.top = min(region.top, offset[0] // width)
+    region.bottom = max(region.bottom, offset[2] // width + 1)
+
+
+cdef void _store(const mmk_call *call, const real *rois, int64_t begin, int64_t end) noexcept nogil:
+    """Finds the taps of regions [begin, end), in the order of arithmetic of _sum_bin."""
+    cdef size_t address = <size_t>call.scratch
+    cdef Shared shared = take_shared(&address, call.inputs[ROIS].shape[0])
+    cdef ptrdiff_t rows = call.attributes[OUTPUT_HEIGHT].i, columns = call.attributes[OUTPUT_WIDTH].i
+    cdef ptrdiff_t height = call.inputs[INPUT].shape[2], width = call.inputs[INPUT].shape[3]
+    cdef ptrdiff_t k, row, column, sample, across, samples
+    cdef int32_t *pixel
+    cdef real *weight
+    cdef real y, x
+    cdef Region *region
+    cdef _Stored stored
+    cdef _Geometry geometry
+    for k in range(begin, end):
+        _locate(call, rois + ROI * k, &geometry)
+        region = &shared.regions[k]
+        region.top = height
+        region.bottom = 0
+        samples = _samples_of_bin(&geometry)
+        address = <size_t>call.scratch + region.offset
+        stored = _take_samples(&address, rows * columns * samples, sizeof(real))
+        pixel = stored.pixel
+        weight = <real *>stored.weight
+        across = <ptrdiff_t>geometry.grid[1]
+        for row in range(rows):
+            for column in range(columns):
+                for sample in range(samples):
+                    y = _coordinate(&geometry, 0, row, sample // across, weight)
+                    x = _coordinate(&geometry, 1, column, sample % across, weight)
+                    _store_sample(height, width,
+                                  (y * <real>geometry.cosine - x * <real>geometry.sine) + <real>geometry.centre[0],
+                                  (y * <real>geometry.sine + x * <real>geometry.cosine) + <real>geometry.centre[1],
+                                  region, pixel, weight)
+                    pixel += 1
+                    weight += 4
+
+
+cdef simd_void _sum_bins(const real *tile, ptrdiff_t width, const int32_t *pixel, const real *weight,
+                         ptrdiff_t samples, ptrdiff_t count, real *sums) noexcept nogil:
+    """Adds the samples of BINS bins to their sums for the channels of a tile; if `count` is less, repeats the last."""
+    cdef real[VECTOR] a
+    cdef real[VECTOR] b
+    cdef real[VECTOR] c
+    cdef real[VECTOR] d
+    cdef const real *w
+    cdef const real *top
+    cdef const real *bottom
+    cdef ptrdiff_t i, lane, right, below = width * VECTOR
+    cdef ptrdiff_t second = min(1, count - 1) * samples, third = min(2, count - 1) * samples
+    cdef ptrdiff_t fourth = (count - 1) * samples
+    for lane in range(VECTOR):
+        a[lane] = sums[lane]
+        b[lane] = sums[VECTOR + lane]
+        c[lane] = sums[2 * VECTOR + lane]
+        d[lane] = sums[3 * VECTOR + lane]
+    for i in range(samples):
+        w = weight + 4 * i
+        right = (pixel[i] & 1) * VECTOR
+        top = tile + <ptrdiff_t>(pixel[i] >> 2) * VECTOR
+        bottom = top + (pixel[i] >> 1 & 1) * below
+        for lane in range(VECTOR):
+            a[lane] = (((a[lane] + w[0] * top[lane]) + w[1] * top[right + lane])
+                       + w[2] * bottom[lane]) + w[3] * bottom[right + lane]
+        w = weight + 4 * (second + i)
+        right = (pixel[second + i] & 1) * VECTOR
+        top = tile + <ptrdiff_t>(pixel[second + i] >> 2) * VECTOR
+        bottom = top + (pixel[second + i] >> 1 & 1) * below
+        for lane in range(VECTOR):
+            b[lane] = (((b[lane] + w[0] * top[lane]) + w[1] * top[right + lane])
+                       + w[2] * bottom[lane]) + w[3] * bottom[right + lane]
+        w = weight + 4 * (third + i)
+        right = (pixel[third + i] & 1) * VECTOR
+        top = tile + <ptrdiff_t>(pixel[third + i] >> 2) * VECTOR
+        bottom = top + (pixel[third + i] >> 1 & 1) * below
+        for lane in range(VECTOR):
+            c[lane] = (((c[lane] + w[0] * top[lane]) + w[1] * top[right + lane])
+                       + w[2] * bottom[lane]) + w[3] * bottom[right + lane]
+        w = weight + 4 * (fourth + i)
+        right = (pixel[fourth + i] & 1) * VECTOR
+        top = tile + <ptrdiff_t>(pixel[fourth + i] >> 2) * VECTOR
+        bottom = top + (pixel[fourth + i] >> 1 & 1) * below
+        for lane in range(VECTOR):
+            d[lane] = (((d[lane] + w[0] * top[lane]) + w[1] * top[right + lane])
+                       + w[2] * bottom[lane]) + w[3] * bottom[right + lane]
+    for lane in range(VECTOR):
+        sums[lane] = a[lane]
+        sums[VECTOR + lane] = b[lane]
+        sums[2 * VECTOR + lane] = c[lane]
+        sums[3 * VECTOR + lane] = d[lane]
+
+
+cdef void _align_shared(mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
+                        real *tile) noexcept nogil:
+    """Computes units [begin, end): VECTOR channels of one region after another."""
+    cdef size_t address = <size_t>call.scratch
+    cdef Shared shared = take_shared(&address, call.inputs[ROIS].shape[0])
+    cdef ptrdiff_t regions = call.inputs[ROIS].shape[0], channels = call.inputs[INPUT].shape[1]
+    cdef ptrdiff_t size = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
+    cdef ptrdiff_t width = call.inputs[INPUT].shape[3], pixels = call.inputs[INPUT].shape[2] * width
+    cdef ptrdiff_t unit, k, bin, samples, channel, tile_end = begin
+    cdef real *bins = tile + (pixels + 1) * VECTOR
+    cdef real divisor
+    cdef _Stored stored
+    cdef _Geometry geometry
+    memset(tile + pixels * VECTOR, 0, VECTOR * sizeof(real))
+    for unit in range(begin, end):
+        if unit == tile_end:
+            tile_end = copy_tile(call, &shared, input, unit, end, tile)
+        k = shared.order[unit % regions].index
+        channel = unit // regions * VECTOR
+        _locate(call, rois + ROI * k, &geometry)
+        samples = _samples_of_bin(&geometry)
+        if size * samples > LONG_REGION and mmk_is_stopped(call):
+            return
+        address = <size_t>call.scratch + shared.regions[k].offset
+        stored = _take_samples(&address, size * samples, sizeof(real))
+        memset(bins, 0, (size + BINS) * VECTOR * sizeof(real))
+        bin = 0
+        while bin < size:
+            _sum_bins(tile, width, stored.pixel + bin * samples, <const real *>stored.weight + 4 * bin * samples,
+                      samples, min(<ptrdiff_t>BINS, size - bin), bins + bin * VECTOR)
+            bin += BINS
+        divisor = <real>(geometry.grid[0] * geometry.grid[1]) if samples else 1
+        for bin in range(size * VECTOR):
+            bins[bin] = bins[bin] / divisor
+        write_bins(bins, size, channels - channel, output + (k * channels + channel) * size)
+
+
+cdef int _check_regions(mmk_call *call, const real *rois, double *samples, size_t *stored) noexcept nogil:
+    """Rejects regions that cannot be sampled, and counts the samples of all regions and the bytes to store them."""
     cdef ptrdiff_t k
     cdef double bins = <double>call.attributes[OUTPUT_HEIGHT].i * <double>call.attributes[OUTPUT_WIDTH].i
     cdef double region_samples
     cdef const real *roi
-    cdef Region region
+    cdef _Geometry region
     cdef int axis
     for k in range(call.inputs[ROIS].shape[0]):
         roi = rois + ROI * k
@@ -142,7 +342,29 @@ cdef int _check_regions(mmk_call *call, const real *rois, double *samples) noexc
             return mmk_fail(call, "rois[%lld] must not take more than %d samples, or overflow", <long long>k,
                             <int>MAX_SAMPLES)
         samples[0] += region_samples
+        _take_samples(stored, <ptrdiff_t>region_samples, sizeof(real))
     return 0
+
+
+cdef bint _add_shared_phases(mmk_call *call, double samples, size_t stored) noexcept nogil:
+    """Adds the phases of regions that share tiles, if that pays; returns whether it does."""
+    cdef const mmk_tensor *input = &call.inputs[INPUT]
+    cdef int64_t channels = input.shape[1], regions = call.inputs[ROIS].shape[0]
+    cdef int64_t plane = input.shape[2] * input.shape[3]
+    cdef size_t itemsize = element_size(input.type)
+    cdef ptrdiff_t bins = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
+    if (channels < VECTOR or plane == 0 or plane > MAX_SHARED_PIXELS
+            or samples <= <double>MIN_SHARES * input.shape[0] * plane
+            or stored > MAX_STORED * call.outputs[0].size * itemsize):
+        return False
+    take_shared(&stored, regions)
+    call.scratch_size = stored
+    mmk_add_phase(call, 1, 1e-3 * FIND_TAPS * regions)
+    mmk_add_phase(call, regions, 1e-3 * samples / <double>regions * FIND_TAPS)
+    mmk_add_phase(call, (channels + VECTOR - 1) // VECTOR * regions,
+                  1e-3 * samples / <double>regions * ADD_FROM_TILE * VECTOR)
+    call.worker_scratch_size[ALIGN] = (plane + 1 + bins + BINS) * VECTOR * itemsize
+    return True
 
 
 cdef public int mmk_roi_align_rotated_prepare(mmk_call *call) noexcept nogil:
@@ -150,17 +372,18 @@ cdef public int mmk_roi_align_rotated_prepare(mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *rois = &call.inputs[ROIS]
     cdef int64_t channels, pixels
     cdef double samples = 0, per_channel = ADD_FROM_PLANES
+    cdef size_t stored = 0
     if (mmk_check_shape(call, INPUT, "input", "[N, C, H, W]") or mmk_check_shape(call, ROIS, "rois", "[K, 6]")
             or check_attributes(call)):
         return -1
     if rois.type == MMK_FLOAT32:
-        if _check_regions(call, <const float *>rois.data, &samples):
+        if _check_regions(call, <const float *>rois.data, &samples, &stored):
             return -1
-    elif _check_regions(call, <const double *>rois.data, &samples):
+    elif _check_regions(call, <const double *>rois.data, &samples, &stored):
         return -1
     if set_output(call, samples):
         return -1
-    if call.outputs[0].size == 0:
+    if call.outputs[0].size == 0 or _add_shared_phases(call, samples, stored):
         return 0
     channels = input.shape[1]
     pixels = input.shape[0] * input.shape[2] * input.shape[3]
@@ -173,14 +396,26 @@ cdef public int mmk_roi_align_rotated_prepare(mmk_call *call) noexcept nogil:
     return 0
 
 
+cdef void _run(mmk_call *call, int phase, const real *input, const real *rois, int64_t begin, int64_t end,
+               void *scratch) noexcept nogil:
+    cdef real *output = <real *>call.outputs[0].data
+    if not _shares(call):
+        _align(call, input, rois, output, begin, end, <real *>scratch)
+    elif phase == ORDER:
+        _order(call, rois)
+    elif phase == LOCATE:
+        _store(call, rois, begin, end)
+    else:
+        _align_shared(call, input, rois, output, begin, end, <real *>scratch)
+
+
 cdef public void mmk_roi_align_rotated_run(mmk_call *call, int phase, int64_t begin, int64_t end,
                                            void *scratch) noexcept nogil:
     cdef const void *input = call.inputs[INPUT].data
     cdef const void *rois = call.inputs[ROIS].data
-    cdef void *output = call.outputs[0].data
-    if phase == COPY and copies(call):
+    if phase == COPY and copies(call) and not _shares(call):
         run_copy_phase(call, begin, end)
     elif call.inputs[INPUT].type == MMK_FLOAT32:
-        _align(call, <const float *>input, <const float *>rois, <float *>output, begin, end, <float *>scratch)
+        _run(call, phase, <const float *>input, <const float *>rois, begin, end, scratch)
     else:
-        _align(call, <const double *>input, <const double *>rois, <double *>output, begin, end, <double *>scratch)
+        _run(call, phase, <const double *>input, <const double *>rois, begin, end, scratch)

@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.regions cimport OUTPUT_HEIGHT, SAMPLING_RATIO, SHARED_ATTRIBUTES, SPATIAL_SCALE
+from mmort._kernels.workspace cimport take
 
 cdef enum:  # attributes
     MODE = SHARED_ATTRIBUTES
@@ -96,6 +97,15 @@ cdef inline ptrdiff_t count_taps(const Axis *axis, real start, real bin_size, re
     return taps
 
 
+cdef inline void count_region_taps(const mmk_call *call, const real *roi, const Axis *axes,
+                                   ptrdiff_t *taps) noexcept nogil:
+    cdef real start, bin_size, grid
+    cdef int axis
+    for axis in range(2):
+        divide(call, roi, axis, &start, &bin_size, &grid)
+        taps[axis] = count_taps(&axes[axis], start, bin_size, grid) if grid > 0 else 0
+
+
 cdef inline ptrdiff_t _slot(Axis *axis, ptrdiff_t pixel) noexcept nogil:
     """Returns the slot of a pixel, assigning one at its first use."""
     if axis.slot == NULL:
@@ -149,3 +159,16 @@ cdef inline void scale_taps(Axis *axis, ptrdiff_t stride) noexcept nogil:
     cdef ptrdiff_t t
     for t in range(axis.begin[axis.bins]):
         axis.tap[t] *= stride
+
+
+cdef inline void take_axes(size_t *address, Axis *axes, const ptrdiff_t *taps, size_t width) noexcept nogil:
+    """Gives both axes memory for that many taps, whose weights have `width` bytes; pixels are their own slots."""
+    cdef Axis *axis
+    cdef int i
+    for i in range(2):
+        axis = &axes[i]
+        axis.begin = <ptrdiff_t *>take(address, (axis.bins + 1) * sizeof(ptrdiff_t))
+        axis.outside = <char *>take(address, axis.bins)
+        axis.slot = NULL
+        axis.tap = <ptrdiff_t *>take(address, taps[i] * sizeof(ptrdiff_t))
+        axis.weight = take(address, taps[i] * width)
