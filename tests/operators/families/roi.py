@@ -111,6 +111,9 @@ for pool_mode in ("avg", "max"):
             ]
             edges = {**attributes, "spatial_scale": 1.0, "output_size": (2, 2)}
             add("roi_align", f"edges_{ending}", map_and_rois(rois), "close", **edges)
+            if sampling_ratio in (0, 3):  # enough samples and channels that regions share tiles
+                shared = map_and_rois(3 * rois, (1, 9, 6, 5))
+                add("roi_align", f"shared_edges_{ending}", shared, "close", **edges)
 for k in SIZES:
     add(
         "roi_align",

@@ -91,8 +91,8 @@ def rotated_pyramid(k, shape=(2, 3, 13, 17), scale=4.0, max_size=0.8):
     return build
 
 
-def map_and_rotated_rois(rois):
-    return lambda rng: (rng.standard_normal((1, 2, 6, 5)).astype(np.float32), np.array(rois, np.float32))
+def map_and_rotated_rois(rois, channels=2):
+    return lambda rng: (rng.standard_normal((1, channels, 6, 5)).astype(np.float32), np.array(rois, np.float32))
 
 
 def outside_of_nan(rng):
@@ -128,6 +128,8 @@ for aligned in (True, False):
                 [0, 2, 3, 1e3, 1e-3, 0.5], [0, 2, 3, -3, 2, 0],
             ]  # fmt: skip
             add("roi_align_rotated", f"edges_{ending}", map_and_rotated_rois(rois), "close", **attributes)
+            shared = map_and_rotated_rois(3 * rois, 9)  # enough samples and channels that regions share tiles
+            add("roi_align_rotated", f"shared_edges_{ending}", shared, "close", **attributes)
 for k in SIZES:
     add(
         "roi_align_rotated",
