@@ -78,7 +78,7 @@ def to_rows(values: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     """Return values [R, ...] of some rows as [N, K, ...] of all detections, whose `labels` are [N, K]; 0 if unused."""
     used = (labels.flatten().index_select(0, rows) >= 0).reshape(-1, *[1] * (values.ndim - 1))
     values = torch.where(used, values, 0)
-    placed = values.new_zeros(labels.numel(), *values.shape[1:]).index_put((rows,), values)
+    placed = values.new_zeros(labels.numel(), *values.shape[1:]).index_copy(0, rows, values)
     return placed.reshape(*labels.shape, *values.shape[1:])
 
 
