@@ -23,7 +23,6 @@ cdef enum:  # attributes
     CENTER_POINT_BOX
 
 cdef enum:  # phases
-    CONVERT
     SUPPRESS
     LIST
 
@@ -35,13 +34,11 @@ cdef enum:
     MIN_CUT = 1024  # boxes
 
 cdef enum:  # picoseconds per box
-    CONVERT_COST = 3000
     SUPPRESS_COST = 50000  # per class as well; a fiftieth if few scores are above the threshold
     LIST_COST = 5000
 
 
 cdef struct _Workspace:
-    void *corners     # x1 <= x2, y1 <= y2 unless the input has centres; of all images
     int32_t *boxes    # kept boxes, by image and class
     int64_t *counts   # of kept boxes, by image and class
     int64_t *indices  # the result
@@ -55,7 +52,6 @@ cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
     cdef size_t address = <size_t>call.scratch, lists = scores.shape[0] * scores.shape[1]
     cdef int64_t limit = call.attributes[MAX_PER_CLASS].i
     w.max_kept = min(scores.shape[2], limit) if limit > 0 else scores.shape[2]
-    w.corners = take(&address, call.inputs[BOXES].size * element_size(call.inputs[BOXES].type))
     w.boxes = <int32_t *>take(&address, lists * w.max_kept * sizeof(int32_t))
     w.counts = <int64_t *>take(&address, lists * sizeof(int64_t))
     w.indices = <int64_t *>take(&address, lists * w.max_kept * 3 * sizeof(int64_t))
@@ -69,7 +65,9 @@ cdef struct _Pool:  # the boxes of a class on their way through suppression
     void *scores          # of the candidates
     int32_t *boxes        # of a class, with scores above the threshold
     int32_t *candidates   # those of them that suppression starts with
-    int64_t *order        # the same by descending score
+    int32_t *sorted       # the same by descending score
+    void *corners         # of these: x1 <= x2, y1 <= y2 unless the input has centres
+    int64_t *order        # 0, 1, 2, ...
     int32_t *flags
     void *suppression
     size_t size
@@ -84,6 +82,8 @@ cdef _Pool _pool(const mmk_call *call, const void *scratch) noexcept nogil:
     pool.scores = take(&address, count * element_size(type))
     pool.boxes = <int32_t *>take(&address, count * sizeof(int32_t))
     pool.candidates = <int32_t *>take(&address, count * sizeof(int32_t))
+    pool.sorted = <int32_t *>take(&address, count * sizeof(int32_t))
+    pool.corners = take(&address, 4 * count * element_size(type))
     pool.order = <int64_t *>take(&address, count * sizeof(int64_t))
     pool.flags = <int32_t *>take(&address, count * sizeof(int32_t))
     pool.suppression = take(&address, count * mmk_suppress_size(type))
@@ -91,14 +91,15 @@ cdef _Pool _pool(const mmk_call *call, const void *scratch) noexcept nogil:
     return pool
 
 
-cdef simd_void _convert(const real *boxes, real *corners, bint has_centers, int64_t begin, int64_t end) noexcept nogil:
-    """Writes corners of boxes [begin, end)."""
+cdef void _convert(const real *boxes, const int32_t *chosen, ptrdiff_t count, bint has_centers,
+                   real *corners) noexcept nogil:
+    """Writes the corners of chosen boxes."""
     cdef const real *box
     cdef real *corner
     cdef real half
     cdef ptrdiff_t i, axis
-    for i in range(begin, end):
-        box = boxes + 4 * i
+    for i in range(count):
+        box = boxes + 4 * chosen[i]
         corner = corners + 4 * i
         for axis in range(2):
             if has_centers:
@@ -137,7 +138,7 @@ cdef real _cut(const _Pool *pool, const real *scores, real *sample, ptrdiff_t me
     return sample[mmk_order(sample, type, pool.items, pool.spare, SAMPLE)[wanted * SAMPLE // members + 1].index]
 
 
-cdef ptrdiff_t _suppress_pool(mmk_call *call, const _Workspace *w, const _Pool *pool, const void *corners,
+cdef ptrdiff_t _suppress_pool(mmk_call *call, const _Workspace *w, const _Pool *pool, const real *boxes,
                               const real *scores, real *selected, ptrdiff_t members, bint cuts,
                               int32_t *kept_boxes) noexcept nogil:
     """Suppresses among the pool's boxes; with `cuts` only among the best, which are most likely enough.
@@ -157,30 +158,30 @@ cdef ptrdiff_t _suppress_pool(mmk_call *call, const _Workspace *w, const _Pool *
             count += 1
     items = mmk_order(selected, type, pool.items, pool.spare, count)
     for i in range(count):
-        pool.order[i] = pool.candidates[items[i].index]
-    if mmk_suppress(call, type, corners, pool.order, count, call.attributes[IOU_THRESHOLD].f, 0, w.max_kept,
+        pool.sorted[i] = pool.candidates[items[i].index]
+        pool.order[i] = i
+    _convert(boxes, pool.sorted, count, call.attributes[CENTER_POINT_BOX].i, <real *>pool.corners)
+    if mmk_suppress(call, type, pool.corners, pool.order, count, call.attributes[IOU_THRESHOLD].f, 0, w.max_kept,
                     pool.flags, pool.suppression):
         return -1
     for i in range(count):
         if not pool.flags[i]:
-            kept_boxes[kept] = <int32_t>pool.order[i]
+            kept_boxes[kept] = pool.sorted[i]
             kept += 1
     return kept
 
 
-cdef void _suppress_classes(mmk_call *call, const _Workspace *w, const _Pool *pool, const real *all_scores,
-                            real *selected, int64_t begin, int64_t end) noexcept nogil:
+cdef void _suppress_classes(mmk_call *call, const _Workspace *w, const _Pool *pool, const real *all_boxes,
+                            const real *all_scores, real *selected, int64_t begin, int64_t end) noexcept nogil:
     """Suppresses within classes [begin, end), counted through all images, among scores above the threshold."""
-    cdef const mmk_tensor *boxes = &call.inputs[BOXES]
     cdef ptrdiff_t classes = call.inputs[SCORES].shape[1], count = call.inputs[SCORES].shape[2], label, i, members, kept
-    cdef size_t image_size = 4 * count * element_size(boxes.type)
     cdef real threshold = <real>call.attributes[SCORE_THRESHOLD].f
+    cdef const real *boxes
     cdef const real *scores
-    cdef const char *corners
     cdef bint cuts
     for label in range(begin, end):
         scores = all_scores + label * count
-        corners = <const char *>w.corners + label // classes * image_size
+        boxes = all_boxes + label // classes * count * 4
         w.counts[label] = 0
         if threshold == -INFINITY:
             members = count
@@ -191,10 +192,10 @@ cdef void _suppress_classes(mmk_call *call, const _Workspace *w, const _Pool *po
         if members == 0:
             continue
         cuts = members > MIN_CUT and members > 2 * CANDIDATES_PER_KEPT * <ptrdiff_t>w.max_kept
-        kept = _suppress_pool(call, w, pool, corners, scores, selected, members, cuts,
+        kept = _suppress_pool(call, w, pool, boxes, scores, selected, members, cuts,
                               w.boxes + label * w.max_kept)
         if cuts and 0 <= kept < <ptrdiff_t>w.max_kept:
-            kept = _suppress_pool(call, w, pool, corners, scores, selected, members, False,
+            kept = _suppress_pool(call, w, pool, boxes, scores, selected, members, False,
                                   w.boxes + label * w.max_kept)
         if kept < 0:
             return
@@ -235,7 +236,6 @@ cdef public int mmk_nms_indices_prepare(mmk_call *call) noexcept nogil:
         shape[1] = 3
         return mmk_set_output(call, 0, MMK_INT64, 2, shape)
     call.scratch_size = _workspace(call).size
-    mmk_add_phase(call, scores.shape[0] * scores.shape[2], 1e-3 * CONVERT_COST)
     mmk_add_phase(call, scores.shape[0] * scores.shape[1], 1e-3 * SUPPRESS_COST * scores.shape[2])
     call.worker_scratch_size[SUPPRESS] = _pool(call, NULL).size
     mmk_add_phase(call, 1, 1e-3 * LIST_COST * scores.shape[2])
@@ -248,17 +248,13 @@ cdef public void mmk_nms_indices_run(mmk_call *call, int phase, int64_t begin, i
     cdef _Pool pool
     cdef const void *boxes = call.inputs[BOXES].data
     cdef const void *scores = call.inputs[SCORES].data
-    cdef bint single = call.inputs[BOXES].type == MMK_FLOAT32, has_centers = call.attributes[CENTER_POINT_BOX].i
-    if phase == CONVERT:
-        if single:
-            _convert(<const float *>boxes, <float *>w.corners, has_centers, begin, end)
-        else:
-            _convert(<const double *>boxes, <double *>w.corners, has_centers, begin, end)
-    elif phase == SUPPRESS:
-        pool = _pool(call, scratch)
-        if single:
-            _suppress_classes(call, &w, &pool, <const float *>scores, <float *>pool.scores, begin, end)
-        else:
-            _suppress_classes(call, &w, &pool, <const double *>scores, <double *>pool.scores, begin, end)
-    else:
+    if phase == LIST:
         _list(call, &w)
+        return
+    pool = _pool(call, scratch)
+    if call.inputs[BOXES].type == MMK_FLOAT32:
+        _suppress_classes(call, &w, &pool, <const float *>boxes, <const float *>scores, <float *>pool.scores, begin,
+                          end)
+    else:
+        _suppress_classes(call, &w, &pool, <const double *>boxes, <const double *>scores, <double *>pool.scores, begin,
+                          end)

@@ -9,6 +9,7 @@ import pytest
 import mmort.onnx
 from mmort.onnx.accelerate.graph import name_nodes, name_of
 from mmort.onnx.quantize.calibration import ranges
+from mmort.onnx.quantize.folding import fold_normalizations
 from mmort.onnx.quantize.selection import quantized_nodes
 from mmort.predict import Preprocessing
 from tests.cli.running import refused, run
@@ -62,6 +63,24 @@ def test_predictions_and_normalizations_are_left(rng):
     assert chosen == ["stem", "gate", "silu", "deep", "relu", "residual", "pool", "side", "tower", "tower_relu"]
 
 
+def test_groups_of_channels_are_a_normalization():
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], "first"),
+        node("Reshape", ["a", "groups"], ["b"], "split"),
+        node("InstanceNormalization", ["b", "ones", "zeros"], ["c"], "norm"),
+        node("Reshape", ["c", "channels"], ["d"], "join"),
+        node("Conv", ["d", "w"], ["e"], "second"),
+        node("Reshape", ["e", "channels"], ["f"], "rows"),
+        node("Conv", ["f", "w"], ["y"], "last"),
+    ]
+    arrays = {"w": np.ones((3, 3, 1, 1), np.float32), "ones": np.ones(1, np.float32), "zeros": np.zeros(1, np.float32)}
+    arrays |= {"groups": np.array([0, 1, -1]), "channels": np.array([-1, 3, 4, 4])}
+    infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xy"]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    model = oh.make_model(oh.make_graph(nodes, "groups", infos[:1], infos[1:], tensors))
+    assert [name_of(node) for node in quantized_nodes(ir.from_proto(model).graph)] == ["first"]
+
+
 def test_hidden_layers_of_a_second_stage(rng):
     """Regions are not quantized, nor what they are computed from."""
     nodes = [
@@ -82,6 +101,27 @@ def test_hidden_layers_of_a_second_stage(rng):
     model = oh.make_model(oh.make_graph(nodes, "two_stages", infos[:1], infos[1:], tensors))
     chosen = [name_of(node) for node in quantized_nodes(ir.from_proto(model).graph)]
     assert chosen == ["backbone", "hidden", "relu"]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_normalizations_are_folded(rng, biased):
+    nodes = [
+        node("Conv", ["x", "w", *["bias"] * biased], ["a"], "conv", strides=[2, 2]),
+        node("BatchNormalization", ["a", "scale", "shift", "mean", "variance"], ["b"], "norm", epsilon=0.1),
+        node("Relu", ["b"], ["y"], "relu"),
+    ]
+    arrays = {"w": rng.normal(size=(4, 3, 2, 2))} | {name: rng.normal(size=4) for name in ("scale", "shift", "mean")}
+    arrays |= {"variance": rng.random(4), "bias": rng.normal(size=4)}
+    infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, None, None, None]) for name in "xy"]
+    tensors = [onnx.numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()]
+    graph = oh.make_graph(nodes, "normalized", infos[:1], infos[1:], tensors)
+    model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8)
+    folded = ir.from_proto(model)
+    fold_normalizations(folded)
+    assert [made.op_type for made in folded.graph] == ["Conv", "Relu"]
+    feeds = {"x": rng.normal(size=(1, 3, 6, 8)).astype(np.float32)}
+    (expected,), (got,) = (make_session(file).run(None, feeds) for file in (model, ir.to_proto(folded)))
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_ranges_are_those_of_all_inputs(rng):

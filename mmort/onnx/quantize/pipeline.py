@@ -1,4 +1,4 @@
-"""The steps of a quantization: choose nodes, calibrate, insert QuantizeLinear and DequantizeLinear, write."""
+"""The steps of a quantization: fold, choose nodes, calibrate, insert QuantizeLinear and DequantizeLinear, write."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 import onnx
 import onnx.helper
 import onnx_ir as ir
+from onnx_ir.passes.common import IdentityEliminationPass
 
 from mmort.onnx import files
 from mmort.onnx.accelerate.graph import constant, name_of
 from mmort.onnx.accelerate.pipeline import load
 from mmort.onnx.quantize.calibration import ranges
+from mmort.onnx.quantize.folding import fold_normalizations
 from mmort.onnx.quantize.report import Quantization
 from mmort.onnx.quantize.selection import LAYERS, features, quantized_nodes
 
@@ -29,7 +31,10 @@ def quantize_file(path: files.PathLike, output: files.PathLike, calibration: Ite
         raise ValueError(f"quantize: the opset must be {MIN_OPSET} or higher, got {opset}; mmort upgrade raises it")
     if any(node.op_type == "QuantizeLinear" for node in files.every_node(model)):
         raise ValueError(f"quantize: {path} is quantized already")
-    graph = ir.from_proto(model).graph
+    folded = ir.from_proto(model)
+    IdentityEliminationPass()(folded)  # a bias behind an Identity is not quantized
+    fold_normalizations(folded)
+    model, graph = ir.to_proto(folded), folded.graph
     nodes = quantized_nodes(graph)
     if not nodes:
         raise ValueError(f"quantize: {path} has no layer that leads to another one")

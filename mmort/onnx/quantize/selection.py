@@ -12,11 +12,11 @@ import onnx_ir as ir
 
 from mmort.onnx.accelerate.graph import constant, name_of
 
-LAYERS = {"Conv", "Gemm", "MatMul"}
-"""Layers that compute with integers, if their weights are constant."""
+LAYERS = {"Conv", "Gemm"}
+"""Layers that compute with integers, if their weights are constant.  Those of transformers are MatMul, and stay."""
 
 BETWEEN = {"Add", "AveragePool", "Clip", "Concat", "LeakyRelu", "MaxPool", "Mul", "Relu", "Resize", "Sigmoid"}
-"""Nodes that compute with integers where all of their inputs do and their results lead to another layer."""
+"""Nodes that compute with integers where one of their inputs does and their results lead to another layer."""
 
 FLOAT_LAYERS = {"ConvTranspose", "RoiAlign", "MMCVRoiAlign", "MMCVDeformConv2d", "MMCVModulatedDeformConv2d"}
 """Layers that always compute with floating-point numbers."""
@@ -33,11 +33,9 @@ def quantized_nodes(graph: ir.Graph) -> list[ir.Node]:
     for node in graph:
         if name_of(node) not in leading:
             continue
-        is_between = node.op_type in BETWEEN and all(
-            value is not None and (name_of(producer) in known if (producer := value.producer()) else False)
-            for value in features(node)
-        )
-        if _is_layer(node) or is_between:
+        producers = [value.producer() for value in features(node) if value is not None]
+        follows = any(producer is not None and name_of(producer) in known for producer in producers)
+        if _is_layer(node) or (node.op_type in BETWEEN and follows):
             chosen.append(node)
             known.add(name_of(node))
     return chosen
@@ -47,7 +45,7 @@ def _leading(graph: ir.Graph) -> set[str]:
     """Return the names of layers, and nodes between them, whose results reach another layer."""
     leading: set[str] = set()
     for node in reversed(list(graph)):
-        if (_is_layer(node) or node.op_type in BETWEEN | NORMALIZATIONS) and any(
+        if (_is_layer(node) or node.op_type in BETWEEN or _is_normalization(node)) and any(
             _is_layer(user) or user.op_type in FLOAT_LAYERS or name_of(user) in leading for user in _users(node)
         ):
             leading.add(name_of(node))
@@ -65,6 +63,15 @@ def _users(node: ir.Node) -> Iterator[ir.Node]:
 def _is_layer(node: ir.Node) -> bool:
     """Return whether a node is a layer with constant weights."""
     return node.op_type in LAYERS and len(node.inputs) > 1 and constant(node.inputs[1]) is not None
+
+
+def _is_normalization(node: ir.Node) -> bool:
+    """Return whether a node is a normalization, or a Reshape by which torch's exporters make groups of channels."""
+    if node.op_type != "Reshape":
+        return node.op_type in NORMALIZATIONS
+    source = node.inputs[0].producer() if node.inputs[0] is not None else None
+    neighbours = [*node.outputs[0].consumers(), *([] if source is None else [source])]
+    return any(neighbour.op_type == "InstanceNormalization" for neighbour in neighbours)
 
 
 def features(node: ir.Node) -> list[ir.Value | None]:
