@@ -32,7 +32,7 @@ def accelerate(
     output : path
         The file to write, which must not exist.  It is not written if nothing in the file can be made faster.
     inputs : sequence of sequences of arrays, optional
-        Sets of inputs, each in the order of the file's inputs.  By default one set of random numbers from 0 to 1, with
+        Sets of inputs, each in the order of the file's inputs.  By default one set of normal random numbers, with
         one image of 640 x 640 where the file leaves the size open.  Real pictures are better: a detector may find
         nothing in noise, and what is not run is not replaced.
 

@@ -45,7 +45,8 @@ class Edited(NamedTuple):
     """The names of the nodes that are gone, by kind."""
     new: dict[str, set[str]]
     """The names of the nodes that came, by kind."""
-    counts: dict[str, int]
+    replaced: dict[str, list[str]]
+    """The names of the nodes that the rules were applied to, by kind."""
     left: dict[tuple[str, str], list[str]]
     """The names of nodes that were left, by operator and reason."""
 
@@ -67,7 +68,7 @@ def accelerate_file(
     slower: list[Left] = []
     before, after = None, None
     replaced: tuple[Replaced, ...] = ()
-    while edited.counts:
+    while edited.replaced:
         (before, old_runs), (after, new_runs) = measure([original, edited.model], sets[0])
         replaced = tuple(_compare(edited, old_runs, new_runs))
         lost = [row for row in replaced if row.after >= row.before]
@@ -135,9 +136,9 @@ def _apply(model: ir.Model, node: ir.Node, replacement: Replacement, kind: str, 
     graph = node.graph
     assert graph is not None  # nodes of a model have one
     names = set(map(name_of, graph))
-    number = sum(edited.counts.values())
+    number = sum(map(len, edited.replaced.values()))
     replace(node, replacement, f"{kind.rpartition(' ')[2]}_{number}")
-    edited.counts[kind] = edited.counts.get(kind, 0) + 1
+    edited.replaced.setdefault(kind, []).append(name_of(node))
     edited.old.setdefault(kind, set()).update(names - set(map(name_of, graph)))
     edited.new.setdefault(kind, set()).update(map(name_of, replacement.nodes))
 
@@ -149,15 +150,15 @@ def _compare(edited: Edited, old_runs: Runs, new_runs: Runs) -> list[Replaced]:
         return sum(runs[name].seconds for name in names if name in runs)
 
     return [
-        Replaced(kind, count, seconds(old_runs, edited.old[kind]), seconds(new_runs, edited.new[kind]))
-        for kind, count in edited.counts.items()
+        Replaced(kind, len(names), seconds(old_runs, edited.old[kind]), seconds(new_runs, edited.new[kind]))
+        for kind, names in edited.replaced.items()
     ]
 
 
 def _not_faster(row: Replaced, edited: Edited) -> Left:
     """Return the reason why a kind is not replaced."""
     times = f"{1e3 * row.before:.3g} ms before, {1e3 * row.after:.3g} ms after"
-    return Left(row.kind, tuple(sorted(edited.old[row.kind])), f"not faster on these inputs: {times}")
+    return Left(row.kind, tuple(edited.replaced[row.kind]), f"not faster on these inputs: {times}")
 
 
 def _verify(model: onnx.ModelProto, path: files.PathLike, sets: Sequence[Sequence[Any]]) -> None:
