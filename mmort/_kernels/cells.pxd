@@ -51,15 +51,15 @@ cdef inline int64_t floor_of(double value) noexcept nogil:
     return towards_zero - (value < towards_zero)
 
 
-cdef inline int64_t level_of(double side, int64_t octaves) noexcept nogil:
-    """Returns the level of a positive side; each spans that many powers of two."""
+cdef inline int64_t level_of(double side) noexcept nogil:
+    """Returns the exponent of a positive side."""
     cdef _Bits number
     number.value = side
-    return <int64_t>(number.bits >> 52) // octaves
+    return <int64_t>(number.bits >> 52)
 
 
-cdef inline double largest_side(int64_t level, int64_t octaves) noexcept nogil:
+cdef inline double largest_side(int64_t level) noexcept nogil:
     """Returns a number that no side of the level exceeds."""
     cdef _Bits number
-    number.bits = <uint64_t>min((level + 1) * octaves, 2 * BIAS) << 52
+    number.bits = <uint64_t>min(level + 1, 2 * BIAS) << 52
     return number.value

@@ -6,6 +6,19 @@
 
 #include "mmk.h"
 
+/* Numbers that several threads read and write; no other memory depends on their order. */
+#if defined(__GNUC__)
+static inline int mmk_load_state(const int8_t *state) { return __atomic_load_n(state, __ATOMIC_RELAXED); }
+static inline void mmk_store_state(int8_t *state, int value) {
+    __atomic_store_n(state, (int8_t)value, __ATOMIC_RELAXED);
+}
+static inline int64_t mmk_add(int64_t *sum, int64_t value) { return __atomic_add_fetch(sum, value, __ATOMIC_RELAXED); }
+#else
+static inline int mmk_load_state(const volatile int8_t *state) { return *state; }
+static inline void mmk_store_state(volatile int8_t *state, int value) { *state = (int8_t)value; }
+static inline int64_t mmk_add(volatile int64_t *sum, int64_t value) { return *sum += value; }
+#endif
+
 /* order.pyx: stable sorting.  `items` and `spare` have room for `count` items each; the functions return the one that
  * holds the result. */
 

@@ -1,5 +1,5 @@
 """kernels.h for Cython: the functions that kernels of mmort share across files."""
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint64_t
 
 from mmk cimport mmk_call
 
@@ -7,6 +7,10 @@ cdef extern from "kernels.h" nogil:
     ctypedef struct mmk_item:
         uint64_t key
         int64_t index
+
+    int mmk_load_state(const int8_t *state) noexcept
+    void mmk_store_state(int8_t *state, int value) noexcept
+    int64_t mmk_add(int64_t *sum, int64_t value) noexcept
 
     mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count) noexcept
     mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count) noexcept

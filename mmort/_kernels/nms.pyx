@@ -4,15 +4,14 @@ Boxes are sorted once, then visited class by class.  The first kept boxes of a c
 compared with all later boxes, in vectors.  Once that no longer pays, each remaining box is compared only with the kept
 boxes that could reach the threshold (nms_grid.pxd).  Both ways use the same arithmetic, so results are the same.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box, plane_iou
-from mmort._kernels.cells cimport table_size
 from mmort._kernels.kernels cimport mmk_item, mmk_order
-from mmort._kernels.nms_grid cimport fits_grid, suppress_by_grid
+from mmort._kernels.nms_grid cimport Grid, fit_grid, grid_size, suppress_by_grid
 from mmort._kernels.suppression cimport check_count, check_threshold, goes_on, sort_by_class
 from mmort._kernels.workspace cimport element_size, take
 
@@ -35,6 +34,7 @@ cdef enum:  # phases
 cdef enum:  # chosen by nms, clustered and uniform, 100 to 3000 boxes
     PAIRWISE_MAX_BOXES = 1024  # up to which comparing all pairs is faster than a grid
     PAIRWISE_PROBES = 8  # boxes compared with all others before judging whether that pays
+    MAX_RANKS_PER_KEPT = 3  # boxes in the grid, at first, for each that may be kept
     MAX_LEFT_PER_SUPPRESSED = 800  # it pays if a kept box suppresses one in 800 remaining boxes, sparing its look-up
 
 cdef enum:  # picoseconds per box
@@ -118,13 +118,20 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t 
     return count
 
 
-cdef int _suppress(mmk_call *call, const real *boxes, const int64_t *order, ptrdiff_t count, real threshold,
+cdef void _keep_first(int32_t *flags, ptrdiff_t count, ptrdiff_t max_kept) noexcept nogil:
+    """Flags all boxes after the first `max_kept` that are not flagged."""
+    cdef ptrdiff_t kept = 0, i
+    for i in range(count):
+        flags[i] |= kept >= max_kept
+        kept += not flags[i]
+
+
+cdef int _suppress(mmk_call *call, int type, const real *boxes, const int64_t *order, ptrdiff_t count, real threshold,
                    real offset, int64_t max_kept, int32_t *flags, void *scratch) noexcept nogil:
     """Flags the suppressed ones of `count` boxes in order of descending score; returns -1 if the call is stopped."""
     cdef real *planes = <real *>scratch
-    cdef real *records = planes + BOX_NUMBERS * count  # the same numbers, box after box
-    cdef uint32_t *grid = <uint32_t *>(records + BOX_NUMBERS * count)
-    cdef ptrdiff_t begin, i, k
+    cdef ptrdiff_t begin, kept, i
+    cdef Grid grid
     if max_kept <= 0:
         max_kept = count
     for i in range(count):
@@ -133,26 +140,43 @@ cdef int _suppress(mmk_call *call, const real *boxes, const int64_t *order, ptrd
     begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, count <= PAIRWISE_MAX_BOXES, flags)
     if begin < 0 or begin == count:
         return -1 if begin < 0 else 0
-    for i in range(begin, count):
-        for k in range(BOX_NUMBERS):
-            records[i * BOX_NUMBERS + k] = planes[k * count + i]
-    if fits_grid(records, begin, count, threshold, offset):
-        return suppress_by_grid(call, records, begin, count, threshold, offset, max_kept, grid, flags)
-    return -1 if _suppress_by_pairs(call, planes, begin, count, threshold, offset, max_kept, True, flags) < 0 else 0
+    grid.threshold = threshold
+    grid.offset = offset
+    if not fit_grid(&grid, planes, count, begin):
+        return -1 if _suppress_by_pairs(call, planes, begin, count, threshold, offset, max_kept, True, flags) < 0 else 0
+    grid.type = type
+    grid.boxes = boxes
+    grid.order = order
+    grid.by_rank = planes
+    grid.stride = count
+    grid.begin = begin
+    grid.flags = flags
+    grid.end = min(count, begin + MAX_RANKS_PER_KEPT * max_kept)
+    while True:
+        if suppress_by_grid(call, &grid, <char *>(planes + BOX_NUMBERS * count)):
+            return -1
+        kept = 0
+        for i in range(grid.end):
+            kept += not flags[i]
+        if grid.end == count or kept >= max_kept:
+            break
+        grid.end = min(count, 4 * grid.end)
+    if kept > max_kept or grid.end < count:
+        _keep_first(flags, count, max_kept)
+    return 0
 
 
 cdef public size_t mmk_suppress_size(int type) noexcept nogil:
-    # planes, records and grid; one more number keeps each class's share aligned
-    return 2 * BOX_NUMBERS * element_size(type) + (table_size(1) + 1) * sizeof(uint32_t)
+    return BOX_NUMBERS * element_size(type) + grid_size(type)  # planes and grid
 
 
 cdef public int mmk_suppress(mmk_call *call, int type, const void *boxes, const int64_t *order, int64_t count,
                              double threshold, double offset, int64_t max_kept, int32_t *flags,
                              void *scratch) noexcept nogil:
     if type == MMK_FLOAT32:
-        return _suppress(call, <const float *>boxes, order, count, <float>threshold, <float>offset, max_kept, flags,
-                         scratch)
-    return _suppress(call, <const double *>boxes, order, count, threshold, offset, max_kept, flags, scratch)
+        return _suppress(call, type, <const float *>boxes, order, count, <float>threshold, <float>offset, max_kept,
+                         flags, scratch)
+    return _suppress(call, type, <const double *>boxes, order, count, threshold, offset, max_kept, flags, scratch)
 
 
 # ---- phases ----------------------------------------------------------------------------------------------------------

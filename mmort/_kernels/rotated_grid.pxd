@@ -57,8 +57,8 @@ cdef inline double _cells_per_length(const Grid *grid, double largest) noexcept 
 
 
 cdef inline void add_box(Grid *grid, const Rectangle *box, ptrdiff_t entry) noexcept nogil:
-    cdef int64_t level = level_of(_reach(box), 1)
-    cdef double per_length = _cells_per_length(grid, largest_side(level, 1))
+    cdef int64_t level = level_of(_reach(box))
+    cdef double per_length = _cells_per_length(grid, largest_side(level))
     add_entry(&grid.table, bucket_of(level, 0, floor_of(box.x * per_length), floor_of(box.y * per_length),
                                      grid.table.shift), entry)
     grid.first_level = min(grid.first_level, level)
@@ -71,14 +71,14 @@ cdef inline bint look_up(const Grid *grid, const Rectangle *rectangles, const in
     """Finds whether one of the kept boxes suppresses a box; returns False if comparing all of them is faster."""
     cdef double reach = _reach(box), largest, per_length, range_x, range_y
     cdef double smallest_reach = max(reach * grid.bound, sqrt(grid.bound * box.area)) / 2
-    cdef int64_t first_level = max(level_of(smallest_reach, 1), grid.first_level)
-    cdef int64_t level = min(level_of(2 * reach / grid.bound, 1), grid.last_level)  # fewest cells first
+    cdef int64_t first_level = max(level_of(smallest_reach), grid.first_level)
+    cdef int64_t level = min(level_of(2 * reach / grid.bound), grid.last_level)  # fewest cells first
     cdef int64_t first_column, last_column, line, last_line, column
     cdef uint32_t entry
     cdef const Rectangle *candidate
     is_suppressed[0] = False
     while level >= first_level:
-        largest = largest_side(level, 1)
+        largest = largest_side(level)
         per_length = _cells_per_length(grid, largest)
         range_x = (box.reach_x + largest - grid.shared * max(box.reach_x, largest)) * per_length + 1e-3
         range_y = (box.reach_y + largest - grid.shared * max(box.reach_y, largest)) * per_length + 1e-3

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from mmk cimport mmk_call, mmk_fail, mmk_is_stopped
-from mmort._kernels.kernels cimport mmk_item, mmk_sort
+from mmort._kernels.kernels cimport mmk_add, mmk_item, mmk_sort
 
 cdef enum:
     MAX_BOXES = (1 << 29) - 1  # so that four times the number of boxes fits in 32 bits
@@ -26,11 +26,12 @@ cdef inline int check_compared(mmk_call *call, int64_t count) noexcept nogil:
 
 cdef inline bint goes_on(mmk_call *call, int64_t *comparisons, int64_t *unasked, int64_t count) noexcept nogil:
     """Returns whether suppression among `count` boxes goes on; adds the comparisons since the last question."""
+    cdef int64_t total
     if unasked[0] < COMPARISONS_PER_QUESTION:
         return True
-    comparisons[0] += unasked[0]
+    total = mmk_add(comparisons, unasked[0])
     unasked[0] = 0
-    if comparisons[0] > MAX_COMPARISONS * count:
+    if total > MAX_COMPARISONS * count:
         mmk_fail(call, "%lld boxes of a class take more than %d comparisons each, the limit; pass fewer boxes",
                  <long long>count, <int>MAX_COMPARISONS)
     return not mmk_is_stopped(call)

@@ -246,6 +246,27 @@ def test_nms_rotated_keeps_and_drops_for_a_reason(boxes, iou_threshold, clockwis
     assert keep.tolist() == kept
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("direction", [1, -1])
+def test_nms_of_a_chain_keeps_every_second_box(direction, threads):
+    """Each box depends on the next, which scores higher: a chain longer than the part of a thread."""
+    n = 20_001
+    left = np.stack([3 * np.arange(n), np.zeros(n)], axis=1, dtype=np.float32)  # neighbours overlap by 7 / 13
+    before = mmort.get_num_threads()
+    mmort.set_num_threads(threads)
+    try:
+        _, indices = mmort.nms(
+            np.concatenate([left, left + 10], axis=1), direction * np.arange(n, dtype=np.float32), 0.5
+        )
+        _, some = mmort.nms(
+            np.concatenate([left, left + 10], axis=1), direction * np.arange(n, dtype=np.float32), 0.5, max_num=500
+        )
+    finally:
+        mmort.set_num_threads(before)
+    assert indices.tolist() == list(range(0, n, 2))[::-direction]
+    assert some.tolist() == indices[:500].tolist()
+
+
 @pytest.mark.parametrize("iou_threshold", [0.02, 0.3, 0.7])
 @pytest.mark.parametrize("kind", ["scattered", "elongated", "scales"])
 def test_nms_rotated_of_many_boxes_compares_all_pairs_in_effect(kind, iou_threshold):
