@@ -225,9 +225,19 @@ def test_portable(tmp_path):
     assert_same(plain, mmort.ort.session(path).run(None, feeds))
 
 
+def test_inlined(tmp_path):
+    """The file has no operators of mmort's; a form of another name is refused before the export."""
+    path, example = tmp_path / "pool.onnx", (torch.randn(1, 2, 4, 5),)
+    refuse(path, torch.relu, example, portable="inline", match=r"portable must be .* 'inlined', got 'inline'")
+    report = mmort.onnx.export(lambda x: mmort.torch.corner_pool(x, "left"), example, path, portable="inlined")
+    assert report.ok
+    model = onnx.load(path)
+    assert ([opset.domain for opset in model.opset_import], len(model.functions)) == ([""], 0)
+
+
 def test_portable_is_refused_without_a_definition(tmp_path):
     model, tensors = single("nms_match_pairs")
-    match = "portable must be False, as mmdeploy::NMSMatch has no definition"
+    match = r"portable must be False, as mmdeploy::NMSMatch has no definition"
     refuse(tmp_path / "match.onnx", model, tensors, portable=True, check_sizes=[tensors], match=match)
 
 
