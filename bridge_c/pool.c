@@ -1,8 +1,9 @@
 /* pool.c - the threads of the numpy API: they help callers with the chunks of their loops.
  *
  * A caller works on its own loop, and waits only for chunks that a helper has begun: on a busy machine it does the work
- * alone.  Callers and helpers together are not more threads than a call may use.  A helper that has nothing to do looks
- * for work for some microseconds, because handing over to it then costs one and not fifty, and sleeps. */
+ * alone.  A helper begins where callers and helpers are fewer threads than a call may use, and leaves after its chunk
+ * where callers that came later make them more.  One that has nothing to do looks for work for some microseconds,
+ * because handing over to it then costs one and not fifty, and sleeps. */
 #ifndef _WIN32
 #define _POSIX_C_SOURCE 200809L
 #endif
@@ -34,8 +35,8 @@ typedef struct {
     Condition work, done;
     Job *jobs;
     int threads, sleeping, looking; /* of the pool */
-    int working;                    /* callers and helpers */
     int generation;                 /* how often the process has been forked */
+    atomic_int working;             /* callers and helpers; changed under the lock only */
     atomic_int waiting;             /* callers that sleep until their helpers are done */
     atomic_uint posted;             /* jobs */
 } Pool;
@@ -60,9 +61,12 @@ static int is_over(int64_t begin, int limit) {
     return elapsed < 0 || elapsed > limit;
 }
 
-static void run_chunks(Job *job) {
-    size_t chunk;
-    while ((chunk = atomic_fetch_add(&job->next, 1)) < job->chunks) job->run_chunk(job->loop, chunk);
+/* Returns whether there was a chunk left. */
+static int run_next_chunk(Job *job) {
+    size_t chunk = atomic_fetch_add(&job->next, 1);
+    if (chunk >= job->chunks) return 0;
+    job->run_chunk(job->loop, chunk);
+    return 1;
 }
 
 /* ---- under the lock ---------------------------------------------------------------------------------------------- */
@@ -120,7 +124,8 @@ static ThreadResult THREAD_CALL help(void *unused) {
         pool.working++;
         find_helper();
         unlock(&pool.lock);
-        run_chunks(job);
+        while (atomic_load(&pool.working) <= threads_of(job) && run_next_chunk(job)) {
+        }
         /* The job is gone once it has no helpers. */
         if (atomic_fetch_sub(&job->helpers, 1) == 1 && atomic_load(&pool.waiting)) {
             lock_pool();
@@ -180,7 +185,8 @@ void mmk_pool_run(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks
     find_helper();
     unlock(&pool.lock);
     atomic_fetch_add(&pool.posted, 1);
-    run_chunks(&job);
+    while (run_next_chunk(&job)) {
+    }
     wait_for_helpers(&job);
     if (generation == pool.generation) {
         Job **link = &pool.jobs;
