@@ -184,7 +184,7 @@ def test_definition_equals_kernel_in_onnx_reference(operator):
         and not any(re.fullmatch(pattern, case.name) for pattern in INEXACT.get(operator, ()))
         and case.attributes.get("mode") != "bicubic"  # onnx.reference's has other coefficients at the border
         and 0 not in {size for array in case.arrays for size in array.shape}  # it does not take all empty tensors
-        and not (operator == "roi_align_rotated" and case.name.startswith("edges"))  # a large region takes it seconds
+        and not (operator == "roi_align_rotated" and "edges" in case.name)  # a large region takes it seconds
     ]
     with np.errstate(all="ignore"):
         # Its GridSample knows only opset 20's words for modes.
