@@ -26,6 +26,7 @@ cdef enum:  # attributes
 cdef enum:
     ROI = 6  # batch index, centre x, centre y, width, height, angle
     MAX_TAPS = 512  # collected before they are summed
+    MAX_SHARES = 4  # how often regions use a pixel, on average, up to which tiles gain on a copy of all channels
     PIXELS_PER_SAMPLE = 6  # copied in about the time that it takes to read a sample from the planes
     BINS = 4  # summed at a time, because each waits for its last addition
     MAX_SHARED_PIXELS = 1 << 28  # of a map, so that the index of a tap fits in 32 bits
@@ -354,7 +355,7 @@ cdef bint _add_shared_phases(mmk_call *call, double samples, size_t stored) noex
     cdef size_t itemsize = element_size(input.type)
     cdef ptrdiff_t bins = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
     if (channels < VECTOR or plane == 0 or plane > MAX_SHARED_PIXELS
-            or samples <= <double>MIN_SHARES * input.shape[0] * plane
+            or not MIN_SHARES < samples / (<double>input.shape[0] * plane) <= MAX_SHARES
             or stored > MAX_STORED * call.outputs[0].size * itemsize):
         return False
     take_shared(&stored, regions)

@@ -91,8 +91,8 @@ def rotated_pyramid(k, shape=(2, 3, 13, 17), scale=4.0, max_size=0.8):
     return build
 
 
-def map_and_rotated_rois(rois, channels=2):
-    return lambda rng: (rng.standard_normal((1, channels, 6, 5)).astype(np.float32), np.array(rois, np.float32))
+def map_and_rotated_rois(rois, shape=(1, 2, 6, 5)):
+    return lambda rng: (rng.standard_normal(shape).astype(np.float32), np.array(rois, np.float32))
 
 
 def outside_of_nan(rng):
@@ -128,8 +128,10 @@ for aligned in (True, False):
                 [0, 2, 3, 1e3, 1e-3, 0.5], [0, 2, 3, -3, 2, 0],
             ]  # fmt: skip
             add("roi_align_rotated", f"edges_{ending}", map_and_rotated_rois(rois), "close", **attributes)
-            shared = map_and_rotated_rois(3 * rois, 9)  # enough samples and channels that regions share tiles
-            add("roi_align_rotated", f"shared_edges_{ending}", shared, "close", **attributes)
+            if sampling_ratio > 0:  # channels, and a number of samples for each pixel, with which regions share tiles
+                size = (6, 5) if sampling_ratio == 1 else (18, 16)
+                shared = map_and_rotated_rois(2 * rois, (1, 9, *size))
+                add("roi_align_rotated", f"shared_edges_{ending}", shared, "close", **attributes)
 for k in SIZES:
     add(
         "roi_align_rotated",
@@ -146,6 +148,8 @@ for c in SIZES:
         add("roi_align_rotated", f"c{c}_k{k}", build, "close", output_size=(2, 3), spatial_scale=0.25, sampling_ratio=2)
     add("roi_align_rotated", f"w{c}", rotated_pyramid(3, (1, 5, 4, c)), "close", output_size=(2, 2), spatial_scale=0.25)
     add("roi_align_rotated", f"h{c}", rotated_pyramid(3, (1, 5, c, 4)), "close", output_size=(2, 2), spatial_scale=0.25)
+shared = rotated_pyramid(60, (1, 9, 30, 30), max_size=0.3)
+add("roi_align_rotated", "many_share_s0", shared, "close", output_size=(3, 3), spatial_scale=0.25)
 for kind, max_size in (("many", 0.8), ("many_small", 0.05)):
     build = rotated_pyramid(40, (2, 33, 40, 40), max_size=max_size)
     add("roi_align_rotated", kind, build, "close", output_size=(3, 3), spatial_scale=0.25, sampling_ratio=2)
