@@ -148,8 +148,9 @@ static void forget_threads(void) {
     pool.lock = (Mutex)MUTEX_INITIAL;
     pool.work = pool.done = (Condition)CONDITION_INITIAL;
     pool.jobs = NULL;
-    pool.threads = pool.sleeping = pool.looking = pool.working = 0;
+    pool.threads = pool.sleeping = pool.looking = 0;
     pool.generation++;
+    atomic_store(&pool.working, 0);
     atomic_store(&pool.waiting, 0);
 }
 #endif
