@@ -6,6 +6,7 @@ OpenVINO's own default is the processor's fastest type, bfloat16 where it can, i
 from __future__ import annotations
 
 import os
+import threading
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -13,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.predict.network import DetectorFile, require_model
+
+_first_run = threading.Lock()
+"""OpenVINO's module fills tables in the first run of a process, and deadlocks if two threads do so at once."""
 
 
 class OpenVinoNetwork(DetectorFile):
@@ -37,6 +41,8 @@ class OpenVinoNetwork(DetectorFile):
     ImportError
         If openvino or onnx is not installed.
     """
+
+    _has_run = False  # any of the process
 
     def __init__(self, path: str | os.PathLike[str], threads: int | None = None, parallel: int = 1) -> None:
         self._arguments = os.fspath(path), threads, parallel
@@ -66,6 +72,14 @@ class OpenVinoNetwork(DetectorFile):
         feeds: dict[str, NDArray[Any]] = {self._input: input}
         if self._takes_img_shape:
             feeds["img_shape"] = img_shape
+        if OpenVinoNetwork._has_run:
+            return self._run(feeds)
+        with _first_run:
+            outputs = self._run(feeds)
+            OpenVinoNetwork._has_run = True
+        return outputs
+
+    def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
         request = self._requests.get()
         try:
             request.infer(feeds)
