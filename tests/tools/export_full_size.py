@@ -25,8 +25,9 @@ from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.predict import Preprocessing, read_image
 from tests.tools.oracle_table import measured
 
-FACTORS = {"fc_reg": 0.1, "rpn_reg": 0.1, "fc_cls": 0.1, "rpn_cls": 0.02}
-"""Of weights by parts of their keys: boxes are exponentials, and scores of 1 are all equal."""
+FACTORS = {"fc_reg": 0.1, "rpn_reg": 0.1, "fc_cls": 0.1, "rpn_cls": 0.02, "bn3.weight": 0.2}
+"""Of weights by parts of their keys: boxes are exponentials, and scores of 1 are all equal.  Random branches of full
+weight triple the rounding error in each stage of a ResNet, until torch's own exceeds the tolerance."""
 
 SHAPE = 320, 416
 """Of the example by which batch normalization is calibrated, in pixels."""
@@ -44,7 +45,7 @@ def fill(detector: Detector, preprocessing: Preprocessing) -> None:
             nn.init.normal_(value, std=value.shape[1] ** -0.5)
         else:
             value.add_(torch.randn_like(value) * 0.1)
-        value.mul_(next((factor for part, factor in FACTORS.items() if part in name and value.ndim > 1), 1))
+        value.mul_(next((factor for part, factor in FACTORS.items() if part in name), 1))
     for layer in detector.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.train()
