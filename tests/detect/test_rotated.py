@@ -338,6 +338,7 @@ def recorded_detections():
 def test_detections_of_version_1_are_mmrotates(name):
     """Of the descriptions of a box, that with the longer side as width is compared."""
     detector = build(rotated_1_cases.config_of(name))
+    assert detector.family == name.removesuffix(" oc")
     rotated_1_cases.fill(detector)
     recorded = recorded_detections()[name]
     dets, labels = detector(*query_cases.batch())

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from mmort.detect.entries import Parts, nested, part
 from mmort.detect.families.cascade_rcnn import BoxCascade
+from mmort.detect.parts.backbones.re_resnet import ReResNet
 from mmort.detect.parts.rotated.box_head import RotatedBoxHead
 from mmort.detect.parts.rotated.test_cfg import RotatedRCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector
@@ -33,14 +34,14 @@ class RoITransRoIHead(BoxCascade):
 
 
 class RoITransformer(TwoStageDetector):
-    """RoI Transformer."""
+    """RoI Transformer, or ReDet if its backbone is equivariant to rotations."""
 
-    family = "RoI Transformer"
     model_types = ("RoITransformer", "ReDet", "CascadeRCNN")
     head = RoITransRoIHead
     roi_head: RoITransRoIHead
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
+        self.family = "ReDet" if isinstance(self.backbone, ReResNet) else "RoI Transformer"
         heads: list[RotatedBoxHead] = list(self.roi_head.bbox_head)  # type: ignore[arg-type]
         self.angle_version = heads[-1].coder.version

@@ -12,11 +12,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import part
-from mmort.detect.families.rotated_fcos import RotatedFCOSHead
+from mmort.detect.entries import Parts, part
+from mmort.detect.families.rotated_fcos import RotatedFCOS, RotatedFCOSHead
 from mmort.detect.families.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
+from mmort.detect.versions import Config
 
 
 class CSLRetinaHead(RotatedRetinaHead):
@@ -55,10 +56,14 @@ class CSLRetinaHead(RotatedRetinaHead):
 
 
 class CSLRetinaNet(RotatedDenseDetector):
-    """RetinaNet with an angle coder."""
+    """CSL or PSC RetinaNet, by its angle coder."""
 
-    family = "CSL RetinaNet"
     head = CSLRetinaHead
+    bbox_head: CSLRetinaHead
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__(config, parts)
+        self.family = f"{self.bbox_head.angle_coder.name} RetinaNet"
 
 
 class CSLFCOSHead(RotatedFCOSHead):
@@ -72,8 +77,7 @@ class CSLFCOSHead(RotatedFCOSHead):
         angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS)
 
 
-class CSLFCOS(RotatedDenseDetector):
+class CSLFCOS(RotatedFCOS):
     """FCOS with classes of angles."""
 
-    family = "CSL FCOS"
     head = CSLFCOSHead

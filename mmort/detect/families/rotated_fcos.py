@@ -11,12 +11,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import part
+from mmort.detect.entries import Parts, part
 from mmort.detect.families.fcos import FCOSHead
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
+from mmort.detect.versions import Config
 
 
 class RotatedFCOSHead(FCOSHead):
@@ -51,7 +52,11 @@ class RotatedFCOSHead(FCOSHead):
 
 
 class RotatedFCOS(RotatedDenseDetector):
-    """Rotated FCOS."""
+    """Rotated FCOS, or CSL or PSC FCOS by its angle coder."""
 
-    family = "Rotated FCOS"
     head = RotatedFCOSHead
+    bbox_head: RotatedFCOSHead
+
+    def __init__(self, config: Config, parts: Parts) -> None:
+        super().__init__(config, parts)
+        self.family = f"{self.bbox_head.angle_coder.name} FCOS"

@@ -20,10 +20,13 @@ class AngleCoder:
 
     Attributes
     ----------
+    name : str
+        The first word of the names of detectors with this coder.
     channels : int
         Numbers that are predicted for an angle.
     """
 
+    name: ClassVar[str]
     channels: int
 
     def decode(self, predicted: Tensor, dim: int) -> Tensor:
@@ -38,6 +41,7 @@ class PlainAngle(AngleCoder):
     class Entries(Schema):
         """The entries of ``angle_coder``."""
 
+    name = "Rotated"
     channels = 1
 
     def __init__(self, entries: Entries) -> None:
@@ -63,6 +67,8 @@ class CSLCoder(AngleCoder):
         omega: float = 1
 
         ignored: ClassVar = dict.fromkeys(("radius", "window"), "training only")
+
+    name = "CSL"
 
     def __init__(self, entries: Entries) -> None:
         version = angle_version("angle_coder", entries.angle_version)
@@ -93,6 +99,8 @@ class PSCCoder(AngleCoder):
         dual_freq: bool = True
         num_step: int = at_least(1, default=3)
         thr_mod: float = 0.47
+
+    name = "PSC"
 
     def __init__(self, entries: Entries) -> None:
         if entries.angle_version != "le90":
