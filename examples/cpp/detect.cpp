@@ -4,6 +4,7 @@
 // A portable file needs no library.
 #include <onnxruntime_cxx_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <opencv2/imgcodecs.hpp>
@@ -16,14 +17,11 @@ using nlohmann::json;
 
 const float MIN_SCORE = 0.3f;
 
-// An entry of the file's metadata.
+// An entry of the file's metadata, empty if there is none.
 json metadata(Ort::Session &session, const char *key) {
     Ort::AllocatorWithDefaultOptions allocator;
     const auto text = session.GetModelMetadata().LookupCustomMetadataMapAllocated(key, allocator);
-    if (!text)
-        throw std::runtime_error(std::string("the file has no metadata for ") + key +
-                                 ", as those of mmort export have");
-    return json::parse(text.get());
+    return text ? json::parse(text.get()) : json::object();
 }
 
 struct Input {
@@ -34,10 +32,10 @@ struct Input {
 
 // Resize, normalize and pad a picture as the metadata's `preprocessing` says.
 Input preprocess(const cv::Mat &picture, const json &settings) {
-    if (settings.value("pad_or", 0) || settings.value("resize_backend", "cv2") != "cv2" ||
-        settings.value("padding", json()).is_object())
-        throw std::runtime_error(
-            "this example pads at the right and the bottom with zeros, and resizes with OpenCV only");
+    if (settings.empty()) throw std::runtime_error("the file has no metadata of mmort export");
+    if (settings.value("pad_or", 0) || settings.value("padding", json()).is_object() ||
+        settings.value("resize_backend", "cv2") != "cv2" || settings.value("to_float32", false))
+        throw std::runtime_error("this example resizes bytes with OpenCV, and pads with zeros on the right and below");
     cv::Size size = picture.size();
     if (const json target = settings.value("size", json()); target.is_array()) {
         const double width = target[0], height = target[1];
@@ -51,19 +49,15 @@ Input preprocess(const cv::Mat &picture, const json &settings) {
     cv::Mat resized;
     cv::resize(picture, resized, size);
     const int divisor = settings.value("size_divisor", 1);
-    const int rows = (size.height + divisor - 1) / divisor * divisor,
-              columns = (size.width + divisor - 1) / divisor * divisor;
-    const int shape[] = {1, 3, rows, columns};
-    Input input{cv::Mat(4, shape, CV_32F, cv::Scalar(0)),
-                size,
-                {double(size.width) / picture.cols, double(size.height) / picture.rows}};
+    const int rows = cv::divUp(size.height, divisor) * divisor, columns = cv::divUp(size.width, divisor) * divisor;
+    const cv::Vec2d scale(double(size.width) / picture.cols, double(size.height) / picture.rows);
+    Input input{cv::Mat({1, 3, rows, columns}, CV_32F, cv::Scalar(0)), size, scale};
     for (int channel = 0; channel < 3; channel++) {
         cv::Mat plane(rows, columns, CV_32F, input.blob.ptr<float>(0, channel)), values;
         cv::extractChannel(resized, values, settings.value("to_rgb", false) ? 2 - channel : channel);
         const float mean = settings.at("mean")[channel], std = settings.at("std")[channel];
         values.convertTo(values, CV_32F);
-        cv::Mat normalized = (values - mean) / std;
-        normalized.copyTo(plane(cv::Rect(cv::Point(), size)));
+        cv::Mat((values - mean) / std).copyTo(plane(cv::Rect(cv::Point(), size)));
     }
     return input;
 }
@@ -71,8 +65,7 @@ Input preprocess(const cv::Mat &picture, const json &settings) {
 // Paste the probabilities over a box into a mask of the picture's size.
 cv::Mat paste(const float *probabilities, int rows, int columns, const cv::Rect2d &box, cv::Size size) {
     const cv::Mat cells(rows, columns, CV_32F, const_cast<float *>(probabilities));
-    const double x = columns / box.width,
-                 y = rows / box.height;  // cells for each pixel, whose centres are interpolated
+    const double x = columns / box.width, y = rows / box.height;  // cells per pixel
     const cv::Matx23d to_cells(x, 0, (0.5 - box.x) * x - 0.5, 0, y, (0.5 - box.y) * y - 0.5);
     cv::Mat pasted;
     cv::warpAffine(cells, pasted, to_cells, size, cv::INTER_LINEAR | cv::WARP_INVERSE_MAP);
@@ -80,10 +73,7 @@ cv::Mat paste(const float *probabilities, int rows, int columns, const cv::Rect2
 }
 
 int main(int argc, char **argv) try {
-    if (argc != 3 && argc != 4) {
-        std::fprintf(stderr, "usage: %s MODEL.onnx PICTURE [LIBMMORT_ORT.so]\n", argv[0]);
-        return 2;
-    }
+    if (argc != 3 && argc != 4) throw std::runtime_error("usage: detect MODEL.onnx PICTURE [LIBMMORT_ORT.so]");
     const cv::Mat picture = cv::imread(argv[2]);
     if (picture.empty()) throw std::runtime_error(std::string(argv[2]) + " is not a picture that OpenCV reads");
 
@@ -93,6 +83,9 @@ int main(int argc, char **argv) try {
     Ort::Session session(env, argv[1], options);
     const json classes = metadata(session, "classes");
     Input input = preprocess(picture, metadata(session, "preprocessing"));
+    const bool has_masks = session.GetOutputCount() > 2;
+    if (has_masks && metadata(session, "masks").value("area", "box") != "box")
+        throw std::runtime_error("this example pastes masks over boxes, and those of the file are over the input");
 
     const auto memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
     const int64_t shape[] = {1, 3, input.blob.size[2], input.blob.size[3]}, size_shape[] = {1, 2};
@@ -100,15 +93,15 @@ int main(int argc, char **argv) try {
     Ort::Value inputs[] = {
         Ort::Value::CreateTensor<float>(memory, input.blob.ptr<float>(), input.blob.total(), shape, 4),
         Ort::Value::CreateTensor<int64_t>(memory, img_shape, 2, size_shape, 2)};
-    const bool has_masks = session.GetOutputCount() > 2;
     const char *input_names[] = {"input", "img_shape"}, *output_names[] = {"dets", "labels", "masks"};
     const auto outputs = session.Run(Ort::RunOptions{nullptr}, input_names, inputs, 2, output_names, has_masks ? 3 : 2);
 
     const float *det = outputs[0].GetTensorData<float>();         // [1, K, 5]: x1, y1, x2, y2, score
     const int64_t *labels = outputs[1].GetTensorData<int64_t>();  // [1, K], -1 in unused rows
-    const int64_t count = outputs[1].GetTensorTypeAndShapeInfo().GetShape()[1];
+    const auto dets_shape = outputs[0].GetTensorTypeAndShapeInfo().GetShape();
+    if (dets_shape[2] != 5) throw std::runtime_error("this example does not know rotated boxes");
     const auto mask_shape = has_masks ? outputs[2].GetTensorTypeAndShapeInfo().GetShape() : std::vector<int64_t>(4);
-    for (int64_t i = 0; i < count; i++, det += 5) {
+    for (int64_t i = 0; i < dets_shape[1]; i++, det += 5) {
         if (labels[i] < 0 || det[4] < MIN_SCORE) continue;
         const cv::Rect2d box(cv::Point2d(det[0] / input.scale[0], det[1] / input.scale[1]),
                              cv::Point2d(det[2] / input.scale[0], det[3] / input.scale[1]));
@@ -121,7 +114,6 @@ int main(int argc, char **argv) try {
         }
         std::printf("\n");
     }
-    return 0;
 } catch (const std::exception &error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -74,7 +74,7 @@ export class Detector {
       const row = Array.from(dets.data.subarray(index * columns, (index + 1) * columns));
       const label = Number(labels.data[index]), score = row.at(-1);
       if (label < 0 || !(score > 0) || score < minScore || !row.every(Number.isFinite)) continue; // an unused row
-      const detection = { label, name: this.classes[label] ?? String(label), score, ...this.place(row, prepared) };
+      const detection = { label, name: this.classes[label] ?? String(label), score, ...this.boxIn(row, prepared) };
       if (masks) this.addMask(detection, masks, index, prepared);
       found.push(detection);
     }
@@ -82,7 +82,7 @@ export class Detector {
   }
 
   /** Return a row's box in the picture: x1, y1, x2, y2, or of a rotated one centre, width, height and angle. */
-  place(row, { offset: [top, left], scale: [x, y] }) {
+  boxIn(row, { offset: [top, left], scale: [x, y] }) {
     if (row.length === 6)
       return { rotatedBox: [(row[0] - left) / x, (row[1] - top) / y, row[2] / x, row[3] / y, row[4]] };
     const box = [(row[0] - left) / x, (row[1] - top) / y, (row[2] - left) / x, (row[3] - top) / y];

@@ -76,13 +76,14 @@ async function detect(bitmap, decoding) {
   const total = Object.values(stages).reduce((sum, time) => sum + time, 0);
   const rows = Object.entries({ ...stages, total }).map(([stage, time]) => [stage, `${time.toFixed(1)} ms`]);
   fillTable(byId("times"), "Time of each stage", rows);
-  const places = ({ box, rotatedBox }) => (box ?? rotatedBox).map((value) => value.toFixed(1)).join(", ");
-  fillTable(byId("detections"), `${detections.length} found`, detections.map((found) => [found.name, found.score.toFixed(3), places(found)]));
+  const cells = ({ name, score, box, rotatedBox }) => [name, score.toFixed(3), (box ?? rotatedBox).map((value) => value.toFixed(1)).join(", ")];
+  fillTable(byId("detections"), `${detections.length} found`, detections.map(cells));
 }
 
 /** Detect in a picture's file, which `open` returns. */
 function detectFile(name, open) {
   enqueue(async () => {
+    report(`Detecting in ${name} …`);
     const blob = await open(), begin = performance.now(), bitmap = await decode(name, blob);
     await detect(bitmap, performance.now() - begin);
     report(`${name}: ${bitmap.width} x ${bitmap.height} pixels`);
@@ -115,6 +116,7 @@ async function toggleCamera() {
     for (const track of camera.srcObject.getTracks()) track.stop();
     camera = undefined;
   } else {
+    if (!navigator.mediaDevices) throw new Error("The browser lends a camera only to pages of https and of this computer");
     const stream = await navigator.mediaDevices.getUserMedia({ video: true }).catch((error) => {
       throw new Error(`The camera cannot be used: ${error.message}`);
     });
