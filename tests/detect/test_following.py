@@ -137,6 +137,27 @@ def test_rotated_boxes_that_suppression_keeps(kept, followed, with_labels):
     assert found.tolist() == (kept if followed else [2, 0, 1, 4])
 
 
+def test_many_rotated_boxes_are_compared_with_their_neighbours_only(monkeypatch):
+    """All pairs of a hundred thousand boxes would take gigabytes."""
+    generator = torch.Generator().manual_seed(0)
+    boxes = torch.rand(3000, 5, generator=generator) * torch.tensor([2000, 500, 40, 40, 3.0])
+    scores, labels = torch.rand(3000, generator=generator), torch.arange(3000) % 2
+    kept = mmort.torch.nms_rotated(boxes, scores, 0.1, labels)[1]
+    compared = []
+    overlaps = mmort.box_iou_rotated
+
+    def counting(first, second, **arguments):
+        compared.append(len(first) * len(second))
+        return overlaps(first, second, **arguments)
+
+    monkeypatch.setattr(mmort, "box_iou_rotated", counting)
+    for choice, followed in ((kept, True), (kept.roll(-1), False), (kept[kept != kept[500]], False)):
+        with _Replay([("RotatedNonMaxSuppression", [choice])]):
+            found = mmort.torch.nms_rotated(boxes, scores, 0.1, labels)[1]
+        assert torch.equal(found, choice) == followed
+    assert 0 < sum(compared) < 0.2 * 3000 * len(kept)
+
+
 @pytest.mark.parametrize(("kept", "followed"), KEPT)
 @pytest.mark.parametrize("of_classes", [False, True])
 def test_boxes_that_suppression_keeps(kept, followed, of_classes):

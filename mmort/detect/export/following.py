@@ -9,7 +9,7 @@ torch's numbers that go on, and all else must be equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ from mmort.onnx.verify import RTOL
 
 MAX_ROUNDING = RTOL
 """Difference up to which overlaps are equal and, as a share of the largest score, scores: the comparison's own."""
+
+MAX_BLOCK = 256
+"""Rotated boxes that are compared with their neighbours together: an image may have a hundred thousand."""
 
 _NODES = {
     "TopK": (1,),
@@ -170,18 +173,39 @@ def _kept(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor])
 def _kept_rotated(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
     """Follow which rotated boxes the suppression keeps, if all of them allow it."""
     boxes, scores, kept = arguments["dets"].numpy(), arguments["scores"].numpy(), chosen[0].numpy()
-    labels = np.zeros(len(boxes)) if arguments["labels"] is None else arguments["labels"].numpy()
+    labels = np.zeros(len(boxes), np.int64) if arguments["labels"] is None else arguments["labels"].numpy()
     if not len(kept) or kept.max() >= len(boxes) or len(np.unique(kept)) < len(kept):
         return own
-    rounding, threshold = _rounding(arguments["scores"]), arguments["iou_threshold"]
-    overlap = mmort.box_iou_rotated(boxes[kept], boxes, clockwise=arguments["clockwise"])
-    overlap[labels[kept, None] != labels] = -1
-    among = overlap[:, kept]
-    np.fill_diagonal(among, -1)
+    threshold, clockwise = arguments["iou_threshold"], arguments["clockwise"]
+    rounding = _rounding(arguments["scores"])
+    if (np.diff(scores[kept]) > rounding).any():
+        return own
+    order = -np.arange(len(kept), dtype=boxes.dtype)
+    apart = mmort.nms_rotated(boxes[kept], order, threshold + MAX_ROUNDING, labels[kept], clockwise)[1]
+    if len(apart) < len(kept):
+        return own
     rejected = np.setdiff1d(np.arange(len(boxes)), kept)
-    suppressed = (overlap[:, rejected] > threshold - MAX_ROUNDING) & (scores[kept, None] >= scores[rejected] - rounding)
-    in_order = (np.diff(scores[kept]) <= rounding).all()
-    return chosen if in_order and (among < threshold + MAX_ROUNDING).all() and suppressed.any(0).all() else own
+    for first, others in _neighbours(boxes, labels, kept, rejected):
+        overlap = mmort.box_iou_rotated(boxes[first], boxes[others], clockwise=clockwise)
+        suppressed = (overlap > threshold - MAX_ROUNDING) & (scores[first, None] >= scores[others] - rounding)
+        if not suppressed.any(0).all():
+            return own
+    return chosen
+
+
+def _neighbours(
+    boxes: NDArray[Any], labels: NDArray[np.int64], kept: NDArray[np.int64], rejected: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield all rejected boxes in blocks, after the kept ones that may overlap them: along x no box is farther away."""
+    reach = np.hypot(boxes[:, 2], boxes[:, 3]).max(initial=0)
+    for label in np.unique(labels[rejected]):
+        own, others = (
+            each[np.argsort(boxes[each, 0], kind="stable")]
+            for each in (kept[labels[kept] == label], rejected[labels[rejected] == label])
+        )
+        for block in np.array_split(others, -(-len(others) // MAX_BLOCK)):
+            first, last = np.searchsorted(boxes[own, 0], [boxes[block[0], 0] - reach, boxes[block[-1], 0] + reach])
+            yield own[first:last], block
 
 
 def _below(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
