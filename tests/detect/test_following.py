@@ -250,3 +250,31 @@ def test_a_draft_that_differs_is_compared_again(shift, tmp_path):
         export_model(Shifted(1.0, 2.0).eval(), (torch.ones(2),), path, options)
     assert drafts == [True]
     assert path.exists() == (shift == 2.0)
+
+
+class Counting(torch.nn.Module):
+    """Doubles its input, which its export does not if `wrong`; notes the sizes of its runs without export."""
+
+    def __init__(self, wrong):
+        super().__init__()
+        self.wrong, self.sizes = wrong, []
+
+    def forward(self, x):
+        if torch.onnx.is_in_onnx_export():
+            return x * (3 if self.wrong else 2)
+        self.sizes.append(len(x))
+        return x * 2
+
+
+@pytest.mark.parametrize(("wrong", "sizes"), [(False, [2, 4, 3]), (True, [2])])
+def test_the_smallest_inputs_come_first(wrong, sizes, tmp_path):
+    """A model that differs on these does not run on the others; the report has the order of the inputs."""
+    model, other = Counting(wrong).eval(), Shifted(0.0, 0.0).eval()
+    checks = [(torch.ones(3),), (torch.ones(2),)]
+    options = Options(
+        dynamic_shapes={"x": {0: "n"}}, check_sizes=checks, exporter="legacy", reference=lambda draft: other
+    )
+    with pytest.raises(VerificationError) if wrong else nullcontext():
+        report = export_model(model, (torch.ones(4),), tmp_path / "file.onnx", options)
+        assert [row.inputs for row in report.rows] == ["4", "3", "2"]
+    assert model.sizes == sizes

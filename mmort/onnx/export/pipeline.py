@@ -35,6 +35,9 @@ from mmort.onnx.verify.values import Reference, Tolerances, leaves, shapes_text
 VERIFIED = "verified"
 """The key of the metadata that a file has, with the value "false", if it was not compared with its model."""
 
+ALONE = ", no library"
+"""What the inputs of rows of a comparison without mmort's library end with."""
+
 
 def export_model(
     model: torch.nn.Module | Callable[..., Any],
@@ -58,9 +61,7 @@ def export_model(
         hints = _exported(example, draft, options)
         frozen = _check_and_complete(example, draft, options)
         gc.collect()  # the exporters leave cycles of graphs and weights
-        report = _verify(draft, path, example.module, checks, options) if options.verify else Report(())
-        if not report.ok and options.verify and options.reference is not None:
-            report = _verify(draft, path, options.reference(draft), checks, options)
+        report = _proof(draft, path, example.module, checks, options) if options.verify else Report(())
         if frozen or (options.verify and not report.ok):
             causes = [*frozen, *_causes(example, checks, report, hints, options)]
             raise VerificationError(_explanation(path, causes, report), report)
@@ -184,6 +185,34 @@ def _complete(model: onnx.ModelProto, draft: Path, options: Options) -> None:
         draft.write_bytes(model.SerializeToString())
 
 
+def _proof(
+    draft: Path, path: Path, module: torch.nn.Module, checks: Sequence[tuple[Any, ...]], options: Options
+) -> Report:
+    """Compare the draft with the model and, if they differ, with the one of `options.reference`.
+
+    The smallest inputs come first: if the model differs on these, it need not run on the others.
+    """
+    if options.reference is None:
+        return _verify(draft, path, module, checks, options)
+    sizes = [sum(tensor.numel() for tensor in leaves(values)) for values in checks]
+    smallest, larger = (
+        [values for values, size in zip(checks, sizes, strict=True) if (size == min(sizes)) == wanted]
+        for wanted in (True, False)
+    )
+    report = _verify(draft, path, module, smallest, options)
+    if report.ok and larger:
+        more = _verify(draft, path, module, larger, options)
+        report = Report(tuple(_in_order([*report.rows, *more.rows], checks))) if more.ok else more
+    return report if report.ok else _verify(draft, path, options.reference(draft), checks, options)
+
+
+def _in_order(rows: Sequence[Row], checks: Sequence[tuple[Any, ...]]) -> list[Row]:
+    """Return rows in the order of their inputs, those without mmort's library last."""
+    order = [shapes_text(values) for values in checks]
+    order += [f"{text}{ALONE}" for text in order]
+    return sorted(rows, key=lambda row: order.index(row.inputs))
+
+
 def _verify(
     draft: Path, path: Path, module: torch.nn.Module, checks: Sequence[tuple[Any, ...]], options: Options
 ) -> Report:
@@ -193,7 +222,7 @@ def _verify(
     report = _compare(draft, path, checks, references, options, own_library=options.portable != "inlined")
     if options.portable and options.portable != "inlined" and report.ok:
         alone = _compare(draft, path, checks, references, options, own_library=False)
-        rows = (dataclasses.replace(row, inputs=f"{row.inputs}, no library") for row in alone.rows)
+        rows = (dataclasses.replace(row, inputs=f"{row.inputs}{ALONE}") for row in alone.rows)
         report = Report((*report.rows, *rows))
     return report
 
