@@ -3,12 +3,14 @@
 `.ci/run examples` runs the tests of the languages whose tools and packages can be had.
 """
 
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -26,6 +28,16 @@ def portable(tmp_path_factory):
     path = tmp_path_factory.mktemp("portable") / "portable.onnx"
     mmort.onnx.make_portable(MODEL, path)
     return path
+
+
+@pytest.fixture(scope="module")
+def foreign(portable):
+    """A file whose pictures are resized in a way that no program knows."""
+    model = onnx.load(portable)
+    (settings,) = (entry for entry in model.metadata_props if entry.key == "preprocessing")
+    settings.value = json.dumps(json.loads(settings.value) | {"resize_backend": "pillow"})
+    onnx.save(model, portable.with_name("foreign.onnx"))
+    return portable.with_name("foreign.onnx")
 
 
 @pytest.fixture(scope="module")
@@ -58,41 +70,43 @@ def assert_finds(command, model, *library, masks=False, digits=(1e-4, 0.02), **o
             np.testing.assert_allclose([int(row[6]) for row in rows], areas, rtol=0.01, atol=1)
 
 
-def assert_refuses(command, portable, **options):
-    """A file that is no picture, or no model, gives one line and a failure."""
-    for arguments in ((portable, __file__), (__file__, IMAGES[0]), (portable,)):
+def assert_refuses(command, portable, foreign, **options):
+    """A file that is no picture, no model, or one that the program does not understand, gives a line and a failure."""
+    for arguments in ((portable, __file__), (__file__, IMAGES[0]), (portable,), (foreign, IMAGES[0])):
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, **options)
         assert done.returncode > 0
         assert (done.stdout, done.stderr.count("\n")) == ("", 1), done.stderr
+    assert "resize" in done.stderr
 
 
-def test_cpp(tmp_path, runtime, portable):
+def test_cpp(tmp_path, runtime, portable, foreign):
     output("cmake", "-S", HERE / "cpp", "-B", tmp_path, f"-DORT={runtime}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
     output("cmake", "--build", tmp_path)
     command = [tmp_path / "detect"]
     assert_finds(command, MODEL, mmort.ort.library_path(), masks=True)
     assert_finds(command, portable, masks=True)
-    assert_refuses(command, portable)
+    assert_refuses(command, portable, foreign)
 
 
-def test_node(tmp_path, portable):
+def test_node(tmp_path, portable, foreign):
     for name in ("web", "node"):
         shutil.copytree(HERE / name, tmp_path / name, ignore=shutil.ignore_patterns("node_modules"))
     output("npm", "install", "--silent", "--ignore-scripts", cwd=tmp_path / "node")
     command = ["node", tmp_path / "node" / "detect.js"]
     assert_finds(command, portable, masks=True)
-    assert_refuses(command, portable)
+    assert_refuses(command, portable, foreign)
 
 
-def test_java(tmp_path, portable):
+def test_java(tmp_path, portable, foreign):
     jar = os.environ["ORT_JAR"]
     output("javac", "-Xlint", "-Werror", "-cp", jar, "-d", tmp_path, HERE / "java" / "Detect.java")
     command = ["java", "-cp", f"{jar}{os.pathsep}{tmp_path}", "Detect"]
     assert_finds(command, MODEL, mmort.ort.library_path(), digits=(0.02, 0.5))
     assert_finds(command, portable, digits=(0.02, 0.5))
+    assert_refuses(command, portable, foreign)
 
 
-def test_rust(tmp_path, runtime, portable):
+def test_rust(tmp_path, runtime, portable, foreign):
     output("cargo", "build", "--manifest-path", HERE / "rust" / "Cargo.toml", "--target-dir", tmp_path)
     command, environment = (
         [tmp_path / "debug" / "detect"],
@@ -100,4 +114,4 @@ def test_rust(tmp_path, runtime, portable):
     )
     assert_finds(command, MODEL, mmort.ort.library_path(), digits=(0.02, 0.5), env=environment)
     assert_finds(command, portable, digits=(0.02, 0.5), env=environment)
-    assert_refuses(command, portable, env=environment)
+    assert_refuses(command, portable, foreign, env=environment)

@@ -5,6 +5,7 @@
 import ai.onnxruntime.OnnxTensor;
 import ai.onnxruntime.OrtEnvironment;
 import ai.onnxruntime.OrtException;
+import ai.onnxruntime.OrtLoggingLevel;
 import ai.onnxruntime.OrtSession;
 import java.awt.image.BufferedImage;
 import java.io.File;
@@ -101,7 +102,7 @@ public class Detect {
             BufferedImage picture = ImageIO.read(new File(arguments[1]));
             if (picture == null) throw new IOException(arguments[1] + " is not a picture that Java reads");
             if (arguments.length > 2) options.registerCustomOpLibrary(arguments[2]);
-            OrtEnvironment environment = OrtEnvironment.getEnvironment();
+            OrtEnvironment environment = OrtEnvironment.getEnvironment(OrtLoggingLevel.ORT_LOGGING_LEVEL_ERROR);
             try (OrtSession session = environment.createSession(arguments[0], options)) {
                 detect(environment, session, picture);
             }
