@@ -216,6 +216,13 @@ def test_camera(tab):
     expect(tab.locator("#camera")).to_have_text("Camera", timeout=60_000)
 
 
+def test_no_camera_for_pages_of_other_computers(tab):
+    """Without https, browsers lend a camera to this computer's own pages only."""
+    tab.evaluate("Object.defineProperty(navigator, 'mediaDevices', { value: undefined })")
+    tab.click("#camera")
+    expect(tab.locator("#status")).to_contain_text("lends a camera only to pages of https")
+
+
 def test_without_the_demos_files(browser, tmp_path):
     """The page alone, as any host of static files serves it, asks for a detector."""
     for path in page.PAGE.glob("*.*"):
