@@ -6,7 +6,7 @@ MMRotate 1.0.0rc1 got the same: ``tests/data/detect/rotated_1.json`` has what th
 
 import copy
 
-from tests.detect import query_cases
+from tests.detect import query_cases, rotated_cases
 
 STRIDES = [8, 16]
 PREPROCESSOR = {
@@ -207,17 +207,8 @@ ORIENTED_RPN = {
     "type": "OrientedRPNHead",
     "bbox_coder": {"type": "MidpointOffsetCoder", "angle_version": "le90", "target_stds": [1.0, 1, 1, 1, 0.5, 0.5]},
 }
-UPRIGHT_ROIS = {
-    "type": "mmdet.SingleRoIExtractor",
-    "roi_layer": {"type": "RoIAlign", "output_size": 3, "sampling_ratio": 0},
-    "out_channels": 32,
-    "featmap_strides": [4, 8],
-}
-ROTATED_ROIS = {
-    **UPRIGHT_ROIS,
-    "type": "RotatedSingleRoIExtractor",
-    "roi_layer": {"type": "RoIAlignRotated", "out_size": 3, "sample_num": 2, "clockwise": True},
-}
+UPRIGHT_ROIS = {**rotated_cases.UPRIGHT_ROIS, "type": "mmdet.SingleRoIExtractor"}
+ROTATED_ROIS = rotated_cases.ROTATED_ROIS
 BOX_HEAD = {
     "type": "mmdet.Shared2FCBBoxHead",
     "predict_box_type": "rbox",
@@ -240,7 +231,6 @@ UPRIGHT_DELTAS = {
     "target_stds": [0.1, 0.1, 0.2, 0.2, 0.1],
     "use_box_type": True,
 }
-RPN_CFG = {"nms_pre": 60, "max_per_img": 60, "nms": {"type": "nms", "iou_threshold": 0.7}, "min_bbox_size": 0}
 TWO_STAGE = {
     "Oriented R-CNN": {
         "type": "mmdet.FasterRCNN",
@@ -329,7 +319,7 @@ def config_of(name):
         "backbone": {**BACKBONE, "out_indices": (1, 2) if dense else (0, 1)},
         "neck": neck,
         "train_cfg": None,
-        "test_cfg": TEST_CFG if dense else {"rpn": RPN_CFG, "rcnn": TEST_CFG},
+        "test_cfg": TEST_CFG if dense else {"rpn": rotated_cases.TWO_STAGE_CFG["rpn"], "rcnn": TEST_CFG},
         **(DENSE if dense else TWO_STAGE)[name],
     }
     return copy.deepcopy({"model": model})
