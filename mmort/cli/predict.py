@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from mmort.predict import Detections, Predictor
+    from mmort.predict import Detections, Predictor, Windows
 
 HELP = "detect objects in pictures with an exported detector; exit code 1 if a picture cannot be processed"
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "read window by window (default: the whole picture at once)",
     )
     parser.add_argument(
-        "--overlap", type=int, default=200, help="pixels that neighbouring windows share (default: %(default)s)"
+        "--overlap", type=int, metavar="PIXELS", help="pixels that neighbouring windows share (default: 200)"
     )
     parser.add_argument(
         "--config", help="MMDetection config, for a file without metadata: its preprocessing and class names"
@@ -65,22 +65,21 @@ def run(arguments: argparse.Namespace) -> str | None:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
     from mmort.predict import AnnotatedPictures, Record, list_images
 
-    if arguments.window is not None and arguments.engine == "ray":
-        raise ValueError("predict: --window runs in this process only; leave out --engine ray")
+    windows = _windows(arguments)
     images = list_images(*arguments.images)
     predictor = _predictor(arguments)
     annotated = AnnotatedPictures(arguments.show_dir, images) if arguments.show_dir else None
-    record = Record(arguments.out_dir, _settings(arguments, predictor)) if arguments.out_dir else None
+    record = Record(arguments.out_dir, _settings(arguments, predictor, windows)) if arguments.out_dir else None
     recorded = record.images if record else set()
     todo = [path for path in images if str(path) not in recorded or (annotated and not annotated.path(path).exists())]
     failures = 0
     # Lines on the terminal go above the bar.
     with tqdm(total=len(images), initial=len(images) - len(todo), unit="picture", disable=None) as bar:
-        if arguments.window is None:
+        if windows is None:
             predict = engines.predict_function(arguments, predictor)
             outcomes = predict(todo, arguments.batch_size, return_exceptions=True)
         else:
-            outcomes = _outcomes_of_windows(arguments, predictor, todo)
+            outcomes = _outcomes_of_windows(predictor, todo, windows, arguments.batch_size)
         for path, outcome in zip(todo, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 failures += 1
@@ -117,15 +116,27 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
     return Predictor(network, score_threshold=arguments.score_thr, **settings)
 
 
+def _windows(arguments: argparse.Namespace) -> Windows | None:
+    """Return the windows of ``--window`` and ``--overlap``, None if pictures stay whole."""
+    from mmort.predict import Windows
+
+    if arguments.window is None:
+        if arguments.overlap is not None:
+            raise ValueError("predict: --overlap needs --window, the size of the windows")
+        return None
+    if arguments.engine == "ray":
+        raise ValueError("predict: --window runs in this process only; leave out --engine ray")
+    return Windows(arguments.window) if arguments.overlap is None else Windows(arguments.window, arguments.overlap)
+
+
 def _outcomes_of_windows(
-    arguments: argparse.Namespace, predictor: Predictor, images: Iterable[Path]
+    predictor: Predictor, images: Iterable[Path], windows: Windows, batch_size: int
 ) -> Iterator[Detections | Exception]:
     """Yield the detections in each picture, or its exception, with a bar for the windows of each."""
     from tqdm import tqdm
 
-    from mmort.predict import Windows, predict_windows
+    from mmort.predict import predict_windows
 
-    windows = Windows(arguments.window, arguments.overlap)
     for path in images:
         with tqdm(unit="window", leave=False, disable=None, desc=path.name) as bar:
 
@@ -134,9 +145,7 @@ def _outcomes_of_windows(
                 bar.update(done - bar.n)
 
             try:
-                outcome: Detections | Exception = predict_windows(
-                    predictor, path, windows, arguments.batch_size, progress
-                )
+                outcome: Detections | Exception = predict_windows(predictor, path, windows, batch_size, progress)
             except ImportError:  # not the picture's fault
                 raise
             except Exception as error:
@@ -144,7 +153,7 @@ def _outcomes_of_windows(
         yield outcome
 
 
-def _settings(arguments: argparse.Namespace, predictor: Predictor) -> dict[str, Any]:
+def _settings(arguments: argparse.Namespace, predictor: Predictor, windows: Windows | None) -> dict[str, Any]:
     """Return what the detections depend on."""
     import hashlib
     from pathlib import Path
@@ -154,7 +163,7 @@ def _settings(arguments: argparse.Namespace, predictor: Predictor) -> dict[str, 
         "score threshold": predictor.score_threshold,
         "preprocessing": predictor.preprocessing.to_dict(),
         "classes": predictor.classes,
-        "windows": None if arguments.window is None else [arguments.window, arguments.overlap],
+        "windows": None if windows is None else [windows.size, windows.overlap],
     }
 
 

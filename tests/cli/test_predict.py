@@ -65,6 +65,8 @@ def test_windows(folder, tiny):
     assert len(json.loads(out)["detections"]) == len(Windows(size, 10).positions(height, width))
     message = refused("predict", tiny, "photos", "--window", size, "--engine", "ray")
     assert message == "mmort: error: predict: --window runs in this process only; leave out --engine ray\n"
+    message = refused("predict", tiny, "photos", "--overlap", 10)
+    assert message == "mmort: error: predict: --overlap needs --window, the size of the windows\n"
 
 
 @pytest.mark.parametrize("option", ["--out-dir", "--show-dir"])
