@@ -2,16 +2,22 @@
  * time is located, and their pixels are gathered from a plane.
  *
  * The arithmetic is that of grid_locations.pxd and grid_reading.pxd, without fused multiply-add, so the results are the
- * same.  A weight of -1 and the pixel -1 mark what must not be read; a pixel with such a weight may be outside. */
+ * same.  A weight of -1 and the pixel -1 mark what must not be read. */
 #ifndef MMORT_GRID_LANES_H
 #define MMORT_GRID_LANES_H
 #include "mmk.h"
 
 typedef struct {
-    float width, height;
-    float x_factor, y_factor, shift, x_scale, y_scale; /* pixel = ((coordinate + 1) * factor - shift) * scale */
-    int32_t stride;                                    /* pixels from one row to the next */
-    int32_t is_border;                                 /* whether to pad with the border, or with zeros */
+    float size;
+    float factor, scale; /* pixel = ((coordinate + 1) * factor - shift) * scale */
+    float low, span;     /* pixels are reflected at low and low + span; a span of 0: they are not */
+    float first, last;   /* and then clamped */
+} MmkGridAxis;
+
+typedef struct {
+    MmkGridAxis x, y;
+    float shift;
+    int32_t stride; /* pixels from one row to the next */
 } MmkGridMap;
 
 #if MMK_HAS_CLONES
@@ -26,13 +32,20 @@ typedef struct {
 #define OP(name) _mm256_##name
 #define COMPARE(a, b, how) _mm256_cmp_ps(a, b, how)
 #define BOTH(a, b) _mm256_and_ps(a, b)
-#define FLOATS_OR_MINUS_ONE(mask, v) _mm256_blendv_ps(_mm256_set1_ps(-1), v, mask)
+#define ANY(mask) _mm256_movemask_ps(mask)
+#define CHOOSE_FLOATS(mask, a, b) _mm256_blendv_ps(b, a, mask)
 #define INTS_OR_MINUS_ONE(mask, v) _mm256_blendv_epi8(_mm256_set1_epi32(-1), v, _mm256_castps_si256(mask))
 #define IS_INDEX(v) _mm256_castsi256_ps(_mm256_cmpgt_epi32(v, _mm256_set1_epi32(-1)))
+#define NO_INTS _mm256_setzero_si256()
+#define IS_EQUAL(a, b) _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b))
+#define IS_ODD(v) _mm256_castsi256_ps(_mm256_slli_epi32(v, 31))
 #define IS_BELOW(v, size) BOTH(IS_INDEX(v), _mm256_castsi256_ps(_mm256_cmpgt_epi32(size, v)))
 #define FLOOR(v) _mm256_floor_ps(v)
 #define ROUND(v) _mm256_cvttps_epi32(_mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC))
 #define GATHER(plane, pixels, mask) _mm256_mask_i32gather_ps(_mm256_setzero_ps(), plane, pixels, mask, 4)
+#define GATHER_PAIRS(pairs, pixels) _mm256_castpd_ps(_mm256_i32gather_pd(pairs, pixels, 4))
+#define LOWER_INTS(v) _mm256_castsi256_si128(v)
+#define UPPER_INTS(v) _mm256_extracti128_si256(v, 1)
 #define LOAD_INTS(p) _mm256_loadu_si256((const __m256i *)(p))
 #define STORE_INTS(p, v) _mm256_storeu_si256((__m256i *)(p), v)
 #define IN_ORDER(v) _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), _MM_SHUFFLE(3, 1, 2, 0)))
@@ -48,13 +61,20 @@ typedef struct {
 #undef OP
 #undef COMPARE
 #undef BOTH
-#undef FLOATS_OR_MINUS_ONE
+#undef ANY
+#undef CHOOSE_FLOATS
 #undef INTS_OR_MINUS_ONE
 #undef IS_INDEX
+#undef NO_INTS
+#undef IS_EQUAL
+#undef IS_ODD
 #undef IS_BELOW
 #undef FLOOR
 #undef ROUND
 #undef GATHER
+#undef GATHER_PAIRS
+#undef LOWER_INTS
+#undef UPPER_INTS
 #undef LOAD_INTS
 #undef STORE_INTS
 #undef EVEN
@@ -69,13 +89,20 @@ typedef struct {
 #define OP(name) _mm512_##name
 #define COMPARE(a, b, how) _mm512_cmp_ps_mask(a, b, how)
 #define BOTH(a, b) ((__mmask16)((a) & (b)))
-#define FLOATS_OR_MINUS_ONE(mask, v) _mm512_mask_blend_ps(mask, _mm512_set1_ps(-1), v)
+#define ANY(mask) (mask)
+#define CHOOSE_FLOATS(mask, a, b) _mm512_mask_blend_ps(mask, b, a)
 #define INTS_OR_MINUS_ONE(mask, v) _mm512_mask_blend_epi32(mask, _mm512_set1_epi32(-1), v)
 #define IS_INDEX(v) _mm512_cmpgt_epi32_mask(v, _mm512_set1_epi32(-1))
+#define NO_INTS _mm512_setzero_si512()
+#define IS_EQUAL(a, b) _mm512_cmpeq_epi32_mask(a, b)
+#define IS_ODD(v) _mm512_test_epi32_mask(v, _mm512_set1_epi32(1))
 #define IS_BELOW(v, size) _mm512_cmplt_epu32_mask(v, size)
 #define FLOOR(v) _mm512_roundscale_ps(v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)
 #define ROUND(v) _mm512_cvt_roundps_epi32(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 #define GATHER(plane, pixels, mask) _mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, pixels, plane, 4)
+#define GATHER_PAIRS(pairs, pixels) _mm512_castpd_ps(_mm512_i32gather_pd(pixels, pairs, 4))
+#define LOWER_INTS(v) _mm512_castsi512_si256(v)
+#define UPPER_INTS(v) _mm512_extracti64x4_epi64(v, 1)
 #define LOAD_INTS(p) _mm512_loadu_si512(p)
 #define STORE_INTS(p, v) _mm512_storeu_si512(p, v)
 #define EVERY_SECOND _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
@@ -94,11 +121,9 @@ static inline int grid_lanes(void) { return 0; }
 #define CALL_LANES(lanes, function, ...) ((void)lanes)
 #endif
 
-/* Samples channels whose planes are `plane` apart, and their results `line`. */
 static inline void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
-                                        const float *planes, ptrdiff_t plane, ptrdiff_t channels, float *y,
-                                        ptrdiff_t line) {
-    CALL_LANES(lanes, sample_nearest, map, grid, count, planes, plane, channels, y, line);
+                                        const float *plane, float *y) {
+    CALL_LANES(lanes, sample_nearest, map, grid, count, plane, y);
 }
 
 static inline void locate_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
@@ -117,9 +142,9 @@ static inline void gather_nearest_lanes(int lanes, const float *plane, const int
     CALL_LANES(lanes, gather_nearest, plane, pixels, count, y);
 }
 
-static inline void gather_bilinear_lanes(int lanes, const float *plane, int32_t right, int32_t below,
-                                         const int32_t *pixels, const float *weights, ptrdiff_t line, ptrdiff_t count,
-                                         float *y) {
-    CALL_LANES(lanes, gather_bilinear, plane, right, below, pixels, weights, line, count, y);
+/* The planes have at least two columns. */
+static inline void gather_bilinear_lanes(int lanes, const float *plane, ptrdiff_t below, const int32_t *pixels,
+                                         const float *weights, ptrdiff_t line, ptrdiff_t count, float *y) {
+    CALL_LANES(lanes, gather_bilinear, plane, below, pixels, weights, line, count, y);
 }
 #endif

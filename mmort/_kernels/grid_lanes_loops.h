@@ -4,16 +4,31 @@
 #define FOR_EACH_VECTOR(p) \
     for (ptrdiff_t p = 0; p < count; p = p + WIDTH < count && p + 2 * WIDTH > count ? count - WIDTH : p + WIDTH)
 
-/* Reads WIDTH positions and maps them to pixel coordinates, clamped; NaN becomes the upper bound. */
+/* Maps WIDTH coordinates to pixels, clamped; NaN becomes the last. */
+static inline TARGET FLOATS NAME(to_pixels)(FLOATS coordinates, const MmkGridMap *map, const MmkGridAxis *axis) {
+    const FLOATS factored = OP(mul_ps)(OP(add_ps)(coordinates, OP(set1_ps)(1)), OP(set1_ps)(axis->factor));
+    FLOATS u = OP(mul_ps)(OP(sub_ps)(factored, OP(set1_ps)(map->shift)), OP(set1_ps)(axis->scale));
+    if (axis->span > 0) {
+        const FLOATS low = OP(set1_ps)(axis->low), span = OP(set1_ps)(axis->span), zero = OP(setzero_ps)();
+        const FLOATS offset = OP(sub_ps)(u, low), distance = OP(max_ps)(offset, OP(sub_ps)(zero, offset));
+        FLOATS rest = distance;
+        if (ANY(COMPARE(distance, span, _CMP_NLT_UQ))) {
+            const INTS turns = OP(cvttps_epi32)(OP(div_ps)(distance, span));
+            rest = OP(sub_ps)(distance, OP(mul_ps)(OP(cvtepi32_ps)(turns), span));
+            const MASK rounded_up = COMPARE(rest, zero, _CMP_LT_OQ);
+            rest = CHOOSE_FLOATS(rounded_up, OP(add_ps)(rest, span), rest);
+            rest = CHOOSE_FLOATS(IS_ODD(turns), OP(sub_ps)(span, rest), rest);
+        }
+        u = OP(add_ps)(rest, low);
+    }
+    return OP(min_ps)(OP(max_ps)(OP(set1_ps)(axis->first), u), OP(set1_ps)(axis->last));
+}
+
+/* Reads WIDTH positions and maps them to pixels. */
 static inline TARGET void NAME(read_positions)(const MmkGridMap *map, const float *grid, FLOATS *x, FLOATS *y) {
-    const FLOATS one = OP(set1_ps)(1), shift = OP(set1_ps)(map->shift), low = OP(set1_ps)(map->is_border ? 0 : -2);
     const FLOATS first = OP(loadu_ps)(grid), second = OP(loadu_ps)(grid + WIDTH);
-    FLOATS u = OP(mul_ps)(OP(add_ps)(EVEN(first, second), one), OP(set1_ps)(map->x_factor));
-    FLOATS v = OP(mul_ps)(OP(add_ps)(ODD(first, second), one), OP(set1_ps)(map->y_factor));
-    u = OP(max_ps)(low, OP(mul_ps)(OP(sub_ps)(u, shift), OP(set1_ps)(map->x_scale)));
-    v = OP(max_ps)(low, OP(mul_ps)(OP(sub_ps)(v, shift), OP(set1_ps)(map->y_scale)));
-    *x = OP(min_ps)(u, OP(set1_ps)(map->is_border ? map->width - 1 : map->width + 1));
-    *y = OP(min_ps)(v, OP(set1_ps)(map->is_border ? map->height - 1 : map->height + 1));
+    *x = NAME(to_pixels)(EVEN(first, second), map, &map->x);
+    *y = NAME(to_pixels)(ODD(first, second), map, &map->y);
 }
 
 static inline TARGET INTS NAME(index)(const MmkGridMap *map, INTS row, INTS column) {
@@ -21,49 +36,65 @@ static inline TARGET INTS NAME(index)(const MmkGridMap *map, INTS row, INTS colu
 }
 
 /* Located and gathered at once, so that one vector is located while the last one's pixels are on their way. */
-static TARGET void NAME(sample_nearest)(const MmkGridMap *map, const float *grid, ptrdiff_t count, const float *planes,
-                                        ptrdiff_t plane, ptrdiff_t channels, float *y, ptrdiff_t line) {
-    const INTS width = OP(set1_epi32)((int32_t)map->width), height = OP(set1_epi32)((int32_t)map->height);
+static TARGET void NAME(sample_nearest)(const MmkGridMap *shared, const float *grid, ptrdiff_t count,
+                                        const float *plane, float *y) {
+    const MmkGridMap map = *shared; /* stays in registers while results are stored */
+    const INTS width = OP(set1_epi32)((int32_t)map.x.size), height = OP(set1_epi32)((int32_t)map.y.size);
     FOR_EACH_VECTOR(p) {
         FLOATS u, v;
-        NAME(read_positions)(map, grid + 2 * p, &u, &v);
-        const INTS column = ROUND(u), row = ROUND(v), index = NAME(index)(map, row, column);
+        NAME(read_positions)(&map, grid + 2 * p, &u, &v);
+        const INTS column = ROUND(u), row = ROUND(v);
         const MASK live = BOTH(IS_BELOW(column, width), IS_BELOW(row, height));
-        for (ptrdiff_t c = 0; c < channels; c++)
-            OP(storeu_ps)(y + c * line + p, GATHER(planes + c * plane, index, live));
+        OP(storeu_ps)(y + p, GATHER(plane, NAME(index)(&map, row, column), live));
     }
 }
 
-static TARGET void NAME(locate_nearest)(const MmkGridMap *map, const float *grid, ptrdiff_t count, int32_t *pixels) {
-    const INTS width = OP(set1_epi32)((int32_t)map->width), height = OP(set1_epi32)((int32_t)map->height);
+static TARGET void NAME(locate_nearest)(const MmkGridMap *shared, const float *grid, ptrdiff_t count, int32_t *pixels) {
+    const MmkGridMap map = *shared;
+    const INTS width = OP(set1_epi32)((int32_t)map.x.size), height = OP(set1_epi32)((int32_t)map.y.size);
     FOR_EACH_VECTOR(p) {
         FLOATS x, y;
-        NAME(read_positions)(map, grid + 2 * p, &x, &y);
+        NAME(read_positions)(&map, grid + 2 * p, &x, &y);
         const INTS column = ROUND(x), row = ROUND(y);
         const MASK live = BOTH(IS_BELOW(column, width), IS_BELOW(row, height));
-        STORE_INTS(pixels + p, INTS_OR_MINUS_ONE(live, NAME(index)(map, row, column)));
+        STORE_INTS(pixels + p, INTS_OR_MINUS_ONE(live, NAME(index)(&map, row, column)));
     }
 }
 
-static TARGET void NAME(locate_bilinear)(const MmkGridMap *map, const float *grid, ptrdiff_t count, int32_t *pixels,
+/* Finds two neighbouring pixels on an axis, the first at most `last`, and their weights. */
+static inline TARGET INTS NAME(neighbours)(FLOATS x, INTS last, FLOATS *first_weight, FLOATS *second_weight) {
+    const FLOATS one = OP(set1_ps)(1), unread = OP(set1_ps)(-1), whole = FLOOR(x);
+    const FLOATS before = OP(sub_ps)(OP(add_ps)(whole, one), x), after = OP(sub_ps)(x, whole);
+    const INTS next = OP(set1_epi32)(1), pixel = OP(cvttps_epi32)(whole);
+    const INTS first = OP(min_epi32)(OP(max_epi32)(pixel, NO_INTS), last);
+    const MASK is_pixel = IS_EQUAL(first, pixel);
+    const FLOATS first_of_next = CHOOSE_FLOATS(IS_EQUAL(first, OP(add_epi32)(pixel, next)), after, unread);
+    const FLOATS second_is_pixel = CHOOSE_FLOATS(IS_EQUAL(OP(add_epi32)(first, next), pixel), before, unread);
+    *first_weight = CHOOSE_FLOATS(is_pixel, before, first_of_next);
+    *second_weight = CHOOSE_FLOATS(is_pixel, after, second_is_pixel);
+    return first;
+}
+
+static inline TARGET FLOATS NAME(product)(FLOATS a, FLOATS b) {
+    const MASK is_read = COMPARE(OP(min_ps)(a, b), OP(setzero_ps)(), _CMP_GE_OQ);
+    return CHOOSE_FLOATS(is_read, OP(mul_ps)(a, b), OP(set1_ps)(-1));
+}
+
+static TARGET void NAME(locate_bilinear)(const MmkGridMap *shared, const float *grid, ptrdiff_t count, int32_t *pixels,
                                          float *weights, ptrdiff_t line) {
-    const INTS width = OP(set1_epi32)((int32_t)map->width), height = OP(set1_epi32)((int32_t)map->height);
-    const INTS next = OP(set1_epi32)(1);
-    const FLOATS one = OP(set1_ps)(1);
+    const MmkGridMap map = *shared;
+    const INTS last_column = OP(set1_epi32)((int32_t)map.x.size - 2);
+    const INTS last_row = OP(set1_epi32)((int32_t)map.y.size - 2);
     FOR_EACH_VECTOR(p) {
-        FLOATS x, y;
-        NAME(read_positions)(map, grid + 2 * p, &x, &y);
-        const FLOATS column = FLOOR(x), row = FLOOR(y);
-        const FLOATS left = OP(sub_ps)(OP(add_ps)(column, one), x), right = OP(sub_ps)(x, column);
-        const FLOATS upper = OP(sub_ps)(OP(add_ps)(row, one), y), lower = OP(sub_ps)(y, row);
-        const INTS i = OP(cvttps_epi32)(column), j = OP(cvttps_epi32)(row);
-        const MASK at_left = IS_BELOW(i, width), at_right = IS_BELOW(OP(add_epi32)(i, next), width);
-        const MASK above = IS_BELOW(j, height), below = IS_BELOW(OP(add_epi32)(j, next), height);
-        OP(storeu_ps)(weights + p, FLOATS_OR_MINUS_ONE(BOTH(at_left, above), OP(mul_ps)(left, upper)));
-        OP(storeu_ps)(weights + line + p, FLOATS_OR_MINUS_ONE(BOTH(at_right, above), OP(mul_ps)(right, upper)));
-        OP(storeu_ps)(weights + 2 * line + p, FLOATS_OR_MINUS_ONE(BOTH(at_left, below), OP(mul_ps)(left, lower)));
-        OP(storeu_ps)(weights + 3 * line + p, FLOATS_OR_MINUS_ONE(BOTH(at_right, below), OP(mul_ps)(right, lower)));
-        STORE_INTS(pixels + p, NAME(index)(map, j, i));
+        FLOATS x, y, left, right, upper, lower;
+        NAME(read_positions)(&map, grid + 2 * p, &x, &y);
+        const INTS column = NAME(neighbours)(x, last_column, &left, &right);
+        const INTS row = NAME(neighbours)(y, last_row, &upper, &lower);
+        OP(storeu_ps)(weights + p, NAME(product)(left, upper));
+        OP(storeu_ps)(weights + line + p, NAME(product)(right, upper));
+        OP(storeu_ps)(weights + 2 * line + p, NAME(product)(left, lower));
+        OP(storeu_ps)(weights + 3 * line + p, NAME(product)(right, lower));
+        STORE_INTS(pixels + p, NAME(index)(&map, row, column));
     }
 }
 
@@ -74,17 +105,24 @@ static TARGET void NAME(gather_nearest)(const float *plane, const int32_t *pixel
     }
 }
 
-static TARGET void NAME(gather_bilinear)(const float *plane, int32_t right, int32_t below, const int32_t *pixels,
+static inline TARGET FLOATS NAME(add)(FLOATS sum, FLOATS values, const float *weights) {
+    const FLOATS weight = OP(loadu_ps)(weights), zero = OP(setzero_ps)();
+    const FLOATS read = CHOOSE_FLOATS(COMPARE(weight, zero, _CMP_GE_OQ), values, zero);
+    return OP(add_ps)(sum, OP(mul_ps)(read, weight));
+}
+
+/* A pixel and the one to its right are gathered as one number of 64 bits. */
+static TARGET void NAME(gather_bilinear)(const float *plane, ptrdiff_t below, const int32_t *pixels,
                                          const float *weights, ptrdiff_t line, ptrdiff_t count, float *y) {
-    const int32_t steps[] = {0, right, below, right + below};
     FOR_EACH_VECTOR(p) {
         const INTS index = LOAD_INTS(pixels + p);
         FLOATS sum = OP(setzero_ps)();
-        for (int corner = 0; corner < 4; corner++) {
-            const FLOATS weight = OP(loadu_ps)(weights + corner * line + p);
-            const MASK live = COMPARE(weight, OP(setzero_ps)(), _CMP_GE_OQ);
-            const INTS pixel = OP(add_epi32)(index, OP(set1_epi32)(steps[corner]));
-            sum = OP(add_ps)(sum, OP(mul_ps)(GATHER(plane, pixel, live), weight));
+        for (int row = 0; row < 2; row++) {
+            const void *pairs = plane + row * below;
+            const FLOATS first = GATHER_PAIRS(pairs, LOWER_INTS(index)),
+                         second = GATHER_PAIRS(pairs, UPPER_INTS(index));
+            sum = NAME(add)(sum, EVEN(first, second), weights + 2 * row * line + p);
+            sum = NAME(add)(sum, ODD(first, second), weights + (2 * row + 1) * line + p);
         }
         OP(storeu_ps)(y + p, sum);
     }

@@ -11,16 +11,19 @@ from mmk cimport *
 
 cdef extern from "grid_lanes.h" nogil:
     int grid_lanes() noexcept
+    ctypedef struct MmkGridAxis:
+        float size
+        float factor
+        float scale
+        float low
+        float span
+        float first
+        float last
     ctypedef struct MmkGridMap:
-        float width
-        float height
-        float x_factor
-        float y_factor
+        MmkGridAxis x
+        MmkGridAxis y
         float shift
-        float x_scale
-        float y_scale
         int32_t stride
-        int32_t is_border
     void locate_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
                               int32_t *pixels) noexcept
     void locate_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count, int32_t *pixels,
@@ -312,23 +315,46 @@ cdef inline simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdi
     _cubic_axis(y, g.height, g.padding_mode, g.align_corners, <int32_t>g.stride, count, rows, y_weights)
 
 
+cdef inline void _set_axis(const Geometry *g, ptrdiff_t size, MmkGridAxis *axis) noexcept nogil:
+    cdef float n = <float>size
+    axis.size = n
+    axis.factor = <float>0.5 if g.align_corners else n
+    axis.scale = n - 1 if g.align_corners else <float>0.5
+    axis.low = 0 if g.align_corners else <float>-0.5
+    axis.span = 0 if g.padding_mode != REFLECTION else n - 1 if g.align_corners else n
+    axis.first = -2 if g.padding_mode == ZEROS else 0
+    axis.last = n + 1 if g.padding_mode == ZEROS else n - 1
+
+
 cdef inline void set_lanes(Geometry *g) noexcept nogil:
     """Sets whether and how float32 is handled in vectors."""
     g.lanes = grid_lanes()
     g.located_lanes = g.lanes
-    if (g.mode == BICUBIC or g.padding_mode == REFLECTION or g.columns != 2 or min(g.width, g.height) < 2
-            or max(g.width, g.height) > MAX_EXACT):
+    if g.mode == BICUBIC or g.columns != 2 or min(g.width, g.height) < 2 or max(g.width, g.height) > MAX_EXACT:
         g.located_lanes = 0
         return
-    g.map.width = <float>g.width
-    g.map.height = <float>g.height
-    g.map.stride = <int32_t>g.stride
-    g.map.is_border = g.padding_mode == BORDER
+    _set_axis(g, g.width, &g.map.x)
+    _set_axis(g, g.height, &g.map.y)
     g.map.shift = 0 if g.align_corners else 1
-    g.map.x_factor = <float>0.5 if g.align_corners else g.map.width
-    g.map.y_factor = <float>0.5 if g.align_corners else g.map.height
-    g.map.x_scale = g.map.width - 1 if g.align_corners else <float>0.5
-    g.map.y_scale = g.map.height - 1 if g.align_corners else <float>0.5
+    g.map.stride = <int32_t>g.stride
+
+
+cdef inline simd_void _are_near(const float *grid, ptrdiff_t count, float limit, bint *near) noexcept nogil:
+    cdef ptrdiff_t i
+    cdef int32_t far = False
+    for i in range(2 * count):
+        far |= not _distance(grid[i], 0) < limit
+    near[0] = not far
+
+
+cdef inline bint in_lanes(const Geometry *g, const float *grid, ptrdiff_t count) noexcept nogil:
+    """Returns whether a tile is located in vectors: also if it is reflected, unless that needs fmod."""
+    cdef bint near = True
+    if not g.located_lanes or count < g.located_lanes:
+        return False
+    if g.padding_mode == REFLECTION:  # a pixel is at most (abs(coordinate) + 1) * size / 2 away, and a half
+        _are_near(grid, count, <float>MAX_PLAIN_REFLECTION / <float>max(g.width, g.height) - 1, &near)
+    return near
 
 
 cdef inline bint locate(const Geometry *g, const real *grid, ptrdiff_t count, int32_t *pixels, int32_t *rows,
@@ -336,7 +362,7 @@ cdef inline bint locate(const Geometry *g, const real *grid, ptrdiff_t count, in
     """Locates a tile; returns whether it reads any pixel.  For bicubic, `pixels` and `weights` are the columns'."""
     cdef bint live = False
     if real is float:
-        if g.located_lanes and count >= g.located_lanes:
+        if in_lanes(g, grid, count):
             if g.mode == NEAREST:
                 locate_nearest_lanes(g.located_lanes, &g.map, grid, count, pixels)
             else:

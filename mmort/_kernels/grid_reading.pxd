@@ -13,7 +13,7 @@ from mmort._kernels.grid_locations cimport TILE, Geometry
 
 cdef extern from "grid_lanes.h" nogil:
     void gather_nearest_lanes(int lanes, const float *plane, const int32_t *pixels, ptrdiff_t count, float *y) noexcept
-    void gather_bilinear_lanes(int lanes, const float *plane, int32_t right, int32_t below, const int32_t *pixels,
+    void gather_bilinear_lanes(int lanes, const float *plane, ptrdiff_t below, const int32_t *pixels,
                                const float *weights, ptrdiff_t line, ptrdiff_t count, float *y) noexcept
 
 cdef enum:
@@ -64,8 +64,8 @@ cdef inline simd_void _bilinear_from_plane(const real *plane, const Geometry *g,
 cdef inline void bilinear_from_plane(const real *plane, const Geometry *g, const int32_t *pixels, const real *weights,
                                      ptrdiff_t count, real *y) noexcept nogil:
     if real is float:
-        if g.lanes and count >= g.lanes:
-            gather_bilinear_lanes(g.lanes, plane, <int32_t>g.right, <int32_t>g.below, pixels, weights, TILE, count, y)
+        if g.lanes and count >= g.lanes and g.right:
+            gather_bilinear_lanes(g.lanes, plane, g.below, pixels, weights, TILE, count, y)
             return
     _bilinear_from_plane(plane, g, pixels, weights, count, y)
 

@@ -2,25 +2,26 @@
 
 A tile of positions is converted to pixel indices and weights once (grid_locations.pxd), which are then used for every
 channel (grid_reading.pxd).  The pixels come straight from the planes, or, where many channels are read at many
-positions, from a copy with channels adjacent.
+positions far from each other, from a copy with channels adjacent.
 
 Coordinates that are not finite read as zeros with zeros padding, and as the last row or column with border and
 reflection padding; bicubic gives NaN.
 """
+from libc.math cimport fabsf
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.grid_locations cimport (BICUBIC, BILINEAR, NEAREST, REFLECTION, TILE, ZEROS, Geometry, MmkGridMap,
-                                            locate, set_lanes)
+                                            grid_lanes, in_lanes, locate, set_lanes)
 from mmort._kernels.grid_reading cimport (LANES, bicubic_from_copy, bicubic_from_plane, bilinear_from_copy,
                                           bilinear_from_plane, nearest_from_copy, nearest_from_plane, pack)
 from mmort._kernels.workspace cimport element_size
 
 cdef extern from "grid_lanes.h" nogil:
-    void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count, const float *planes,
-                              ptrdiff_t plane, ptrdiff_t channels, float *y, ptrdiff_t line) noexcept
+    void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count, const float *plane,
+                              float *y) noexcept
 
 cdef enum:  # inputs
     INPUT
@@ -33,9 +34,12 @@ cdef enum:  # attributes
 
 cdef enum:
     BUNDLE_PIXELS = 1 << 15  # of the copies in use at a time
-    FEW_CHANNELS = 4  # up to here nearest samples all channels position by position
     MAX_BUNDLE = 4  # groups of LANES channels
     MIN_BUNDLES = 8  # so that there is work for all threads
+    MAX_CACHED_PIXELS = 1 << 12  # of a plane, so that it stays in the first-level cache
+    PROBES = 64  # of the distance between successive positions
+    NEAR_COLUMNS = 8  # pixels
+    NEAR_ROWS = 1
     MAX_PIXELS = 1 << 29  # of a plane, so that pixel indices fit in 32 bits, even a little outside
 
 cdef enum:  # picoseconds per position and, for reading, per channel; with rows of grid_sample
@@ -85,10 +89,9 @@ cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, 
         start = tile % tiles * TILE
         count = min(TILE, positions - start)
         if real is float:
-            if g.mode == NEAREST and channels <= FEW_CHANNELS and g.located_lanes and count >= g.located_lanes:
+            if g.mode == NEAREST and channels == 1 and in_lanes(&g, grid + 2 * (image * positions + start), count):
                 sample_nearest_lanes(g.lanes, &g.map, grid + 2 * (image * positions + start), count,
-                                     x + image * channels * pixels, pixels, channels,
-                                     y + image * channels * positions + start, positions)
+                                     x + image * pixels, y + image * positions + start)
                 continue
         live = locate(&g, grid + (image * positions + start) * g.columns, count, first, rows, weights, y_weights)
         for channel in range(image * channels, (image + 1) * channels):
@@ -160,11 +163,36 @@ cdef ptrdiff_t _groups_in_bundle(const mmk_call *call) noexcept nogil:
     return max(1, min(MAX_BUNDLE, min(in_cache, x.shape[0] * groups // MIN_BUNDLES)))
 
 
+cdef bint _are_scattered(const float *grid, ptrdiff_t count, ptrdiff_t columns, float height,
+                         float width) noexcept nogil:
+    """Returns whether most of some successive positions are too far apart to share cache lines."""
+    cdef ptrdiff_t step = max(1, count // PROBES), p = 0, scattered = 0, probes = 0
+    cdef const float *position
+    while p + 1 < count:
+        position = grid + p * columns
+        scattered += not (fabsf(position[columns] - position[0]) * width <= 2 * NEAR_COLUMNS
+                          and fabsf(position[columns + 1] - position[1]) * height <= 2 * NEAR_ROWS)
+        probes += 1
+        p += step
+    return 2 * scattered > probes
+
+
 cdef bint _copy_pays(const mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *x = &call.inputs[INPUT]
-    cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES
-    return (x.shape[1] >= LANES and x.shape[0] * groups >= 2
-            and 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] >= x.shape[2] * x.shape[3])
+    cdef const mmk_tensor *grid = &call.inputs[GRID]
+    cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES, pixels = x.shape[2] * x.shape[3]
+    if (x.shape[1] < LANES or x.shape[0] * groups < 2
+            or 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] < pixels):
+        return False
+    if call.attributes[INTERPOLATION_MODE].i == BICUBIC or x.type != MMK_FLOAT32 or not grid_lanes():
+        return True
+    # gathered from a plane in vectors, unless each pixel costs a cache miss
+    return pixels > MAX_CACHED_PIXELS and _are_scattered(<const float *>grid.data, grid.size // grid.shape[3],
+                                                         grid.shape[3], <float>x.shape[2], <float>x.shape[3])
+
+
+cdef inline bint _copies(const mmk_call *call) noexcept nogil:
+    return call.worker_scratch_size[0] != 0
 
 
 # ---- the operator ----------------------------------------------------------------------------------------------------
@@ -227,11 +255,11 @@ cdef public void mmk_grid_sample_run(mmk_call *call, int phase, int64_t begin, i
     cdef const void *grid = call.inputs[GRID].data
     cdef void *y = call.outputs[0].data
     if call.inputs[INPUT].type == MMK_FLOAT64:
-        if _copy_pays(call):
+        if _copies(call):
             _sample_copies(call, <const double *>x, <const double *>grid, <double *>y, begin, end, <double *>scratch)
         else:
             _sample_planes(call, <const double *>x, <const double *>grid, <double *>y, begin, end)
-    elif _copy_pays(call):
+    elif _copies(call):
         _sample_copies(call, <const float *>x, <const float *>grid, <float *>y, begin, end, <float *>scratch)
     else:
         _sample_planes(call, <const float *>x, <const float *>grid, <float *>y, begin, end)

@@ -67,7 +67,7 @@ def test_positions_that_do_not_fill_vectors(size, levels):
     rng = np.random.default_rng(size)
     grid = rng.uniform(-1.5, 1.5, (1, 1, size, 2)).astype(np.float32)
     special = grid.reshape(-1)[:: 1 + size // 5]
-    special[:] = np.resize(np.float32([np.nan, np.inf, -np.inf, 1e38, -1, 1, 3]), special.size)
+    special[:] = np.resize(np.float32([np.nan, np.inf, -np.inf, 1e38, 1e9, -1, 1, 3, 77.7]), special.size)
     for shape, mode, padding, align in product(
         ((1, 3, 5, 7), (1, 1, 1, 9), (1, 2, 9, 1)), ("nearest", "bilinear"), ("zeros", "border"), (False, True)
     ):
@@ -76,6 +76,22 @@ def test_positions_that_do_not_fill_vectors(size, levels):
         image.reshape(-1)[3::11] = np.inf
         attributes = {"mode": mode, "padding_mode": padding, "align_corners": align}
         check_bits(levels, "grid_sample", (image, grid), attributes, f"{shape} {attributes}")
+        attributes["padding_mode"] = "reflection"
+        near = np.where(np.abs(grid) < 1e4, grid, np.float32(77.7))  # reflected in vectors
+        check_bits(levels, "grid_sample", (image, near), attributes, f"{shape} {attributes}")
+
+
+@pytest.mark.parametrize("is_scattered", [False, True])
+def test_maps_larger_than_a_cache(is_scattered, levels):
+    """Scattered positions read a copy with channels adjacent, others the planes; the baseline always reads a copy."""
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal((1, 17, 61, 70)).astype(np.float32)
+    grid = rng.uniform(-1.2, 1.2, (1, 60, 70, 2)).astype(np.float32)
+    if not is_scattered:
+        grid = np.sort(np.sort(grid, axis=1), axis=2)
+    for mode, padding in product(("nearest", "bilinear"), ("zeros", "border", "reflection")):
+        attributes = {"mode": mode, "padding_mode": padding}
+        check_bits(levels, "grid_sample", (image, grid), attributes, f"{attributes}")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "float32"])
