@@ -9,9 +9,13 @@ import onnx
 
 from mmort import schemas
 from mmort.onnx import files
+from mmort.onnx.portable.apply import first_obstacle
+from mmort.onnx.portable.definitions import MIN_OPSET
 from mmort.tables import lay_out
 
 _STANDARD = ("", "ai.onnx")
+_ONNX_RUNTIME_DOMAINS = ("com.microsoft", "com.microsoft.nchwc")
+"""Of operators that ONNX Runtime has beyond the standard, and writes when it optimizes or quantizes a file."""
 _ONNX_RUNTIMES = ((19, "1.16"), (20, "1.17"), (21, "1.18"), (22, "1.21"), (23, "1.22"))
 """Opsets, and the first version of ONNX Runtime, from that of the library on, that has them."""
 MAX_VALUE = 80  # characters of a metadata value that the report shows
@@ -28,8 +32,8 @@ def describe(path: files.PathLike) -> dict[str, Any]:
     -------
     dict
         ``file``, ``format`` (version), ``opsets`` (version by domain), ``nodes`` (their number), ``operators`` (for
-        each operator beyond the standard: its nodes, and ``provider``, one of "mmort", "definition in the file" and
-        None for unknown), ``metadata`` and ``runs_on``.
+        each operator beyond the standard: its nodes, and ``provider``, one of "mmort", "definition in the file",
+        "ONNX Runtime" and None for unknown), ``metadata`` and ``runs_on``.
 
     Raises
     ------
@@ -50,16 +54,10 @@ def describe(path: files.PathLike) -> dict[str, Any]:
     {'mmcv::cummax': {'nodes': 1, 'provider': 'mmort'}}
     """
     model = files.load(path)
-    providers = (
-        ("definition in the file", {(function.domain, function.name) for function in model.functions}),
-        ("mmort", {(row.domain, row.type) for row in schemas.operators()}),
-    )
+    defined = {(function.domain, function.name) for function in model.functions}
     counts = Counter((node.domain, node.op_type) for node in files.every_node(model))
     operators = {
-        f"{domain}::{op_type}": {
-            "nodes": count,
-            "provider": next((name for name, known in providers if (domain, op_type) in known), None),
-        }
+        f"{domain}::{op_type}": {"nodes": count, "provider": _provider(domain, op_type, defined)}
         for (domain, op_type), count in sorted(counts.items())
         if not _is_standard(domain, op_type)
     }
@@ -70,11 +68,7 @@ def describe(path: files.PathLike) -> dict[str, Any]:
         "nodes": counts.total(),
         "operators": operators,
         "metadata": {entry.key: entry.value for entry in model.metadata_props},
-        "runs_on": _runs_on(
-            operators,
-            files.opset_of(model) or 1,
-            any(tensor.type.HasField("optional_type") for tensor in model.graph.input),
-        ),
+        "runs_on": _runs_on(model, operators),
     }
 
 
@@ -111,18 +105,30 @@ def _is_standard(domain: str, op_type: str) -> bool:
     return bool(onnx.defs.has(op_type, "" if domain in _STANDARD else domain))
 
 
-def _runs_on(operators: dict[str, dict[str, Any]], opset: int, optional_inputs: bool) -> str:
-    """Return who can run a file with these operators beyond the standard, and with inputs of optional types or not."""
+def _provider(domain: str, op_type: str, defined: set[tuple[str, str]]) -> str | None:
+    """Return who has an operator beyond the standard, of a file that defines some itself."""
+    if (domain, op_type) in defined:
+        return "definition in the file"
+    if any((row.domain, row.type) == (domain, op_type) for row in schemas.operators()):
+        return "mmort"
+    return "ONNX Runtime" if domain in _ONNX_RUNTIME_DOMAINS else None
+
+
+def _runs_on(model: onnx.ModelProto, operators: dict[str, dict[str, Any]]) -> str:
+    """Return who can run a file with these operators beyond the standard."""
     providers = {operator["provider"] for operator in operators.values()}
     if None in providers:
         unknown = [name for name, operator in operators.items() if operator["provider"] is None]
         return f"ONNX Runtime with a library that has {', '.join(unknown)}, which mmort does not"
+    opset = files.opset_of(model) or 1
     if "mmort" in providers:
         first = next((version for newest, version in _ONNX_RUNTIMES if opset <= newest), None)
         versions = f"{first} or later" if first else f"of a version that has opset {opset},"
-        return (
-            f"ONNX Runtime {versions} with mmort's library: mmort.ort.session(FILE); or anywhere after mmort portable"
-        )
+        text = f"ONNX Runtime {versions} with mmort's library: mmort.ort.session(FILE)"
+        return text if "ONNX Runtime" in providers else f"{text}; {_elsewhere(model, opset)}"
+    if "ONNX Runtime" in providers:
+        return "ONNX Runtime only, which has operators of its own"
+    optional_inputs = any(tensor.type.HasField("optional_type") for tensor in model.graph.input)
     if providers or optional_inputs:
         reason = "functions" if providers else "optional inputs"
         return (
@@ -130,6 +136,15 @@ def _runs_on(operators: dict[str, dict[str, Any]], opset: int, optional_inputs: 
             "OpenVINO, after mmort portable --portable=inlined"
         )
     return "every runtime of its opset, such as ONNX Runtime, also in browsers, and OpenVINO"
+
+
+def _elsewhere(model: onnx.ModelProto, opset: int) -> str:
+    """Return what makes a file with mmort's operators run without the library."""
+    obstacle = first_obstacle(model)
+    if obstacle is not None:
+        return f"nowhere else: {obstacle}"
+    upgrade = "mmort upgrade and " if opset < MIN_OPSET else ""
+    return f"or anywhere after {upgrade}mmort portable, in OpenVINO with --portable=inlined"
 
 
 def _shortened(value: str) -> str:

@@ -75,12 +75,14 @@ def test_of_a_file(tmp_path):
     relu = oh.make_node("Relu", ["x"], ["r"])
     cummax = oh.make_node("cummax", ["r"], ["y", "i"], domain="mmcv", dim=0)
     unknown = oh.make_node("Strange", ["y"], ["z"], domain="other")
+    fused = oh.make_node("FusedConv", ["x", "w"], ["f"], domain="com.microsoft")
     function = oh.make_function("mmcv", "cummax", ["input"], ["output", "indices"], [], [oh.make_opsetid("", 18)])
     for nodes, functions, provider, runs_on in (
         ([relu], [], None, "every runtime of its opset"),
         ([relu, cummax], [], "mmort", "ONNX Runtime 1.16 or later with mmort's library"),
         ([relu, cummax], [function], "definition in the file", "every runtime of its opset"),
         ([cummax, unknown], [], "mmort", "ONNX Runtime with a library that has other::Strange, which mmort does not"),
+        ([relu, fused], [], None, "ONNX Runtime only"),
     ):
         path = model_of(tmp_path, *nodes, functions=functions)
         facts = json.loads(run("info", path, "--json")[1])
@@ -90,6 +92,18 @@ def test_of_a_file(tmp_path):
     for opset, version in ((19, "1.16 or later"), (20, "1.17 or later"), (99, "of a version that has opset 99,")):
         path = model_of(tmp_path, cummax, opset=opset)
         assert f"ONNX Runtime {version} with mmort's library" in run("info", path)[1]
+    match = oh.make_node("NMSMatch", ["b", "s"], ["p"], domain="mmdeploy", score_thr=0.0, iou_thr=0.5)
+    for node, opset, elsewhere in (
+        (cummax, 16, "; or anywhere after mmort portable, in OpenVINO with --portable=inlined"),
+        (cummax, 11, "; or anywhere after mmort upgrade and mmort portable, in OpenVINO with --portable=inlined"),
+        (match, 18, "; nowhere else: no definition of mmdeploy::NMSMatch node 'p': the operator has none"),
+        (
+            oh.make_node("cummax", ["r"], ["y", "i"], domain="mmcv"),
+            18,
+            "; nowhere else: mmcv::cummax node 'y, i': attribute dim (INT) is missing",
+        ),
+    ):
+        assert run("info", model_of(tmp_path, node, opset=opset))[1].endswith(f"{elsewhere}\n")
     path = model_of(tmp_path, cummax, unknown)
     text = run("info", path)[1]
     assert "mmcv::cummax     1 node, mmort" in text

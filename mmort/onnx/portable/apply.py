@@ -1,4 +1,4 @@
-"""Adding definitions to a model: one function for all nodes of an operator, or a definition in place of each node."""
+"""Adding definitions to a model: one function for all nodes of an operator, or a definition instead of each node."""
 
 from __future__ import annotations
 
@@ -43,15 +43,36 @@ def define_operators(
     return covered
 
 
-def _add_functions(model: onnx.ModelProto, opset: int, form: Form) -> list[Coverage]:
-    """Add the definitions that the model does not have yet; return the coverage of each operator."""
-    present = {(function.domain, function.name) for function in model.functions}
+def first_obstacle(model: onnx.ModelProto) -> str | None:
+    """Return why a model cannot do without the library, even inlined and after `mmort.onnx.upgrade`; None if it can.
+
+    Defaults of attributes are written into the model's nodes.
+    """
+    opset = max(files.opset_of(model) or MIN_OPSET, MIN_OPSET)
+    for operator, nodes in _groups(model).items():
+        for node in nodes:
+            try:
+                _function(operator, node, opset)
+            except (NotCoveredError, ValueError) as reason:
+                return str(reason)
+    return None
+
+
+def _groups(model: onnx.ModelProto) -> dict[schemas.Operator, list[onnx.NodeProto]]:
+    """Return the nodes of each of mmort's operators."""
     foreign = files.own_functions(model)
     groups: dict[schemas.Operator, list[onnx.NodeProto]] = {}
     for node in files.every_node(model):
         operator = files.operator_of(node)
         if operator is not None and (node.domain, node.op_type) not in foreign:
             groups.setdefault(operator, []).append(node)
+    return groups
+
+
+def _add_functions(model: onnx.ModelProto, opset: int, form: Form) -> list[Coverage]:
+    """Add the definitions that the model does not have yet; return the coverage of each operator."""
+    present = {(function.domain, function.name) for function in model.functions}
+    groups = _groups(model)
     if groups and opset < MIN_OPSET:
         raise ValueError(
             f"make_portable: the model's opset must be {MIN_OPSET} or higher, got {opset}; mmort upgrade raises it"
@@ -116,20 +137,22 @@ def _check_inputs(operator: schemas.Operator, node: onnx.NodeProto) -> None:
 
 def _function(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.FunctionProto:
     """Return a node's definition; name the node in what it raises."""
+    if operator.kernel not in DEFINITIONS:
+        raise NotCoveredError(f"no definition of {files.name_of(node)}: the operator has none")
+    attributes = files.attributes_of(node, operator)
     try:
-        return _defined(operator, node, opset)
+        return _defined(operator, node, opset, attributes)
     except NotCoveredError as reason:
         raise NotCoveredError(f"no definition of {files.name_of(node)}: {reason}") from None
     except ValueError as error:
         raise ValueError(f"{files.name_of(node)}: {error}") from None
 
 
-def _defined(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.FunctionProto:
+def _defined(
+    operator: schemas.Operator, node: onnx.NodeProto, opset: int, attributes: dict[str, schemas.Value]
+) -> onnx.FunctionProto:
     """Return a node's definition; write the attributes that it refers to into the node, which may rely on defaults."""
-    if operator.kernel not in DEFINITIONS:
-        raise NotCoveredError("the operator has none")
     _check_inputs(operator, node)
-    attributes = files.attributes_of(node, operator)
     while node.input and not node.input[-1]:  # an optional input that is left out
         del node.input[-1]
     op = FunctionBuilder(opset)
