@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from mmort.cli.rewriting import add_new_file
+
 HELP = (
     "replace slow operators in the ONNX file of a detector, of any exporter, by mmort's; compare the outputs, and "
     "measure the gain"
@@ -12,10 +14,7 @@ HELP = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("model", metavar="MODEL.onnx", help="the model to read")
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE.onnx", help="the model to write; it must not exist"
-    )
+    add_new_file(parser)
     parser.add_argument(
         "--input",
         nargs="+",

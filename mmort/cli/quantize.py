@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mmort.cli.rewriting import add_new_file
+
 HELP = (
     "let the layers of a detector's ONNX file compute with 8-bit integers, which are faster on a CPU; measure both "
     "files with mmort test"
@@ -13,10 +15,7 @@ HELP = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("model", metavar="MODEL.onnx", help="the model to read")
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE.onnx", help="the model to write; it must not exist"
-    )
+    add_new_file(parser)
     parser.add_argument(
         "--calibrate",
         required=True,

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import argparse
 
+_MODEL = "the model to read"
+_OUTPUT = "the model to write; it must not exist"
+
 
 def add_files(parser: argparse.ArgumentParser) -> None:
     """Add the model to read and the file to write; `output` is None with ``--in-place``."""
-    parser.add_argument("model", metavar="MODEL.onnx", help="the model to read")
+    parser.add_argument("model", metavar="MODEL.onnx", help=_MODEL)
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--output", metavar="FILE", help="the model to write; it must not exist")
+    target.add_argument("--output", metavar="FILE", help=_OUTPUT)
     target.add_argument("--in-place", action="store_true", help="replace the file itself")
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_new_file(parser: argparse.ArgumentParser) -> None:
+    """Add the model to read, and the file to write, of a command that never replaces a model."""
+    parser.add_argument("model", metavar="MODEL.onnx", help=_MODEL)
+    parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help=_OUTPUT)
