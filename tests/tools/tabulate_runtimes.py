@@ -37,19 +37,21 @@ from mmort.predict import OpenVinoNetwork, Preprocessing, list_images
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "runtimes.md"
 NODE_SCRIPT = Path(__file__).with_name("run_in_onnxruntime_web.mjs")
-RTOL, ATOL, REPEATS = 1e-3, 1e-4, 5
+RTOL, ATOL = 1e-3, 1e-4
+REPEATS = 5
+"""Of each input, where times are stated."""
 
 Batches = list[tuple[NDArray[np.float32], NDArray[np.int64]]]
 Outputs = list[list[NDArray[Any]]]
-Run = Callable[[Path, Batches], tuple[Outputs, float]]
-"""Runs a file on inputs; returns the outputs of each, and the median of the milliseconds."""
+Run = Callable[[Path, Batches, int], tuple[Outputs, float]]
+"""Runs a file on inputs, each several times; returns the outputs of each, and the median of the milliseconds."""
 
 
-def timed(call: Callable[..., Any], batches: Batches) -> tuple[Outputs, float]:
+def timed(call: Callable[..., Any], batches: Batches, repeats: int) -> tuple[Outputs, float]:
     """Call with each batch several times; time is the processor's, as other programs may run."""
     outputs, seconds = [], []
     for batch in batches:
-        for _ in range(REPEATS):
+        for _ in range(repeats):
             begin = time.process_time()
             found = call(*batch)
             seconds.append(time.process_time() - begin)
@@ -57,7 +59,7 @@ def timed(call: Callable[..., Any], batches: Batches) -> tuple[Outputs, float]:
     return outputs, 1000 * statistics.median(seconds)
 
 
-def onnx_runtime(path: Path, batches: Batches, *, library: bool = False) -> tuple[Outputs, float]:
+def onnx_runtime(path: Path, batches: Batches, repeats: int, *, library: bool = False) -> tuple[Outputs, float]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -70,14 +72,14 @@ def onnx_runtime(path: Path, batches: Batches, *, library: bool = False) -> tupl
     def call(input: NDArray[Any], shapes: NDArray[Any]) -> Any:
         return session.run(None, {"input": input} | ({"img_shape": shapes} if "img_shape" in names else {}))
 
-    return timed(call, batches)
+    return timed(call, batches, repeats)
 
 
-def openvino_float32(path: Path, batches: Batches) -> tuple[Outputs, float]:
-    return timed(OpenVinoNetwork(path, threads=1), batches)
+def openvino_float32(path: Path, batches: Batches, repeats: int) -> tuple[Outputs, float]:
+    return timed(OpenVinoNetwork(path, threads=1), batches, repeats)
 
 
-def openvino_default(path: Path, batches: Batches) -> tuple[Outputs, float]:
+def openvino_default(path: Path, batches: Batches, repeats: int) -> tuple[Outputs, float]:
     """Run in the precision that OpenVINO chooses, on pictures without padding."""
     import openvino
 
@@ -88,17 +90,17 @@ def openvino_default(path: Path, batches: Batches) -> tuple[Outputs, float]:
         found = network(input)
         return [found[name] for name in names]
 
-    return timed(call, batches)
+    return timed(call, batches, repeats)
 
 
-def onnx_runtime_web(path: Path, batches: Batches, *, modules: str) -> tuple[Outputs, float]:
+def onnx_runtime_web(path: Path, batches: Batches, repeats: int, *, modules: str) -> tuple[Outputs, float]:
     with tempfile.TemporaryDirectory() as folder:
         inputs = []
         for index, (input, _) in enumerate(batches):
             file = Path(folder, f"input{index}")
             file.write_bytes(input.tobytes())
             inputs.append({"file": str(file), "dims": input.shape})
-        job = {"model": str(path), "inputs": inputs, "repeats": REPEATS, "folder": folder}
+        job = {"model": str(path), "inputs": inputs, "repeats": repeats, "folder": folder}
         Path(folder, "job.json").write_text(json.dumps(job))
         command = ["node", str(NODE_SCRIPT), modules, f"{folder}/job.json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -113,12 +115,21 @@ def onnx_runtime_web(path: Path, batches: Batches, *, modules: str) -> tuple[Out
         return outputs, answer["milliseconds"]
 
 
-def guarded(run: Run, path: Path, batches: Batches) -> tuple[Outputs, float] | str:
-    """Run in a process of its own; return why it failed, if it did."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+class Worker:
+    """A process for runs, and another one after a crash."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+    def run(self, run: Run, path: Path, batches: Batches, repeats: int) -> tuple[Outputs, float] | str:
+        """Return a run's results, or why it failed."""
         try:
-            return pool.submit(run, path, batches).result()
+            return self._pool.submit(run, path, batches, repeats).result()
         except BrokenProcessPool:
+            self._start()
             return "crashes"
         except Exception as error:  # of any runtime
             return " ".join(str(error).split())[:160].replace("|", "/").replace(str(path), "the file")
@@ -140,8 +151,11 @@ def cell(result: tuple[Outputs, float] | str, expected: tuple[Outputs, float], *
     return f"{text}, {result[1] / expected[1]:.2f}" if with_time else text
 
 
-def cells(source: Path, batches: Batches, modules: str | None, work: Path, *, trained: bool) -> dict[str, str]:
+def cells(
+    worker: Worker, source: Path, batches: Batches, modules: str | None, work: Path, *, trained: bool
+) -> dict[str, str]:
     """Return the text for each runtime."""
+    repeats = REPEATS if trained else 1
     functions, inlined = work / "functions.onnx", work / "inlined.onnx"
     for path, form in ((functions, "functions"), (inlined, "inlined")):
         path.unlink(missing_ok=True)
@@ -149,8 +163,8 @@ def cells(source: Path, batches: Batches, modules: str | None, work: Path, *, tr
         if missing:
             return {"inlined": f"no definition of {', '.join(missing)}"}
     whole = [(input, np.tile(np.array(input.shape[2:]), (len(input), 1))) for input, _ in batches]
-    padded = guarded(partial(onnx_runtime, library=True), source, batches)
-    plain = guarded(partial(onnx_runtime, library=True), source, whole)
+    padded = worker.run(partial(onnx_runtime, library=True), source, batches, repeats)
+    plain = worker.run(partial(onnx_runtime, library=True), source, whole, repeats) if trained else padded
     if isinstance(padded, str) or isinstance(plain, str):
         return {"library": str(padded)}
     found = {"library": f"{padded[1]:.1f} ms" if trained else "runs"}
@@ -164,7 +178,7 @@ def cells(source: Path, batches: Batches, modules: str | None, work: Path, *, tr
     if modules:
         runs.insert(2, ("web", partial(onnx_runtime_web, modules=modules), inlined, whole, plain))
     for name, run, path, inputs, expected in runs:
-        found[name] = cell(guarded(run, path, inputs), expected, with_time=trained)
+        found[name] = cell(worker.run(run, path, inputs, repeats), expected, with_time=trained)
     return found
 
 
@@ -190,7 +204,6 @@ def small_files(names: list[str], work: Path) -> Iterator[tuple[str, Path, Batch
     from tests.tools.small_detectors import export_small
 
     torch.set_grad_enabled(False)
-    rng = np.random.default_rng(0)
     cases = small_cases()
     for name in names or cases:
         model, fill = cases[name]
@@ -201,7 +214,7 @@ def small_files(names: list[str], work: Path) -> Iterator[tuple[str, Path, Batch
         except ValueError as error:
             tqdm.write(f"{name}: {error}")
             continue
-        sizes = (2, 96, 160), (1, 160, 128)
+        rng, sizes = np.random.default_rng(0), ((2, 96, 160), (1, 160, 128))
         batches = [
             (rng.normal(0, 1, (n, 3, h, w)).astype(np.float32), np.tile(np.array([h, w]), (n, 1))) for n, h, w in sizes
         ]
@@ -243,6 +256,7 @@ def main() -> None:
     parser.add_argument("--web", metavar="MODULES")
     arguments = parser.parse_args()
     record = json.loads(arguments.record.read_text()) if arguments.record.exists() else {}
+    worker = Worker()
     with tempfile.TemporaryDirectory() as folder:
         sources: list[tuple[bool, Iterator[tuple[str, Path, Batches]]]] = []
         if arguments.trained:
@@ -251,7 +265,7 @@ def main() -> None:
             sources.append((False, small_files(arguments.small, Path(folder))))
         for trained, files in sources:
             for name, path, batches in tqdm(files, unit="file"):
-                record[name] = cells(path, batches, arguments.web, Path(folder), trained=trained)
+                record[name] = cells(worker, path, batches, arguments.web, Path(folder), trained=trained)
                 tqdm.write(f"{name}: {record[name]}")
                 arguments.record.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), record), encoding="utf-8")

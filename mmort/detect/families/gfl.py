@@ -32,7 +32,8 @@ class Integral(nn.Module):
 
     def forward(self, logits: Tensor) -> Tensor:
         """Return means [..., 4] of logits [..., 4 * (maximum + 1)]."""
-        return torch.unflatten(logits, -1, (4, -1)).softmax(-1) @ self.project
+        # A matrix of one column: OpenVINO 2026.4 cannot load a product with a vector that is multiplied by a constant.
+        return (torch.unflatten(logits, -1, (4, -1)).softmax(-1) @ self.project[:, None])[..., 0]
 
 
 class GFLHead(TowerHead):
