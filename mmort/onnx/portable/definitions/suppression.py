@@ -112,10 +112,13 @@ def multiclass_nms(
     elif in_loop:
         kept = _greedy_scores(op, group_boxes, group_scores)
     else:
+        limit = length
+        if attributes["max_per_image"] > 0:  # no group can have more of the best
+            limit = op.Min(length, op.integer("max_per_image"))
         selected = op.NonMaxSuppression(
             group_boxes,
             op.Unsqueeze(group_scores, [1]),
-            length,
+            limit,
             op.Min(op.number("iou_threshold"), 1.0),
             score_threshold,
         )
