@@ -53,14 +53,20 @@ def carafe(op: FunctionBuilder, features: Value, masks: Value, *, attributes: Ma
         raise ValueError(f"kernel_size must be odd and from 1 to {MAX_CARAFE_KERNEL}, got {kernel}")
     images, channels, height, width = (op.size(features, axis) for axis in range(4))
     groups, factor = op.integer("group_size"), op.integer("scale_factor")
+    pixels = height * width  # innermost: ONNX Runtime multiplies long rows by long rows faster
     weights = op.reshape(masks, images, groups, kernel**2, height, factor, width, factor)
+    weights = op.reshape(
+        op.Transpose(weights, perm=[0, 1, 2, 4, 6, 3, 5]), images, groups, kernel**2, factor * factor, pixels
+    )
     padded = op.Pad(features, [0, 0, kernel // 2, kernel // 2] * 2)
     total = op.value(0.0)
     for tap in range(kernel**2):
         row, column = divmod(tap, kernel)
         shifted = op.Slice(padded, [row, column], op.Concat(height + row, width + column, axis=0), [2, 3])
-        shifted = op.reshape(shifted, images, groups, channels / groups, height, 1, width, 1)
+        shifted = op.reshape(shifted, images, groups, channels / groups, 1, pixels)
         total = total + shifted * op.slice(weights, tap, tap + 1, 2)
+    total = op.reshape(total, images, channels, factor, factor, height, width)
+    total = op.Transpose(total, perm=[0, 1, 4, 2, 5, 3])
     return op.reshape(total, images, channels, height * factor, width * factor)
 
 
