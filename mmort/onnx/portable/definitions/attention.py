@@ -24,18 +24,18 @@ def multi_scale_deformable_attention(
     queries, points = op.size(sampling_locations, 1), op.size(sampling_locations, 4)
     maps = images * heads
     pixels = op.Transpose(value, perm=[0, 2, 3, 1])
-    locations = op.Transpose(sampling_locations, perm=[3, 0, 2, 1, 4, 5])  # [L, B, M, Q, P, 2]
-    weights = op.Transpose(attention_weights, perm=[3, 0, 2, 1, 4])
+    locations = op.Transpose(sampling_locations, perm=[3, 0, 2, 4, 1, 5])  # [L, B, M, P, Q, 2]
+    weights = op.Transpose(attention_weights, perm=[3, 0, 2, 4, 1])
 
     def level(op: Builder, i: Value, go_on: Value, total: Value) -> tuple[Value, ...]:
         shape = op.Gather(spatial_shapes, i)
         height, width = op.slice(shape, 0, 1, 0), op.slice(shape, 1, 2, 0)
         start = op.Unsqueeze(op.Gather(level_start_index, i), [0])
         image = op.reshape(op.Slice(pixels, start, start + height * width, [3]), maps, channels, height, width)
-        grid = op.reshape(op.Gather(locations, i), maps, queries, points, 2) * 2.0 - 1.0
+        grid = op.reshape(op.Gather(locations, i), maps, points, queries, 2) * 2.0 - 1.0
         sampled = sample(op, image, clipped(op, grid))
-        sampled = sampled * op.reshape(op.Gather(weights, i), maps, 1, queries, points)
-        return go_on, total + op.ReduceSum(sampled, [3], keepdims=0)
+        sampled = sampled * op.reshape(op.Gather(weights, i), maps, 1, points, queries)
+        return go_on, total + op.ReduceSum(sampled, [2], keepdims=0)
 
     body = op.graph(
         level,
