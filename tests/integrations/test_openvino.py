@@ -5,8 +5,10 @@ import pickle
 import numpy as np
 import onnx
 import onnx.helper as oh
+import openvino
 import pytest
 
+import mmort
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
 from mmort.onnx import make_portable
@@ -51,6 +53,26 @@ def test_img_shape_is_an_input(predictor):
     input, shape = predictor.preprocessing.batch([image])
     (whole, *_), (part, *_) = (predictor.network(input, size) for size in (shape, shape // 2))
     assert whole[..., 2].max() > shape[0, 1] // 2 >= part[..., 2].max()
+
+
+def test_regions_without_pixels():
+    """OpenVINO's RoiAlign divides by their number of samples, which is 0."""
+    node = oh.make_node(
+        "MMCVRoiAlign", ["input", "rois"], ["output"], domain="mmcv", output_height=2, output_width=2, aligned=1
+    )
+    shapes = {"input": ["N", 1, "H", "W"], "rois": ["R", 5], "output": ["R", 1, 2, 2]}
+    tensors = {name: oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in shapes.items()}
+    graph = oh.make_graph([node], "graph", [tensors["input"], tensors["rois"]], [tensors["output"]])
+    opsets = [oh.make_opsetid("", 18), oh.make_opsetid("mmcv", 1)]
+    model = oh.make_model(graph, opset_imports=opsets, ir_version=8)
+    make_portable(model, form="inlined")
+    image = np.arange(1, 17, dtype=np.float32).reshape(1, 1, 4, 4)
+    rois = np.array([[0, 0, 0, 0, 0], [0, 1, 1, 3, 3], [0, 2, 2, 1, 3], [0, 1, 2, 3, 2]], np.float32)
+    core = openvino.Core()
+    compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU")
+    expected = mmort.roi_align(image, rois, (2, 2), aligned=True)
+    assert (expected[1] > 0).all()
+    np.testing.assert_allclose(compiled([image, rois])[0], expected, rtol=1e-2)
 
 
 def test_refusals(tmp_path, inlined):

@@ -13,6 +13,9 @@ from mmort.onnx.portable.builder import FLOAT, INT64, Builder, FunctionBuilder, 
 OUTSIDE = 100.0
 """A coordinate outside every map, in the units of GridSample's grid, in which maps lie between -1 and 1."""
 
+NOWHERE = [-1e6, -1e6, -999_999.0, -999_999.0]
+"""A small region outside every map."""
+
 MAX_CARAFE_KERNEL = 63
 """The kernel's own limit."""
 
@@ -27,9 +30,9 @@ def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Map
     if attributes["spatial_scale"] < 0:
         raise NotCoveredError(f"spatial_scale {attributes['spatial_scale']:g}")
     corners = op.slice(rois, 1, 5, 1)
-    if attributes["aligned"] and not ratio:  # negative sizes have no samples
-        first, last = op.Split(corners, [2, 2], axis=1, outputs=2)
-        corners = op.Concat(first, op.Max(first, last), axis=1)
+    if attributes["aligned"] and not ratio:  # regions without pixels give 0, which OpenVINO would divide by 0
+        x1, y1, x2, y2 = op.Split(corners, [1] * 4, axis=1, outputs=4)
+        corners = op.Where((x2 > x1) & (y2 > y1), corners, [NOWHERE])
     images = op.Gather(op.range(op.size(input, 0)), op.Gather(rois, 0, axis=1).to(INT64))  # refuses wrong indices
     common = {
         "spatial_scale": Reference("spatial_scale", onnx.AttributeProto.FLOAT),
