@@ -35,8 +35,8 @@ def floats(arrays):
     return [np.asarray(array, np.float32) for array in arrays]
 
 
-def edited(tmp_path, model, *arrays):
-    """Replace all that can be, and check that the outputs have the same bits."""
+def edited(tmp_path, model, *arrays, rtol=0, atol=0):
+    """Replace all that can be, and check that the outputs have the same bits, or are near."""
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
     named = pipeline.load(path)
@@ -44,7 +44,7 @@ def edited(tmp_path, model, *arrays):
     result = pipeline.edit(named, runs, pipeline.RULES)
     feeds = dict(zip([info.name for info in model.graph.input], arrays, strict=True))
     for before, after in zip(*(make_session(file).run(None, feeds) for file in (model, result.model)), strict=True):
-        np.testing.assert_array_equal(before, after)
+        np.testing.assert_allclose(after, before, rtol, atol)
     return result
 
 
@@ -147,6 +147,55 @@ def test_samples_in_volumes_are_left(tmp_path, rng):
     arrays = rng.normal(size=(1, 2, 3, 7, 5)), rng.uniform(-1, 1, (1, 2, 4, 6, 3))
     result = edited(tmp_path, model_of([made], {"x": 5, "g": 5}, opset=20), *floats(arrays))
     assert reasons(result) == ["its input has 5 dimensions, mmort's 4"]
+
+
+# ---- mask pasting ----------------------------------------------------------------------------------------------------
+
+
+def pasted(sampler="GridSample", opset=17, axes=(1, 2), **attributes):
+    """Each mask at every pixel, as MMDetection and detectron2 do it: the grid is an image of x and one of y."""
+    nodes, constants = [], {"last": np.array([3]), "size": np.array([4, 7, 9]), "two": np.float32(2)}
+    for name, axis in zip("xy", axes, strict=True):
+        constants[f"axis_{name}"] = np.array([axis])
+        nodes += [
+            node("Unsqueeze", [name, f"axis_{name}"], [f"{name}1"]),
+            node("Expand", [f"{name}1", "size"], [f"{name}2"]),
+            node("Unsqueeze", [f"{name}2", "last"], [f"{name}3"]),
+        ]
+    domain = {"domain": "mmcv"} if sampler == "grid_sampler" else {}
+    nodes += [
+        node("Concat", ["x3", "y3"], ["grid"], axis=3),
+        node(sampler, ["m", "grid"], ["z"], **attributes, **domain),
+    ]
+    nodes += [node("Mul", ["z", "two"], ["y0"])]
+    model = model_of(nodes, {"m": 4, "x": 2, "y": 2}, ("y0",), constants, opset)
+    if domain:
+        model.opset_import.append(oh.make_opsetid("mmcv", 1))
+    return model
+
+
+def masks_and_coordinates(rng, count=4):
+    x, y = rng.uniform(-1.6, 1.6, (count, 9)), rng.uniform(-1.6, 1.6, (count, 7))
+    x[0, :2], y[1, :2] = [-1, 1], [-1, 1]
+    return floats((rng.random((count, 2, 5, 6)), x, y))
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("sampler", ["GridSample", "grid_sampler"])
+def test_pasting_is_two_products(tmp_path, rng, sampler, corners):
+    arrays = masks_and_coordinates(rng)
+    if sampler == "grid_sampler":  # of ONNX Runtime's GridSample these are not defined
+        arrays[1][2, :3], arrays[2][3, :3] = [np.nan, np.inf, 1e30], [np.nan, -np.inf, -1e30]
+    result = edited(tmp_path, pasted(sampler, align_corners=corners), *arrays, rtol=1e-5, atol=1e-6)
+    assert op_types(result).count("MatMul") == 2
+    assert not {"GridSample", "grid_sampler", "Concat", "Expand"} & set(op_types(result))
+
+
+@pytest.mark.parametrize("change", [{"axes": (2, 1)}, {"padding_mode": "border"}, {"mode": "nearest"}])
+def test_other_grids_are_sampled(tmp_path, rng, change):
+    m, x, y = masks_and_coordinates(rng)
+    arrays = (m, y[:, :7], x[:, :9]) if "axes" in change else (m, x, y)
+    assert "grid_sampler" in op_types(edited(tmp_path, pasted(**change), *arrays, rtol=1e-5, atol=1e-6))
 
 
 # ---- rows and loops --------------------------------------------------------------------------------------------------

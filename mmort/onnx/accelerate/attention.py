@@ -22,9 +22,8 @@ from mmort.onnx.accelerate.graph import (
     name_of,
     only_user,
     run_of,
-    text,
 )
-from mmort.onnx.accelerate.rules import MODES
+from mmort.onnx.accelerate.rules import BILINEAR, ZEROS, Sampling, sampling_of
 
 
 class _Level(NamedTuple):
@@ -74,10 +73,10 @@ def _level(value: ir.Value | None) -> _Level | None:
     if sampling is None or axes_of(sampling[0]) not in ([-2], [3]):
         return None
     sample = sampling[1]
-    plain = MODES[text(sample, "mode", "linear")] == 0 and text(sample, "padding_mode", "zeros") == "zeros"
+    plain = sampling_of(sample) == Sampling(BILINEAR, ZEROS, align_corners=0)
     maps = climb(sample.inputs[0], "Reshape", "Transpose", "Reshape")
     grid = climb(sample.inputs[1], "Reshape", "Transpose", "Gather")
-    if not plain or integer(sample, "align_corners", 0) or maps is None or grid is None:
+    if not plain or maps is None or grid is None:
         return None
     shape, index = constant(maps[0].inputs[1]), constant(grid[2].inputs[1])
     perms = [list(transpose.attributes["perm"].as_ints()) for transpose in (maps[1], grid[1])]

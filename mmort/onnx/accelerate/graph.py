@@ -78,6 +78,12 @@ def number(node: ir.Node, name: str, default: float) -> float:
     return node.attributes[name].as_float() if name in node.attributes else default
 
 
+def opset_of(node: ir.Node) -> int:
+    """Return the version of the standard operators in a node's model."""
+    assert node.graph is not None  # nodes of a model have one
+    return node.version or node.graph.opset_imports.get("", 1)
+
+
 def axes_of(node: ir.Node) -> list[int] | None:
     """Return the axes of Unsqueeze or ReduceSum, which older opsets have as an attribute; None if they are computed."""
     if "axes" in node.attributes:

@@ -17,6 +17,7 @@ from mmort.onnx.accelerate import rules
 from mmort.onnx.accelerate.attention import multi_scale_deformable_attention
 from mmort.onnx.accelerate.graph import NotReplaceableError, Replacement, Runs, name_nodes, name_of, replace
 from mmort.onnx.accelerate.measuring import measure
+from mmort.onnx.accelerate.pasting import pasting
 from mmort.onnx.accelerate.report import Acceleration, Left, Replaced
 from mmort.onnx.verify import verify
 from mmort.onnx.verify.command import random_inputs
@@ -27,6 +28,7 @@ RULES: dict[str, Callable[[ir.Node, Runs], Replacement | None]] = {
     "deformable attention -> MultiScaleDeformableAttention": multi_scale_deformable_attention,
     "NonMaxSuppression -> NMSIndices": rules.nms_indices,
     "RoiAlign -> MMCVRoiAlign": rules.roi_align,
+    "mask pasting -> MatMul": pasting,
     "GridSample -> grid_sampler": rules.grid_sample,
     "ScatterElements of rows -> ScatterND": rules.scattered_rows,
     "Loop that appends -> Loop that collects": rules.appending_loop,
@@ -86,7 +88,7 @@ def accelerate_file(
     return Acceleration(replaced, (*left, *slower), before, after, get_num_threads(), generated)
 
 
-_CANDIDATES = ("NonMaxSuppression", "RoiAlign", "GridSample", "ScatterElements", "Loop")
+_CANDIDATES = ("NonMaxSuppression", "RoiAlign", "GridSample", "grid_sampler", "ScatterElements", "Loop")
 
 
 def load(path: files.PathLike) -> onnx.ModelProto:
@@ -117,7 +119,7 @@ def edit(original: onnx.ModelProto, runs: Runs, kinds: Collection[str]) -> Edite
     edited = Edited(original, {}, {}, {}, {})
     for kind in kinds:
         for node in list(model.graph.all_nodes()):
-            if node.graph is None or node.domain not in ("", "ai.onnx") or name_of(node) not in runs:
+            if node.graph is None or not _is_known(node) or name_of(node) not in runs:
                 continue  # removed with a group, another domain's, or in a branch that did not run
             try:
                 replacement = RULES[kind](node, runs)
@@ -129,6 +131,11 @@ def edit(original: onnx.ModelProto, runs: Runs, kinds: Collection[str]) -> Edite
     for domain in {node.domain for node in model.graph.all_nodes()} & {"mmcv", "mmort"}:
         model.graph.opset_imports.setdefault(domain, 1)
     return edited._replace(model=ir.to_proto(model))
+
+
+def _is_known(node: ir.Node) -> bool:
+    """Return whether a node is a standard one, or MMCV's or MMDeploy's GridSample."""
+    return node.domain in ("", "ai.onnx") or (node.domain in ("mmcv", "mmdeploy") and node.op_type == "grid_sampler")
 
 
 def _apply(model: ir.Model, node: ir.Node, replacement: Replacement, kind: str, edited: Edited) -> None:

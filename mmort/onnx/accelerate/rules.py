@@ -7,6 +7,7 @@ else.  Nodes are written so that every opset has them.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -23,6 +24,7 @@ from mmort.onnx.accelerate.graph import (
     integer,
     number,
     only_user,
+    opset_of,
     run_of,
     text,
 )
@@ -61,8 +63,7 @@ def roi_align(node: ir.Node, runs: Runs) -> Replacement | None:
     _require_float32(run_of(node, runs))
     if text(node, "mode", "avg") != "avg":
         raise NotReplaceableError("ONNX Runtime's maximum is that of weighted corner values, mmort's that of samples")
-    opset = node.version or node.graph.opset_imports.get("", 1) if node.graph else 1
-    default = "half_pixel" if opset >= 16 else "output_half_pixel"
+    default = "half_pixel" if opset_of(node) >= 16 else "output_half_pixel"
     attributes: dict[str, int | float | str] = {
         "output_height": integer(node, "output_height", 1),
         "output_width": integer(node, "output_width", 1),
@@ -79,24 +80,46 @@ def roi_align(node: ir.Node, runs: Runs) -> Replacement | None:
     return Replacement([images, column, rows, regions, new], [(node.outputs[0], new.outputs[0])])
 
 
-MODES = {"bilinear": 0, "linear": 0, "nearest": 1, "bicubic": 2, "cubic": 2}
+BILINEAR, NEAREST, BICUBIC = 0, 1, 2
+ZEROS, BORDER, REFLECTION = 0, 1, 2
+_MODES = {"bilinear": BILINEAR, "linear": BILINEAR, "nearest": NEAREST, "bicubic": BICUBIC, "cubic": BICUBIC}
+_PADDINGS = {"zeros": ZEROS, "border": BORDER, "reflection": REFLECTION}
+
+
+class Sampling(NamedTuple):
+    """What GridSample, or MMCV's grid_sampler, computes; the numbers are those of the latter's attributes."""
+
+    mode: int
+    padding: int
+    align_corners: int
+
+
+def sampling_of(node: ir.Node) -> Sampling | None:
+    """Return the sampling of a node, or None if it is of another type."""
+    corners = integer(node, "align_corners", 0)
+    if node.op_type == "GridSample":
+        mode, padding = _MODES[text(node, "mode", "linear")], text(node, "padding_mode", "zeros")
+        return Sampling(mode, _PADDINGS[padding], corners)
+    if node.op_type == "grid_sampler":
+        return Sampling(integer(node, "interpolation_mode", 0), integer(node, "padding_mode", 0), corners)
+    return None
 
 
 def grid_sample(node: ir.Node, runs: Runs) -> Replacement | None:
     """Replace GridSample of images by the same interpolation."""
-    if node.op_type != "GridSample":
+    sampling = sampling_of(node) if node.op_type == "GridSample" else None
+    if sampling is None:
         return None
     run = run_of(node, runs)
     _require_float32(run)
     if len(run.shapes[0]) != 4:
         raise NotReplaceableError(f"its input has {len(run.shapes[0])} dimensions, mmort's 4")
-    mode, padding = MODES[text(node, "mode", "linear")], text(node, "padding_mode", "zeros")
-    if mode == 1 and padding == "reflection":
+    if sampling.mode == NEAREST and sampling.padding == REFLECTION:
         raise NotReplaceableError("a reflected point halfway between two pixels may be rounded to the other one")
     attributes = {
-        "interpolation_mode": mode,
-        "padding_mode": ("zeros", "border", "reflection").index(padding),
-        "align_corners": integer(node, "align_corners", 0),
+        "interpolation_mode": sampling.mode,
+        "padding_mode": sampling.padding,
+        "align_corners": sampling.align_corners,
     }
     new = ir.node("grid_sampler", node.inputs, attributes, domain="mmcv")
     return Replacement([new], [(node.outputs[0], new.outputs[0])])
