@@ -19,8 +19,8 @@ static inline void mmk_store_state(volatile int8_t *state, int value) { *state =
 static inline int64_t mmk_add(volatile int64_t *sum, int64_t value) { return *sum += value; }
 #endif
 
-/* order.pyx: stable sorting.  `items` and `spare` have room for `count` items each; the functions return the one that
- * holds the result. */
+/* order.pyx: stable sorting, of many items on several threads.  `items` and `spare` have room for `count` items each;
+ * the functions return the one that holds the result. */
 
 typedef struct {
     uint64_t key;
@@ -28,10 +28,10 @@ typedef struct {
 } mmk_item;
 
 /* Sorts by ascending key. */
-mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count);
+mmk_item *mmk_sort(mmk_call *call, mmk_item *items, mmk_item *spare, int64_t count);
 
 /* Sorts by descending score (float32 or float64), NaN last.  Sets the items; `index` is the index in `scores`. */
-mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count);
+mmk_item *mmk_order(mmk_call *call, const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count);
 
 /* nms.pyx: suppresses boxes of one class.  `order` has their indices in `boxes`, by descending score.  Sets a flag for
  * each box that a box of higher score suppresses, and for all after the first `max_kept` that are kept (0: no limit).

@@ -12,8 +12,9 @@ cdef extern from "kernels.h" nogil:
     void mmk_store_state(int8_t *state, int value) noexcept
     int64_t mmk_add(int64_t *sum, int64_t value) noexcept
 
-    mmk_item *mmk_sort(mmk_item *items, mmk_item *spare, int64_t count) noexcept
-    mmk_item *mmk_order(const void *scores, int type, mmk_item *items, mmk_item *spare, int64_t count) noexcept
+    mmk_item *mmk_sort(mmk_call *call, mmk_item *items, mmk_item *spare, int64_t count) noexcept
+    mmk_item *mmk_order(mmk_call *call, const void *scores, int type, mmk_item *items, mmk_item *spare,
+                        int64_t count) noexcept
 
     size_t mmk_suppress_size(int type) noexcept
     # both return -1 if the call is stopped

@@ -156,7 +156,7 @@ cdef inline int64_t _box_index(const mmk_call *call, int64_t classes, int64_t ca
     return candidate if call.inputs[BOXES].rank == 4 else candidate // classes
 
 
-cdef void _sort_pool(const _Pool *pool, int64_t count, real *scores) noexcept nogil:
+cdef void _sort_pool(mmk_call *call, const _Pool *pool, int64_t count, real *scores) noexcept nogil:
     """Sorts the pool's candidates by box and class, which decides among equal scores."""
     cdef real *sorted_scores = <real *>pool.suppression
     cdef mmk_item *items
@@ -164,7 +164,7 @@ cdef void _sort_pool(const _Pool *pool, int64_t count, real *scores) noexcept no
     for i in range(count):
         pool.items[i].key = pool.candidates[i]
         pool.items[i].index = i
-    items = mmk_sort(pool.items, pool.spare, count)
+    items = mmk_sort(call, pool.items, pool.spare, count)
     for i in range(count):
         pool.candidates[i] = items[i].key
         sorted_scores[i] = scores[items[i].index]
@@ -186,9 +186,9 @@ cdef void _suppress(mmk_call *call, const _Sizes *s, const _Workspace *w, const 
     if count == 0:  # without boxes there is no scratch memory
         return
     if call.attributes[CLASS_AGNOSTIC].i or call.attributes[NMS_PRE].i > 0:
-        _sort_pool(pool, count, scores)
+        _sort_pool(call, pool, count, scores)
     if call.attributes[METHOD].i == GREEDY:
-        items = mmk_order(scores, type, pool.items, pool.spare, count)
+        items = mmk_order(call, scores, type, pool.items, pool.spare, count)
         for i in range(count):
             pool.ordered[i] = pool.candidates[items[i].index]
             pool.boxes[i] = _box_index(call, s.classes, pool.ordered[i])
@@ -215,8 +215,8 @@ cdef void _suppress(mmk_call *call, const _Sizes *s, const _Workspace *w, const 
                 pool.candidates[kept] = pool.ordered[i]
                 scores[kept] = soft_scores[i]
                 kept += 1
-        _sort_pool(pool, kept, scores)
-        items = mmk_order(scores, type, pool.items, pool.spare, kept)
+        _sort_pool(call, pool, kept, scores)
+        items = mmk_order(call, scores, type, pool.items, pool.spare, kept)
         kept = min(kept, s.max_kept)
         for i in range(kept):
             kept_candidates[i] = pool.candidates[items[i].index]
@@ -224,7 +224,7 @@ cdef void _suppress(mmk_call *call, const _Sizes *s, const _Workspace *w, const 
     w.counts[list] = kept
 
 
-cdef int64_t _select(const mmk_call *call, const _Sizes *s, const _Pool *pool, const real *scores, int64_t label,
+cdef int64_t _select(mmk_call *call, const _Sizes *s, const _Pool *pool, const real *scores, int64_t label,
                      const int32_t *listed, int64_t count, int64_t filled) noexcept nogil:
     """Appends the best `nms_pre` candidates of a class to the pool; returns the new size of the pool."""
     cdef int64_t nms_pre = call.attributes[NMS_PRE].i, i
@@ -235,7 +235,7 @@ cdef int64_t _select(const mmk_call *call, const _Sizes *s, const _Pool *pool, c
         pool.candidates[filled + i] = listed[i] * s.classes + label
     if nms_pre <= 0 or count <= nms_pre:
         return filled + count
-    items = mmk_order(pool_scores + filled, call.inputs[SCORES].type, pool.items, pool.spare, count)
+    items = mmk_order(call, pool_scores + filled, call.inputs[SCORES].type, pool.items, pool.spare, count)
     for i in range(nms_pre):
         pool.candidates[filled + i] = listed[items[i].index] * s.classes + label
     for i in range(nms_pre):
@@ -289,7 +289,7 @@ cdef void _suppress_blocks(mmk_call *call, const _Sizes *s, const _Workspace *w,
                             boxes, scores)
 
 
-cdef void _merge(const mmk_call *call, const _Sizes *s, const _Workspace *w, int64_t image, const real *all_scores,
+cdef void _merge(mmk_call *call, const _Sizes *s, const _Workspace *w, int64_t image, const real *all_scores,
                  real *all_sorted_scores) noexcept nogil:
     """Sorts the kept candidates of an image's groups by descending score and, among equal ones, by box and class."""
     cdef int64_t start = image * s.groups * s.max_kept, count = 0, group, i
@@ -302,11 +302,11 @@ cdef void _merge(const mmk_call *call, const _Sizes *s, const _Workspace *w, int
             w.items[start + count].key = w.candidates[start + i]
             w.items[start + count].index = i
             count += 1
-    items = mmk_sort(w.items + start, w.spare + start, count)
+    items = mmk_sort(call, w.items + start, w.spare + start, count)
     for i in range(count):
         sorted[i] = items[i].key
         sorted_scores[i] = scores[items[i].index]
-    items = mmk_order(sorted_scores, call.inputs[SCORES].type, w.items + start, w.spare + start, count)
+    items = mmk_order(call, sorted_scores, call.inputs[SCORES].type, w.items + start, w.spare + start, count)
     # `candidates` and `scores` are no longer needed, and take the result
     for i in range(count):
         w.candidates[start + i] = sorted[items[i].index]

@@ -2,16 +2,17 @@
 
 Boxes are sorted once, then visited class by class.  The first kept boxes of a class suppress most others; they are
 compared with all later boxes, in vectors.  Once that no longer pays, each remaining box is compared only with the kept
-boxes that could reach the threshold (nms_grid.pxd).  Both ways use the same arithmetic, so results are the same.
+boxes that could reach the threshold (nms_decisions.pxd).  Both ways use the same arithmetic, so results are the same.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box, plane_iou
+from mmort._kernels.boxes cimport BOX_NUMBERS, plane_iou
 from mmort._kernels.kernels cimport mmk_item, mmk_order
-from mmort._kernels.nms_grid cimport Grid, fit_grid, grid_size, suppress_by_grid
+from mmort._kernels.nms_decisions cimport suppress_by_grid
+from mmort._kernels.nms_grid cimport GATHER_COST, Grid, fit_grid, grid_size, pack_by_rank
 from mmort._kernels.suppression cimport check_count, check_threshold, goes_on, sort_by_class
 from mmort._kernels.workspace cimport element_size, take
 
@@ -51,7 +52,7 @@ cdef struct _Workspace:
     mmk_item *items     # for sorting
     mmk_item *spare
     int64_t *sources    # index of the input, by rank
-    int64_t *ranks      # by position
+    int64_t *ranks      # by position; NULL without classes, where positions are ranks
     int64_t *boxes      # index of the input, by position
     int32_t *starts     # positions where the classes begin, and the end of the last
     int32_t *flags      # 1: suppressed, by position
@@ -65,18 +66,27 @@ cdef struct _Workspace:
 cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
     cdef _Workspace w
     cdef size_t address = <size_t>call.scratch, n = call.inputs[BOXES].shape[0]
-    w.items = <mmk_item *>take(&address, n * sizeof(mmk_item))
-    w.spare = <mmk_item *>take(&address, n * sizeof(mmk_item))
+    cdef size_t shared, sort_end, suppression_end
     w.sources = <int64_t *>take(&address, n * sizeof(int64_t))
-    w.ranks = <int64_t *>take(&address, n * sizeof(int64_t))
-    w.boxes = <int64_t *>take(&address, n * sizeof(int64_t))
+    w.ranks = NULL
+    w.boxes = w.sources
+    if call.inputs[CLASSES].type != MMK_ABSENT:
+        w.ranks = <int64_t *>take(&address, n * sizeof(int64_t))
+        w.boxes = <int64_t *>take(&address, n * sizeof(int64_t))
     w.starts = <int32_t *>take(&address, (n + 1) * sizeof(int32_t))
     w.flags = <int32_t *>take(&address, n * sizeof(int32_t))
     w.kept = <uint8_t *>take(&address, n)
+    shared = address  # by the phases, each of which has what follows for itself
+    w.items = <mmk_item *>take(&address, n * sizeof(mmk_item))
+    w.spare = <mmk_item *>take(&address, n * sizeof(mmk_item))
+    sort_end = address
+    address = shared
     w.suppression = <char *>take(&address, n * mmk_suppress_size(call.inputs[BOXES].type))
+    suppression_end = address
+    address = shared
     w.indices = <int64_t *>take(&address, n * sizeof(int64_t))
     w.detections = take(&address, n * 5 * element_size(call.inputs[BOXES].type))
-    w.size = address - <size_t>call.scratch
+    w.size = max(max(sort_end, suppression_end), address) - <size_t>call.scratch
     return w
 
 
@@ -134,23 +144,22 @@ cdef int _suppress(mmk_call *call, int type, const real *boxes, const int64_t *o
     cdef Grid grid
     if max_kept <= 0:
         max_kept = count
-    for i in range(count):
-        pack_box(boxes + 4 * order[i], offset, planes, count, i)
-    memset(flags, 0, count * sizeof(int32_t))
-    begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, count <= PAIRWISE_MAX_BOXES, flags)
-    if begin < 0 or begin == count:
-        return -1 if begin < 0 else 0
+    grid.type = type
     grid.threshold = threshold
     grid.offset = offset
-    if not fit_grid(&grid, planes, count, begin):
-        return -1 if _suppress_by_pairs(call, planes, begin, count, threshold, offset, max_kept, True, flags) < 0 else 0
-    grid.type = type
     grid.boxes = boxes
     grid.order = order
     grid.by_rank = planes
     grid.stride = count
-    grid.begin = begin
     grid.flags = flags
+    mmk_parallel(call, count, 1e-3 * GATHER_COST, pack_by_rank, &grid)
+    memset(flags, 0, count * sizeof(int32_t))
+    begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, count <= PAIRWISE_MAX_BOXES, flags)
+    if begin < 0 or begin == count:
+        return -1 if begin < 0 else 0
+    grid.begin = begin
+    if not fit_grid(&grid, planes):
+        return -1 if _suppress_by_pairs(call, planes, begin, count, threshold, offset, max_kept, True, flags) < 0 else 0
     grid.end = min(count, begin + MAX_RANKS_PER_KEPT * max_kept)
     while True:
         if suppress_by_grid(call, &grid, <char *>(planes + BOX_NUMBERS * count)):
@@ -181,12 +190,12 @@ cdef public int mmk_suppress(mmk_call *call, int type, const void *boxes, const 
 
 # ---- phases ----------------------------------------------------------------------------------------------------------
 
-cdef int64_t _rank(const mmk_call *call, const _Workspace *w) noexcept nogil:
+cdef int64_t _rank(mmk_call *call, const _Workspace *w) noexcept nogil:
     """Sorts the boxes by score; returns how many are above the threshold."""
     cdef const mmk_tensor *scores = &call.inputs[SCORES]
     cdef double threshold = call.attributes[SCORE_THRESHOLD].f, score
     cdef int64_t rank
-    cdef const mmk_item *items = mmk_order(scores.data, scores.type, w.items, w.spare, scores.size)
+    cdef const mmk_item *items = mmk_order(call, scores.data, scores.type, w.items, w.spare, scores.size)
     for rank in range(scores.size):
         w.sources[rank] = items[rank].index
         if threshold > 0:
@@ -200,11 +209,16 @@ cdef int64_t _rank(const mmk_call *call, const _Workspace *w) noexcept nogil:
     return scores.size
 
 
-cdef int64_t _sort(const mmk_call *call, const _Workspace *w) noexcept nogil:
+cdef int64_t _sort(mmk_call *call, const _Workspace *w) noexcept nogil:
     """Sorts the boxes by score and then by class; returns the number of classes."""
     cdef int64_t count = _rank(call, w), classes, position
-    cdef const mmk_item *items = sort_by_class(<const int64_t *>call.inputs[CLASSES].data, w.sources, count, w.items,
-                                               w.spare, w.starts, &classes)
+    cdef const mmk_item *items
+    if w.ranks == NULL:
+        w.starts[0] = 0
+        w.starts[1] = <int32_t>count
+        return 1 if count else 0
+    items = sort_by_class(call, <const int64_t *>call.inputs[CLASSES].data, w.sources, count, w.items, w.spare,
+                          w.starts, &classes)
     for position in range(count):
         w.ranks[position] = items[position].index
         w.boxes[position] = w.sources[items[position].index]
@@ -222,30 +236,41 @@ cdef void _suppress_classes(mmk_call *call, const _Workspace *w, int64_t begin, 
                         w.flags + first, w.suppression + first * size):
             return
         for position in range(first, w.starts[label + 1]):
-            w.kept[w.ranks[position]] = not w.flags[position]
+            w.kept[w.ranks[position] if w.ranks != NULL else position] = not w.flags[position]
 
 
-cdef void _collect(mmk_call *call, const _Workspace *w, const real *boxes, const real *scores,
-                   real *detections) noexcept nogil:
-    cdef int64_t count = w.starts[call.work[SUPPRESS]], max_kept = call.attributes[MAX_NUM].i, kept = 0, rank, k
-    cdef ptrdiff_t source
+cdef void _copy_detections(const int64_t *indices, const real *boxes, const real *scores, real *detections,
+                           int64_t begin, int64_t end) noexcept nogil:
+    cdef int64_t i, k
+    for i in range(begin, end):
+        for k in range(4):
+            detections[5 * i + k] = boxes[4 * indices[i] + k]
+        detections[5 * i + 4] = scores[indices[i]]
+
+
+cdef void _copy_range(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef const _Workspace *w = <const _Workspace *>argument
+    cdef const void *boxes = call.inputs[BOXES].data
+    cdef const void *scores = call.inputs[SCORES].data
+    if call.inputs[BOXES].type == MMK_FLOAT32:
+        _copy_detections(w.indices, <const float *>boxes, <const float *>scores, <float *>w.detections, begin, end)
+    else:
+        _copy_detections(w.indices, <const double *>boxes, <const double *>scores, <double *>w.detections, begin, end)
+
+
+cdef void _collect(mmk_call *call, _Workspace *w) noexcept nogil:
+    cdef int64_t count = w.starts[call.work[SUPPRESS]], max_kept = call.attributes[MAX_NUM].i, kept = 0, rank
     cdef int64_t[2] shape
-    if max_kept <= 0:
-        max_kept = count
     for rank in range(count):
-        if w.kept[rank] and kept < max_kept:
-            source = w.sources[rank]
-            w.indices[kept] = source
-            for k in range(4):
-                detections[5 * kept + k] = boxes[4 * source + k]
-            detections[5 * kept + 4] = scores[source]
-            kept += 1
-    shape[0] = kept
+        w.indices[kept] = w.sources[rank]
+        kept += w.kept[rank]
+    shape[0] = min(kept, max_kept) if max_kept > 0 else kept
     shape[1] = 5
+    mmk_parallel(call, shape[0], 1e-3 * COLLECT_COST, _copy_range, w)
     mmk_set_output(call, 0, MMK_INT64, 1, shape)
     mmk_set_output(call, 1, call.inputs[BOXES].type, 2, shape)
     call.outputs[0].data = w.indices
-    call.outputs[1].data = detections
+    call.outputs[1].data = w.detections
 
 
 cdef public int mmk_nms_prepare(mmk_call *call) noexcept nogil:
@@ -273,14 +298,11 @@ cdef public int mmk_nms_prepare(mmk_call *call) noexcept nogil:
 
 cdef public void mmk_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
     cdef _Workspace w = _workspace(call)
-    cdef const void *boxes = call.inputs[BOXES].data
-    cdef const void *scores = call.inputs[SCORES].data
     if phase == SORT:
+        mmk_ask_for_large_pages(call.scratch, call.scratch_size)
         call.work[SUPPRESS] = _sort(call, &w)
         call.grain[SUPPRESS] = 1 + call.work[SUPPRESS] * BOXES_PER_GRAIN // call.inputs[BOXES].shape[0]
     elif phase == SUPPRESS:
         _suppress_classes(call, &w, begin, end)
-    elif call.inputs[BOXES].type == MMK_FLOAT32:
-        _collect(call, &w, <const float *>boxes, <const float *>scores, <float *>w.detections)
     else:
-        _collect(call, &w, <const double *>boxes, <const double *>scores, <double *>w.detections)
+        _collect(call, &w)

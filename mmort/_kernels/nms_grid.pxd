@@ -1,42 +1,42 @@
-"""nms: suppression by a grid, in the order of the plane instead of that of scores.
-
-Whether a box is kept depends only on the boxes of higher score that overlap it by more than the threshold, so boxes may
-be visited in any order, if those that a box depends on are visited first.  Here they are visited as they lie in memory,
-row by row of the plane, on several threads; where a neighbour of higher score is still open, it is visited next.
+"""nms: a grid of boxes, in which the candidates that could suppress a box are neighbours.
 
 IoU > t bounds, on each axis, the ratio of the sides (within [t, 1 / t]) and the distance of the centres (below
 (1 - t) / (1 + t) times the mean side).  Boxes are keyed by the magnitude of both sides, their levels, and by a cell of
 the plane whose size follows from them.  The cells of a row are neighbours in the table, so the candidates of a box are
-a few ranges, compared in vectors; the time is nearly linear.  Candidates are compared by the same arithmetic as all
-pairs would be, so results are the same.
+a few ranges, and the time is nearly linear.
 """
-from libc.math cimport isfinite
+from libc.math cimport INFINITY, isfinite
 from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.boxes cimport BOX_NUMBERS, intersection, iou_of, pack_box
+from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box
 from mmort._kernels.cells cimport bucket_of, floor_of, largest_side, level_of
-from mmort._kernels.kernels cimport mmk_load_state, mmk_store_state
-from mmort._kernels.suppression cimport goes_on
 from mmort._kernels.workspace cimport element_size
 
 cdef enum:
     MIN_OCTAVE_BITS = 2  # 4 powers of two; fewer make more ranges, which are shorter
     MAX_OCTAVE_BITS = 4
     NO_BUCKET = 0xFFFFFFFF
+    LANES = 8  # independent running extremes
+    SLICES = 16  # of the boxes, which are keyed and divided on several threads
+    PART_BITS = 6
+    PARTS = 1 << PART_BITS  # of the table, whose entries are sorted on several threads
 
 cdef enum:  # picoseconds per box: nms, uniform, 100,000 boxes
     KEY_COST = 8000
+    DIVIDE_COST = 2000
+    BUCKET_COST = 4000
     GATHER_COST = 10000
-    DECIDE_COST = 40000
-    FLAG_COST = 2000
 
-cdef enum:  # states of a box, and decisions; a decision from 0 on is an open box that is to be decided first
-    OPEN = 0
-    KEPT = -1
-    SUPPRESSED = -2
+cdef enum:
+    OPEN = 0  # the state of a box that is not decided yet
+
+
+cdef struct Keyed:
+    uint32_t bucket
+    int32_t rank
 
 
 cdef struct Grid:
@@ -54,10 +54,15 @@ cdef struct Grid:
     ptrdiff_t begin      # the first rank in the grid
     ptrdiff_t end        # the rank after the last
     ptrdiff_t stride     # of planes
-    const void *by_rank  # planes
+    void *by_rank        # planes
     uint32_t *keys       # buckets, by rank
     uint32_t *starts     # by bucket: its first entry; after the last, the number of entries
     int shift            # of the hash, to fit the number of buckets
+    int64_t buckets
+    int part_shift       # from a bucket to its part of the table
+    Keyed *keyed         # boxes, by part
+    uint32_t[SLICES][PARTS] positions  # in `keyed`, of the boxes of a slice and part
+    uint32_t[PARTS + 1] parts          # in `keyed`, the first box of a part
     ptrdiff_t entries
     void *planes         # by entry
     int32_t *ranks
@@ -81,42 +86,76 @@ cdef inline bint _participates(const real *planes, ptrdiff_t count, ptrdiff_t i,
 
 # ---- levels and cells ------------------------------------------------------------------------------------------------
 
-cdef inline int64_t _level(const Grid *grid, double side) noexcept nogil:
+cdef inline int64_t level_of_side(const Grid *grid, double side) noexcept nogil:
     return max(level_of(side) - grid.lowest, 0) >> grid.octave_bits
 
 
-cdef inline double _largest(const Grid *grid, int64_t level) noexcept nogil:
+cdef inline double largest_of_level(const Grid *grid, int64_t level) noexcept nogil:
     return largest_side(grid.lowest + ((level + 1) << grid.octave_bits) - 1)
 
 
-cdef inline double _cells_per_length(const Grid *grid, int64_t level) noexcept nogil:
-    return 1 / (grid.reach * _largest(grid, level))
+cdef inline double cells_per_length(const Grid *grid, int64_t level) noexcept nogil:
+    return 1 / (grid.reach * largest_of_level(grid, level))
 
 
-cdef inline bint fit_grid(Grid *grid, const real *planes, ptrdiff_t count, ptrdiff_t begin) noexcept nogil:
+cdef inline real _larger_magnitude(real a, real b) noexcept nogil:
+    a = -a if a < 0 else a
+    b = -b if b < 0 else b
+    return b if a < b else a
+
+
+cdef inline simd_void _find_extremes(const real *planes, ptrdiff_t count, ptrdiff_t begin, ptrdiff_t end, real offset,
+                                     real *shortest, real *widest, real *highest, real *farthest) noexcept nogil:
+    """Finds the shortest side, and the largest width, height and coordinate of boxes that participate, in LANES lanes.
+
+    `_participates` would keep the compiler from using vectors.
+    """
+    cdef real x1, y1, x2, y2, width, height, side, far
+    cdef ptrdiff_t i = begin, k, lanes
+    cdef bint participates
+    while i < end:
+        lanes = min(<ptrdiff_t>LANES, end - i)
+        for k in range(lanes):
+            x1 = planes[i + k]
+            y1 = planes[count + i + k]
+            x2 = planes[2 * count + i + k]
+            y2 = planes[3 * count + i + k]
+            width = (x2 - x1) + offset
+            height = (y2 - y1) + offset
+            participates = ((width > 0) & (height > 0) & (planes[4 * count + i + k] > 0)
+                            & (planes[4 * count + i + k] < <real>INFINITY))
+            side = height if height < width else width
+            far = _larger_magnitude(_larger_magnitude(x1, x2), _larger_magnitude(y1, y2))
+            shortest[k] = side if participates & (side < shortest[k]) else shortest[k]
+            widest[k] = width if participates & (widest[k] < width) else widest[k]
+            highest[k] = height if participates & (highest[k] < height) else highest[k]
+            farthest[k] = far if participates & (farthest[k] < far) else farthest[k]
+        i += lanes
+
+
+cdef inline bint fit_grid(Grid *grid, const real *planes) noexcept nogil:
     """Chooses levels; returns False if the bounds may not hold because of rounding, as they do but for very odd input.
 
-    `threshold` and `offset` are set.
+    The inputs of `suppress_by_grid` but `end` are set.
     """
     cdef real offset = <real>grid.offset
-    cdef double smallest = 1e300, widest = 0, highest = 0, farthest = 0, width, height
-    cdef ptrdiff_t i
+    cdef real[LANES] shortest, widest, highest, farthest
+    cdef double smallest
     cdef int k
     if not grid.threshold >= <real>0.05:
         return False
-    for i in range(begin, count):
-        if not _participates(planes, count, i, offset):
-            continue
-        width = (planes[2 * count + i] - planes[i]) + offset
-        height = (planes[3 * count + i] - planes[count + i]) + offset
-        smallest = min(smallest, min(width, height))
-        widest = max(widest, width)
-        highest = max(highest, height)
-        for k in range(4):
-            farthest = max(farthest, <double>(planes[k * count + i] if planes[k * count + i] > 0
-                                              else -planes[k * count + i]))
-    if not (smallest * 256 >= (offset if offset > 0 else -offset) and farthest < 1e300
-            and farthest < smallest * <double>(1 << 30)):
+    for k in range(LANES):
+        shortest[k] = <real>INFINITY
+        widest[k] = highest[k] = farthest[k] = 0
+    _find_extremes(planes, grid.stride, grid.begin, grid.stride, offset, shortest, widest, highest, farthest)
+    for k in range(1, LANES):
+        shortest[0] = min(shortest[0], shortest[k])
+        widest[0] = max(widest[0], widest[k])
+        highest[0] = max(highest[0], highest[k])
+        farthest[0] = max(farthest[0], farthest[k])
+    smallest = shortest[0]
+    if not (smallest * 256 >= (offset if offset > 0 else -offset) and farthest[0] < 1e300
+            and farthest[0] < smallest * <double>(1 << 30)):
         return False
     grid.bound = min(grid.threshold, 1.0) * 0.999
     grid.reach = (1 - grid.bound) / (1 + grid.bound)
@@ -125,220 +164,157 @@ cdef inline bint fit_grid(Grid *grid, const real *planes, ptrdiff_t count, ptrdi
     # two levels, seldom three, hold all sides between t and 1 / t
     while (grid.bound * grid.bound * 1.4 * (1 << (1 << grid.octave_bits)) < 1 and grid.octave_bits < MAX_OCTAVE_BITS):
         grid.octave_bits += 1
-    grid.last_x = _level(grid, widest)
-    grid.last_y = _level(grid, highest)
+    grid.last_x = level_of_side(grid, widest[0])
+    grid.last_y = level_of_side(grid, highest[0])
     return True
 
 
-cdef inline uint64_t _row(const Grid *grid, int64_t level_x, int64_t level_y, int64_t line) noexcept nogil:
-    """Returns the bucket of column 0; others follow, and after the last bucket comes the first."""
-    return bucket_of(level_x, level_y, line, 0, grid.shift)
+cdef inline int64_t bucket_of_cell(const Grid *grid, int64_t level_x, int64_t level_y, int64_t column,
+                                   int64_t line) noexcept nogil:
+    """Returns a bucket; those of a line follow each other, and after the last bucket comes the first."""
+    return <int64_t>((bucket_of(level_x, level_y, line, 0, grid.shift) + <uint64_t>column)
+                     & <uint64_t>(grid.buckets - 1))
 
 
-cdef inline void _find_keys(const Grid *grid, const real *planes, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+cdef inline uint32_t _bucket_of_box(const Grid *grid, const real *planes, ptrdiff_t i) noexcept nogil:
     cdef real offset = <real>grid.offset
-    cdef ptrdiff_t count = grid.stride, i
-    cdef int64_t level_x, level_y, column, line
-    for i in range(begin, end):
-        if grid.flags[i] or not _participates(planes, count, i, offset):
+    cdef ptrdiff_t count = grid.stride
+    cdef int64_t level_x = level_of_side(grid, (planes[2 * count + i] - planes[i]) + offset), column
+    cdef int64_t level_y = level_of_side(grid, (planes[3 * count + i] - planes[count + i]) + offset), line
+    column = floor_of((<double>planes[i] + <double>planes[2 * count + i]) / 2 * cells_per_length(grid, level_x))
+    line = floor_of((<double>planes[count + i] + <double>planes[3 * count + i]) / 2 * cells_per_length(grid, level_y))
+    return <uint32_t>bucket_of_cell(grid, level_x, level_y, column, line)
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+# Boxes are sorted by bucket, then rank: slices of the boxes are divided by parts of the table, which are then sorted.
+
+cdef inline ptrdiff_t _slice_start(const Grid *grid, int64_t slice) noexcept nogil:
+    return grid.begin + (grid.end - grid.begin) * slice // SLICES
+
+
+cdef inline void _find_keys(Grid *grid, const real *planes, int64_t slice) noexcept nogil:
+    """Finds the buckets of a slice, and counts the boxes of each part."""
+    cdef uint32_t *sizes = grid.positions[slice]
+    cdef ptrdiff_t i
+    memset(sizes, 0, PARTS * sizeof(uint32_t))
+    for i in range(_slice_start(grid, slice), _slice_start(grid, slice + 1)):
+        if grid.flags[i] or not _participates(planes, grid.stride, i, <real>grid.offset):
             grid.keys[i] = NO_BUCKET
-            continue
-        level_x = _level(grid, (planes[2 * count + i] - planes[i]) + offset)
-        level_y = _level(grid, (planes[3 * count + i] - planes[count + i]) + offset)
-        column = floor_of((<double>planes[i] + <double>planes[2 * count + i]) / 2 * _cells_per_length(grid, level_x))
-        line = floor_of((<double>planes[count + i] + <double>planes[3 * count + i]) / 2
-                        * _cells_per_length(grid, level_y))
-        grid.keys[i] = <uint32_t>((_row(grid, level_x, level_y, line) + <uint64_t>column)
-                                  & ((<uint64_t>1 << (64 - grid.shift)) - 1))
+        else:
+            grid.keys[i] = _bucket_of_box(grid, planes, i)
+            sizes[grid.keys[i] >> grid.part_shift] += 1
 
 
-cdef inline void _key_range(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
-    cdef const Grid *grid = <const Grid *>argument
-    if grid.type == MMK_FLOAT32:
-        _find_keys(grid, <const float *>grid.by_rank, grid.begin + begin, grid.begin + end)
-    else:
-        _find_keys(grid, <const double *>grid.by_rank, grid.begin + begin, grid.begin + end)
+cdef inline void _key_slices(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef Grid *grid = <Grid *>argument
+    cdef int64_t slice
+    for slice in range(begin, end):
+        if grid.type == MMK_FLOAT32:
+            _find_keys(grid, <const float *>grid.by_rank, slice)
+        else:
+            _find_keys(grid, <const double *>grid.by_rank, slice)
 
 
-cdef inline void _fill_buckets(Grid *grid) noexcept nogil:
-    """Sorts the boxes by bucket, then rank."""
-    cdef ptrdiff_t buckets = <ptrdiff_t>1 << (64 - grid.shift), bucket, i
-    cdef uint32_t *ends = grid.starts + 1  # the end of a bucket is the start of the next
+cdef inline void _place_parts(Grid *grid) noexcept nogil:
+    """Replaces the numbers of boxes by positions."""
     cdef uint32_t before = 0, size
-    memset(grid.starts, 0, (buckets + 1) * sizeof(uint32_t))
-    for i in range(grid.begin, grid.end):
-        if grid.keys[i] != NO_BUCKET:
-            ends[grid.keys[i]] += 1
-    for bucket in range(buckets):
+    cdef int part, slice
+    for part in range(PARTS):
+        grid.parts[part] = before
+        for slice in range(SLICES):
+            size = grid.positions[slice][part]
+            grid.positions[slice][part] = before
+            before += size
+    grid.parts[PARTS] = before
+    grid.entries = before
+
+
+cdef inline void _divide_slices(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef Grid *grid = <Grid *>argument
+    cdef uint32_t *positions
+    cdef uint32_t key
+    cdef int64_t slice
+    cdef ptrdiff_t i
+    for slice in range(begin, end):
+        positions = grid.positions[slice]
+        for i in range(_slice_start(grid, slice), _slice_start(grid, slice + 1)):
+            key = grid.keys[i]
+            if key != NO_BUCKET:
+                grid.keyed[positions[key >> grid.part_shift]].bucket = key
+                grid.keyed[positions[key >> grid.part_shift]].rank = <int32_t>i
+                positions[key >> grid.part_shift] += 1
+
+
+cdef inline void _sort_part(const Grid *grid, int64_t part) noexcept nogil:
+    cdef ptrdiff_t first = part << grid.part_shift, last = min((part + 1) << grid.part_shift, grid.buckets), bucket, i
+    cdef uint32_t *ends = grid.starts + 1  # the end of a bucket is the start of the next
+    cdef uint32_t before = grid.parts[part], size
+    for bucket in range(first, last):
+        ends[bucket] = 0
+    for i in range(grid.parts[part], grid.parts[part + 1]):
+        ends[grid.keyed[i].bucket] += 1
+    for bucket in range(first, last):
         size = ends[bucket]
         ends[bucket] = before
         before += size
-    grid.entries = before
-    for i in range(grid.begin, grid.end):
-        if grid.keys[i] != NO_BUCKET:
-            grid.ranks[ends[grid.keys[i]]] = <int32_t>i
-            ends[grid.keys[i]] += 1
+    for i in range(grid.parts[part], grid.parts[part + 1]):
+        grid.ranks[ends[grid.keyed[i].bucket]] = grid.keyed[i].rank
+        ends[grid.keyed[i].bucket] += 1
+
+
+cdef inline void _sort_parts(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef int64_t part
+    for part in range(begin, end):
+        _sort_part(<const Grid *>argument, part)
+
+
+cdef inline void _pack(const Grid *grid, ptrdiff_t rank, void *planes, ptrdiff_t i) noexcept nogil:
+    if grid.type == MMK_FLOAT32:
+        pack_box(<const float *>grid.boxes + 4 * grid.order[rank], <float>grid.offset, <float *>planes, grid.stride, i)
+    else:
+        pack_box(<const double *>grid.boxes + 4 * grid.order[rank], grid.offset, <double *>planes, grid.stride, i)
+
+
+cdef inline void pack_by_rank(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef Grid *grid = <Grid *>argument
+    cdef int64_t rank
+    for rank in range(begin, end):
+        _pack(grid, rank, grid.by_rank, rank)
 
 
 cdef inline void _gather_range(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
     """Writes the planes of the entries [begin, end)."""
     cdef const Grid *grid = <const Grid *>argument
-    cdef int64_t i, source
+    cdef int64_t i
     for i in range(begin, end):
-        source = 4 * grid.order[grid.ranks[i]]
-        if grid.type == MMK_FLOAT32:
-            pack_box(<const float *>grid.boxes + source, <float>grid.offset, <float *>grid.planes, grid.stride, i)
-        else:
-            pack_box(<const double *>grid.boxes + source, grid.offset, <double *>grid.planes, grid.stride, i)
+        _pack(grid, grid.ranks[i], grid.planes, i)
         grid.states[i] = OPEN
 
 
-# ---- decisions -------------------------------------------------------------------------------------------------------
+cdef inline void fill_grid(mmk_call *call, Grid *grid, char *memory) noexcept nogil:
+    """Fills the grid with the boxes of ranks [begin, end) that are not flagged.
 
-cdef inline bint _any_reaches(const real *planes, ptrdiff_t count, const int32_t *ranks, ptrdiff_t begin,
-                              ptrdiff_t end, ptrdiff_t box, real low, real offset) noexcept nogil:
-    """Returns whether a box of higher score among the entries [begin, end) could suppress the box."""
-    cdef real box_x1 = planes[box], box_y1 = planes[count + box]
-    cdef real box_x2 = planes[2 * count + box], box_y2 = planes[3 * count + box], area = planes[4 * count + box], common
-    cdef int32_t rank = ranks[box], found = 0
-    cdef ptrdiff_t i
-    for i in range(begin, end):
-        common = intersection(planes[i], planes[count + i], planes[2 * count + i], planes[3 * count + i],
-                              box_x1, box_y1, box_x2, box_y2, offset)
-        found |= (common > low * ((planes[4 * count + i] + area) - common)) & (ranks[i] < rank)
-    return found
-
-
-cdef inline void _ask(const Grid *grid, const real *planes, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t box,
-                      int64_t *decision) noexcept nogil:
-    """Decides by the entries [begin, end): SUPPRESSED by one, or perhaps by one that is open; else nothing changes."""
-    cdef real threshold = <real>grid.threshold, offset = <real>grid.offset, common
-    cdef ptrdiff_t count = grid.stride, i
-    cdef int state
-    for i in range(begin, end):
-        if grid.ranks[i] >= grid.ranks[box]:
-            continue
-        common = intersection(planes[i], planes[count + i], planes[2 * count + i], planes[3 * count + i], planes[box],
-                              planes[count + box], planes[2 * count + box], planes[3 * count + box], offset)
-        if common > 0 and iou_of(common, planes[4 * count + i], planes[4 * count + box]) > threshold:
-            state = mmk_load_state(grid.states + i)
-            if state == KEPT:
-                decision[0] = SUPPRESSED
-                return
-            if state == OPEN:
-                decision[0] = i
-
-
-cdef inline simd_void _decide(const Grid *grid, const real *planes, ptrdiff_t box, int64_t *decision,
-                              int64_t *comparisons) noexcept nogil:
-    """Decides about the box of an entry: KEPT, SUPPRESSED, or an open entry of higher score that it depends on."""
-    cdef real offset = <real>grid.offset, low = <real>(grid.threshold * 0.99999)
-    cdef ptrdiff_t count = grid.stride, begin, end
-    cdef double width = (planes[2 * count + box] - planes[box]) + offset
-    cdef double height = (planes[3 * count + box] - planes[count + box]) + offset
-    cdef double x = (<double>planes[box] + <double>planes[2 * count + box]) / 2
-    cdef double y = (<double>planes[count + box] + <double>planes[3 * count + box]) / 2
-    cdef double range_x, range_y, per_x, per_y
-    cdef int64_t last_x = min(_level(grid, width / grid.bound), grid.last_x)
-    cdef int64_t last_y = min(_level(grid, height / grid.bound), grid.last_y), level_x, level_y, line, last_line
-    cdef int64_t column, cells, left, buckets = <int64_t>1 << (64 - grid.shift), bucket, size
-    decision[0] = KEPT
-    for level_x in range(_level(grid, width * grid.bound), last_x + 1):
-        per_x = _cells_per_length(grid, level_x)
-        range_x = grid.reach * (width + min(_largest(grid, level_x), width / grid.bound)) / 2
-        column = floor_of((x - range_x) * per_x)
-        cells = floor_of((x + range_x) * per_x) - column + 1
-        for level_y in range(_level(grid, height * grid.bound), last_y + 1):
-            per_y = _cells_per_length(grid, level_y)
-            range_y = grid.reach * (height + min(_largest(grid, level_y), height / grid.bound)) / 2
-            last_line = floor_of((y + range_y) * per_y)
-            for line in range(floor_of((y - range_y) * per_y), last_line + 1):
-                bucket = <int64_t>((_row(grid, level_x, level_y, line) + <uint64_t>column) & <uint64_t>(buckets - 1))
-                left = cells
-                while left:
-                    size = min(left, buckets - bucket)
-                    begin = grid.starts[bucket]
-                    end = grid.starts[bucket + size]
-                    comparisons[0] += end - begin + 1
-                    if _any_reaches(planes, count, grid.ranks, begin, end, box, low, offset):
-                        _ask(grid, planes, begin, end, box, decision)
-                        if decision[0] == SUPPRESSED:
-                            return
-                    left -= size
-                    bucket = 0
-
-
-cdef inline void _decide_entries(mmk_call *call, Grid *grid, const real *planes, ptrdiff_t begin, ptrdiff_t end,
-                                 int32_t *stack, ptrdiff_t depth_limit) noexcept nogil:
-    """Decides about the open entries of [begin, end), and what they depend on.
-
-    An entry that depends on a chain of `depth_limit` others, and those after it, stay open.
+    `memory` has grid_size(type) bytes per box, aligned for a number.
     """
-    cdef int64_t unasked = 0, decision = KEPT
-    cdef ptrdiff_t entry, depth
-    for entry in range(begin, end):
-        if mmk_load_state(grid.states + entry) != OPEN:
-            continue
-        depth = 0
-        stack[0] = <int32_t>entry
-        while 0 <= depth < depth_limit:
-            if not goes_on(call, &grid.comparisons, &unasked, grid.stride):
-                return
-            _decide(grid, planes, stack[depth], &decision, &unasked)
-            if decision >= 0:
-                depth += 1
-                if depth < depth_limit:
-                    stack[depth] = <int32_t>decision
-                continue
-            mmk_store_state(grid.states + stack[depth], <int>decision)
-            depth -= 1
-            if decision == KEPT and depth >= 0:  # it suppresses the box that depended on it
-                mmk_store_state(grid.states + stack[depth], SUPPRESSED)
-                depth -= 1
-        if depth == depth_limit:
-            return
-
-
-cdef inline void _decide_range(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
-    cdef Grid *grid = <Grid *>argument
-    if grid.type == MMK_FLOAT32:
-        _decide_entries(call, grid, <const float *>grid.planes, begin, end, grid.stack + begin, end - begin)
-    else:
-        _decide_entries(call, grid, <const double *>grid.planes, begin, end, grid.stack + begin, end - begin)
-
-
-cdef inline void _flag_range(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
-    cdef const Grid *grid = <const Grid *>argument
-    cdef int64_t i
-    for i in range(begin, end):
-        grid.flags[grid.ranks[i]] = grid.states[i] == SUPPRESSED
-
-
-cdef inline int suppress_by_grid(mmk_call *call, Grid *grid, char *memory) noexcept nogil:
-    """Flags the suppressed boxes from rank `begin` on, but for those flagged already; -1 if the call is stopped.
-
-    `memory` has grid_size(type) bytes per box, aligned for a number.  `fit_grid` has chosen the levels, and the inputs
-    (type, boxes, order, by_rank, begin, end, stride and flags) are set.
-    """
-    cdef ptrdiff_t count = grid.stride
+    cdef ptrdiff_t stride = grid.stride, count = grid.end - grid.begin
     grid.planes = memory
-    memory += BOX_NUMBERS * count * element_size(grid.type)
+    grid.keyed = <Keyed *>memory  # until the planes are gathered
+    memory += BOX_NUMBERS * stride * element_size(grid.type)
     grid.starts = <uint32_t *>memory
-    grid.ranks = <int32_t *>(grid.starts + 4 * count + 1)
-    grid.stack = grid.ranks + count
-    grid.keys = <uint32_t *>(grid.stack + count)
-    grid.states = <int8_t *>(grid.keys + count)
+    grid.ranks = <int32_t *>(grid.starts + 4 * stride + 1)
+    grid.stack = grid.ranks + stride
+    grid.keys = <uint32_t *>(grid.stack + stride)
+    grid.states = <int8_t *>(grid.keys + stride)
     grid.comparisons = 0
     grid.shift = 64
-    while <int64_t>1 << (65 - grid.shift) <= 4 * (grid.end - grid.begin):
+    while <int64_t>1 << (65 - grid.shift) <= 4 * count:
         grid.shift -= 1
-    mmk_parallel(call, grid.end - grid.begin, 1e-3 * KEY_COST, _key_range, grid)
-    _fill_buckets(grid)
+    grid.buckets = <int64_t>1 << (64 - grid.shift)
+    grid.part_shift = max(64 - grid.shift - PART_BITS, 0)
+    grid.starts[0] = 0
+    mmk_parallel(call, SLICES, 1e-3 * KEY_COST * count / SLICES, _key_slices, grid)
+    _place_parts(grid)
+    mmk_parallel(call, SLICES, 1e-3 * DIVIDE_COST * count / SLICES, _divide_slices, grid)
+    mmk_parallel(call, PARTS, 1e-3 * BUCKET_COST * count / PARTS, _sort_parts, grid)
     mmk_parallel(call, grid.entries, 1e-3 * GATHER_COST, _gather_range, grid)
-    mmk_parallel(call, grid.entries, 1e-3 * DECIDE_COST, _decide_range, grid)
-    if not mmk_is_stopped(call):
-        _decide_range(call, grid, 0, grid.entries)  # chains that were too long for a range
-    if mmk_is_stopped(call):
-        return -1
-    mmk_parallel(call, grid.entries, 1e-3 * FLAG_COST, _flag_range, grid)
-    return 0

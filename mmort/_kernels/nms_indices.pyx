@@ -129,13 +129,14 @@ cdef simd_void _list_above(const real *scores, ptrdiff_t count, real threshold, 
     listed[0] = members
 
 
-cdef real _cut(const _Pool *pool, const real *scores, real *sample, ptrdiff_t members, ptrdiff_t wanted) noexcept nogil:
+cdef real _cut(mmk_call *call, const _Pool *pool, const real *scores, real *sample, ptrdiff_t members,
+               ptrdiff_t wanted) noexcept nogil:
     """Returns a score that a little more than `wanted` of the pool's boxes reach, judged by a sample of them."""
     cdef int type = MMK_FLOAT32 if sizeof(real) == sizeof(float) else MMK_FLOAT64
     cdef ptrdiff_t i
     for i in range(SAMPLE):
         sample[i] = scores[pool.boxes[i * members // SAMPLE]]
-    return sample[mmk_order(sample, type, pool.items, pool.spare, SAMPLE)[wanted * SAMPLE // members + 1].index]
+    return sample[mmk_order(call, sample, type, pool.items, pool.spare, SAMPLE)[wanted * SAMPLE // members + 1].index]
 
 
 cdef ptrdiff_t _suppress_pool(mmk_call *call, const _Workspace *w, const _Pool *pool, const real *boxes,
@@ -150,13 +151,13 @@ cdef ptrdiff_t _suppress_pool(mmk_call *call, const _Workspace *w, const _Pool *
     cdef ptrdiff_t count = 0, kept = 0, i
     cdef const mmk_item *items
     if cuts:
-        cut = _cut(pool, scores, selected, members, CANDIDATES_PER_KEPT * w.max_kept)
+        cut = _cut(call, pool, scores, selected, members, CANDIDATES_PER_KEPT * w.max_kept)
     for i in range(members):
         if not cuts or scores[pool.boxes[i]] >= cut:
             selected[count] = scores[pool.boxes[i]]
             pool.candidates[count] = pool.boxes[i]
             count += 1
-    items = mmk_order(selected, type, pool.items, pool.spare, count)
+    items = mmk_order(call, selected, type, pool.items, pool.spare, count)
     for i in range(count):
         pool.sorted[i] = pool.candidates[items[i].index]
         pool.order[i] = i

@@ -79,7 +79,7 @@ cdef void _match(mmk_call *call, const _Workspace *w, ptrdiff_t start, ptrdiff_t
     cdef int64_t *keepers = w.keepers + start
     cdef int64_t *members = w.members + start
     cdef int type = MMK_FLOAT32 if sizeof(real) == sizeof(float) else MMK_FLOAT64
-    cdef mmk_item *items = mmk_order(scores, type, w.items + start, w.spare + start, count)
+    cdef mmk_item *items = mmk_order(call, scores, type, w.items + start, w.spare + start, count)
     cdef ptrdiff_t i, j, pairs = 0
     cdef int64_t comparisons = 0, unasked = 0
     for i in range(count):

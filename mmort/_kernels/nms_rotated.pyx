@@ -64,15 +64,15 @@ cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
     return w
 
 
-cdef int64_t _sort(const mmk_call *call, const _Workspace *w) noexcept nogil:
+cdef int64_t _sort(mmk_call *call, const _Workspace *w) noexcept nogil:
     """Sorts the boxes by score and then by label; returns the number of labels."""
     cdef const mmk_tensor *scores = &call.inputs[SCORES]
     cdef int64_t position, labels
-    cdef const mmk_item *items = mmk_order(scores.data, scores.type, w.items, w.spare, scores.size)
+    cdef const mmk_item *items = mmk_order(call, scores.data, scores.type, w.items, w.spare, scores.size)
     for position in range(scores.size):
         w.sources[position] = items[position].index
-    items = sort_by_class(<const int64_t *>call.inputs[LABELS].data, w.sources, scores.size, w.items, w.spare, w.starts,
-                          &labels)
+    items = sort_by_class(call, <const int64_t *>call.inputs[LABELS].data, w.sources, scores.size, w.items, w.spare,
+                          w.starts, &labels)
     for position in range(scores.size):
         w.members[position] = <int32_t>w.sources[items[position].index]
         w.is_kept[position] = False

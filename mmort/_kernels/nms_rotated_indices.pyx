@@ -85,7 +85,7 @@ cdef void _suppress_classes(mmk_call *call, const _Workspace *w, _Pool *pool, co
                 selected[members] = scores[label * count + i]
                 pool.boxes[members] = <int32_t>i
                 members += 1
-        items = mmk_order(selected, call.inputs[SCORES].type, pool.items, pool.spare, members)
+        items = mmk_order(call, selected, call.inputs[SCORES].type, pool.items, pool.spare, members)
         for i in range(members):
             pool.sorted_boxes[i] = pool.boxes[items[i].index]
         w.counts[label] = suppress(call, w.rectangles + label // classes * count, pool.sorted_boxes, members,

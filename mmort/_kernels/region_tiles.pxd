@@ -46,9 +46,9 @@ cdef inline void set_key(const mmk_call *call, const Shared *shared, ptrdiff_t k
     shared.order[k].index = k
 
 
-cdef inline void sort_regions(const mmk_call *call, const Shared *shared) noexcept nogil:
+cdef inline void sort_regions(mmk_call *call, const Shared *shared) noexcept nogil:
     cdef int64_t regions = call.inputs[ROIS].shape[0]
-    cdef const mmk_item *ordered = mmk_sort(shared.order, shared.spare, regions)
+    cdef const mmk_item *ordered = mmk_sort(call, shared.order, shared.spare, regions)
     if ordered != shared.order:
         memcpy(shared.order, ordered, regions * sizeof(mmk_item))
 

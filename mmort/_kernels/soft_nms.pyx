@@ -320,7 +320,7 @@ cdef void _suppress_by_grid(mmk_call *call, real *planes, int64_t *indices, int6
             _set_score(m, score, position, value)
             m.dropped[dropped].key = position
             dropped += value < min_score
-        items = mmk_sort(m.dropped, m.spare, dropped)
+        items = mmk_sort(call, m.dropped, m.spare, dropped)
         i += 1
         for k in range(dropped):
             position = items[k].key

@@ -43,8 +43,9 @@ cdef inline int check_threshold(mmk_call *call, double iou_threshold) noexcept n
     return 0
 
 
-cdef inline mmk_item *sort_by_class(const int64_t *classes, const int64_t *boxes, int64_t count, mmk_item *items,
-                                    mmk_item *spare, int32_t *starts, int64_t *class_count) noexcept nogil:
+cdef inline mmk_item *sort_by_class(mmk_call *call, const int64_t *classes, const int64_t *boxes, int64_t count,
+                                    mmk_item *items, mmk_item *spare, int32_t *starts,
+                                    int64_t *class_count) noexcept nogil:
     """Sorts the ranks of `boxes`, which are in order of descending score, by class (NULL: all are of one class).
 
     The `index` of an item is a rank.  Sets `starts` to the positions where the classes begin, and the end of the last.
@@ -59,7 +60,7 @@ cdef inline mmk_item *sort_by_class(const int64_t *classes, const int64_t *boxes
             smallest = min(smallest, classes[boxes[rank]])
         for rank in range(count):
             items[rank].key = <uint64_t>classes[boxes[rank]] - <uint64_t>smallest
-        items = mmk_sort(items, spare, count)
+        items = mmk_sort(call, items, spare, count)
     class_count[0] = 0
     for rank in range(count):
         if rank == 0 or items[rank].key != items[rank - 1].key:
