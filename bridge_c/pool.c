@@ -82,7 +82,7 @@ static Job *find_job(void) {
 
 static ThreadResult THREAD_CALL help(void *unused);
 
-/* Finds a helper for a job that may have one.  It finds the next, so that nobody wakes many. */
+/* Finds a helper for a job that may have one; that helper finds the next, so a thread never wakes more than one. */
 static void find_helper(void) {
     const Job *job = find_job();
     if (!job || pool.looking) return; /* who looks will find it */

@@ -5,6 +5,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mmort.build
@@ -141,17 +142,44 @@ def test_number_of_threads():
         assert mmort.get_num_threads() == number
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the program forks")
-@pytest.mark.parametrize("threads", [1, 3])
-def test_pool(tmp_path, threads):
-    """Each unit of a loop is done once, by few enough threads; errors reach the caller, and forks do no harm."""
-    include, program = Path(mmort.build.get_include()), tmp_path / "pool"
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("kind", ["uniform", "equal", "few", "strange", "one_far"])
+def test_order_of_many_scores(kind, threads, rng):
+    """On several threads, many scores are divided by their leading bits before they are sorted."""
+    count = 20_000
+    scores = {
+        "uniform": lambda: rng.random(count),
+        "equal": lambda: np.full(count, 0.5),
+        "few": lambda: rng.integers(0, 5, count) / 4,
+        "strange": lambda: rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1.5], count),
+        "one_far": lambda: np.append(-1e30, 0.5 + rng.random(count - 1) * 1e-3),
+    }[kind]().astype(np.float32)
+    classes = rng.integers(-(2**62), 2**62, 50)[rng.integers(0, 50, count)]
+    wanted = np.lexsort((np.arange(count), -scores))
+    mmort.set_num_threads(threads)
+    for precise in (scores, scores.astype(np.float64)):
+        for idxs in (None, classes):
+            boxes = np.zeros((count, 4), precise.dtype)  # without area, so that all are kept
+            assert np.array_equal(mmort.nms(boxes, precise, 0.5, idxs=idxs)[1], wanted)
+
+
+@pytest.fixture(scope="module")
+def pool_program(tmp_path_factory):
+    """Compile pool.c with the sources that it tests."""
+    include, program = Path(mmort.build.get_include()), tmp_path_factory.mktemp("pool") / "pool"
     sources = [
         Path(__file__).with_name("pool.c"),
         *(include / f"{name}.c" for name in ("pool", "run", "check", "shapes")),
     ]
     subprocess.run(["cc", "-std=gnu11", "-pthread", f"-I{include}", *sources, "-o", program], check=True)
-    subprocess.run([program, str(threads)], check=True, timeout=120)
+    return program
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program forks")
+@pytest.mark.parametrize("threads", [1, 3])
+def test_pool(pool_program, threads):
+    """Each unit of a loop is done once, by few enough threads; errors reach the caller, and forks do no harm."""
+    subprocess.run([pool_program, str(threads)], check=True, timeout=120)
 
 
 def test_calls_while_the_interpreter_exits():
