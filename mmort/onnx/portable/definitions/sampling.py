@@ -50,26 +50,23 @@ def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Map
 
 
 def carafe(op: FunctionBuilder, features: Value, masks: Value, *, attributes: Mapping[str, Any]) -> Value:
-    """Add shifted maps, each pixel of which is multiplied by the weights of the pixels it becomes."""
+    """Multiply the pixels around each by the weights of those that it becomes, a row of the kernel at a time."""
     kernel = attributes["kernel_size"]
-    if not (1 <= kernel <= MAX_CARAFE_KERNEL and kernel % 2):  # each weight adds six nodes
+    if not (1 <= kernel <= MAX_CARAFE_KERNEL and kernel % 2):  # each weight adds three nodes
         raise ValueError(f"kernel_size must be odd and from 1 to {MAX_CARAFE_KERNEL}, got {kernel}")
     images, channels, height, width = (op.size(features, axis) for axis in range(4))
     groups, factor = op.integer("group_size"), op.integer("scale_factor")
-    pixels = height * width  # innermost: ONNX Runtime multiplies long rows by long rows faster
     weights = op.reshape(masks, images, groups, kernel**2, height, factor, width, factor)
-    weights = op.reshape(
-        op.Transpose(weights, perm=[0, 1, 2, 4, 6, 3, 5]), images, groups, kernel**2, factor * factor, pixels
-    )
-    padded = op.Pad(features, [0, 0, kernel // 2, kernel // 2] * 2)
+    weights = op.Transpose(weights, perm=[0, 1, 3, 4, 5, 6, 2])
+    maps = op.reshape(features, images, groups, channels / groups, height, width)
+    maps = op.Pad(op.Transpose(maps, perm=[0, 1, 3, 4, 2]), [0, 0, kernel // 2, kernel // 2, 0] * 2)
     total = op.value(0.0)
-    for tap in range(kernel**2):
-        row, column = divmod(tap, kernel)
-        shifted = op.Slice(padded, [row, column], op.Concat(height + row, width + column, axis=0), [2, 3])
-        shifted = op.reshape(shifted, images, groups, channels / groups, 1, pixels)
-        total = total + shifted * op.slice(weights, tap, tap + 1, 2)
-    total = op.reshape(total, images, channels, factor, factor, height, width)
-    total = op.Transpose(total, perm=[0, 1, 4, 2, 5, 3])
+    for row in range(kernel):
+        line = op.Unsqueeze(op.Slice(maps, [row], height + row, [2]), [3])
+        taps = [op.Unsqueeze(op.Slice(line, [column], width + column, [4]), [5]) for column in range(kernel)]
+        total = total + op.MatMul(op.slice(weights, kernel * row, kernel * (row + 1), 6), op.Concat(*taps, axis=5))
+    total = op.reshape(total, images, groups, height * factor * width * factor, channels / groups)
+    total = op.Transpose(total, perm=[0, 1, 3, 2])
     return op.reshape(total, images, channels, height * factor, width * factor)
 
 
