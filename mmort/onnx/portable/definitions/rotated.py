@@ -46,17 +46,18 @@ def roi_align_rotated(op: FunctionBuilder, input: Value, rois: Value, *, attribu
     rotated_y = _clamped(op, rotated_y, used, height) + first_row.to(FLOAT)
     rotated_x = _clamped(op, rotated_x, used, width)
     (down, down_length), (across, across_length) = counts
-    regions, lines, points = op.size(rois, 0), rows * down_length, columns * across_length
-    sampled = _sample(op, flat, rotated_y, rotated_x, used, [op.value([1]), regions * lines, points])
-    if ratio > 0:
-        sampled = op.reshape(sampled, channels * regions, 1, lines, points)  # only the first axis may be empty
-        mean = op.AveragePool(sampled, kernel_shape=[ratio, ratio], strides=[ratio, ratio])
-        mean = op.reshape(mean, channels, regions, rows, columns)
-    else:
-        sums = op.reshape(sampled, channels, regions, rows, down_length, columns, across_length)
-        sums = op.ReduceSum(sums, [3, 5], keepdims=0)
-        mean = sums / op.Unsqueeze(op.Max(down, 1.0) * op.Max(across, 1.0), [2])
-    return op.Transpose(mean, perm=[1, 0, 2, 3])
+    regions, samples = op.size(rois, 0), down_length * across_length
+
+    def by_sample(points: Value) -> Value:
+        points = op.reshape(points, regions, rows, down_length, columns, across_length)
+        return op.Transpose(points, perm=[2, 4, 0, 1, 3])
+
+    # The samples of a bin are apart: ReduceSum is fast along long rows.
+    shape = [op.value([1]), samples * regions * rows, columns]
+    sampled = _sample(op, flat, by_sample(rotated_y), by_sample(rotated_x), by_sample(used), shape)
+    sums = op.ReduceSum(op.reshape(sampled, channels, samples, regions * rows * columns), [1], keepdims=0)
+    counted = op.Unsqueeze(op.Max(down, 1.0) * op.Max(across, 1.0), [2])
+    return op.Transpose(op.reshape(sums, channels, regions, rows, columns) / counted, perm=[1, 0, 2, 3])
 
 
 def rotated_feature_align(
