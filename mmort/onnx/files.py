@@ -99,12 +99,17 @@ def load(path: PathLike) -> onnx.ModelProto:
     OSError
         If it cannot be read.
     """
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise ValueError(f"{path} is not an ONNX model: it is a pipe or a device")  # which could block forever
     try:
-        return onnx.load(path, load_external_data=False)
+        model = onnx.load(path, load_external_data=False)
     except OSError:
         raise
     except Exception as error:  # protobuf's implementations raise different classes
         raise ValueError(f"{path} is not an ONNX model: {error}") from None
+    if not model.HasField("graph"):
+        raise ValueError(f"{path} is not an ONNX model: it has no graph")
+    return model
 
 
 def save(model: onnx.ModelProto, path: PathLike, source: PathLike | None, library: bool = True) -> None:

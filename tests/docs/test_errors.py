@@ -71,6 +71,13 @@ def broken_model():
     mmort.onnx.upgrade("broken.onnx")
 
 
+def quantized(op_type="Relu", opset=17):
+    infos = [oh.make_tensor_value_info(name, 1, [1]) for name in "xy"]
+    graph = oh.make_graph([oh.make_node(op_type, ["x"], ["y"])], "g", infos[:1], infos[1:])
+    Path("m.onnx").write_bytes(oh.make_model(graph, opset_imports=[oh.make_opsetid("", opset)]).SerializeToString())
+    mmort.onnx.quantize("m.onnx", "int8.onnx", [])
+
+
 def existing():
     Path("keep.onnx").write_bytes(b"")
     mmort.onnx.upgrade("model.onnx", "keep.onnx")
@@ -126,6 +133,9 @@ PROVOKED = [
     lambda: checkpoint({"state_dict": {"w": MAP}, "meta": {"CLASSES": 5}}),
     lambda: load_weights(torch.nn.ReLU(), {"w": MAP}),
     broken_model,
+    lambda: quantized(opset=12),
+    lambda: quantized("Relu"),
+    lambda: quantized("QuantizeLinear"),
     existing,
     lambda: mmort.onnx.upgrade("model.onnx", "nowhere/model.onnx"),
     malformed,

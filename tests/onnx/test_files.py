@@ -1,8 +1,10 @@
 """Files are replaced at once or not at all."""
 
+import os
+
 import pytest
 
-from mmort.onnx.files import replacing
+from mmort.onnx.files import load, replacing
 
 
 def names(directory):
@@ -56,3 +58,14 @@ def test_written_files_have_the_usual_permissions(tmp_path):
         with replacing(tmp_path / "model.onnx", keep_neighbours=keep_neighbours) as draft:
             draft.write_bytes(b"new")
         assert (tmp_path / "model.onnx").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_no_models(tmp_path):
+    """A pipe would be waited for, and an empty file is a message without fields."""
+    os.mkfifo(tmp_path / "pipe.onnx")
+    (tmp_path / "empty.onnx").touch()
+    for name, reason in (("pipe", "it is a pipe or a device"), ("empty", "it has no graph")):
+        with pytest.raises(ValueError, match=rf"{name}.onnx is not an ONNX model: {reason}$"):
+            load(tmp_path / f"{name}.onnx")
+    with pytest.raises(IsADirectoryError):
+        load(tmp_path)

@@ -37,7 +37,10 @@ def quantize_file(path: files.PathLike, output: files.PathLike, calibration: Ite
     model, graph = ir.to_proto(folded), folded.graph
     nodes = quantized_nodes(graph)
     if not nodes:
-        raise ValueError(f"quantize: {path} has no layer that leads to another one")
+        raise ValueError(
+            f"quantize: {path} has nothing to quantize, which is a convolution, or a fully connected layer, with "
+            "constant weights before another one"
+        )
     names = {
         value.name: None
         for node in nodes
