@@ -109,6 +109,39 @@ def test_scores_at_the_threshold_may_pass_or_not():
         assert bool(found[0, 2, 1] > 0) is passing
 
 
+AREAS = torch.tensor([[4.0, 3.9999998, 3.0], [-1.0, -3.0, -2.0], [2.0, 2.0, 1.9]])
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize(("kind", "sign"), [("ArgMax", 1), ("ArgMin", -1)])
+def test_the_largest_or_smallest_number(kind, sign, keepdim):
+    """Of three rows the first and the last have a second number that is as large, but for rounding."""
+    for chosen, expected in (
+        ([1, 0, 1], [1, 0, 1]),
+        ([0, 2, 0], [0, 0, 0]),
+        ([2, 1, 2], [0, 0, 0]),
+        ([7, -1, 3], [0] * 3),
+    ):
+        index = torch.tensor(chosen)
+        with _Replay([(kind, [index[:, None] if keepdim else index])]):
+            numbers = sign * AREAS
+            found = numbers.argmax(1, keepdim) if sign == 1 else numbers.argmin(1, keepdim)
+        assert found.shape == ((3, 1) if keepdim else (3,))
+        assert found.flatten().tolist() == expected
+
+
+def test_probabilities_at_a_threshold_are_above_it_or_not():
+    """Of other numbers than probabilities the file's comparison is no choice."""
+    logits = torch.tensor([[0.0, 2.0], [0.1, 0.2]])
+    for chosen, expected in (
+        ([[True, True], [True, True]], [[True, True], [True, True]]),
+        ([[False, False], [True, False]], [[False, True], [True, True]]),
+    ):
+        with _Replay([("Greater", [torch.tensor(chosen)])]):
+            assert (logits > 0.05).tolist() == [[False, True], [True, True]]
+            assert (logits.sigmoid() > 0.5).tolist() == expected
+
+
 BOXES = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 8], [100, 0, 110, 10], [100, 0, 110, 9], [0, 50, 9, 60]])
 """The first two overlap by 0.8, the next two by 0.9."""
 

@@ -1,10 +1,10 @@
 """Comparison of a detector with a file that chose otherwise between equal scores or overlaps: torch makes its choices.
 
 What a detector chooses on the way, the best cells, the pairs above a threshold, the boxes that suppression leaves,
-the pixels that a query attends to, decides which boxes and queries exist after it, and what they are.  Among thousands
-of candidates some are so near to each other, or to a threshold, that rounding decides, and ONNX Runtime rounds
-otherwise than torch.  A choice of the file is followed if torch's own numbers allow it, within rounding; they are
-torch's numbers that go on, and all else must be equal.
+the pixels that a query attends to, the smallest of the rectangles around some points, decides which boxes and queries
+exist after it, and what they are.  Among thousands of candidates some are so near to each other, or to a threshold,
+that rounding decides, and ONNX Runtime rounds otherwise than torch.  A choice of the file is followed if torch's own
+numbers allow it, within rounding; they are torch's numbers that go on, and all else must be equal.
 """
 
 from __future__ import annotations
@@ -35,11 +35,20 @@ _NODES = {
     "FilterScores": (0,),
     "MultiClassNMS": (1, 2),
     "RotatedNonMaxSuppression": (0,),
+    "ArgMax": (0,),
+    "ArgMin": (0,),
+    "Greater": (0,),
     "Less": (0,),
 }
-"""The nodes that choose, and the outputs that tell what; `Less` chooses if it compares probabilities of a sigmoid."""
+"""The nodes that choose, and the outputs that tell what."""
+
+_COMPARISONS = "Greater", "Less"
+"""Nodes that choose if they compare probabilities of a sigmoid."""
 
 _OPERATORS = {
+    "aten::argmax": "ArgMax",
+    "aten::argmin": "ArgMin",
+    "aten::gt": "Greater",
     "aten::lt": "Less",
     "aten::topk": "TopK",
     "aten::sort": "TopK",
@@ -65,7 +74,7 @@ class Following(nn.Module):
         self.choices = [
             (node.op_type, [name for index, name in enumerate(node.output) if index in _NODES[node.op_type]])
             for node in graph.node
-            if node.op_type in _NODES and (node.op_type != "Less" or node.input[0] in probabilities)
+            if node.op_type in _NODES and (node.op_type not in _COMPARISONS or node.input[0] in probabilities)
         ]
         self.outputs = [value.name for value in graph.output]  # kept, so that ONNX Runtime runs the same graph
         self.eval()
@@ -83,11 +92,11 @@ class Following(nn.Module):
 
 
 class _Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Gives operators that choose the results that follow a file's choices, which come in the same order."""
+    """Gives operators that choose the results that follow a file's choices, those of a kind in the same order."""
 
     def __init__(self, choices: Sequence[tuple[str, Sequence[Tensor]]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._choices = iter(choices)
+        self._choices = {kind: iter([own for other, own in choices if other == kind]) for kind in _NODES}
         self._probabilities: Any = None  # of the last sigmoid
 
     def __torch_dispatch__(
@@ -98,10 +107,10 @@ class _Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kind = _OPERATORS.get(func._schema.name)
         if func._schema.name == "aten::sigmoid":
             self._probabilities = result
-        if kind is None or (kind == "Less" and args[0] is not self._probabilities):
+        if kind is None or (kind in _COMPARISONS and args[0] is not self._probabilities):
             return result
-        found, chosen = next(self._choices, ("", ()))
-        if found != kind or len(chosen) < len(_NODES[kind]):  # a file may lack an output that nothing reads
+        chosen = next(self._choices[kind], ())
+        if len(chosen) < len(_NODES[kind]):  # a file may lack an output that nothing reads
             return result
         formals = func._schema.arguments
         arguments = {formal.name: formal.default_value for formal in formals}
@@ -208,13 +217,31 @@ def _neighbours(
             yield own[first:last], block
 
 
-def _below(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Follow which probabilities are below a number, in each row that allows it."""
+def _compared(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow which probabilities are below or above a number, in each row that allows it."""
     if chosen[0].shape != own[0].shape or chosen[0].dtype != own[0].dtype:
         return own
     equal = (arguments["self"] - arguments["other"]).abs() <= MAX_ROUNDING
     allowed = ((chosen[0] == own[0]) | equal).all(-1, keepdim=True)
     return (torch.where(allowed, chosen[0], own[0]),)
+
+
+def _largest(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow the index of the largest number, in each row that allows it."""
+    numbers, dim = arguments["self"], arguments["dim"]
+    if dim is None or not numbers.is_floating_point() or chosen[0].shape != own[0].shape:
+        return own
+    index, other = ((each if arguments["keepdim"] else each.unsqueeze(dim)) for each in (own[0], chosen[0]))
+    exists = (other >= 0) & (other < numbers.shape[dim])
+    found = numbers.gather(dim, torch.where(exists, other, index))
+    near = found >= numbers.gather(dim, index) - MAX_ROUNDING * numbers.abs().amax(dim, keepdim=True)
+    followed = torch.where(exists & near, other, index)
+    return (followed if arguments["keepdim"] else followed.squeeze(dim),)
+
+
+def _smallest(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow the index of the smallest number, in each row that allows it."""
+    return _largest({**arguments, "self": -arguments["self"]}, own, chosen)
 
 
 def _may_keep(
@@ -270,5 +297,8 @@ _FOLLOW: dict[str, Follow] = {
     "FilterScores": _passing,
     "MultiClassNMS": _kept,
     "RotatedNonMaxSuppression": _kept_rotated,
-    "Less": _below,
+    "ArgMax": _largest,
+    "ArgMin": _smallest,
+    "Greater": _compared,
+    "Less": _compared,
 }
