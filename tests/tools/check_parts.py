@@ -33,7 +33,7 @@ from mmort.detect.checkpoint import load_weights
 from mmort.detect.registry import PARTS
 from mmort.onnx import export
 from tests.detect import part_cases
-from tests.tools.small_detectors import write_record
+from tests.tools.small_detectors import print_problems, write_record
 
 PYTHON_ONLY = ("carafe", "merge_cells", "multi_scale_deform_attn", "saconv")  # of mmcv.ops; the first has an operator
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "parts.json"
@@ -222,11 +222,7 @@ def main(folder: str, *arguments: str) -> int:
     names = [argument for argument in arguments if argument != "--record"]
     cases = [case for case in CASES if not names or case[1] in names]
     found = exports(cases) if folder == "export" else compare(folder, cases, "--record" in arguments)
-    problems = 0
-    for name, problem in found:
-        problems += bool(problem)
-        print(f"{name}: {problem or 'equal'}", flush=True)
-    return problems > 0
+    return print_problems(found)
 
 
 if __name__ == "__main__":

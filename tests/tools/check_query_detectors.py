@@ -27,7 +27,7 @@ from tests.detect import query_cases
 from tests.detect.part_cases import names
 from tests.tools.check_detectors import Found, compare
 from tests.tools.check_parts import mmdetection
-from tests.tools.small_detectors import export_small, write_record
+from tests.tools.small_detectors import export_small, print_problems, write_record
 
 PIPELINE = [
     {"type": "LoadImageFromFile"},
@@ -44,7 +44,6 @@ def difference(
     fill: Callable[[torch.nn.Module], None] = query_cases.fill,
 ) -> str:
     """Return how a detector differs from MMDetection's, "" if it does not; write what MMDetection finds to `record`."""
-    from mmdet.structures import DetDataSample
     from mmengine.config import ConfigDict
 
     theirs = registry.build(ConfigDict(copy.deepcopy(model))).eval()
@@ -54,22 +53,44 @@ def difference(
         load_weights(ours, theirs.state_dict())
     except ValueError as error:
         return str(error)
+    record["names"] = names(theirs)
+    return difference_of_detections(ours, theirs, record, box=1e-3)
+
+
+def difference_of_detections(
+    ours: torch.nn.Module,
+    theirs: Any,
+    record: dict[str, Any],
+    box: float,
+    canonical: Callable[[torch.Tensor], torch.Tensor] = lambda boxes: boxes,
+) -> str:
+    """Return how two detectors differ in a batch, within `box` pixels; write what theirs finds to `record`.
+
+    Of several descriptions of the same box, `canonical` returns one.
+    """
+    from mmdet.structures import DetDataSample
+
     batch, shapes = query_cases.batch()
     canvas = tuple(batch.shape[2:])
     samples = [
         DetDataSample(metainfo={"batch_input_shape": canvas, "img_shape": shape}) for shape in query_cases.SHAPES
     ]
-    record.update(names=names(theirs), dets=[], labels=[])
+    record.update(dets=[], labels=[])
     unmatched = []
     predicted = theirs.predict(batch, samples, rescale=False)
-    for sample, found, classes in zip(predicted, *(output.numpy() for output in ours(batch, shapes)), strict=True):
+    for sample, dets, classes in zip(predicted, *ours(batch, shapes), strict=True):
         instances = sample.pred_instances
-        expected = torch.cat([instances.bboxes, instances.scores[:, None]], 1)
+        boxes = getattr(instances.bboxes, "tensor", instances.bboxes)
+        expected = torch.cat([canonical(boxes), instances.scores[:, None]], 1)
         record["dets"].append([[float(f"{value:.6g}") for value in row] for row in expected.tolist()])
         record["labels"].append(instances.labels.tolist())
         used = classes >= 0
+        found = torch.cat([canonical(dets[used, :-1]), dets[used, -1:]], 1)
         result = compare(
-            Found(found[used], classes[used]), Found(expected.numpy(), instances.labels.numpy()), box=1e-3, score=1e-5
+            Found(found.numpy(), classes[used].numpy()),
+            Found(expected.numpy(), instances.labels.numpy()),
+            box=box,
+            score=1e-5,
         )
         unmatched += result.unmatched
     return "; ".join(unmatched)
@@ -93,12 +114,14 @@ def main(folder: str, *arguments: str) -> int:
     torch.set_grad_enabled(False)
     registry = None if folder == "export" else mmdetection(folder)
     records: dict[str, dict[str, Any]] = {}
-    different = False
-    for name in [argument for argument in arguments if argument != "--record"] or query_cases.MODELS:
-        model, records[name] = query_cases.MODELS[name], {}
-        problem = exported(model) if registry is None else difference(registry, model, records[name])
-        print(f"{name}: {problem or 'equal'}", flush=True)
-        different |= bool(problem)
+
+    def problem(name: str) -> str:
+        if registry is None:
+            return exported(query_cases.MODELS[name])
+        return difference(registry, query_cases.MODELS[name], records.setdefault(name, {}))
+
+    chosen = [argument for argument in arguments if argument != "--record"] or query_cases.MODELS
+    different = print_problems((name, problem(name)) for name in chosen)
     if "--record" in arguments:
         write_record(RECORD, records)
     return different

@@ -14,6 +14,7 @@ from __future__ import annotations
 import collections
 import collections.abc
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,9 @@ import mmort.torch
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
 from mmort.detect.parts.rotated.geometry import with_longer_width
-from tests.detect import query_cases, rotated_1_cases
+from tests.detect import rotated_1_cases
 from tests.tools import check_parts, check_query_detectors
-from tests.tools.check_detectors import Found, compare
-from tests.tools.small_detectors import write_record
+from tests.tools.small_detectors import print_problems, write_record
 
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "rotated_1.json"
 
@@ -107,7 +107,6 @@ def give_weights(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
 
 def difference(registry: Any, name: str, record: dict[str, Any]) -> str:
     """Return how a detector differs from MMRotate's, "" if it does not; write what MMRotate finds to `record`."""
-    from mmdet.structures import DetDataSample
     from mmengine.config import ConfigDict
 
     theirs = registry.build(ConfigDict(rotated_1_cases.config_of(name)["model"])).eval()
@@ -116,28 +115,9 @@ def difference(registry: Any, name: str, record: dict[str, Any]) -> str:
         give_weights(ours, theirs)
     except ValueError as error:
         return str(error)
-    batch, shapes = query_cases.batch()
-    canvas = tuple(batch.shape[2:])
-    samples = [
-        DetDataSample(metainfo={"batch_input_shape": canvas, "img_shape": shape}) for shape in query_cases.SHAPES
-    ]
-    record.update(dets=[], labels=[])
-    unmatched = []
-    predicted = theirs.predict(batch, samples, rescale=False)
-    for sample, found, classes in zip(predicted, *(output.numpy() for output in ours(batch, shapes)), strict=True):
-        instances = sample.pred_instances
-        boxes = getattr(instances.bboxes, "tensor", instances.bboxes)
-        # Of the descriptions of a box, one with the longer side as width; OpenCV's depend on its version.
-        expected = torch.cat([with_longer_width(boxes, "le90"), instances.scores[:, None]], 1)
-        found = np.concatenate([with_longer_width(torch.from_numpy(found), "le90").numpy(), found[:, 5:]], 1)
-        record["dets"].append([[float(f"{value:.6g}") for value in row] for row in expected.tolist()])
-        record["labels"].append(instances.labels.tolist())
-        used = classes >= 0
-        result = compare(
-            Found(found[used], classes[used]), Found(expected.numpy(), instances.labels.numpy()), box=2e-3, score=1e-5
-        )
-        unmatched += result.unmatched
-    return "; ".join(unmatched)
+    # Of the descriptions of a box, one with the longer side as width; OpenCV's depend on its version.
+    canonical = partial(with_longer_width, version="le90")
+    return check_query_detectors.difference_of_detections(ours, theirs, record, box=2e-3, canonical=canonical)
 
 
 def main(folder: str, rotated: str, *arguments: str) -> int:
@@ -145,16 +125,14 @@ def main(folder: str, rotated: str, *arguments: str) -> int:
     torch.set_grad_enabled(False)
     registry = None if folder == "export" else mmrotate(folder, rotated)
     records: dict[str, dict[str, Any]] = {}
-    different = False
-    for name in [argument for argument in arguments if argument != "--record"] or rotated_1_cases.CASES:
-        records[name] = {}
+
+    def problem(name: str) -> str:
         if registry is None:
-            model = rotated_1_cases.config_of(name)["model"]
-            problem = check_query_detectors.exported(model, rotated_1_cases.fill)
-        else:
-            problem = difference(registry, name, records[name])
-        print(f"{name}: {problem or 'equal'}", flush=True)
-        different |= bool(problem)
+            return check_query_detectors.exported(rotated_1_cases.config_of(name)["model"], rotated_1_cases.fill)
+        return difference(registry, name, records.setdefault(name, {}))
+
+    chosen = [argument for argument in arguments if argument != "--record"] or rotated_1_cases.CASES
+    different = print_problems((name, problem(name)) for name in chosen)
     if "--record" in arguments:
         write_record(RECORD, records)
     return different

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,15 @@ def export_small(
     settings.write_text(json.dumps(config))
     torch.save({"state_dict": detector.state_dict(), "meta": {}}, weights)
     return file, export(settings, weights, file, options, progress=lambda line: None)
+
+
+def print_problems(found: Iterable[tuple[str, str]]) -> bool:
+    """Print a line for each name and what is wrong with it, "" if nothing is; return whether anything is."""
+    different = False
+    for name, problem in found:
+        print(f"{name}: {problem or 'equal'}", flush=True)
+        different |= bool(problem)
+    return different
 
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
