@@ -13,6 +13,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,23 +57,27 @@ def onnx_runtime(source: Source, form: str, library: bool) -> Run:
     return run
 
 
-def openvino(source: Source, form: str, precision: str) -> Run:
+def openvino(source: Source, form: str, precision: str, fixed: bool = False) -> Run:
+    """Open a file for any size, or, as OpenVINO compiles integers only then, again for each size."""
     from openvino import Core
 
     from mmort.predict.openvino_network import _add_img_shape
 
     core = Core()
-    model = core.read_model(source.file(form))
-    names = [output.get_any_name() for output in model.outputs]
-    _add_img_shape(model)
-    model.reshape({"input": [1, 3, -1, -1]})  # of int8 files it infers too few sizes without the batch
-    settings = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": source.threads, "NUM_STREAMS": 1}
-    network = core.compile_model(model, "CPU", settings)
-    takes_shapes = len(network.inputs) > 1
+
+    @cache
+    def network_of(shape: tuple[int, ...] | None) -> tuple[Any, list[str]]:
+        model = core.read_model(source.file(form))
+        names = [output.get_any_name() for output in model.outputs]
+        _add_img_shape(model)
+        if shape:
+            model.reshape({"input": list(shape), "img_shape": [shape[0], 2]})
+        settings = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": source.threads, "NUM_STREAMS": 1}
+        return core.compile_model(model, "CPU", settings), names
 
     def run(*arrays: NDArray[Any]) -> Sequence[NDArray[Any]]:
-        feeds = dict(zip(("input", "img_shape")[: 1 + takes_shapes], arrays, strict=False))
-        found = network(feeds)
+        network, names = network_of(arrays[0].shape if fixed else None)
+        found = network(dict(zip(("input", "img_shape"), arrays[: len(network.inputs)], strict=False)))
         return [np.array(found[name]) for name in names]
 
     return run
@@ -100,7 +105,7 @@ ENGINES: dict[str, tuple[Callable[..., Run], dict[str, Any]]] = {
     "portable": (onnx_runtime, {"form": ".inlined.onnx", "library": False}),
     "openvino float32": (openvino, {"form": ".inlined.onnx", "precision": "f32"}),
     "openvino bfloat16": (openvino, {"form": ".inlined.onnx", "precision": "bf16"}),
-    "openvino int8": (openvino, {"form": ".int8.inlined.onnx", "precision": "f32"}),
+    "openvino int8": (openvino, {"form": ".int8.inlined.onnx", "precision": "f32", "fixed": True}),
     "torch": (torch_model, {"compiled": False}),
     "torch.compile": (torch_model, {"compiled": True}),
 }

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 MIN_SAMPLE = 0.001  # seconds; of shorter calls, as many as fill it are timed together
-MAX_ROW = 0.8  # seconds, after which MIN_SAMPLES are enough
+MAX_ROW = 0.4  # seconds, after which MIN_SAMPLES are enough
 MIN_SAMPLES = 5
 
 
