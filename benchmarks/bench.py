@@ -79,9 +79,9 @@ def main() -> None:
             print(f"{package} is not installed: its rows are left out; pip install '{PIP_NAMES[package]}'")
     for found in measure_all(options.operators or names, options.threads, options.growth):
         record[found.key] = found
+        write_record(journal, record)
         times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in found.seconds.items())
         tqdm.write(f"{title(found.operator)}: {describe(found.row)}; {in_words(found.threads)}: {times}")
-    write_record(journal, record)
     keys = {
         function.__name__: {
             Measurement(function.__name__, row, number, {}).key for row, number in product(rows, options.threads)

@@ -43,6 +43,10 @@ def in_classes(count: int) -> Row:
     return suppression(count) | {"classes": 80}
 
 
+def in_many_classes(count: int) -> Row:
+    return {"boxes": 10_000, "classes": count, "score_threshold": 0.5}
+
+
 def decaying(count: int) -> Row:
     return {"kind": "square", "boxes": count, "method": "gaussian"}
 
@@ -77,12 +81,7 @@ CURVES = [
     Curve(nms, "boxes (N)", MANY, suppression, 10_000),
     Curve(batched_nms, "boxes (N), 80 classes", MANY, in_classes, 100_000),
     Curve(soft_nms, "boxes (N)", MANY[:4], decaying, 1000),
-    Curve(
-        multiclass_nms,
-        "classes",
-        (1, 10, 100, 1000),
-        lambda count: {"boxes": 1000, "classes": count, "score_threshold": 0.5},
-    ),
+    Curve(multiclass_nms, "classes", (1, 10, 100), in_many_classes),
     Curve(box_iou, "boxes (N) x boxes (N)", MANY[:3], lambda count: {"boxes1": count, "boxes2": count}, 1000),
     Curve(roi_align, "regions (K)", (1, 10, 100, 1000, 10_000), regions, 1000),
     Curve(roi_align, "channels (C)", CHANNELS, lambda count: regions(channels=count)),

@@ -25,7 +25,7 @@ def draw(folder: Path, record: dict[str, Measurement]) -> None:
         if not found:
             continue
         figure, panels = plt.subplots(
-            1, len(found), figsize=(1 + 2.6 * len(found), 2.8), squeeze=False, layout="constrained"
+            1, len(found), figsize=(0.6 + 2.4 * len(found), 2.6), squeeze=False, layout="constrained"
         )
         for panel, (curve, points) in zip(panels[0], found, strict=True):
             names = list(dict.fromkeys(name for _, measurement in points for name in measurement.seconds))
@@ -34,9 +34,10 @@ def draw(folder: Path, record: dict[str, Measurement]) -> None:
                 colour = COLOURS.get(name) or PEER_COLOURS[(index - 1) % len(PEER_COLOURS)]
                 panel.loglog(*zip(*line, strict=True), "o-", label=name, color=colour, markersize=3, linewidth=1.3)
             panel.set_xlabel(curve.variable)
+            panel.minorticks_off()
             panel.grid(alpha=0.3, linewidth=0.5)
-            panel.legend(frameon=False, fontsize=8)
-        panels[0][0].set_ylabel("milliseconds")
-        figure.suptitle(f"{operator}, one thread", fontsize=10)
+        panels[0][0].set_ylabel(f"{operator}, milliseconds")
+        lines = {line.get_label(): line for panel in panels[0] for line in panel.get_lines()}
+        figure.legend(lines.values(), lines.keys(), loc="outside upper left", ncols=len(lines), frameon=False)
         figure.savefig(folder / f"{operator}.svg", metadata={"Date": None})
         plt.close(figure)
