@@ -4,8 +4,9 @@
     python -m tests.tools.check_two_stage export [NAME ...]     # export each for all sizes; needs no MMDetection
 
 FOLDER has MMDetection 3, see ``check_parts``, or 2, see ``mmdetection_2``.  Both sides are built from the configs of
-tests/detect/two_stage_cases.py, with the same random weights, and detect in two images on one canvas.  Prints a line
-for each detector, and exits with 1 if detections differ.
+tests/detect/two_stage_cases.py, with the same random weights, and detect in two images on one canvas.  Where detections
+differ, both compute again in float64, in which rounding decides about no box.  Prints a line for each detector, and
+exits with 1 if detections differ in float64 too.
 """
 
 from __future__ import annotations
@@ -98,12 +99,25 @@ def detect(detector: Any, image: Tensor, shape: tuple[int, int]) -> tuple[Tensor
     return torch.cat([found.bboxes, found.scores[:, None]], 1), found.labels, found.get("masks")
 
 
-def difference(ours: Any, theirs: Any, their_detect: Callable[..., tuple[Tensor, Tensor, Tensor | None]]) -> str:
+Detect = Callable[..., tuple[Tensor, Tensor, Tensor | None]]
+
+
+def difference(ours: Any, theirs: Any, their_detect: Detect) -> str:
     """Return how the detections of two detectors differ, or how many are equal."""
     randomize(theirs)
     theirs.eval()
     load_weights(ours, theirs.state_dict())
-    batch = images()
+    found = difference_in(torch.float32, ours, theirs, their_detect)
+    if found.startswith("equal"):
+        return found
+    return f"{difference_in(torch.float64, ours, theirs, their_detect)} in float64; in float32 {found}"
+
+
+def difference_in(dtype: torch.dtype, ours: Any, theirs: Any, their_detect: Detect) -> str:
+    """Return what `difference` does, of detectors that compute in a type."""
+    batch = images().to(dtype)
+    ours.to(dtype)
+    theirs.to(dtype)
     with torch.inference_mode():
         # One by one, as some heads of MMDetection take the masks of one image for all.
         pairs = list(zip(batch.split(1), SHAPES, strict=True))
