@@ -1,8 +1,8 @@
-/* grid_lanes.h - grid_sample's nearest and bilinear modes for float32 in AVX2 and AVX-512: a vector of positions at a
- * time is located, and their pixels are gathered from a plane.
+/* grid_lanes.h - float32 pixels gathered from a plane in AVX2 and AVX-512: a vector of positions at a time is located
+ * for grid_sample's nearest and bilinear modes, and a vector of bins is averaged for roi_align_rotated.
  *
- * The arithmetic is that of grid_locations.pxd and grid_reading.pxd, without fused multiply-add, so the results are the
- * same.  A weight of -1 and the pixel -1 mark what must not be read. */
+ * The arithmetic is that of grid_locations.pxd, grid_reading.pxd and sampling.pxd, without fused multiply-add, so the
+ * results are the same.  A weight of -1 and the pixel -1 mark what must not be read. */
 #ifndef MMORT_GRID_LANES_H
 #define MMORT_GRID_LANES_H
 #include "mmk.h"
@@ -37,13 +37,14 @@ typedef struct {
 #define INTS_OR_MINUS_ONE(mask, v) _mm256_blendv_epi8(_mm256_set1_epi32(-1), v, _mm256_castps_si256(mask))
 #define IS_INDEX(v) _mm256_castsi256_ps(_mm256_cmpgt_epi32(v, _mm256_set1_epi32(-1)))
 #define NO_INTS _mm256_setzero_si256()
+#define BOTH_INTS(a, b) _mm256_and_si256(a, b)
 #define IS_EQUAL(a, b) _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b))
 #define IS_ODD(v) _mm256_castsi256_ps(_mm256_slli_epi32(v, 31))
 #define IS_BELOW(v, size) BOTH(IS_INDEX(v), _mm256_castsi256_ps(_mm256_cmpgt_epi32(size, v)))
 #define FLOOR(v) _mm256_floor_ps(v)
 #define ROUND(v) _mm256_cvttps_epi32(_mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC))
 #define GATHER(plane, pixels, mask) _mm256_mask_i32gather_ps(_mm256_setzero_ps(), plane, pixels, mask, 4)
-#define GATHER_PAIRS(pairs, pixels) _mm256_castpd_ps(_mm256_i32gather_pd(pairs, pixels, 4))
+#define GATHER_PAIRS(pairs, pixels) _mm256_castpd_ps(_mm256_i32gather_pd((const void *)(pairs), pixels, 4))
 #define LOWER_INTS(v) _mm256_castsi256_si128(v)
 #define UPPER_INTS(v) _mm256_extracti128_si256(v, 1)
 #define LOAD_INTS(p) _mm256_loadu_si256((const __m256i *)(p))
@@ -66,6 +67,7 @@ typedef struct {
 #undef INTS_OR_MINUS_ONE
 #undef IS_INDEX
 #undef NO_INTS
+#undef BOTH_INTS
 #undef IS_EQUAL
 #undef IS_ODD
 #undef IS_BELOW
@@ -94,6 +96,7 @@ typedef struct {
 #define INTS_OR_MINUS_ONE(mask, v) _mm512_mask_blend_epi32(mask, _mm512_set1_epi32(-1), v)
 #define IS_INDEX(v) _mm512_cmpgt_epi32_mask(v, _mm512_set1_epi32(-1))
 #define NO_INTS _mm512_setzero_si512()
+#define BOTH_INTS(a, b) _mm512_and_si512(a, b)
 #define IS_EQUAL(a, b) _mm512_cmpeq_epi32_mask(a, b)
 #define IS_ODD(v) _mm512_test_epi32_mask(v, _mm512_set1_epi32(1))
 #define IS_BELOW(v, size) _mm512_cmplt_epu32_mask(v, size)
@@ -146,5 +149,11 @@ static inline void gather_nearest_lanes(int lanes, const float *plane, const int
 static inline void gather_bilinear_lanes(int lanes, const float *plane, ptrdiff_t below, const int32_t *pixels,
                                          const float *weights, ptrdiff_t line, ptrdiff_t count, float *y) {
     CALL_LANES(lanes, gather_bilinear, plane, below, pixels, weights, line, count, y);
+}
+
+/* There are at least as many bins as lanes, and the plane has at least two columns. */
+static inline void sum_samples_lanes(int lanes, const float *plane, int32_t width, const int32_t *codes,
+                                     const float *weights, ptrdiff_t samples, ptrdiff_t bins, float divisor, float *y) {
+    CALL_LANES(lanes, sum_samples, plane, width, codes, weights, samples, bins, divisor, y);
 }
 #endif

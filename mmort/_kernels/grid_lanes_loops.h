@@ -127,4 +127,36 @@ static TARGET void NAME(gather_bilinear)(const float *plane, ptrdiff_t below, co
         OP(storeu_ps)(y + p, sum);
     }
 }
+
+/* Averages the samples of a plane's bins: the first of all bins, then the second, and so on.  A sample's code is 4
+ * times the pixel of its first tap, plus 1 if others are right of it, plus 2 if others are below it; -3: outside the
+ * map. */
+static TARGET void NAME(sum_samples)(const float *plane, int32_t width, const int32_t *codes, const float *weights,
+                                     ptrdiff_t samples, ptrdiff_t count, float divisor, float *y) {
+    const INTS one = OP(set1_epi32)(1), row = OP(set1_epi32)(width);
+    const FLOATS zero = OP(setzero_ps)();
+    FOR_EACH_VECTOR(p) {
+        FLOATS sum = zero;
+        for (ptrdiff_t s = 0; s < samples; s++) {
+            const INTS code = LOAD_INTS(codes + s * count + p), right = BOTH_INTS(code, one);
+            const MASK is_on_map = IS_INDEX(code), has_right = IS_EQUAL(right, one);
+            const INTS below = OP(mullo_epi32)(BOTH_INTS(OP(srli_epi32)(code, 1), one), row);
+            /* In the last column, both taps are the second pixel of a pair. */
+            const INTS pixel = OP(add_epi32)(OP(srai_epi32)(code, 2), OP(sub_epi32)(right, one));
+            INTS pair = OP(max_epi32)(pixel, NO_INTS);
+            for (int tap = 0; tap < 4; tap += 2) {
+                const float *weight = weights + (4 * s + tap) * count + p;
+                const FLOATS first = GATHER_PAIRS(plane, LOWER_INTS(pair)),
+                             second = GATHER_PAIRS(plane, UPPER_INTS(pair));
+                const FLOATS last = CHOOSE_FLOATS(is_on_map, ODD(first, second), zero);
+                const FLOATS earlier = CHOOSE_FLOATS(is_on_map, EVEN(first, second), zero);
+                const FLOATS early = CHOOSE_FLOATS(has_right, earlier, last);
+                sum = OP(add_ps)(sum, OP(mul_ps)(OP(loadu_ps)(weight), early));
+                sum = OP(add_ps)(sum, OP(mul_ps)(OP(loadu_ps)(weight + count), last));
+                pair = OP(add_epi32)(pair, below);
+            }
+        }
+        OP(storeu_ps)(y + p, OP(div_ps)(sum, OP(set1_ps)(divisor)));
+    }
+}
 #undef FOR_EACH_VECTOR

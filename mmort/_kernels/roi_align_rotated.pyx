@@ -1,11 +1,12 @@
 """roi_align_rotated: features of rotated regions, averaged over samples on a grid that is turned with each region.
 
 Unlike those of an upright region, the samples of a rotated one share no rows and columns, so each has four taps of its
-own.  If regions overlap, the taps of all samples are found first, and all regions of an image read tiles of its map
-(region_tiles.pxd).  Otherwise they are found for each bin and used for all channels: of a copy with channels last, or
-straight from the planes if there are too few samples to pay for a copy.
+own.  Mostly the taps of all samples are found first.  If regions overlap, they read tiles of the map
+(region_tiles.pxd); if there are few samples for each pixel, they are gathered from the planes, a vector of bins at a
+time.  Otherwise the taps are found for each bin and used for all channels: of a copy with channels last, or straight
+from the planes if there are too few samples to pay for a copy.
 """
-from libc.math cimport ceil, cos, fabs, isfinite, sin
+from libc.math cimport fabs, isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
@@ -13,19 +14,22 @@ from element_types cimport real
 from mmk cimport *
 from mmort._kernels.region_tiles cimport (MIN_SHARES, VECTOR, Region, Shared, copy_tile, set_key, sort_regions,
                                           take_shared, write_bins)
-from mmort._kernels.regions cimport (INPUT, OUTPUT_HEIGHT, OUTPUT_WIDTH, ROIS, SAMPLING_RATIO, SHARED_ATTRIBUTES,
-                                     SPATIAL_SCALE, check_attributes, check_region, set_output)
+from mmort._kernels.regions cimport (INPUT, OUTPUT_HEIGHT, OUTPUT_WIDTH, ROIS, check_attributes, check_region,
+                                     set_output)
+from mmort._kernels.rotated_regions cimport Geometry, locate_region, locate_sample, samples_of_bin
 from mmort._kernels.sampling cimport (COPY, MIN_CHANNELS, add_copy_phase, add_taps, add_taps_of_planes, copies,
                                       find_taps, padded, run_copy_phase)
 from mmort._kernels.workspace cimport element_size, take
 
-cdef enum:  # attributes
-    ALIGNED = SHARED_ATTRIBUTES
-    CLOCKWISE
+cdef extern from "grid_lanes.h" nogil:
+    int grid_lanes() noexcept
+    void sum_samples_lanes(int lanes, const float *plane, int32_t width, const int32_t *codes, const float *weights,
+                           ptrdiff_t samples, ptrdiff_t bins, float divisor, float *y) noexcept
 
 cdef enum:
     ROI = 6  # batch index, centre x, centre y, width, height, angle
     MAX_TAPS = 512  # collected before they are summed
+    MAX_GATHERED_SHARES = 1  # up to which gathering from the planes gains on tiles and on a copy
     MAX_SHARES = 4  # how often regions use a pixel, on average, up to which tiles gain on a copy of all channels
     PIXELS_PER_SAMPLE = 6  # copied in about the time that it takes to read a sample from the planes
     BINS = 4  # summed at a time, because each waits for its last addition
@@ -34,7 +38,7 @@ cdef enum:
     LONG_REGION = 1 << 18  # samples, from which on a few channels take milliseconds
     MAX_SAMPLES = 1 << 26  # of a region: an ordinary one has about one for each pixel it covers
 
-cdef enum:  # phases where regions share tiles
+cdef enum:  # phases where taps are found first
     ORDER
     LOCATE
     ALIGN
@@ -42,67 +46,25 @@ cdef enum:  # phases where regions share tiles
 cdef enum:  # picoseconds per sample, estimated: no benchmark row
     FIND_TAPS = 5000
     ADD_FROM_TILE = 250  # and per channel
+    GATHER = 1000  # and per channel
     ADD_FROM_COPY = 200  # and per channel
     ADD_FROM_PLANES = 4000  # and per channel
 
 
-cdef struct _Geometry:
-    double cosine
-    double sine
-    double[2] centre      # y, x; in pixels
-    double[2] start       # of the first bin, from the centre along the region's own axes
-    double[2] bin_size
-    double[2] grid        # samples in a bin along either axis
-
-
-cdef inline void _locate(const mmk_call *call, const real *roi, _Geometry *region) noexcept nogil:
-    """Computes where the region lies on the map, in the written order of MMCV's arithmetic."""
-    cdef real scale = <real>call.attributes[SPATIAL_SCALE].f
-    cdef real shift = <real>0.5 if call.attributes[ALIGNED].i else 0
-    cdef double angle = -<double>roi[5] if call.attributes[CLOCKWISE].i else <double>roi[5]
-    cdef real size, bin_size
-    cdef int axis
-    region.cosine = <real>cos(angle)
-    region.sine = <real>sin(angle)
-    for axis in range(2):
-        region.centre[axis] = <real>(roi[2 - axis] * scale - shift)
-        size = roi[4 - axis] * scale
-        if not call.attributes[ALIGNED].i and size < 1:
-            size = 1
-        bin_size = size / <real>call.attributes[OUTPUT_HEIGHT + axis].i
-        region.start[axis] = -size / 2
-        region.bin_size[axis] = bin_size
-        region.grid[axis] = <double>call.attributes[SAMPLING_RATIO].i
-        if region.grid[axis] <= 0:
-            region.grid[axis] = ceil(<double>bin_size)
-
-
-cdef inline real _coordinate(const _Geometry *region, int axis, ptrdiff_t bin, ptrdiff_t sample,
-                             const real *_type) noexcept nogil:
-    """Returns the distance of a sample from the centre along axis 0 (y) or 1 (x) of the region."""
-    cdef real bin_size = <real>region.bin_size[axis]
-    return ((<real>region.start[axis] + <real>bin * bin_size)
-            + ((<real>sample + <real>0.5) * bin_size) / <real>region.grid[axis])
-
-
-cdef void _sum_bin(mmk_call *call, const _Geometry *region, const real *image, ptrdiff_t row, ptrdiff_t column,
+cdef void _sum_bin(mmk_call *call, const Geometry *region, const real *image, ptrdiff_t row, ptrdiff_t column,
                    real *sums) noexcept nogil:
     """Sums the samples of a bin; `image` points into the copy if there is one, else at the image's planes."""
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1]
     cdef ptrdiff_t height = call.inputs[INPUT].shape[2], width = call.inputs[INPUT].shape[3]
     cdef ptrdiff_t stride = padded(channels) if copies(call) else 1
     cdef ptrdiff_t down = <ptrdiff_t>region.grid[0], across = <ptrdiff_t>region.grid[1], taps = 0, i, j
-    cdef real cosine = <real>region.cosine, sine = <real>region.sine
-    cdef real centre_y = <real>region.centre[0], centre_x = <real>region.centre[1]
     cdef real y, x
     cdef ptrdiff_t[MAX_TAPS] offset
     cdef real[MAX_TAPS] weight
     for i in range(down):
-        y = _coordinate(region, 0, row, i, sums)
         for j in range(across):
-            x = _coordinate(region, 1, column, j, sums)
-            taps += find_taps((y * cosine - x * sine) + centre_y, (y * sine + x * cosine) + centre_x, height, width,
-                              stride, offset + taps, weight + taps)
+            locate_sample(region, row, column, i, j, &y, &x)
+            taps += find_taps(y, x, height, width, stride, offset + taps, weight + taps)
             if taps == MAX_TAPS or (i == down - 1 and j == across - 1):
                 if copies(call):
                     add_taps(image, offset, weight, taps, stride, sums)
@@ -122,9 +84,9 @@ cdef void _align(mmk_call *call, const real *input, const real *rois, real *outp
     cdef ptrdiff_t stride = padded(channels), k, row, column, c
     cdef const real *image
     cdef real divisor
-    cdef _Geometry region
+    cdef Geometry region
     for k in range(begin, end):
-        _locate(call, rois + ROI * k, &region)
+        locate_region(call, rois + ROI * k, &region)
         if copies(call):
             image = <const real *>call.scratch + <ptrdiff_t>rois[ROI * k] * plane_size * stride
         else:
@@ -142,15 +104,19 @@ cdef void _align(mmk_call *call, const real *input, const real *rois, real *outp
                     output[((k * channels + c) * rows + row) * columns + column] = sums[column * stride + c] / divisor
 
 
-# ---- regions that share tiles ----------------------------------------------------------------------------------------
+# ---- regions whose taps are found first ------------------------------------------------------------------------------
 
-cdef struct _Stored:  # the samples of a region, bin after bin
+cdef struct _Stored:  # the samples of a region; to be gathered those of all bins together, for tiles bin after bin
     int32_t *pixel  # 4 times the top left tap's pixel; plus 1 if others are right of it, plus 2 if others are below it
     void *weight    # of the four taps
 
 
-cdef bint _shares(const mmk_call *call) noexcept nogil:
+cdef bint _stores(const mmk_call *call) noexcept nogil:
     return call.phases > ALIGN
+
+
+cdef bint _gathers(const mmk_call *call) noexcept nogil:
+    return call.worker_scratch_size[ALIGN] == 0  # there are no tiles
 
 
 cdef inline _Stored _take_samples(size_t *address, ptrdiff_t samples, size_t width) noexcept nogil:
@@ -160,75 +126,100 @@ cdef inline _Stored _take_samples(size_t *address, ptrdiff_t samples, size_t wid
     return stored
 
 
-cdef inline ptrdiff_t _samples_of_bin(const _Geometry *region) noexcept nogil:
-    return <ptrdiff_t>region.grid[0] * <ptrdiff_t>region.grid[1] if region.grid[0] > 0 and region.grid[1] > 0 else 0
-
-
 cdef void _order(mmk_call *call, const real *rois) noexcept nogil:
     """Orders the regions, and divides the scratch memory between them."""
     cdef size_t address = <size_t>call.scratch
     cdef Shared shared = take_shared(&address, call.inputs[ROIS].shape[0])
     cdef ptrdiff_t bins = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i, k
-    cdef _Geometry region
+    cdef Geometry region
     for k in range(call.inputs[ROIS].shape[0]):
-        _locate(call, rois + ROI * k, &region)
+        locate_region(call, rois + ROI * k, &region)
         shared.regions[k].offset = address - <size_t>call.scratch
-        _take_samples(&address, bins * _samples_of_bin(&region), sizeof(real))
+        _take_samples(&address, bins * samples_of_bin(&region), sizeof(real))
         set_key(call, &shared, k, <double>rois[ROI * k],
                 region.centre[0] - fabs(region.start[0] * region.cosine) - fabs(region.start[1] * region.sine))
     sort_regions(call, &shared)
 
 
 cdef inline void _store_sample(ptrdiff_t height, ptrdiff_t width, real y, real x, Region *region, int32_t *pixel,
-                               real *weight) noexcept nogil:
-    """Stores a sample; one outside reads, with weights of 0, the pixel of zeros that is behind the map."""
+                               real *weight, ptrdiff_t step, int32_t outside) noexcept nogil:
+    """Stores a sample, whose weights are `step` apart; one outside the map has `outside`, and weights of 0."""
     cdef ptrdiff_t[4] offset
+    cdef real[4] weights
     cdef ptrdiff_t t
-    if find_taps(y, x, height, width, 1, offset, weight) == 0:
-        pixel[0] = <int32_t>(4 * height * width)
-        for t in range(4):
-            weight[t] = 0
-        return
-    pixel[0] = <int32_t>(4 * offset[0] + (offset[1] > offset[0]) + 2 * (offset[2] > offset[0]))
-    region.top = min(region.top, offset[0] // width)
-    region.bottom = max(region.bottom, offset[2] // width + 1)
+    cdef bint is_on_map = find_taps(y, x, height, width, 1, offset, weights) != 0
+    for t in range(4):
+        weight[t * step] = weights[t] if is_on_map else 0
+    if is_on_map:
+        pixel[0] = <int32_t>(4 * offset[0] + (offset[1] > offset[0]) + 2 * (offset[2] > offset[0]))
+        region.top = min(region.top, offset[0] // width)
+        region.bottom = max(region.bottom, offset[2] // width + 1)
+    else:
+        pixel[0] = outside
 
 
 cdef void _store(const mmk_call *call, const real *rois, int64_t begin, int64_t end) noexcept nogil:
-    """Finds the taps of regions [begin, end), in the order of arithmetic of _sum_bin."""
+    """Finds the taps of regions [begin, end)."""
     cdef size_t address = <size_t>call.scratch
     cdef Shared shared = take_shared(&address, call.inputs[ROIS].shape[0])
     cdef ptrdiff_t rows = call.attributes[OUTPUT_HEIGHT].i, columns = call.attributes[OUTPUT_WIDTH].i
-    cdef ptrdiff_t height = call.inputs[INPUT].shape[2], width = call.inputs[INPUT].shape[3]
-    cdef ptrdiff_t k, row, column, sample, across, samples
-    cdef int32_t *pixel
+    cdef ptrdiff_t height = call.inputs[INPUT].shape[2], width = call.inputs[INPUT].shape[3], bins = rows * columns
+    cdef ptrdiff_t k, bin, sample, across, samples
+    cdef bint gathers = _gathers(call)
     cdef real *weight
     cdef real y, x
     cdef Region *region
     cdef _Stored stored
-    cdef _Geometry geometry
+    cdef Geometry geometry
     for k in range(begin, end):
-        _locate(call, rois + ROI * k, &geometry)
+        locate_region(call, rois + ROI * k, &geometry)
         region = &shared.regions[k]
         region.top = height
         region.bottom = 0
-        samples = _samples_of_bin(&geometry)
+        samples = samples_of_bin(&geometry)
         address = <size_t>call.scratch + region.offset
-        stored = _take_samples(&address, rows * columns * samples, sizeof(real))
-        pixel = stored.pixel
+        stored = _take_samples(&address, bins * samples, sizeof(real))
         weight = <real *>stored.weight
         across = <ptrdiff_t>geometry.grid[1]
-        for row in range(rows):
-            for column in range(columns):
-                for sample in range(samples):
-                    y = _coordinate(&geometry, 0, row, sample // across, weight)
-                    x = _coordinate(&geometry, 1, column, sample % across, weight)
-                    _store_sample(height, width,
-                                  (y * <real>geometry.cosine - x * <real>geometry.sine) + <real>geometry.centre[0],
-                                  (y * <real>geometry.sine + x * <real>geometry.cosine) + <real>geometry.centre[1],
-                                  region, pixel, weight)
-                    pixel += 1
-                    weight += 4
+        for bin in range(bins):
+            for sample in range(samples):
+                locate_sample(&geometry, bin // columns, bin % columns, sample // across, sample % across, &y, &x)
+                if gathers:
+                    _store_sample(height, width, y, x, region, stored.pixel + sample * bins + bin,
+                                  weight + 4 * sample * bins + bin, bins, -3)
+                else:
+                    _store_sample(height, width, y, x, region, stored.pixel + bin * samples + sample,
+                                  weight + 4 * (bin * samples + sample), 1, <int32_t>(4 * height * width))
+
+
+cdef void _gather(mmk_call *call, const float *input, const float *rois, float *output, int64_t begin,
+                  int64_t end) noexcept nogil:
+    """Computes units [begin, end): VECTOR channels of one region after another, from the planes."""
+    cdef size_t address = <size_t>call.scratch
+    cdef Shared shared = take_shared(&address, call.inputs[ROIS].shape[0])
+    cdef ptrdiff_t regions = call.inputs[ROIS].shape[0], channels = call.inputs[INPUT].shape[1]
+    cdef ptrdiff_t bins = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
+    cdef ptrdiff_t width = call.inputs[INPUT].shape[3], pixels = call.inputs[INPUT].shape[2] * width
+    cdef ptrdiff_t unit, k, channel, samples, image
+    cdef int lanes = grid_lanes()
+    cdef float divisor
+    cdef _Stored stored
+    cdef Geometry geometry
+    for unit in range(begin, end):
+        k = shared.order[unit % regions].index
+        image = <ptrdiff_t>(shared.order[unit % regions].key >> 32)
+        locate_region(call, rois + ROI * k, &geometry)
+        samples = samples_of_bin(&geometry)
+        divisor = <float>(geometry.grid[0] * geometry.grid[1]) if samples else 1
+        address = <size_t>call.scratch + shared.regions[k].offset
+        stored = _take_samples(&address, bins * samples, sizeof(float))
+        channel = unit // regions * VECTOR
+        for channel in range(channel, min(channel + VECTOR, channels)):
+            sum_samples_lanes(lanes, input + (image * channels + channel) * pixels, <int32_t>width, stored.pixel,
+                              <const float *>stored.weight, samples, bins, divisor,
+                              output + (k * channels + channel) * bins)
+        if bins * samples > LONG_REGION and mmk_is_stopped(call):
+            return
 
 
 cdef simd_void _sum_bins(const real *tile, ptrdiff_t width, const int32_t *pixel, const real *weight,
@@ -297,15 +288,15 @@ cdef void _align_shared(mmk_call *call, const real *input, const real *rois, rea
     cdef real *bins = tile + (pixels + 1) * VECTOR
     cdef real divisor
     cdef _Stored stored
-    cdef _Geometry geometry
+    cdef Geometry geometry
     memset(tile + pixels * VECTOR, 0, VECTOR * sizeof(real))
     for unit in range(begin, end):
         if unit == tile_end:
             tile_end = copy_tile(call, &shared, input, unit, end, tile)
         k = shared.order[unit % regions].index
         channel = unit // regions * VECTOR
-        _locate(call, rois + ROI * k, &geometry)
-        samples = _samples_of_bin(&geometry)
+        locate_region(call, rois + ROI * k, &geometry)
+        samples = samples_of_bin(&geometry)
         if size * samples > LONG_REGION and mmk_is_stopped(call):
             return
         address = <size_t>call.scratch + shared.regions[k].offset
@@ -328,13 +319,13 @@ cdef int _check_regions(mmk_call *call, const real *rois, double *samples, size_
     cdef double bins = <double>call.attributes[OUTPUT_HEIGHT].i * <double>call.attributes[OUTPUT_WIDTH].i
     cdef double region_samples
     cdef const real *roi
-    cdef _Geometry region
+    cdef Geometry region
     cdef int axis
     for k in range(call.inputs[ROIS].shape[0]):
         roi = rois + ROI * k
         if check_region(call, roi, ROI, k):
             return -1
-        _locate(call, roi, &region)
+        locate_region(call, roi, &region)
         region_samples = bins * max(region.grid[0], 0.0) * max(region.grid[1], 0.0)
         for axis in range(2):
             if not isfinite(region.centre[axis]) or not isfinite(region.start[axis]):
@@ -347,24 +338,30 @@ cdef int _check_regions(mmk_call *call, const real *rois, double *samples, size_
     return 0
 
 
-cdef bint _add_shared_phases(mmk_call *call, double samples, size_t stored) noexcept nogil:
-    """Adds the phases of regions that share tiles, if that pays; returns whether it does."""
+cdef bint _add_stored_phases(mmk_call *call, double samples, size_t stored) noexcept nogil:
+    """Adds the phases of regions whose taps are found first, if that pays; returns whether it does."""
     cdef const mmk_tensor *input = &call.inputs[INPUT]
     cdef int64_t channels = input.shape[1], regions = call.inputs[ROIS].shape[0]
     cdef int64_t plane = input.shape[2] * input.shape[3]
     cdef size_t itemsize = element_size(input.type)
     cdef ptrdiff_t bins = call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
-    if (channels < VECTOR or plane == 0 or plane > MAX_SHARED_PIXELS
-            or not MIN_SHARES < samples / (<double>input.shape[0] * plane) <= MAX_SHARES
-            or stored > MAX_STORED * call.outputs[0].size * itemsize):
+    cdef double shares
+    cdef bint gathers
+    if plane == 0 or plane > MAX_SHARED_PIXELS or stored > MAX_STORED * call.outputs[0].size * itemsize:
+        return False
+    shares = samples / (<double>input.shape[0] * plane)
+    gathers = (shares <= MAX_GATHERED_SHARES and input.type == MMK_FLOAT32 and 0 < grid_lanes() <= bins
+               and input.shape[3] > 1)
+    if not gathers and (channels < VECTOR or not MIN_SHARES < shares <= MAX_SHARES):
         return False
     take_shared(&stored, regions)
     call.scratch_size = stored
     mmk_add_phase(call, 1, 1e-3 * FIND_TAPS * regions)
     mmk_add_phase(call, regions, 1e-3 * samples / <double>regions * FIND_TAPS)
     mmk_add_phase(call, (channels + VECTOR - 1) // VECTOR * regions,
-                  1e-3 * samples / <double>regions * ADD_FROM_TILE * VECTOR)
-    call.worker_scratch_size[ALIGN] = (plane + 1 + bins + BINS) * VECTOR * itemsize
+                  1e-3 * samples / <double>regions * VECTOR * (GATHER if gathers else ADD_FROM_TILE))
+    if not gathers:
+        call.worker_scratch_size[ALIGN] = (plane + 1 + bins + BINS) * VECTOR * itemsize
     return True
 
 
@@ -384,7 +381,7 @@ cdef public int mmk_roi_align_rotated_prepare(mmk_call *call) noexcept nogil:
         return -1
     if set_output(call, samples):
         return -1
-    if call.outputs[0].size == 0 or _add_shared_phases(call, samples, stored):
+    if call.outputs[0].size == 0 or _add_stored_phases(call, samples, stored):
         return 0
     channels = input.shape[1]
     pixels = input.shape[0] * input.shape[2] * input.shape[3]
@@ -400,12 +397,15 @@ cdef public int mmk_roi_align_rotated_prepare(mmk_call *call) noexcept nogil:
 cdef void _run(mmk_call *call, int phase, const real *input, const real *rois, int64_t begin, int64_t end,
                void *scratch) noexcept nogil:
     cdef real *output = <real *>call.outputs[0].data
-    if not _shares(call):
+    if not _stores(call):
         _align(call, input, rois, output, begin, end, <real *>scratch)
     elif phase == ORDER:
         _order(call, rois)
     elif phase == LOCATE:
         _store(call, rois, begin, end)
+    elif _gathers(call):
+        if real is float:  # as prepare requires
+            _gather(call, input, rois, output, begin, end)
     else:
         _align_shared(call, input, rois, output, begin, end, <real *>scratch)
 
@@ -414,7 +414,7 @@ cdef public void mmk_roi_align_rotated_run(mmk_call *call, int phase, int64_t be
                                            void *scratch) noexcept nogil:
     cdef const void *input = call.inputs[INPUT].data
     cdef const void *rois = call.inputs[ROIS].data
-    if phase == COPY and copies(call) and not _shares(call):
+    if phase == COPY and copies(call) and not _stores(call):
         run_copy_phase(call, begin, end)
     elif call.inputs[INPUT].type == MMK_FLOAT32:
         _run(call, phase, <const float *>input, <const float *>rois, begin, end, scratch)

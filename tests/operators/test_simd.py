@@ -14,7 +14,7 @@ LEVELS = ("baseline", "avx2", "avx512")
 CASES = [case for operator in ("deform_conv2d", "modulated_deform_conv2d") for case in cases.of(operator)]
 RECORDED = [name for name in test_golden.ORDINARY if "DeformConv2d" in test_golden.GOLDEN[name]["op"]]
 
-VECTORS = ("corner_pool", "cummax", "cummin", "grid_sample")
+VECTORS = ("corner_pool", "cummax", "cummin", "grid_sample", "roi_align_rotated")
 """Operators whose vectors give the bits of plain loops."""
 
 
@@ -92,6 +92,18 @@ def test_maps_larger_than_a_cache(is_scattered, levels):
     for mode, padding in product(("nearest", "bilinear"), ("zeros", "border", "reflection")):
         attributes = {"mode": mode, "padding_mode": padding}
         check_bits(levels, "grid_sample", (image, grid), attributes, f"{attributes}")
+
+
+@pytest.mark.parametrize("output_size", [(1, 8), (4, 4), (3, 7)])
+def test_bins_that_do_not_fill_vectors(output_size, levels):
+    """Rotated regions on the borders, of which the last column and row are not finite, and outside."""
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal((1, 3, 30, 31)).astype(np.float32)
+    image[..., -1], image[:, :, -1] = np.inf, np.nan
+    rois = np.float32([[0, 15, 15, 40, 30, 0.3], [0, 30, 29, 9, 9, 1], [0, 15, 15, 30, 30, 0], [0, 90, 9, 9, 9, 0]])
+    for sampling_ratio in (0, 1):
+        attributes = {"output_size": output_size, "sampling_ratio": sampling_ratio}
+        check_bits(levels, "roi_align_rotated", (image, rois), attributes, f"{attributes}")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "float32"])
