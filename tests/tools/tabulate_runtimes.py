@@ -141,6 +141,8 @@ def cell(result: tuple[Outputs, float] | str, expected: tuple[Outputs, float], *
         return result
     rows = []
     for found, wanted in zip(result[0], expected[0], strict=True):
+        if len(found[0]) != len(wanted[0]):
+            return f"{len(found[0])} of {len(wanted[0])} pictures"
         rows += compare_detections("", found[:3], wanted[:3], rtol=RTOL, atol=ATOL)
     total, matched = (sum(getattr(row, name) for row in rows) for name in ("detections", "matched"))
     matched += sum(row.ties for row in rows)
