@@ -10,8 +10,12 @@ cdef enum:
     BOX_NUMBERS = 5  # x1, y1, x2, y2, area
 
 
+cdef inline real area_of(real x1, real y1, real x2, real y2, real offset) noexcept nogil:
+    return ((x2 - x1) + offset) * ((y2 - y1) + offset)
+
+
 cdef inline real box_area(const real *box, real offset) noexcept nogil:
-    return ((box[2] - box[0]) + offset) * ((box[3] - box[1]) + offset)
+    return area_of(box[0], box[1], box[2], box[3], offset)
 
 
 cdef inline real overlap(real low_a, real high_a, real low_b, real high_b, real offset) noexcept nogil:

@@ -4,17 +4,17 @@ Of the remaining boxes, the one with the highest score is emitted, the scores of
 it, and boxes that fall below `min_score` are dropped.  Boxes move as in MMCV's kernel (the emitted box is swapped with
 the first remaining one, and a dropped box is replaced by the last), which decides among equal scores.
 
-Of many boxes, only those that overlap the emitted one are visited; a grid finds them (soft_nms_grid.pxd).  Results are
-the same as if all pairs were compared.
+Of many boxes, only those that overlap the emitted one are visited; a grid finds them (soft_nms_moving.pxd).  Results
+are the same as if all pairs were compared.
 """
-from libc.math cimport INFINITY, exp
 from libc.stdint cimport int32_t, int64_t
 
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.boxes cimport BOX_NUMBERS, intersection, iou_of, pack_box, plane_intersection
-from mmort._kernels.kernels cimport mmk_item, mmk_sort
-from mmort._kernels.soft_nms_grid cimport Grid, choose_cells, fill_cells, find_hits, remove_box, soft_grid
+from mmort._kernels.soft_nms_decay cimport GAUSSIAN, LINEAR, NAIVE, Rule, weight_of
+from mmort._kernels.soft_nms_grid cimport choose_cells
+from mmort._kernels.soft_nms_moving cimport SCORE, Moving, find_largest, moving, suppress_by_grid
 from mmort._kernels.suppression cimport check_compared, check_count, goes_on
 from mmort._kernels.workspace cimport element_size, take
 
@@ -26,16 +26,7 @@ cdef enum:
     OFFSET
 
 cdef enum:
-    NAIVE  # methods
-    LINEAR
-    GAUSSIAN
-
-cdef enum:
-    LANES = 8  # independent running maxima
-    BLOCK_BITS = 6  # of a position, within its block
-    BLOCK = 64  # positions with a common bound: 2 ** BLOCK_BITS
-    SCORE = BOX_NUMBERS  # the plane after x1, y1, x2, y2 and area
-    PLANES
+    PLANES = BOX_NUMBERS + 1  # with the scores
 
 cdef enum:  # chosen by soft_nms, uniform and clustered, 100 to 3000 boxes
     PROBES = 8  # boxes emitted before judging whether a grid pays
@@ -49,26 +40,11 @@ cdef enum:  # picoseconds per pair of boxes
     DECAY_COST = 1000  # soft_nms, uniform, 1000 boxes, linear takes less
 
 
-cdef struct _Rule:
-    double iou_threshold, sigma, min_score, offset
-    int64_t method
-
-
 cdef struct _Workspace:
     void *planes
     int64_t *indices  # of the boxes in the order of the planes, emitted ones first; the second result
     void *detections  # the first
     void *suppression
-    size_t size
-
-
-cdef struct _Moving:
-    int32_t *positions  # by box
-    int32_t *boxes      # by position
-    void *bounds        # by block: no score is larger
-    mmk_item *dropped   # positions
-    mmk_item *spare
-    Grid grid
     size_t size
 
 
@@ -120,39 +96,7 @@ cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff
         iou = iou_of(common, box_area, area[i])
         if iou == 0 and sigma != 0:
             continue  # the weight is exp(-0) = 1, as for most boxes
-        # in double, then rounded: the same bits with every C library
-        score[i] *= <real>exp(<double>(-(iou * iou) / sigma))
-
-
-cdef simd_void _find_largest(const real *score, ptrdiff_t begin, ptrdiff_t end,
-                             ptrdiff_t *position) noexcept nogil:
-    """Finds the first maximum of the scores [begin, end); NaN is found only at `begin`."""
-    cdef real[LANES] largest
-    cdef ptrdiff_t[LANES] where
-    cdef ptrdiff_t i = begin, k
-    cdef real value
-    position[0] = begin
-    if score[begin] != score[begin]:
-        return
-    for k in range(LANES):
-        largest[k] = score[begin]
-        where[k] = begin
-    while i + LANES <= end:
-        for k in range(LANES):
-            value = score[i + k]
-            where[k] = i + k if largest[k] < value else where[k]
-            largest[k] = value if largest[k] < value else largest[k]
-        i += LANES
-    while i < end:
-        if largest[0] < score[i]:
-            largest[0] = score[i]
-            where[0] = i
-        i += 1
-    for k in range(1, LANES):
-        if largest[0] < largest[k] or (largest[0] == largest[k] and where[k] < where[0]):
-            largest[0] = largest[k]
-            where[0] = where[k]
-    position[0] = where[0]
+        score[i] *= weight_of(iou, sigma)
 
 
 cdef inline void _move(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t source,
@@ -176,17 +120,20 @@ cdef inline void _swap(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff
 
 
 cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t begin,
-                                  ptrdiff_t end, int64_t *count, const _Rule *rule) noexcept nogil:
+                                  ptrdiff_t end, int64_t *count, const Rule *rule) noexcept nogil:
     """Emits boxes to the positions [begin, end), or until none remains; returns the position where that ended."""
     cdef ptrdiff_t i = begin, j, largest = 0
     cdef int64_t comparisons = 0, unasked = 0
     cdef real *score = planes + SCORE * stride
-    cdef real offset = <real>rule.offset, min_score = <real>rule.min_score
+    cdef real offset = <real>rule.offset, min_score = <real>rule.min_score, value
     while i < min(end, count[0]):
         unasked += count[0] - i
         if not goes_on(call, &comparisons, &unasked, stride):
             return i
-        _find_largest(score, i, count[0], &largest)
+        if score[i] == score[i]:
+            find_largest(score, i, count[0], &largest, &value)
+        else:
+            largest = i  # NaN
         if largest != i:
             _swap(planes, indices, stride, i, largest)
         if rule.method == GAUSSIAN:
@@ -204,133 +151,6 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices
     return i
 
 
-# ---- many boxes: only those that overlap the emitted one change ------------------------------------------------------
-# Boxes keep their planes and are numbered by their first positions; scores and these numbers move.  Positions are in
-# blocks with an upper bound of their scores, by which the largest is found.
-
-cdef _Moving _moving(int type, size_t n, void *scratch) noexcept nogil:
-    cdef _Moving m
-    cdef size_t address = <size_t>scratch
-    m.positions = <int32_t *>take(&address, n * sizeof(int32_t))
-    m.boxes = <int32_t *>take(&address, n * sizeof(int32_t))
-    m.bounds = take(&address, (n // BLOCK + 1) * element_size(type))
-    m.dropped = <mmk_item *>take(&address, n * sizeof(mmk_item))
-    m.spare = <mmk_item *>take(&address, n * sizeof(mmk_item))
-    m.grid = soft_grid(type, n, address)
-    m.size = address + m.grid.size - <size_t>scratch
-    return m
-
-
-cdef inline void _set_score(const _Moving *m, real *score, ptrdiff_t position, real value) noexcept nogil:
-    cdef real *bound = <real *>m.bounds + (position >> BLOCK_BITS)
-    score[position] = value
-    if value > bound[0]:
-        bound[0] = value
-
-
-cdef inline void _place(const _Moving *m, real *score, int64_t *indices, ptrdiff_t position, int32_t box, real value,
-                        int64_t index) noexcept nogil:
-    m.boxes[position] = box
-    m.positions[box] = <int32_t>position
-    indices[position] = index
-    _set_score(m, score, position, value)
-
-
-cdef simd_void _largest(const real *score, ptrdiff_t begin, ptrdiff_t end, real *largest) noexcept nogil:
-    """Finds the maximum of the scores [begin, end) that are numbers."""
-    cdef real[LANES] lanes
-    cdef ptrdiff_t i = begin, k
-    for k in range(LANES):
-        lanes[k] = -INFINITY
-    while i + LANES <= end:
-        for k in range(LANES):
-            lanes[k] = score[i + k] if lanes[k] < score[i + k] else lanes[k]
-        i += LANES
-    while i < end:
-        lanes[0] = score[i] if lanes[0] < score[i] else lanes[0]
-        i += 1
-    for k in range(1, LANES):
-        lanes[0] = lanes[k] if lanes[0] < lanes[k] else lanes[0]
-    largest[0] = lanes[0]
-
-
-cdef ptrdiff_t _find_by_bounds(const _Moving *m, const real *score, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
-    """Finds what `_find_largest` does."""
-    cdef real *bounds = <real *>m.bounds
-    cdef ptrdiff_t block, position
-    cdef real bound, largest
-    while True:
-        block = begin >> BLOCK_BITS
-        _largest(bounds, block, ((end - 1) >> BLOCK_BITS) + 1, &bound)
-        if not bound > score[begin]:  # nor if that is NaN
-            return begin
-        while bounds[block] != bound:
-            block += 1
-        position = max(begin, block * BLOCK)
-        _largest(score, position, min(end, (block + 1) * BLOCK), &largest)
-        if largest == bound:
-            while score[position] != bound:
-                position += 1
-            return position
-        bounds[block] = largest
-
-
-cdef inline real _decayed(real score, real iou, const _Rule *rule) noexcept nogil:
-    if rule.method == GAUSSIAN:
-        return score * <real>exp(<double>(-(iou * iou) / <real>rule.sigma))
-    return score * ((1 - iou if rule.method == LINEAR else <real>0) if iou >= <real>rule.iou_threshold else <real>1)
-
-
-cdef void _suppress_by_grid(mmk_call *call, real *planes, int64_t *indices, int64_t *count, const _Rule *rule,
-                            _Moving *m) noexcept nogil:
-    """Emits all boxes of the grid, if `choose_cells` accepts them; scores below `min_score` are dropped already."""
-    cdef Grid *grid = &m.grid
-    cdef const real *area = planes + 4 * grid.stride
-    cdef real *score = planes + SCORE * grid.stride
-    cdef const real *common = <const real *>grid.common
-    cdef real offset = <real>rule.offset, min_score = <real>rule.min_score, value
-    cdef ptrdiff_t i, k, hits, position, dropped
-    cdef mmk_item *items
-    cdef int32_t box, hit
-    cdef int64_t index, comparisons = 0, unasked = 0
-    fill_cells(grid, planes)
-    for i in range(grid.stride // BLOCK + 1):
-        (<real *>m.bounds)[i] = -INFINITY
-    for i in range(grid.begin, grid.end):
-        _place(m, score, indices, i, <int32_t>i, score[i], indices[i])
-    i = grid.begin
-    while i < count[0]:
-        position = _find_by_bounds(m, score, i, count[0])
-        box = m.boxes[position]
-        if position != i:
-            value = score[position]
-            index = indices[position]
-            _place(m, score, indices, position, m.boxes[i], score[i], indices[i])
-            _place(m, score, indices, i, box, value, index)
-        remove_box(grid, planes, box)
-        hits = find_hits(grid, planes, box, offset)
-        unasked += BLOCK + hits
-        if not goes_on(call, &comparisons, &unasked, grid.stride):
-            return
-        dropped = 0
-        for k in range(hits):
-            hit = grid.hits[k]
-            position = m.positions[hit]
-            value = _decayed(score[position], iou_of(common[k], area[box], area[hit]), rule)
-            _set_score(m, score, position, value)
-            m.dropped[dropped].key = position
-            dropped += value < min_score
-        items = mmk_sort(call, m.dropped, m.spare, dropped)
-        i += 1
-        for k in range(dropped):
-            position = items[k].key
-            while position < count[0] and score[position] < min_score:
-                count[0] -= 1
-                remove_box(grid, planes, m.boxes[position])
-                if position < count[0]:
-                    _place(m, score, indices, position, m.boxes[count[0]], score[count[0]], indices[count[0]])
-
-
 cdef simd_void _count_overlaps(const real *planes, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t box,
                                real offset, int64_t *hits) noexcept nogil:
     cdef int32_t total = 0
@@ -340,10 +160,10 @@ cdef simd_void _count_overlaps(const real *planes, ptrdiff_t stride, ptrdiff_t b
     hits[0] += total
 
 
-cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices, int64_t count, const _Rule *rule,
+cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices, int64_t count, const Rule *rule,
                        void *scratch) noexcept nogil:
     """Moves the scores and indices of the emitted boxes to the front; returns their number."""
-    cdef _Moving m
+    cdef Moving m
     cdef ptrdiff_t stride = count, emitted = 0, i
     cdef int64_t hits = 0, min_boxes = MIN_GRID_BOXES, boxes_per_hit = LINEAR_BOXES_PER_HIT
     cdef bint only_overlap_decays = rule.sigma != 0 if rule.method == GAUSSIAN else not rule.iou_threshold <= 0
@@ -360,11 +180,11 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
                 return count
             _count_overlaps(planes, stride, emitted, count, i, <real>rule.offset, &hits)
         if count - emitted > min_boxes + boxes_per_hit * hits // PROBES:
-            m = _moving(type, stride, scratch)
+            m = moving(type, stride, scratch)
             m.grid.begin = emitted
             m.grid.end = count
             if choose_cells(&m.grid, planes, <real>rule.offset):
-                _suppress_by_grid(call, planes, indices, &count, rule, &m)
+                suppress_by_grid(call, planes, indices, &count, rule, &m)
                 return count
     if check_compared(call, count) == 0:
         _suppress_by_pairs(call, planes, indices, stride, emitted, count, &count, rule)
@@ -372,13 +192,13 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
 
 
 cdef public size_t mmk_soft_suppress_size(int type, size_t count) noexcept nogil:
-    return _moving(type, count, NULL).size
+    return moving(type, count, NULL).size
 
 
 cdef public int64_t mmk_soft_suppress(mmk_call *call, int type, void *planes, int64_t *indices, int64_t count,
                                       double threshold, double sigma, double min_score, int64_t method, double offset,
                                       void *scratch) noexcept nogil:
-    cdef _Rule rule
+    cdef Rule rule
     rule.iou_threshold = threshold
     rule.sigma = sigma
     rule.min_score = min_score

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.boxes cimport intersection
+from mmort._kernels.boxes cimport area_of, intersection, iou_of
 from mmort._kernels.workspace cimport element_size, take
 
 cdef enum:  # where a box begins; the order makes both that begin in the column neighbours, and both in the line
@@ -21,6 +21,7 @@ cdef enum:  # where a box begins; the order makes both that begin in the column 
 
 cdef enum:
     MAX_CELLS_PER_BOX = 6  # on average
+    LANES = 8  # entries that are compared at once
 
 
 cdef struct _Range:
@@ -35,10 +36,11 @@ cdef struct Grid:
     int64_t end
     uint32_t *starts    # by bucket: its first entry
     uint32_t *ends      # the end of its remaining entries
+    int64_t max_entries
     int32_t *entries    # boxes, by bucket
     void *corners       # planes of x1, y1, x2 and y2, by entry
     int32_t *hits       # boxes that overlap the one looked up
-    void *common        # the intersections, by hit
+    void *ious          # by hit
     size_t size         # of the memory
 
 
@@ -49,10 +51,11 @@ cdef inline Grid soft_grid(int type, size_t n, size_t address) noexcept nogil:
     grid.stride = n
     grid.starts = <uint32_t *>take(&address, BUCKETS_PER_CELL * n * sizeof(uint32_t))
     grid.ends = <uint32_t *>take(&address, BUCKETS_PER_CELL * n * sizeof(uint32_t))
-    grid.entries = <int32_t *>take(&address, MAX_CELLS_PER_BOX * n * sizeof(int32_t))
-    grid.corners = take(&address, 4 * MAX_CELLS_PER_BOX * n * width)
+    grid.max_entries = MAX_CELLS_PER_BOX * n + LANES
+    grid.entries = <int32_t *>take(&address, grid.max_entries * sizeof(int32_t))
+    grid.corners = take(&address, 4 * grid.max_entries * width)
     grid.hits = <int32_t *>take(&address, n * sizeof(int32_t))
-    grid.common = take(&address, n * width)
+    grid.ious = take(&address, n * width)
     grid.size = address - begin
     return grid
 
@@ -122,7 +125,7 @@ cdef inline bint choose_cells(Grid *grid, const real *planes, real offset) noexc
 cdef inline void fill_cells(const Grid *grid, const real *planes) noexcept nogil:
     """Puts all boxes into their cells."""
     cdef int64_t buckets = BUCKETS_PER_CELL * grid.columns * grid.lines, box, bucket, column, line, k
-    cdef int64_t stride = MAX_CELLS_PER_BOX * grid.stride
+    cdef int64_t stride = grid.max_entries
     cdef real *corners = <real *>grid.corners
     cdef uint32_t size, before = 0, entry
     cdef _Range cells
@@ -152,7 +155,7 @@ cdef inline void fill_cells(const Grid *grid, const real *planes) noexcept nogil
 cdef inline void remove_box(const Grid *grid, const real *planes, int64_t box) noexcept nogil:
     """Removes a box from its cells: the last entry of a bucket takes its place."""
     cdef _Range cells = _touched(grid, planes, box)
-    cdef int64_t column, line, bucket, stride = MAX_CELLS_PER_BOX * grid.stride, k
+    cdef int64_t column, line, bucket, stride = grid.max_entries, k
     cdef real *corners = <real *>grid.corners
     cdef uint32_t entry, last
     for line in range(cells.first_line, cells.last_line + 1):
@@ -168,28 +171,21 @@ cdef inline void remove_box(const Grid *grid, const real *planes, int64_t box) n
                 corners[k * stride + entry] = corners[k * stride + last]
 
 
-cdef inline simd_void _intersect(const real *corners, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end,
-                                 const real *planes, ptrdiff_t count, ptrdiff_t box, real offset,
-                                 real *common) noexcept nogil:
-    """Computes the intersections of the entries [begin, end) with a box."""
-    cdef const real *x1 = corners + begin
-    cdef const real *y1 = x1 + stride
-    cdef const real *x2 = y1 + stride
-    cdef const real *y2 = x2 + stride
-    cdef real box_x1 = planes[box], box_y1 = planes[count + box]
-    cdef real box_x2 = planes[2 * count + box], box_y2 = planes[3 * count + box]
-    cdef ptrdiff_t i
-    for i in range(end - begin):
-        common[i] = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
-
-
-cdef inline int64_t find_hits(const Grid *grid, const real *planes, int64_t box, real offset) noexcept nogil:
-    """Finds the boxes that overlap `box`, each once; returns their number."""
+cdef inline simd_void find_hits(const Grid *grid, const real *planes, int64_t box, real offset, real min_iou,
+                                ptrdiff_t *hits, int64_t *comparisons) noexcept nogil:
+    """Finds the boxes that overlap `box` by an IoU of at least `min_iou`, each once."""
     cdef _Range cells = _touched(grid, planes, box)
-    cdef int64_t column, line, bucket, cell, first, last, count = 0
-    cdef ptrdiff_t begin, end, i
-    cdef real *common = <real *>grid.common
-    cdef real *found
+    cdef ptrdiff_t stride = grid.max_entries, column, line, bucket, cell, first, last, begin, i, k, size
+    cdef ptrdiff_t count = 0
+    cdef real box_x1 = planes[box], box_y1 = planes[grid.stride + box]
+    cdef real box_x2 = planes[2 * grid.stride + box], box_y2 = planes[3 * grid.stride + box]
+    cdef real box_area = planes[4 * grid.stride + box]
+    cdef real *ious = <real *>grid.ious
+    cdef real[LANES] found
+    cdef const real *x1
+    cdef const real *y1
+    cdef const real *x2
+    cdef const real *y2
     for line in range(cells.first_line, cells.last_line + 1):
         for column in range(cells.first_column, cells.last_column + 1):
             cell = BUCKETS_PER_CELL * (line * grid.columns + column)
@@ -199,12 +195,22 @@ cdef inline int64_t find_hits(const Grid *grid, const real *planes, int64_t box,
                 last = cell + BEFORE
             for bucket in range(first, last + 1):
                 begin = grid.starts[bucket]
-                end = grid.ends[bucket]
-                found = common + count  # room for all, as no pair meets twice
-                _intersect(<const real *>grid.corners, MAX_CELLS_PER_BOX * grid.stride, begin, end, planes, grid.stride,
-                           box, offset, found)
-                for i in range(end - begin):
-                    common[count] = found[i]
-                    grid.hits[count] = grid.entries[begin + i]
-                    count += found[i] > 0
-    return count
+                size = grid.ends[bucket] - begin
+                x1 = <const real *>grid.corners + begin
+                y1 = x1 + stride
+                x2 = y1 + stride
+                y2 = x2 + stride
+                i = 0
+                while i < size:  # whole vectors; the last numbers may be of another bucket
+                    for k in range(LANES):
+                        found[k] = iou_of(
+                            intersection(box_x1, box_y1, box_x2, box_y2, x1[i + k], y1[i + k], x2[i + k], y2[i + k],
+                                         offset),
+                            box_area, area_of(x1[i + k], y1[i + k], x2[i + k], y2[i + k], offset))
+                    for k in range(LANES):
+                        ious[count] = found[k]
+                        grid.hits[count] = grid.entries[begin + i + k]
+                        count += (found[k] >= min_iou) & (i + k < size)
+                    i += LANES
+                comparisons[0] += size
+    hits[0] = count
