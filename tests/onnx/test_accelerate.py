@@ -315,6 +315,65 @@ def attention(scale=2.0, perm=(0, 2, 1)):
     return model_of(nodes, {"value": 4, "locations": 6, "weights": 5}, constants=constants), total
 
 
+def rt_detr_attention(slices):
+    """The sampling as ultralytics and RT-DETR's own code export it: values and locations are transposed first."""
+    total, groups = sum(height * width for height, width in SIZES), IMAGES * HEADS
+    bounds = np.concatenate([[0], np.cumsum([height * width for height, width in SIZES])])
+    constants = {"parts": np.diff(bounds), "points": np.array([POINTS] * len(SIZES)), "axis": np.array([-1])}
+    constants |= {f"bound{index}": np.array([bound]) for index, bound in enumerate(bounds)}
+    constants |= {"one": np.float32(1), "two": np.float32(2), "flat_values": np.array([groups, CHANNELS, total])}
+    constants |= {"flat_grids": np.array([groups, QUERIES, len(SIZES) * POINTS, 2])}
+    nodes = [
+        node("Transpose", ["value"], ["turned"], perm=[0, 2, 3, 1]),
+        node("Reshape", ["turned", "flat_values"], ["values"]),
+        node("Mul", ["locations", "two"], ["scaled"]),
+        node("Sub", ["scaled", "one"], ["grids"]),
+        node("Transpose", ["grids"], ["turned_grids"], perm=[0, 2, 1, 3, 4]),
+        node("Reshape", ["turned_grids", "flat_grids"], ["all_grids"]),
+        node("Split", ["all_grids", "points"], ["grid0", "grid1"], axis=-2),
+    ]
+    if slices:
+        for level in range(2):
+            nodes.append(node("Slice", ["values", f"bound{level}", f"bound{level + 1}", "axis"], [f"part{level}"]))
+    else:
+        nodes.append(node("Split", ["values", "parts"], ["part0", "part1"], axis=-1))
+    for level, (height, width) in enumerate(SIZES):
+        constants |= {f"map{level}": np.array([groups, CHANNELS, height, width])}
+        nodes += [
+            node("Reshape", [f"part{level}", f"map{level}"], [f"c{level}"]),
+            node("GridSample", [f"c{level}", f"grid{level}"], [f"g{level}"]),
+        ]
+    constants |= {
+        "weighting": np.array([groups, 1, QUERIES, len(SIZES) * POINTS]),
+        "heads": np.array([IMAGES, HEADS * CHANNELS, QUERIES]),
+    }
+    nodes += [
+        node("Concat", ["g0", "g1"], ["samples"], axis=-1),
+        node("Transpose", ["weights"], ["w"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["w", "weighting"], ["weights_of"]),
+        node("Mul", ["samples", "weights_of"], ["weighted"]),
+        node("ReduceSum", ["weighted", "axis"], ["sum"], keepdims=0),
+        node("Reshape", ["sum", "heads"], ["joined"]),
+        node("Transpose", ["joined"], ["y"], perm=[0, 2, 1]),
+    ]
+    return model_of(nodes, {"value": 4, "locations": 5, "weights": 4}, constants=constants), total
+
+
+@pytest.mark.parametrize("slices", [False, True])
+def test_attention_of_rt_detr_is_one_node(tmp_path, rng, slices):
+    model, total = rt_detr_attention(slices)
+    arrays = floats(
+        (
+            rng.normal(size=(IMAGES, total, HEADS, CHANNELS)),
+            rng.uniform(-0.1, 1.1, (IMAGES, QUERIES, HEADS, len(SIZES) * POINTS, 2)),
+            rng.random((IMAGES, QUERIES, HEADS, len(SIZES) * POINTS)),
+        )
+    )
+    result = edited(tmp_path, model, *arrays, rtol=1e-5, atol=1e-5)
+    assert op_types(result)[-1] == "MultiScaleDeformableAttention"
+    assert not {"GridSample", "grid_sampler", "ReduceSum", "Split", "Slice"} & set(op_types(result))
+
+
 @pytest.mark.parametrize("scale", [2.0, 3.0])
 def test_deformable_attention_is_one_node(tmp_path, rng, scale):
     model, total = attention(scale)

@@ -1,15 +1,17 @@
-"""The sampling of Deformable DETR, as exports write it: a GridSample for each level, stacked, weighted and summed.
+"""The sampling of Deformable DETR, as exports write it: a GridSample for each level, joined, weighted and summed.
 
-The model of this is the function `multi_scale_deformable_attention` of Deformable DETR's own code, which transformers,
-detrex and MMDetection copied, exported at fixed sizes.
+The models of this are the function `multi_scale_deformable_attention` of Deformable DETR's own code, which
+transformers, detrex and MMDetection copied, and that of RT-DETR, which ultralytics copied; exported at fixed sizes.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from mmort.onnx.accelerate.graph import (
     Replacement,
@@ -26,10 +28,19 @@ from mmort.onnx.accelerate.graph import (
 from mmort.onnx.accelerate.rules import BILINEAR, ZEROS, Sampling, sampling_of
 
 
+class _Part(NamedTuple):
+    """A range of a value along an axis."""
+
+    whole: ir.Value
+    axis: int
+    start: int
+    stop: int
+
+
 class _Level(NamedTuple):
     """One GridSample."""
 
-    maps: ir.Value
+    maps: _Part
     """The level's part of all values."""
     grids: ir.Value
     """The locations of all levels, from -1 to 1."""
@@ -38,23 +49,34 @@ class _Level(NamedTuple):
     size: tuple[int, int]
 
 
+class _Attention(NamedTuple):
+    """The inputs of the one node."""
+
+    value: ir.Value
+    """(images, positions, heads, channels)."""
+    sizes: NDArray[np.int64]
+    """Height and width of each level."""
+    grids: ir.Value
+    """(images, queries, heads, levels, points, 2), from -1 to 1; or with levels and points in one dimension."""
+    weights: ir.Value | None
+    points: int | None = None
+    """The points of each level, if they are in one dimension with the levels."""
+
+
 def multi_scale_deformable_attention(node: ir.Node, runs: Runs) -> Replacement | None:
     """Replace all from the splitting of the values to the transposed sum, which `node` computes."""
     if node.op_type != "ReduceSum" or integer(node, "keepdims", 1) or axes_of(node) not in ([-1], [3]):
+        return None
+    if run_of(node, runs).types[0] != "float":
         return None
     output = _output(node)
     product = climb(node.inputs[0], "Mul")
     if output is None or product is None:
         return None
     for samples, weights in (product[0].inputs, product[0].inputs[::-1]):
-        stack = climb(samples, "Reshape", "Concat")
-        weighting = climb(weights, "Reshape", "Transpose")
-        if stack is not None and weighting is not None and integer(stack[1], "axis", 0) in (-2, 3):
-            levels = [_level(value) for value in stack[1].inputs]
-            perm = list(weighting[1].attributes["perm"].as_ints())
-            if perm != [0, 2, 1, 3, 4] or any(level is None for level in levels):
-                return None
-            return _fused(output, [level for level in levels if level is not None], weighting[1].inputs[0], runs)
+        attention = _of_deformable_detr(samples, weights, runs) or _of_rt_detr(samples, weights)
+        if attention is not None:
+            return _fused(output, attention)
     return None
 
 
@@ -62,9 +84,28 @@ def _output(node: ir.Node) -> ir.Value | None:
     """Return the sum (images * heads, channels, queries) after its transposition to (images, queries, all channels)."""
     reshape = only_user(node.outputs[0], "Reshape")
     transpose = None if reshape is None else only_user(reshape.outputs[0], "Transpose")
-    if transpose is None or list(transpose.attributes["perm"].as_ints()) != [0, 2, 1]:
+    if transpose is None or _perm(transpose) != [0, 2, 1]:
         return None
     return transpose.outputs[0]
+
+
+def _of_deformable_detr(samples: ir.Value | None, weights: ir.Value | None, runs: Runs) -> _Attention | None:
+    """Return the attention whose levels are taken from the locations one by one, and stacked."""
+    stack = climb(samples, "Reshape", "Concat")
+    weighting = climb(weights, "Reshape", "Transpose")
+    if stack is None or weighting is None or integer(stack[1], "axis", 0) not in (-2, 3):
+        return None
+    levels = [level for value in stack[1].inputs if (level := _level(value)) is not None]
+    if _perm(weighting[1]) != [0, 2, 1, 3, 4] or len(levels) != len(stack[1].inputs):
+        return None
+    sizes = np.array([level.size for level in levels], np.int64)
+    whole, grids = levels[0].maps.whole, levels[0].grids
+    one_by_one = all(level.grids is grids and level.number == number for number, level in enumerate(levels))
+    if not one_by_one or not _follow([level.maps for level in levels], sizes.prod(1), (1,)):
+        return None
+    if not _has_four_dimensions(whole, runs):
+        return None
+    return _Attention(whole, sizes, grids, weighting[1].inputs[0])
 
 
 def _level(value: ir.Value | None) -> _Level | None:
@@ -73,55 +114,129 @@ def _level(value: ir.Value | None) -> _Level | None:
     if sampling is None or axes_of(sampling[0]) not in ([-2], [3]):
         return None
     sample = sampling[1]
-    plain = sampling_of(sample) == Sampling(BILINEAR, ZEROS, align_corners=0)
     maps = climb(sample.inputs[0], "Reshape", "Transpose", "Reshape")
     grid = climb(sample.inputs[1], "Reshape", "Transpose", "Gather")
-    if not plain or maps is None or grid is None:
+    if not _is_plain(sample) or maps is None or grid is None:
         return None
-    shape, index = constant(maps[0].inputs[1]), constant(grid[2].inputs[1])
-    perms = [list(transpose.attributes["perm"].as_ints()) for transpose in (maps[1], grid[1])]
-    if shape is None or index is None or index.ndim or perms != [[0, 2, 1], [0, 2, 1, 3, 4]]:
+    size, part, index = _size(maps[0]), _part(maps[2].inputs[0]), constant(grid[2].inputs[1])
+    perms = [_perm(maps[1]), _perm(grid[1])]
+    if size is None or part is None or index is None or index.ndim or perms != [[0, 2, 1], [0, 2, 1, 3, 4]]:
         return None
-    part, grids = maps[2].inputs[0], grid[2].inputs[0]
-    if integer(grid[2], "axis", 0) != 3 or shape.min() < 1 or part is None or grids is None:
+    grids = grid[2].inputs[0]
+    if integer(grid[2], "axis", 0) != 3 or grids is None:
         return None
-    return _Level(part, grids, int(index), (int(shape[2]), int(shape[3])))
+    return _Level(part, grids, int(index), size)
 
 
-def _fused(output: ir.Value, levels: list[_Level], weights: ir.Value | None, runs: Runs) -> Replacement | None:
-    """Return the one node for these levels, if they are the parts of one tensor in order."""
-    split = levels[0].maps.producer()
-    grids = levels[0].grids
-    if split is None or split.op_type != "Split" or integer(split, "axis", 0) != 1 or name_of(split) not in runs:
+def _of_rt_detr(samples: ir.Value | None, weights: ir.Value | None) -> _Attention | None:
+    """Return the attention whose values and locations are transposed before they are split into levels."""
+    join = climb(samples, "Concat")
+    weighting = climb(weights, "Reshape", "Transpose")
+    if join is None or weighting is None or integer(join[0], "axis", 0) not in (-1, 3):
         return None
-    run = run_of(split, runs)
-    sizes = np.array([level.size for level in levels], np.int64)
-    together = all(
-        level.maps is part and level.grids is grids and level.number == number
-        for number, (level, part) in enumerate(zip(levels, split.outputs, strict=False))
+    maps, grids, sizes = [], [], []
+    for value in join[0].inputs:
+        sampling = climb(value, "GridSample")
+        reshape = None if sampling is None else climb(sampling[0].inputs[0], "Reshape")
+        if sampling is None or reshape is None or not _is_plain(sampling[0]):
+            return None
+        size, part, grid = _size(reshape[0]), _part(reshape[0].inputs[0]), _part(sampling[0].inputs[1])
+        if size is None or part is None or grid is None:
+            return None
+        maps.append(part)
+        grids.append(grid)
+        sizes.append(size)
+    points, counts = grids[0].stop, np.array(sizes, np.int64).prod(1)
+    of_maps, of_grids = (climb(parts[0].whole, "Reshape", "Transpose") for parts in (maps, grids))
+    if of_maps is None or of_grids is None or not _follow(maps, counts, (-1, 2)):
+        return None
+    if not _follow(grids, np.full(len(grids), points), (-2, 2)):
+        return None
+    perms = [_perm(of_maps[1]), _perm(of_grids[1]), _perm(weighting[1])]
+    value, locations = of_maps[1].inputs[0], of_grids[1].inputs[0]
+    if perms != [[0, 2, 3, 1], [0, 2, 1, 3, 4], [0, 2, 1, 3]] or value is None or locations is None:
+        return None
+    return _Attention(value, np.array(sizes, np.int64), locations, weighting[1].inputs[0], points)
+
+
+def _perm(transpose: ir.Node) -> list[int]:
+    """Return the order of the axes."""
+    return list(transpose.attributes["perm"].as_ints()) if "perm" in transpose.attributes else []
+
+
+def _is_plain(sample: ir.Node) -> bool:
+    """Return whether a GridSample computes what the attention does."""
+    return sampling_of(sample) == Sampling(BILINEAR, ZEROS, align_corners=0)
+
+
+def _size(reshape: ir.Node) -> tuple[int, int] | None:
+    """Return height and width of the maps that a Reshape makes, or None if the file does not fix them."""
+    shape = constant(reshape.inputs[1])
+    if shape is None:
+        joined = climb(reshape.inputs[1], "Concat")
+        parts = [constant(value) for value in joined[0].inputs[-2:]] if joined is not None else []
+        known = [part for part in parts if part is not None and part.size == 1]
+        if len(known) != 2:
+            return None
+        shape = np.concatenate([part.reshape(1) for part in known])
+    size = (int(shape[-2]), int(shape[-1]))
+    return size if min(size) > 0 else None
+
+
+def _part(value: ir.Value | None) -> _Part | None:
+    """Return the range that Split or Slice takes, or None if another node makes the value, or computes the range."""
+    node = None if value is None else value.producer()
+    whole = None if node is None or not node.inputs else node.inputs[0]
+    if node is None or whole is None:
+        return None
+    fixed = [constant(given) for given in node.inputs[1:]]
+    if node.op_type == "Split" and len(fixed) == 1 and fixed[0] is not None:
+        bounds = np.concatenate([[0], fixed[0].cumsum()])
+        index = next(index for index, output in enumerate(node.outputs) if output is value)
+        return _Part(whole, integer(node, "axis", 0), int(bounds[index]), int(bounds[index + 1]))
+    if node.op_type == "Slice" and len(fixed) in (3, 4):
+        numbers = [given.item() for given in fixed if given is not None and given.size == 1]
+        if len(numbers) == len(fixed) and numbers[3:] in ([], [1]):
+            return _Part(whole, numbers[2], numbers[0], numbers[1])
+    return None
+
+
+def _follow(parts: list[_Part], counts: NDArray[np.int64], axes: tuple[int, ...]) -> bool:
+    """Return whether parts are of one tensor, in order, with these numbers of elements."""
+    bounds = [0, *counts.cumsum().tolist()]
+    return all(
+        part.whole is parts[0].whole and part.axis in axes and (part.start, part.stop) == bound
+        for part, bound in zip(parts, itertools.pairwise(bounds), strict=True)
     )
-    counts = sizes.prod(1)
-    parts = constant(split.inputs[1] if len(split.inputs) > 1 else None)
-    if (
-        not together
-        or len(levels) != len(split.outputs)
-        or run.types[0] != "float"
-        or len(run.shapes[0]) != 4
-        or run.shapes[0][1] != counts.sum()
-        or parts is None
-        or parts.tolist() != counts.tolist()
-    ):
-        return None
-    shapes, starts = array(sizes), array(np.concatenate([[0], counts.cumsum()[:-1]]))
-    nodes = [shapes, starts]
-    locations = _locations(grids)
+
+
+def _has_four_dimensions(whole: ir.Value, runs: Runs) -> bool:
+    """Return whether the values had separate heads when they were split; False if their splitting was not seen."""
+    seen = [name_of(use.node) for use in whole.uses() if name_of(use.node) in runs]
+    return any(len(runs[name].shapes[0]) == 4 for name in seen)
+
+
+def _fused(output: ir.Value, attention: _Attention) -> Replacement:
+    """Return the one node."""
+    starts = np.concatenate([[0], attention.sizes.prod(1).cumsum()[:-1]])
+    shapes, firsts = array(attention.sizes), array(starts)
+    nodes = [shapes, firsts]
+    locations = _locations(attention.grids)
     if locations is None:
         one, half = array(np.float32(1)), array(np.float32(0.5))
-        shifted = ir.node("Add", [grids, one.outputs[0]])
+        shifted = ir.node("Add", [attention.grids, one.outputs[0]])
         scaled = ir.node("Mul", [shifted.outputs[0], half.outputs[0]])
         nodes += [one, half, shifted, scaled]
         locations = scaled.outputs[0]
-    inputs = [split.inputs[0], shapes.outputs[0], starts.outputs[0], locations, weights]
+    inputs = [locations, attention.weights]
+    if attention.points is not None:
+        split = [0, 0, 0, len(attention.sizes), attention.points]
+        for index, shape in enumerate(([*split, 2], split)):
+            target = array(np.array(shape))
+            reshape = ir.node("Reshape", [inputs[index], target.outputs[0]])
+            nodes += [target, reshape]
+            inputs[index] = reshape.outputs[0]
+    inputs = [attention.value, shapes.outputs[0], firsts.outputs[0], *inputs]
     fused = ir.node("MultiScaleDeformableAttention", inputs, domain="mmort")
     return Replacement([*nodes, fused], [(output, fused.outputs[0])])
 
