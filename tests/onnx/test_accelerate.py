@@ -152,7 +152,7 @@ def test_samples_in_volumes_are_left(tmp_path, rng):
 # ---- mask pasting ----------------------------------------------------------------------------------------------------
 
 
-def pasted(sampler="GridSample", opset=17, axes=(1, 2), **attributes):
+def pasted(sampler="GridSample", domain="", axes=(1, 2), **attributes):
     """Each mask at every pixel, as MMDetection and detectron2 do it: the grid is an image of x and one of y."""
     nodes, constants = [], {"last": np.array([3]), "size": np.array([4, 7, 9]), "two": np.float32(2)}
     for name, axis in zip("xy", axes, strict=True):
@@ -162,15 +162,14 @@ def pasted(sampler="GridSample", opset=17, axes=(1, 2), **attributes):
             node("Expand", [f"{name}1", "size"], [f"{name}2"]),
             node("Unsqueeze", [f"{name}2", "last"], [f"{name}3"]),
         ]
-    domain = {"domain": "mmcv"} if sampler == "grid_sampler" else {}
     nodes += [
         node("Concat", ["x3", "y3"], ["grid"], axis=3),
-        node(sampler, ["m", "grid"], ["z"], **attributes, **domain),
+        node(sampler, ["m", "grid"], ["z"], domain=domain, **attributes),
     ]
     nodes += [node("Mul", ["z", "two"], ["y0"])]
-    model = model_of(nodes, {"m": 4, "x": 2, "y": 2}, ("y0",), constants, opset)
+    model = model_of(nodes, {"m": 4, "x": 2, "y": 2}, ("y0",), constants)
     if domain:
-        model.opset_import.append(oh.make_opsetid("mmcv", 1))
+        model.opset_import.append(oh.make_opsetid(domain, 1))
     return model
 
 
@@ -181,12 +180,14 @@ def masks_and_coordinates(rng, count=4):
 
 
 @pytest.mark.parametrize("corners", [0, 1])
-@pytest.mark.parametrize("sampler", ["GridSample", "grid_sampler"])
-def test_pasting_is_two_products(tmp_path, rng, sampler, corners):
+@pytest.mark.parametrize(
+    ("sampler", "domain"), [("GridSample", ""), ("grid_sampler", "mmcv"), ("grid_sampler", "mmdeploy")]
+)
+def test_pasting_is_two_products(tmp_path, rng, sampler, domain, corners):
     arrays = masks_and_coordinates(rng)
     if sampler == "grid_sampler":  # of ONNX Runtime's GridSample these are not defined
         arrays[1][2, :3], arrays[2][3, :3] = [np.nan, np.inf, 1e30], [np.nan, -np.inf, -1e30]
-    result = edited(tmp_path, pasted(sampler, align_corners=corners), *arrays, rtol=1e-5, atol=1e-6)
+    result = edited(tmp_path, pasted(sampler, domain, align_corners=corners), *arrays, rtol=1e-5, atol=1e-6)
     assert op_types(result).count("MatMul") == 2
     assert not {"GridSample", "grid_sampler", "Concat", "Expand"} & set(op_types(result))
 

@@ -18,7 +18,8 @@ def accelerate(
     """Replace slow operators of a detector's ONNX file by mmort's, check the outputs, and measure the gain.
 
     - NonMaxSuppression, RoiAlign and GridSample become mmort's nodes if their attributes ask for what these compute.
-    - The sampling of Deformable DETR becomes one node.
+    - The sampling of Deformable DETR and RT-DETR becomes one node.
+    - Masks that are sampled at every pixel of an image, as MMDetection pastes them, are pasted by products of matrices.
     - Rows written by ScatterElements, as torchvision joins regions of several levels, are written by ScatterND.
     - A loop that appends to a tensor, as torchvision pastes masks, copies each mask once.
 
