@@ -31,7 +31,7 @@ def add_form(parser: argparse.ArgumentParser) -> None:
         (
             ("--portable=inlined",),
             "inlined",
-            "put the definitions in place of the operators, so that the file has standard operators only, as OpenVINO "
+            "replace the operators by their definitions, so that the file has standard operators only, as OpenVINO "
             "requires; the library then makes no difference",
         ),
     ):

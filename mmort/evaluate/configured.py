@@ -31,7 +31,7 @@ _OPTIONS = {"bbox": CocoOptions, "PQ": PanopticOptions, "mAP": VocOptions}
 """The options of data sets by the first of their metrics."""
 
 _SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset"}
-"""The types of data sets by the suffix of an annotation file that is given in place of the config's."""
+"""The types of data sets by the suffix of an annotation file that is given instead of the config's."""
 
 
 def dataset_of(

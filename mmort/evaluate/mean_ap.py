@@ -51,7 +51,7 @@ def pixel_overlaps(boxes: NDArray[Any], objects: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_mode(mode: str) -> None:
-    """Raise ValueError if a word is none of `EVAL_MODES`."""
+    """Raise ValueError unless a word is one of `EVAL_MODES`."""
     if mode not in EVAL_MODES:
         raise ValueError(f"evaluate: eval_mode must be 11points or area, got {mode!r}")
 

@@ -64,7 +64,7 @@ class ExportBuilder(Builder):
 
 
 def _translation(write: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function for torch's exporter that calls ``write(op, ...)`` with values in place of tensors."""
+    """Return a function for torch's exporter that calls ``write(op, ...)`` with values instead of tensors."""
 
     def translate(*args: Any, **kwargs: Any) -> Any:
         op = ExportBuilder()

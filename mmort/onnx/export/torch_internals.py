@@ -97,7 +97,7 @@ class Guard:
         return bool(self.condition.subs(sizes))
 
     def __str__(self) -> str:
-        """Write the condition with ``x.shape[2]`` in place of torch's names."""
+        """Write the condition with ``x.shape[2]`` instead of torch's names."""
         text = str(self.condition)
         for symbol in self.condition.free_symbols:
             name = re.sub(r"^L\['(\w+)'\](.*)\.size\(\)", r"\1\2.shape", self.sources[symbol])

@@ -1,6 +1,6 @@
 """Portable models: mmort's operators get definitions in standard operators, for runtimes without the library.
 
-Definitions are functions in the model, or stand in the graph in place of the nodes.  With functions ONNX Runtime uses
+Definitions are functions in the model, or stand in the graph instead of the nodes.  With functions ONNX Runtime uses
 the kernel where the library is loaded; without it, it replaces the node by the definition.  Importing this
 package needs numpy only.
 """

@@ -47,7 +47,7 @@ def verify_against(
         For each set of inputs the shape of each input, to be filled with normal random floating-point numbers or with
         integers 0 and 1.  Default: the script's inputs, or one set of the file's own sizes if none of them is dynamic.
     inputs : sequence of sequences of arrays, optional
-        Sets of inputs in place of random ones and of the script's.
+        Sets of inputs instead of random ones and of the script's.
     rtol, atol, min_mask_overlap, libraries
         As for `verify`.
 
