@@ -25,8 +25,8 @@ _KNOWN_WARNINGS = (
     "# The axis name: ",  # shared with another input, or with another axis that always has the same size
     *(f"The shape inference of {domain}::" for domain in ("mmcv", "mmdeploy", "mmort")),
 )
-_LOGGER = "torch.onnx._internal.exporter._registration"
-_KNOWN_LOG = "torchvision is not installed"
+_LOGGERS = "torch.onnx._internal.exporter._registration", "torch.export._trace"
+_KNOWN_LOGS = "torchvision is not installed", "always_classified is unsupported"
 _GRAPHS = ("def forward(", "class GraphModule(")  # torch.export prints its partial graph if it fails
 _TRACER_WARNING = "TracerWarning"  # the name of a class that torch's stubs do not have
 
@@ -38,8 +38,9 @@ def quiet() -> Iterator[list[str]]:
     The list is filled at the end of the block: a line for each number that Python code read and the tracer froze.
     """
     traced: list[str] = []
-    logger = logging.getLogger(_LOGGER)
-    logger.addFilter(_is_unknown)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(_is_unknown)
     log_graph = torch._C._jit_onnx_log  # the legacy exporter prints the whole graph with it if it fails
     torch._C._jit_onnx_log = lambda *_: None
     try:
@@ -47,7 +48,8 @@ def quiet() -> Iterator[list[str]]:
             warnings.simplefilter("always")
             yield traced
     finally:
-        logger.removeFilter(_is_unknown)
+        for logger in loggers:
+            logger.removeFilter(_is_unknown)
         torch._C._jit_onnx_log = log_graph
     for warning in caught:
         if warning.category.__name__ == _TRACER_WARNING:
@@ -77,7 +79,7 @@ class _WithoutGraphs:
 
 def _is_unknown(record: logging.LogRecord) -> bool:
     """Return whether a log record is not known to be needless; a filter for loggers."""
-    return not record.getMessage().startswith(_KNOWN_LOG)
+    return not record.getMessage().startswith(_KNOWN_LOGS)
 
 
 @dataclass(frozen=True)
