@@ -92,11 +92,12 @@ def test_of_a_file(tmp_path):
     for opset, version in ((19, "1.16 or later"), (20, "1.17 or later"), (99, "of a version that has opset 99,")):
         path = model_of(tmp_path, cummax, opset=opset)
         assert f"ONNX Runtime {version} with mmort's library" in run("info", path)[1]
-    match = oh.make_node("NMSMatch", ["b", "s"], ["p"], domain="mmdeploy", score_thr=0.0, iou_thr=0.5)
+    attributes = {"output_height": 2, "output_width": 2, "spatial_scale": -1.0}
+    align = oh.make_node("MMCVRoiAlign", ["x", "r"], ["p"], domain="mmcv", **attributes)
     for node, opset, elsewhere in (
         (cummax, 16, "; or anywhere after mmort portable, in OpenVINO with --portable=inlined"),
         (cummax, 11, "; or anywhere after mmort upgrade and mmort portable, in OpenVINO with --portable=inlined"),
-        (match, 18, "; nowhere else: no definition of mmdeploy::NMSMatch node 'p': the operator has none"),
+        (align, 18, "; nowhere else: no definition of mmcv::MMCVRoiAlign node 'p': spatial_scale -1"),
         (
             oh.make_node("cummax", ["r"], ["y", "i"], domain="mmcv"),
             18,

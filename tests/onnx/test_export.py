@@ -237,9 +237,13 @@ def test_inlined(tmp_path):
 
 
 def test_portable_is_refused_without_a_definition(tmp_path):
-    model, tensors = single("nms_match_pairs")
-    match = r"portable must be False, as mmdeploy::NMSMatch has no definition"
-    refuse(tmp_path / "match.onnx", model, tensors, portable=True, check_sizes=[tensors], match=match)
+    tensors = torch.randn(1, 2, 9, 9), torch.tensor([[0.0, 1, 1, 7, 7]])
+    match = r"portable must be False, as mmcv::MMCVRoiAlign has no definition"
+
+    def model(x, rois):
+        return mmort.torch.roi_align(x, rois, 2, spatial_scale=-1.0)
+
+    refuse(tmp_path / "align.onnx", model, tensors, portable=True, check_sizes=[tensors], match=match)
 
 
 # ---- what torch's exporter lacks ----------------------------------------------------------------------------------

@@ -53,12 +53,12 @@ def test_functions_are_inlined_too(rng):
 
 def test_what_has_no_definition_stays():
     model = corner_pools(0)
-    node = oh.make_node("NMSMatch", ["boxes", "scores"], ["groups"], "match", domain="mmdeploy")
+    attributes = {"output_height": 2, "output_width": 2, "spatial_scale": -1.0}
+    node = oh.make_node("MMCVRoiAlign", ["x0", "rois"], ["aligned"], "align", domain="mmcv", **attributes)
     model.graph.node.append(node)
-    model.opset_import.append(oh.make_opsetid("mmdeploy", 1))
     missing = [coverage.operator for coverage in make_portable(model, form="inlined") if coverage.missing]
-    assert missing == ["mmdeploy::NMSMatch"]
-    assert [opset.domain for opset in model.opset_import] == ["", "mmdeploy"]
+    assert missing == ["mmcv::MMCVRoiAlign"]
+    assert [opset.domain for opset in model.opset_import] == ["", "mmcv"]
     assert model.graph.node[-1] == node
 
 

@@ -34,13 +34,6 @@ INEXACT = {
 """Cases whose result differs from the kernel's; docs/portable.md names them all."""
 
 
-def undefined(case):
-    """Return whether there is no definition for the case's attributes."""
-    if case.operator == "roi_align":
-        return case.attributes.get("pool_mode") == "max" and case.attributes.get("sampling_ratio", 0) == 0
-    return False
-
-
 def portable_model(case, opset=OPSET):
     row = front_ends.row_of(case.operator)
     names = [tensor["name"] for tensor in row["inputs"]][: len(case.arrays)]
@@ -73,7 +66,7 @@ def small(case):
 
 
 def defined(operator):
-    return [case for case in cases.of(operator) if small(case) and not undefined(case)]
+    return [case for case in cases.of(operator) if small(case)]
 
 
 def differing(operator, selected, runner, opset=OPSET):
@@ -208,13 +201,10 @@ def test_the_library_is_preferred(operator):
 
 
 def test_attributes_that_are_not_covered():
-    uncovered = list(filter(undefined, cases.of("roi_align")))
-    assert uncovered
-    for case in uncovered:
-        model, (coverage,) = portable_model(case)
-        assert coverage.missing == (
-            "no definition of mmcv::MMCVRoiAlign node 'the_node': mode max with sampling_ratio 0"
-        )
+    for case in (case for case in cases.of("roi_align") if case.attributes.get("pool_mode") != "max"):
+        attributes = case.attributes | {"spatial_scale": -0.5}
+        model, (coverage,) = portable_model(cases.Case(case.operator, case.name, case.build, attributes))
+        assert coverage.missing == "no definition of mmcv::MMCVRoiAlign node 'the_node': spatial_scale -0.5"
         assert not model.functions
 
 
@@ -410,6 +400,16 @@ def test_opsets(opset):
         formals = [tensor["name"] for tensor in front_ends.row_of(operator)["inputs"]]
         found = stock_session(model).run(None, dict(zip(formals, case.arrays, strict=False)))
         compare.assert_close(found, front_ends.run_ort(operator, case.arrays, case.attributes), operator)
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [("filter_scores", {"nms_pre": 7}), ("roi_align", {"pool_mode": "max", "sampling_ratio": 0})],
+)
+def test_reductions_along_an_axis_before_opset_18(operator, attributes):
+    case = next(case for case in defined(operator) if min(min(array.shape) for array in case.arrays) > 0)
+    case = cases.Case(operator, case.name, case.build, case.attributes | attributes)
+    assert differing(operator, [case], stock_session, 17) == []
 
 
 # ---- files -----------------------------------------------------------------------------------------------------

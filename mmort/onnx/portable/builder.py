@@ -165,6 +165,12 @@ class Builder(ABC):
         """Return the elements from `begin` to `end` along an axis."""
         return self.node("Slice", x, [begin], [end], [axis])
 
+    def reduce(self, op_type: str, x: Value, axis: int, keepdims: int = 0) -> Value:
+        """Reduce along an axis by ReduceMax or ReduceMin, whose axes are an attribute before opset 18."""
+        if self.opset < 18:
+            return self.node(op_type, x, axes=[axis], keepdims=keepdims)
+        return self.node(op_type, x, [axis], keepdims=keepdims)
+
     def range(self, count: Value) -> Value:
         """Return 0, 1, ... up to `count` - 1, where `count` is a list of one number."""
         return self.node("Range", 0, self.node("Squeeze", count, [0]), 1)

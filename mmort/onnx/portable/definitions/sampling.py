@@ -1,52 +1,17 @@
-"""carafe; roi_align and grid_sample by ONNX's RoiAlign and GridSample; the sampling that other definitions share."""
+"""carafe; grid_sample by ONNX's GridSample; the sampling that other definitions share."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-import onnx
-
-from mmort.onnx.portable.builder import FLOAT, INT64, Builder, FunctionBuilder, NotCoveredError, Reference, Value
+from mmort.onnx.portable.builder import FLOAT, Builder, FunctionBuilder, Value
 
 OUTSIDE = 100.0
 """A coordinate outside every map, in the units of GridSample's grid, in which maps lie between -1 and 1."""
 
-NOWHERE = [-1e6, -1e6, -999_999.0, -999_999.0]
-"""A small region outside every map."""
-
 MAX_CARAFE_KERNEL = 63
 """The kernel's own limit."""
-
-
-def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Mapping[str, Any]) -> Value:
-    """Use ONNX's operator, whose average is the same; the maximum is taken of its samples, one for each output."""
-    ratio = max(attributes["sampling_ratio"], 0)
-    if op.opset > 21:
-        raise NotCoveredError(f"ONNX Runtime has RoiAlign up to opset 21, the model has {op.opset}")
-    if attributes["mode"] == "max" and not ratio:
-        raise NotCoveredError("mode max with sampling_ratio 0")
-    if attributes["spatial_scale"] < 0:
-        raise NotCoveredError(f"spatial_scale {attributes['spatial_scale']:g}")
-    corners = op.slice(rois, 1, 5, 1)
-    if attributes["aligned"] and not ratio:  # regions without pixels give 0, which OpenVINO would divide by 0
-        x1, y1, x2, y2 = op.Split(corners, [1] * 4, axis=1, outputs=4)
-        corners = op.Where((x2 > x1) & (y2 > y1), corners, [NOWHERE])
-    images = op.Gather(op.range(op.size(input, 0)), op.Gather(rois, 0, axis=1).to(INT64))  # refuses wrong indices
-    common = {
-        "spatial_scale": Reference("spatial_scale", onnx.AttributeProto.FLOAT),
-        "mode": "avg",
-        "coordinate_transformation_mode": "half_pixel" if attributes["aligned"] else "output_half_pixel",
-    }
-    if attributes["mode"] == "avg":
-        sizes = {"output_height": Reference("output_height"), "output_width": Reference("output_width")}
-        return op.RoiAlign(input, corners, images, sampling_ratio=ratio, **sizes, **common)
-    finer = {name: attributes[name] * ratio for name in ("output_height", "output_width")}
-    samples = op.RoiAlign(input, corners, images, sampling_ratio=1, **finer, **common)
-    window = {"kernel_shape": [ratio, ratio], "strides": [ratio, ratio]}
-    unordered = op.MaxPool(op.IsNaN(samples).to(FLOAT), **window) > 0.0  # MaxPool need not propagate NaN
-    return op.Where(unordered, math.nan, op.MaxPool(samples, **window))
 
 
 def carafe(op: FunctionBuilder, features: Value, masks: Value, *, attributes: Mapping[str, Any]) -> Value:

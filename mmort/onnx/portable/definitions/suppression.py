@@ -22,7 +22,7 @@ def filter_scores(op: FunctionBuilder, scores: Value, *, attributes: Mapping[str
         # One more, so that there is a lowest even of none.
         flat = op.Concat(flat, op.Expand(MINUS_INFINITY, op.Concat(images, [1], axis=0)), axis=1)
         best, _ = op.TopK(flat, op.Min(candidates + 1, op.integer("nms_pre")), axis=1, sorted=0, outputs=2)
-        chosen = chosen & (scores >= op.Unsqueeze(op.ReduceMin(best, [1], keepdims=1), [2]))
+        chosen = chosen & (scores >= op.Unsqueeze(op.reduce("ReduceMin", best, 1, keepdims=1), [2]))
     return op.Where(chosen, scores, 0.0)
 
 
