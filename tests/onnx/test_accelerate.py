@@ -448,6 +448,7 @@ def test_what_is_not_faster_is_left(tmp_path, slow, monkeypatch):
     assert result.replaced == ()
     reason = "not faster on these inputs: 0 ms before, 1e+03 ms after"
     assert result.left == (Left("NonMaxSuppression -> NMSIndices", ("NonMaxSuppression_0",), reason),)
+    assert str(result).splitlines()[0] == "nothing replaced, measured on the given inputs"
     assert not (tmp_path / "fast.onnx").exists()
 
 

@@ -103,7 +103,7 @@ def _of_deformable_detr(samples: ir.Value | None, weights: ir.Value | None, runs
     one_by_one = all(level.grids is grids and level.number == number for number, level in enumerate(levels))
     if not one_by_one or not _follow([level.maps for level in levels], sizes.prod(1), (1,)):
         return None
-    if not _has_four_dimensions(whole, runs):
+    if not _has_heads(whole, int(sizes.prod(1).sum()), runs):
         return None
     return _Attention(whole, sizes, grids, weighting[1].inputs[0])
 
@@ -210,10 +210,10 @@ def _follow(parts: list[_Part], counts: NDArray[np.int64], axes: tuple[int, ...]
     )
 
 
-def _has_four_dimensions(whole: ir.Value, runs: Runs) -> bool:
-    """Return whether the values had separate heads when they were split; False if their splitting was not seen."""
-    seen = [name_of(use.node) for use in whole.uses() if name_of(use.node) in runs]
-    return any(len(runs[name].shapes[0]) == 4 for name in seen)
+def _has_heads(whole: ir.Value, positions: int, runs: Runs) -> bool:
+    """Return whether values had this many positions, and separate heads, when they were split into levels."""
+    seen = [runs[name_of(use.node)].shapes[0] for use in whole.uses() if name_of(use.node) in runs]
+    return any(len(shape) == 4 and shape[1] == positions for shape in seen)
 
 
 def _fused(output: ir.Value, attention: _Attention) -> Replacement:
