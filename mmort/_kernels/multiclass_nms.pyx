@@ -373,7 +373,7 @@ cdef public int mmk_multiclass_nms_prepare(mmk_call *call) noexcept nogil:
         return -1
     if mmk_check_shape(call, BOXES, "boxes", "[B, N, C, 4]" if call.inputs[BOXES].rank == 4 else "[B, N, 4]"):
         return -1
-    if check_threshold(call, call.attributes[IOU_THRESHOLD].f):
+    if check_threshold(call, "iou_threshold", call.attributes[IOU_THRESHOLD].f):
         return -1
     if call.attributes[METHOD].i < GREEDY or call.attributes[METHOD].i > GAUSSIAN:
         return mmk_fail(call, "method must be 0 (nms) or soft_nms's 1 (naive), 2 (linear) or 3 (gaussian), got %lld",

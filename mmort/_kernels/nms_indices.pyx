@@ -9,7 +9,8 @@ from libc.stdint cimport int32_t, int64_t
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.kernels cimport mmk_item, mmk_order, mmk_suppress, mmk_suppress_size
-from mmort._kernels.suppression cimport check_count
+from mmort._kernels.listed cimport list_rows, set_rows
+from mmort._kernels.suppression cimport check_count, check_threshold
 from mmort._kernels.workspace cimport element_size, take
 
 cdef enum:  # inputs
@@ -203,39 +204,18 @@ cdef void _suppress_classes(mmk_call *call, const _Workspace *w, const _Pool *po
         w.counts[label] = kept
 
 
-cdef void _list(mmk_call *call, const _Workspace *w) noexcept nogil:
-    """Writes rows of image, class and box."""
-    cdef ptrdiff_t classes = call.inputs[SCORES].shape[1], row = 0, label, i
-    cdef int64_t[2] shape
-    for label in range(call.work[SUPPRESS]):
-        for i in range(w.counts[label]):
-            w.indices[3 * row] = label // classes
-            w.indices[3 * row + 1] = label % classes
-            w.indices[3 * row + 2] = w.boxes[label * w.max_kept + i]
-            row += 1
-    shape[0] = row
-    shape[1] = 3
-    mmk_set_output(call, 0, MMK_INT64, 2, shape)
-    call.outputs[0].data = w.indices
-
-
 cdef public int mmk_nms_indices_prepare(mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *scores = &call.inputs[SCORES]
     cdef double iou_threshold = call.attributes[IOU_THRESHOLD].f, score_threshold = call.attributes[SCORE_THRESHOLD].f
-    cdef int64_t[2] shape
     if mmk_check_shape(call, BOXES, "boxes", "[B, K, 4]") or mmk_check_shape(call, SCORES, "scores", "[B, C, K]"):
         return -1
     if not 0 <= iou_threshold <= 1:
         return mmk_fail(call, "iou_threshold must be from 0 to 1, got %g", iou_threshold)
-    if score_threshold != score_threshold:
-        return mmk_fail(call, "score_threshold must be a number, got nan")
-    if check_count(call, scores.shape[2]):
+    if check_threshold(call, "score_threshold", score_threshold) or check_count(call, scores.shape[2]):
         return -1
     call.late_outputs = True
     if scores.size == 0:
-        shape[0] = 0
-        shape[1] = 3
-        return mmk_set_output(call, 0, MMK_INT64, 2, shape)
+        return set_rows(call, 0)
     call.scratch_size = _workspace(call).size
     mmk_add_phase(call, scores.shape[0] * scores.shape[1], 1e-3 * SUPPRESS_COST * scores.shape[2])
     call.worker_scratch_size[SUPPRESS] = _pool(call, NULL).size
@@ -250,7 +230,7 @@ cdef public void mmk_nms_indices_run(mmk_call *call, int phase, int64_t begin, i
     cdef const void *boxes = call.inputs[BOXES].data
     cdef const void *scores = call.inputs[SCORES].data
     if phase == LIST:
-        _list(call, &w)
+        list_rows(call, w.boxes, w.counts, w.max_kept, w.indices)
         return
     pool = _pool(call, scratch)
     if call.inputs[BOXES].type == MMK_FLOAT32:

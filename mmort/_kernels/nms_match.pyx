@@ -130,7 +130,8 @@ cdef public int mmk_nms_match_prepare(mmk_call *call) noexcept nogil:
     if mmk_check_shape(call, 0, "dets", "[N, 5]"):
         return -1
     count = call.inputs[0].shape[0]
-    if check_threshold(call, call.attributes[NMS_MATCH_IOU_THRESHOLD].f) or check_compared(call, count):
+    if (check_threshold(call, "iou_threshold", call.attributes[NMS_MATCH_IOU_THRESHOLD].f)
+            or check_compared(call, count)):
         return -1
     call.late_outputs = True
     call.scratch_size = _workspace(call, call.inputs[0].type, count, 1).size

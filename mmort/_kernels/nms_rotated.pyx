@@ -122,7 +122,7 @@ cdef public int mmk_nms_rotated_prepare(mmk_call *call) noexcept nogil:
     if call.inputs[LABELS].type != MMK_ABSENT and mmk_check_shape(call, LABELS, "labels", "[N]"):
         return -1
     count = call.inputs[BOXES].shape[0]
-    if check_threshold(call, call.attributes[IOU_THRESHOLD].f) or check_count(call, count):
+    if check_threshold(call, "iou_threshold", call.attributes[IOU_THRESHOLD].f) or check_count(call, count):
         return -1
     call.late_outputs = True
     shape[0] = 0

@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t, int64_t
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.kernels cimport mmk_item, mmk_order
+from mmort._kernels.listed cimport list_rows, set_rows
 from mmort._kernels.rotated cimport Rectangle
 from mmort._kernels.rotated_suppression cimport (COLLECT_COST, MEASURE_COST, SUPPRESS_COST, Kept, measure_boxes,
                                                  suppress, take_kept)
@@ -94,38 +95,19 @@ cdef void _suppress_classes(mmk_call *call, const _Workspace *w, _Pool *pool, co
             w.boxes[label * count + i] = pool.kept.boxes[i]
 
 
-cdef void _list(mmk_call *call, const _Workspace *w) noexcept nogil:
-    """Writes rows of image, class and box."""
-    cdef ptrdiff_t classes = call.inputs[SCORES].shape[1], count = call.inputs[SCORES].shape[2], row = 0, label, i
-    cdef int64_t[2] shape
-    for label in range(call.work[SUPPRESS]):
-        for i in range(w.counts[label]):
-            w.indices[3 * row] = label // classes
-            w.indices[3 * row + 1] = label % classes
-            w.indices[3 * row + 2] = w.boxes[label * count + i]
-            row += 1
-    shape[0] = row
-    shape[1] = 3
-    mmk_set_output(call, 0, MMK_INT64, 2, shape)
-    call.outputs[0].data = w.indices
-
-
 cdef public int mmk_nms_rotated_indices_prepare(mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *scores = &call.inputs[SCORES]
     cdef int64_t count
-    cdef int64_t[2] shape
     if mmk_check_shape(call, BOXES, "boxes", "[B, K, 5]") or mmk_check_shape(call, SCORES, "scores", "[B, C, K]"):
         return -1
     count = scores.shape[2]
-    if check_threshold(call, call.attributes[IOU_THRESHOLD].f) or check_count(call, count):
+    if check_threshold(call, "iou_threshold", call.attributes[IOU_THRESHOLD].f) or check_count(call, count):
         return -1
-    if call.attributes[SCORE_THRESHOLD].f != call.attributes[SCORE_THRESHOLD].f:
-        return mmk_fail(call, "score_threshold must be a number, got nan")
+    if check_threshold(call, "score_threshold", call.attributes[SCORE_THRESHOLD].f):
+        return -1
     call.late_outputs = True
     if scores.size == 0:
-        shape[0] = 0
-        shape[1] = 3
-        return mmk_set_output(call, 0, MMK_INT64, 2, shape)
+        return set_rows(call, 0)
     call.scratch_size = _workspace(call).size
     mmk_add_phase(call, scores.shape[0] * count, 1e-3 * MEASURE_COST)
     mmk_add_phase(call, scores.shape[0] * scores.shape[1], 1e-3 * SUPPRESS_COST * count)
@@ -149,4 +131,4 @@ cdef public void mmk_nms_rotated_indices_run(mmk_call *call, int phase, int64_t 
             _suppress_classes(call, &w, &pool, <const double *>call.inputs[SCORES].data, <double *>pool.scores, begin,
                               end)
     else:
-        _list(call, &w)
+        list_rows(call, w.boxes, w.counts, call.inputs[SCORES].shape[2], w.indices)

@@ -37,9 +37,9 @@ cdef inline bint goes_on(mmk_call *call, int64_t *comparisons, int64_t *unasked,
     return not mmk_is_stopped(call)
 
 
-cdef inline int check_threshold(mmk_call *call, double iou_threshold) noexcept nogil:
-    if iou_threshold != iou_threshold:
-        return mmk_fail(call, "iou_threshold must be a number, got nan")
+cdef inline int check_threshold(mmk_call *call, const char *name, double threshold) noexcept nogil:
+    if threshold != threshold:
+        return mmk_fail(call, "%s must be a number, got nan", name)
     return 0
 
 
