@@ -517,3 +517,14 @@ def test_failures_of_the_exporter_are_one_line(tmp_path, capsys, monkeypatch):
     error = capsys.readouterr().err
     assert "torch's legacy exporter cannot export this: Exporting the operator 'aten::special_i0e'" in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("name", "ok"), [("cls_pred", [False, False]), ("mask_pred", [True, False])])
+def test_logits_of_masks_are_compared_as_probabilities(name, ok):
+    """Where a mask is certain its logit may differ; at the border of a mask it may not."""
+    expected = np.array([[[[9.0, -9.0], [0.0, 8.0]]]], np.float32)
+    certain, border = expected.copy(), expected.copy()
+    certain[0, 0, 0] += 0.1
+    border[0, 0, 1, 0] += 0.01
+    rows = [heads.compare_maps("1x3x8x8", name, found, expected) for found in (certain, border)]
+    assert [not row.problem for row in rows] == ok

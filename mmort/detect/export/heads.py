@@ -23,12 +23,16 @@ from torch import Tensor, nn
 from mmort.detect.detector import Detector
 from mmort.onnx import Report, files
 from mmort.onnx.verify.detections import DetectionRow
+from mmort.onnx.verify.masks import probabilities
 from mmort.onnx.verify.numbers import compare_output, refusal
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances, leaves, shapes_text
 
 Arguments = tuple[Tensor, ...]
+
+MASK_LOGITS = "mask_pred"
+"""The output of a head with the masks of queries."""
 
 MIN_DETECTIONS = 10
 """The number of matches, over the images of a batch, below which detections alone prove too little."""
@@ -80,8 +84,18 @@ def _compare(draft: Path, detector: Detector, module: nn.Module, inputs: Sequenc
             if not source:
                 yield refusal(text, f"no tensor of the file has the shape of {name}")
                 continue
-            outputs = Outputs(text, (), (), Reference(()), Tolerances())
-            yield compare_output(outputs, name, _unordered(found[source]), _unordered(array))
+            yield compare_maps(text, name, found[source], array)
+
+
+def compare_maps(inputs: str, name: str, found: NDArray[Any], expected: NDArray[Any]) -> Row:
+    """Compare a head's output in the file with torch's; logits of masks as probabilities, as in detections.
+
+    Among the millions of logits of a query's mask at full size, some near 0 are sums of large numbers.
+    """
+    if name == MASK_LOGITS:
+        found, expected = (probabilities(logits).astype(np.float32) for logits in (found, expected))
+    outputs = Outputs(inputs, (), (), Reference(()), Tolerances())
+    return compare_output(outputs, name, _unordered(found), _unordered(expected))
 
 
 def _head_outputs(detector: Detector, module: nn.Module, args: Arguments) -> dict[str, NDArray[Any]]:

@@ -45,8 +45,12 @@ class Masks:
 
     def _probabilities(self, mask: NDArray[Any]) -> NDArray[np.float64]:
         """Return a mask as probabilities."""
-        values = mask.astype(np.float64)
-        return (1 + np.tanh(values / 2)) / 2 if self._logits else values
+        return probabilities(mask) if self._logits else mask.astype(np.float64)
+
+
+def probabilities(logits: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the sigmoid of logits."""
+    return (1 + np.tanh(logits.astype(np.float64) / 2)) / 2
 
 
 def _overlap(mask: NDArray[np.float64], other: NDArray[np.float64]) -> float:
