@@ -68,7 +68,9 @@ async function detect(bitmap, decoding) {
   if (!detector) throw new Error("Choose a detector first: a file of mmort export --portable");
   const { width, height } = bitmap, begin = performance.now();
   const image = pixelsOf(bitmap, width, height), reading = performance.now() - begin;
-  const { detections, times } = await detector.detect(image, Number(byId("score").value));
+  const { detections, times } = await detector.detect(image, Number(byId("score").value)).catch((error) => {
+    throw file.device === "webgpu" ? new Error(`WebGPU cannot run this detector, choose the processor: ${error.message}`) : error;
+  });
   const drawing = performance.now();
   draw(byId("canvas"), bitmap, detections);
   picture = bitmap;
