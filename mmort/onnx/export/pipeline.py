@@ -190,20 +190,19 @@ def _proof(
 ) -> Report:
     """Compare the draft with the model and, if they differ, with the one of `options.reference`.
 
-    The smallest inputs come first: if the model differs on these, it need not run on the others.
+    The smallest inputs come first: where the model differs on these, it need not run on the larger ones.
     """
     if options.reference is None:
         return _verify(draft, path, module, checks, options)
     sizes = [sum(tensor.numel() for tensor in leaves(values)) for values in checks]
-    smallest, larger = (
-        [values for values, size in zip(checks, sizes, strict=True) if (size == min(sizes)) == wanted]
-        for wanted in (True, False)
-    )
-    report = _verify(draft, path, module, smallest, options)
-    if report.ok and larger:
-        more = _verify(draft, path, module, larger, options)
-        report = Report(tuple(_in_order([*report.rows, *more.rows], checks))) if more.ok else more
-    return report if report.ok else _verify(draft, path, options.reference(draft), checks, options)
+    rows: list[Row] = []
+    for size in sorted(set(sizes)):
+        same = [values for values, own in zip(checks, sizes, strict=True) if own == size]
+        report = _verify(draft, path, module, same, options)
+        if not report.ok:
+            return _verify(draft, path, options.reference(draft), checks, options)
+        rows += report.rows
+    return Report(tuple(_in_order(rows, checks)))
 
 
 def _in_order(rows: Sequence[Row], checks: Sequence[tuple[Any, ...]]) -> list[Row]:
