@@ -172,8 +172,8 @@ def average_precision(engine: str, source: Source, annotations: Path, images: Pa
     predictor = Predictor(network, classes=described.classes, preprocessing=described.preprocessing)
     dataset = CocoDataset(annotations, images, predictor.classes)
     kinds = ["bbox", "segm"] if "masks" in (output.name for output in described.session.get_outputs()) else ["bbox"]
-    metrics = evaluate(dataset, predictor.predict, kinds, progress=False)
-    return {kind: float(metrics[f"{kind}_mAP"]) for kind in kinds}
+    figures = evaluate(dataset, predictor.predict, kinds, progress=False).figures
+    return {kind: float(figures[f"{kind}_mAP"]) for kind in kinds}
 
 
 def main() -> None:
