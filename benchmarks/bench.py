@@ -82,13 +82,8 @@ def main() -> None:
         write_record(journal, record)
         times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in found.seconds.items())
         tqdm.write(f"{title(found.operator)}: {describe(found.row)}; {in_words(found.threads)}: {times}")
-    keys = {
-        function.__name__: {
-            Measurement(function.__name__, row, number, {}).key for row, number in product(rows, options.threads)
-        }
-        for function, rows in TABLE.items()
-    }
-    (options.output / "results.md").write_text(page(record, keys), encoding="utf-8")
+    rows = {function.__name__: of_function for function, of_function in TABLE.items()}
+    (options.output / "results.md").write_text(page(record, rows), encoding="utf-8")
     draw(options.output / "plots", record)
 
 

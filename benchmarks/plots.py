@@ -25,7 +25,7 @@ def draw(folder: Path, record: dict[str, Measurement]) -> None:
         if not found:
             continue
         figure, panels = plt.subplots(
-            1, len(found), figsize=(0.6 + 2.4 * len(found), 2.6), squeeze=False, layout="constrained"
+            1, len(found), figsize=(0.6 + 2.4 * len(found), 2.6), squeeze=False, sharey=True, layout="constrained"
         )
         for panel, (curve, points) in zip(panels[0], found, strict=True):
             names = list(dict.fromkeys(name for _, measurement in points for name in measurement.seconds))

@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import statistics
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +18,14 @@ from peers import onnxruntime, torch, torchvision
 import mmort
 from mmort._kernels import simd_level
 
-HEAD = """# All rows
+HEAD = """# Speed of the operators
 
-This page is written by [`bench.py`](bench.py); [README.md](README.md) explains it.
+[`bench.py`](bench.py) writes this page; [README.md](README.md) explains it.
 
 {machine}
 
-A ratio is the time of the peer / the time of mmort: above 1, mmort is faster.
-"""
+A ratio is the time of the peer / the time of mmort: above 1, mmort is faster."""
+EXPONENTS = "The exponent is that of the last step: 1 for a time in proportion to what grows, 2 where both sides grow."
 
 
 class Measurement(NamedTuple):
@@ -135,7 +136,7 @@ def points_of(curve: Curve, record: dict[str, Measurement]) -> list[tuple[int, M
 
 
 def growth(record: dict[str, Measurement]) -> str:
-    """Return the table of the curves; the exponent is that of the last step: 1 is linear, 2 quadratic."""
+    """Return the table of the curves."""
     lines = []
     for curve in CURVES:
         points = points_of(curve, record)
@@ -152,13 +153,15 @@ def growth(record: dict[str, Measurement]) -> str:
     return tabulate(["operator", "what grows", "from, to", "mmort", "exponent at the end", "peer", "ratios"], lines)
 
 
-def page(record: dict[str, Measurement], operators: dict[str, set[str]]) -> str:
-    """Return the page; `operators` has the keys of each operator's rows, curves apart."""
-    tables = {operator: [found for key, found in record.items() if key in keys] for operator, keys in operators.items()}
-    tables = {operator: found for operator, found in tables.items() if found}
-    every = [found for table in tables.values() for found in table]
-    threads = sorted({found.threads for found in every})
-    parts = [HEAD.format(machine=machine()), "## Summary", summary(every, threads), "## Growth, one thread"]
-    parts += [growth(record), "## Rows"]
-    parts += [rows_of(operator, found, threads) for operator, found in tables.items()]
+def page(record: dict[str, Measurement], rows: dict[str, list[dict[str, Any]]]) -> str:
+    """Return the page; `rows` are those of each operator's table, curves apart."""
+    threads = sorted({found.threads for found in record.values()})
+    tables: dict[str, list[Measurement]] = {}
+    for (operator, of_operator), number in product(rows.items(), threads):
+        keys = (Measurement(operator, row, number, {}).key for row in of_operator)
+        tables.setdefault(operator, []).extend(record[key] for key in keys if key in record)
+    every = list(chain.from_iterable(tables.values()))
+    parts = [HEAD.format(machine=machine()), "## Summary", summary(every, threads)]
+    parts += ["## Growth, one thread", EXPONENTS, growth(record), "## Rows"]
+    parts += [rows_of(operator, found, threads) for operator, found in tables.items() if found]
     return "\n\n".join(parts) + "\n"

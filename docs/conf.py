@@ -20,7 +20,7 @@ project_copyright = "the mmort authors, Apache-2.0"
 version = release = mmort.__version__
 
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/**.md", "benchmarks/README.md", "examples/README.md", "examples/*/README.md"]
+include_patterns = ["*.md", "docs/**.md", "benchmarks/*.md", "examples/README.md", "examples/*/README.md"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
 default_role = "py:obj"  # `name` in a docstring is a link where it names something of mmort
