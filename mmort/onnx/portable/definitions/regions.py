@@ -27,7 +27,7 @@ def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Map
         raise NotCoveredError(f"ONNX Runtime has RoiAlign up to opset 21, the model has {op.opset}")
     if attributes["spatial_scale"] < 0:
         raise NotCoveredError(f"spatial_scale {attributes['spatial_scale']:g}")
-    corners = op.slice(rois, 1, 5, 1)
+    corners = op.Where(op.Size(input) > 0, op.slice(rois, 1, 5, 1), [NOWHERE])  # a map without pixels has none to read
     if attributes["aligned"] and not ratio:  # regions without pixels give 0, which OpenVINO would divide by 0
         x1, y1, x2, y2 = op.Split(corners, [1] * 4, axis=1, outputs=4)
         corners = op.Where((x2 > x1) & (y2 > y1), corners, [NOWHERE])
