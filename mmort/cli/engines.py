@@ -5,21 +5,24 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from mmort.predict import DetectorFile, Predictor
+
+OPENVINO: dict[str, Literal["float32", "bfloat16"]] = {"openvino": "float32", "openvino-bfloat16": "bfloat16"}
+"""The engines that are OpenVINO, and what each computes in."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--engine``, and the threads and parallel batches of each detector."""
     parser.add_argument(
         "--engine",
-        choices=("local", "openvino", "ray"),
+        choices=("local", *OPENVINO, "ray"),
         default="local",
-        help="what runs the detector: ONNX Runtime in this process; OpenVINO, in float32, which takes files of "
-        "--portable=inlined; or ONNX Runtime in the workers of a Ray cluster, that of RAY_ADDRESS or one of this "
-        "machine's cores (default: %(default)s)",
+        help="what runs the detector: ONNX Runtime in this process; OpenVINO, in float32 or bfloat16, which takes "
+        "files of --portable=inlined; or ONNX Runtime in the workers of a Ray cluster, that of RAY_ADDRESS or one of "
+        "this machine's cores (default: %(default)s)",
     )
     parser.add_argument(
         "--threads", type=int, help="threads for the detector (default: one for each core; with --engine ray, 1)"
@@ -42,13 +45,13 @@ def load(arguments: argparse.Namespace, providers: Sequence[str] | None) -> Dete
     from mmort import get_num_threads
     from mmort.predict import OnnxNetwork, OpenVinoNetwork
 
-    if arguments.engine == "openvino" and providers is not None:
-        raise ValueError(f"--engine openvino runs on the CPU; {providers[0]} is ONNX Runtime's")
+    if arguments.engine in OPENVINO and providers is not None:
+        raise ValueError(f"--engine {arguments.engine} runs on the CPU; {providers[0]} is ONNX Runtime's")
     count, parallel = threads(arguments), arguments.parallel
     if parallel is None:
         parallel = 2 if providers is None and (count or get_num_threads()) > 1 else 1
-    if arguments.engine == "openvino":
-        return OpenVinoNetwork(arguments.model, count, parallel)
+    if arguments.engine in OPENVINO:
+        return OpenVinoNetwork(arguments.model, count, parallel, OPENVINO[arguments.engine])
     return OnnxNetwork(arguments.model, providers, count, parallel=parallel)
 
 

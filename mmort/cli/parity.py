@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from mmort.cli import configs, datasets
+from mmort.cli import configs, datasets, engines
 from mmort.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=int, help="pictures that run together (default: the config's, or 1)")
     parser.add_argument(
         "--engine",
-        choices=("local", "openvino"),
+        choices=("local", *engines.OPENVINO),
         default="local",
-        help="what runs the exported file: ONNX Runtime, or OpenVINO in float32, for which it is exported with "
-        "--portable=inlined (default: %(default)s)",
+        help="what runs the exported file: ONNX Runtime, or OpenVINO in float32 or bfloat16, for which it is exported "
+        "with --portable=inlined (default: %(default)s)",
     )
     parser.add_argument("--output-file", metavar="FILE.onnx", help="keep the exported file")
     parser.add_argument(
@@ -81,10 +81,10 @@ def run(arguments: argparse.Namespace) -> str | None:
     against = {name: predictor(file) for name, file in _named(arguments.against).items()}
     with TemporaryDirectory() as folder:
         file = Path(arguments.output_file or Path(folder, "detector.onnx"))
-        openvino = arguments.engine == "openvino"
+        openvino = arguments.engine in engines.OPENVINO
         portable: Form | bool = "inlined" if openvino else False
         export_network(network, config, file, ExportOptions(dynamic_export=True, portable=portable))
-        exported = predictor(file, engine="openvino" if openvino else "onnxruntime")
+        exported = predictor(file, engine=arguments.engine if openvino else "onnxruntime")
         models = {"torch": predictor(network), "OpenVINO" if openvino else "ONNX": exported, **against}
         predict = {name: partial(model.predict, batch_size=batch_size) for name, model in models.items()}
         parity = compare_models(dataset, predict, metrics, **options)
@@ -118,7 +118,7 @@ def _metrics(dataset: Dataset, network: TorchNetwork) -> list[str]:
 
 def _facts(arguments: argparse.Namespace, dataset: Dataset, batch_size: int) -> dict[str, str]:
     """Return how the comparison was made, for the report."""
-    packages = ["mmort", "torch", "onnxruntime", *(["openvino"] if arguments.engine == "openvino" else [])]
+    packages = ["mmort", "torch", "onnxruntime", *(["openvino"] if arguments.engine in engines.OPENVINO else [])]
     facts = {
         "Config": arguments.config,
         "Overrides": " ".join(arguments.cfg_options or ()),

@@ -133,8 +133,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError("without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given")
     if arguments.backend == "torch" and arguments.parallel is not None:
         raise ValueError("--parallel is for ONNX files; torch runs one batch after another")
-    if arguments.backend == "torch" and arguments.engine == "openvino":
-        raise ValueError("--engine openvino is for ONNX files; --backend torch runs a checkpoint")
+    if arguments.backend == "torch" and arguments.engine in engines.OPENVINO:
+        raise ValueError(f"--engine {arguments.engine} is for ONNX files; --backend torch runs a checkpoint")
     if arguments.config is None and (arguments.cfg_options or arguments.data_root):
         raise ValueError("--cfg-options and --data-root change a CONFIG; give one")
 

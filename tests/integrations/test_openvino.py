@@ -75,6 +75,30 @@ def test_regions_without_pixels():
     np.testing.assert_allclose(compiled([image, rois])[0], expected, rtol=1e-2)
 
 
+def test_bfloat16(inlined):
+    """The same objects, at about the same positions; on a processor without bfloat16 a refusal, no float32."""
+    if "BF16" not in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        with pytest.raises(ValueError, match="this processor has no bfloat16"):
+            Predictor(inlined, engine="openvino-bfloat16")
+        return
+    fast = pickle.loads(pickle.dumps(Predictor(inlined, engine="openvino-bfloat16", score_threshold=0.5)))
+    exact = Predictor(MODEL, score_threshold=0.5)
+    largest = 0
+    for found, expected in zip(fast.predict(IMAGES), exact.predict(IMAGES), strict=True):
+        order, other = np.argsort(found.boxes[:, 0]), np.argsort(expected.boxes[:, 0])
+        np.testing.assert_array_equal(found.labels[order], expected.labels[other])
+        np.testing.assert_allclose(found.boxes[order], expected.boxes[other], rtol=0, atol=2)
+        largest = max(largest, np.abs(found.boxes[order] - expected.boxes[other]).max())
+    assert largest > 0.01  # it is not float32
+
+
+def test_processors_without_bfloat16(inlined, monkeypatch):
+    monkeypatch.setattr(openvino.Core, "get_property", lambda core, device, name: ["FP32"])
+    with pytest.raises(ValueError, match="this processor has no bfloat16, and OpenVINO would compute in float32"):
+        OpenVinoNetwork(inlined, precision="bfloat16")
+    OpenVinoNetwork(inlined)
+
+
 def test_refusals(tmp_path, inlined):
     with pytest.raises(ValueError, match=r"this one has operators of mmcv, mmort; make one: mmort portable .*inlined"):
         OpenVinoNetwork(MODEL)
@@ -90,6 +114,8 @@ def test_refusals(tmp_path, inlined):
         OpenVinoNetwork(path)
     with pytest.raises(ValueError, match="parallel must be positive, got 0"):
         OpenVinoNetwork(inlined, parallel=0)
+    with pytest.raises(ValueError, match="precision must be 'float32' or 'bfloat16', got 'bf16'"):
+        OpenVinoNetwork(inlined, precision="bf16")
 
 
 def test_commands(inlined, tmp_path):
@@ -99,5 +125,6 @@ def test_commands(inlined, tmp_path):
         for model, engine in ((inlined, "openvino"), (MODEL, "local"))
     )
     assert (code, found) == (0, expected)
-    message = refused("predict", inlined, IMAGES[0], "--engine", "openvino", "--provider", "CUDAExecutionProvider")
-    assert "--engine openvino runs on the CPU; CUDAExecutionProvider is ONNX Runtime's" in message
+    for engine in ("openvino", "openvino-bfloat16"):
+        message = refused("predict", inlined, IMAGES[0], "--engine", engine, "--provider", "CUDAExecutionProvider")
+        assert f"--engine {engine} runs on the CPU; CUDAExecutionProvider is ONNX Runtime's" in message

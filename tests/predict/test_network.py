@@ -142,7 +142,7 @@ def test_openvino_needs_a_standard_file(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"engine": "tensorrt"}, "engine must be 'onnxruntime' or 'openvino', got 'tensorrt'"),
+        ({"engine": "tensorrt"}, "engine must be 'onnxruntime', 'openvino' or 'openvino-bfloat16', got 'tensorrt'"),
         ({"engine": "openvino", "providers": ["X"]}, "providers and io_binding are for engine 'onnxruntime'"),
         ({"model": max, "engine": "openvino"}, "parallel and engine are for a path"),
     ],
