@@ -158,12 +158,15 @@ def cells(
 ) -> dict[str, str]:
     """Return the text for each runtime."""
     repeats = REPEATS if trained else 1
-    functions, inlined = work / "functions.onnx", work / "inlined.onnx"
-    for path, form in ((functions, "functions"), (inlined, "inlined")):
+    functions: Path | None = work / "functions.onnx"
+    inlined = work / "inlined.onnx"
+    for path, form in ((work / "functions.onnx", "functions"), (inlined, "inlined")):
         path.unlink(missing_ok=True)
         missing = [row.operator for row in make_portable(source, path, form) if row.missing]
-        if missing:
+        if missing and form == "inlined":
             return {"inlined": f"no definition of {', '.join(missing)}"}
+        if missing:  # nodes of one operator may need different definitions, but a file can have one function only
+            functions = None
     whole = [(input, np.tile(np.array(input.shape[2:]), (len(input), 1))) for input, _ in batches]
     padded = worker.run(partial(onnx_runtime, library=True), source, batches, repeats)
     plain = worker.run(partial(onnx_runtime, library=True), source, whole, repeats) if trained else padded
@@ -171,14 +174,17 @@ def cells(
         return {"library": str(padded)}
     found = {"library": f"{padded[1]:.1f} ms" if trained else "runs"}
     runs: list[tuple[str, Run, Path, Batches, Any]] = [
-        ("functions", onnx_runtime, functions, batches, padded),
         ("inlined", onnx_runtime, inlined, batches, padded),
         ("openvino", openvino_float32, inlined, batches, padded),
     ]
+    if functions:
+        runs.insert(0, ("functions", onnx_runtime, functions, batches, padded))
+    else:
+        found["functions"] = "needs `inlined`"
     if trained:
         runs.append(("openvino default", openvino_default, inlined, whole, plain))
     if modules:
-        runs.insert(2, ("web", partial(onnx_runtime_web, modules=modules), inlined, whole, plain))
+        runs.append(("web", partial(onnx_runtime_web, modules=modules), inlined, whole, plain))
     for name, run, path, inputs, expected in runs:
         found[name] = cell(worker.run(run, path, inputs, repeats), expected, with_time=trained)
     return found
