@@ -171,6 +171,10 @@ class Builder(ABC):
             return self.node(op_type, x, axes=[axis], keepdims=keepdims)
         return self.node(op_type, x, [axis], keepdims=keepdims)
 
+    def largest(self, integers: Value, least: int) -> Value:
+        """Return the largest of some integers, in a tensor of one, or `least` if that is larger or there are none."""
+        return self.ReduceMax(self.Concat(self.Reshape(integers, [-1]), [least], axis=0), keepdims=1)
+
     def range(self, count: Value) -> Value:
         """Return 0, 1, ... up to `count` - 1, where `count` is a list of one number."""
         return self.node("Range", 0, self.node("Squeeze", count, [0]), 1)

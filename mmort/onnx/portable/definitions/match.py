@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmort.onnx.portable.builder import BOOL, DOUBLE, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.portable.definitions.overlaps import shared_area
 from mmort.onnx.portable.definitions.suppression import MINUS_INFINITY
 
 GUARD = np.array(1e-10)
@@ -74,17 +75,16 @@ def _keepers(op: FunctionBuilder, boxes: Value, is_above: Value, iou_threshold: 
         return _any(op, op.And(left, is_above)), left, keepers
 
     everything = op.Expand(True, op.Shape(is_above))
-    nobody = op.Expand(-1, op.Shape(is_above))
+    no_keepers = op.Expand(-1, op.Shape(is_above))
     state = [(BOOL, [None, None]), (INT64, [None, None])]
     body = op.graph(step, [(INT64, []), (BOOL, []), *state], [(BOOL, []), *state])
-    _, keepers = op.Loop(None, _any(op, is_above), everything, nobody, body=body, outputs=2)
+    _, keepers = op.Loop(None, _any(op, is_above), everything, no_keepers, body=body, outputs=2)
     is_kept_above = op.GatherElements(is_above.to(INT64), op.Max(keepers, 0), axis=1) > 0
     return op.Where(is_kept_above, keepers, -1)
 
 
 def _any(op: Builder, values: Value) -> Value:
-    numbers = op.Concat(op.Reshape(values.to(INT64), [-1]), [0], axis=0)
-    return op.Squeeze(op.ReduceMax(numbers, keepdims=1) > 0, [0])
+    return op.Squeeze(op.largest(values.to(INT64), 0) > 0, [0])
 
 
 def _area(op: Builder, boxes: Value) -> Value:
@@ -94,8 +94,5 @@ def _area(op: Builder, boxes: Value) -> Value:
 
 def _common(op: Builder, box: Value, boxes: Value) -> Value:
     """Return the areas (L, n) that boxes (L, n, 4) share with one of their list (L, 1, 4), in the kernel's order."""
-    ax1, ay1, ax2, ay2 = op.Split(box, [1, 1, 1, 1], axis=2, outputs=4)
-    bx1, by1, bx2, by2 = op.Split(boxes, [1, 1, 1, 1], axis=2, outputs=4)
-    width = op.Max(op.Min(ax2, bx2) - op.Max(ax1, bx1), 0.0)
-    height = op.Max(op.Min(ay2, by2) - op.Max(ay1, by1), 0.0)
-    return op.Squeeze(width * height, [2])
+    one, others = (op.Split(corners, [1, 1, 1, 1], axis=2, outputs=4) for corners in (box, boxes))
+    return op.Squeeze(shared_area(op, one, others), [2])

@@ -27,7 +27,7 @@ def bordered(op: FunctionBuilder, maps: Value) -> Value:
 
 
 def sample_pixels(op: FunctionBuilder, maps: Value, y: Value, x: Value, used: Value, shape: list[Value]) -> Value:
-    """Sample maps of `_bordered` at pixels (N, rows, columns) of the original; 0 where a point is not used."""
+    """Sample maps that are `bordered` at pixels (N, rows, columns) of the original; 0 where a point is not used."""
     units = []  # GridSample's, in which -1 and 1 are the outer edges of the map
     for position, axis in ((x, 3), (y, 2)):
         unit = (position * 2.0 + 3.0) / op.size(maps, axis).to(FLOAT) - 1.0
@@ -43,7 +43,7 @@ def sample_positions(
 
     Returns the positions (K, bins * room), the room, and which samples count (K, bins * room).
     """
-    room = op.ReduceMax(op.Concat(op.Reshape(count.to(INT64), [-1]), [1], axis=0), keepdims=1)
+    room = op.largest(count.to(INT64), 1)
     index = op.range(bins * room)
     bin_index = index / room
     number = (index - bin_index * room).to(FLOAT)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mmort.onnx.portable.builder import BOOL, DOUBLE, END, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.portable.definitions.overlaps import shared_area
 
 MINUS_INFINITY = -math.inf
 COLUMNS = 7
@@ -81,7 +82,7 @@ class SoftSuppression(NamedTuple):
         numbers = op.Expand(indices.to(FLOAT), op.Shape(scores))
         rows = op.Pad(op.Concat(boxes, area, scores, numbers, axis=2), [0, 0, 0, 0, 2, 0])
         count = op.ReduceSum(there, [1], keepdims=1)
-        max_count = op.ReduceMax(op.Concat(op.Reshape(count, [-1]), [1], axis=0), keepdims=1)
+        max_count = op.largest(count, 1)
         ranks = op.Pad(there * (op.size(scores, 1) - indices), [0, 0, 0, 0, 2, 0])
         _, order = op.TopK(ranks, max_count + 1, axis=1, outputs=2)
         return op.GatherND(rows, order, batch_dims=1), count
@@ -123,18 +124,14 @@ class SoftSuppression(NamedTuple):
             taken = taken + counted.to(INT64)
             lowest = op.Where(counted & op.Equal(taken, limit), score, lowest)
             more = more & ~(score < lowest)  # those of an equal score may come before it in the end
-        any_left = op.Squeeze(
-            op.ReduceMax(op.Concat(op.Reshape(more.to(INT64), [-1]), [0], axis=0), keepdims=1) > 0, [0]
-        )
+        any_left = op.Squeeze(op.largest(more.to(INT64), 0) > 0, [0])
         flat = op.Reshape(row, [-1]), op.Reshape(present, [-1])  # onnx.reference stacks lists only
         return any_left, rows, count, positions, taken, lowest, *flat
 
     def _overlap(self, op: Builder, row: Value, rows: Value) -> Value:
         """Return the overlaps (G, m, 1) of rows with one of their group, in the kernel's order of operations."""
         ones = [1] * COLUMNS
-        ax1, ay1, ax2, ay2, area_a, _, _ = op.Split(row, ones, axis=2, outputs=COLUMNS)
-        bx1, by1, bx2, by2, area_b, _, _ = op.Split(rows, ones, axis=2, outputs=COLUMNS)
-        width = op.Max(op.Min(ax2, bx2) - op.Max(ax1, bx1) + self.offset, 0.0)
-        height = op.Max(op.Min(ay2, by2) - op.Max(ay1, by1) + self.offset, 0.0)
-        shared = width * height
+        *corners_a, area_a, _, _ = op.Split(row, ones, axis=2, outputs=COLUMNS)
+        *corners_b, area_b, _, _ = op.Split(rows, ones, axis=2, outputs=COLUMNS)
+        shared = shared_area(op, corners_a, corners_b, self.offset)
         return shared / (area_a + area_b - shared)

@@ -8,6 +8,7 @@ from typing import Any
 
 from mmort import schemas
 from mmort.onnx.portable.builder import BOOL, END, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.portable.definitions.overlaps import shared_area
 from mmort.onnx.portable.definitions.soft_suppression import SoftSuppression
 
 MINUS_INFINITY = -math.inf
@@ -163,9 +164,7 @@ def _iou(op: Builder, box: Value, boxes: Value, offset: Value) -> Value:
     """Return the overlaps (n, 1) of boxes (n, 4) with one box (1, 4), in the kernel's order of operations."""
     ax1, ay1, ax2, ay2 = (op.slice(box, edge, edge + 1, 1) for edge in range(4))
     bx1, by1, bx2, by2 = (op.slice(boxes, edge, edge + 1, 1) for edge in range(4))
-    width = op.Max(op.Min(ax2, bx2) - op.Max(ax1, bx1) + offset, 0.0)
-    height = op.Max(op.Min(ay2, by2) - op.Max(ay1, by1) + offset, 0.0)
-    shared = width * height
+    shared = shared_area(op, (ax1, ay1, ax2, ay2), (bx1, by1, bx2, by2), offset)
     area_a = (ax2 - ax1 + offset) * (ay2 - ay1 + offset)
     area_b = (bx2 - bx1 + offset) * (by2 - by1 + offset)
     return shared / (area_a + area_b - shared)
