@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +57,14 @@ def onnx_runtime(source: Source, form: str, library: bool) -> Run:
     return run
 
 
-def openvino(source: Source, form: str, precision: str, fixed: bool = False) -> Run:
-    """Open a file for any size, or, as OpenVINO compiles integers only then, again for each size."""
+def openvino(source: Source, form: str, precision: Literal["float32", "bfloat16"]) -> Run:
+    from mmort.predict import OpenVinoNetwork
+
+    return OpenVinoNetwork(source.file(form), source.threads, precision=precision)
+
+
+def openvino_of_fixed_size(source: Source, form: str) -> Run:
+    """Open a file again for each size: OpenVINO compiles integers only then."""
     from openvino import Core
 
     from mmort.predict.openvino_network import _add_img_shape
@@ -66,17 +72,16 @@ def openvino(source: Source, form: str, precision: str, fixed: bool = False) -> 
     core = Core()
 
     @cache
-    def network_of(shape: tuple[int, ...] | None) -> tuple[Any, list[str]]:
+    def network_of(shape: tuple[int, ...]) -> tuple[Any, list[str]]:
         model = core.read_model(source.file(form))
         names = [output.get_any_name() for output in model.outputs]
         _add_img_shape(model)
-        if shape:
-            model.reshape({"input": list(shape), "img_shape": [shape[0], 2]})
-        settings = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": source.threads, "NUM_STREAMS": 1}
+        model.reshape({"input": list(shape), "img_shape": [shape[0], 2]})
+        settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": source.threads, "NUM_STREAMS": 1}
         return core.compile_model(model, "CPU", settings), names
 
     def run(*arrays: NDArray[Any]) -> Sequence[NDArray[Any]]:
-        network, names = network_of(arrays[0].shape if fixed else None)
+        network, names = network_of(arrays[0].shape)
         found = network(dict(zip(("input", "img_shape"), arrays[: len(network.inputs)], strict=False)))
         return [np.array(found[name]) for name in names]
 
@@ -103,9 +108,9 @@ ENGINES: dict[str, tuple[Callable[..., Run], dict[str, Any]]] = {
     "library": (onnx_runtime, {"form": ".onnx", "library": True}),
     "library int8": (onnx_runtime, {"form": ".int8.onnx", "library": True}),
     "portable": (onnx_runtime, {"form": ".inlined.onnx", "library": False}),
-    "openvino float32": (openvino, {"form": ".inlined.onnx", "precision": "f32"}),
-    "openvino bfloat16": (openvino, {"form": ".inlined.onnx", "precision": "bf16"}),
-    "openvino int8": (openvino, {"form": ".int8.inlined.onnx", "precision": "f32", "fixed": True}),
+    "openvino float32": (openvino, {"form": ".inlined.onnx", "precision": "float32"}),
+    "openvino bfloat16": (openvino, {"form": ".inlined.onnx", "precision": "bfloat16"}),
+    "openvino int8": (openvino_of_fixed_size, {"form": ".int8.inlined.onnx"}),
     "torch": (torch_model, {"compiled": False}),
     "torch.compile": (torch_model, {"compiled": True}),
 }

@@ -14,22 +14,12 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
+from detectors import session
 
-import mmort.ort
 from mmort.demo import IMAGES
 from mmort.onnx import make_portable
 from mmort.predict import read_image
 from mmort.predict.images import resize
-
-
-def session(file: Path, *, library: bool) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    options.enable_profiling, options.profile_file_prefix = True, f"{file}.{library}"
-    if library:
-        mmort.ort.register(options)
-    return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
 
 def operators(profile: str) -> Counter[str]:
@@ -46,7 +36,7 @@ def row(file: Path, image: np.ndarray, runs: int) -> str:
     with tempfile.TemporaryDirectory() as folder:
         portable = Path(folder, "portable.onnx")
         make_portable(file, portable)
-        sessions = [session(portable, library=library) for library in (True, False)]
+        sessions = [session(portable, f"{portable}.{library}", library=library) for library in (True, False)]
         seconds: list[list[float]] = [[], []]
         for _ in range(runs):
             for samples, each in zip(seconds, sessions, strict=True):
