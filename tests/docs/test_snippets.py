@@ -22,6 +22,7 @@ import pytest
 from mmort import cli
 from mmort.demo import IMAGES, MODEL
 from tests import old_export
+from tests.onnx.fixed_times import set_seconds
 
 ROOT = pathlib.Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -90,6 +91,7 @@ def test_blocks_run_and_print_what_the_document_shows(document, tmp_path, monkey
     for name, source in FILES.get(document, {}).items():
         pathlib.Path(name).parent.mkdir(exist_ok=True)
         shutil.copyfile(source, name)
+    set_seconds(monkeypatch, before=1.0, after=0.5)  # or docs/acceleration.md would need an idle machine
     namespace, printed = {"__name__": "__main__"}, None
     for language, code, line in [*blocks(document), ("", "", 0)]:
         if language == "text":

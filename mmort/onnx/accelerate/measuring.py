@@ -16,8 +16,10 @@ from mmort import get_num_threads
 from mmort.onnx.accelerate.graph import Run
 from mmort.onnx.verify.sessions import feeds
 
-RUNS = 4
-"""Runs of each model, of which the first does not count."""
+RUNS = range(4, 33)
+"""How often each model runs; the first run does not count."""
+SECONDS = 0.5
+"""How long models run that are fast: other work on the machine hardly disturbs all of their runs."""
 _SUFFIX = "_kernel_time"
 
 
@@ -32,7 +34,10 @@ def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[
     with tempfile.TemporaryDirectory() as folder:
         sessions = [_session(model, f"{folder}/{number}") for number, model in enumerate(models)]
         seconds: list[list[float]] = [[] for _ in models]
-        for _ in range(RUNS):
+        deadline = time.perf_counter() + SECONDS
+        for number in range(RUNS.stop):
+            if number >= RUNS.start and time.perf_counter() >= deadline:
+                break
             for session, samples in zip(sessions, seconds, strict=True):
                 begin = time.perf_counter()
                 try:
@@ -69,7 +74,7 @@ def _nodes(events: list[dict[str, Any]]) -> dict[str, Run]:
         number = sum(end <= event["ts"] for end in ends)
         if event["name"].endswith(_SUFFIX) and number:
             name = event["name"].removesuffix(_SUFFIX)
-            seconds.setdefault(name, [0.0] * (RUNS - 1))[number - 1] += 1e-6 * event["dur"]
+            seconds.setdefault(name, [0.0] * (len(ends) - 1))[number - 1] += 1e-6 * event["dur"]
             inputs[name] = [next(iter(tensor.items())) for tensor in event["args"].get("input_type_shape", [])]
     return {
         name: Run(min(samples), tuple(kind for kind, _ in inputs[name]), tuple(tuple(size) for _, size in inputs[name]))
