@@ -20,6 +20,14 @@ typedef struct {
     int32_t stride; /* pixels from one row to the next */
 } MmkGridMap;
 
+/* Planes that are read at the same positions, `size` pixels apart, and their results, `line` apart. */
+typedef struct {
+    const float *x;
+    ptrdiff_t size, count;
+    float *y;
+    ptrdiff_t line;
+} MmkPlanes;
+
 #if MMK_HAS_CLONES
 #include <immintrin.h>
 
@@ -125,8 +133,8 @@ static inline int grid_lanes(void) { return 0; }
 #endif
 
 static inline void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
-                                        const float *plane, float *y) {
-    CALL_LANES(lanes, sample_nearest, map, grid, count, plane, y);
+                                        const MmkPlanes *planes) {
+    CALL_LANES(lanes, sample_nearest, map, grid, count, planes);
 }
 
 static inline void locate_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
@@ -140,15 +148,14 @@ static inline void locate_bilinear_lanes(int lanes, const MmkGridMap *map, const
     CALL_LANES(lanes, locate_bilinear, map, grid, count, pixels, weights, line);
 }
 
-static inline void gather_nearest_lanes(int lanes, const float *plane, const int32_t *pixels, ptrdiff_t count,
-                                        float *y) {
-    CALL_LANES(lanes, gather_nearest, plane, pixels, count, y);
+static inline void gather_nearest_lanes(int lanes, const MmkPlanes *planes, const int32_t *pixels, ptrdiff_t count) {
+    CALL_LANES(lanes, gather_nearest, planes, pixels, count);
 }
 
 /* The planes have at least two columns. */
-static inline void gather_bilinear_lanes(int lanes, const float *plane, ptrdiff_t below, const int32_t *pixels,
-                                         const float *weights, ptrdiff_t line, ptrdiff_t count, float *y) {
-    CALL_LANES(lanes, gather_bilinear, plane, below, pixels, weights, line, count, y);
+static inline void gather_bilinear_lanes(int lanes, const MmkPlanes *planes, ptrdiff_t below, const int32_t *pixels,
+                                         const float *weights, ptrdiff_t line, ptrdiff_t count) {
+    CALL_LANES(lanes, gather_bilinear, planes, below, pixels, weights, line, count);
 }
 
 /* There are at least as many bins as lanes, and the plane has at least two columns. */

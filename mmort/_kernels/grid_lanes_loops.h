@@ -35,17 +35,24 @@ static inline TARGET INTS NAME(index)(const MmkGridMap *map, INTS row, INTS colu
     return OP(add_epi32)(OP(mullo_epi32)(row, OP(set1_epi32)(map->stride)), column);
 }
 
+/* Reads a vector of pixels from one plane after another. */
+static inline TARGET void NAME(read_nearest)(const MmkPlanes *planes, INTS index, MASK live, ptrdiff_t p) {
+    for (ptrdiff_t k = 0; k < planes->count; k++)
+        OP(storeu_ps)(planes->y + k * planes->line + p, GATHER(planes->x + k * planes->size, index, live));
+}
+
 /* Located and gathered at once, so that one vector is located while the last one's pixels are on their way. */
 static TARGET void NAME(sample_nearest)(const MmkGridMap *shared, const float *grid, ptrdiff_t count,
-                                        const float *plane, float *y) {
+                                        const MmkPlanes *shared_planes) {
     const MmkGridMap map = *shared; /* stays in registers while results are stored */
+    const MmkPlanes planes = *shared_planes;
     const INTS width = OP(set1_epi32)((int32_t)map.x.size), height = OP(set1_epi32)((int32_t)map.y.size);
     FOR_EACH_VECTOR(p) {
         FLOATS u, v;
         NAME(read_positions)(&map, grid + 2 * p, &u, &v);
         const INTS column = ROUND(u), row = ROUND(v);
         const MASK live = BOTH(IS_BELOW(column, width), IS_BELOW(row, height));
-        OP(storeu_ps)(y + p, GATHER(plane, NAME(index)(&map, row, column), live));
+        NAME(read_nearest)(&planes, NAME(index)(&map, row, column), live, p);
     }
 }
 
@@ -98,33 +105,39 @@ static TARGET void NAME(locate_bilinear)(const MmkGridMap *shared, const float *
     }
 }
 
-static TARGET void NAME(gather_nearest)(const float *plane, const int32_t *pixels, ptrdiff_t count, float *y) {
+static TARGET void NAME(gather_nearest)(const MmkPlanes *shared, const int32_t *pixels, ptrdiff_t count) {
+    const MmkPlanes planes = *shared;
     FOR_EACH_VECTOR(p) {
         const INTS index = LOAD_INTS(pixels + p);
-        OP(storeu_ps)(y + p, GATHER(plane, index, IS_INDEX(index)));
+        NAME(read_nearest)(&planes, index, IS_INDEX(index), p);
     }
 }
 
-static inline TARGET FLOATS NAME(add)(FLOATS sum, FLOATS values, const float *weights) {
-    const FLOATS weight = OP(loadu_ps)(weights), zero = OP(setzero_ps)();
+static inline TARGET FLOATS NAME(add)(FLOATS sum, FLOATS values, FLOATS weight) {
+    const FLOATS zero = OP(setzero_ps)();
     const FLOATS read = CHOOSE_FLOATS(COMPARE(weight, zero, _CMP_GE_OQ), values, zero);
     return OP(add_ps)(sum, OP(mul_ps)(read, weight));
 }
 
 /* A pixel and the one to its right are gathered as one number of 64 bits. */
-static TARGET void NAME(gather_bilinear)(const float *plane, ptrdiff_t below, const int32_t *pixels,
-                                         const float *weights, ptrdiff_t line, ptrdiff_t count, float *y) {
+static TARGET void NAME(gather_bilinear)(const MmkPlanes *shared, ptrdiff_t below, const int32_t *pixels,
+                                         const float *weights, ptrdiff_t line, ptrdiff_t count) {
+    const MmkPlanes planes = *shared;
     FOR_EACH_VECTOR(p) {
         const INTS index = LOAD_INTS(pixels + p);
-        FLOATS sum = OP(setzero_ps)();
-        for (int row = 0; row < 2; row++) {
-            const void *pairs = plane + row * below;
-            const FLOATS first = GATHER_PAIRS(pairs, LOWER_INTS(index)),
-                         second = GATHER_PAIRS(pairs, UPPER_INTS(index));
-            sum = NAME(add)(sum, EVEN(first, second), weights + 2 * row * line + p);
-            sum = NAME(add)(sum, ODD(first, second), weights + (2 * row + 1) * line + p);
+        FLOATS weight[4];
+        for (int tap = 0; tap < 4; tap++) weight[tap] = OP(loadu_ps)(weights + tap * line + p);
+        for (ptrdiff_t k = 0; k < planes.count; k++) {
+            FLOATS sum = OP(setzero_ps)();
+            for (int row = 0; row < 2; row++) {
+                const void *pairs = planes.x + k * planes.size + row * below;
+                const FLOATS first = GATHER_PAIRS(pairs, LOWER_INTS(index)),
+                             second = GATHER_PAIRS(pairs, UPPER_INTS(index));
+                sum = NAME(add)(sum, EVEN(first, second), weight[2 * row]);
+                sum = NAME(add)(sum, ODD(first, second), weight[2 * row + 1]);
+            }
+            OP(storeu_ps)(planes.y + k * planes.line + p, sum);
         }
-        OP(storeu_ps)(y + p, sum);
     }
 }
 

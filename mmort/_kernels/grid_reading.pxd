@@ -12,17 +12,23 @@ from mmk cimport *
 from mmort._kernels.grid_locations cimport TILE, Geometry
 
 cdef extern from "grid_lanes.h" nogil:
-    void gather_nearest_lanes(int lanes, const float *plane, const int32_t *pixels, ptrdiff_t count, float *y) noexcept
-    void gather_bilinear_lanes(int lanes, const float *plane, ptrdiff_t below, const int32_t *pixels,
-                               const float *weights, ptrdiff_t line, ptrdiff_t count, float *y) noexcept
+    ctypedef struct MmkPlanes:
+        const float *x
+        ptrdiff_t size
+        ptrdiff_t count
+        float *y
+        ptrdiff_t line
+    void gather_nearest_lanes(int lanes, const MmkPlanes *planes, const int32_t *pixels, ptrdiff_t count) noexcept
+    void gather_bilinear_lanes(int lanes, const MmkPlanes *planes, ptrdiff_t below, const int32_t *pixels,
+                               const float *weights, ptrdiff_t line, ptrdiff_t count) noexcept
 
 cdef enum:
     LANES = 8  # adjacent channels in the copy
 
 
-# ---- from a plane ----------------------------------------------------------------------------------------------------
+# ---- from planes ----------------------------------------------------------------------------------------------------
 
-cdef inline simd_void _nearest_from_plane(const real *plane, const int32_t *pixels, ptrdiff_t count,
+cdef inline simd_void nearest_from_plane(const real *plane, const int32_t *pixels, ptrdiff_t count,
                                           real *y) noexcept nogil:
     cdef real[TILE] line  # known not to overlap anything
     cdef ptrdiff_t p
@@ -33,16 +39,7 @@ cdef inline simd_void _nearest_from_plane(const real *plane, const int32_t *pixe
     memcpy(y, line, count * sizeof(real))
 
 
-cdef inline void nearest_from_plane(const real *plane, const Geometry *g, const int32_t *pixels, ptrdiff_t count,
-                                    real *y) noexcept nogil:
-    if real is float:
-        if g.lanes and count >= g.lanes:
-            gather_nearest_lanes(g.lanes, plane, pixels, count, y)
-            return
-    _nearest_from_plane(plane, pixels, count, y)
-
-
-cdef inline simd_void _bilinear_from_plane(const real *plane, const Geometry *g, const int32_t *pixels,
+cdef inline simd_void bilinear_from_plane(const real *plane, const Geometry *g, const int32_t *pixels,
                                            const real *weights, ptrdiff_t count, real *y) noexcept nogil:
     cdef real[TILE] line
     cdef ptrdiff_t p, right = g.right, below = g.below
@@ -59,15 +56,6 @@ cdef inline simd_void _bilinear_from_plane(const real *plane, const Geometry *g,
         line[p] = ((((zero + a * weights[p]) + b * weights[TILE + p]) + c * weights[2 * TILE + p])
                    + d * weights[3 * TILE + p])
     memcpy(y, line, count * sizeof(real))
-
-
-cdef inline void bilinear_from_plane(const real *plane, const Geometry *g, const int32_t *pixels, const real *weights,
-                                     ptrdiff_t count, real *y) noexcept nogil:
-    if real is float:
-        if g.lanes and count >= g.lanes and g.right:
-            gather_bilinear_lanes(g.lanes, plane, g.below, pixels, weights, TILE, count, y)
-            return
-    _bilinear_from_plane(plane, g, pixels, weights, count, y)
 
 
 cdef inline real _value(const real *plane, ptrdiff_t row, ptrdiff_t column, ptrdiff_t end,

@@ -15,13 +15,14 @@ from element_types cimport real
 from mmk cimport *
 from mmort._kernels.grid_locations cimport (BICUBIC, BILINEAR, NEAREST, REFLECTION, TILE, ZEROS, Geometry, MmkGridMap,
                                             grid_lanes, in_lanes, locate, set_lanes)
-from mmort._kernels.grid_reading cimport (LANES, bicubic_from_copy, bicubic_from_plane, bilinear_from_copy,
-                                          bilinear_from_plane, nearest_from_copy, nearest_from_plane, pack)
+from mmort._kernels.grid_reading cimport (LANES, MmkPlanes, bicubic_from_copy, bicubic_from_plane, bilinear_from_copy,
+                                          bilinear_from_plane, gather_bilinear_lanes, gather_nearest_lanes,
+                                          nearest_from_copy, nearest_from_plane, pack)
 from mmort._kernels.workspace cimport element_size
 
 cdef extern from "grid_lanes.h" nogil:
-    void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count, const float *plane,
-                              float *y) noexcept
+    void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
+                              const MmkPlanes *planes) noexcept
 
 cdef enum:  # inputs
     INPUT
@@ -37,6 +38,9 @@ cdef enum:
     MAX_BUNDLE = 4  # groups of LANES channels
     MIN_BUNDLES = 8  # so that there is work for all threads
     MAX_CACHED_PIXELS = 1 << 12  # of a plane, so that it stays in the first-level cache
+    PLANES = 4  # gathered from at a vector of positions, whose indices and weights stay in registers
+    SPARSE_PLANES = 8  # if hardly any two positions share a cache line
+    MIN_SPARSITY = 8  # pixels of a plane for each position, from which on they do not
     PROBES = 64  # of the distance between successive positions
     NEAR_COLUMNS = 8  # pixels
     NEAR_ROWS = 1
@@ -69,6 +73,32 @@ cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
 
 # ---- the two ways through a call -------------------------------------------------------------------------------------
 
+cdef bint _gather_tile(const Geometry *g, const float *grid, ptrdiff_t count, const MmkPlanes *planes,
+                       ptrdiff_t channels) noexcept nogil:
+    """Samples a tile of all channels in vectors, `planes.count` of them together; returns False if it cannot."""
+    cdef int32_t[TILE] first
+    cdef float[4 * TILE] weights
+    cdef MmkPlanes some = planes[0]
+    if not g.lanes or count < g.lanes or g.mode == BICUBIC or (g.mode == BILINEAR and not g.right):
+        return False
+    if g.mode == NEAREST and channels <= some.count and in_lanes(g, grid, count):
+        some.count = channels
+        sample_nearest_lanes(g.lanes, &g.map, grid, count, &some)
+        return True
+    if not locate(g, grid, count, first, NULL, weights, NULL):
+        return False
+    while channels > 0:
+        some.count = min(some.count, channels)
+        if g.mode == NEAREST:
+            gather_nearest_lanes(g.lanes, &some, first, count)
+        else:
+            gather_bilinear_lanes(g.lanes, &some, g.below, first, weights, TILE, count)
+        channels -= some.count
+        some.x += some.count * some.size
+        some.y += some.count * some.line
+    return True
+
+
 cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin,
                          ptrdiff_t end) noexcept nogil:
     """Samples all channels at tiles [begin, end), counted through all images."""
@@ -81,30 +111,38 @@ cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, 
     cdef real[4 * TILE] weights
     cdef real[4 * TILE] y_weights
     cdef ptrdiff_t tile, image, start, count, channel
+    cdef const real *tile_grid
     cdef const real *plane
     cdef real *result
+    cdef MmkPlanes planes
     cdef bint live
+    planes.size = pixels
+    planes.line = positions
+    planes.count = SPARSE_PLANES if MIN_SPARSITY * positions <= pixels else PLANES
     for tile in range(begin, end):
         image = tile // tiles
         start = tile % tiles * TILE
         count = min(TILE, positions - start)
+        tile_grid = grid + (image * positions + start) * g.columns
+        plane = x + image * channels * pixels
+        result = y + image * channels * positions + start
         if real is float:
-            if g.mode == NEAREST and channels == 1 and in_lanes(&g, grid + 2 * (image * positions + start), count):
-                sample_nearest_lanes(g.lanes, &g.map, grid + 2 * (image * positions + start), count,
-                                     x + image * pixels, y + image * positions + start)
+            planes.x = plane
+            planes.y = result
+            if _gather_tile(&g, tile_grid, count, &planes, channels):
                 continue
-        live = locate(&g, grid + (image * positions + start) * g.columns, count, first, rows, weights, y_weights)
-        for channel in range(image * channels, (image + 1) * channels):
-            plane = x + channel * pixels
-            result = y + channel * positions + start
+        live = locate(&g, tile_grid, count, first, rows, weights, y_weights)
+        for channel in range(channels):
             if not live:
                 memset(result, 0, count * sizeof(real))
             elif g.mode == NEAREST:
-                nearest_from_plane(plane, &g, first, count, result)
+                nearest_from_plane(plane, first, count, result)
             elif g.mode == BILINEAR:
                 bilinear_from_plane(plane, &g, first, weights, count, result)
             else:
                 bicubic_from_plane(plane, &g, first, rows, weights, y_weights, count, result)
+            plane += pixels
+            result += positions
 
 
 cdef inline ptrdiff_t _copy_size(const Geometry *g) noexcept nogil:
