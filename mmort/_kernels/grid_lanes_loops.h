@@ -7,7 +7,7 @@
 /* Maps WIDTH coordinates to pixels, clamped; NaN becomes the last. */
 static inline TARGET FLOATS NAME(to_pixels)(FLOATS coordinates, const MmkGridMap *map, const MmkGridAxis *axis) {
     const FLOATS factored = OP(mul_ps)(OP(add_ps)(coordinates, OP(set1_ps)(1)), OP(set1_ps)(axis->factor));
-    FLOATS u = OP(mul_ps)(OP(sub_ps)(factored, OP(set1_ps)(map->shift)), OP(set1_ps)(axis->scale));
+    FLOATS u = OP(sub_ps)(factored, OP(set1_ps)(map->shift));
     if (axis->span > 0) {
         const FLOATS low = OP(set1_ps)(axis->low), span = OP(set1_ps)(axis->span), zero = OP(setzero_ps)();
         const FLOATS offset = OP(sub_ps)(u, low), distance = OP(max_ps)(offset, OP(sub_ps)(zero, offset));

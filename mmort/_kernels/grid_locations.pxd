@@ -14,7 +14,6 @@ cdef extern from "grid_lanes.h" nogil:
     ctypedef struct MmkGridAxis:
         float size
         float factor
-        float scale
         float low
         float span
         float first
@@ -318,8 +317,7 @@ cdef inline simd_void _locate_bicubic(const Geometry *g, const real *grid, ptrdi
 cdef inline void _set_axis(const Geometry *g, ptrdiff_t size, MmkGridAxis *axis) noexcept nogil:
     cdef float n = <float>size
     axis.size = n
-    axis.factor = <float>0.5 if g.align_corners else n
-    axis.scale = n - 1 if g.align_corners else <float>0.5
+    axis.factor = <float>0.5 * (n - 1 if g.align_corners else n)  # halved before it is rounded: the same numbers
     axis.low = 0 if g.align_corners else <float>-0.5
     axis.span = 0 if g.padding_mode != REFLECTION else n - 1 if g.align_corners else n
     axis.first = -2 if g.padding_mode == ZEROS else 0
@@ -335,7 +333,7 @@ cdef inline void set_lanes(Geometry *g) noexcept nogil:
         return
     _set_axis(g, g.width, &g.map.x)
     _set_axis(g, g.height, &g.map.y)
-    g.map.shift = 0 if g.align_corners else 1
+    g.map.shift = 0 if g.align_corners else <float>0.5
     g.map.stride = <int32_t>g.stride
 
 

@@ -38,7 +38,7 @@ cdef enum:
     MAX_BUNDLE = 4  # groups of LANES channels
     MIN_BUNDLES = 8  # so that there is work for all threads
     MAX_CACHED_PIXELS = 1 << 12  # of a plane, so that it stays in the first-level cache
-    PLANES = 4  # gathered from at a vector of positions, whose indices and weights stay in registers
+    NEAR_PLANES = 4  # gathered from at a vector of positions, whose indices and weights stay in registers
     SPARSE_PLANES = 8  # if hardly any two positions share a cache line
     MIN_SPARSITY = 8  # pixels of a plane for each position, from which on they do not
     PROBES = 64  # of the distance between successive positions
@@ -72,6 +72,31 @@ cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
 
 
 # ---- the two ways through a call -------------------------------------------------------------------------------------
+
+cdef bint _are_scattered(const mmk_call *call) noexcept nogil:
+    """Returns whether most of some successive positions, in float32, are too far apart to share cache lines."""
+    cdef const mmk_tensor *x = &call.inputs[INPUT]
+    cdef const mmk_tensor *grid = &call.inputs[GRID]
+    cdef ptrdiff_t columns = grid.shape[3], count = grid.size // columns, step = max(1, count // PROBES), p = 0
+    cdef ptrdiff_t scattered = 0, probes = 0
+    cdef float height = <float>x.shape[2], width = <float>x.shape[3]
+    cdef const float *position
+    while p + 1 < count:
+        position = <const float *>grid.data + p * columns
+        scattered += not (fabsf(position[columns] - position[0]) * width <= 2 * NEAR_COLUMNS
+                          and fabsf(position[columns + 1] - position[1]) * height <= 2 * NEAR_ROWS)
+        probes += 1
+        p += step
+    return 2 * scattered > probes
+
+
+cdef ptrdiff_t _planes_together(const mmk_call *call) noexcept nogil:
+    """Returns how many planes are read at a vector of positions before the next vector."""
+    cdef int64_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3]
+    if MIN_SPARSITY * positions <= call.inputs[INPUT].shape[2] * call.inputs[INPUT].shape[3]:
+        return SPARSE_PLANES
+    return 1 if call.inputs[INPUT].shape[1] == 1 or _are_scattered(call) else NEAR_PLANES
+
 
 cdef bint _gather_tile(const Geometry *g, const float *grid, ptrdiff_t count, const MmkPlanes *planes,
                        ptrdiff_t channels) noexcept nogil:
@@ -116,9 +141,10 @@ cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, 
     cdef real *result
     cdef MmkPlanes planes
     cdef bint live
-    planes.size = pixels
-    planes.line = positions
-    planes.count = SPARSE_PLANES if MIN_SPARSITY * positions <= pixels else PLANES
+    if real is float:
+        planes.size = pixels
+        planes.line = positions
+        planes.count = _planes_together(call)
     for tile in range(begin, end):
         image = tile // tiles
         start = tile % tiles * TILE
@@ -201,20 +227,6 @@ cdef ptrdiff_t _groups_in_bundle(const mmk_call *call) noexcept nogil:
     return max(1, min(MAX_BUNDLE, min(in_cache, x.shape[0] * groups // MIN_BUNDLES)))
 
 
-cdef bint _are_scattered(const float *grid, ptrdiff_t count, ptrdiff_t columns, float height,
-                         float width) noexcept nogil:
-    """Returns whether most of some successive positions are too far apart to share cache lines."""
-    cdef ptrdiff_t step = max(1, count // PROBES), p = 0, scattered = 0, probes = 0
-    cdef const float *position
-    while p + 1 < count:
-        position = grid + p * columns
-        scattered += not (fabsf(position[columns] - position[0]) * width <= 2 * NEAR_COLUMNS
-                          and fabsf(position[columns + 1] - position[1]) * height <= 2 * NEAR_ROWS)
-        probes += 1
-        p += step
-    return 2 * scattered > probes
-
-
 cdef bint _copy_pays(const mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *x = &call.inputs[INPUT]
     cdef const mmk_tensor *grid = &call.inputs[GRID]
@@ -225,8 +237,7 @@ cdef bint _copy_pays(const mmk_call *call) noexcept nogil:
     if call.attributes[INTERPOLATION_MODE].i == BICUBIC or x.type != MMK_FLOAT32 or not grid_lanes():
         return True
     # gathered from a plane in vectors, unless each pixel costs a cache miss
-    return pixels > MAX_CACHED_PIXELS and _are_scattered(<const float *>grid.data, grid.size // grid.shape[3],
-                                                         grid.shape[3], <float>x.shape[2], <float>x.shape[3])
+    return pixels > MAX_CACHED_PIXELS and _are_scattered(call)
 
 
 cdef inline bint _copies(const mmk_call *call) noexcept nogil:
