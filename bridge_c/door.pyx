@@ -14,6 +14,8 @@ from libc.string cimport memcpy
 from mmk cimport *
 from operators cimport *
 
+from sys import intern
+
 import numpy
 
 from mmort import _arrays, _threads
@@ -88,14 +90,19 @@ cdef object _text(const char *text, size_t length):
     return text[:length].decode()
 
 
+cdef str _name(const char *text):
+    """Return a name as the constants in a caller's code are: dictionaries then need not compare characters."""
+    return intern(text.decode())
+
+
 cdef _Argument _attribute_argument(const Attribute *attribute, int slot):
     cdef _Argument argument = _Argument()
     cdef int w = 0
     words = []
     while attribute.words[w] != NULL:
-        words.append(attribute.words[w].decode())
+        words.append(_name(attribute.words[w]))
         w += 1
-    argument.name = (attribute.name if attribute.argument == NULL else attribute.argument).decode()
+    argument.name = _name(attribute.name if attribute.argument == NULL else attribute.argument)
     argument.slot, argument.required = slot, attribute.required
     argument.initial = attribute.initial
     argument.words = {word: index for index, word in enumerate(words)}
@@ -111,11 +118,11 @@ cdef _Kernel _prepared(const OperatorRow *row):
     cdef const Formal *formal = row.inputs
     cdef const Attribute *attribute = row.attributes
     cdef int slot = 0
-    kernel.name, kernel.dtypes, kernel.arguments = row.kernel.decode(), row.dtypes, []
+    kernel.name, kernel.dtypes, kernel.arguments = _name(row.kernel), row.dtypes, []
     kernel.row, kernel.functions = row, mmk_find_kernel(row.kernel)
     while formal.name != NULL:
         argument = _Argument()
-        argument.name, argument.kind, argument.slot = formal.name.decode(), TENSOR, slot
+        argument.name, argument.kind, argument.slot = _name(formal.name), TENSOR, slot
         argument.required, argument.type, argument.words = not formal.optional, formal.type, {}
         dimensions = parse_shape(formal.shape.decode())
         if len(dimensions) == 2 and isinstance(dimensions[1], int):
@@ -167,7 +174,7 @@ while _row.kernel != NULL:
     if mmk_row_error(_row) != NULL:
         raise ImportError(
             f"{__name__}: the row of {_row.kernel.decode()} in operators.c {mmk_row_error(_row).decode()}")
-    _KERNELS[_row.kernel.decode()] = _prepared(_row)
+    _KERNELS[_name(_row.kernel)] = _prepared(_row)
     _row += 1
 
 
@@ -323,6 +330,7 @@ cdef class _Job:
 
     cdef int set_attribute(self, _Argument argument, object value) except -1:
         cdef mmk_attribute *slot = &self.c.attributes[argument.slot]
+        cdef PyObject *word
         cdef int overflow = 1
         if argument.kind == NUMBER:
             slot.f = <double>value if type(value) is float else _arrays.number(self.function, argument.name, value)
@@ -332,10 +340,11 @@ cdef class _Job:
             if overflow:
                 slot.i = _arrays.integer(self.function, argument.name, value)
         elif argument.kind == FLAG:
-            slot.i = _arrays.flag(self.function, argument.name, value)
+            slot.i = value if type(value) is bool else _arrays.flag(self.function, argument.name, value)
         elif argument.kind == WORD:
-            if type(value) is str and value in argument.words:
-                slot.i = argument.words[value]
+            word = PyDict_GetItem(argument.words, value) if type(value) is str else NULL
+            if word != NULL:
+                slot.i = <object>word
             else:
                 slot.i = _arrays.choice(self.function, argument.name, value, tuple(argument.words))
         else:
