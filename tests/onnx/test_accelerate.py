@@ -9,12 +9,13 @@ import onnx_ir as ir
 import pytest
 
 import mmort.onnx
-from mmort.onnx.accelerate import pipeline, rules
+from mmort.onnx.accelerate import measuring, pipeline, rules
 from mmort.onnx.accelerate.measuring import measure
 from mmort.onnx.accelerate.report import Left
 from tests.cli.running import refused, run
 from tests.front_ends import make_session
 from tests.onnx.fixed_times import set_seconds
+from tests.ort import test_mmdeploy
 
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 node = oh.make_node
@@ -29,7 +30,9 @@ def model_of(nodes, inputs, outputs=("y",), constants=None, opset=17, output_typ
         [oh.make_tensor_value_info(name, output_type, None) for name in outputs],
         [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()],
     )
-    return oh.make_model(graph, opset_imports=[oh.make_opsetid("", opset)], ir_version=8)
+    domains = sorted({made.domain for made in nodes} - {""})
+    opsets = [oh.make_opsetid("", opset), *(oh.make_opsetid(domain, 1) for domain in domains)]
+    return oh.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
 def floats(arrays):
@@ -168,10 +171,7 @@ def pasted(sampler="GridSample", domain="", axes=(1, 2), **attributes):
         node(sampler, ["m", "grid"], ["z"], domain=domain, **attributes),
     ]
     nodes += [node("Mul", ["z", "two"], ["y0"])]
-    model = model_of(nodes, {"m": 4, "x": 2, "y": 2}, ("y0",), constants)
-    if domain:
-        model.opset_import.append(oh.make_opsetid(domain, 1))
-    return model
+    return model_of(nodes, {"m": 4, "x": 2, "y": 2}, ("y0",), constants)
 
 
 def masks_and_coordinates(rng, count=4):
@@ -272,11 +272,34 @@ SIZES = ((4, 5), (2, 3))
 IMAGES, HEADS, CHANNELS, QUERIES, POINTS = 2, 3, 4, 7, 2
 
 
-def attention(scale=2.0, perm=(0, 2, 1)):
-    """The sampling as transformers exports it with fixed sizes."""
+def computed_sizes():
+    """The levels as MMDeploy takes them from the values: nodes compute the sizes from a table."""
+    constants = {"sizes": np.array(SIZES), "first": np.array([0]), "axis": np.array([1])}
+    constants |= {"heads_of": np.array([HEADS]), "channels": np.array([CHANNELS])}
+    nodes = [
+        node("Shape", ["value"], ["shape"]),
+        node("Gather", ["shape", "first"], ["images"], axis=0),
+        node("Mul", ["images", "heads_of"], ["groups"]),
+        node("Split", ["sizes"], ["size0", "size1"], axis=0),
+    ]
+    for level, start in enumerate(["first", "end0"]):
+        nodes += [
+            node("Squeeze", [f"size{level}", "first"], [f"sides{level}"]),
+            node("Split", [f"sides{level}"], [f"height{level}", f"width{level}"], axis=0),
+            node("Mul", [f"height{level}", f"width{level}"], [f"area{level}"]),
+            node("Add", [start, f"area{level}"], [f"end{level}"]),
+            node("Slice", ["value", start, f"end{level}", "axis"], [f"part{level}"]),
+            node("Concat", ["groups", "channels", f"height{level}", f"width{level}"], [f"map{level}"], axis=0),
+        ]
+    return nodes, constants
+
+
+def attention(scale=2.0, perm=(0, 2, 1), deployed=False):
+    """The sampling as transformers exports it with fixed sizes, or MMDeploy."""
     total, groups = sum(height * width for height, width in SIZES), IMAGES * HEADS
     constants = {"parts": np.array([height * width for height, width in SIZES]), "scale": np.float32(scale)}
     constants |= {"one": np.float32(1), "stacked": np.array([-2]), "last": np.array([-1])}
+    sampler, domain = ("grid_sampler", "mmdeploy") if deployed else ("GridSample", "")
     nodes = [
         node("Split", ["value", "parts"], ["part0", "part1"], axis=1),
         node("Mul", ["locations", "scale"], ["scaled"]),
@@ -296,7 +319,7 @@ def attention(scale=2.0, perm=(0, 2, 1)):
             node("Gather", ["grids", f"level{level}"], [f"d{level}"], axis=3),
             node("Transpose", [f"d{level}"], [f"e{level}"], perm=[0, 2, 1, 3, 4]),
             node("Reshape", [f"e{level}", f"grid{level}"], [f"f{level}"]),
-            node("GridSample", [f"c{level}", f"f{level}"], [f"g{level}"]),
+            node(sampler, [f"c{level}", f"f{level}"], [f"g{level}"], domain=domain),
             node("Unsqueeze", [f"g{level}", "stacked"], [f"h{level}"]),
         ]
     constants |= {
@@ -314,6 +337,10 @@ def attention(scale=2.0, perm=(0, 2, 1)):
         node("Reshape", ["sum", "heads"], ["joined"]),
         node("Transpose", ["joined"], ["y"], perm=perm),
     ]
+    if deployed:
+        computed, tables = computed_sizes()
+        nodes = [*computed, *nodes[1:]]
+        constants = {name: value for name, value in constants.items() if not name.startswith("map")} | tables
     return model_of(nodes, {"value": 4, "locations": 6, "weights": 5}, constants=constants), total
 
 
@@ -376,9 +403,9 @@ def test_attention_of_rt_detr_is_one_node(tmp_path, rng, slices):
     assert not {"GridSample", "grid_sampler", "ReduceSum", "Split", "Slice"} & set(op_types(result))
 
 
-@pytest.mark.parametrize("scale", [2.0, 3.0])
-def test_deformable_attention_is_one_node(tmp_path, rng, scale):
-    model, total = attention(scale)
+@pytest.mark.parametrize(("scale", "deployed"), [(2.0, False), (3.0, False), (2.0, True)])
+def test_deformable_attention_is_one_node(tmp_path, rng, scale, deployed):
+    model, total = attention(scale, deployed=deployed)
     arrays = floats(
         (
             rng.normal(size=(IMAGES, total, HEADS, CHANNELS)),
@@ -407,6 +434,22 @@ def test_another_order_of_the_sum_is_no_attention(tmp_path, rng):
         )
     )
     assert op_types(edited(tmp_path, model, *arrays)).count("grid_sampler") == 2
+
+
+# ---- a detector's file -----------------------------------------------------------------------------------------------
+
+
+def test_a_mask_rcnn_of_mmdeploy(tmp_path, monkeypatch):
+    monkeypatch.setattr(measuring, "SECONDS", 0)  # the times are not looked at
+    with np.load(test_mmdeploy.MASK_RCNN) as file:
+        model = onnx.load_from_string(file["model"].tobytes())
+    result = edited(tmp_path, model, test_mmdeploy.images()["traced"])
+    count = {kind: len(names) for kind, names in result.replaced.items()}
+    assert count == {
+        "NonMaxSuppression -> NMSIndices": 2,
+        "RoiAlign -> MMCVRoiAlign": 4,
+        "mask pasting -> MatMul": 1,
+    }
 
 
 # ---- the whole -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ import pytest
 import mmort.ort
 from tests.detect import query_cases
 
-RECORD = pathlib.Path(__file__).parents[1] / "data" / "mmdeploy_rotated.npz"
+DATA = pathlib.Path(__file__).parents[1] / "data"
+RECORD, MASK_RCNN = DATA / "mmdeploy_rotated.npz", DATA / "mmdeploy_mask_rcnn.npz"
 
 
 def images():

@@ -1,14 +1,17 @@
-"""Export a small Oriented R-CNN with MMDeploy, and record what MMDeploy's own library for ONNX Runtime makes of it.
+"""Export small detectors with MMDeploy: an Oriented R-CNN, with what its own library detects, or a Mask R-CNN.
 
     pip install --no-deps --target MMROTATE mmrotate==1.0.0rc1 mmdeploy==1.3.1 aenum e2cnn sympy mpmath scipy
     python -m venv OLD && OLD/bin/pip install onnxruntime==1.15.1 'numpy<2'   # for which that library is built
     python -m tests.tools.record_mmdeploy FOLDER MMROTATE OLD/bin/python
+    python -m tests.tools.record_mmdeploy FOLDER MMROTATE
 
-FOLDER is that of check_parts.  Writes what tests/ort/test_mmdeploy.py reads.
+FOLDER is that of check_parts.  With OLD, writes what tests/ort/test_mmdeploy.py reads of the Oriented R-CNN; without,
+the file of the Mask R-CNN, whose masks are pasted, for tests/onnx/test_accelerate.py.
 """
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import tempfile
@@ -22,28 +25,18 @@ import torch
 from torch import Tensor
 
 import mmort.torch
-from tests.detect import rotated_1_cases
-from tests.ort.test_mmdeploy import RECORD, images
+from tests.detect import query_cases, rotated_1_cases, two_stage_cases
+from tests.ort.test_mmdeploy import MASK_RCNN, RECORD, images
+from tests.tools import check_parts
 from tests.tools.check_rotated import mmrotate
 
 CHANNELS = 8
-SETTINGS = {
-    "codebase_config": {
-        "type": "mmrotate",
-        "task": "RotatedDetection",
-        "post_processing": {
-            "score_threshold": 0.05,
-            "iou_threshold": 0.1,
-            "pre_top_k": 300,
-            "keep_top_k": 20,
-            "max_output_boxes_per_class": 50,
-        },
-    },
-}
-DYNAMIC = {
-    "input": {0: "batch", 2: "height", 3: "width"},
-    "dets": {0: "batch", 1: "detection"},
-    "labels": {0: "batch", 1: "detection"},
+POST_PROCESSING = {
+    "score_threshold": 0.05,
+    "iou_threshold": 0.1,
+    "pre_top_k": 300,
+    "keep_top_k": 20,
+    "max_output_boxes_per_class": 50,
 }
 RUN = """
 import sys
@@ -58,6 +51,30 @@ with numpy.load(inputs) as arrays:
         results[name + ".dets"], results[name + ".labels"] = session.run(None, {"input": arrays[name]})
 numpy.savez(outputs, **results)
 """
+
+
+class RoIAlignFunction(torch.autograd.Function):
+    """MMCV's function of this name, whose symbolic MMDeploy replaces."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, rois: Tensor, *arguments: Any) -> Tensor:
+        return mmort.torch.roi_align(input, rois, *arguments)
+
+    @staticmethod
+    def symbolic(g: Any, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+
+class RoIAlign(torch.nn.Module):
+    """MMCV's layer."""
+
+    def __init__(self, output_size: int, spatial_scale: float, sampling_ratio: int) -> None:
+        super().__init__()
+        self.output_size = output_size, output_size
+        self.arguments = self.output_size, spatial_scale, sampling_ratio, "avg", True
+
+    def forward(self, input: Tensor, rois: Tensor) -> Tensor:
+        return RoIAlignFunction.apply(input, rois, *self.arguments)
 
 
 class RoIAlignRotatedFunction(torch.autograd.Function):
@@ -84,7 +101,7 @@ class RoIAlignRotated(torch.nn.Module):
         return RoIAlignRotatedFunction.apply(input, rois, *self.arguments)
 
 
-def config() -> dict[str, Any]:
+def oriented_rcnn() -> dict[str, Any]:
     """Return the config of a detector of a few kilobytes, whose regions are on both levels."""
     model: dict[str, Any] = rotated_1_cases.config_of("Oriented R-CNN")["model"]
     model["backbone"] |= {"num_stages": 2, "strides": (1, 2), "dilations": (1, 1)}
@@ -96,46 +113,101 @@ def config() -> dict[str, Any]:
     return model
 
 
-def export(folder: str, rotated: str, model: Path) -> None:
-    """Export the detector with MMDeploy, as its ``tools/deploy.py`` does."""
-    registry = mmrotate(folder, rotated)
-    import_module("mmcv.ops.roi_align_rotated")  # so that a later import does not hide the function
-    operators = import_module("mmcv.ops")
-    operators.RoIAlignRotated, operators.roi_align_rotated = RoIAlignRotated, RoIAlignRotatedFunction.apply
-    extractors = "mmrotate.models.roi_heads.roi_extractors.rotate_single_level_roi_extractor"
-    import_module(extractors).ops = operators
-    for module in ("codebase.mmdet.models", "codebase.mmrotate.models", "codebase.mmrotate.structures", "mmcv.ops"):
+def mask_rcnn() -> dict[str, Any]:
+    """Return the config of a detector of a few kilobytes."""
+    model: dict[str, Any] = copy.deepcopy(two_stage_cases.CONFIG["model"])
+    model["backbone"] |= {"base_channels": 4, "stem_channels": 4, "num_stages": 2, "out_indices": (0, 1)}
+    model["backbone"] |= {"strides": (1, 2), "dilations": (1, 1)}
+    model["neck"] |= {"in_channels": [4, 8], "out_channels": CHANNELS, "num_outs": 2}
+    model["rpn_head"] |= {"in_channels": CHANNELS, "feat_channels": CHANNELS}
+    model["rpn_head"]["anchor_generator"]["strides"] = [4, 8]
+    head = model["roi_head"]
+    for extractor in ("bbox_roi_extractor", "mask_roi_extractor"):
+        head[extractor] |= {"out_channels": CHANNELS, "featmap_strides": [4, 8], "finest_scale": 16}
+    head["bbox_head"] |= {"in_channels": CHANNELS, "fc_out_channels": CHANNELS}
+    head["mask_head"] |= {"in_channels": CHANNELS, "conv_out_channels": CHANNELS, "num_convs": 1}
+    model["test_cfg"]["rcnn"]["max_per_img"] = 20
+    return model
+
+
+def deploy(detector: Any, model: Path, outputs: list[str], codebase: dict[str, Any]) -> None:
+    """Export a detector with MMDeploy, as its ``tools/deploy.py`` does."""
+    for module in ("codebase.mmdet.models", "mmcv.ops"):
         import_module(f"mmdeploy.{module}")
     # MMDeploy relies on what torch has changed since.
     torch.onnx.export = partial(torch.onnx.export, dynamo=False)
+    symbolics = import_module("torch.onnx.symbolic_opset9")
+    symbolics._cast_Long = lambda g, value, _: g.op("Cast", value, to_i=7)  # type: ignore[attr-defined]
     import_module("mmdeploy.core.rewriters.function_rewriter")._wrapped_fns_to_patch = []
     from mmdet.structures import DetDataSample
-    from mmengine.config import Config, ConfigDict
+    from mmengine.config import Config
 
-    detector = registry.build(ConfigDict(config())).eval()
-    rotated_1_cases.fill(detector)
-    detector.rpn_head.rpn_reg.weight *= 0.2  # no flat proposals, see test_mmdeploy
+    axes = {name: {0: "batch", 1: "detection"} for name in outputs}
     import_module("mmdeploy.apis.onnx.export").export(
         detector,
         torch.from_numpy(images()["traced"]),
         str(model.with_suffix("")),
         backend="onnxruntime",
         input_metas={"data_samples": [DetDataSample()], "mode": "predict"},
-        context_info={"deploy_cfg": Config(SETTINGS)},
+        context_info={"deploy_cfg": Config({"codebase_config": codebase})},
         input_names=["input"],
-        output_names=["dets", "labels"],
+        output_names=outputs,
         opset_version=11,
-        dynamic_axes=DYNAMIC,
+        dynamic_axes={"input": {0: "batch", 2: "height", 3: "width"}, **axes},
     )
 
 
-def main(folder: str, rotated: str, python: str) -> None:
-    """Write the file and what MMDeploy's library detects with it."""
+def export_oriented_rcnn(folder: str, rotated: str, model: Path) -> None:
+    """Export the detector of rotated boxes."""
+    registry = mmrotate(folder, rotated)
+    import_module("mmcv.ops.roi_align_rotated")  # so that a later import does not hide the function
+    operators = import_module("mmcv.ops")
+    operators.RoIAlignRotated, operators.roi_align_rotated = RoIAlignRotated, RoIAlignRotatedFunction.apply
+    extractors = "mmrotate.models.roi_heads.roi_extractors.rotate_single_level_roi_extractor"
+    import_module(extractors).ops = operators
+    for module in ("models", "structures"):
+        import_module(f"mmdeploy.codebase.mmrotate.{module}")
+    from mmengine.config import ConfigDict
+
+    detector = registry.build(ConfigDict(oriented_rcnn())).eval()
+    rotated_1_cases.fill(detector)
+    detector.rpn_head.rpn_reg.weight *= 0.2  # no flat proposals, see test_mmdeploy
+    codebase = {"type": "mmrotate", "task": "RotatedDetection", "post_processing": POST_PROCESSING}
+    deploy(detector, model, ["dets", "labels"], codebase)
+
+
+def export_mask_rcnn(folder: str, packages: str, model: Path) -> None:
+    """Export the detector with masks."""
+    registry = check_parts.mmdetection(folder)
+    sys.path.append(packages)
+    import_module("mmcv.ops.roi_align")
+    operators = import_module("mmcv.ops")
+    operators.RoIAlign, operators.roi_align = RoIAlign, RoIAlignFunction.apply
+    from mmdet.utils import register_all_modules
+    from mmengine.config import ConfigDict
+
+    register_all_modules(init_default_scope=True)
+    detector = registry.build(ConfigDict(mask_rcnn())).eval()
+    query_cases.fill(detector)
+    head = detector.roi_head.bbox_head
+    for layer in (detector.rpn_head.rpn_reg, head.fc_reg, head.fc_cls):  # boxes within the image, scores below 1
+        layer.weight *= 0.2
+    settings = {**POST_PROCESSING, "iou_threshold": 0.5, "export_postprocess_mask": True}
+    codebase = {"type": "mmdet", "task": "ObjectDetection", "post_processing": settings}
+    deploy(detector, model, ["dets", "labels", "masks"], codebase)
+
+
+def main(folder: str, packages: str, python: str | None = None) -> None:
+    """Write the file, and what MMDeploy's library detects with that of the Oriented R-CNN."""
     torch.set_grad_enabled(False)
-    library = Path(rotated, "mmdeploy", "lib", "libmmdeploy_onnxruntime_ops.so")
+    library = Path(packages, "mmdeploy", "lib", "libmmdeploy_onnxruntime_ops.so")
     with tempfile.TemporaryDirectory() as temporary:
         model, inputs, outputs = (Path(temporary, name) for name in ("model.onnx", "inputs.npz", "outputs.npz"))
-        export(folder, rotated, model)
+        if python is None:
+            export_mask_rcnn(folder, packages, model)
+            np.savez_compressed(MASK_RCNN, model=np.frombuffer(model.read_bytes(), np.uint8))
+            return
+        export_oriented_rcnn(folder, packages, model)
         np.savez(inputs, **images())
         subprocess.run([python, "-c", RUN, model, library, inputs, outputs], check=True)
         with np.load(outputs) as results:

@@ -95,7 +95,7 @@ def _of_deformable_detr(samples: ir.Value | None, weights: ir.Value | None, runs
     weighting = climb(weights, "Reshape", "Transpose")
     if stack is None or weighting is None or integer(stack[1], "axis", 0) not in (-2, 3):
         return None
-    levels = [level for value in stack[1].inputs if (level := _level(value)) is not None]
+    levels = [level for value in stack[1].inputs if (level := _level(value, runs)) is not None]
     if _perm(weighting[1]) != [0, 2, 1, 3, 4] or len(levels) != len(stack[1].inputs):
         return None
     sizes = np.array([level.size for level in levels], np.int64)
@@ -103,22 +103,24 @@ def _of_deformable_detr(samples: ir.Value | None, weights: ir.Value | None, runs
     one_by_one = all(level.grids is grids and level.number == number for number, level in enumerate(levels))
     if not one_by_one or not _follow([level.maps for level in levels], sizes.prod(1), (1,)):
         return None
-    if not _has_heads(whole, int(sizes.prod(1).sum()), runs):
-        return None
     return _Attention(whole, sizes, grids, weighting[1].inputs[0])
 
 
-def _level(value: ir.Value | None) -> _Level | None:
+def _level(value: ir.Value | None, runs: Runs) -> _Level | None:
     """Return the level whose samples are a part of the stack, or None if it was computed in another way."""
-    sampling = climb(value, "Unsqueeze", "GridSample")
-    if sampling is None or axes_of(sampling[0]) not in ([-2], [3]):
+    unsqueeze = climb(value, "Unsqueeze")
+    if unsqueeze is None or axes_of(unsqueeze[0]) not in ([-2], [3]):
         return None
-    sample = sampling[1]
+    sample = _sample(unsqueeze[0].inputs[0])
+    if sample is None:
+        return None
     maps = climb(sample.inputs[0], "Reshape", "Transpose", "Reshape")
     grid = climb(sample.inputs[1], "Reshape", "Transpose", "Gather")
-    if not _is_plain(sample) or maps is None or grid is None:
+    if maps is None or grid is None:
         return None
     size, part, index = _size(maps[0]), _part(maps[2].inputs[0]), constant(grid[2].inputs[1])
+    if name_of(maps[2]) not in runs or len(run_of(maps[2], runs).shapes[0]) != 4:
+        return None  # the heads were not apart from the channels before
     perms = [_perm(maps[1]), _perm(grid[1])]
     if size is None or part is None or index is None or index.ndim or perms != [[0, 2, 1], [0, 2, 1, 3, 4]]:
         return None
@@ -136,11 +138,11 @@ def _of_rt_detr(samples: ir.Value | None, weights: ir.Value | None) -> _Attentio
         return None
     maps, grids, sizes = [], [], []
     for value in join[0].inputs:
-        sampling = climb(value, "GridSample")
-        reshape = None if sampling is None else climb(sampling[0].inputs[0], "Reshape")
-        if sampling is None or reshape is None or not _is_plain(sampling[0]):
+        sample = _sample(value)
+        reshape = None if sample is None else climb(sample.inputs[0], "Reshape")
+        if sample is None or reshape is None:
             return None
-        size, part, grid = _size(reshape[0]), _part(reshape[0].inputs[0]), _part(sampling[0].inputs[1])
+        size, part, grid = _size(reshape[0]), _part(reshape[0].inputs[0]), _part(sample.inputs[1])
         if size is None or part is None or grid is None:
             return None
         maps.append(part)
@@ -164,9 +166,10 @@ def _perm(transpose: ir.Node) -> list[int]:
     return list(transpose.attributes["perm"].as_ints()) if "perm" in transpose.attributes else []
 
 
-def _is_plain(sample: ir.Node) -> bool:
-    """Return whether a GridSample computes what the attention does."""
-    return sampling_of(sample) == Sampling(BILINEAR, ZEROS, align_corners=0)
+def _sample(value: ir.Value | None) -> ir.Node | None:
+    """Return the node that samples as the attention does, GridSample or MMDeploy's grid_sampler, or None."""
+    node = None if value is None else value.producer()
+    return node if node is not None and sampling_of(node) == Sampling(BILINEAR, ZEROS, align_corners=0) else None
 
 
 def _size(reshape: ir.Node) -> tuple[int, int] | None:
@@ -208,12 +211,6 @@ def _follow(parts: list[_Part], counts: NDArray[np.int64], axes: tuple[int, ...]
         part.whole is parts[0].whole and part.axis in axes and (part.start, part.stop) == bound
         for part, bound in zip(parts, itertools.pairwise(bounds), strict=True)
     )
-
-
-def _has_heads(whole: ir.Value, positions: int, runs: Runs) -> bool:
-    """Return whether values had this many positions, and separate heads, when they were split into levels."""
-    seen = [runs[name_of(use.node)].shapes[0] for use in whole.uses() if name_of(use.node) in runs]
-    return any(len(shape) == 4 and shape[1] == positions for shape in seen)
 
 
 def _fused(output: ir.Value, attention: _Attention) -> Replacement:

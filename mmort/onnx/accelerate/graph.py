@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
 
 PREFIX = "mmort/"
 """How the names of new nodes begin."""
@@ -50,17 +51,25 @@ class NotReplaceableError(Exception):
     """A node computes something that its replacement does not; the text gives the reason."""
 
 
+_FOLDED = ("Add", "Concat", "Identity", "Mul", "Split", "Squeeze", "Unsqueeze")
+"""Operators by which exporters that fold no constants, as MMDeploy's, take sizes apart and compute with them."""
+
+
 def constant(value: ir.Value | None) -> NDArray[Any] | None:
     """Return a value that the model fixes, or None; an initializer that is also an input may be replaced by users."""
-    while value is not None:
-        producer = value.producer()
-        if producer is None or producer.op_type != "Identity":
-            break
-        value = producer.inputs[0]
     if value is None or value.is_graph_input():
         return None
-    tensor = ir.convenience.get_const_tensor(value)
-    return None if tensor is None else np.asarray(tensor.numpy())
+    node = value.producer()
+    if node is None or node.op_type not in _FOLDED or node.domain not in ("", "ai.onnx"):
+        tensor = ir.convenience.get_const_tensor(value)
+        return None if tensor is None else np.asarray(tensor.numpy())
+    feeds: dict[Any, Any] = {}
+    for given in filter(None, node.inputs):
+        feeds[given.name] = constant(given)
+        if feeds[given.name] is None:
+            return None
+    results: Any = ReferenceEvaluator(ir.to_proto(node), opsets={"": opset_of(node)}).run([value.name], feeds)
+    return np.asarray(results[0])
 
 
 def text(node: ir.Node, name: str, default: str) -> str:
