@@ -25,8 +25,10 @@ typedef struct Job {
     mmk_chunk run_chunk;
     void *loop;
     size_t chunks;
-    atomic_size_t next; /* chunk */
-    atomic_int helpers; /* in this job; more only under the lock */
+    atomic_size_t begun; /* chunks */
+    size_t first;        /* chunk that the caller has not begun; it goes forwards */
+    atomic_size_t last;  /* chunks begun by helpers, which go backwards */
+    atomic_int helpers;  /* in this job; more only under the lock */
     struct Job *following;
 } Job;
 
@@ -61,11 +63,11 @@ static int is_over(int64_t begin, int limit) {
     return elapsed < 0 || elapsed > limit;
 }
 
-/* Returns whether there was a chunk left. */
-static int run_next_chunk(Job *job) {
-    size_t chunk = atomic_fetch_add(&job->next, 1);
-    if (chunk >= job->chunks) return 0;
-    job->run_chunk(job->loop, chunk);
+/* Returns whether there was a chunk left.  A caller begins at the first and a helper at the last, so that what a thread
+ * has written in one loop is in its own cache in the next. */
+static int run_next_chunk(Job *job, int helps) {
+    if (atomic_fetch_add(&job->begun, 1) >= job->chunks) return 0;
+    job->run_chunk(job->loop, helps ? job->chunks - 1 - atomic_fetch_add(&job->last, 1) : job->first++);
     return 1;
 }
 
@@ -76,7 +78,7 @@ static int threads_of(const Job *job) { return *(const int32_t *)job->call->fron
 /* Returns a job that a helper may join; NULL if there is none. */
 static Job *find_job(void) {
     for (Job *job = pool.jobs; job; job = job->following)
-        if (pool.working < threads_of(job) && atomic_load(&job->next) < job->chunks) return job;
+        if (pool.working < threads_of(job) && atomic_load(&job->begun) < job->chunks) return job;
     return NULL;
 }
 
@@ -124,7 +126,7 @@ static ThreadResult THREAD_CALL help(void *unused) {
         pool.working++;
         find_helper();
         unlock(&pool.lock);
-        while (atomic_load(&pool.working) <= threads_of(job) && run_next_chunk(job)) {
+        while (atomic_load(&pool.working) <= threads_of(job) && run_next_chunk(job, 1)) {
         }
         /* The job is gone once it has no helpers. */
         if (atomic_fetch_sub(&job->helpers, 1) == 1 && atomic_load(&pool.waiting)) {
@@ -172,7 +174,7 @@ static void wait_for_helpers(Job *job) {
 }
 
 void mmk_pool_run(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks) {
-    Job job = {call, run_chunk, loop, chunks, 0, 0, NULL};
+    Job job = {call, run_chunk, loop, chunks, 0, 0, 0, 0, NULL};
     lock_pool();
 #ifndef _WIN32
     static int is_registered; /* survives a fork, as the handler does */
@@ -186,7 +188,7 @@ void mmk_pool_run(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks
     find_helper();
     unlock(&pool.lock);
     atomic_fetch_add(&pool.posted, 1);
-    while (run_next_chunk(&job)) {
+    while (run_next_chunk(&job, 0)) {
     }
     wait_for_helpers(&job);
     if (generation == pool.generation) {

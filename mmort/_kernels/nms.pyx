@@ -35,6 +35,8 @@ cdef enum:  # phases
 cdef enum:  # chosen by nms, clustered and uniform, 100 to 3000 boxes
     PAIRWISE_MAX_BOXES = 1024  # up to which comparing all pairs is faster than a grid
     PAIRWISE_PROBES = 8  # boxes compared with all others before judging whether that pays
+    SAMPLED_SHARE = 8  # of many boxes one in eight is judged by: nms, uniform, 20,000 boxes
+    MIN_SAMPLED_BOXES = 2048
     MAX_RANKS_PER_KEPT = 3  # boxes in the grid, at first, for each that may be kept
     MAX_LEFT_PER_SUPPRESSED = 800  # it pays if a kept box suppresses one in 800 remaining boxes, sparing its look-up
 
@@ -92,15 +94,29 @@ cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
 
 # ---- one class -------------------------------------------------------------------------------------------------------
 
-cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t box, real threshold, real offset,
-                        int32_t *flags, ptrdiff_t *suppressed) noexcept nogil:
-    """Flags all boxes after `box` that it suppresses, and counts the flags after it."""
+cdef simd_void _compare(const real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t end, real threshold,
+                        real offset, int32_t *flags, ptrdiff_t *suppressed) noexcept nogil:
+    """Flags all boxes after `box` and before `end` that it suppresses, and counts the flags among them."""
     cdef int32_t total = 0
     cdef ptrdiff_t i
-    for i in range(box + 1, count):
-        flags[i] |= plane_iou(planes, count, box, i, offset) > threshold
+    for i in range(box + 1, end):
+        flags[i] |= plane_iou(planes, stride, box, i, offset) > threshold
         total += flags[i]
     suppressed[0] = total
+
+
+cdef bint _pairs_pay(const real *planes, ptrdiff_t count, real threshold, real offset, int32_t *flags) noexcept nogil:
+    """Returns whether to begin with comparing all pairs, judged by a part of the boxes."""
+    cdef ptrdiff_t end = count // SAMPLED_SHARE, kept = 0, suppressed = 0, i
+    if end < MIN_SAMPLED_BOXES:
+        return True  # comparing the first boxes with all others takes little time
+    for i in range(end):
+        if not flags[i]:
+            if kept == PAIRWISE_PROBES:
+                return suppressed * MAX_LEFT_PER_SUPPRESSED >= kept * (end - i)
+            kept += 1
+            _compare(planes, count, i, end, threshold, offset, flags, &suppressed)
+    return True
 
 
 cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t begin, ptrdiff_t count, real threshold,
@@ -121,7 +137,7 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t 
                     and suppressed * MAX_LEFT_PER_SUPPRESSED < kept * (count - i)):
                 return i
             kept += 1
-            _compare(planes, count, i, threshold, offset, flags, &suppressed)
+            _compare(planes, count, i, count, threshold, offset, flags, &suppressed)
             unasked += count - i
             if not goes_on(call, &comparisons, &unasked, count):
                 return -1
@@ -154,11 +170,14 @@ cdef int _suppress(mmk_call *call, int type, const real *boxes, const int64_t *o
     grid.flags = flags
     mmk_parallel(call, count, 1e-3 * GATHER_COST, pack_by_rank, &grid)
     memset(flags, 0, count * sizeof(int32_t))
-    begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, count <= PAIRWISE_MAX_BOXES, flags)
-    if begin < 0 or begin == count:
-        return -1 if begin < 0 else 0
+    begin = 0
+    if _pairs_pay(planes, count, threshold, offset, flags):
+        begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, count <= PAIRWISE_MAX_BOXES,
+                                   flags)
+        if begin < 0 or begin == count:
+            return -1 if begin < 0 else 0
     grid.begin = begin
-    if not fit_grid(&grid, planes):
+    if not fit_grid(call, &grid):
         return -1 if _suppress_by_pairs(call, planes, begin, count, threshold, offset, max_kept, True, flags) < 0 else 0
     grid.end = min(count, begin + MAX_RANKS_PER_KEPT * max_kept)
     while True:
@@ -235,8 +254,12 @@ cdef void _suppress_classes(mmk_call *call, const _Workspace *w, int64_t begin, 
                         call.attributes[IOU_THRESHOLD].f, call.attributes[OFFSET].i, call.attributes[MAX_NUM].i,
                         w.flags + first, w.suppression + first * size):
             return
-        for position in range(first, w.starts[label + 1]):
-            w.kept[w.ranks[position] if w.ranks != NULL else position] = not w.flags[position]
+        if w.ranks == NULL:
+            for position in range(w.starts[label + 1]):
+                w.kept[position] = not w.flags[position]
+        else:
+            for position in range(first, w.starts[label + 1]):
+                w.kept[w.ranks[position]] = not w.flags[position]
 
 
 cdef void _copy_detections(const int64_t *indices, const real *boxes, const real *scores, real *detections,

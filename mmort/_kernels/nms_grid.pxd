@@ -5,7 +5,7 @@ IoU > t bounds, on each axis, the ratio of the sides (within [t, 1 / t]) and the
 the plane whose size follows from them.  The cells of a row are neighbours in the table, so the candidates of a box are
 a few ranges, and the time is nearly linear.
 """
-from libc.math cimport INFINITY, isfinite
+from libc.math cimport INFINITY, fabs, isfinite
 from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -19,12 +19,20 @@ cdef enum:
     MIN_OCTAVE_BITS = 2  # 4 powers of two; fewer make more ranges, which are shorter
     MAX_OCTAVE_BITS = 4
     NO_BUCKET = 0xFFFFFFFF
-    LANES = 8  # independent running extremes
+    LANES = 32  # independent running extremes
     SLICES = 16  # of the boxes, which are keyed and divided on several threads
     PART_BITS = 6
     PARTS = 1 << PART_BITS  # of the table, whose entries are sorted on several threads
 
+cdef enum:  # of all boxes
+    SHORTEST  # side
+    WIDEST
+    HIGHEST
+    FARTHEST  # coordinate
+    EXTREMES
+
 cdef enum:  # picoseconds per box: nms, uniform, 100,000 boxes
+    EXTREMES_COST = 2000
     KEY_COST = 8000
     DIVIDE_COST = 2000
     BUCKET_COST = 4000
@@ -43,6 +51,7 @@ cdef struct Grid:
     int type
     double threshold
     double offset
+    double[SLICES][EXTREMES] extremes
     double bound         # a little below the threshold, which covers all rounding
     double reach         # maximum distance of centres, in mean sides; edge of a cell, in largest sides of its level
     int64_t lowest       # exponent of the smallest side
@@ -105,14 +114,18 @@ cdef inline real _larger_magnitude(real a, real b) noexcept nogil:
 
 
 cdef inline simd_void _find_extremes(const real *planes, ptrdiff_t count, ptrdiff_t begin, ptrdiff_t end, real offset,
-                                     real *shortest, real *widest, real *highest, real *farthest) noexcept nogil:
-    """Finds the shortest side, and the largest width, height and coordinate of boxes that participate, in LANES lanes.
+                                     double *extremes) noexcept nogil:
+    """Finds the shortest side, and the largest width, height and coordinate of boxes that participate.
 
     `_participates` would keep the compiler from using vectors.
     """
+    cdef real[LANES] shortest, widest, highest, farthest
     cdef real x1, y1, x2, y2, width, height, side, far
     cdef ptrdiff_t i = begin, k, lanes
     cdef bint participates
+    for k in range(LANES):
+        shortest[k] = <real>INFINITY
+        widest[k] = highest[k] = farthest[k] = 0
     while i < end:
         lanes = min(<ptrdiff_t>LANES, end - i)
         for k in range(lanes):
@@ -131,31 +144,53 @@ cdef inline simd_void _find_extremes(const real *planes, ptrdiff_t count, ptrdif
             highest[k] = height if participates & (highest[k] < height) else highest[k]
             farthest[k] = far if participates & (farthest[k] < far) else farthest[k]
         i += lanes
-
-
-cdef inline bint fit_grid(Grid *grid, const real *planes) noexcept nogil:
-    """Chooses levels; returns False if the bounds may not hold because of rounding, as they do but for very odd input.
-
-    The inputs of `suppress_by_grid` but `end` are set.
-    """
-    cdef real offset = <real>grid.offset
-    cdef real[LANES] shortest, widest, highest, farthest
-    cdef double smallest
-    cdef int k
-    if not grid.threshold >= <real>0.05:
-        return False
-    for k in range(LANES):
-        shortest[k] = <real>INFINITY
-        widest[k] = highest[k] = farthest[k] = 0
-    _find_extremes(planes, grid.stride, grid.begin, grid.stride, offset, shortest, widest, highest, farthest)
     for k in range(1, LANES):
         shortest[0] = min(shortest[0], shortest[k])
         widest[0] = max(widest[0], widest[k])
         highest[0] = max(highest[0], highest[k])
         farthest[0] = max(farthest[0], farthest[k])
-    smallest = shortest[0]
-    if not (smallest * 256 >= (offset if offset > 0 else -offset) and farthest[0] < 1e300
-            and farthest[0] < smallest * <double>(1 << 30)):
+    extremes[SHORTEST] = shortest[0]
+    extremes[WIDEST] = widest[0]
+    extremes[HIGHEST] = highest[0]
+    extremes[FARTHEST] = farthest[0]
+
+
+cdef inline ptrdiff_t _slice_start(const Grid *grid, int64_t slice) noexcept nogil:
+    return grid.begin + (grid.end - grid.begin) * slice // SLICES
+
+
+cdef inline void _find_slice_extremes(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef Grid *grid = <Grid *>argument
+    cdef int64_t slice
+    for slice in range(begin, end):
+        if grid.type == MMK_FLOAT32:
+            _find_extremes(<const float *>grid.by_rank, grid.stride, _slice_start(grid, slice),
+                           _slice_start(grid, slice + 1), <float>grid.offset, grid.extremes[slice])
+        else:
+            _find_extremes(<const double *>grid.by_rank, grid.stride, _slice_start(grid, slice),
+                           _slice_start(grid, slice + 1), grid.offset, grid.extremes[slice])
+
+
+cdef inline bint fit_grid(mmk_call *call, Grid *grid) noexcept nogil:
+    """Chooses levels; returns False if the bounds may not hold because of rounding, as they do but for very odd input.
+
+    The inputs of `suppress_by_grid` but `end` are set.
+    """
+    cdef double[EXTREMES] extremes
+    cdef double smallest
+    cdef int slice, k
+    if not grid.threshold >= 0.05:
+        return False
+    grid.end = grid.stride
+    mmk_parallel(call, SLICES, 1e-3 * EXTREMES_COST * (grid.end - grid.begin) / SLICES, _find_slice_extremes, grid)
+    extremes = grid.extremes[0]
+    for slice in range(1, SLICES):
+        extremes[SHORTEST] = min(extremes[SHORTEST], grid.extremes[slice][SHORTEST])
+        for k in range(SHORTEST + 1, EXTREMES):
+            extremes[k] = max(extremes[k], grid.extremes[slice][k])
+    smallest = extremes[SHORTEST]
+    if not (smallest * 256 >= fabs(grid.offset) and extremes[FARTHEST] < 1e300
+            and extremes[FARTHEST] < smallest * <double>(1 << 30)):
         return False
     grid.bound = min(grid.threshold, 1.0) * 0.999
     grid.reach = (1 - grid.bound) / (1 + grid.bound)
@@ -164,8 +199,8 @@ cdef inline bint fit_grid(Grid *grid, const real *planes) noexcept nogil:
     # two levels, seldom three, hold all sides between t and 1 / t
     while (grid.bound * grid.bound * 1.4 * (1 << (1 << grid.octave_bits)) < 1 and grid.octave_bits < MAX_OCTAVE_BITS):
         grid.octave_bits += 1
-    grid.last_x = level_of_side(grid, widest[0])
-    grid.last_y = level_of_side(grid, highest[0])
+    grid.last_x = level_of_side(grid, extremes[WIDEST])
+    grid.last_y = level_of_side(grid, extremes[HIGHEST])
     return True
 
 
@@ -188,10 +223,6 @@ cdef inline uint32_t _bucket_of_box(const Grid *grid, const real *planes, ptrdif
 
 # ---- the table -------------------------------------------------------------------------------------------------------
 # Boxes are sorted by bucket, then rank: slices of the boxes are divided by parts of the table, which are then sorted.
-
-cdef inline ptrdiff_t _slice_start(const Grid *grid, int64_t slice) noexcept nogil:
-    return grid.begin + (grid.end - grid.begin) * slice // SLICES
-
 
 cdef inline void _find_keys(Grid *grid, const real *planes, int64_t slice) noexcept nogil:
     """Finds the buckets of a slice, and counts the boxes of each part."""

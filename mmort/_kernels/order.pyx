@@ -24,12 +24,18 @@ cdef enum:
 
 cdef enum:  # picoseconds per item: nms, uniform, 50,000 boxes
     KEY_COST = 2000
-    READ_COST = 1000
+    COUNT_COST = 2000
     DIVIDE_COST = 2000
     SORT_COST = 10000
 
 
+cdef struct _Scores:
+    const void *numbers
+    int type
+
+
 cdef struct _Division:
+    const _Scores *scores  # whose keys are not set yet; or NULL
     mmk_item *items
     mmk_item *spare
     int64_t count
@@ -43,10 +49,16 @@ cdef struct _Division:
     uint32_t[PARTS + 1] bounds      # of the parts
 
 
-cdef struct _Scores:
-    const void *scores
-    int type
-    mmk_item *items
+cdef void _set_keys(const _Scores *scores, mmk_item *items, int64_t begin, int64_t end) noexcept nogil:
+    cdef int64_t i
+    for i in range(begin, end):
+        items[i].index = i
+    if scores.type == MMK_FLOAT32:
+        for i in range(begin, end):
+            items[i].key = key_of_float((<const float *>scores.numbers)[i])
+    else:
+        for i in range(begin, end):
+            items[i].key = key_of_double((<const double *>scores.numbers)[i])
 
 
 cdef void _insertion_sort(mmk_item *items, int64_t count) noexcept nogil:
@@ -108,11 +120,13 @@ cdef inline int64_t _slice_start(const _Division *division, int64_t slice) noexc
 
 
 cdef void _find_bounds(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
-    """Finds the smallest and the largest key of slices."""
+    """Sets the keys of slices, and finds their smallest and largest."""
     cdef _Division *division = <_Division *>argument
     cdef uint64_t smallest, largest
     cdef int64_t slice, i
     for slice in range(begin, end):
+        if division.scores != NULL:
+            _set_keys(division.scores, division.items, _slice_start(division, slice), _slice_start(division, slice + 1))
         smallest = largest = division.items[_slice_start(division, slice)].key
         for i in range(_slice_start(division, slice), _slice_start(division, slice + 1)):
             smallest = min(smallest, division.items[i].key)
@@ -134,22 +148,31 @@ cdef void _count_digits(mmk_call *call, void *argument, int64_t begin, int64_t e
 
 cdef void _choose_parts(_Division *division) noexcept nogil:
     """Groups the leading digits to parts of about the same size."""
-    cdef uint32_t[SLICES][PARTS] sizes
+    cdef uint32_t[LEADING_DIGITS] sizes
+    cdef int[PARTS + 1] first_digits
     cdef uint64_t before = 0
     cdef uint32_t start = 0
-    cdef int digit, part, slice
+    cdef int digit, part = 0, slice
     memset(sizes, 0, sizeof(sizes))
+    for slice in range(SLICES):
+        for digit in range(LEADING_DIGITS):
+            sizes[digit] += division.sizes[slice * LEADING_DIGITS + digit]
+    first_digits[0] = 0
     for digit in range(LEADING_DIGITS):
-        part = <int>(before * PARTS // <uint64_t>division.count) if before < <uint64_t>division.count else PARTS - 1
+        while part < PARTS - 1 and before * PARTS >= <uint64_t>(part + 1) * <uint64_t>division.count:
+            part += 1
+            first_digits[part] = digit
         division.parts[digit] = <uint8_t>part
-        for slice in range(SLICES):
-            before += division.sizes[slice * LEADING_DIGITS + digit]
-            sizes[slice][part] += division.sizes[slice * LEADING_DIGITS + digit]
+        before += sizes[digit]
+    while part < PARTS:
+        part += 1
+        first_digits[part] = LEADING_DIGITS
     for part in range(PARTS):
         division.bounds[part] = start
         for slice in range(SLICES):
             division.starts[slice][part] = start
-            start += sizes[slice][part]
+            for digit in range(first_digits[part], first_digits[part + 1]):
+                start += division.sizes[slice * LEADING_DIGITS + digit]
     division.bounds[PARTS] = start
 
 
@@ -180,18 +203,22 @@ cdef void _sort_parts(mmk_call *call, void *argument, int64_t begin, int64_t end
             memcpy(division.items + start, part_items, count * sizeof(mmk_item))
 
 
-cdef public mmk_item *mmk_sort(mmk_call *call, mmk_item *items, mmk_item *spare, int64_t count) noexcept nogil:
+cdef mmk_item *_sort(mmk_call *call, const _Scores *scores, mmk_item *items, mmk_item *spare,
+                     int64_t count) noexcept nogil:
     cdef _Division division
     cdef uint64_t largest
     cdef double per_slice = 1e-3 * count / SLICES
     cdef int slice
     if call.max_chunks < 2 or count < MIN_DIVIDED_ITEMS:
+        if scores != NULL:
+            _set_keys(scores, items, 0, count)
         return _radix_sort(items, spare, count)
+    division.scores = scores
     division.items = items
     division.spare = spare
     division.count = count
     division.sizes = <uint32_t *>spare  # until items are moved there
-    mmk_parallel(call, SLICES, READ_COST * per_slice, _find_bounds, &division)
+    mmk_parallel(call, SLICES, KEY_COST * per_slice, _find_bounds, &division)
     division.first_key = division.smallest[0]
     largest = division.largest[0]
     for slice in range(1, SLICES):
@@ -200,34 +227,20 @@ cdef public mmk_item *mmk_sort(mmk_call *call, mmk_item *items, mmk_item *spare,
     division.shift = 0
     while (largest - division.first_key) >> division.shift >= LEADING_DIGITS:
         division.shift += 1
-    mmk_parallel(call, SLICES, READ_COST * per_slice, _count_digits, &division)
+    mmk_parallel(call, SLICES, COUNT_COST * per_slice, _count_digits, &division)
     _choose_parts(&division)
     mmk_parallel(call, SLICES, DIVIDE_COST * per_slice, _divide, &division)
     mmk_parallel(call, PARTS, SORT_COST * per_slice, _sort_parts, &division)
     return items
 
 
-# ---- scores ----------------------------------------------------------------------------------------------------------
-
-cdef void _set_keys(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
-    cdef const _Scores *given = <const _Scores *>argument
-    cdef mmk_item *items = given.items
-    cdef int64_t i
-    for i in range(begin, end):
-        items[i].index = i
-    if given.type == MMK_FLOAT32:
-        for i in range(begin, end):
-            items[i].key = key_of_float((<const float *>given.scores)[i])
-    else:
-        for i in range(begin, end):
-            items[i].key = key_of_double((<const double *>given.scores)[i])
+cdef public mmk_item *mmk_sort(mmk_call *call, mmk_item *items, mmk_item *spare, int64_t count) noexcept nogil:
+    return _sort(call, NULL, items, spare, count)
 
 
 cdef public mmk_item *mmk_order(mmk_call *call, const void *scores, int type, mmk_item *items, mmk_item *spare,
                                 int64_t count) noexcept nogil:
     cdef _Scores given
-    given.scores = scores
+    given.numbers = scores
     given.type = type
-    given.items = items
-    mmk_parallel(call, count, 1e-3 * KEY_COST, _set_keys, &given)
-    return mmk_sort(call, items, spare, count)
+    return _sort(call, &given, items, spare, count)
