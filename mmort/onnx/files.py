@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx.external_data_helper
 import onnx.helper
@@ -251,7 +252,8 @@ def _value(node: onnx.NodeProto, formal: schemas.Attribute, attribute: onnx.Attr
     if attribute is None:
         if formal.default is None:
             raise ValueError(f"{name_of(node)}: attribute {formal.name} ({formal.type}) is missing")
-        return float(formal.default) if formal.type == "FLOAT" else formal.default  # type: ignore[arg-type]
+        # As a file has it, which another node may state.
+        return float(np.float32(formal.default)) if formal.type == "FLOAT" else formal.default  # type: ignore[arg-type]
     if attribute.ref_attr_name:
         raise ValueError(
             f"{name_of(node)}: attribute {formal.name} must be a value, got attribute {attribute.ref_attr_name} of the "

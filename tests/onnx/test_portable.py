@@ -50,6 +50,12 @@ def stock_session(model):
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
+def inlined_session(model):
+    """Open a session for a portable model whose functions are inlined."""
+    make_portable(model, form="inlined")
+    return stock_session(model)
+
+
 def same(found, expected):
     try:
         compare.assert_close(found, expected)
@@ -263,13 +269,66 @@ def test_nodes_of_other_attributes_share_a_definition(rng):
     np.testing.assert_array_equal(found, x)
 
 
-def test_nodes_that_need_different_definitions_need_the_library():
-    """A function for each would be an overload, but ONNX Runtime up to 1.23 uses the last one for all nodes."""
-    model = grid_samplers(0, 1)
-    (coverage,) = make_portable(model)
-    assert "'sample0' and mmcv::grid_sampler node 'sample1' need different ones" in coverage.missing
+@pytest.mark.parametrize("runner", [stock_session, inlined_session])
+def test_nodes_that_need_different_definitions_share_a_function(rng, runner):
+    """It chooses by the attribute that decides, and the library still has the operator."""
+    model = grid_samplers(0, 1, 2, 1)
+    assert make_portable(model) == [Coverage("mmcv::grid_sampler", ("sample0", "sample1", "sample2", "sample3"), None)]
+    assert [list(function.attribute) for function in model.functions] == [["padding_mode"]]
+    assert {node.op_type for node in model.graph.node} == {"grid_sampler"}
+    x = rng.standard_normal((1, 1, 4, 4)).astype(np.float32)
+    grid = rng.uniform(-2, 2, (1, 2, 2, 2)).astype(np.float32)
+    found = runner(model).run(None, {"x": x, "grid": grid})
+    for output, mode in zip(found, ("zeros", "border", "reflection", "border"), strict=True):
+        expected = mmort.grid_sample(x, grid, padding_mode=mode, align_corners=False)
+        np.testing.assert_allclose(output, expected, atol=1e-6)
+
+
+def suppressions(*settings):
+    """Make a model that suppresses the same boxes with several settings."""
+    made = [
+        oh.make_node("MultiClassNMS", ["boxes", "scores"], [f"{name}{i}" for name in "dli"], domain="mmort", **setting)
+        for i, setting in enumerate(settings)
+    ]
+    tensor = oh.make_tensor_value_info
+    inputs = [tensor(name, onnx.TensorProto.FLOAT, [2, 30, 4]) for name in ("boxes", "scores")]
+    kinds = (
+        (onnx.TensorProto.FLOAT, [2, None, 5]),
+        (onnx.TensorProto.INT64, [2, None]),
+        (onnx.TensorProto.INT64, [2, None]),
+    )
+    outputs = [tensor(name, *kind) for node in made for name, kind in zip(node.output, kinds, strict=True)]
+    graph = oh.make_graph(made, "suppressions", inputs, outputs)
+    return oh.make_model(graph, opset_imports=[oh.make_opsetid("", OPSET), oh.make_opsetid("mmort", 1)], ir_version=8)
+
+
+@pytest.mark.parametrize("runner", [stock_session, inlined_session, onnx.reference.ReferenceEvaluator])
+def test_a_definition_in_a_branch_reads_the_node_s_own_numbers(rng, runner):
+    """Attributes that decide nothing differ too, or are left out; two attributes decide."""
+    common = {"score_threshold": 0.05, "iou_threshold": 0.5}
+    settings = [
+        {**common, "max_per_image": 9},
+        {**common, "class_agnostic": 1, "max_per_image": 12},
+        {"score_threshold": 0.4, "iou_threshold": 0.3, "class_agnostic": 1},
+    ]
+    model = suppressions(*settings)
+    assert make_portable(model)[0].missing is None
+    assert "max_per_image" in model.functions[0].attribute
+    boxes = rng.uniform(0, 50, (2, 30, 4)).astype(np.float32)
+    boxes[..., 2:] += boxes[..., :2]
+    scores = rng.random((2, 30, 4)).astype(np.float32)
+    found = runner(model).run(None, {"boxes": boxes, "scores": scores})
+    for index, setting in enumerate(settings):
+        expected = mmort.multiclass_nms(boxes, scores, **setting)
+        for output, wanted in zip(found[3 * index : 3 * index + 3], expected, strict=True):
+            np.testing.assert_array_equal(output, wanted)
+
+
+def test_nodes_whose_definitions_differ_by_text_need_the_library():
+    """Equal compares no text before opset 19."""
+    model = suppressions({"method": "nms"}, {"method": "soft_nms_linear"})
+    assert "need different ones" in make_portable(model)[0].missing
     assert not model.functions
-    assert make_portable(grid_samplers(1, 1))[0].missing is None
 
 
 def test_suppression_with_classes_and_without():
@@ -578,7 +637,7 @@ def test_a_detector_without_the_library(detector_file, tmp_path, capsys):
 
 def test_command_line_errors(tmp_path, capsys):
     path = tmp_path / "model.onnx"
-    onnx.save(grid_samplers(0, 1), path)
+    onnx.save(suppressions({"method": "nms"}, {"method": "soft_nms_linear"}), path)
     before = path.read_bytes()
     with pytest.raises(SystemExit):
         mmort.cli.main(["portable", str(path)])
@@ -586,7 +645,7 @@ def test_command_line_errors(tmp_path, capsys):
     assert path.read_bytes() == before
     assert mmort.cli.main(["portable", str(path), "--in-place", "--json"]) == 1
     out, err = capsys.readouterr()
-    assert '"operator": "mmcv::grid_sampler"' in out
+    assert '"operator": "mmort::MultiClassNMS"' in out
     assert err == "mmort: error: 2 nodes still need the library\n"
     onnx.save(corner_pools(0, opset=11), path)
     assert mmort.cli.main(["portable", str(path), "--in-place"]) == 1

@@ -165,7 +165,7 @@ def cells(
         missing = [row.operator for row in make_portable(source, path, form) if row.missing]
         if missing and form == "inlined":
             return {"inlined": f"no definition of {', '.join(missing)}"}
-        if missing:  # nodes of one operator may need different definitions, but a file can have one function only
+        if missing:  # a function cannot choose between all definitions that nodes of an operator may need
             functions = None
     whole = [(input, np.tile(np.array(input.shape[2:]), (len(input), 1))) for input, _ in batches]
     padded = worker.run(partial(onnx_runtime, library=True), source, batches, repeats)

@@ -8,10 +8,10 @@ import onnx.inliner
 
 from mmort import schemas
 from mmort.onnx import files
-from mmort.onnx.portable import optional_inputs
-from mmort.onnx.portable.builder import FunctionBuilder, NotCoveredError, Value
+from mmort.onnx.portable import functions, optional_inputs
+from mmort.onnx.portable.builder import NotCoveredError
 from mmort.onnx.portable.coverage import Coverage
-from mmort.onnx.portable.definitions import DEFINITIONS, MIN_OPSET
+from mmort.onnx.portable.definitions import MIN_OPSET
 from mmort.onnx.portable.forms import FORMS, Form
 
 MAX_INLINED = 20
@@ -52,7 +52,7 @@ def first_obstacle(model: onnx.ModelProto) -> str | None:
     for operator, nodes in _groups(model).items():
         for node in nodes:
             try:
-                _function(operator, node, opset)
+                functions.of(operator, node, opset)
             except (NotCoveredError, ValueError) as reason:
                 return str(reason)
     return None
@@ -82,13 +82,10 @@ def _add_functions(model: onnx.ModelProto, opset: int, form: Form) -> list[Cover
         missing = None
         if (operator.domain, operator.type) not in present:
             try:
-                functions = [_function(operator, node, opset) for node in nodes]
                 if form == "functions":
-                    _require_one(functions, nodes)
-                    del functions[1:]
+                    model.functions.append(functions.shared(operator, nodes, opset))
                 else:
-                    _rename(functions, nodes)
-                model.functions.extend(functions)
+                    model.functions.extend(functions.own(operator, nodes, opset))
             except NotCoveredError as reason:
                 missing = str(reason)
         names = tuple(node.name or ", ".join(node.output) for node in nodes)
@@ -100,23 +97,6 @@ def _add_functions(model: onnx.ModelProto, opset: int, form: Form) -> list[Cover
     return covered
 
 
-def _require_one(functions: list[onnx.FunctionProto], nodes: list[onnx.NodeProto]) -> None:
-    """Raise NotCoveredError unless one function serves all nodes.
-
-    A function may have overloads, but ONNX Runtime up to 1.23 silently uses the last one for all nodes.
-    """
-    for function, node in zip(functions, nodes, strict=True):
-        if function != functions[0]:
-            first, other = files.name_of(nodes[0]), files.name_of(node)
-            raise NotCoveredError(f"one definition must serve all nodes, and {first} and {other} need different ones")
-
-
-def _rename(functions: list[onnx.FunctionProto], nodes: list[onnx.NodeProto]) -> None:
-    """Give each node a function of its own."""
-    for index, (function, node) in enumerate(zip(functions, nodes, strict=True)):
-        function.name = node.op_type = f"{function.name}_{index}"
-
-
 def _inline(model: onnx.ModelProto) -> None:
     """Put the functions' nodes into the graph, and drop what is imported for no node."""
     model.CopyFrom(onnx.inliner.inline_local_functions(model))
@@ -124,57 +104,3 @@ def _inline(model: onnx.ModelProto) -> None:
     imports = [opset for opset in model.opset_import if opset.domain in used]
     del model.opset_import[:]
     model.opset_import.extend(imports)
-
-
-def _check_inputs(operator: schemas.Operator, node: onnx.NodeProto) -> None:
-    """Raise ValueError if a node lacks an input or has too many."""
-    if len(node.input) > len(operator.inputs):
-        raise ValueError(f"there must be at most {len(operator.inputs)} inputs, got {len(node.input)}")
-    for index, formal in enumerate(operator.inputs):
-        if not formal.optional and not any(node.input[index : index + 1]):
-            raise ValueError(f"input {formal.name} is missing")
-
-
-def _function(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.FunctionProto:
-    """Return a node's definition; name the node in what it raises."""
-    if operator.kernel not in DEFINITIONS:
-        raise NotCoveredError(f"no definition of {files.name_of(node)}: the operator has none")
-    attributes = files.attributes_of(node, operator)
-    try:
-        return _defined(operator, node, opset, attributes)
-    except NotCoveredError as reason:
-        raise NotCoveredError(f"no definition of {files.name_of(node)}: {reason}") from None
-    except ValueError as error:
-        raise ValueError(f"{files.name_of(node)}: {error}") from None
-
-
-def _defined(
-    operator: schemas.Operator, node: onnx.NodeProto, opset: int, attributes: dict[str, schemas.Value]
-) -> onnx.FunctionProto:
-    """Return a node's definition; write the attributes that it refers to into the node, which may rely on defaults."""
-    _check_inputs(operator, node)
-    while node.input and not node.input[-1]:  # an optional input that is left out
-        del node.input[-1]
-    op = FunctionBuilder(opset)
-    names = [formal.name for formal in operator.inputs][: len(node.input)]
-    inputs = [Value(op, name) if given else None for name, given in zip(names, node.input, strict=True)]
-    results = DEFINITIONS[operator.kernel](op, *inputs, attributes=attributes)
-    outputs = [formal.name for formal in operator.outputs]
-    for name, result in zip(outputs, results if isinstance(results, tuple) else (results,), strict=True):
-        op.nodes.append(onnx.helper.make_node("Identity", [result.handle], [name]))
-    for reference in sorted(op.references):
-        stated = onnx.helper.make_attribute(reference, attributes[reference])
-        others = [attribute for attribute in node.attribute if attribute.name != reference]
-        if stated not in node.attribute:
-            del node.attribute[:]
-            node.attribute.extend([*others, stated])
-    return onnx.helper.make_function(
-        operator.domain,
-        operator.type,
-        names,
-        outputs,
-        op.nodes,
-        [onnx.helper.make_opsetid("", opset)],
-        attributes=sorted(op.references),
-        doc_string=files.DEFINITION_NOTE,
-    )

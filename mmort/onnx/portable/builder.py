@@ -27,8 +27,8 @@ FLOAT, INT64, BOOL, DOUBLE = (
 END = 2**62
 """The end of a Slice that goes to the end of the axis."""
 
-TensorType = tuple[int, Sequence[int | None]]
-"""An element type and a shape, in which None is any size."""
+TensorType = tuple[int, Sequence[int | None] | None]
+"""An element type and a shape, in which None is any size; None instead of a shape is any number of dimensions."""
 
 
 class NotCoveredError(Exception):
@@ -105,6 +105,8 @@ class Builder(ABC):
     def __init__(self, opset: int, numbers: Iterator[int] | None = None) -> None:
         self.opset = opset
         self._numbers = numbers or itertools.count()  # shared with graphs, whose names must not hide those outside
+        self.references: set[str] = set()
+        """The names of the function's attributes that nodes refer to, also nodes in graphs."""
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
         if not op_type[0].isupper():
@@ -138,9 +140,10 @@ class Builder(ABC):
         """Return a graph for Loop, Scan or If, whose outputs ``write(op, *inputs)`` returns.
 
         Within a function the graph may use values of the surrounding graph, but their operators (``+``) add nodes
-        there, and references to attributes belong there.
+        there.
         """
         op = FunctionBuilder(self.opset, self._numbers)
+        op.references = self.references
         parameters = [Value(op, op.name("input")) for _ in inputs]
         results = [op.node("Identity", value) for value in write(op, *parameters)]  # an output must be a node's
         input_infos, output_infos = (
@@ -182,8 +185,8 @@ class Builder(ABC):
     def choose(
         self,
         condition: Value,
-        then: Callable[[Builder], tuple[Value, ...]],
-        otherwise: Callable[[Builder], tuple[Value, ...]],
+        then: Callable[[FunctionBuilder], tuple[Value, ...]],
+        otherwise: Callable[[FunctionBuilder], tuple[Value, ...]],
         types: Sequence[TensorType],
     ) -> tuple[Value, ...]:
         """Return the results of `then` if the condition holds, else of `otherwise`; only that branch is computed."""
@@ -198,8 +201,6 @@ class FunctionBuilder(Builder):
     def __init__(self, opset: int, numbers: Iterator[int] | None = None) -> None:
         super().__init__(opset, numbers)
         self.nodes: list[onnx.NodeProto] = []
-        self.references: set[str] = set()
-        """The names of the attributes that nodes refer to."""
 
     def _add(self, op_type: str, inputs: Sequence[Any], outputs: int, attributes: dict[str, Any]) -> Any:
         node_name = self.name(op_type)  # ONNX Runtime 1.20's optimizer fails with nodes that have none
