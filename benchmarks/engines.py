@@ -1,6 +1,7 @@
 """Write the table of engines: published detectors in ONNX Runtime, OpenVINO and torch, all on one picture.
 
-    python benchmarks/engines.py FILES CONFIG ... [--engines ENGINE ...] [--threads N] [--twins DIGITS] [--prepare]
+    python benchmarks/engines.py FILES CONFIG ... [--engines ENGINE ...] [--threads N] [--limit SECONDS]
+                                                  [--twins DIGITS] [--prepare]
 
 FILES keeps the weights, the exported files, the input and the results (engines.json) of each CONFIG, so that the
 command goes on where it was stopped; with --prepare it stops after the files.  Weights are random, as those of
@@ -25,7 +26,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests.tools
 
 from engine_cell import ENGINES
 
-CELL_LIMIT = 600  # seconds
 TITLES = {
     "library": "ONNX Runtime with mmort, float32",
     "library int8": "ONNX Runtime with mmort, int8",
@@ -79,13 +79,13 @@ def prepare(files: Path, name: str, config: Path, checkpoint: Path | None = None
             mmort.onnx.make_portable(file, inlined, "inlined")
 
 
-def run_cell(*arguments: str) -> dict[str, Any]:
-    """Return a cell's figures, or why there are none as `error`."""
+def run_cell(limit: int, *arguments: str) -> dict[str, Any]:
+    """Return a cell's figures, or why there are none in `limit` seconds as `error`."""
     command = [sys.executable, str(Path(__file__).with_name("engine_cell.py")), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=CELL_LIMIT, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
-        return {"error": f"takes more than {CELL_LIMIT} s"}
+        return {"error": f"takes more than {limit} s"}
     if done.returncode:
         return {"error": " ".join((done.stderr.strip().splitlines() or ["crashes"])[-1].split())[:200]}
     return json.loads(done.stdout.splitlines()[-1])
@@ -128,6 +128,7 @@ def main() -> None:
     parser.add_argument("configs", type=Path, nargs="+")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--limit", type=int, default=600, help="seconds that a cell may take (default: %(default)s)")
     parser.add_argument("--twins", type=Path, metavar="DIGITS")
     parser.add_argument("--prepare", action="store_true", help="only write the files")
     options = parser.parse_args()
@@ -141,7 +142,7 @@ def main() -> None:
     def fill_cell(key: str, *arguments: str) -> dict[str, Any]:
         if key not in record:
             tqdm.write(key, file=sys.stderr)
-            record[key] = run_cell(*arguments)
+            record[key] = run_cell(options.limit, *arguments)
             save()
         return record[key]
 
