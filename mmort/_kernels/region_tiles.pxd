@@ -1,8 +1,9 @@
-"""Tiles of roi_align and roi_align_rotated: pixels with VECTOR channels side by side, so that sums run along channels.
+"""Tiles of roi_align and roi_align_rotated: pixels with a few channels side by side, so that sums run along channels.
 
-Regions that overlap share a tile, which has the rows of an image that any of them uses.  They are ordered by image and
-row, and a unit of work is VECTOR channels of a region, so a range of units copies few tiles.  A tile is small enough
-for a cache; a copy of all channels would not be.
+A tile has VECTOR channels, or more `lanes` where region_lanes.h computes roi_align's means.  Regions that overlap share
+a tile, which has the rows of an image that any of them uses.  They are ordered by image and row, and a unit of work is
+the tile's channels of a region, so a range of units copies few tiles.  A tile is small enough for a cache; a copy of
+all channels would not be.
 """
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
@@ -12,6 +13,15 @@ from mmk cimport *
 from mmort._kernels.kernels cimport mmk_item, mmk_sort
 from mmort._kernels.regions cimport INPUT, ROIS
 from mmort._kernels.workspace cimport take
+
+cdef extern from "region_lanes.h" nogil:
+    enum:
+        MAX_LANES
+    bint has_transposition() noexcept
+    void copy_pixels_lanes(ptrdiff_t lanes, const float *planes, const ptrdiff_t *steps, ptrdiff_t count,
+                           float *tile) noexcept
+    void write_bins_lanes(ptrdiff_t lanes, const float *bins, ptrdiff_t count, ptrdiff_t channels,
+                          float *output) noexcept
 
 cdef enum:
     VECTOR = 8  # channels of a tile, and pixels or bins transposed at once
@@ -55,10 +65,11 @@ cdef inline void sort_regions(mmk_call *call, const Shared *shared) noexcept nog
 
 # ---- tiles -----------------------------------------------------------------------------------------------------------
 
-cdef inline void set_steps(const mmk_call *call, ptrdiff_t channels, ptrdiff_t *steps) noexcept nogil:
-    """Sets the distances of VECTOR planes, of which `channels` remain, from the first."""
+cdef inline void set_steps(const mmk_call *call, ptrdiff_t channels, ptrdiff_t lanes,
+                           ptrdiff_t *steps) noexcept nogil:
+    """Sets the distances of `lanes` planes, of which `channels` remain, from the first."""
     cdef ptrdiff_t k
-    for k in range(VECTOR):  # a missing channel repeats the last one
+    for k in range(lanes):  # a missing channel repeats the last one
         steps[k] = min(k, channels - 1) * call.inputs[INPUT].shape[2] * call.inputs[INPUT].shape[3]
 
 
@@ -88,13 +99,14 @@ cdef inline simd_void _copy(const real *planes, const ptrdiff_t *steps, ptrdiff_
 
 
 cdef inline ptrdiff_t copy_tile(const mmk_call *call, const Shared *shared, const real *input, ptrdiff_t unit,
-                                ptrdiff_t end, real *tile) noexcept nogil:
+                                ptrdiff_t end, ptrdiff_t lanes, real *tile) noexcept nogil:
     """Copies what units from `unit` on read; returns the first that needs another tile, or `end`."""
     cdef ptrdiff_t regions = call.inputs[ROIS].shape[0], channels = call.inputs[INPUT].shape[1]
     cdef ptrdiff_t height = call.inputs[INPUT].shape[2], width = call.inputs[INPUT].shape[3]
-    cdef ptrdiff_t channel = unit // regions * VECTOR, top = height, bottom = 0
+    cdef ptrdiff_t channel = unit // regions * lanes, top = height, bottom = 0
     cdef uint64_t image = shared.order[unit % regions].key >> 32
-    cdef ptrdiff_t[VECTOR] steps
+    cdef ptrdiff_t[MAX_LANES] steps
+    cdef const real *planes
     cdef const Region *region
     end = min(end, (unit // regions + 1) * regions)
     while unit < end and shared.order[unit % regions].key >> 32 == image:
@@ -103,15 +115,18 @@ cdef inline ptrdiff_t copy_tile(const mmk_call *call, const Shared *shared, cons
         bottom = max(bottom, region.bottom)
         unit += 1
     if top < bottom:
-        set_steps(call, channels - channel, steps)
-        _copy(input + (<ptrdiff_t>image * channels + channel) * height * width, steps, top * width, bottom * width,
-              tile)
+        planes = input + (<ptrdiff_t>image * channels + channel) * height * width
+        set_steps(call, channels - channel, lanes, steps)
+        if lanes == VECTOR:
+            _copy(planes, steps, top * width, bottom * width, tile)
+        elif real is float:
+            copy_pixels_lanes(lanes, planes + top * width, steps, (bottom - top) * width, tile + top * width * lanes)
     return unit
 
 
 # ---- bins ------------------------------------------------------------------------------------------------------------
 
-cdef inline simd_void write_bins(const real *bins, ptrdiff_t count, ptrdiff_t channels, real *output) noexcept nogil:
+cdef inline simd_void _write_bins(const real *bins, ptrdiff_t count, ptrdiff_t channels, real *output) noexcept nogil:
     """Copies bins[bin][VECTOR channels] to output[channel][bin]."""
     cdef ptrdiff_t b = 0, c, i
     if channels >= VECTOR and count >= VECTOR:
@@ -125,6 +140,16 @@ cdef inline simd_void write_bins(const real *bins, ptrdiff_t count, ptrdiff_t ch
         for c in range(min(<ptrdiff_t>VECTOR, channels)):
             for b in range(count):
                 output[c * count + b] = bins[b * VECTOR + c]
+
+
+cdef inline void write_bins(const real *bins, ptrdiff_t count, ptrdiff_t lanes, ptrdiff_t channels,
+                            real *output) noexcept nogil:
+    """Copies bins[bin][lane] to output[channel][bin], of the first `channels` lanes."""
+    if real is float:
+        if has_transposition():
+            write_bins_lanes(lanes, bins, count, channels, output)
+            return
+    _write_bins(bins, count, channels, output)
 
 
 cdef inline void fill_bins(real *output, ptrdiff_t size, real value) noexcept nogil:

@@ -1,6 +1,6 @@
 """roi_align: features of regions of interest, sampled on a regular grid in each bin (Mask R-CNN, He et al. 2017).
 
-The positions of samples are computed axis by axis (roi_axis.pxd).  Then, VECTOR channels at a time, a tile has pixels
+The positions of samples are computed axis by axis (roi_axis.pxd).  Then, a few channels at a time, a tile has pixels
 with channels last, and all sums run along channels, each in MMCV's order of operations: the results equal MMCV's bit
 for bit.  No bin uses a pixel that none of its samples needs, so no NaN leaks.
 
@@ -22,6 +22,26 @@ from mmort._kernels.roi_axis cimport (MODE, Axis, count_region_taps, divide, fin
 from mmort._kernels.roi_bins cimport average_bins, maximize_bins
 from mmort._kernels.workspace cimport element_size, take
 
+cdef extern from "region_lanes.h" nogil:
+    ctypedef struct MmkTaps:
+        ptrdiff_t bins
+        const ptrdiff_t *begin
+        const ptrdiff_t *tap
+        const float *weight
+    ctypedef struct MmkSamples:
+        MmkTaps rows
+        MmkTaps columns
+        float count
+    ctypedef struct MmkBlock:
+        char *memory
+        size_t size
+    enum:
+        MAX_LANES
+    ptrdiff_t mean_lanes(ptrdiff_t channels, ptrdiff_t pixels) noexcept
+    void average_bins_lanes(ptrdiff_t lanes, const float *tile, const MmkSamples *samples, float *products,
+                            float *bins, const MmkBlock *next_bins) noexcept
+    void fetch_part(const MmkBlock *block, size_t i, size_t n) noexcept
+
 cdef enum:  # modes
     AVG
     MAX
@@ -41,7 +61,7 @@ cdef enum:  # picoseconds
     REGION_COST = 300000  # roi_align, 1 region of 1x1x8x8
     # and per channel: roi_align, 1000 regions of 1x256x200x304 and 2x256x100x152
     PIXEL_COST = 300
-    SAMPLE_COST = 400
+    SAMPLE_COST = 200
     BIN_COST = 200
 
 
@@ -57,14 +77,23 @@ cdef struct _Scratch:  # followed by the axes of regions that share tiles
 
 
 cdef struct _Workspace:
-    Axis[2] axes  # rows, columns
-    void *bins    # [bin][channel]
-    void *tile    # [row slot][column slot][channel]
+    Axis[2] axes    # rows, columns
+    void *bins      # [bin][channel]
+    void *products  # of weights
+    void *tile      # [row slot][column slot][channel]
     size_t size
 
 
 cdef bint _shares(const mmk_call *call) noexcept nogil:
     return call.phases > LOCATE + 1
+
+
+cdef ptrdiff_t _lanes(const mmk_call *call) noexcept nogil:
+    """Returns how many channels a shared tile has."""
+    cdef const mmk_tensor *input = &call.inputs[INPUT]
+    if call.attributes[MODE].i != AVG or input.type != MMK_FLOAT32:
+        return VECTOR
+    return max(<ptrdiff_t>VECTOR, mean_lanes(input.shape[1], input.shape[2] * input.shape[3]))
 
 
 cdef _Scratch _scratch(const mmk_call *call, const void *memory) noexcept nogil:
@@ -81,17 +110,21 @@ cdef _Scratch _scratch(const mmk_call *call, const void *memory) noexcept nogil:
 cdef _Workspace _workspace(const mmk_call *call, const _Capacity *capacity, const void *scratch) noexcept nogil:
     cdef _Workspace w
     cdef size_t address = <size_t>scratch, width = element_size(call.inputs[INPUT].type)
+    cdef ptrdiff_t lanes = _lanes(call) if _shares(call) else VECTOR
     cdef Axis *axis
     cdef int i
     set_sizes(call, w.axes)
+    w.products = NULL
+    if lanes > VECTOR:
+        w.products = take(&address, (2 * capacity.taps[1] + MAX_LANES) * width)
     if not _shares(call):
         take_axes(&address, w.axes, capacity.taps, width)
         for i in range(2):
             axis = &w.axes[i]
             axis.slot = <ptrdiff_t *>take(&address, axis.pixels * sizeof(ptrdiff_t))
             axis.used = <ptrdiff_t *>take(&address, axis.pixels * sizeof(ptrdiff_t))
-    w.bins = take(&address, w.axes[0].bins * w.axes[1].bins * VECTOR * width)
-    w.tile = take(&address, capacity.pixels * VECTOR * width)
+    w.bins = take(&address, w.axes[0].bins * w.axes[1].bins * lanes * width)
+    w.tile = take(&address, capacity.pixels * lanes * width)
     w.size = address - <size_t>scratch
     return w
 
@@ -194,7 +227,7 @@ cdef void _reduce(const mmk_call *call, const Axis *axes, const real *tile, real
         average_bins(tile, &axes[0], &axes[1], samples, bins)
     else:
         maximize_bins(tile, &axes[0], &axes[1], VECTOR, bins)
-    write_bins(bins, size, channels, output)
+    write_bins(bins, size, VECTOR, channels, output)
 
 
 cdef bint _is_long(const Axis *axes) noexcept nogil:
@@ -217,7 +250,7 @@ cdef void _align_region(mmk_call *call, const real *roi, const real *planes, ptr
     scale_taps(rows, columns.used_count * VECTOR)
     is_long = _is_long(w.axes)
     while c < channels and not (is_long and mmk_is_stopped(call)):
-        set_steps(call, channels - c, steps)
+        set_steps(call, channels - c, VECTOR, steps)
         _gather(planes + c * plane_size, steps, rows, columns, <real *>w.tile)
         _reduce(call, w.axes, <real *>w.tile, samples, channels - c, <real *>w.bins, output + c * size)
         c += VECTOR
@@ -255,7 +288,7 @@ cdef void _locate(mmk_call *call, const real *rois, int64_t begin, int64_t end) 
     cdef Shared shared = _scratch(call, call.scratch).shared
     cdef Region *region
     cdef Axis[2] axes
-    cdef ptrdiff_t k, t
+    cdef ptrdiff_t lanes = _lanes(call), k, t
     for k in range(begin, end):
         region = &shared.regions[k]
         _stored_axes(call, region, axes)
@@ -265,33 +298,63 @@ cdef void _locate(mmk_call *call, const real *rois, int64_t begin, int64_t end) 
             for t in range(axes[0].begin[axes[0].bins]):
                 region.top = min(region.top, axes[0].tap[t])
                 region.bottom = max(region.bottom, axes[0].tap[t] + 1)
-            scale_taps(&axes[1], VECTOR)
-            scale_taps(&axes[0], axes[1].pixels * VECTOR)
+            scale_taps(&axes[1], lanes)
+            scale_taps(&axes[0], axes[1].pixels * lanes)
+
+
+cdef MmkTaps _taps(const Axis *axis) noexcept nogil:
+    cdef MmkTaps taps
+    taps.bins = axis.bins
+    taps.begin = axis.begin
+    taps.tap = axis.tap
+    taps.weight = <const float *>axis.weight
+    return taps
+
+
+cdef ptrdiff_t _find_bins(const mmk_call *call, const Shared *shared, ptrdiff_t unit, ptrdiff_t lanes,
+                          ptrdiff_t *region, ptrdiff_t *bins) noexcept nogil:
+    """Finds the region of a unit and the bins it computes; returns of how many channels."""
+    cdef ptrdiff_t regions = call.inputs[ROIS].shape[0], channels = call.inputs[INPUT].shape[1]
+    cdef ptrdiff_t channel = unit // regions * lanes
+    region[0] = shared.order[unit % regions].index
+    bins[0] = (region[0] * channels + channel) * call.attributes[OUTPUT_HEIGHT].i * call.attributes[OUTPUT_WIDTH].i
+    return min(lanes, channels - channel)
 
 
 cdef void _align_shared(mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
                         void *memory) noexcept nogil:
-    """Computes units [begin, end): VECTOR channels of one region after another."""
+    """Computes units [begin, end): a tile's channels of one region after another."""
     cdef _Scratch scratch = _scratch(call, call.scratch)
     cdef _Workspace w = _workspace(call, scratch.capacity, memory)
-    cdef ptrdiff_t regions = call.inputs[ROIS].shape[0], channels = call.inputs[INPUT].shape[1]
-    cdef ptrdiff_t size = w.axes[0].bins * w.axes[1].bins, unit, tile_end = begin, channel, k
-    cdef real *bins
-    cdef real samples
+    cdef ptrdiff_t size = w.axes[0].bins * w.axes[1].bins, lanes = _lanes(call), unit, tile_end = begin, channels
+    cdef ptrdiff_t k, bins, next_k, next_bins
+    cdef MmkBlock next_block
+    cdef MmkSamples samples
+    cdef real count
+    mmk_ask_for_large_pages(w.tile, <size_t>memory + w.size - <size_t>w.tile)
     for unit in range(begin, end):
         if unit == tile_end:
-            tile_end = copy_tile(call, &scratch.shared, input, unit, end, <real *>w.tile)
-        k = scratch.shared.order[unit % regions].index
-        channel = unit // regions * VECTOR
-        bins = output + (k * channels + channel) * size
-        samples = _samples(call, rois + ROI * k)
-        if samples <= 0:
-            fill_bins(bins, min(<ptrdiff_t>VECTOR, channels - channel) * size, _of_no_samples(call, samples))
+            tile_end = copy_tile(call, &scratch.shared, input, unit, end, lanes, <real *>w.tile)
+        next_block.size = _find_bins(call, &scratch.shared, min(unit + 1, end - 1), lanes, &next_k, &next_bins) * size
+        next_block.size *= sizeof(real)
+        next_block.memory = <char *>(output + next_bins)
+        channels = _find_bins(call, &scratch.shared, unit, lanes, &k, &bins)
+        count = _samples(call, rois + ROI * k)
+        if count <= 0:
+            fill_bins(output + bins, channels * size, _of_no_samples(call, count))
             continue
         _stored_axes(call, &scratch.shared.regions[k], w.axes)
         if _is_long(w.axes) and mmk_is_stopped(call):
             return
-        _reduce(call, w.axes, <real *>w.tile, samples, channels - channel, <real *>w.bins, bins)
+        if lanes == VECTOR:
+            fetch_part(&next_block, 0, 1)
+            _reduce(call, w.axes, <real *>w.tile, count, channels, <real *>w.bins, output + bins)
+        else:
+            samples.rows = _taps(&w.axes[0])
+            samples.columns = _taps(&w.axes[1])
+            samples.count = <float>count
+            average_bins_lanes(lanes, <float *>w.tile, &samples, <float *>w.products, <float *>w.bins, &next_block)
+            write_bins(<real *>w.bins, size, lanes, channels, output + bins)
 
 
 # ---- the operator ----------------------------------------------------------------------------------------------------
@@ -355,7 +418,7 @@ cdef size_t _axes_size(const mmk_call *call, const real *rois) noexcept nogil:
 
 cdef void _add_phases(mmk_call *call, const _Work *work) noexcept nogil:
     cdef const mmk_tensor *rois = &call.inputs[ROIS]
-    cdef int64_t regions = rois.shape[0], channels = call.inputs[INPUT].shape[1]
+    cdef int64_t regions = rois.shape[0], channels = call.inputs[INPUT].shape[1], lanes = _lanes(call)
     cdef double pixels = <double>call.inputs[INPUT].size / channels
     cdef size_t axes = 0
     if channels >= VECTOR and work.pixels > MIN_SHARES * pixels:
@@ -371,8 +434,8 @@ cdef void _add_phases(mmk_call *call, const _Work *work) noexcept nogil:
                               * min(<int64_t>BLOCK, channels)))
         return
     mmk_add_phase(call, regions, 1e-3 * REGION_COST)
-    mmk_add_phase(call, (channels + VECTOR - 1) // VECTOR * regions,
-                  1e-3 * VECTOR * (work.picoseconds + PIXEL_COST * pixels) / regions)
+    mmk_add_phase(call, (channels + lanes - 1) // lanes * regions,
+                  1e-3 * lanes * (work.picoseconds + PIXEL_COST * pixels) / regions)
     call.scratch_size = _scratch(call, NULL).size + axes
 
 

@@ -292,7 +292,7 @@ cdef void _align_shared(mmk_call *call, const real *input, const real *rois, rea
     memset(tile + pixels * VECTOR, 0, VECTOR * sizeof(real))
     for unit in range(begin, end):
         if unit == tile_end:
-            tile_end = copy_tile(call, &shared, input, unit, end, tile)
+            tile_end = copy_tile(call, &shared, input, unit, end, VECTOR, tile)
         k = shared.order[unit % regions].index
         channel = unit // regions * VECTOR
         locate_region(call, rois + ROI * k, &geometry)
@@ -310,7 +310,7 @@ cdef void _align_shared(mmk_call *call, const real *input, const real *rois, rea
         divisor = <real>(geometry.grid[0] * geometry.grid[1]) if samples else 1
         for bin in range(size * VECTOR):
             bins[bin] = bins[bin] / divisor
-        write_bins(bins, size, channels - channel, output + (k * channels + channel) * size)
+        write_bins(bins, size, VECTOR, channels - channel, output + (k * channels + channel) * size)
 
 
 cdef int _check_regions(mmk_call *call, const real *rois, double *samples, size_t *stored) noexcept nogil:

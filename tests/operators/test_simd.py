@@ -14,7 +14,7 @@ LEVELS = ("baseline", "avx2", "avx512")
 CASES = [case for operator in ("deform_conv2d", "modulated_deform_conv2d") for case in cases.of(operator)]
 RECORDED = [name for name in test_golden.ORDINARY if "DeformConv2d" in test_golden.GOLDEN[name]["op"]]
 
-VECTORS = ("corner_pool", "cummax", "cummin", "grid_sample", "roi_align_rotated")
+VECTORS = ("corner_pool", "cummax", "cummin", "grid_sample", "roi_align", "roi_align_rotated")
 """Operators whose vectors give the bits of plain loops."""
 
 
@@ -104,6 +104,28 @@ def test_bins_that_do_not_fill_vectors(output_size, levels):
     for sampling_ratio in (0, 1):
         attributes = {"output_size": output_size, "sampling_ratio": sampling_ratio}
         check_bits(levels, "roi_align_rotated", (image, rois), attributes, f"{attributes}")
+
+
+@pytest.mark.parametrize("channels", [16, 19, 32, 45, 64])
+def test_tiles_of_two_vectors(channels, levels):
+    """Channels, pixels and bins that do and do not fill vectors; pixels that are not finite, regions outside."""
+    rng = np.random.default_rng(channels)
+    for shape, output_size, sampling_ratio in product(
+        ((2, channels, 3, 5), (1, channels, 9, 14)), ((1, 2), (3, 3), (4, 4), (3, 7)), (0, 2, 3)
+    ):
+        image = rng.standard_normal(shape).astype(np.float32)
+        image.reshape(-1)[::41] = np.nan
+        image.reshape(-1)[5::67] = np.inf
+        corners = rng.uniform(-0.3, 1.3, (60, 4)) * np.float32([shape[3], shape[2]] * 2)
+        rois = np.hstack([rng.integers(0, shape[0], (60, 1)), corners]).astype(np.float32)
+        attributes = {"output_size": output_size, "sampling_ratio": sampling_ratio}
+        check_bits(levels, "roi_align", (image, rois), attributes, f"{shape} {attributes}")
+
+
+def test_tiles_that_are_too_large_for_many_channels(levels):
+    image = np.random.default_rng(0).standard_normal((1, 33, 370, 370), np.float32)
+    rois = np.float32([[0, 0, 0, 370, 370], [0, 100, 9, 200, 99], [0, 9, 100, 99, 200]])
+    check_bits(levels, "roi_align", (image, rois), {"output_size": (14, 14)}, "large")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "float32"])
