@@ -101,7 +101,7 @@ class MaskFormat:
 
     def store(
         self,
-        output: NDArray[np.float32],
+        output: NDArray[Any],
         boxes: NDArray[np.float32],
         image: Prepared,
         canvas: tuple[int, int] | None = None,
@@ -110,7 +110,7 @@ class MaskFormat:
 
         Parameters
         ----------
-        output : ndarray, (K, h, w)
+        output : ndarray of float32, or of bool if masks cover the input, (K, h, w)
             The output ``masks`` of the image, its used rows.
         boxes : ndarray of float32, (K, 4)
             The boxes in the original image.
@@ -124,7 +124,8 @@ class MaskFormat:
             return Stored(BoxMasks(output, boxes, self.threshold), factors)
 
         def pixels(index: int) -> NDArray[np.bool_]:
-            part, resized = self.rescaled(output[index], image, canvas)
+            mask = output[index].astype(np.float32, copy=False)  # MMDeploy's files have bools
+            part, resized = self.rescaled(mask, image, canvas)
             inside = resized > self.threshold
             if self.scores == "masks":
                 before, after = _mean_probability(part[part > self.threshold]), _mean_probability(resized[inside])

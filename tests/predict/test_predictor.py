@@ -180,8 +180,9 @@ def test_masks_over_boxes(mask_format, rng):
     np.testing.assert_array_equal(found.masks, expected)
 
 
-def test_masks_of_the_input_are_masks_of_the_picture():
-    masks = np.zeros((1, 1, 24, 32), np.float32)
+@pytest.mark.parametrize("dtype", [np.float32, bool])
+def test_masks_of_the_input_are_masks_of_the_picture(dtype):
+    masks = np.zeros((1, 1, 24, 32), dtype)
     masks[0, 0, 4:8, 2:5] = 1
     dets = np.array([[[40, 0, 50, 9, 0.9]]], np.float32)  # in the padding
     found = predictor(Network(lambda *_: (dets, np.zeros((1, 1), int), masks)))(picture(1, 48, 64))
