@@ -14,7 +14,8 @@ import mmort.cli
 import mmort.ort
 from mmort import demo
 from mmort.onnx import Coverage, make_portable, upgrade
-from mmort.onnx.portable.definitions import DEFINITIONS
+from mmort.onnx.files import every_node
+from mmort.onnx.portable.definitions import DEFINITIONS, attention, windows
 from tests import compare, front_ends, old_export
 from tests.operators import cases
 from tests.operators.families import multiclass, nms
@@ -99,6 +100,29 @@ def test_definition_equals_kernel(operator):
     patterns = INEXACT.get(operator, ())
     assert [name for name in names if not any(re.fullmatch(pattern, name) for pattern in patterns)] == []
     assert len(names) <= len(selected) // 8
+
+
+def test_attention_takes_queries_in_pieces(monkeypatch):
+    """The last chunk of three takes the last query again."""
+    monkeypatch.setattr(attention, "MAX_GATHERED", 1)
+    monkeypatch.setattr(attention, "MAX_PIECES", 3)
+    operator = "multi_scale_deformable_attention"
+    assert differing(operator, defined(operator), stock_session) == []
+
+
+def test_regions_as_windows(monkeypatch):
+    """The maps and regions of large detectors are pooled so."""
+    monkeypatch.setattr(windows, "REGION_COST", 0.0)
+    monkeypatch.setattr(windows, "PIXEL_COST", 0.0)
+    selected = [case for case in defined("roi_align") if case.attributes.get("pool_mode") != "max"]
+    assert differing("roi_align", selected, stock_session) == []
+    (many,) = [case for case in selected if case.name == "many"]
+    model, _ = portable_model(many)
+    for node in every_node(model):
+        if node.op_type == "RoiAlign":
+            del node.attribute[:]  # its output would be of one bin
+    feeds = dict(zip(("input", "rois"), many.arrays, strict=True))
+    assert same(stock_session(model).run(None, feeds), front_ends.run_ort("roi_align", many.arrays, many.attributes))
 
 
 def test_nms_takes_nan_scores_last():
@@ -348,7 +372,7 @@ def test_suppression_with_classes_and_without():
     assert "'all' and mmcv::NonMaxSuppression node 'within' need different ones" in coverage.missing
 
 
-@pytest.mark.parametrize("operator", ["nms", "soft_nms", "multiclass_nms"])
+@pytest.mark.parametrize("operator", ["nms", "soft_nms", "multiclass_nms", "roi_align"])
 def test_sessions_start_without_a_warning(operator, capfd):
     """ONNX Runtime warns of values that are computed and not used."""
     models = {}

@@ -194,13 +194,24 @@ class Builder(ABC):
         results = self._add("If", [condition], len(types), branches)
         return results if isinstance(results, tuple) else (results,)
 
+    def stack(self, count: Value, write: Callable[[FunctionBuilder, Value], Value], result: TensorType) -> Value:
+        """Return what ``write(op, i)`` returns for i from 0 to `count` - 1, a list of one number, as one tensor."""
+
+        def step(op: FunctionBuilder, i: Value, go_on: Value) -> tuple[Value, ...]:
+            return go_on, write(op, i)
+
+        body = self.graph(step, [(INT64, []), (BOOL, [])], [(BOOL, []), result])
+        return self.node("Loop", self.node("Squeeze", count, [0]), True, body=body)
+
 
 class FunctionBuilder(Builder):
     """Builds the nodes of a function, or of a graph within it."""
 
-    def __init__(self, opset: int, numbers: Iterator[int] | None = None) -> None:
+    def __init__(self, opset: int, numbers: Iterator[int] | None = None, inlined: bool = False) -> None:
         super().__init__(opset, numbers)
         self.nodes: list[onnx.NodeProto] = []
+        self.inlined = inlined
+        """Whether the function's nodes will stand in the model's graph, for OpenVINO and GPUs too."""
 
     def _add(self, op_type: str, inputs: Sequence[Any], outputs: int, attributes: dict[str, Any]) -> Any:
         node_name = self.name(op_type)  # ONNX Runtime 1.20's optimizer fails with nodes that have none

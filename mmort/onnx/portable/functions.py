@@ -23,7 +23,7 @@ _NUMBERS = "INT", "FLOAT"
 """The types of attributes that a function can choose by: Equal compares no text before opset 19."""
 
 
-def of(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.FunctionProto:
+def of(operator: schemas.Operator, node: onnx.NodeProto, opset: int, inlined: bool = False) -> onnx.FunctionProto:
     """Return a node's definition; name the node in what it raises.
 
     The attributes that it refers to are written into the node, which may rely on defaults.
@@ -33,7 +33,7 @@ def of(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.Fun
     attributes = files.attributes_of(node, operator)
     try:
         _check_inputs(operator, node)
-        op = FunctionBuilder(opset)
+        op = FunctionBuilder(opset, inlined=inlined)
         return _function(operator, [node], op, _results(op, operator, node, attributes))
     except NotCoveredError as reason:
         raise NotCoveredError(f"no definition of {files.name_of(node)}: {reason}") from None
@@ -42,8 +42,8 @@ def of(operator: schemas.Operator, node: onnx.NodeProto, opset: int) -> onnx.Fun
 
 
 def own(operator: schemas.Operator, nodes: Sequence[onnx.NodeProto], opset: int) -> list[onnx.FunctionProto]:
-    """Return a function for each node, which is renamed to it."""
-    functions = [of(operator, node, opset) for node in nodes]
+    """Return a function for each node, which is renamed to it, to be inlined."""
+    functions = [of(operator, node, opset, inlined=True) for node in nodes]
     for index, (function, node) in enumerate(zip(functions, nodes, strict=True)):
         function.name = node.op_type = f"{function.name}_{index}"
     return functions

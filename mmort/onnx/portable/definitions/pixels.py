@@ -8,7 +8,12 @@ from mmort.onnx.portable.definitions.sampling import OUTSIDE, sample
 
 def on_map(op: FunctionBuilder, y: Value, x: Value, height: Value, width: Value) -> Value:
     """Return whether points are at most a pixel outside the map, where the border's value is taken."""
-    return (y >= -1.0) & (y <= height.to(FLOAT)) & (x >= -1.0) & (x <= width.to(FLOAT))
+    return on_axis(op, y, height) & on_axis(op, x, width)
+
+
+def on_axis(op: FunctionBuilder, position: Value, size: Value) -> Value:
+    """Return whether positions along one axis are at most a pixel outside a map of that size."""
+    return (position >= -1.0) & (position <= size.to(FLOAT))
 
 
 def clamped_pixels(op: FunctionBuilder, position: Value, inside: Value, size: Value) -> Value:

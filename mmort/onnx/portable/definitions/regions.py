@@ -1,4 +1,7 @@
-"""roi_align by ONNX's RoiAlign; its maximum over a number of samples that differs between regions by GridSample."""
+"""roi_align by ONNX's RoiAlign or by matrices.
+
+Its maximum over a number of samples that differs between regions is GridSample's.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import onnx
 
 from mmort.onnx.portable.builder import FLOAT, INT64, FunctionBuilder, NotCoveredError, Reference, Value
+from mmort.onnx.portable.definitions import windows
 from mmort.onnx.portable.definitions.pixels import clamped_pixels, on_map, sample_pixels, sample_positions, stacked
 
 NOWHERE = [-1e6, -1e6, -999_999.0, -999_999.0]
@@ -39,7 +43,19 @@ def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Map
     }
     if attributes["mode"] == "avg":
         sizes = {"output_height": Reference("output_height"), "output_width": Reference("output_width")}
-        return op.RoiAlign(input, corners, images, sampling_ratio=ratio, **sizes, **common)
+
+        def by_onnx(op: FunctionBuilder) -> tuple[Value, ...]:
+            return (op.RoiAlign(input, corners, images, sampling_ratio=ratio, **sizes, **common),)
+
+        if op.inlined:  # OpenVINO would compile a product for each size of window, and GPUs have a fast RoiAlign
+            return by_onnx(op)[0]
+        y, x = windows.axes_of(op, corners, bool(attributes["aligned"]), ratio)
+        is_faster = windows.are_faster(op, input, y, x)
+
+        def by_windows(op: FunctionBuilder) -> tuple[Value, ...]:
+            return (windows.average(op, input, images, y, x),)
+
+        return op.choose(is_faster, by_windows, by_onnx, [(FLOAT, [None] * 4)])[0]
     finer = {name: attributes[name] * ratio for name in ("output_height", "output_width")}
     samples = op.RoiAlign(input, corners, images, sampling_ratio=1, **finer, **common)
     window = {"kernel_shape": [ratio, ratio], "strides": [ratio, ratio]}
