@@ -1,6 +1,5 @@
 """Hash tables of boxes, keyed by the magnitude of their sides (a level) and a cell of the plane."""
-from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.stdint cimport int64_t, uint64_t
 
 ctypedef union _Bits:
     double value
@@ -8,34 +7,6 @@ ctypedef union _Bits:
 
 cdef enum:
     BIAS = 1023  # of a double's exponent
-
-
-cdef struct Table:
-    uint32_t *heads  # by bucket: an entry plus 1; 0: none
-    uint32_t *nexts  # by entry: the next in its bucket, plus 1
-    int shift        # of the hash, to fit the number of buckets
-
-
-cdef inline size_t table_size(int64_t count) noexcept nogil:
-    """Returns how many numbers `heads` and `nexts` have together for `count` entries."""
-    return 5 * count
-
-
-cdef inline Table empty_table(uint32_t *memory, int64_t count) noexcept nogil:
-    """Returns a table for `count` entries, with two to four buckets for each."""
-    cdef Table table
-    table.heads = memory
-    table.nexts = memory + 4 * count
-    table.shift = 64
-    while <int64_t>1 << (65 - table.shift) <= 4 * count:
-        table.shift -= 1
-    memset(table.heads, 0, (<size_t>1 << (64 - table.shift)) * sizeof(uint32_t))
-    return table
-
-
-cdef inline void add_entry(const Table *table, uint64_t bucket, ptrdiff_t entry) noexcept nogil:
-    table.nexts[entry] = table.heads[bucket]
-    table.heads[bucket] = <uint32_t>(entry + 1)
 
 
 cdef inline uint64_t bucket_of(int64_t level_x, int64_t level_y, int64_t x, int64_t y, int shift) noexcept nogil:

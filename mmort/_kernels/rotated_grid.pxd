@@ -11,24 +11,60 @@ An overlap of at least t bounds the other box, so that a few cells of a few leve
   rectangles share at least 2 * min(t, 1/2) times the larger reach on each axis.
 
 The bounds hold for computed overlaps, too, since boxes with so long sides that rounding matters are not looked up.
+Each cell has memory for all boxes that may be kept in it, side by side, so that candidates are compared in vectors: in
+float32, with a margin for its rounding, by what rectangles must share.  Few are left for the exact overlap.
 """
 from libc.math cimport fabs, sqrt
 from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport memset
 
 from element_types cimport real
-from mmort._kernels.cells cimport Table, add_entry, bucket_of, empty_table, floor_of, largest_side, level_of
+from mmk cimport *
+from mmort._kernels.cells cimport bucket_of, floor_of, largest_side, level_of
 from mmort._kernels.rotated cimport Rectangle, are_apart, reaches
 
+cdef extern from "<math.h>" nogil:
+    float fabsf(float)
+
 cdef enum:
-    KEPT_PER_CELL = 16  # looking up a cell takes as long as comparing so many kept boxes: nms_rotated
+    KEPT_PER_CELL = 8  # looking up a cell takes as long as comparing so many kept boxes: nms_rotated
+    MIN_VECTOR = 5  # boxes of a cell compared together
+    BLOCK = 64
+
+
+cdef struct Cell:
+    uint32_t begin
+    uint32_t end  # after its last kept box
+
+
+cdef struct Upright:  # rectangle around a box, to compare in vectors
+    float x
+    float y
+    float reach_x
+    float reach_y
 
 
 cdef struct Grid:
-    Table table
+    const Rectangle *rectangles
+    Cell *cells          # by bucket
+    Upright *uprights    # of kept boxes
+    int32_t *boxes       # indices of their rectangles
+    int shift            # of the hash, to fit the number of buckets
     int64_t first_level  # of the boxes in it
     int64_t last_level
     double bound         # a little below the threshold, which covers all rounding
     double shared        # the least part of the larger reach that rectangles share
+
+
+cdef struct Window:  # of a box that is looked up
+    Upright upright
+    float margin  # for the rounding of coordinates
+    float shared  # a little less than the grid's, for other rounding
+
+
+cdef inline size_t grid_size(size_t count) noexcept nogil:
+    """Returns the bytes of memory for `count` boxes: up to two cells for each, and its numbers."""
+    return count * (2 * sizeof(Cell) + sizeof(Upright) + sizeof(int32_t))
 
 
 cdef inline double _reach(const Rectangle *box) noexcept nogil:
@@ -36,46 +72,139 @@ cdef inline double _reach(const Rectangle *box) noexcept nogil:
 
 
 cdef inline bint fits_grid(const Rectangle *box) noexcept nogil:
-    """Returns whether sides and coordinates are within 2**20 and 2**30 times each other, and finite."""
+    """Returns whether sides and coordinates are within 2**20 and 2**30 times each other, and float32 has them."""
     cdef double reach = _reach(box)
-    return (box.area > reach * reach / (1 << 20) and fabs(box.x) < reach * (1 << 30)
+    return (1e-27 < reach < 1e27 and box.area > reach * reach / (1 << 20) and fabs(box.x) < reach * (1 << 30)
             and fabs(box.y) < reach * (1 << 30))
-
-
-cdef inline Grid empty_grid(uint32_t *memory, int64_t count, double threshold) noexcept nogil:
-    cdef Grid grid
-    grid.table = empty_table(memory, count)
-    grid.first_level = 1 << 11
-    grid.last_level = 0
-    grid.bound = threshold * 0.999
-    grid.shared = 2 * min(grid.bound, 0.5)
-    return grid
 
 
 cdef inline double _cells_per_length(const Grid *grid, double largest) noexcept nogil:
     return 1 / ((2 - grid.shared) * largest)  # the maximum distance of two boxes of the largest reach
 
 
-cdef inline void add_box(Grid *grid, const Rectangle *box, ptrdiff_t entry) noexcept nogil:
+cdef inline Cell *_cell_of(const Grid *grid, const Rectangle *box) noexcept nogil:
     cdef int64_t level = level_of(_reach(box))
     cdef double per_length = _cells_per_length(grid, largest_side(level))
-    add_entry(&grid.table, bucket_of(level, 0, floor_of(box.x * per_length), floor_of(box.y * per_length),
-                                     grid.table.shift), entry)
+    return grid.cells + bucket_of(level, 0, floor_of(box.x * per_length), floor_of(box.y * per_length), grid.shift)
+
+
+cdef inline Grid empty_grid(void *memory, const Rectangle *rectangles, const int32_t *boxes, ptrdiff_t count,
+                            double threshold) noexcept nogil:
+    """Returns a grid that has room for all `boxes` which fit.  `memory` has grid_size(count) bytes."""
+    cdef Grid grid
+    cdef int64_t buckets = 1, bucket
+    cdef uint32_t before = 0, size
+    cdef ptrdiff_t i
+    grid.shift = 64
+    while buckets <= count:
+        buckets *= 2
+        grid.shift -= 1
+    grid.rectangles = rectangles
+    grid.cells = <Cell *>memory
+    grid.uprights = <Upright *>(grid.cells + 2 * count)
+    grid.boxes = <int32_t *>(grid.uprights + count)
+    grid.first_level = 1 << 11
+    grid.last_level = 0
+    grid.bound = threshold * 0.999
+    grid.shared = 2 * min(grid.bound, 0.5)
+    memset(grid.cells, 0, buckets * sizeof(Cell))
+    for i in range(count):
+        if fits_grid(rectangles + boxes[i]):
+            _cell_of(&grid, rectangles + boxes[i]).end += 1
+    for bucket in range(buckets):
+        size = grid.cells[bucket].end
+        grid.cells[bucket].begin = grid.cells[bucket].end = before
+        before += size
+    return grid
+
+
+cdef inline Upright _upright(const Rectangle *box) noexcept nogil:
+    cdef Upright upright
+    upright.x = <float>box.x
+    upright.y = <float>box.y
+    upright.reach_x = <float>box.reach_x
+    upright.reach_y = <float>box.reach_y
+    return upright
+
+
+cdef inline void add_box(Grid *grid, int32_t index) noexcept nogil:
+    """Adds one of the boxes that the grid has room for."""
+    cdef const Rectangle *box = grid.rectangles + index
+    cdef int64_t level = level_of(_reach(box))
+    cdef Cell *cell = _cell_of(grid, box)
+    grid.uprights[cell.end] = _upright(box)
+    grid.boxes[cell.end] = index
+    cell.end += 1
     grid.first_level = min(grid.first_level, level)
     grid.last_level = max(grid.last_level, level)
 
 
-cdef inline bint look_up(const Grid *grid, const Rectangle *rectangles, const int32_t *boxes, ptrdiff_t kept,
-                         const Rectangle *box, real threshold, bint equal, int64_t *comparisons,
-                         bint *is_suppressed) noexcept nogil:
+cdef inline Window _window(const Grid *grid, const Rectangle *box) noexcept nogil:
+    cdef Window window
+    window.upright = _upright(box)
+    window.margin = <float>(max(fabs(box.x), fabs(box.y)) / (1 << 20))
+    window.shared = <float>(grid.shared - 2.0 / (1 << 20))
+    return window
+
+
+cdef inline bint _may_share(const Upright *a, const Upright *b, float shared, float margin) noexcept nogil:
+    """Returns whether the rectangles around two boxes may share enough on both axes."""
+    cdef float larger_x = a.reach_x if b.reach_x < a.reach_x else b.reach_x
+    cdef float larger_y = a.reach_y if b.reach_y < a.reach_y else b.reach_y
+    return ((fabsf(a.x - b.x) < ((a.reach_x + b.reach_x) - shared * larger_x) + margin)
+            & (fabsf(a.y - b.y) < ((a.reach_y + b.reach_y) - shared * larger_y) + margin))
+
+
+cdef inline simd_void _find_candidates(const Grid *grid, ptrdiff_t begin, ptrdiff_t count, const Window *window,
+                                       int32_t *candidates, ptrdiff_t *number) noexcept nogil:
+    """Lists the boxes among `count` kept ones from `begin` on whose rectangles may share enough with the window's."""
+    cdef const Upright *uprights = grid.uprights + begin
+    cdef Upright box = window.upright
+    cdef float shared = window.shared, margin = window.margin
+    cdef int32_t[BLOCK] near
+    cdef int32_t i, size = <int32_t>count, any_near = 0
+    cdef ptrdiff_t found = 0
+    for i in range(size):
+        near[i] = _may_share(uprights + i, &box, shared, margin)
+        any_near |= near[i]
+    if any_near:
+        for i in range(size):
+            candidates[found] = grid.boxes[begin + i]
+            found += near[i]
+    number[0] = found
+
+
+cdef inline bint _any_reaches(const Grid *grid, const Cell *cell, const Window *window, const Rectangle *box,
+                              real threshold, bint equal) noexcept nogil:
+    """Returns whether a kept box of the cell suppresses the box."""
+    cdef int32_t[BLOCK] candidates
+    cdef ptrdiff_t begin = cell.begin, end = cell.end, found, i
+    cdef const Rectangle *candidate
+    while begin < end:
+        if end - begin < MIN_VECTOR:
+            found = _may_share(grid.uprights + begin, &window.upright, window.shared, window.margin)
+            candidates[0] = grid.boxes[begin]
+            begin += 1
+        else:
+            _find_candidates(grid, begin, min(<ptrdiff_t>BLOCK, end - begin), window, candidates, &found)
+            begin += BLOCK
+        for i in range(found):
+            candidate = grid.rectangles + candidates[i]
+            if not are_apart(candidate, box) and reaches(candidate, box, threshold, equal):
+                return True
+    return False
+
+
+cdef inline bint look_up(const Grid *grid, ptrdiff_t kept, const Rectangle *box, real threshold, bint equal,
+                         int64_t *comparisons, bint *is_suppressed) noexcept nogil:
     """Finds whether one of the kept boxes suppresses a box; returns False if comparing all of them is faster."""
     cdef double reach = _reach(box), largest, per_length, range_x, range_y
     cdef double smallest_reach = max(reach * grid.bound, sqrt(grid.bound * box.area)) / 2
     cdef int64_t first_level = max(level_of(smallest_reach), grid.first_level)
     cdef int64_t level = min(level_of(2 * reach / grid.bound), grid.last_level)  # fewest cells first
     cdef int64_t first_column, last_column, line, last_line, column
-    cdef uint32_t entry
-    cdef const Rectangle *candidate
+    cdef const Cell *cell
+    cdef Window window = _window(grid, box)
     is_suppressed[0] = False
     while level >= first_level:
         largest = largest_side(level)
@@ -90,15 +219,11 @@ cdef inline bint look_up(const Grid *grid, const Rectangle *rectangles, const in
         last_line = floor_of(box.y * per_length + range_y)
         while line <= last_line:
             for column in range(first_column, last_column + 1):
-                entry = grid.table.heads[bucket_of(level, 0, column, line, grid.table.shift)]
-                comparisons[0] += 1
-                while entry:
-                    comparisons[0] += 1
-                    candidate = rectangles + boxes[entry - 1]
-                    if not are_apart(candidate, box) and reaches(candidate, box, threshold, equal):
-                        is_suppressed[0] = True
-                        return True
-                    entry = grid.table.nexts[entry - 1]
+                cell = grid.cells + bucket_of(level, 0, column, line, grid.shift)
+                comparisons[0] += 1 + cell.end - cell.begin
+                if cell.begin < cell.end and _any_reaches(grid, cell, &window, box, threshold, equal):
+                    is_suppressed[0] = True
+                    return True
             line += 1
         level -= 1
     return True

@@ -5,13 +5,12 @@ rectangles, in vectors, then the exact overlap of those that meet.  Once many ar
 meet (rotated_grid.pxd).  Both ways compare by the same arithmetic, so results are the same.
 """
 from libc.math cimport fabs
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.cells cimport table_size
 from mmort._kernels.rotated cimport BOX, Rectangle, measure, reaches
-from mmort._kernels.rotated_grid cimport Grid, add_box, empty_grid, fits_grid, look_up
+from mmort._kernels.rotated_grid cimport Grid, add_box, empty_grid, fits_grid, grid_size, look_up
 from mmort._kernels.suppression cimport goes_on
 from mmort._kernels.workspace cimport take
 
@@ -31,7 +30,7 @@ cdef struct Kept:
     double *reach_x
     double *reach_y
     int32_t *boxes   # indices of their rectangles
-    uint32_t *table  # memory of the grid
+    char *grid       # its memory
 
 
 cdef inline Kept take_kept(size_t *address, size_t count) noexcept nogil:
@@ -41,7 +40,7 @@ cdef inline Kept take_kept(size_t *address, size_t count) noexcept nogil:
     kept.reach_x = <double *>take(address, count * sizeof(double))
     kept.reach_y = <double *>take(address, count * sizeof(double))
     kept.boxes = <int32_t *>take(address, count * sizeof(int32_t))
-    kept.table = <uint32_t *>take(address, table_size(count) * sizeof(uint32_t))
+    kept.grid = <char *>take(address, grid_size(count))
     return kept
 
 
@@ -53,7 +52,7 @@ cdef inline Kept kept_from(const Kept *all_kept, ptrdiff_t first) noexcept nogil
     kept.reach_x = all_kept.reach_x + first
     kept.reach_y = all_kept.reach_y + first
     kept.boxes = all_kept.boxes + first
-    kept.table = all_kept.table + table_size(first)
+    kept.grid = all_kept.grid + grid_size(first)
     return kept
 
 
@@ -91,15 +90,14 @@ cdef inline bint _is_suppressed_by_any(const Rectangle *rectangles, const Rectan
     return False
 
 
-cdef inline bint _fill_grid(Grid *grid, const Rectangle *rectangles, const Kept *kept, ptrdiff_t begin,
-                            ptrdiff_t end) noexcept nogil:
+cdef inline bint _fill_grid(Grid *grid, const Kept *kept, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
     """Adds the kept boxes [begin, end) to the grid; returns False if one does not fit."""
     cdef const Rectangle *box
     cdef ptrdiff_t i
     for i in range(begin, end):
-        box = rectangles + kept.boxes[i]
+        box = grid.rectangles + kept.boxes[i]
         if fits_grid(box):
-            add_box(grid, box, i)
+            add_box(grid, kept.boxes[i])
         elif box.area > 0:  # other boxes suppress nothing
             return False
     return True
@@ -117,8 +115,8 @@ cdef inline ptrdiff_t suppress(mmk_call *call, const Rectangle *rectangles, cons
         if not goes_on(call, &comparisons, &unasked, count):
             return -1
         box = rectangles + boxes[i]
-        if not (has_grid and fits_grid(box) and look_up(&grid, rectangles, kept.boxes, number, box, threshold, equal,
-                                                        &unasked, &is_suppressed)):
+        if not (has_grid and fits_grid(box) and look_up(&grid, number, box, threshold, equal, &unasked,
+                                                        &is_suppressed)):
             unasked += number
             is_suppressed = _is_suppressed_by_any(rectangles, box, kept, number, threshold, equal)
         if is_suppressed:
@@ -130,10 +128,10 @@ cdef inline ptrdiff_t suppress(mmk_call *call, const Rectangle *rectangles, cons
         kept.boxes[number] = boxes[i]
         number += 1
         if number == GRID_MIN_KEPT and threshold > 0:
-            grid = empty_grid(kept.table, count, threshold)
-            has_grid = _fill_grid(&grid, rectangles, kept, 0, number)
+            grid = empty_grid(kept.grid, rectangles, boxes, count, threshold)
+            has_grid = _fill_grid(&grid, kept, 0, number)
         elif has_grid:
-            has_grid = _fill_grid(&grid, rectangles, kept, number - 1, number)
+            has_grid = _fill_grid(&grid, kept, number - 1, number)
     return number
 
 
