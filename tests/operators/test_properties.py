@@ -288,6 +288,22 @@ def test_nms_rotated_of_many_boxes_compares_all_pairs_in_effect(kind, iou_thresh
         assert 256 < len(kept) < 990
 
 
+@pytest.mark.parametrize(("scale", "offset"), [(2.0**-160, 0), (2.0**140, 0), (1, 2.0**24)])
+def test_nms_rotated_of_tiny_huge_and_distant_boxes(scale, offset):
+    """Boxes in a grid are also compared in float32, which does not have these numbers, or has them rounded."""
+    rng = np.random.default_rng(0)
+    boxes = np.tile(make_rotated(rng, 500, "elongated"), (2, 1)).astype(np.float64)
+    boxes[:, :2] = 30 * boxes[:, :2] + boxes[:, 2:4].min(1, keepdims=True) * rng.normal(0, 0.2, (1000, 2))
+    boxes[:, :2] = np.round(1024 * boxes[:, :2]) / 1024  # the offset changes no difference
+    scores = -np.arange(1000.0)
+    _, wanted = mmort.nms_rotated(boxes, scores, 0.3)
+    boxes[:, :2] += offset
+    boxes[:, :4] *= scale
+    _, keep = mmort.nms_rotated(boxes, scores, 0.3)
+    assert keep.tolist() == wanted.tolist()
+    assert 256 < len(keep) < 990
+
+
 @given(rotated_boxes(), THRESHOLDS, st.sampled_from([-1.0, 0.3]), st.integers(1, 3))
 def test_nms_rotated_indices_is_nms_of_each_class(boxes, iou_threshold, score_threshold, classes):
     boxes, scores, _ = boxes
