@@ -9,7 +9,6 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 PATTERNS = "*.md", "docs/**/*.md", "benchmarks/*.md", "examples/*.md", "examples/*/*.md"
 DOCUMENTS = [path for pattern in PATTERNS for path in sorted(ROOT.glob(pattern))]
-CURRENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # it names what is no longer there
 
 
 def prose(path):
@@ -51,7 +50,7 @@ def test_links(path):
     assert [link for link in links if broken(path, link)] == []
 
 
-@pytest.mark.parametrize("path", CURRENT, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_names_of_files_and_of_mmort(path):
     text = path.read_text(encoding="utf-8")
     written = set(re.findall(r"^`([\w/.]+)`:\n\n```", text, re.M))  # files whose text the document gives
