@@ -163,4 +163,10 @@ static inline void sum_samples_lanes(int lanes, const float *plane, int32_t widt
                                      const float *weights, ptrdiff_t samples, ptrdiff_t bins, float divisor, float *y) {
     CALL_LANES(lanes, sum_samples, plane, width, codes, weights, samples, bins, divisor, y);
 }
+
+/* Adds taps to the sums of `channels` adjacent channels, a multiple of 16. */
+static inline void add_taps_lanes(int lanes, const float *pixels, const ptrdiff_t *offset, const float *weight,
+                                  ptrdiff_t taps, ptrdiff_t channels, float *sums) {
+    CALL_LANES(lanes, add_taps, pixels, offset, weight, taps, channels, sums);
+}
 #endif

@@ -172,4 +172,28 @@ static TARGET void NAME(sum_samples)(const float *plane, int32_t width, const in
         OP(storeu_ps)(y + p, OP(div_ps)(sum, OP(set1_ps)(divisor)));
     }
 }
+
+/* Adds the taps to `vectors` vectors of sums at a time, as long as there are so many. */
+static inline __attribute__((always_inline)) TARGET ptrdiff_t NAME(add_taps_to)(
+    const int vectors, const float *pixels, const ptrdiff_t *offset, const float *weight, ptrdiff_t taps, ptrdiff_t c,
+    ptrdiff_t channels, float *sums) {
+    FLOATS sum[4];
+    for (; c + vectors * WIDTH <= channels; c += vectors * WIDTH) {
+        for (int i = 0; i < vectors; i++) sum[i] = OP(loadu_ps)(sums + c + i * WIDTH);
+        for (ptrdiff_t t = 0; t < taps; t++) {
+            const FLOATS factor = OP(set1_ps)(weight[t]);
+            const float *pixel = pixels + offset[t] + c;
+            for (int i = 0; i < vectors; i++)
+                sum[i] = OP(add_ps)(sum[i], OP(mul_ps)(factor, OP(loadu_ps)(pixel + i * WIDTH)));
+        }
+        for (int i = 0; i < vectors; i++) OP(storeu_ps)(sums + c + i * WIDTH, sum[i]);
+    }
+    return c;
+}
+
+static TARGET void NAME(add_taps)(const float *pixels, const ptrdiff_t *offset, const float *weight, ptrdiff_t taps,
+                                  ptrdiff_t channels, float *sums) {
+    const ptrdiff_t done = NAME(add_taps_to)(4, pixels, offset, weight, taps, 0, channels, sums);
+    NAME(add_taps_to)(1, pixels, offset, weight, taps, done, channels, sums);
+}
 #undef FOR_EACH_VECTOR

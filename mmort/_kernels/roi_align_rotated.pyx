@@ -16,9 +16,9 @@ from mmort._kernels.region_tiles cimport (MIN_SHARES, VECTOR, Region, Shared, co
                                           take_shared, write_bins)
 from mmort._kernels.regions cimport (INPUT, OUTPUT_HEIGHT, OUTPUT_WIDTH, ROIS, check_attributes, check_region,
                                      set_output)
-from mmort._kernels.rotated_regions cimport Geometry, locate_region, locate_sample, samples_of_bin
+from mmort._kernels.rotated_regions cimport Geometry, locate_region, own_coordinate, samples_of_bin, turn
 from mmort._kernels.sampling cimport (COPY, MIN_CHANNELS, add_copy_phase, add_taps, add_taps_of_planes, copies,
-                                      find_taps, padded, run_copy_phase)
+                                      find_taps, padded, run_copy_phase, write_planes)
 from mmort._kernels.workspace cimport element_size, take
 
 cdef extern from "grid_lanes.h" nogil:
@@ -29,6 +29,7 @@ cdef extern from "grid_lanes.h" nogil:
 cdef enum:
     ROI = 6  # batch index, centre x, centre y, width, height, angle
     MAX_TAPS = 512  # collected before they are summed
+    STRIP_BINS = 64  # summed before they are written
     MAX_GATHERED_SHARES = 1  # up to which gathering from the planes gains on tiles and on a copy
     MAX_SHARES = 4  # how often regions use a pixel, on average, up to which tiles gain on a copy of all channels
     PIXELS_PER_SAMPLE = 6  # copied in about the time that it takes to read a sample from the planes
@@ -58,12 +59,13 @@ cdef void _sum_bin(mmk_call *call, const Geometry *region, const real *image, pt
     cdef ptrdiff_t height = call.inputs[INPUT].shape[2], width = call.inputs[INPUT].shape[3]
     cdef ptrdiff_t stride = padded(channels) if copies(call) else 1
     cdef ptrdiff_t down = <ptrdiff_t>region.grid[0], across = <ptrdiff_t>region.grid[1], taps = 0, i, j
-    cdef real y, x
+    cdef real own_y, y, x
     cdef ptrdiff_t[MAX_TAPS] offset
     cdef real[MAX_TAPS] weight
     for i in range(down):
+        own_y = own_coordinate(region, 0, row, i, sums)
         for j in range(across):
-            locate_sample(region, row, column, i, j, &y, &x)
+            turn(region, own_y, own_coordinate(region, 1, column, j, sums), &y, &x)
             taps += find_taps(y, x, height, width, stride, offset + taps, weight + taps)
             if taps == MAX_TAPS or (i == down - 1 and j == across - 1):
                 if copies(call):
@@ -75,15 +77,25 @@ cdef void _sum_bin(mmk_call *call, const Geometry *region, const real *image, pt
                 taps = 0
 
 
+cdef inline simd_void _divide(real *sums, ptrdiff_t count, real divisor) noexcept nogil:
+    cdef ptrdiff_t i
+    for i in range(count):
+        sums[i] = sums[i] / divisor
+
+
+cdef inline ptrdiff_t _rows_together(const mmk_call *call) noexcept nogil:
+    """Returns how many rows of bins are summed before they are written, in runs of adjacent bins."""
+    return max(1, min(call.attributes[OUTPUT_HEIGHT].i, STRIP_BINS // call.attributes[OUTPUT_WIDTH].i))
+
+
 cdef void _align(mmk_call *call, const real *input, const real *rois, real *output, int64_t begin, int64_t end,
                  real *sums) noexcept nogil:
-    """Computes regions [begin, end); `sums` has room for the channels of a row of bins."""
+    """Computes regions [begin, end); `sums` has room for the channels of some rows of bins."""
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1]
     cdef ptrdiff_t plane_size = call.inputs[INPUT].shape[2] * call.inputs[INPUT].shape[3]
     cdef ptrdiff_t rows = call.attributes[OUTPUT_HEIGHT].i, columns = call.attributes[OUTPUT_WIDTH].i
-    cdef ptrdiff_t stride = padded(channels), k, row, column, c
+    cdef ptrdiff_t stride = padded(channels), together = _rows_together(call), k, bin, first, count
     cdef const real *image
-    cdef real divisor
     cdef Geometry region
     for k in range(begin, end):
         locate_region(call, rois + ROI * k, &region)
@@ -91,17 +103,18 @@ cdef void _align(mmk_call *call, const real *input, const real *rois, real *outp
             image = <const real *>call.scratch + <ptrdiff_t>rois[ROI * k] * plane_size * stride
         else:
             image = input + <ptrdiff_t>rois[ROI * k] * plane_size * channels
-        divisor = <real>(region.grid[0] * region.grid[1])
         if region.grid[0] <= 0 or region.grid[1] <= 0 or plane_size == 0:  # no samples, or none on the map
             memset(output + k * channels * rows * columns, 0, channels * rows * columns * sizeof(real))
             continue
-        for row in range(rows):
-            memset(sums, 0, columns * stride * sizeof(real))
-            for column in range(columns):
-                _sum_bin(call, &region, image, row, column, sums + column * stride)
-            for c in range(channels):
-                for column in range(columns):
-                    output[((k * channels + c) * rows + row) * columns + column] = sums[column * stride + c] / divisor
+        first = 0
+        while first < rows * columns:
+            count = min(together * columns, rows * columns - first)
+            memset(sums, 0, count * stride * sizeof(real))
+            for bin in range(count):
+                _sum_bin(call, &region, image, (first + bin) // columns, (first + bin) % columns, sums + bin * stride)
+            _divide(sums, count * stride, <real>(region.grid[0] * region.grid[1]))
+            write_planes(sums, stride, count, channels, rows * columns, output + k * channels * rows * columns + first)
+            first += count
 
 
 # ---- regions whose taps are found first ------------------------------------------------------------------------------
@@ -167,7 +180,7 @@ cdef void _store(const mmk_call *call, const real *rois, int64_t begin, int64_t 
     cdef ptrdiff_t k, bin, sample, across, samples
     cdef bint gathers = _gathers(call)
     cdef real *weight
-    cdef real y, x
+    cdef real own_y, own_x, y, x
     cdef Region *region
     cdef _Stored stored
     cdef Geometry geometry
@@ -183,7 +196,9 @@ cdef void _store(const mmk_call *call, const real *rois, int64_t begin, int64_t 
         across = <ptrdiff_t>geometry.grid[1]
         for bin in range(bins):
             for sample in range(samples):
-                locate_sample(&geometry, bin // columns, bin % columns, sample // across, sample % across, &y, &x)
+                own_y = own_coordinate(&geometry, 0, bin // columns, sample // across, rois)
+                own_x = own_coordinate(&geometry, 1, bin % columns, sample % across, rois)
+                turn(&geometry, own_y, own_x, &y, &x)
                 if gathers:
                     _store_sample(height, width, y, x, region, stored.pixel + sample * bins + bin,
                                   weight + 4 * sample * bins + bin, bins, -3)
@@ -308,8 +323,7 @@ cdef void _align_shared(mmk_call *call, const real *input, const real *rois, rea
                       samples, min(<ptrdiff_t>BINS, size - bin), bins + bin * VECTOR)
             bin += BINS
         divisor = <real>(geometry.grid[0] * geometry.grid[1]) if samples else 1
-        for bin in range(size * VECTOR):
-            bins[bin] = bins[bin] / divisor
+        _divide(bins, size * VECTOR, divisor)
         write_bins(bins, size, VECTOR, channels - channel, output + (k * channels + channel) * size)
 
 
@@ -390,7 +404,7 @@ cdef public int mmk_roi_align_rotated_prepare(mmk_call *call) noexcept nogil:
         per_channel = ADD_FROM_COPY
     mmk_add_phase(call, rois.shape[0], 1e-3 * samples / <double>rois.shape[0] * (FIND_TAPS + per_channel * channels))
     call.worker_scratch_size[call.phases - 1] = (
-        <size_t>(call.attributes[OUTPUT_WIDTH].i * padded(channels)) * element_size(input.type))
+        <size_t>(_rows_together(call) * call.attributes[OUTPUT_WIDTH].i * padded(channels)) * element_size(input.type))
     return 0
 
 

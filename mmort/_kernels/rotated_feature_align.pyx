@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.sampling cimport (COPY, MIN_CHANNELS, add_copy_phase, add_taps, add_taps_of_planes, copies,
-                                      find_taps, padded, run_copy_phase)
+                                      find_taps, padded, run_copy_phase, write_planes)
 from mmort._kernels.workspace cimport element_size
 
 cdef enum:  # inputs
@@ -28,15 +28,6 @@ cdef enum:
 cdef enum:  # picoseconds, estimated: no benchmark row
     PER_LOCATION = 100000
     ADD_TAPS = 400  # per point and channel
-
-
-cdef simd_void _write(const real *sums, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels, ptrdiff_t plane_size,
-                      real *output) noexcept nogil:
-    """output[channel][location] = sums[location][channel]"""
-    cdef ptrdiff_t c, i
-    for c in range(channels):
-        for i in range(count):
-            output[c * plane_size + i] = sums[i * stride + c]
 
 
 cdef ptrdiff_t _find_points(const mmk_call *call, const real *box, ptrdiff_t stride, ptrdiff_t *offset,
@@ -96,7 +87,8 @@ cdef void _align(const mmk_call *call, const real *features, const real *boxes, 
                 taps = _find_points(call, boxes + BOX * (begin + i), 1, offset, weight)
                 add_taps_of_planes(features + image * channels * plane_size, plane_size, channels, offset, weight, taps,
                                    sums + i * stride)
-        _write(sums, stride, count, channels, plane_size, output + image * channels * plane_size + location)
+        write_planes(sums, stride, count, channels, plane_size,
+                     output + image * channels * plane_size + location)
         begin += count
 
 

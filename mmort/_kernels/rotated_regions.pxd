@@ -41,8 +41,8 @@ cdef inline void locate_region(const mmk_call *call, const real *roi, Geometry *
             region.grid[axis] = ceil(<double>bin_size)
 
 
-cdef inline real _coordinate(const Geometry *region, int axis, ptrdiff_t bin, ptrdiff_t sample,
-                             const real *_type) noexcept nogil:
+cdef inline real own_coordinate(const Geometry *region, int axis, ptrdiff_t bin, ptrdiff_t sample,
+                                const real *_type) noexcept nogil:
     """Returns the distance of a sample from the centre along axis 0 (y) or 1 (x) of the region."""
     cdef real bin_size = <real>region.bin_size[axis]
     return ((<real>region.start[axis] + <real>bin * bin_size)
@@ -53,10 +53,8 @@ cdef inline ptrdiff_t samples_of_bin(const Geometry *region) noexcept nogil:
     return <ptrdiff_t>region.grid[0] * <ptrdiff_t>region.grid[1] if region.grid[0] > 0 and region.grid[1] > 0 else 0
 
 
-cdef inline void locate_sample(const Geometry *region, ptrdiff_t row, ptrdiff_t column, ptrdiff_t down,
-                               ptrdiff_t across, real *y, real *x) noexcept nogil:
-    """Sets the position on the map of sample (down, across) of bin (row, column)."""
-    cdef real own_y = _coordinate(region, 0, row, down, y), own_x = _coordinate(region, 1, column, across, x)
+cdef inline void turn(const Geometry *region, real own_y, real own_x, real *y, real *x) noexcept nogil:
+    """Sets the position on the map of a sample with coordinates along the region's own axes."""
     cdef real cosine = <real>region.cosine, sine = <real>region.sine
     y[0] = (own_y * cosine - own_x * sine) + <real>region.centre[0]
     x[0] = (own_y * sine + own_x * cosine) + <real>region.centre[1]

@@ -11,9 +11,15 @@ from element_types cimport real
 from mmk cimport *
 from mmort._kernels.workspace cimport element_size
 
+cdef extern from "grid_lanes.h" nogil:
+    int grid_lanes() noexcept
+    void add_taps_lanes(int lanes, const float *pixels, const ptrdiff_t *offset, const float *weight, ptrdiff_t taps,
+                        ptrdiff_t channels, float *sums) noexcept
+
 cdef enum:
     LANES = 16  # channels summed together; the copy is padded to a multiple of it
     STRIP = 64  # pixels copied together
+    BLOCK = 8  # results transposed together
     MIN_CHANNELS = 4  # from which on a copy pays
 
 cdef enum:  # phases; without a copy the second is the only one
@@ -116,9 +122,8 @@ cdef inline ptrdiff_t find_taps(real y, real x, ptrdiff_t height, ptrdiff_t widt
     return 4
 
 
-cdef inline simd_void add_taps(const real *pixels, const ptrdiff_t *offset, const real *weight, ptrdiff_t taps,
-                               ptrdiff_t stride, real *sums) noexcept nogil:
-    """Adds the taps to the sums of all channels, from the copy."""
+cdef inline simd_void _add_taps(const real *pixels, const ptrdiff_t *offset, const real *weight, ptrdiff_t taps,
+                                ptrdiff_t stride, real *sums) noexcept nogil:
     cdef real[LANES] lane
     cdef ptrdiff_t c = 0, t, i
     cdef const real *pixel
@@ -134,6 +139,17 @@ cdef inline simd_void add_taps(const real *pixels, const ptrdiff_t *offset, cons
         c += LANES
 
 
+cdef inline void add_taps(const real *pixels, const ptrdiff_t *offset, const real *weight, ptrdiff_t taps,
+                          ptrdiff_t stride, real *sums) noexcept nogil:
+    """Adds the taps to the sums of all channels, from the copy."""
+    cdef int lanes = grid_lanes()
+    if real is float:
+        if lanes:
+            add_taps_lanes(lanes, pixels, offset, weight, taps, stride, sums)
+            return
+    _add_taps(pixels, offset, weight, taps, stride, sums)
+
+
 cdef inline void add_taps_of_planes(const real *planes, ptrdiff_t plane_size, ptrdiff_t channels,
                                     const ptrdiff_t *offset, const real *weight, ptrdiff_t taps,
                                     real *sums) noexcept nogil:
@@ -145,3 +161,26 @@ cdef inline void add_taps_of_planes(const real *planes, ptrdiff_t plane_size, pt
         for t in range(taps):
             total += weight[t] * planes[c * plane_size + offset[t]]
         sums[c] = total
+
+
+# ---- results ---------------------------------------------------------------------------------------------------------
+
+cdef inline simd_void write_planes(const real *sums, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels,
+                                   ptrdiff_t plane_size, real *output) noexcept nogil:
+    """Sets output[channel][i] to sums[i][channel] for i in range(count)."""
+    cdef ptrdiff_t c = 0, b, k, i
+    if count >= BLOCK and channels >= BLOCK:
+        while c < channels:
+            c = min(c, channels - BLOCK)  # the last block may overlap the one before
+            b = 0
+            while b < count:
+                b = min(b, count - BLOCK)
+                for k in range(BLOCK):
+                    for i in range(BLOCK):
+                        output[(c + k) * plane_size + b + i] = sums[(b + i) * stride + c + k]
+                b += BLOCK
+            c += BLOCK
+    else:
+        for c in range(channels):
+            for i in range(count):
+                output[c * plane_size + i] = sums[i * stride + c]
