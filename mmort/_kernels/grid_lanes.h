@@ -61,6 +61,39 @@ typedef struct {
 #define EVEN(a, b) IN_ORDER(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)))
 #define ODD(a, b) IN_ORDER(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)))
 #include "grid_lanes_loops.h"
+
+#define IN_HALVES(shuffle, a, b, how) _mm256_castpd_ps(shuffle(_mm256_castps_pd(a), _mm256_castps_pd(b), how))
+
+/* Sets y[k * line + i] to x[i * stride + k] / divisor, for i and k below 8. */
+static inline TARGET void write_block(const float *x, ptrdiff_t stride, __m256 divisor, float *y, ptrdiff_t line) {
+    __m256 row[8], pair[8], half;
+    for (int i = 0; i < 8; i++) row[i] = _mm256_div_ps(_mm256_loadu_ps(x + i * stride), divisor);
+    for (int i = 0; i < 8; i += 2) {
+        pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
+        pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
+    }
+    for (int k = 0; k < 4; k++) {
+        const int i = k / 2;
+        const __m256 first = k % 2 ? IN_HALVES(_mm256_shuffle_pd, pair[i], pair[i + 2], 15)
+                                   : IN_HALVES(_mm256_shuffle_pd, pair[i], pair[i + 2], 0);
+        half = k % 2 ? IN_HALVES(_mm256_shuffle_pd, pair[i + 4], pair[i + 6], 15)
+                     : IN_HALVES(_mm256_shuffle_pd, pair[i + 4], pair[i + 6], 0);
+        _mm256_storeu_ps(y + k * line, _mm256_permute2f128_ps(first, half, 0x20));
+        _mm256_storeu_ps(y + (k + 4) * line, _mm256_permute2f128_ps(first, half, 0x31));
+    }
+}
+
+static TARGET void write_quotients(const float *x, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels,
+                                   float divisor, float *y, ptrdiff_t line) {
+    const __m256 divisors = _mm256_set1_ps(divisor);
+    for (ptrdiff_t c = 0; c < channels; c += 8) {
+        c = c + 8 > channels ? channels - 8 : c; /* the last block may overlap the one before */
+        for (ptrdiff_t i = 0; i < count; i += 8) {
+            i = i + 8 > count ? count - 8 : i;
+            write_block(x + i * stride + c, stride, divisors, y + c * line + i, line);
+        }
+    }
+}
 #undef NAME
 #undef TARGET
 #undef WIDTH
@@ -130,6 +163,10 @@ static inline int grid_lanes(void) {
 #else
 static inline int grid_lanes(void) { return 0; }
 #define CALL_LANES(lanes, function, ...) ((void)lanes)
+static inline void write_quotients(const float *x, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels,
+                                   float divisor, float *y, ptrdiff_t line) {
+    (void)x, (void)stride, (void)count, (void)channels, (void)divisor, (void)y, (void)line;
+}
 #endif
 
 static inline void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,

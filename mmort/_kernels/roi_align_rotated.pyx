@@ -112,8 +112,8 @@ cdef void _align(mmk_call *call, const real *input, const real *rois, real *outp
             memset(sums, 0, count * stride * sizeof(real))
             for bin in range(count):
                 _sum_bin(call, &region, image, (first + bin) // columns, (first + bin) % columns, sums + bin * stride)
-            _divide(sums, count * stride, <real>(region.grid[0] * region.grid[1]))
-            write_planes(sums, stride, count, channels, rows * columns, output + k * channels * rows * columns + first)
+            write_planes(sums, stride, count, channels, <real>(region.grid[0] * region.grid[1]),
+                         output + k * channels * rows * columns + first, rows * columns)
             first += count
 
 

@@ -15,6 +15,8 @@ cdef extern from "grid_lanes.h" nogil:
     int grid_lanes() noexcept
     void add_taps_lanes(int lanes, const float *pixels, const ptrdiff_t *offset, const float *weight, ptrdiff_t taps,
                         ptrdiff_t channels, float *sums) noexcept
+    void write_quotients(const float *x, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels, float divisor,
+                         float *y, ptrdiff_t line) noexcept
 
 cdef enum:
     LANES = 16  # channels summed together; the copy is padded to a multiple of it
@@ -165,22 +167,14 @@ cdef inline void add_taps_of_planes(const real *planes, ptrdiff_t plane_size, pt
 
 # ---- results ---------------------------------------------------------------------------------------------------------
 
-cdef inline simd_void write_planes(const real *sums, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels,
-                                   ptrdiff_t plane_size, real *output) noexcept nogil:
-    """Sets output[channel][i] to sums[i][channel] for i in range(count)."""
-    cdef ptrdiff_t c = 0, b, k, i
-    if count >= BLOCK and channels >= BLOCK:
-        while c < channels:
-            c = min(c, channels - BLOCK)  # the last block may overlap the one before
-            b = 0
-            while b < count:
-                b = min(b, count - BLOCK)
-                for k in range(BLOCK):
-                    for i in range(BLOCK):
-                        output[(c + k) * plane_size + b + i] = sums[(b + i) * stride + c + k]
-                b += BLOCK
-            c += BLOCK
-    else:
-        for c in range(channels):
-            for i in range(count):
-                output[c * plane_size + i] = sums[i * stride + c]
+cdef inline void write_planes(const real *sums, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels, real divisor,
+                              real *output, ptrdiff_t plane_size) noexcept nogil:
+    """Sets output[channel][i] to sums[i][channel] / divisor for i in range(count)."""
+    cdef ptrdiff_t c, i
+    if real is float:
+        if grid_lanes() and count >= BLOCK and channels >= BLOCK:
+            write_quotients(sums, stride, count, channels, divisor, output, plane_size)
+            return
+    for c in range(channels):
+        for i in range(count):
+            output[c * plane_size + i] = sums[i * stride + c] / divisor
