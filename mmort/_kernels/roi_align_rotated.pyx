@@ -31,7 +31,7 @@ cdef enum:
     MAX_TAPS = 512  # collected before they are summed
     STRIP_BINS = 64  # summed before they are written
     MAX_GATHERED_SHARES = 1  # up to which gathering from the planes gains on tiles and on a copy
-    MAX_SHARES = 4  # how often regions use a pixel, on average, up to which tiles gain on a copy of all channels
+    MAX_SHARES = 0  # how often regions use a pixel, on average, up to which tiles gain on a copy of all channels
     PIXELS_PER_SAMPLE = 6  # copied in about the time that it takes to read a sample from the planes
     BINS = 4  # summed at a time, because each waits for its last addition
     MAX_SHARED_PIXELS = 1 << 28  # of a map, so that the index of a tap fits in 32 bits

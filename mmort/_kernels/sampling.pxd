@@ -15,8 +15,8 @@ cdef extern from "grid_lanes.h" nogil:
     int grid_lanes() noexcept
     void add_taps_lanes(int lanes, const float *pixels, const ptrdiff_t *offset, const float *weight, ptrdiff_t taps,
                         ptrdiff_t channels, float *sums) noexcept
-    void write_quotients(const float *x, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels, float divisor,
-                         float *y, ptrdiff_t line) noexcept
+    void transpose_lanes(const float *x, ptrdiff_t stride, ptrdiff_t rows, ptrdiff_t columns, float divisor, float *y,
+                         ptrdiff_t line) noexcept
 
 cdef enum:
     LANES = 16  # channels summed together; the copy is padded to a multiple of it
@@ -50,7 +50,20 @@ cdef inline void add_copy_phase(mmk_call *call) noexcept nogil:
     mmk_add_phase(call, pixels, 1e-3 * COPY_PER_CHANNEL * channels)
 
 
-cdef inline simd_void _copy(const real *input, ptrdiff_t plane_size, ptrdiff_t channels, ptrdiff_t begin,
+cdef inline void _copy_strip(const real *planes, ptrdiff_t plane_size, ptrdiff_t count, real *strip,
+                             ptrdiff_t stride) noexcept nogil:
+    """Copies `count` pixels of LANES channels."""
+    cdef ptrdiff_t i, k
+    if real is float:
+        if grid_lanes() and count >= BLOCK:
+            transpose_lanes(planes, plane_size, LANES, count, 1, strip, stride)
+            return
+    for i in range(count):
+        for k in range(LANES):
+            strip[i * stride + k] = planes[k * plane_size + i]
+
+
+cdef inline void _copy(const real *input, ptrdiff_t plane_size, ptrdiff_t channels, ptrdiff_t begin,
                             ptrdiff_t end, real *pixels) noexcept nogil:
     """Copies the pixels [begin, end) of all images; the channels added for padding are 0."""
     cdef ptrdiff_t stride = padded(channels), pixel, count, c, i, k
@@ -63,9 +76,7 @@ cdef inline simd_void _copy(const real *input, ptrdiff_t plane_size, ptrdiff_t c
         strip = pixels + begin * stride
         c = 0
         while c + LANES <= channels:  # a whole cache line at a time
-            for i in range(count):
-                for k in range(LANES):
-                    strip[i * stride + c + k] = planes[(c + k) * plane_size + i]
+            _copy_strip(planes + c * plane_size, plane_size, count, strip + c, stride)
             c += LANES
         if c < channels:
             for i in range(count):
@@ -173,7 +184,7 @@ cdef inline void write_planes(const real *sums, ptrdiff_t stride, ptrdiff_t coun
     cdef ptrdiff_t c, i
     if real is float:
         if grid_lanes() and count >= BLOCK and channels >= BLOCK:
-            write_quotients(sums, stride, count, channels, divisor, output, plane_size)
+            transpose_lanes(sums, stride, count, channels, divisor, output, plane_size)
             return
     for c in range(channels):
         for i in range(count):
