@@ -211,10 +211,10 @@ static inline void gather_bilinear_lanes(int lanes, const MmkPlanes *planes, ptr
     CALL_LANES(lanes, gather_bilinear, planes, below, pixels, weights, line, count);
 }
 
-/* There are at least as many bins as lanes, and the plane has at least two columns. */
-static inline void sum_samples_lanes(int lanes, const float *plane, int32_t width, const int32_t *codes,
-                                     const float *weights, ptrdiff_t samples, ptrdiff_t bins, float divisor, float *y) {
-    CALL_LANES(lanes, sum_samples, plane, width, codes, weights, samples, bins, divisor, y);
+/* There are at least as many bins, `planes->line`, as lanes, and the planes have at least two columns. */
+static inline void sum_samples_lanes(int lanes, const MmkPlanes *planes, int32_t width, const int32_t *codes,
+                                     const float *weights, ptrdiff_t samples, float divisor) {
+    CALL_LANES(lanes, sum_samples, planes, width, codes, weights, samples, divisor);
 }
 
 /* Adds taps to the sums of `channels` adjacent channels, a multiple of 16. */

@@ -141,15 +141,16 @@ static TARGET void NAME(gather_bilinear)(const MmkPlanes *shared, ptrdiff_t belo
     }
 }
 
-/* Averages the samples of a plane's bins: the first of all bins, then the second, and so on.  A sample's code is 4
- * times the pixel of its first tap, plus 1 if others are right of it, plus 2 if others are below it; -3: outside the
- * map. */
-static TARGET void NAME(sum_samples)(const float *plane, int32_t width, const int32_t *codes, const float *weights,
-                                     ptrdiff_t samples, ptrdiff_t count, float divisor, float *y) {
+/* Averages the samples of the bins of one plane or two: the first of all bins, then the second, and so on.  A sample's
+ * code is 4 times the pixel of its first tap, plus 1 if others are right of it, plus 2 if others are below it; -3:
+ * outside the map. */
+static inline __attribute__((always_inline)) TARGET void NAME(sum_samples_of)(
+    const int planes, const float *plane, ptrdiff_t size, int32_t width, const int32_t *codes, const float *weights,
+    ptrdiff_t samples, ptrdiff_t count, float divisor, float *y) {
     const INTS one = OP(set1_epi32)(1), row = OP(set1_epi32)(width);
     const FLOATS zero = OP(setzero_ps)();
     FOR_EACH_VECTOR(p) {
-        FLOATS sum = zero;
+        FLOATS sum[2] = {zero, zero};
         for (ptrdiff_t s = 0; s < samples; s++) {
             const INTS code = LOAD_INTS(codes + s * count + p), right = BOTH_INTS(code, one);
             const MASK is_on_map = IS_INDEX(code), has_right = IS_EQUAL(right, one);
@@ -158,18 +159,33 @@ static TARGET void NAME(sum_samples)(const float *plane, int32_t width, const in
             const INTS pixel = OP(add_epi32)(OP(srai_epi32)(code, 2), OP(sub_epi32)(right, one));
             INTS pair = OP(max_epi32)(pixel, NO_INTS);
             for (int tap = 0; tap < 4; tap += 2) {
-                const float *weight = weights + (4 * s + tap) * count + p;
-                const FLOATS first = GATHER_PAIRS(plane, LOWER_INTS(pair)),
-                             second = GATHER_PAIRS(plane, UPPER_INTS(pair));
-                const FLOATS last = CHOOSE_FLOATS(is_on_map, ODD(first, second), zero);
-                const FLOATS earlier = CHOOSE_FLOATS(is_on_map, EVEN(first, second), zero);
-                const FLOATS early = CHOOSE_FLOATS(has_right, earlier, last);
-                sum = OP(add_ps)(sum, OP(mul_ps)(OP(loadu_ps)(weight), early));
-                sum = OP(add_ps)(sum, OP(mul_ps)(OP(loadu_ps)(weight + count), last));
+                const FLOATS weight = OP(loadu_ps)(weights + (4 * s + tap) * count + p);
+                const FLOATS next_weight = OP(loadu_ps)(weights + (4 * s + tap + 1) * count + p);
+                for (int k = 0; k < planes; k++) {
+                    const FLOATS first = GATHER_PAIRS(plane + k * size, LOWER_INTS(pair)),
+                                 second = GATHER_PAIRS(plane + k * size, UPPER_INTS(pair));
+                    const FLOATS last = CHOOSE_FLOATS(is_on_map, ODD(first, second), zero);
+                    const FLOATS earlier = CHOOSE_FLOATS(is_on_map, EVEN(first, second), zero);
+                    sum[k] = OP(add_ps)(sum[k], OP(mul_ps)(weight, CHOOSE_FLOATS(has_right, earlier, last)));
+                    sum[k] = OP(add_ps)(sum[k], OP(mul_ps)(next_weight, last));
+                }
                 pair = OP(add_epi32)(pair, below);
             }
         }
-        OP(storeu_ps)(y + p, OP(div_ps)(sum, OP(set1_ps)(divisor)));
+        for (int k = 0; k < planes; k++)
+            OP(storeu_ps)(y + k * count + p, OP(div_ps)(sum[k], OP(set1_ps)(divisor)));
+    }
+}
+
+static TARGET void NAME(sum_samples)(const MmkPlanes *planes, int32_t width, const int32_t *codes, const float *weights,
+                                     ptrdiff_t samples, float divisor) {
+    for (ptrdiff_t k = 0; k < planes->count; k += 2) {
+        const float *plane = planes->x + k * planes->size;
+        float *y = planes->y + k * planes->line;
+        if (k + 1 < planes->count)
+            NAME(sum_samples_of)(2, plane, planes->size, width, codes, weights, samples, planes->line, divisor, y);
+        else
+            NAME(sum_samples_of)(1, plane, planes->size, width, codes, weights, samples, planes->line, divisor, y);
     }
 }
 

@@ -12,6 +12,7 @@ from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
+from mmort._kernels.grid_reading cimport MmkPlanes
 from mmort._kernels.region_tiles cimport (MIN_SHARES, VECTOR, Region, Shared, copy_tile, set_key, sort_regions,
                                           take_shared, write_bins)
 from mmort._kernels.regions cimport (INPUT, OUTPUT_HEIGHT, OUTPUT_WIDTH, ROIS, check_attributes, check_region,
@@ -23,15 +24,16 @@ from mmort._kernels.workspace cimport element_size, take
 
 cdef extern from "grid_lanes.h" nogil:
     int grid_lanes() noexcept
-    void sum_samples_lanes(int lanes, const float *plane, int32_t width, const int32_t *codes, const float *weights,
-                           ptrdiff_t samples, ptrdiff_t bins, float divisor, float *y) noexcept
+    void sum_samples_lanes(int lanes, const MmkPlanes *planes, int32_t width, const int32_t *codes,
+                           const float *weights, ptrdiff_t samples, float divisor) noexcept
 
 cdef enum:
     ROI = 6  # batch index, centre x, centre y, width, height, angle
     MAX_TAPS = 512  # collected before they are summed
     STRIP_BINS = 64  # summed before they are written
     MAX_GATHERED_SHARES = 1  # up to which gathering from the planes gains on tiles and on a copy
-    MAX_SHARES = 0  # how often regions use a pixel, on average, up to which tiles gain on a copy of all channels
+    MAX_SHARES = 4  # how often regions use a pixel, on average, up to which tiles gain on a copy of all channels,
+    MIN_TILED_MAP = 1 << 23  # bytes of a map, from which on they do, because the copy leaves the cache
     PIXELS_PER_SAMPLE = 6  # copied in about the time that it takes to read a sample from the planes
     BINS = 4  # summed at a time, because each waits for its last addition
     MAX_SHARED_PIXELS = 1 << 28  # of a map, so that the index of a tap fits in 32 bits
@@ -218,8 +220,11 @@ cdef void _gather(mmk_call *call, const float *input, const float *rois, float *
     cdef ptrdiff_t unit, k, channel, samples, image
     cdef int lanes = grid_lanes()
     cdef float divisor
+    cdef MmkPlanes planes
     cdef _Stored stored
     cdef Geometry geometry
+    planes.size = pixels
+    planes.line = bins
     for unit in range(begin, end):
         k = shared.order[unit % regions].index
         image = <ptrdiff_t>(shared.order[unit % regions].key >> 32)
@@ -229,10 +234,10 @@ cdef void _gather(mmk_call *call, const float *input, const float *rois, float *
         address = <size_t>call.scratch + shared.regions[k].offset
         stored = _take_samples(&address, bins * samples, sizeof(float))
         channel = unit // regions * VECTOR
-        for channel in range(channel, min(channel + VECTOR, channels)):
-            sum_samples_lanes(lanes, input + (image * channels + channel) * pixels, <int32_t>width, stored.pixel,
-                              <const float *>stored.weight, samples, bins, divisor,
-                              output + (k * channels + channel) * bins)
+        planes.x = input + (image * channels + channel) * pixels
+        planes.y = output + (k * channels + channel) * bins
+        planes.count = min(<ptrdiff_t>VECTOR, channels - channel)
+        sum_samples_lanes(lanes, &planes, <int32_t>width, stored.pixel, <const float *>stored.weight, samples, divisor)
         if bins * samples > LONG_REGION and mmk_is_stopped(call):
             return
 
@@ -366,7 +371,8 @@ cdef bint _add_stored_phases(mmk_call *call, double samples, size_t stored) noex
     shares = samples / (<double>input.shape[0] * plane)
     gathers = (shares <= MAX_GATHERED_SHARES and input.type == MMK_FLOAT32 and 0 < grid_lanes() <= bins
                and input.shape[3] > 1)
-    if not gathers and (channels < VECTOR or not MIN_SHARES < shares <= MAX_SHARES):
+    if not gathers and (channels < VECTOR or not MIN_SHARES < shares <= MAX_SHARES
+                        or input.size * itemsize < MIN_TILED_MAP):
         return False
     take_shared(&stored, regions)
     call.scratch_size = stored
