@@ -61,55 +61,6 @@ typedef struct {
 #define EVEN(a, b) IN_ORDER(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)))
 #define ODD(a, b) IN_ORDER(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)))
 #include "grid_lanes_loops.h"
-
-#define IN_HALVES(shuffle, a, b) _mm256_castpd_ps(shuffle(_mm256_castps_pd(a), _mm256_castps_pd(b)))
-
-/* Sets y[k * line + i] to x[i * stride + k] for i and k below 8, divided unless `divisor` is NULL. */
-static inline __attribute__((always_inline)) TARGET void transpose_block(const float *x, ptrdiff_t stride,
-                                                                         const __m256 *divisor, float *y,
-                                                                         ptrdiff_t line) {
-    __m256 row[8], pair[8];
-    for (int i = 0; i < 8; i++) {
-        row[i] = _mm256_loadu_ps(x + i * stride);
-        if (divisor) row[i] = _mm256_div_ps(row[i], *divisor);
-    }
-    for (int i = 0; i < 8; i += 2) {
-        pair[i] = _mm256_unpacklo_ps(row[i], row[i + 1]);
-        pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
-    }
-    for (int i = 0; i < 2; i++) {
-        const __m256 a = IN_HALVES(_mm256_unpacklo_pd, pair[i], pair[i + 2]);
-        const __m256 b = IN_HALVES(_mm256_unpackhi_pd, pair[i], pair[i + 2]);
-        const __m256 c = IN_HALVES(_mm256_unpacklo_pd, pair[i + 4], pair[i + 6]);
-        const __m256 d = IN_HALVES(_mm256_unpackhi_pd, pair[i + 4], pair[i + 6]);
-        _mm256_storeu_ps(y + 2 * i * line, _mm256_permute2f128_ps(a, c, 0x20));
-        _mm256_storeu_ps(y + (2 * i + 1) * line, _mm256_permute2f128_ps(b, d, 0x20));
-        _mm256_storeu_ps(y + (2 * i + 4) * line, _mm256_permute2f128_ps(a, c, 0x31));
-        _mm256_storeu_ps(y + (2 * i + 5) * line, _mm256_permute2f128_ps(b, d, 0x31));
-    }
-}
-
-static inline __attribute__((always_inline)) TARGET void transpose_blocks(const float *x, ptrdiff_t stride,
-                                                                          ptrdiff_t rows, ptrdiff_t columns,
-                                                                          const __m256 *divisor, float *y,
-                                                                          ptrdiff_t line) {
-    for (ptrdiff_t k = 0; k < columns; k += 8) {
-        k = k + 8 > columns ? columns - 8 : k; /* the last block may overlap the one before */
-        for (ptrdiff_t i = 0; i < rows; i += 8) {
-            i = i + 8 > rows ? rows - 8 : i;
-            transpose_block(x + i * stride + k, stride, divisor, y + k * line + i, line);
-        }
-    }
-}
-
-static TARGET void transpose_lanes(const float *x, ptrdiff_t stride, ptrdiff_t rows, ptrdiff_t columns, float divisor,
-                                   float *y, ptrdiff_t line) {
-    const __m256 divisors = _mm256_set1_ps(divisor);
-    if (divisor == 1)
-        transpose_blocks(x, stride, rows, columns, NULL, y, line);
-    else
-        transpose_blocks(x, stride, rows, columns, &divisors, y, line);
-}
 #undef NAME
 #undef TARGET
 #undef WIDTH
@@ -179,10 +130,6 @@ static inline int grid_lanes(void) {
 #else
 static inline int grid_lanes(void) { return 0; }
 #define CALL_LANES(lanes, function, ...) ((void)lanes)
-static inline void transpose_lanes(const float *x, ptrdiff_t stride, ptrdiff_t rows, ptrdiff_t columns, float divisor,
-                                   float *y, ptrdiff_t line) {
-    (void)x, (void)stride, (void)rows, (void)columns, (void)divisor, (void)y, (void)line;
-}
 #endif
 
 static inline void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,

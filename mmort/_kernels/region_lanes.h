@@ -92,6 +92,13 @@ static inline int has_transposition(void) { return 0; }
 #define CALL_LANES(is_wide, function, ...) ((void)(is_wide))
 #endif
 
+/* Sets to[i * line + j] to from[j * stride + i], for i below `columns` and j below `rows`, which are at least 8. */
+static inline void transpose_lanes(const float *from, ptrdiff_t stride, ptrdiff_t rows, ptrdiff_t columns, float *to,
+                                   ptrdiff_t line) {
+    CALL_LANES(mmk_simd() == MMK_AVX512 && rows >= 16 && columns >= 16, transpose, from, stride, rows, columns, to,
+               line);
+}
+
 /* Sets tile[pixel][lane] to `count` adjacent pixels of the planes at `steps` from `planes`. */
 static inline void copy_pixels_lanes(ptrdiff_t lanes, const float *planes, const ptrdiff_t *steps, ptrdiff_t count,
                                      float *tile) {

@@ -15,6 +15,19 @@ static inline TARGET void NAME(transpose_block)(const float *from, const ptrdiff
     }
 }
 
+static inline TARGET void NAME(transpose)(const float *from, ptrdiff_t stride, ptrdiff_t rows, ptrdiff_t columns,
+                                          float *to, ptrdiff_t line) {
+    ptrdiff_t steps[WIDTH];
+    for (int j = 0; j < WIDTH; j++) steps[j] = j * stride;
+    for (ptrdiff_t i = 0; i < columns; i += WIDTH) {
+        if (i > columns - WIDTH) i = columns - WIDTH; /* the last block may overlap the one before */
+        for (ptrdiff_t j = 0; j < rows; j += WIDTH) {
+            if (j > rows - WIDTH) j = rows - WIDTH;
+            NAME(transpose_block)(from + j * stride + i, steps, to + i * line + j, line);
+        }
+    }
+}
+
 static inline TARGET void NAME(copy_pixels)(const float *planes, const ptrdiff_t *steps, ptrdiff_t count,
                                             ptrdiff_t lanes, float *tile) {
     for (ptrdiff_t first = 0; count >= WIDTH && first < count; first += WIDTH) {

@@ -6,7 +6,7 @@ own.  Mostly the taps of all samples are found first.  If regions overlap, they 
 time.  Otherwise the taps are found for each bin and used for all channels: of a copy with channels last, or straight
 from the planes if there are too few samples to pay for a copy.
 """
-from libc.math cimport fabs, isfinite
+from libc.math cimport fabs, frexp, isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
@@ -81,8 +81,14 @@ cdef void _sum_bin(mmk_call *call, const Geometry *region, const real *image, pt
 
 cdef inline simd_void _divide(real *sums, ptrdiff_t count, real divisor) noexcept nogil:
     cdef ptrdiff_t i
-    for i in range(count):
-        sums[i] = sums[i] / divisor
+    cdef int exponent
+    cdef real reciprocal = 1 / divisor
+    if frexp(divisor, &exponent) == 0.5:  # a power of two has an exact reciprocal
+        for i in range(count):
+            sums[i] = sums[i] * reciprocal
+    else:
+        for i in range(count):
+            sums[i] = sums[i] / divisor
 
 
 cdef inline ptrdiff_t _rows_together(const mmk_call *call) noexcept nogil:
@@ -114,8 +120,8 @@ cdef void _align(mmk_call *call, const real *input, const real *rois, real *outp
             memset(sums, 0, count * stride * sizeof(real))
             for bin in range(count):
                 _sum_bin(call, &region, image, (first + bin) // columns, (first + bin) % columns, sums + bin * stride)
-            write_planes(sums, stride, count, channels, <real>(region.grid[0] * region.grid[1]),
-                         output + k * channels * rows * columns + first, rows * columns)
+            _divide(sums, count * stride, <real>(region.grid[0] * region.grid[1]))
+            write_planes(sums, stride, count, channels, output + k * channels * rows * columns + first, rows * columns)
             first += count
 
 

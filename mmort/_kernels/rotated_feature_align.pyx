@@ -87,7 +87,7 @@ cdef void _align(const mmk_call *call, const real *features, const real *boxes, 
                 taps = _find_points(call, boxes + BOX * (begin + i), 1, offset, weight)
                 add_taps_of_planes(features + image * channels * plane_size, plane_size, channels, offset, weight, taps,
                                    sums + i * stride)
-        write_planes(sums, stride, count, channels, 1,
+        write_planes(sums, stride, count, channels,
                      output + image * channels * plane_size + location, plane_size)
         begin += count
 

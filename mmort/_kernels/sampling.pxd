@@ -15,13 +15,16 @@ cdef extern from "grid_lanes.h" nogil:
     int grid_lanes() noexcept
     void add_taps_lanes(int lanes, const float *pixels, const ptrdiff_t *offset, const float *weight, ptrdiff_t taps,
                         ptrdiff_t channels, float *sums) noexcept
-    void transpose_lanes(const float *x, ptrdiff_t stride, ptrdiff_t rows, ptrdiff_t columns, float divisor, float *y,
+
+cdef extern from "region_lanes.h" nogil:
+    bint has_transposition() noexcept
+    void transpose_lanes(const float *source, ptrdiff_t stride, ptrdiff_t rows, ptrdiff_t columns, float *target,
                          ptrdiff_t line) noexcept
 
 cdef enum:
     LANES = 16  # channels summed together; the copy is padded to a multiple of it
     STRIP = 64  # pixels copied together
-    BLOCK = 8  # results transposed together
+    BLOCK = 8  # pixels or results that are transposed together, at least
     MIN_CHANNELS = 4  # from which on a copy pays
 
 cdef enum:  # phases; without a copy the second is the only one
@@ -55,8 +58,8 @@ cdef inline void _copy_strip(const real *planes, ptrdiff_t plane_size, ptrdiff_t
     """Copies `count` pixels of LANES channels."""
     cdef ptrdiff_t i, k
     if real is float:
-        if grid_lanes() and count >= BLOCK:
-            transpose_lanes(planes, plane_size, LANES, count, 1, strip, stride)
+        if has_transposition() and count >= BLOCK:
+            transpose_lanes(planes, plane_size, LANES, count, strip, stride)
             return
     for i in range(count):
         for k in range(LANES):
@@ -178,14 +181,14 @@ cdef inline void add_taps_of_planes(const real *planes, ptrdiff_t plane_size, pt
 
 # ---- results ---------------------------------------------------------------------------------------------------------
 
-cdef inline void write_planes(const real *sums, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels, real divisor,
-                              real *output, ptrdiff_t plane_size) noexcept nogil:
-    """Sets output[channel][i] to sums[i][channel] / divisor for i in range(count)."""
+cdef inline void write_planes(const real *sums, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels, real *output,
+                              ptrdiff_t plane_size) noexcept nogil:
+    """Sets output[channel][i] to sums[i][channel] for i in range(count)."""
     cdef ptrdiff_t c, i
     if real is float:
-        if grid_lanes() and count >= BLOCK and channels >= BLOCK:
-            transpose_lanes(sums, stride, count, channels, divisor, output, plane_size)
+        if has_transposition() and count >= BLOCK and channels >= BLOCK:
+            transpose_lanes(sums, stride, count, channels, output, plane_size)
             return
     for c in range(channels):
         for i in range(count):
-            output[c * plane_size + i] = sums[i * stride + c] / divisor
+            output[c * plane_size + i] = sums[i * stride + c]
