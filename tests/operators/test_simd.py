@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+import mmort
 from mmort._kernels.door import limit_simd, simd_level
 from tests import front_ends
 from tests.compare import assert_close, assert_same
@@ -14,7 +15,7 @@ LEVELS = ("baseline", "avx2", "avx512")
 CASES = [case for operator in ("deform_conv2d", "modulated_deform_conv2d") for case in cases.of(operator)]
 RECORDED = [name for name in test_golden.ORDINARY if "DeformConv2d" in test_golden.GOLDEN[name]["op"]]
 
-VECTORS = ("corner_pool", "cummax", "cummin", "grid_sample", "roi_align", "roi_align_rotated")
+VECTORS = ("corner_pool", "cummax", "cummin", "grid_sample", "roi_align", "roi_align_rotated", "rotated_feature_align")
 """Operators whose vectors give the bits of plain loops."""
 
 
@@ -104,6 +105,19 @@ def test_bins_that_do_not_fill_vectors(output_size, levels):
     for sampling_ratio in (0, 1):
         attributes = {"output_size": output_size, "sampling_ratio": sampling_ratio}
         check_bits(levels, "roi_align_rotated", (image, rois), attributes, f"{attributes}")
+
+
+def test_rotated_regions_that_share_tiles(levels):
+    """On a map of 8 MB regions that overlap share tiles; single ones are gathered, or read from the planes."""
+    rng = np.random.default_rng(0)
+    image = rng.standard_normal((1, 8, 512, 512)).astype(np.float32)
+    image.reshape(-1)[::9973] = np.nan
+    rois = np.hstack([rng.uniform(-50, 560, (30, 2)), rng.uniform(0, 600, (30, 2)), rng.uniform(-4, 4, (30, 1))])
+    rois = np.insert(rois, 0, 0, axis=1).astype(np.float32)
+    attributes = {"output_size": 49, "sampling_ratio": 2}
+    single = np.concatenate([mmort.roi_align_rotated(image, roi[None], **attributes) for roi in rois])
+    for level in levels:
+        assert_same([run(level, lambda: mmort.roi_align_rotated(image, rois, **attributes))], [single], LEVELS[level])
 
 
 @pytest.mark.parametrize("channels", [16, 19, 32, 45, 64])

@@ -128,10 +128,10 @@ for aligned in (True, False):
                 [0, 2, 3, 1e3, 1e-3, 0.5], [0, 2, 3, -3, 2, 0],
             ]  # fmt: skip
             add("roi_align_rotated", f"edges_{ending}", map_and_rotated_rois(rois), "close", **attributes)
-            if sampling_ratio > 0:  # channels, and a number of samples for each pixel, with which regions share tiles
+            if sampling_ratio > 0:  # channels, and a number of samples for each pixel, with which regions read a copy
                 size = (6, 5) if sampling_ratio == 1 else (18, 16)
                 shared = map_and_rotated_rois(2 * rois, (1, 9, *size))
-                add("roi_align_rotated", f"shared_edges_{ending}", shared, "close", **attributes)
+                add("roi_align_rotated", f"copied_edges_{ending}", shared, "close", **attributes)
 for k in SIZES:
     add(
         "roi_align_rotated",
@@ -149,7 +149,9 @@ for c in SIZES:
     add("roi_align_rotated", f"w{c}", rotated_pyramid(3, (1, 5, 4, c)), "close", output_size=(2, 2), spatial_scale=0.25)
     add("roi_align_rotated", f"h{c}", rotated_pyramid(3, (1, 5, c, 4)), "close", output_size=(2, 2), spatial_scale=0.25)
 shared = rotated_pyramid(60, (1, 9, 30, 30), max_size=0.3)
-add("roi_align_rotated", "many_share_s0", shared, "close", output_size=(3, 3), spatial_scale=0.25)
+rows = rotated_pyramid(6, (1, 19, 9, 8), max_size=0.5)
+add("roi_align_rotated", "rows_of_bins", rows, "close", output_size=(14, 9), spatial_scale=0.25, sampling_ratio=2)
+add("roi_align_rotated", "many_overlap_s0", shared, "close", output_size=(3, 3), spatial_scale=0.25)
 for kind, max_size in (("many", 0.8), ("many_small", 0.05)):
     build = rotated_pyramid(40, (2, 33, 40, 40), max_size=max_size)
     add("roi_align_rotated", kind, build, "close", output_size=(3, 3), spatial_scale=0.25, sampling_ratio=2)
