@@ -1,10 +1,10 @@
 """roi_align_rotated: features of rotated regions, averaged over samples on a grid that is turned with each region.
 
 Unlike those of an upright region, the samples of a rotated one share no rows and columns, so each has four taps of its
-own.  Mostly the taps of all samples are found first.  If regions overlap, they read tiles of the map
-(region_tiles.pxd); if there are few samples for each pixel, they are gathered from the planes, a vector of bins at a
-time.  Otherwise the taps are found for each bin and used for all channels: of a copy with channels last, or straight
-from the planes if there are too few samples to pay for a copy.
+own.  If there are few samples for each pixel, all taps are found first and gathered from the planes, a vector of bins
+at a time; if regions overlap on a large map, they are found first too, and regions read tiles (region_tiles.pxd).
+Otherwise the taps are found for each bin and used for all channels: of a copy with channels last, or straight from the
+planes if there are too few samples to pay for a copy.
 """
 from libc.math cimport fabs, frexp, isfinite
 from libc.stdint cimport int32_t, int64_t
