@@ -9,9 +9,9 @@
 
 typedef struct {
     float size;
-    float factor;        /* pixel = (coordinate + 1) * factor - shift */
-    float low, span;     /* pixels are reflected at low and low + span; a span of 0: they are not */
-    float first, last;   /* and then clamped */
+    float factor;      /* pixel = (coordinate + 1) * factor - shift */
+    float low, span;   /* pixels are reflected at low and low + span; a span of 0: they are not */
+    float first, last; /* and then clamped */
 } MmkGridAxis;
 
 typedef struct {

@@ -172,8 +172,7 @@ static inline __attribute__((always_inline)) TARGET void NAME(sum_samples_of)(
                 pair = OP(add_epi32)(pair, below);
             }
         }
-        for (int k = 0; k < planes; k++)
-            OP(storeu_ps)(y + k * count + p, OP(div_ps)(sum[k], OP(set1_ps)(divisor)));
+        for (int k = 0; k < planes; k++) OP(storeu_ps)(y + k * count + p, OP(div_ps)(sum[k], OP(set1_ps)(divisor)));
     }
 }
 
@@ -190,9 +189,11 @@ static TARGET void NAME(sum_samples)(const MmkPlanes *planes, int32_t width, con
 }
 
 /* Adds the taps to `vectors` vectors of sums at a time, as long as there are so many. */
-static inline __attribute__((always_inline)) TARGET ptrdiff_t NAME(add_taps_to)(
-    const int vectors, const float *pixels, const ptrdiff_t *offset, const float *weight, ptrdiff_t taps, ptrdiff_t c,
-    ptrdiff_t channels, float *sums) {
+static inline __attribute__((always_inline)) TARGET ptrdiff_t NAME(add_taps_to)(const int vectors, const float *pixels,
+                                                                                const ptrdiff_t *offset,
+                                                                                const float *weight, ptrdiff_t taps,
+                                                                                ptrdiff_t c, ptrdiff_t channels,
+                                                                                float *sums) {
     FLOATS sum[4];
     for (; c + vectors * WIDTH <= channels; c += vectors * WIDTH) {
         for (int i = 0; i < vectors; i++) sum[i] = OP(loadu_ps)(sums + c + i * WIDTH);

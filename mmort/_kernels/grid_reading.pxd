@@ -29,7 +29,7 @@ cdef enum:
 # ---- from planes ----------------------------------------------------------------------------------------------------
 
 cdef inline simd_void nearest_from_plane(const real *plane, const int32_t *pixels, ptrdiff_t count,
-                                          real *y) noexcept nogil:
+                                         real *y) noexcept nogil:
     cdef real[TILE] line  # known not to overlap anything
     cdef ptrdiff_t p
     cdef real value
@@ -40,7 +40,7 @@ cdef inline simd_void nearest_from_plane(const real *plane, const int32_t *pixel
 
 
 cdef inline simd_void bilinear_from_plane(const real *plane, const Geometry *g, const int32_t *pixels,
-                                           const real *weights, ptrdiff_t count, real *y) noexcept nogil:
+                                          const real *weights, ptrdiff_t count, real *y) noexcept nogil:
     cdef real[TILE] line
     cdef ptrdiff_t p, right = g.right, below = g.below
     cdef real a, b, c, d, zero = 0

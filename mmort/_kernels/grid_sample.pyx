@@ -135,7 +135,7 @@ cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, 
     cdef int32_t[4 * TILE] rows
     cdef real[4 * TILE] weights
     cdef real[4 * TILE] y_weights
-    cdef ptrdiff_t tile, image, start, count, channel
+    cdef ptrdiff_t tile, image, start, count, _channel
     cdef const real *tile_grid
     cdef const real *plane
     cdef real *result
@@ -158,7 +158,7 @@ cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, 
             if _gather_tile(&g, tile_grid, count, &planes, channels):
                 continue
         live = locate(&g, tile_grid, count, first, rows, weights, y_weights)
-        for channel in range(channels):
+        for _channel in range(channels):
             if not live:
                 memset(result, 0, count * sizeof(real))
             elif g.mode == NEAREST:
@@ -229,7 +229,6 @@ cdef ptrdiff_t _groups_in_bundle(const mmk_call *call) noexcept nogil:
 
 cdef bint _copy_pays(const mmk_call *call) noexcept nogil:
     cdef const mmk_tensor *x = &call.inputs[INPUT]
-    cdef const mmk_tensor *grid = &call.inputs[GRID]
     cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES, pixels = x.shape[2] * x.shape[3]
     if (x.shape[1] < LANES or x.shape[0] * groups < 2
             or 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] < pixels):

@@ -66,8 +66,8 @@ cdef inline void _copy_strip(const real *planes, ptrdiff_t plane_size, ptrdiff_t
             strip[i * stride + k] = planes[k * plane_size + i]
 
 
-cdef inline void _copy(const real *input, ptrdiff_t plane_size, ptrdiff_t channels, ptrdiff_t begin,
-                            ptrdiff_t end, real *pixels) noexcept nogil:
+cdef inline void _copy(const real *input, ptrdiff_t plane_size, ptrdiff_t channels, ptrdiff_t begin, ptrdiff_t end,
+                       real *pixels) noexcept nogil:
     """Copies the pixels [begin, end) of all images; the channels added for padding are 0."""
     cdef ptrdiff_t stride = padded(channels), pixel, count, c, i, k
     cdef const real *planes
