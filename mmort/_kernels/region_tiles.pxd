@@ -1,9 +1,9 @@
 """Tiles of roi_align and roi_align_rotated: pixels with a few channels side by side, so that sums run along channels.
 
 A tile has VECTOR channels, or more `lanes` where region_lanes.h computes roi_align's means.  Regions that overlap share
-a tile, which has the rows of an image that any of them uses.  They are ordered by image and row, and a unit of work is
-the tile's channels of a region, so a range of units copies few tiles.  A tile is small enough for a cache; a copy of
-all channels would not be.
+a tile, which has the rows of an image that any of them uses.  They are ordered by image and position, and a unit of
+work is the tile's channels of a region, so a range of units copies few tiles.  A tile is small enough for a cache; a
+copy of all channels would not be.
 """
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
@@ -25,6 +25,7 @@ cdef extern from "region_lanes.h" nogil:
 
 cdef enum:
     VECTOR = 8  # channels of a tile, and pixels or bins transposed at once
+    BAND = 32  # rows, in which regions are ordered by column, to find the pixels of the last ones in a cache
     MIN_SHARES = 1  # how often regions use a pixel, on average, from which on they share tiles
 
 
@@ -48,11 +49,13 @@ cdef inline Shared take_shared(size_t *address, size_t regions) noexcept nogil:
     return shared
 
 
-cdef inline void set_key(const mmk_call *call, const Shared *shared, ptrdiff_t k, double image,
-                         double row) noexcept nogil:
-    """Sets the key of region k: its image, and a row of the map near its first."""
-    row = min(max(row, 0.0), <double>call.inputs[INPUT].shape[2])
-    shared.order[k].key = (<uint64_t><int64_t>image << 32) + <uint64_t>row
+cdef inline void set_key(const mmk_call *call, const Shared *shared, ptrdiff_t k, double image, double row,
+                         double column) noexcept nogil:
+    """Sets the key of region k: its image, a band of rows near its first, and one of 256 bands of columns."""
+    cdef double height = <double>call.inputs[INPUT].shape[2], width = <double>call.inputs[INPUT].shape[3]
+    row = min(max(row, 0.0), height) / BAND
+    column = min(max(column, 0.0), width) / (width + 1) * 256
+    shared.order[k].key = (<uint64_t><int64_t>image << 32) + (<uint64_t>row << 8) + <uint64_t>column
     shared.order[k].index = k
 
 

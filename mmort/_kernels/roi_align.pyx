@@ -144,7 +144,8 @@ cdef void _measure(mmk_call *call, const real *rois) noexcept nogil:
     cdef ptrdiff_t[2] taps
     cdef ptrdiff_t *stored
     cdef Axis[2] axes
-    cdef real start, bin_size, grid
+    cdef real[2] start
+    cdef real bin_size, grid
     cdef int64_t k
     cdef int axis
     memset(capacity, 0, sizeof(_Capacity))
@@ -156,8 +157,9 @@ cdef void _measure(mmk_call *call, const real *rois) noexcept nogil:
             stored = _take_stored(&address, axes, taps, sizeof(real))
             for axis in range(2):
                 stored[axis] = taps[axis]
-            divide(call, rois + ROI * k, 0, &start, &bin_size, &grid)
-            set_key(call, &scratch.shared, k, <double>rois[ROI * k], <double>start)
+            for axis in range(2):
+                divide(call, rois + ROI * k, axis, &start[axis], &bin_size, &grid)
+            set_key(call, &scratch.shared, k, <double>rois[ROI * k], <double>start[0], <double>start[1])
         for axis in range(2):
             capacity.taps[axis] = max(capacity.taps[axis], taps[axis])
         capacity.pixels = max(capacity.pixels, min(axes[0].pixels, taps[0]) * min(axes[1].pixels, taps[1]))

@@ -158,7 +158,8 @@ cdef void _order(mmk_call *call, const real *rois) noexcept nogil:
         shared.regions[k].offset = address - <size_t>call.scratch
         _take_samples(&address, bins * samples_of_bin(&region), sizeof(real))
         set_key(call, &shared, k, <double>rois[ROI * k],
-                region.centre[0] - fabs(region.start[0] * region.cosine) - fabs(region.start[1] * region.sine))
+                region.centre[0] - fabs(region.start[0] * region.cosine) - fabs(region.start[1] * region.sine),
+                region.centre[1])
     sort_regions(call, &shared)
 
 
