@@ -113,7 +113,6 @@ def test_attention_takes_queries_in_pieces(monkeypatch):
 def test_regions_as_windows(monkeypatch):
     """The maps and regions of large detectors are pooled so."""
     monkeypatch.setattr(windows, "REGION_COST", 0.0)
-    monkeypatch.setattr(windows, "PIXEL_COST", 0.0)
     selected = [case for case in defined("roi_align") if case.attributes.get("pool_mode") != "max"]
     assert differing("roi_align", selected, stock_session) == []
     (many,) = [case for case in selected if case.name == "many"]

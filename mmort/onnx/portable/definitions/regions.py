@@ -51,9 +51,11 @@ def roi_align(op: FunctionBuilder, input: Value, rois: Value, *, attributes: Map
             return by_onnx(op)[0]
         y, x = windows.axes_of(op, corners, bool(attributes["aligned"]), ratio)
         is_faster = windows.are_faster(op, input, y, x)
+        # Not in the branch: here ONNX Runtime transposes a map once for all nodes that pool from it.
+        channels_last = op.Transpose(input, perm=[0, 2, 3, 1])
 
         def by_windows(op: FunctionBuilder) -> tuple[Value, ...]:
-            return (windows.average(op, input, images, y, x),)
+            return (windows.average(op, channels_last, images, y, x),)
 
         return op.choose(is_faster, by_windows, by_onnx, [(FLOAT, [None] * 4)])[0]
     finer = {name: attributes[name] * ratio for name in ("output_height", "output_width")}

@@ -15,8 +15,8 @@ from mmort.onnx.portable.definitions.pixels import clamped_pixels, on_axis, samp
 MAX_SAMPLES = 64.0
 """Of a bin along an axis: all regions get room for as many as the largest one has."""
 
-REGION_COST, PIXEL_COST = 20_000.0, 0.7
-"""What a step of the loop, and moving a number of the map, take, in samples of a channel in RoiAlign."""
+REGION_COST = 20_000.0
+"""What a step of the loop takes, in samples of a channel in RoiAlign."""
 
 
 class Axis(NamedTuple):
@@ -54,21 +54,23 @@ def are_faster(op: FunctionBuilder, input: Value, y: Axis, x: Axis) -> Value:
 
     Regions that are not finite, or far too large, are left to RoiAlign too.
     """
-    images, channels, height, width = (op.size(input, axis).to(FLOAT) for axis in range(4))
     samples = op.ReduceSum(op.Abs(y.samples * x.samples), keepdims=0) * (y.bins * x.bins).to(FLOAT)
-    steps = op.size(y.start, 0).to(FLOAT) * REGION_COST
-    pays = samples * channels > steps + images * channels * height * width * PIXEL_COST
+    pays = samples * op.size(input, 1).to(FLOAT) > op.size(y.start, 0).to(FLOAT) * REGION_COST
     few = op.ReduceMax(op.Concat(y.samples, x.samples, [[0.0]], axis=0), keepdims=0) <= MAX_SAMPLES
     finite = op.Abs(op.ReduceSum(input, keepdims=0)) < math.inf
     return op.Squeeze(pays, [0]) & few & finite & (op.Size(input) > 0)
 
 
-def average(op: FunctionBuilder, input: Value, images: Value, y: Axis, x: Axis) -> Value:
-    """Return the averages of the bins of regions (K, channels, rows, columns), of which `images` (K) has the images."""
-    regions, channels, height, width = op.size(images, 0), *(op.size(input, axis) for axis in (1, 2, 3))
+def average(op: FunctionBuilder, maps: Value, images: Value, y: Axis, x: Axis) -> Value:
+    """Return the averages of the bins of regions (K, channels, rows, columns).
+
+    Maps are (N, height, width, channels); `images` (K) has the regions' indices of them.
+    """
+    regions = op.size(images, 0)
+    count, height, width, channels = (op.size(maps, axis) for axis in range(4))
     y, x = (Axis(*map(op.Identity, axis)) for axis in (y, x))  # of this branch, to which their arithmetic adds nodes
     down, across = _weights(op, y, height), _weights(op, x, width)
-    rows = op.reshape(op.Transpose(input, perm=[0, 2, 3, 1]), op.size(input, 0) * height, width, channels)
+    rows = op.reshape(maps, count * height, width, channels)
     first = op.Concat(op.Unsqueeze(images, [1]) * height + down.first, across.first, axis=1)
     end = first + op.Concat(down.extent, across.extent, axis=1)
 
@@ -77,10 +79,11 @@ def average(op: FunctionBuilder, input: Value, images: Value, y: Axis, x: Axis) 
         for weights in (across, down):
             matrix = op.Slice(op.Gather(weights.matrices, i), [0], op.Gather(weights.extent, i), [1])
             window = op.Reshape(op.MatMul(matrix, window), [0, -1])  # (height, columns * channels), then (rows, ...)
-        return window
+        return op.Transpose(op.Reshape(window, by_bin))  # here, where the processor's cache holds it
 
+    by_bin = op.Concat(y.bins * x.bins, channels, axis=0)
     pooled = op.stack(regions, pool, (FLOAT, [None, None]))
-    return op.Transpose(op.reshape(pooled, regions, y.bins, x.bins, channels), perm=[0, 3, 1, 2])
+    return op.reshape(pooled, regions, channels, y.bins, x.bins)
 
 
 def _weights(op: FunctionBuilder, axis: Axis, size: Value) -> Weights:
