@@ -43,6 +43,7 @@ cdef enum:  # chosen by nms, clustered and uniform, 100 to 3000 boxes
 cdef enum:  # picoseconds per box
     SORT_COST = 10000  # nms, text lines, 100 boxes
     SUPPRESS_COST = 100000  # nms, uniform, 1000 boxes
+    COPY_COST = 2000  # nms, uniform, 20,000 boxes, on two threads
     COLLECT_COST = 5000
 
 cdef enum:
@@ -53,6 +54,7 @@ cdef struct _Workspace:
     # A box's rank is its index in the order of scores; its position is that in the order of classes, then scores.
     mmk_item *items     # for sorting
     mmk_item *spare
+    const mmk_item *order  # the one of them that is sorted
     int64_t *sources    # index of the input, by rank
     int64_t *ranks      # by position; NULL without classes, where positions are ranks
     int64_t *boxes      # index of the input, by position
@@ -183,6 +185,8 @@ cdef int _suppress(mmk_call *call, int type, const real *boxes, const int64_t *o
     while True:
         if suppress_by_grid(call, &grid, <char *>(planes + BOX_NUMBERS * count)):
             return -1
+        if max_kept == count:
+            return 0
         kept = 0
         for i in range(grid.end):
             kept += not flags[i]
@@ -209,26 +213,34 @@ cdef public int mmk_suppress(mmk_call *call, int type, const void *boxes, const 
 
 # ---- phases ----------------------------------------------------------------------------------------------------------
 
-cdef int64_t _rank(mmk_call *call, const _Workspace *w) noexcept nogil:
+cdef void _copy_sources(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef const _Workspace *w = <const _Workspace *>argument
+    cdef int64_t rank
+    for rank in range(begin, end):
+        w.sources[rank] = w.order[rank].index
+
+
+cdef int64_t _rank(mmk_call *call, _Workspace *w) noexcept nogil:
     """Sorts the boxes by score; returns how many are above the threshold."""
     cdef const mmk_tensor *scores = &call.inputs[SCORES]
     cdef double threshold = call.attributes[SCORE_THRESHOLD].f, score
     cdef int64_t rank
-    cdef const mmk_item *items = mmk_order(call, scores.data, scores.type, w.items, w.spare, scores.size)
+    w.order = mmk_order(call, scores.data, scores.type, w.items, w.spare, scores.size)
+    mmk_parallel(call, scores.size, 1e-3 * COPY_COST, _copy_sources, w)
+    if not threshold > 0:
+        return scores.size
     for rank in range(scores.size):
-        w.sources[rank] = items[rank].index
-        if threshold > 0:
-            if scores.type == MMK_FLOAT32:
-                score = (<const float *>scores.data)[items[rank].index]
-                threshold = <float>threshold
-            else:
-                score = (<const double *>scores.data)[items[rank].index]
-            if not score > threshold:  # nor are all later ones, NaN among them
-                return rank
+        if scores.type == MMK_FLOAT32:
+            score = (<const float *>scores.data)[w.sources[rank]]
+            threshold = <float>threshold
+        else:
+            score = (<const double *>scores.data)[w.sources[rank]]
+        if not score > threshold:  # nor are all later ones, NaN among them
+            return rank
     return scores.size
 
 
-cdef int64_t _sort(mmk_call *call, const _Workspace *w) noexcept nogil:
+cdef int64_t _sort(mmk_call *call, _Workspace *w) noexcept nogil:
     """Sorts the boxes by score and then by class; returns the number of classes."""
     cdef int64_t count = _rank(call, w), classes, position
     cdef const mmk_item *items
