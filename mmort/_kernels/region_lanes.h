@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     char *memory;
-    size_t size;
+    ptrdiff_t size;
 } MmkBlock;
 
 enum {
@@ -30,9 +30,9 @@ enum {
 };
 
 /* Has the processor fetch part i of n of memory that will be written after the work at hand. */
-static inline void fetch_part(const MmkBlock *block, size_t i, size_t n) {
+static inline void fetch_part(const MmkBlock *block, ptrdiff_t i, ptrdiff_t n) {
 #if defined(__GNUC__)
-    for (size_t byte = block->size * i / n; byte < block->size * (i + 1) / n; byte += 64)
+    for (ptrdiff_t byte = block->size * i / n; byte < block->size * (i + 1) / n; byte += 64)
         __builtin_prefetch(block->memory + byte, 1);
 #else
     (void)block, (void)i, (void)n;

@@ -34,13 +34,13 @@ cdef extern from "region_lanes.h" nogil:
         float count
     ctypedef struct MmkBlock:
         char *memory
-        size_t size
+        ptrdiff_t size
     enum:
         MAX_LANES
     ptrdiff_t mean_lanes(ptrdiff_t channels, ptrdiff_t pixels) noexcept
     void average_bins_lanes(ptrdiff_t lanes, const float *tile, const MmkSamples *samples, float *products,
                             float *bins, const MmkBlock *next_bins) noexcept
-    void fetch_part(const MmkBlock *block, size_t i, size_t n) noexcept
+    void fetch_part(const MmkBlock *block, ptrdiff_t i, ptrdiff_t n) noexcept
 
 cdef enum:  # modes
     AVG
@@ -338,7 +338,7 @@ cdef void _align_shared(mmk_call *call, const real *input, const real *rois, rea
         if unit == tile_end:
             tile_end = copy_tile(call, &scratch.shared, input, unit, end, lanes, <real *>w.tile)
         next_block.size = _find_bins(call, &scratch.shared, min(unit + 1, end - 1), lanes, &next_k, &next_bins) * size
-        next_block.size *= sizeof(real)
+        next_block.size *= <ptrdiff_t>sizeof(real)
         next_block.memory = <char *>(output + next_bins)
         channels = _find_bins(call, &scratch.shared, unit, lanes, &k, &bins)
         count = _samples(call, rois + ROI * k)
