@@ -152,6 +152,12 @@ def register(session_options: onnxruntime.SessionOptions) -> None:
     session_options.register_custom_ops_library(library_path())
 
 
+def refuse_pipe(path: str | os.PathLike[str]) -> None:
+    """Raise ValueError for a pipe or a device, which could block forever."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise ValueError(f"{path} is not an ONNX model: it is a pipe or a device")
+
+
 def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime.InferenceSession:
     """Create a session that knows the operators.
 
@@ -174,7 +180,7 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
     ImportError
         If onnxruntime is not installed.
     ValueError
-        If the domains of these operators are already registered in ``sess_options``.
+        If the domains of these operators are already registered in ``sess_options``, or the path is a pipe's.
     Exception
         Any exception of onnxruntime, if the model cannot be loaded.
 
@@ -198,6 +204,8 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
     register(options)
     kwargs.setdefault("providers", ["CPUExecutionProvider"])
     source = model if isinstance(model, bytes) else os.fspath(model)
+    if not isinstance(source, bytes):
+        refuse_pipe(source)
     try:
         return onnxruntime.InferenceSession(source, options, **kwargs)
     except Exception as error:

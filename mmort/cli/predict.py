@@ -95,6 +95,8 @@ def run(arguments: argparse.Namespace) -> str | None:
             bar.update()
     if record:
         record.close()
+        if not arguments.json:
+            print(f"wrote {record.path}, with {len(record.images)} pictures")
     return f"{failures} of {len(images)} pictures could not be processed" if failures else None
 
 

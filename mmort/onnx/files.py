@@ -13,6 +13,7 @@ import onnx
 import onnx.external_data_helper
 import onnx.helper
 
+import mmort.ort
 from mmort import schemas
 
 PathLike = str | os.PathLike[str]
@@ -100,8 +101,7 @@ def load(path: PathLike) -> onnx.ModelProto:
     OSError
         If it cannot be read.
     """
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        raise ValueError(f"{path} is not an ONNX model: it is a pipe or a device")  # which could block forever
+    mmort.ort.refuse_pipe(path)
     try:
         model = onnx.load(path, load_external_data=False)
     except OSError:

@@ -146,7 +146,9 @@ def _compile(path: str, threads: int | None, parallel: int, precision: str) -> A
         raise ImportError("engine openvino needs openvino: pip install 'mmort[openvino]'") from None
     core = openvino.Core()
     if precision == "bfloat16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
-        raise ValueError("this processor has no bfloat16, and OpenVINO would compute in float32")
+        raise ValueError(
+            "this processor has no bfloat16, and OpenVINO would compute in float32; for that, use engine openvino"
+        )
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": _HINTS[precision], "NUM_STREAMS": parallel}
     if threads is not None:
         settings["INFERENCE_NUM_THREADS"] = threads

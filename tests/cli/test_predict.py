@@ -80,7 +80,7 @@ def test_a_file_is_no_output_directory(folder, tiny, option):
 
 def test_writes_lines_and_pictures(folder):
     code, out, err = predict(MODEL, "photos", "--out-dir", "out/a", "--show-dir", "show/b", "--batch-size", 3)
-    assert (code, out, err) == (0, "", "")
+    assert (code, out, err) == (0, f"wrote out/a/detections.jsonl, with {len(NAMES)} pictures\n", "")
     lines = records(folder / "out/a/detections.jsonl")
     assert [line["image"] for line in lines] == [f"photos/{name}" for name in NAMES]
     expected = list(Predictor(MODEL, score_threshold=0.3, threads=1).predict(IMAGES, 3))
@@ -144,7 +144,8 @@ def test_a_killed_run_continues(tiny, folder):
 def test_missing_annotated_pictures_are_drawn_without_repeating_lines(tiny, folder):
     predict(tiny, "photos", "--out-dir", "out")
     lines = (folder / "out/detections.jsonl").read_text()
-    assert predict(tiny, "photos", "--out-dir", "out", "--show-dir", "show") == (0, "", "")
+    wrote = f"wrote out/detections.jsonl, with {len(NAMES)} pictures\n"  # with those of the run before
+    assert predict(tiny, "photos", "--out-dir", "out", "--show-dir", "show") == (0, wrote, "")
     assert sorted(os.listdir("show")) == NAMES
     assert (folder / "out/detections.jsonl").read_text() == lines
 
@@ -175,7 +176,7 @@ def test_broken_pictures_are_named_and_skipped(tiny, folder):
     (folder / "photos/a.png").write_bytes(b"?")
     code, out, err = predict(tiny, "photos", "none.png", "--out-dir", "out", "--batch-size", 2)
     assert code == 1
-    assert out == ""
+    assert out == f"wrote out/detections.jsonl, with {len(NAMES)} pictures\n"
     assert err.splitlines() == [
         "mmort: photos/a.png: not an image in a format that OpenCV reads",
         "mmort: [Errno 2] No such file or directory: 'none.png'",

@@ -1,6 +1,7 @@
 """Verification: it finds every kind of difference, and the command reports it."""
 
 import json
+import os
 import pickle
 
 import numpy as np
@@ -270,6 +271,9 @@ def test_files_that_do_not_load(tmp_path, weight):
     for path in (broken, tmp_path / "missing.onnx"):
         with pytest.raises(ValueError, match=f"^verify: ONNX Runtime cannot load .*{path.name}: "):
             mmort.onnx.verify(path, path, [])
+    os.mkfifo(tmp_path / "pipe.onnx")
+    with pytest.raises(ValueError, match=r"^verify: ONNX Runtime cannot load .*: .* it is a pipe or a device$"):
+        mmort.onnx.verify(tmp_path / "pipe.onnx", path, [])
     path = linear(tmp_path / "a.onnx", weight)
     with pytest.raises(ValueError, match=r"verify: ONNX Runtime cannot load .*: .*no_library"):
         mmort.onnx.verify(path, path, [], libraries=[tmp_path / "no_library.so"])

@@ -23,10 +23,10 @@ from mmort.onnx.verify.detections import _match, _used
 from mmort.onnx.verify.masks import Masks
 from mmort.onnx.verify.values import Tolerances
 
-DRAWS = 64
+DRAWS = 96
 
-PRODUCTS = "Conv", "ConvTranspose", "Gemm", "MatMul"
-"""The nodes whose weights and biases are nudged."""
+SIZES = "Resize", "Upsample"
+"""Nodes that read factors of sizes, which are not nudged."""
 
 Batches = list[tuple[NDArray[np.float32], NDArray[np.int64]]]
 Outputs = list[list[NDArray[Any]]]
@@ -43,12 +43,13 @@ class NudgedRuns:
         """The outputs of each run, computed once they are needed."""
         rng, path = np.random.default_rng(0), self._work / "nudged.onnx"
         nodes = files.every_node(onnx.load(self._source))
-        weights = {name for node in nodes if node.op_type in PRODUCTS for name in node.input[1:]}
+        factors = {name for node in nodes if node.op_type in SIZES for name in node.input}
         found = []
         for _ in range(DRAWS):
             model = onnx.load(self._source)
             for tensor in model.graph.initializer:
-                if tensor.name in weights and tensor.data_type == onnx.TensorProto.FLOAT:
+                # A scalar may be a threshold.
+                if tensor.data_type == onnx.TensorProto.FLOAT and tensor.dims and tensor.name not in factors:
                     nudged = _nudged(onnx.numpy_helper.to_array(tensor), rng)
                     tensor.CopyFrom(onnx.numpy_helper.from_array(nudged, tensor.name))
             onnx.save(model, path)
