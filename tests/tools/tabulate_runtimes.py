@@ -4,7 +4,8 @@
 
 RECORD.json keeps the results of former runs, which the page also has.  FILES is a folder of detectors that mmort export
 wrote without --portable, IMAGES one of pictures for them.  Small detectors are those of the tests, with random weights:
-each takes ten seconds to export; by default all.  MODULES is a folder in which npm installed onnxruntime-web.
+each takes ten seconds to export; by default all; `rounding` tells what differs in them by rounding.  MODULES is a
+folder in which npm installed onnxruntime-web.
 Needs the openvino extra.  Files run on one thread, in processes of their own, as a runtime may crash.
 """
 
