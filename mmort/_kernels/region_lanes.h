@@ -26,7 +26,7 @@ typedef struct {
 
 enum {
     MAX_LANES = 32,
-    MAX_TILE = 16 << 20, /* bytes of a tile with more than 8 channels; each thread has one */
+    MAX_TILE = 16 << 20,  /* bytes of a tile with more than 8 channels; each thread has one */
     MAX_FETCHED = 1 << 18 /* bytes: roi_align of 28x28 bins gains (100 kB), of 56x56 loses (400 kB) */
 };
 
