@@ -112,8 +112,8 @@ typedef struct {
 
 /* Compiles a hot loop for two instruction sets, of which the loader picks one: `cdef simd_void f(...)` in Cython.
  * "avx2" rather than an arch=: every gcc knows it, it covers AMD, and it brings no fused multiply-add, so both versions
- * give the same bits.  AVX-512 gained nothing in loops that gcc vectorises; those written for it stand in files of their
- * own, such as region_lanes.h. */
+ * give the same bits.  AVX-512 gained nothing in loops that gcc vectorises; those written for it stand in files of
+ * their own, such as region_lanes.h. */
 #if !defined(MMK_NO_CLONES) && defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && \
     ((defined(__GNUC__) && !defined(__clang__)) || (defined(__clang__) && __clang_major__ >= 14))
 #define MMK_SIMD __attribute__((target_clones("default", "avx2")))
