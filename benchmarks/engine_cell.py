@@ -107,7 +107,7 @@ def torch_model(source: Source, compiled: bool) -> Run:
 ENGINES: dict[str, tuple[Callable[..., Run], dict[str, Any]]] = {
     "library": (onnx_runtime, {"form": ".onnx", "library": True}),
     "library int8": (onnx_runtime, {"form": ".int8.onnx", "library": True}),
-    "portable": (onnx_runtime, {"form": ".inlined.onnx", "library": False}),
+    "portable": (onnx_runtime, {"form": ".functions.onnx", "library": False}),
     "openvino float32": (openvino, {"form": ".inlined.onnx", "precision": "float32"}),
     "openvino bfloat16": (openvino, {"form": ".inlined.onnx", "precision": "bfloat16"}),
     "openvino int8": (openvino_of_fixed_size, {"form": ".int8.inlined.onnx"}),

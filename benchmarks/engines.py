@@ -73,10 +73,10 @@ def prepare(files: Path, name: str, config: Path, checkpoint: Path | None = None
     if not integers.exists():
         calibration = inputs_of(str(onnx_file), list_images(pictures)[:40]) if pictures else [inputs]
         mmort.onnx.quantize(onnx_file, integers, calibration)
-    for file in (onnx_file, integers):
-        inlined = file.with_suffix(".inlined.onnx")
-        if not inlined.exists():
-            mmort.onnx.make_portable(file, inlined, "inlined")
+    for file, form in ((onnx_file, "functions"), (onnx_file, "inlined"), (integers, "inlined")):
+        portable = file.with_suffix(f".{form}.onnx")
+        if not portable.exists():
+            mmort.onnx.make_portable(file, portable, form)
 
 
 def run_cell(limit: int, *arguments: str) -> dict[str, Any]:
