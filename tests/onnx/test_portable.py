@@ -35,12 +35,12 @@ INEXACT = {
 """Cases whose result differs from the kernel's; docs/portable.md names them all."""
 
 
-def portable_model(case, opset=OPSET):
+def portable_model(case, opset=OPSET, form="functions"):
     row = front_ends.row_of(case.operator)
     names = [tensor["name"] for tensor in row["inputs"]][: len(case.arrays)]
     model = front_ends.make_model(row, front_ends.onnx_attributes(case.operator, case.attributes), names)
     model.opset_import.append(oh.make_opsetid("", opset))
-    return model, make_portable(model)
+    return model, make_portable(model, form=form)
 
 
 def stock_session(model):
@@ -76,13 +76,13 @@ def defined(operator):
     return [case for case in cases.of(operator) if small(case)]
 
 
-def differing(operator, selected, runner, opset=OPSET):
+def differing(operator, selected, runner, opset=OPSET, form="functions"):
     """Return the names of the cases whose definition has another result than the kernel."""
     runners, names = {}, []
     for case in selected:
         key = str(case.attributes), len(case.arrays)
         if key not in runners:
-            model, (coverage,) = portable_model(case, opset)
+            model, (coverage,) = portable_model(case, opset, form)
             assert coverage.missing is None, (case.name, coverage)
             runners[key] = runner(model)
         formals = [tensor["name"] for tensor in front_ends.row_of(operator)["inputs"]]
@@ -100,6 +100,17 @@ def test_definition_equals_kernel(operator):
     patterns = INEXACT.get(operator, ())
     assert [name for name in names if not any(re.fullmatch(pattern, name) for pattern in patterns)] == []
     assert len(names) <= len(selected) // 8
+
+
+@pytest.mark.parametrize("operator", ["multi_scale_deformable_attention", "roi_align"])
+def test_definition_of_inlined_files_equals_kernel(operator):
+    """It is another one."""
+    selected = [
+        case
+        for case in defined(operator)
+        if not any(re.fullmatch(name, case.name) for name in INEXACT.get(operator, ()))
+    ]
+    assert differing(operator, selected, stock_session, form="inlined") == []
 
 
 def test_attention_takes_queries_in_pieces(monkeypatch):

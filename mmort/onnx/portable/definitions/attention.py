@@ -1,6 +1,7 @@
 """multi_scale_deformable_attention: rows of channels are gathered, and multiplied by the weights of samples.
 
-With GridSample, which reads single numbers, ONNX Runtime takes more than twice as long.
+With GridSample, which reads single numbers, ONNX Runtime takes more than twice as long.  Inlined files have it, because
+OpenVINO in bfloat16 takes five times as long without it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmort.onnx.portable.builder import FLOAT, INT64, FunctionBuilder, Value
+from mmort.onnx.portable.builder import BOOL, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.portable.definitions.sampling import clipped, sample
 
 MAX_GATHERED = 2**17
 """Numbers that are gathered at once: half a megabyte, which a processor's cache holds until they are multiplied."""
@@ -46,6 +48,8 @@ def multi_scale_deformable_attention(
     attributes: Mapping[str, Any],
 ) -> Value:
     """Attend where there is something to read; else return 0."""
+    if op.inlined:
+        return _by_grid_sample(op, value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
     images, heads, channels = op.size(value, 0), op.size(value, 2), op.size(value, 3)
     shape = op.Concat(images, op.size(sampling_locations, 1), heads * channels, axis=0)
 
@@ -56,6 +60,35 @@ def multi_scale_deformable_attention(
     readable = (op.Size(value) > 0) & (op.Size(attention_weights) > 0)
     (output,) = op.choose(readable, attend, lambda op: (op.Expand(0.0, shape),), [(FLOAT, [None] * 3)])
     return output
+
+
+def _by_grid_sample(
+    op: FunctionBuilder, value: Value, shapes: Value, starts: Value, locations: Value, weights: Value
+) -> Value:
+    """Add the samples of each level, multiplied by their weights."""
+    images, heads, channels = op.size(value, 0), op.size(value, 2), op.size(value, 3)
+    queries, points = op.size(locations, 1), op.size(locations, 4)
+    maps = images * heads
+    pixels = op.Transpose(value, perm=[0, 2, 3, 1])
+    locations = op.Transpose(locations, perm=[3, 0, 2, 4, 1, 5])  # [L, B, M, P, Q, 2]
+    weights = op.Transpose(weights, perm=[3, 0, 2, 4, 1])
+
+    def level(op: Builder, i: Value, go_on: Value, total: Value) -> tuple[Value, ...]:
+        shape = op.Gather(shapes, i)
+        height, width = op.slice(shape, 0, 1, 0), op.slice(shape, 1, 2, 0)
+        start = op.Unsqueeze(op.Gather(starts, i), [0])
+        image = op.reshape(op.Slice(pixels, start, start + height * width, [3]), maps, channels, height, width)
+        grid = op.reshape(op.Gather(locations, i), maps, points, queries, 2) * 2.0 - 1.0
+        sampled = sample(op, image, clipped(op, grid))
+        sampled = sampled * op.reshape(op.Gather(weights, i), maps, 1, points, queries)
+        return go_on, total + op.ReduceSum(sampled, [2], keepdims=0)
+
+    total_type = FLOAT, [None] * 3
+    body = op.graph(level, [(INT64, []), (BOOL, []), total_type], [(BOOL, []), total_type])
+    zeros = op.Expand(0.0, op.Concat(maps, channels, queries, axis=0))
+    total = op.Loop(op.Squeeze(op.size(shapes, 0), [0]), True, zeros, body=body)
+    total = op.Transpose(op.reshape(total, images, heads, channels, queries), perm=[0, 3, 1, 2])
+    return op.reshape(total, images, queries, heads * channels)
 
 
 def _sums(op: FunctionBuilder, value: Value, shapes: Value, starts: Value, locations: Value, weights: Value) -> Value:
