@@ -26,7 +26,7 @@ from tests import front_ends
 from tests.operators import cases, test_errors
 from tests.ort import test_smoke
 
-RUNTIMES = ("1.16.3", "1.20.1", "1.24.4", "1.31.1")
+RUNTIMES = ("1.16.3", "1.20.1", "1.24.4", "1.32.0")
 """Versions that CI runs; Python 3.11 is the one for which all of them have wheels."""
 
 CASES_PER_MODEL = 3
