@@ -26,7 +26,7 @@ cdef enum:
     LANES = 8  # adjacent channels in the copy
 
 
-# ---- from planes ----------------------------------------------------------------------------------------------------
+# ---- from planes -----------------------------------------------------------------------------------------------------
 
 cdef inline simd_void nearest_from_plane(const real *plane, const int32_t *pixels, ptrdiff_t count,
                                          real *y) noexcept nogil:

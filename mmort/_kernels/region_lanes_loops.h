@@ -41,15 +41,12 @@ static inline TARGET void NAME(copy_pixels)(const float *planes, const ptrdiff_t
 
 static inline TARGET void NAME(write_bins)(const float *bins, ptrdiff_t count, ptrdiff_t lanes, ptrdiff_t channels,
                                            float *output) {
-    ptrdiff_t steps[WIDTH], channel = 0;
-    for (int i = 0; i < WIDTH; i++) steps[i] = i * lanes;
     if (channels > lanes) channels = lanes;
-    for (; count >= WIDTH && channel + WIDTH <= channels; channel += WIDTH)
-        for (ptrdiff_t bin = 0; bin < count; bin += WIDTH) {
-            if (bin > count - WIDTH) bin = count - WIDTH;
-            NAME(transpose_block)(bins + bin * lanes + channel, steps, output + channel * count + bin, count);
-        }
-    for (; channel < channels; channel++)
+    if (channels >= WIDTH && count >= WIDTH) {
+        NAME(transpose)(bins, lanes, count, channels, output, count);
+        return;
+    }
+    for (ptrdiff_t channel = 0; channel < channels; channel++)
         for (ptrdiff_t bin = 0; bin < count; bin++) output[channel * count + bin] = bins[bin * lanes + channel];
 }
 

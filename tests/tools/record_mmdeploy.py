@@ -15,6 +15,7 @@ import copy
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -53,52 +54,51 @@ numpy.savez(outputs, **results)
 """
 
 
-class RoIAlignFunction(torch.autograd.Function):
-    """MMCV's function of this name, whose symbolic MMDeploy replaces."""
+def function_of(operator: Callable[..., Tensor]) -> type[torch.autograd.Function]:
+    """Return a function as MMCV has it for an operator, whose symbolic MMDeploy replaces."""
 
-    @staticmethod
-    def forward(ctx: Any, input: Tensor, rois: Tensor, *arguments: Any) -> Tensor:
-        return mmort.torch.roi_align(input, rois, *arguments)
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, input: Tensor, rois: Tensor, *arguments: Any) -> Tensor:
+            return operator(input, rois, *arguments)
 
-    @staticmethod
-    def symbolic(g: Any, *arguments: Any) -> Any:
-        raise NotImplementedError
+        @staticmethod
+        def symbolic(g: Any, *arguments: Any) -> Any:
+            raise NotImplementedError
+
+    return Function
 
 
-class RoIAlign(torch.nn.Module):
-    """MMCV's layer."""
+class Pooling(torch.nn.Module):
+    """A layer of MMCV's that pools regions."""
 
-    def __init__(self, output_size: int, spatial_scale: float, sampling_ratio: int) -> None:
+    function: type[torch.autograd.Function]
+
+    def __init__(self, output_size: int, *arguments: Any) -> None:
         super().__init__()
         self.output_size = output_size, output_size
-        self.arguments = self.output_size, spatial_scale, sampling_ratio, "avg", True
+        self.arguments = self.output_size, *arguments
 
     def forward(self, input: Tensor, rois: Tensor) -> Tensor:
-        return RoIAlignFunction.apply(input, rois, *self.arguments)
+        return self.function.apply(input, rois, *self.arguments)
 
 
-class RoIAlignRotatedFunction(torch.autograd.Function):
-    """MMCV's function of this name, whose symbolic MMDeploy replaces."""
+class RoIAlign(Pooling):
+    """MMCV's layer."""
 
-    @staticmethod
-    def forward(ctx: Any, input: Tensor, rois: Tensor, *arguments: Any) -> Tensor:
-        return mmort.torch.roi_align_rotated(input, rois, *arguments)
+    function = function_of(mmort.torch.roi_align)
 
-    @staticmethod
-    def symbolic(g: Any, *arguments: Any) -> Any:
-        raise NotImplementedError
+    def __init__(self, output_size: int, spatial_scale: float, sampling_ratio: int) -> None:
+        super().__init__(output_size, spatial_scale, sampling_ratio, "avg", True)
 
 
-class RoIAlignRotated(torch.nn.Module):
+class RoIAlignRotated(Pooling):
     """MMCV's layer, by its old names of arguments too."""
 
-    def __init__(self, out_size: int, spatial_scale: float, sample_num: int, clockwise: bool) -> None:
-        super().__init__()
-        self.output_size = out_size, out_size
-        self.arguments = self.output_size, float(spatial_scale), sample_num, True, clockwise
+    function = function_of(mmort.torch.roi_align_rotated)
 
-    def forward(self, input: Tensor, rois: Tensor) -> Tensor:
-        return RoIAlignRotatedFunction.apply(input, rois, *self.arguments)
+    def __init__(self, out_size: int, spatial_scale: float, sample_num: int, clockwise: bool) -> None:
+        super().__init__(out_size, float(spatial_scale), sample_num, True, clockwise)
 
 
 def oriented_rcnn() -> dict[str, Any]:
@@ -162,7 +162,7 @@ def export_oriented_rcnn(folder: str, rotated: str, model: Path) -> None:
     registry = mmrotate(folder, rotated)
     import_module("mmcv.ops.roi_align_rotated")  # so that a later import does not hide the function
     operators = import_module("mmcv.ops")
-    operators.RoIAlignRotated, operators.roi_align_rotated = RoIAlignRotated, RoIAlignRotatedFunction.apply
+    operators.RoIAlignRotated, operators.roi_align_rotated = RoIAlignRotated, RoIAlignRotated.function.apply
     extractors = "mmrotate.models.roi_heads.roi_extractors.rotate_single_level_roi_extractor"
     import_module(extractors).ops = operators
     for module in ("models", "structures"):
@@ -182,7 +182,7 @@ def export_mask_rcnn(folder: str, packages: str, model: Path) -> None:
     sys.path.append(packages)
     import_module("mmcv.ops.roi_align")
     operators = import_module("mmcv.ops")
-    operators.RoIAlign, operators.roi_align = RoIAlign, RoIAlignFunction.apply
+    operators.RoIAlign, operators.roi_align = RoIAlign, RoIAlign.function.apply
     from mmdet.utils import register_all_modules
     from mmengine.config import ConfigDict
 

@@ -2,7 +2,7 @@
 
 A nudge moves each number of the weights and of the picture to one of its two neighbours in float32, as the rounding of
 any layer does.  Random layers enlarge that, so that no two runtimes agree about some detections.  A detection that a
-runtime has beyond the limits is rounding's only if one of the `DRAWS` nudged runs has it within the limits, in place of
+runtime has beyond the limits is rounding's only if one of the `DRAWS` nudged runs has it within the limits, instead of
 one that a nudged run has lost too.
 """
 

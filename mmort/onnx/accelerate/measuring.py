@@ -16,7 +16,7 @@ from mmort import get_num_threads
 from mmort.onnx.accelerate.graph import Run
 from mmort.onnx.verify.sessions import feeds
 
-RUNS = range(4, 33)
+MIN_RUNS, MAX_RUNS = 4, 32
 """How often each model runs; the first run does not count."""
 SECONDS = 0.5
 """How long models run that are fast: other work on the machine hardly disturbs all of their runs."""
@@ -35,8 +35,8 @@ def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[
         sessions = [_session(model, f"{folder}/{number}") for number, model in enumerate(models)]
         seconds: list[list[float]] = [[] for _ in models]
         deadline = time.perf_counter() + SECONDS
-        for number in range(RUNS.stop):
-            if number >= RUNS.start and time.perf_counter() >= deadline:
+        for number in range(MAX_RUNS):
+            if number >= MIN_RUNS and time.perf_counter() >= deadline:
                 break
             for session, samples in zip(sessions, seconds, strict=True):
                 begin = time.perf_counter()
