@@ -129,10 +129,12 @@ def _opset(model: onnx.ModelProto) -> Iterator[str]:
         return
     if model.functions:  # onnx.version_converter would drop them
         raise ValueError(f"upgrade: the model's opset, {opset}, cannot be converted while it has functions of its own")
+    version, model.ir_version = model.ir_version, files.needed_format(model)  # 3 would want weights among the inputs
     try:
         model.CopyFrom(onnx.version_converter.convert_version(model, OPSET))
     except Exception as error:  # the converter's and the checker's exceptions have no common base class
         raise ValueError(f"upgrade: opset {opset} cannot be converted to {OPSET}: {error}") from None
+    model.ir_version = version
     yield f"opset {opset}: {OPSET} now"
 
 
