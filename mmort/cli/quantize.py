@@ -34,10 +34,14 @@ def run(arguments: argparse.Namespace) -> None:
     import mmort.onnx
     from mmort.cli.pictures import inputs_of
     from mmort.predict import list_images
+    from mmort.predict.image_files import SUFFIXES
 
     folder = Path(arguments.calibrate)
     if not folder.is_dir():
         raise NotADirectoryError(f"no folder to calibrate with: {folder}")
-    files = sorted(folder.glob("*.npz")) or list_images(folder)
+    files = sorted(folder.glob("*.npz"))
+    if files and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
+        raise ValueError(f"--calibrate must have either pictures or .npz files, got both: {folder}")
+    files = files or list_images(folder)
     sets = tqdm(inputs_of(arguments.model, files), total=len(files), unit="picture", disable=None)
     print(mmort.onnx.quantize(arguments.model, arguments.output, sets))

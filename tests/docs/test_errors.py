@@ -78,6 +78,15 @@ def quantized(op_type="Relu", opset=17):
     mmort.onnx.quantize("m.onnx", "int8.onnx", [])
 
 
+def calibrated(*shape, value):
+    nodes = [oh.make_node("Conv", ["x", "w"], ["h"]), oh.make_node("Conv", ["h", "w"], ["y"])]
+    infos = [oh.make_tensor_value_info(name, 1, ["N", 1, 1, 1]) for name in "xy"]
+    graph = oh.make_graph(nodes, "g", infos[:1], infos[1:], [oh.make_tensor("w", 1, [1, 1, 1, 1], [1.0])])
+    model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8)
+    Path("m.onnx").write_bytes(model.SerializeToString())
+    mmort.onnx.quantize("m.onnx", "int8.onnx", [[np.full(shape, value, np.float32)]])
+
+
 def existing():
     Path("keep.onnx").write_bytes(b"")
     mmort.onnx.upgrade("model.onnx", "keep.onnx")
@@ -135,6 +144,8 @@ PROVOKED = [
     broken_model,
     lambda: quantized(opset=12),
     lambda: quantized("Relu"),
+    lambda: calibrated(0, 1, 1, 1, value=0),
+    lambda: calibrated(1, 1, 1, 1, value=np.nan),
     lambda: quantized("QuantizeLinear"),
     existing,
     lambda: mmort.onnx.upgrade("model.onnx", "nowhere/model.onnx"),

@@ -515,3 +515,16 @@ def test_nothing_to_replace(tmp_path):
     assert (code, out) == (1, "nothing to replace\n")
     assert err.startswith("mmort: error: nothing was replaced, so ")
     assert not (tmp_path / "fast.onnx").exists()
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "should be stored in"), (b"short", "exceeds available data")])
+def test_tensors_that_are_not_there(tmp_path, content, reason):
+    model = model_of([node("Add", ["x", "w"], ["y"])], {"x": 1}, constants={"w": np.ones(9, np.float32)})
+    path, weights = tmp_path / "model.onnx", tmp_path / "weights"
+    onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
+    weights.unlink()
+    if content is not None:
+        weights.write_bytes(content)
+    error = refused("accelerate", path, "-o", tmp_path / "fast.onnx")
+    assert error.startswith(f"mmort: error: {path}: ")
+    assert reason in error

@@ -134,6 +134,29 @@ def test_ranges_are_those_of_all_inputs(rng):
     assert found[1, 0] == 0 < found[1, 1]
 
 
+@pytest.mark.parametrize(
+    ("values", "refusal"),
+    [
+        ([1, np.nan], "x must be finite, got numbers from nan to nan"),
+        ([1, np.inf], "x must be finite, got numbers from 1.0 to inf"),
+        ([-np.inf, 1], "x must be finite, got numbers from -inf to 1.0"),
+        ([], "x has no elements for any set of inputs"),
+    ],
+)
+def test_ranges_that_give_no_scale(values, refusal):
+    infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N"]) for name in "xy"]
+    graph = oh.make_graph([node("Relu", ["x"], ["y"])], "numbers", infos[:1], infos[1:])
+    model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
+    given, usual = [np.array(values, np.float32)], [np.array([0, 1], np.float32)]
+    with pytest.raises(ValueError, match=refusal):
+        ranges(model, ["x"], [given])
+    if values:
+        with pytest.raises(ValueError, match="x must be finite"):
+            ranges(model, ["x"], [given, usual])
+    else:
+        np.testing.assert_array_equal(ranges(model, ["x"], [given, usual])[0], [[0, 1]])
+
+
 def test_results_are_near(tmp_path, rng):
     detector_file, sets = detector(rng), images(rng)
     onnx.save(detector_file, tmp_path / "model.onnx")
@@ -148,6 +171,34 @@ def test_results_are_near(tmp_path, rng):
     outputs = (make_session(model).run(None, {"x": sets[0][0]}) for model in (detector_file, file))
     for expected, got in zip(*outputs, strict=True):
         assert 0 < np.abs(expected - got).max() < 0.06 * np.abs(expected).max()
+
+
+def test_weights_of_nodes(tmp_path, rng):
+    """As exporters that fold no constants write them."""
+    model, sets = detector(rng), images(rng)
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == "deep")
+    model.graph.node.insert(0, node("Constant", [], ["deep"], value=weight))
+    model.graph.initializer.remove(weight)
+    onnx.save(model, tmp_path / "model.onnx")
+    result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", sets)
+    assert result.quantized == ("stem", "deep", "side", "tower")
+
+
+@pytest.mark.parametrize(
+    ("type_", "listed", "advice"),
+    [(np.float16, False, ""), (np.float32, True, "; its weights are listed as inputs, and mmort upgrade makes them")],
+)
+def test_weights_that_are_not_quantized(tmp_path, type_, listed, advice):
+    kind = oh.np_dtype_to_tensor_dtype(np.dtype(type_))
+    nodes = [node("Conv", ["x", "w"], ["a"]), node("Conv", ["a", "w"], ["y"])]
+    weight = onnx.numpy_helper.from_array(np.ones((3, 3, 1, 1), type_), "w")
+    inputs = [oh.make_tensor_value_info("x", kind, [1, 3, 4, 4])]
+    inputs += [oh.make_tensor_value_info("w", kind, [3, 3, 1, 1])] * listed
+    graph = oh.make_graph(nodes, "kept", inputs, [oh.make_tensor_value_info("y", kind, None)], [weight])
+    onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8), tmp_path / "model.onnx")
+    refusal = f"with constant float32 weights before another one{advice}"
+    with pytest.raises(ValueError, match=refusal):
+        mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", [[np.ones((1, 3, 4, 4), type_)]])
 
 
 @pytest.fixture
@@ -185,6 +236,12 @@ def test_the_command_takes_arrays(tmp_path, rng):
     assert (code, out) == (0, "quantized 4 of 6 layers, by 1 set of inputs\n")
 
 
+def test_the_command_takes_one_kind_of_files(tmp_path, photos):
+    np.savez(photos / "0.npz", x=0)
+    error = refused("quantize", "model.onnx", "--calibrate", photos, "-o", tmp_path / "int8.onnx")
+    assert f"--calibrate must have either pictures or .npz files, got both: {photos}" in error
+
+
 def test_refusals(tmp_path, rng):
     model, output = tmp_path / "model.onnx", tmp_path / "int8.onnx"
     onnx.save(detector(rng, opset=12), model)
@@ -193,6 +250,8 @@ def test_refusals(tmp_path, rng):
     onnx.save(detector(rng), model)
     with pytest.raises(ValueError, match="calibration must have at least one set of inputs, got none"):
         mmort.onnx.quantize(model, output, [])
+    with pytest.raises(ValueError, match=r"quantize: the model does not run on these inputs: .*expected: "):
+        mmort.onnx.quantize(model, output, [[np.ones((1, 3, 24, 32))]])
     mmort.onnx.quantize(model, output, images(rng))
     with pytest.raises(ValueError, match="is quantized already"):
         mmort.onnx.quantize(output, tmp_path / "again.onnx", images(rng))

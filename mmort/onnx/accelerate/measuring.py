@@ -14,7 +14,7 @@ import onnx
 import mmort.ort
 from mmort import get_num_threads
 from mmort.onnx.accelerate.graph import Run
-from mmort.onnx.verify.sessions import feeds
+from mmort.onnx.verify.sessions import feeds, refusals
 
 MIN_RUNS, MAX_RUNS = 4, 32
 """How often each model runs; the first run does not count."""
@@ -39,12 +39,10 @@ def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[
             if number >= MIN_RUNS and time.perf_counter() >= deadline:
                 break
             for session, samples in zip(sessions, seconds, strict=True):
-                begin = time.perf_counter()
-                try:
+                with refusals("accelerate: the model does not run on these inputs"):
+                    begin = time.perf_counter()
                     session.run(None, feeds(session, values))
-                except Exception as error:  # ONNX Runtime's exceptions have no common base class
-                    raise ValueError(f"accelerate: the model does not run on these inputs: {error}") from None
-                samples.append(time.perf_counter() - begin)
+                    samples.append(time.perf_counter() - begin)
         events = [json.loads(Path(session.end_profiling()).read_text()) for session in sessions]
     return [(min(samples[1:]), _nodes(profile)) for samples, profile in zip(seconds, events, strict=True)]
 
@@ -57,12 +55,8 @@ def _session(model: onnx.ModelProto, prefix: str) -> Any:
     options.log_severity_level = 4  # errors are raised
     options.intra_op_num_threads = get_num_threads()
     options.enable_profiling, options.profile_file_prefix = True, prefix
-    try:
+    with refusals("accelerate: ONNX Runtime cannot load the model"):
         return mmort.ort.session(model.SerializeToString(), sess_options=options)
-    except OSError:
-        raise
-    except Exception as error:  # ONNX Runtime's exceptions have no common base class
-        raise ValueError(f"accelerate: ONNX Runtime cannot load the model: {error}") from None
 
 
 def _nodes(events: list[dict[str, Any]]) -> dict[str, Run]:

@@ -94,7 +94,10 @@ _CANDIDATES = ("NonMaxSuppression", "RoiAlign", "GridSample", "grid_sampler", "S
 def load(path: files.PathLike) -> onnx.ModelProto:
     """Read a model with all of its tensors, and give its nodes names."""
     model = files.load(path)
-    onnx.external_data_helper.load_external_data_for_model(model, str(Path(path).parent))
+    try:
+        onnx.external_data_helper.load_external_data_for_model(model, str(Path(path).parent))
+    except (onnx.checker.ValidationError, ValueError) as error:  # a file is missing, elsewhere, or cut short
+        raise ValueError(f"{path}: {error}") from None
     if model.ByteSize() >= onnx.checker.MAXIMUM_PROTOBUF:
         raise ValueError(f"accelerate: the model must be smaller than 2 GB with all of its tensors: {path}")
     named = ir.from_proto(model)

@@ -38,7 +38,8 @@ def quantize(
     ------
     ValueError
         If the file is not an ONNX model, is larger than 2 GB, its opset is lower than 13, it has no layer to quantize
-        or is quantized already, or there is no calibration.
+        or is quantized already; if there is no calibration, the file does not run on it, or a feature map has no
+        elements or one that is not finite.
     ImportError
         If onnxruntime is not installed.
     OSError

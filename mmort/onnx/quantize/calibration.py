@@ -12,47 +12,70 @@ import onnx.numpy_helper
 from numpy.typing import NDArray
 
 import mmort.ort
-from mmort.onnx.verify.sessions import feeds
+from mmort.onnx.verify.sessions import feeds, refusals
 
-_RANGES, _PAIR = "mmort/ranges", "mmort/pair"
+_RANGES, _SCALAR = "mmort/ranges", "mmort/scalar"
+_REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum")  # of these, only the sum is always NaN where a number is
 
 
 def ranges(
     model: onnx.ModelProto, tensors: Sequence[str], sets: Iterable[Sequence[Any]]
 ) -> tuple[NDArray[np.float32], int]:
-    """Return the minimum and maximum of each tensor over all sets of inputs, and the number of sets."""
+    """Return the minimum and maximum of each tensor over all sets of inputs, or 0, and the number of sets.
+
+    Raises
+    ------
+    ValueError
+        If the model does not run on the inputs, or a tensor has no elements in any set, or one that is not finite.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised
-    session = mmort.ort.session(_with_ranges(model, tensors).SerializeToString(), sess_options=options)
-    bounds = np.zeros((len(tensors), 2), np.float32)
+    with refusals("quantize: ONNX Runtime cannot load the model"):
+        session = mmort.ort.session(_with_ranges(model, tensors).SerializeToString(), sess_options=options)
+    low, high = np.full(len(tensors), np.inf, np.float32), np.full(len(tensors), -np.inf, np.float32)
     number = 0
     for values in sets:
-        (found,) = session.run([_RANGES], feeds(session, values))
-        finite = np.where(np.isfinite(found), found, 0)  # a map without elements has none
-        bounds = np.stack([np.minimum(bounds[:, 0], finite[:, 0]), np.maximum(bounds[:, 1], finite[:, 1])], axis=1)
+        inputs = feeds(session, values)
+        with refusals("quantize: the model does not run on these inputs"):
+            (found,) = session.run([_RANGES], inputs)
+        found[np.isnan(found[:, 2])] = np.nan
+        low, high = np.minimum(low, found[:, 0]), np.maximum(high, found[:, 1])
         number += 1
-    return bounds, number
+    if number:
+        _require_ranges(tensors, low, high)
+    return np.stack([np.minimum(low, 0), np.maximum(high, 0)], axis=1), number
+
+
+def _require_ranges(tensors: Sequence[str], low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
+    """Refuse a calibration by which no scale can be found; the minimum of no numbers is above their maximum."""
+    for tensor, smallest, largest in zip(tensors, low, high, strict=True):
+        if smallest > largest:
+            raise ValueError(
+                f"quantize: {tensor} has no elements for any set of inputs; calibrate with pictures of all kinds of "
+                "objects"
+            )
+        if not np.isfinite([smallest, largest]).all():
+            raise ValueError(f"quantize: {tensor} must be finite, got numbers from {smallest} to {largest}")
 
 
 def _with_ranges(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto:
-    """Return a copy of the model whose only output has a row with minimum and maximum for each tensor."""
+    """Return a copy of the model whose only output has a row with minimum, maximum and sum of each tensor."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     graph = copy.graph
-    graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, 1]), _PAIR))
-    extremes = []
-    for tensor in tensors:
-        for op_type in ("ReduceMin", "ReduceMax"):
-            name = f"mmort/{op_type}/{tensor}"
-            graph.node.append(onnx.helper.make_node(op_type, [tensor], [name], keepdims=0))
-            graph.node.append(onnx.helper.make_node("Reshape", [name, _PAIR], [f"{name}/pair"]))
-            extremes.append(f"{name}/pair")
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, 1]), _SCALAR))
     rows = []
-    for low, high in zip(extremes[::2], extremes[1::2], strict=True):
-        rows.append(f"{low}/row")
-        graph.node.append(onnx.helper.make_node("Concat", [low, high], [rows[-1]], axis=1))
+    for tensor in tensors:
+        numbers = []
+        for op_type in _REDUCTIONS:
+            name = f"mmort/{op_type}/{tensor}"
+            numbers.append(f"{name}/scalar")
+            graph.node.append(onnx.helper.make_node(op_type, [tensor], [name], keepdims=0))
+            graph.node.append(onnx.helper.make_node("Reshape", [name, _SCALAR], [numbers[-1]]))
+        rows.append(f"mmort/row/{tensor}")
+        graph.node.append(onnx.helper.make_node("Concat", numbers, [rows[-1]], axis=1))
     graph.node.append(onnx.helper.make_node("Concat", rows, [_RANGES], axis=0))
     del graph.output[:]
     graph.output.append(onnx.helper.make_tensor_value_info(_RANGES, onnx.TensorProto.FLOAT, None))

@@ -21,7 +21,7 @@ def fold_normalizations(model: ir.Model) -> None:
             continue
         conv = chain[1]
         arrays = [constant(value) for value in (*node.inputs[1:5], *conv.inputs[1:3])]
-        if any(array is None for array in arrays):
+        if any(array is None or array.dtype != np.float32 for array in arrays):
             continue
         weight, bias = _folded(*(array for array in arrays if array is not None), epsilon=number(node, "epsilon", 1e-5))
         values = [

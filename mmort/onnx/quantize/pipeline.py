@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 import onnx.helper
 import onnx_ir as ir
-from onnx_ir.passes.common import IdentityEliminationPass
+from onnx_ir.passes.common import IdentityEliminationPass, LiftConstantsToInitializersPass
 
 from mmort.onnx import files
 from mmort.onnx.accelerate.graph import constant, name_of
@@ -33,13 +33,14 @@ def quantize_file(path: files.PathLike, output: files.PathLike, calibration: Ite
         raise ValueError(f"quantize: {path} is quantized already")
     folded = ir.from_proto(model)
     IdentityEliminationPass()(folded)  # a bias behind an Identity is not quantized
+    LiftConstantsToInitializersPass(size_limit=0)(folded)  # the quantizer takes no weights from nodes
     fold_normalizations(folded)
     model, graph = ir.to_proto(folded), folded.graph
     nodes = quantized_nodes(graph)
     if not nodes:
         raise ValueError(
             f"quantize: {path} has nothing to quantize, which is a convolution, or a fully connected layer, with "
-            "constant weights before another one"
+            f"constant float32 weights before another one{_advice(model)}"
         )
     names = {
         value.name: None
@@ -55,6 +56,12 @@ def quantize_file(path: files.PathLike, output: files.PathLike, calibration: Ite
     left = [name_of(node) for node in graph if node.op_type in LAYERS and name_of(node) not in set(chosen)]
     files.save(_quantized(model, nodes, dict(zip(tensors, found, strict=True))), output, path)
     return Quantization(tuple(chosen), tuple(left), count)
+
+
+def _advice(model: onnx.ModelProto) -> str:
+    """Return what helps if weights are not constant as they are listed as inputs."""
+    listed = {tensor.name for tensor in model.graph.initializer} & {formal.name for formal in model.graph.input}
+    return "; its weights are listed as inputs, and mmort upgrade makes them constant" if listed else ""
 
 
 def _quantized(model: onnx.ModelProto, nodes: Sequence[ir.Node], bounds: dict[str, Any]) -> onnx.ModelProto:

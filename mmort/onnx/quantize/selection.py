@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import onnx_ir as ir
 
 from mmort.onnx.accelerate.graph import constant, name_of
@@ -61,8 +62,9 @@ def _users(node: ir.Node) -> Iterator[ir.Node]:
 
 
 def _is_layer(node: ir.Node) -> bool:
-    """Return whether a node is a layer with constant weights."""
-    return node.op_type in LAYERS and len(node.inputs) > 1 and constant(node.inputs[1]) is not None
+    """Return whether a node is a layer with constant float32 weights."""
+    weights = constant(node.inputs[1]) if node.op_type in LAYERS and len(node.inputs) > 1 else None
+    return weights is not None and weights.dtype == np.float32
 
 
 def _is_normalization(node: ir.Node) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -94,6 +95,17 @@ def optional_inputs(session: onnxruntime.InferenceSession) -> list[onnxruntime.N
     """Return the inputs that may be left out: those of an optional type, and those with a default value."""
     inputs = [tensor for tensor in session.get_inputs() if tensor.type.startswith("optional(")]
     return inputs + session.get_overridable_initializers()
+
+
+@contextlib.contextmanager
+def refusals(text: str) -> Iterator[None]:
+    """Turn ONNX Runtime's exceptions, which have no common base class, into ValueError; their texts become one line."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{text}: {one_line(error)}") from None
 
 
 def one_line(error: Exception) -> str:
