@@ -1,13 +1,14 @@
 """Write the table of engines: published detectors in ONNX Runtime, OpenVINO and torch, all on one picture.
 
     python benchmarks/engines.py FILES CONFIG ... [--engines ENGINE ...] [--threads N] [--limit SECONDS]
-                                                  [--twins DIGITS] [--prepare]
+                                                  [--twins DIGITS ...] [--prepare]
 
 FILES keeps the weights, the exported files, the input and the results (engines.json) of each CONFIG, so that the
 command goes on where it was stopped; with --prepare it stops after the files.  Weights are random, as those of
 `tests.tools.export_full_size`.  Each cell runs in a process of its own, `engine_cell.py`.
-DIGITS has small trained detectors, FAMILY/config.py and FAMILY/checkpoint.pth, and a data set in COCO's format, data:
-the AP of the same family in the same engine.  Prints Markdown.  Run it from the root of the repository.
+DIGITS are folders of small trained detectors, FAMILY/config.py and FAMILY/checkpoint.pth (`twins/train_twin.py` trains
+some); the first also has a data set in COCO's format, data.  The AP is that of the same family in the same engine.
+Prints Markdown.  Run it from the root of the repository.
 """
 
 from __future__ import annotations
@@ -121,6 +122,12 @@ def table(name: str, record: dict[str, Any], engines: list[str], threads: int) -
     return f"### {name}\n\n" + "\n".join(lines) + "\n"
 
 
+def twin_of(name: str, folders: list[Path]) -> Path | None:
+    """Return the config of the twin whose family the name of a detector begins with, None if there is none."""
+    twins = [twin for folder in folders for twin in folder.glob("*/config.py")]
+    return next((twin for twin in twins if name.replace("-", "_").startswith(f"{twin.parent.name}_")), None)
+
+
 def main() -> None:
     """Run the cells that the record lacks; print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -129,7 +136,7 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--limit", type=int, default=600, help="seconds that a cell may take (default: %(default)s)")
-    parser.add_argument("--twins", type=Path, metavar="DIGITS")
+    parser.add_argument("--twins", type=Path, nargs="+", default=[], metavar="DIGITS")
     parser.add_argument("--prepare", action="store_true", help="only write the files")
     options = parser.parse_args()
     options.files.mkdir(exist_ok=True)
@@ -156,10 +163,9 @@ def main() -> None:
             if "error" not in cell and "differ" not in cell:
                 cell["differ"] = differing(options.files, name, engine)
                 save()
-        family = name.partition("_")[0].replace("-", "_")
-        if options.twins and (options.twins / family).exists():
-            twin = options.twins / family / "config.py"
-            annotations, images = (next(options.twins.glob(f"data/{of}")) for of in ("annotations/*.json", "val*"))
+        if twin := twin_of(name, options.twins):
+            family = twin.parent.name
+            annotations, images = (next(options.twins[0].glob(f"data/{of}")) for of in ("annotations/*.json", "val*"))
             prepare(options.files, family, twin, twin.with_name("checkpoint.pth"), images)
             for engine in [] if options.prepare else options.engines:
                 data = "--annotations", str(annotations), "--images", str(images)
