@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from mmort.cli.rewriting import add_new_file
@@ -37,8 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
     from mmort.predict.image_files import SUFFIXES
 
     folder = Path(arguments.calibrate)
-    if not folder.is_dir():
-        raise NotADirectoryError(f"no folder to calibrate with: {folder}")
+    if not os.path.isdir(arguments.calibrate):
+        raise NotADirectoryError(f"no folder to calibrate with: {arguments.calibrate}")
     files = sorted(folder.glob("*.npz"))
     if files and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
         raise ValueError(f"--calibrate must have either pictures or .npz files, got both: {folder}")

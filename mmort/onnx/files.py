@@ -70,14 +70,16 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
 
 
 def check_new(path: PathLike | None) -> None:
-    """Refuse a file that exists, or whose directory does not, before the work whose result it is to hold.
+    """Refuse a file that exists, or cannot be written in its directory, before the work whose result it is to hold.
 
     Raises
     ------
-    FileExistsError, FileNotFoundError
+    ValueError, FileExistsError, FileNotFoundError, PermissionError
     """
     if path is None:
         return
+    if not os.fspath(path):
+        raise ValueError("output file must have a name, got ''")
     _require_directory(Path(path))
     if os.path.lexists(path):
         raise FileExistsError(
@@ -86,9 +88,11 @@ def check_new(path: PathLike | None) -> None:
 
 
 def _require_directory(path: Path) -> None:
-    """Refuse a file whose directory does not exist."""
+    """Refuse a file whose directory does not exist, or cannot be written to."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"output directory does not exist: {path.parent}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"output directory is not writable: {path.parent}")
 
 
 def load(path: PathLike) -> onnx.ModelProto:

@@ -28,6 +28,8 @@ def list_images(*sources: str | os.PathLike[str]) -> list[Path]:
     ------
     ValueError
         If a folder has no image files, or none matches a pattern.
+    FileNotFoundError
+        If a source is empty text.
 
     Examples
     --------
@@ -37,6 +39,8 @@ def list_images(*sources: str | os.PathLike[str]) -> list[Path]:
     >>> [path.name for path in list_images(Path(IMAGES[0]).parent)]
     ['digits_05.png', 'digits_27.png', 'digits_63.png', 'digits_75.png']
     """
+    if any(os.fspath(source) == "" for source in sources):
+        raise FileNotFoundError("no such file, folder or pattern: ''")
     return list(dict.fromkeys(path for source in sources for path in _files(Path(source))))
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import mmort.cli
+from tests.cli.running import refused
 
 
 def test_module_runs_and_extras_load_late():
@@ -95,16 +96,31 @@ def test_completion_names_its_package(monkeypatch, capsys):
     assert capsys.readouterr().err == "mmort: error: mmort completion needs shtab: pip install shtab\n"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["demo", "--output", "OUT/demo"],
-        ["export", "not_even_read.py", "x.pth", "--output-file", "OUT/x.onnx"],
-        ["upgrade", "not_even_read.onnx", "--output", "OUT/x.onnx"],
-        ["portable", "not_even_read.onnx", "--output", "OUT/x.onnx"],
-    ],
-)
+WRITING = [
+    ["export", "not_even_read.py", "x.pth", "--output-file", "OUT/x.onnx"],
+    ["upgrade", "not_even_read.onnx", "--output", "OUT/x.onnx"],
+    ["portable", "not_even_read.onnx", "--output", "OUT/x.onnx"],
+    ["accelerate", "not_even_read.onnx", "--output", "OUT/x.onnx"],
+]
+
+
+@pytest.mark.parametrize("arguments", [["demo", "--output", "OUT/demo"], *WRITING])
 def test_missing_output_directories_are_named_before_the_work(arguments, tmp_path, capsys):
     folder = str(tmp_path / "nowhere")
     assert mmort.cli.main([argument.replace("OUT", folder) for argument in arguments]) == 1
     assert capsys.readouterr().err == f"mmort: error: output directory does not exist: {folder}\n"
+
+
+@pytest.mark.parametrize("arguments", WRITING)
+def test_outputs_without_a_name(arguments):
+    """As from a variable of the shell that is not set; an empty path must not mean the model itself."""
+    assert refused(*(argument.replace("OUT/x.onnx", "") for argument in arguments)) == (
+        "mmort: error: output file must have a name, got ''\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", WRITING)
+def test_directories_that_cannot_be_written_to(arguments, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: (str(path), mode) != (str(tmp_path), os.W_OK | os.X_OK))
+    error = refused(*(argument.replace("OUT", str(tmp_path)) for argument in arguments))
+    assert error == f"mmort: error: output directory is not writable: {tmp_path}\n"

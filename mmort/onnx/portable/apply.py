@@ -35,7 +35,7 @@ def define_operators(
     if form == "inlined":
         _inline(proto)
     source = None if isinstance(model, onnx.ModelProto) else model
-    target = output or source
+    target = source if output is None else output
     if target is not None:
         inlined = sum(len(row.nodes) for row in covered)
         library = inlined > MAX_INLINED or any(row.missing for row in covered)

@@ -28,7 +28,7 @@ def upgrade_model(model: files.PathLike | onnx.ModelProto, output: files.PathLik
     changes = [f"{change} ({count} node{'s' * (count > 1)})" for change, count in counts.items()]
     changes += [*_weights(proto), *_imports(proto), *_opset(proto), *_format(proto)]
     source = None if isinstance(model, onnx.ModelProto) else model
-    target = output or (source if changes else None)
+    target = (source if changes else None) if output is None else output
     if target is not None:
         files.save(proto, target, source, library=any(map(files.operator_of, files.every_node(proto))))
     return changes
