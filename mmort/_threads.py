@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from mmort._arrays import integer
+
 _num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -33,12 +35,12 @@ def set_num_threads(num_threads: int) -> None:
     Parameters
     ----------
     num_threads : int
-        At least 1.
+        At least 1, and less than 2**31.
 
     Raises
     ------
     TypeError, ValueError
-        If `num_threads` is not an integer, or below 1.
+        If `num_threads` is not an integer, or out of range.
 
     Examples
     --------
@@ -50,8 +52,9 @@ def set_num_threads(num_threads: int) -> None:
     >>> mmort.set_num_threads(before)
     """
     global _num_threads
-    if not isinstance(num_threads, int) or isinstance(num_threads, bool):
-        raise TypeError(f"set_num_threads: num_threads must be an integer, got {num_threads!r}")
-    if num_threads < 1:
-        raise ValueError(f"set_num_threads: num_threads must be at least 1, got {num_threads}")
-    _num_threads = num_threads
+    count = integer("set_num_threads", "num_threads", num_threads)
+    if count < 1:
+        raise ValueError(f"set_num_threads: num_threads must be at least 1, got {count}")
+    if count >= 2**31:
+        raise ValueError(f"set_num_threads: num_threads must be less than 2**31, got {count}")
+    _num_threads = count

@@ -128,9 +128,7 @@ class OnnxNetwork(DetectorFile):
         parallel: int = 1,
     ) -> None:
         self._arguments = os.fspath(path), providers, threads, io_binding, parallel
-        for name, value in (("threads", threads), ("parallel", parallel)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be positive, got {value}")
+        require_counts(threads=threads, parallel=parallel)
         if parallel > 1 and io_binding:
             raise ValueError(f"io_binding runs one batch at a time, parallel must be 1, got {parallel}")
         if parallel > 1:  # ONNX Runtime counts one caller among its threads
@@ -159,6 +157,15 @@ class OnnxNetwork(DetectorFile):
             return self._bound(feeds)
         outputs: list[NDArray[Any]] = self.session.run(self._outputs, feeds)
         return outputs
+
+
+def require_counts(**counts: int | None) -> None:
+    """Refuse numbers of threads that are not positive, or that no runtime takes."""
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be positive, got {value}")
+        if value is not None and value >= 2**31:
+            raise ValueError(f"{name} must be less than 2**31, got {value}")
 
 
 def require_model(path: str) -> None:

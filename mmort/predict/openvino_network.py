@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.predict.network import DetectorFile, require_model
+from mmort.predict.network import DetectorFile, require_counts, require_model
 
 _HINTS = {"float32": "f32", "bfloat16": "bf16"}
 """OpenVINO's names."""
@@ -60,9 +60,7 @@ class OpenVinoNetwork(DetectorFile):
         if precision not in _HINTS:
             raise ValueError(f"precision must be 'float32' or 'bfloat16', got {precision!r}")
         self._arguments = os.fspath(path), threads, parallel, precision
-        for name, value in (("threads", threads), ("parallel", parallel)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be positive, got {value}")
+        require_counts(threads=threads, parallel=parallel)
         model = _standard_model(os.fspath(path))
         compiled = _compile(os.fspath(path), threads, parallel, precision)
         arguments = [_argument(port) for port in compiled.inputs]

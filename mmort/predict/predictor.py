@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain
@@ -220,6 +220,8 @@ class Predictor:
             raise ValueError(f"predict: batch_size must be positive, got {batch_size}")
         if isinstance(images, (str, os.PathLike)):
             images = list_images(images)
+        if isinstance(images, Sized):
+            batch_size = min(batch_size, max(1, len(images)))
         return self._outcomes(iter(images), batch_size, return_exceptions)
 
     def run(self, images: Sequence[Prepared]) -> list[Detections]:

@@ -242,6 +242,8 @@ def test_files_without_metadata_take_a_config(folder):
         ([MODEL, IMAGES[0], "--batch-size", "0"], "batch_size must be positive, got 0"),
         ([MODEL, IMAGES[0], "--threads", "0"], "threads must be positive, got 0"),
         ([MODEL, IMAGES[0], "--parallel", "0"], "parallel must be positive, got 0"),
+        ([MODEL, IMAGES[0], "--threads", str(2**31)], "threads must be less than 2**31, got 2147483648"),
+        ([MODEL, ""], "no such file, folder or pattern: ''"),
         ([MODEL, IMAGES[0], "--score-thr", "-1"], "score_threshold must not be negative, got -1"),
         ([MODEL, IMAGES[0], "--provider", "GPUProvider"], "provider GPUProvider is not available in this ONNX Runtime"),
         ([IMAGES[0], IMAGES[0]], "ONNX Runtime cannot load this file"),

@@ -136,10 +136,17 @@ def test_number_of_threads_below_one(number):
         mmort.set_num_threads(number)
 
 
+@pytest.mark.parametrize("number", [2**31, 2**100])
+def test_number_of_threads_that_no_runtime_takes(number):
+    with pytest.raises(ValueError, match=r"^set_num_threads: num_threads must (be less than 2\*\*31|fit in 64 bits)"):
+        mmort.set_num_threads(number)
+
+
 def test_number_of_threads():
-    for number in (1, 3):
+    for number in (1, 3, np.int64(2)):
         mmort.set_num_threads(number)
         assert mmort.get_num_threads() == number
+        assert type(mmort.get_num_threads()) is int
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

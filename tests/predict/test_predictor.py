@@ -12,6 +12,8 @@ import pytest
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
 from mmort.predict import MaskFormat, OnnxNetwork, Preprocessing, list_images, paste_masks, read_image
+from mmort.predict import predictor as predictor_module
+from mmort.predict.predictor import _next
 from tests import old_export
 from tests.predict import tiny_detector
 
@@ -77,6 +79,13 @@ def test_batches_keep_the_order(batch_size):
     found = list(predictor(network).predict([picture(level) for level in LEVELS], batch_size))
     assert levels(found) == LEVELS
     assert [shape[0] for shape, _ in network.calls] == [min(batch_size, 5 - start) for start in range(0, 5, batch_size)]
+
+
+def test_no_more_pictures_are_asked_for_than_there_are(monkeypatch):
+    asked = []
+    monkeypatch.setattr(predictor_module, "_next", lambda images: asked.append(0) or _next(images))
+    assert levels(predictor().predict([picture(level) for level in LEVELS], batch_size=1000)) == LEVELS
+    assert len(asked) < 5 * len(LEVELS)
 
 
 def test_batches_are_padded_to_a_common_size():
@@ -232,6 +241,8 @@ def test_folders_and_patterns(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"no image in the folder empty; images are files that end in \.bmp"):
         list_images("empty")
+    with pytest.raises(FileNotFoundError, match="no such file, folder or pattern: ''"):
+        list_images("b.png", "")
     with pytest.raises(ValueError, match=r"no image matches \*\.gif"):
         predictor().predict("*.gif")
 
