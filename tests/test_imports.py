@@ -11,7 +11,7 @@ ROOT = pathlib.Path(mmort.__file__).parent
 
 ARROWS = {
     "_interpreter": set(),
-    "_threads": set(),
+    "_threads": {"_arrays"},
     "_arrays": set(),
     "_rotated": set(),
     "schemas": {"_kernels"},
