@@ -2,7 +2,7 @@
  * for grid_sample's nearest and bilinear modes, and a vector of bins is averaged for roi_align_rotated.
  *
  * The arithmetic is that of grid_locations.pxd, grid_reading.pxd and sampling.pxd, without fused multiply-add, so the
- * results are the same.  A weight of -1 and the pixel -1 mark what must not be read. */
+ * results are the same.  A weight of -1 marks a pixel that must not be read. */
 #ifndef MMORT_GRID_LANES_H
 #define MMORT_GRID_LANES_H
 #include "mmk.h"
@@ -42,7 +42,6 @@ typedef struct {
 #define BOTH(a, b) _mm256_and_ps(a, b)
 #define ANY(mask) _mm256_movemask_ps(mask)
 #define CHOOSE_FLOATS(mask, a, b) _mm256_blendv_ps(b, a, mask)
-#define INTS_OR_MINUS_ONE(mask, v) _mm256_blendv_epi8(_mm256_set1_epi32(-1), v, _mm256_castps_si256(mask))
 #define IS_INDEX(v) _mm256_castsi256_ps(_mm256_cmpgt_epi32(v, _mm256_set1_epi32(-1)))
 #define NO_INTS _mm256_setzero_si256()
 #define BOTH_INTS(a, b) _mm256_and_si256(a, b)
@@ -56,7 +55,6 @@ typedef struct {
 #define LOWER_INTS(v) _mm256_castsi256_si128(v)
 #define UPPER_INTS(v) _mm256_extracti128_si256(v, 1)
 #define LOAD_INTS(p) _mm256_loadu_si256((const __m256i *)(p))
-#define STORE_INTS(p, v) _mm256_storeu_si256((__m256i *)(p), v)
 #define IN_ORDER(v) _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), _MM_SHUFFLE(3, 1, 2, 0)))
 #define EVEN(a, b) IN_ORDER(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)))
 #define ODD(a, b) IN_ORDER(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)))
@@ -72,7 +70,6 @@ typedef struct {
 #undef BOTH
 #undef ANY
 #undef CHOOSE_FLOATS
-#undef INTS_OR_MINUS_ONE
 #undef IS_INDEX
 #undef NO_INTS
 #undef BOTH_INTS
@@ -86,7 +83,6 @@ typedef struct {
 #undef LOWER_INTS
 #undef UPPER_INTS
 #undef LOAD_INTS
-#undef STORE_INTS
 #undef EVEN
 #undef ODD
 
@@ -101,7 +97,6 @@ typedef struct {
 #define BOTH(a, b) ((__mmask16)((a) & (b)))
 #define ANY(mask) (mask)
 #define CHOOSE_FLOATS(mask, a, b) _mm512_mask_blend_ps(mask, b, a)
-#define INTS_OR_MINUS_ONE(mask, v) _mm512_mask_blend_epi32(mask, _mm512_set1_epi32(-1), v)
 #define IS_INDEX(v) _mm512_cmpgt_epi32_mask(v, _mm512_set1_epi32(-1))
 #define NO_INTS _mm512_setzero_si512()
 #define BOTH_INTS(a, b) _mm512_and_si512(a, b)
@@ -115,7 +110,6 @@ typedef struct {
 #define LOWER_INTS(v) _mm512_castsi512_si256(v)
 #define UPPER_INTS(v) _mm512_extracti64x4_epi64(v, 1)
 #define LOAD_INTS(p) _mm512_loadu_si512(p)
-#define STORE_INTS(p, v) _mm512_storeu_si512(p, v)
 #define EVERY_SECOND _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
 #define EVEN(a, b) _mm512_permutex2var_ps(a, EVERY_SECOND, b)
 #define ODD(a, b) _mm512_permutex2var_ps(a, _mm512_add_epi32(EVERY_SECOND, _mm512_set1_epi32(1)), b)
@@ -137,25 +131,10 @@ static inline void sample_nearest_lanes(int lanes, const MmkGridMap *map, const 
     CALL_LANES(lanes, sample_nearest, map, grid, count, planes);
 }
 
-static inline void locate_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
-                                        int32_t *pixels) {
-    CALL_LANES(lanes, locate_nearest, map, grid, count, pixels);
-}
-
-/* The weights of the four pixels are `line` apart. */
-static inline void locate_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
-                                         int32_t *pixels, float *weights, ptrdiff_t line) {
-    CALL_LANES(lanes, locate_bilinear, map, grid, count, pixels, weights, line);
-}
-
-static inline void gather_nearest_lanes(int lanes, const MmkPlanes *planes, const int32_t *pixels, ptrdiff_t count) {
-    CALL_LANES(lanes, gather_nearest, planes, pixels, count);
-}
-
 /* The planes have at least two columns. */
-static inline void gather_bilinear_lanes(int lanes, const MmkPlanes *planes, ptrdiff_t below, const int32_t *pixels,
-                                         const float *weights, ptrdiff_t line, ptrdiff_t count) {
-    CALL_LANES(lanes, gather_bilinear, planes, below, pixels, weights, line, count);
+static inline void sample_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
+                                         const MmkPlanes *planes) {
+    CALL_LANES(lanes, sample_bilinear, map, grid, count, planes);
 }
 
 /* There are at least as many bins, `planes->line`, as lanes, and the planes have at least two columns. */

@@ -35,12 +35,6 @@ static inline TARGET INTS NAME(index)(const MmkGridMap *map, INTS row, INTS colu
     return OP(add_epi32)(OP(mullo_epi32)(row, OP(set1_epi32)(map->stride)), column);
 }
 
-/* Reads a vector of pixels from one plane after another. */
-static inline TARGET void NAME(read_nearest)(const MmkPlanes *planes, INTS index, MASK live, ptrdiff_t p) {
-    for (ptrdiff_t k = 0; k < planes->count; k++)
-        OP(storeu_ps)(planes->y + k * planes->line + p, GATHER(planes->x + k * planes->size, index, live));
-}
-
 /* Located and gathered at once, so that one vector is located while the last one's pixels are on their way. */
 static TARGET void NAME(sample_nearest)(const MmkGridMap *shared, const float *grid, ptrdiff_t count,
                                         const MmkPlanes *shared_planes) {
@@ -48,27 +42,16 @@ static TARGET void NAME(sample_nearest)(const MmkGridMap *shared, const float *g
     const MmkPlanes planes = *shared_planes;
     const INTS width = OP(set1_epi32)((int32_t)map.x.size), height = OP(set1_epi32)((int32_t)map.y.size);
     FOR_EACH_VECTOR(p) {
-        FLOATS u, v;
-        NAME(read_positions)(&map, grid + 2 * p, &u, &v);
-        const INTS column = ROUND(u), row = ROUND(v);
-        const MASK live = BOTH(IS_BELOW(column, width), IS_BELOW(row, height));
-        NAME(read_nearest)(&planes, NAME(index)(&map, row, column), live, p);
-    }
-}
-
-static TARGET void NAME(locate_nearest)(const MmkGridMap *shared, const float *grid, ptrdiff_t count, int32_t *pixels) {
-    const MmkGridMap map = *shared;
-    const INTS width = OP(set1_epi32)((int32_t)map.x.size), height = OP(set1_epi32)((int32_t)map.y.size);
-    FOR_EACH_VECTOR(p) {
         FLOATS x, y;
         NAME(read_positions)(&map, grid + 2 * p, &x, &y);
-        const INTS column = ROUND(x), row = ROUND(y);
+        const INTS column = ROUND(x), row = ROUND(y), index = NAME(index)(&map, row, column);
         const MASK live = BOTH(IS_BELOW(column, width), IS_BELOW(row, height));
-        STORE_INTS(pixels + p, INTS_OR_MINUS_ONE(live, NAME(index)(&map, row, column)));
+        for (ptrdiff_t k = 0; k < planes.count; k++)
+            OP(storeu_ps)(planes.y + k * planes.line + p, GATHER(planes.x + k * planes.size, index, live));
     }
 }
 
-/* Finds two neighbouring pixels on an axis, the first at most `last`, and their weights. */
+/* Finds two neighbouring pixels on an axis, the first at most `last`, and their weights; -1: must not be read. */
 static inline TARGET INTS NAME(neighbours)(FLOATS x, INTS last, FLOATS *first_weight, FLOATS *second_weight) {
     const FLOATS one = OP(set1_ps)(1), unread = OP(set1_ps)(-1), whole = FLOOR(x);
     const FLOATS before = OP(sub_ps)(OP(add_ps)(whole, one), x), after = OP(sub_ps)(x, whole);
@@ -87,32 +70,6 @@ static inline TARGET FLOATS NAME(product)(FLOATS a, FLOATS b) {
     return CHOOSE_FLOATS(is_read, OP(mul_ps)(a, b), OP(set1_ps)(-1));
 }
 
-static TARGET void NAME(locate_bilinear)(const MmkGridMap *shared, const float *grid, ptrdiff_t count, int32_t *pixels,
-                                         float *weights, ptrdiff_t line) {
-    const MmkGridMap map = *shared;
-    const INTS last_column = OP(set1_epi32)((int32_t)map.x.size - 2);
-    const INTS last_row = OP(set1_epi32)((int32_t)map.y.size - 2);
-    FOR_EACH_VECTOR(p) {
-        FLOATS x, y, left, right, upper, lower;
-        NAME(read_positions)(&map, grid + 2 * p, &x, &y);
-        const INTS column = NAME(neighbours)(x, last_column, &left, &right);
-        const INTS row = NAME(neighbours)(y, last_row, &upper, &lower);
-        OP(storeu_ps)(weights + p, NAME(product)(left, upper));
-        OP(storeu_ps)(weights + line + p, NAME(product)(right, upper));
-        OP(storeu_ps)(weights + 2 * line + p, NAME(product)(left, lower));
-        OP(storeu_ps)(weights + 3 * line + p, NAME(product)(right, lower));
-        STORE_INTS(pixels + p, NAME(index)(&map, row, column));
-    }
-}
-
-static TARGET void NAME(gather_nearest)(const MmkPlanes *shared, const int32_t *pixels, ptrdiff_t count) {
-    const MmkPlanes planes = *shared;
-    FOR_EACH_VECTOR(p) {
-        const INTS index = LOAD_INTS(pixels + p);
-        NAME(read_nearest)(&planes, index, IS_INDEX(index), p);
-    }
-}
-
 static inline TARGET FLOATS NAME(add)(FLOATS sum, FLOATS values, FLOATS weight) {
     const FLOATS zero = OP(setzero_ps)();
     const FLOATS read = CHOOSE_FLOATS(COMPARE(weight, zero, _CMP_GE_OQ), values, zero);
@@ -120,21 +77,31 @@ static inline TARGET FLOATS NAME(add)(FLOATS sum, FLOATS values, FLOATS weight) 
 }
 
 /* A pixel and the one to its right are gathered as one number of 64 bits. */
-static TARGET void NAME(gather_bilinear)(const MmkPlanes *shared, ptrdiff_t below, const int32_t *pixels,
-                                         const float *weights, ptrdiff_t line, ptrdiff_t count) {
-    const MmkPlanes planes = *shared;
+static TARGET void NAME(sample_bilinear)(const MmkGridMap *shared, const float *grid, ptrdiff_t count,
+                                         const MmkPlanes *shared_planes) {
+    const MmkGridMap map = *shared;
+    const MmkPlanes planes = *shared_planes;
+    const int32_t height = (int32_t)map.y.size;
+    const ptrdiff_t below = height > 1 ? map.stride : 0;
+    const INTS last_column = OP(set1_epi32)((int32_t)map.x.size - 2);
+    const INTS last_row = OP(set1_epi32)(height > 1 ? height - 2 : 0);
     FOR_EACH_VECTOR(p) {
-        const INTS index = LOAD_INTS(pixels + p);
-        FLOATS weight[4];
-        for (int tap = 0; tap < 4; tap++) weight[tap] = OP(loadu_ps)(weights + tap * line + p);
+        FLOATS x, y, left, right, upper, lower;
+        NAME(read_positions)(&map, grid + 2 * p, &x, &y);
+        const INTS column = NAME(neighbours)(x, last_column, &left, &right);
+        const INTS row = NAME(neighbours)(y, last_row, &upper, &lower);
+        if (height == 1) lower = OP(set1_ps)(-1);
+        const FLOATS weight[4] = {NAME(product)(left, upper), NAME(product)(right, upper), NAME(product)(left, lower),
+                                  NAME(product)(right, lower)};
+        const INTS index = NAME(index)(&map, row, column);
         for (ptrdiff_t k = 0; k < planes.count; k++) {
             FLOATS sum = OP(setzero_ps)();
-            for (int row = 0; row < 2; row++) {
-                const void *pairs = planes.x + k * planes.size + row * below;
+            for (int i = 0; i < 2; i++) {
+                const void *pairs = planes.x + k * planes.size + i * below;
                 const FLOATS first = GATHER_PAIRS(pairs, LOWER_INTS(index)),
                              second = GATHER_PAIRS(pairs, UPPER_INTS(index));
-                sum = NAME(add)(sum, EVEN(first, second), weight[2 * row]);
-                sum = NAME(add)(sum, ODD(first, second), weight[2 * row + 1]);
+                sum = NAME(add)(sum, EVEN(first, second), weight[2 * i]);
+                sum = NAME(add)(sum, ODD(first, second), weight[2 * i + 1]);
             }
             OP(storeu_ps)(planes.y + k * planes.line + p, sum);
         }

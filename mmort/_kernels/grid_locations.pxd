@@ -23,10 +23,6 @@ cdef extern from "grid_lanes.h" nogil:
         MmkGridAxis y
         float shift
         int32_t stride
-    void locate_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
-                              int32_t *pixels) noexcept
-    void locate_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count, int32_t *pixels,
-                               float *weights, ptrdiff_t line) noexcept
 
 cdef enum:  # interpolation modes
     BILINEAR
@@ -55,8 +51,7 @@ ctypedef struct Geometry:
     int64_t mode
     int64_t padding_mode
     bint align_corners
-    int lanes  # positions of a vector of float32; 0: there are no vectors
-    int located_lanes  # the same; 0: positions are not located in vectors
+    int lanes  # positions of a vector; 0: there are no vectors for this
     MmkGridMap map  # for these
 
 
@@ -324,13 +319,13 @@ cdef inline void _set_axis(const Geometry *g, ptrdiff_t size, MmkGridAxis *axis)
     axis.last = n + 1 if g.padding_mode == ZEROS else n - 1
 
 
-cdef inline void set_lanes(Geometry *g) noexcept nogil:
-    """Sets whether and how float32 is handled in vectors."""
-    g.lanes = grid_lanes()
-    g.located_lanes = g.lanes
-    if g.mode == BICUBIC or g.columns != 2 or min(g.width, g.height) < 2 or max(g.width, g.height) > MAX_EXACT:
-        g.located_lanes = 0
+cdef inline void set_lanes(Geometry *g, bint is_float32) noexcept nogil:
+    """Sets whether and how positions are handled in vectors."""
+    g.lanes = 0
+    if (not is_float32 or g.mode == BICUBIC or g.columns != 2 or g.mode == BILINEAR and g.width < 2
+            or max(g.width, g.height) > MAX_EXACT):
         return
+    g.lanes = grid_lanes()
     _set_axis(g, g.width, &g.map.x)
     _set_axis(g, g.height, &g.map.y)
     g.map.shift = 0 if g.align_corners else <float>0.5
@@ -345,10 +340,10 @@ cdef inline simd_void _are_near(const float *grid, ptrdiff_t count, float limit,
     near[0] = not far
 
 
-cdef inline bint in_lanes(const Geometry *g, const float *grid, ptrdiff_t count) noexcept nogil:
-    """Returns whether a tile is located in vectors: also if it is reflected, unless that needs fmod."""
+cdef inline bint are_in_lanes(const Geometry *g, const float *grid, ptrdiff_t count) noexcept nogil:
+    """Returns whether a tile is handled in vectors: also if it is reflected, unless that needs fmod."""
     cdef bint near = True
-    if not g.located_lanes or count < g.located_lanes:
+    if not g.lanes or count < g.lanes:
         return False
     if g.padding_mode == REFLECTION:  # a pixel is at most (abs(coordinate) + 1) * size / 2 away, and a half
         _are_near(grid, count, <float>MAX_PLAIN_REFLECTION / <float>max(g.width, g.height) - 1, &near)
@@ -359,13 +354,6 @@ cdef inline bint locate(const Geometry *g, const real *grid, ptrdiff_t count, in
                         real *weights, real *y_weights) noexcept nogil:
     """Locates a tile; returns whether it reads any pixel.  For bicubic, `pixels` and `weights` are the columns'."""
     cdef bint live = False
-    if real is float:
-        if in_lanes(g, grid, count):
-            if g.mode == NEAREST:
-                locate_nearest_lanes(g.located_lanes, &g.map, grid, count, pixels)
-            else:
-                locate_bilinear_lanes(g.located_lanes, &g.map, grid, count, pixels, weights, TILE)
-            return True
     if g.mode == NEAREST:
         _locate_nearest(g, grid, count, pixels, &live)
     elif g.mode == BILINEAR:

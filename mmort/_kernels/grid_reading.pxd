@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.grid_locations cimport TILE, Geometry
+from mmort._kernels.grid_locations cimport TILE, Geometry, MmkGridMap
 
 cdef extern from "grid_lanes.h" nogil:
     ctypedef struct MmkPlanes:
@@ -18,9 +18,10 @@ cdef extern from "grid_lanes.h" nogil:
         ptrdiff_t count
         float *y
         ptrdiff_t line
-    void gather_nearest_lanes(int lanes, const MmkPlanes *planes, const int32_t *pixels, ptrdiff_t count) noexcept
-    void gather_bilinear_lanes(int lanes, const MmkPlanes *planes, ptrdiff_t below, const int32_t *pixels,
-                               const float *weights, ptrdiff_t line, ptrdiff_t count) noexcept
+    void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
+                              const MmkPlanes *planes) noexcept
+    void sample_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
+                               const MmkPlanes *planes) noexcept
 
 cdef enum:
     LANES = 8  # adjacent channels in the copy

@@ -1,28 +1,24 @@
 """grid_sample: samples of a feature map at the positions of a grid (torch.nn.functional.grid_sample).
 
-A tile of positions is converted to pixel indices and weights once (grid_locations.pxd), which are then used for every
-channel (grid_reading.pxd).  The pixels come straight from the planes, or, where many channels are read at many
-positions far from each other, from a copy with channels adjacent.
+In AVX2 and AVX-512, float32 pixels are gathered for a vector of positions at a time (grid_lanes.h), from a few planes
+that stay in the cache while all positions are read.  Elsewhere a tile of positions is converted to pixel indices and
+weights (grid_locations.pxd), which are then used for every channel (grid_reading.pxd): from the planes, or, where many
+channels are read at many positions, from a copy with channels adjacent.
 
 Coordinates that are not finite read as zeros with zeros padding, and as the last row or column with border and
 reflection padding; bicubic gives NaN.
 """
-from libc.math cimport fabsf
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.grid_locations cimport (BICUBIC, BILINEAR, NEAREST, REFLECTION, TILE, ZEROS, Geometry, MmkGridMap,
-                                            grid_lanes, in_lanes, locate, set_lanes)
+from mmort._kernels.grid_locations cimport (BICUBIC, BILINEAR, NEAREST, REFLECTION, TILE, ZEROS, Geometry, are_in_lanes,
+                                            locate, set_lanes)
 from mmort._kernels.grid_reading cimport (LANES, MmkPlanes, bicubic_from_copy, bicubic_from_plane, bilinear_from_copy,
-                                          bilinear_from_plane, gather_bilinear_lanes, gather_nearest_lanes,
-                                          nearest_from_copy, nearest_from_plane, pack)
+                                          bilinear_from_plane, nearest_from_copy, nearest_from_plane, pack,
+                                          sample_bilinear_lanes, sample_nearest_lanes)
 from mmort._kernels.workspace cimport element_size
-
-cdef extern from "grid_lanes.h" nogil:
-    void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
-                              const MmkPlanes *planes) noexcept
 
 cdef enum:  # inputs
     INPUT
@@ -37,13 +33,9 @@ cdef enum:
     BUNDLE_PIXELS = 1 << 15  # of the copies in use at a time
     MAX_BUNDLE = 4  # groups of LANES channels
     MIN_BUNDLES = 8  # so that there is work for all threads
-    MAX_CACHED_PIXELS = 1 << 12  # of a plane, so that it stays in the first-level cache
-    NEAR_PLANES = 4  # gathered from at a vector of positions, whose indices and weights stay in registers
-    SPARSE_PLANES = 8  # if hardly any two positions share a cache line
-    MIN_SPARSITY = 8  # pixels of a plane for each position, from which on they do not
-    PROBES = 64  # of the distance between successive positions
-    NEAR_COLUMNS = 8  # pixels
-    NEAR_ROWS = 1
+    FEW_PLANES = 4  # gathered from together
+    MANY_PLANES = 8  # the same, if so many stay in the second-level cache
+    MAX_MANY_PIXELS = 1 << 15  # of a plane, for that
     MAX_PIXELS = 1 << 29  # of a plane, so that pixel indices fit in 32 bits, even a little outside
 
 cdef enum:  # picoseconds per position and, for reading, per channel; with rows of grid_sample
@@ -67,98 +59,61 @@ cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
     g.mode = call.attributes[INTERPOLATION_MODE].i
     g.padding_mode = call.attributes[PADDING_MODE].i
     g.align_corners = call.attributes[ALIGN_CORNERS].i != 0
-    set_lanes(&g)
+    set_lanes(&g, call.inputs[INPUT].type == MMK_FLOAT32)
     return g
 
 
 # ---- the two ways through a call -------------------------------------------------------------------------------------
 
-cdef bint _are_scattered(const mmk_call *call) noexcept nogil:
-    """Returns whether most of some successive positions, in float32, are too far apart to share cache lines."""
-    cdef const mmk_tensor *x = &call.inputs[INPUT]
-    cdef const mmk_tensor *grid = &call.inputs[GRID]
-    cdef ptrdiff_t columns = grid.shape[3], count = grid.size // columns, step = max(1, count // PROBES), p = 0
-    cdef ptrdiff_t scattered = 0, probes = 0
-    cdef float height = <float>x.shape[2], width = <float>x.shape[3]
-    cdef const float *position
-    while p + 1 < count:
-        position = <const float *>grid.data + p * columns
-        scattered += not (fabsf(position[columns] - position[0]) * width <= 2 * NEAR_COLUMNS
-                          and fabsf(position[columns + 1] - position[1]) * height <= 2 * NEAR_ROWS)
-        probes += 1
-        p += step
-    return 2 * scattered > probes
-
-
-cdef ptrdiff_t _planes_together(const mmk_call *call) noexcept nogil:
-    """Returns how many planes are read at a vector of positions before the next vector."""
-    cdef int64_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3]
-    if MIN_SPARSITY * positions <= call.inputs[INPUT].shape[2] * call.inputs[INPUT].shape[3]:
-        return SPARSE_PLANES
-    return 1 if call.inputs[INPUT].shape[1] == 1 or _are_scattered(call) else NEAR_PLANES
-
-
-cdef bint _gather_tile(const Geometry *g, const float *grid, ptrdiff_t count, const MmkPlanes *planes,
-                       ptrdiff_t channels) noexcept nogil:
-    """Samples a tile of all channels in vectors, `planes.count` of them together; returns False if it cannot."""
-    cdef int32_t[TILE] first
-    cdef float[4 * TILE] weights
-    cdef MmkPlanes some = planes[0]
-    if not g.lanes or count < g.lanes or g.mode == BICUBIC or (g.mode == BILINEAR and not g.right):
-        return False
-    if g.mode == NEAREST and channels <= some.count and in_lanes(g, grid, count):
-        some.count = channels
-        sample_nearest_lanes(g.lanes, &g.map, grid, count, &some)
-        return True
-    if not locate(g, grid, count, first, NULL, weights, NULL):
-        return False
-    while channels > 0:
-        some.count = min(some.count, channels)
-        if g.mode == NEAREST:
-            gather_nearest_lanes(g.lanes, &some, first, count)
-        else:
-            gather_bilinear_lanes(g.lanes, &some, g.below, first, weights, TILE, count)
-        channels -= some.count
-        some.x += some.count * some.size
-        some.y += some.count * some.line
-    return True
+cdef ptrdiff_t _planes_together(const Geometry *g, ptrdiff_t channels) noexcept nogil:
+    """Returns how many planes are read at all positions before the next planes."""
+    if not g.lanes:
+        return channels
+    return min(channels, MANY_PLANES if g.height * g.width <= MAX_MANY_PIXELS else FEW_PLANES)
 
 
 cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin,
                          ptrdiff_t end) noexcept nogil:
-    """Samples all channels at tiles [begin, end), counted through all images."""
+    """Samples tiles [begin, end), counted through all planes that are read together, through all images."""
     cdef Geometry g = _geometry(call, False)
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1], pixels = g.height * g.width
     cdef ptrdiff_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3]
-    cdef ptrdiff_t tiles = (positions + TILE - 1) // TILE
+    cdef ptrdiff_t tiles = (positions + TILE - 1) // TILE, together = _planes_together(&g, channels)
+    cdef ptrdiff_t groups = (channels + together - 1) // together
     cdef int32_t[4 * TILE] first
     cdef int32_t[4 * TILE] rows
     cdef real[4 * TILE] weights
     cdef real[4 * TILE] y_weights
-    cdef ptrdiff_t tile, image, start, count, _channel
+    cdef ptrdiff_t work, tile, group, image, channel, start, count, _plane
     cdef const real *tile_grid
     cdef const real *plane
     cdef real *result
     cdef MmkPlanes planes
     cdef bint live
-    if real is float:
-        planes.size = pixels
-        planes.line = positions
-        planes.count = _planes_together(call)
-    for tile in range(begin, end):
-        image = tile // tiles
-        start = tile % tiles * TILE
+    for work in range(begin, end):
+        tile = work % tiles
+        group = work // tiles % groups
+        image = work // tiles // groups
+        start = tile * TILE
         count = min(TILE, positions - start)
+        channel = image * channels + group * together
         tile_grid = grid + (image * positions + start) * g.columns
-        plane = x + image * channels * pixels
-        result = y + image * channels * positions + start
+        plane = x + channel * pixels
+        result = y + channel * positions + start
+        planes.count = min(together, channels - group * together)
         if real is float:
-            planes.x = plane
-            planes.y = result
-            if _gather_tile(&g, tile_grid, count, &planes, channels):
+            if are_in_lanes(&g, tile_grid, count):
+                planes.x = plane
+                planes.size = pixels
+                planes.y = result
+                planes.line = positions
+                if g.mode == NEAREST:
+                    sample_nearest_lanes(g.lanes, &g.map, tile_grid, count, &planes)
+                else:
+                    sample_bilinear_lanes(g.lanes, &g.map, tile_grid, count, &planes)
                 continue
         live = locate(&g, tile_grid, count, first, rows, weights, y_weights)
-        for _channel in range(channels):
+        for _plane in range(planes.count):
             if not live:
                 memset(result, 0, count * sizeof(real))
             elif g.mode == NEAREST:
@@ -227,16 +182,11 @@ cdef ptrdiff_t _groups_in_bundle(const mmk_call *call) noexcept nogil:
     return max(1, min(MAX_BUNDLE, min(in_cache, x.shape[0] * groups // MIN_BUNDLES)))
 
 
-cdef bint _copy_pays(const mmk_call *call) noexcept nogil:
+cdef bint _copy_pays(const mmk_call *call, const Geometry *g) noexcept nogil:
     cdef const mmk_tensor *x = &call.inputs[INPUT]
     cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES, pixels = x.shape[2] * x.shape[3]
-    if (x.shape[1] < LANES or x.shape[0] * groups < 2
-            or 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] < pixels):
-        return False
-    if call.attributes[INTERPOLATION_MODE].i == BICUBIC or x.type != MMK_FLOAT32 or not grid_lanes():
-        return True
-    # gathered from a plane in vectors, unless each pixel costs a cache miss
-    return pixels > MAX_CACHED_PIXELS and _are_scattered(call)
+    return (not g.lanes and x.shape[1] >= LANES and x.shape[0] * groups >= 2
+            and 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] >= pixels)
 
 
 cdef inline bint _copies(const mmk_call *call) noexcept nogil:
@@ -252,16 +202,17 @@ cdef void _add_phase(mmk_call *call) noexcept nogil:
     cdef double location = 1e-3 * (LOCATE_BICUBIC if mode == BICUBIC else LOCATE)
     cdef double read = 1e-3 * (
         READ_BICUBIC if mode == BICUBIC else READ_NEAREST if mode == NEAREST else READ_BILINEAR)
-    cdef Geometry g
-    if _copy_pays(call):  # reading from a copy takes half the time
+    cdef Geometry g = _geometry(call, False)
+    if _copy_pays(call, &g):  # reading from a copy takes half the time
         g = _geometry(call, True)
         channels = LANES * _groups_in_bundle(call)
         call.worker_scratch_size[0] = (<size_t>(_copy_size(&g) * _groups_in_bundle(call)) * element_size(x.type))
         mmk_add_phase(call, x.shape[0] * ((x.shape[1] + channels - 1) // channels),
                       positions * (location + channels * read / 2) + 1e-3 * PACK * x.shape[2] * x.shape[3] * channels)
     else:
-        mmk_add_phase(call, x.shape[0] * ((positions + TILE - 1) // TILE),
-                      min(positions, TILE) * (location + x.shape[1] * read))
+        channels = _planes_together(&g, x.shape[1])
+        mmk_add_phase(call, x.shape[0] * ((x.shape[1] + channels - 1) // channels) * ((positions + TILE - 1) // TILE),
+                      min(positions, TILE) * (location + channels * read))
 
 
 cdef public int mmk_grid_sample_prepare(mmk_call *call) noexcept nogil:
