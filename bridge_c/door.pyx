@@ -2,16 +2,15 @@
 
 The kernels contain no Python; this module contains no mathematics.
 """
-from cpython.buffer cimport (PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release,
-                             PyObject_GetBuffer)
 from cpython.dict cimport PyDict_GetItem
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from mmk cimport *
+from ndarrays cimport *
 from operators cimport *
 
 from sys import intern
@@ -31,29 +30,45 @@ cdef extern from "pool.h" nogil:
 cdef extern from *:
     """
     static int raise_pending(void) { return PyErr_Occurred() ? -1 : 0; }
+
+    /* Makes a Python function of one in C, which gets keyword arguments without a dictionary. */
+    static PyObject *make_function(const char *name, const char *doc, PyObject *module_name,
+                                   PyObject *(*function)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *)) {
+        static PyMethodDef definition;
+        PyMethodDef given = {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, doc};
+        definition = given;
+        return PyCFunction_NewEx(&definition, NULL, module_name);
+    }
     """
     int PyErr_CheckSignals() noexcept  # leaves the handler's exception pending, for raise_pending
     int raise_pending() except -1
+    object make_function(const char *name, const char *doc, object module_name,
+                         object (*function)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *))
+
+import_array()
 
 # Looked up once: with the stable ABI, Cython does not cache the names of other modules.
-cdef object _empty = numpy.empty
-cdef object _ndarray = numpy.ndarray
+cdef dict _thread_settings = vars(_threads)
 cdef object _float16 = numpy.dtype("float16")
 cdef object _float32 = numpy.dtype("float32")
 
-_TYPES = {"f": MMK_FLOAT32, "d": MMK_FLOAT64, "?": MMK_BOOL}
-_TYPES.update((numpy.dtype(name).char, number) for name, number in (
-    ("int8", MMK_INT8), ("int16", MMK_INT16), ("int32", MMK_INT32), ("int64", MMK_INT64),
-    ("uint8", MMK_UINT8), ("uint16", MMK_UINT16), ("uint32", MMK_UINT32), ("uint64", MMK_UINT64)))
-_DTYPES = {number: numpy.dtype(char) for char, number in _TYPES.items()}
-if numpy.dtype("longlong").itemsize == 8:  # C has two names for 64 bits, and numpy keeps them apart
-    _TYPES.update({"l" if numpy.dtype("int64").char == "q" else "q": MMK_INT64,
-                   "L" if numpy.dtype("int64").char == "q" else "Q": MMK_UINT64})
+_TYPES = {"float32": MMK_FLOAT32, "float64": MMK_FLOAT64, "bool": MMK_BOOL,
+          "int8": MMK_INT8, "int16": MMK_INT16, "int32": MMK_INT32, "int64": MMK_INT64,
+          "uint8": MMK_UINT8, "uint16": MMK_UINT16, "uint32": MMK_UINT32, "uint64": MMK_UINT64}
+_DTYPES = {number: numpy.dtype(name) for name, number in _TYPES.items()}
 
-cdef int[128] _type_of  # by a dtype's character; MMK_ABSENT: not supported
-for _char, _number in _TYPES.items():
-    _type_of[<int>ord(_char)] = _number
+cdef int[NPY_DOUBLE + 1] _type_of  # by numpy's number of a type, the last of which is that of float64
+cdef int[MMK_UINT64 + 1] _number_of  # numpy's number, by MMK_...
+for _char in "fd?bhilqBHILQ":  # C has two names for an integer of 32 or 64 bits, and numpy keeps them apart
+    _type_of[<int>numpy.dtype(_char).num] = _TYPES[numpy.dtype(_char).name]
+for _number in _DTYPES:
+    _number_of[<int>_number] = _DTYPES[_number].num
 
+
+cdef enum:
+    MAX_ARGUMENTS = MMK_MAX_INPUTS + MMK_MAX_ATTRIBUTES
+    CHUNKS_PER_THREAD = 4  # so that one delayed thread does not delay the call
+    MAX_THREADS = 1 << 16
 
 cdef enum Kind:
     TENSOR
@@ -71,7 +86,7 @@ cdef class _Argument:
     cdef int slot
     cdef bint required
     cdef mmk_attribute initial  # the default, for both numbers of a PAIR
-    cdef dict words  # {word: index}
+    cdef tuple words
     cdef int type  # of a TENSOR: MMK_..., from the row
     cdef int64_t columns  # of a TENSOR of rows, which an empty list may be; else 0
 
@@ -83,7 +98,23 @@ cdef class _Kernel:
     cdef const mmk_operator *functions
     cdef Dtypes dtypes
     cdef list arguments
-    cdef dict names  # of the arguments, in order
+    cdef dict names  # {name: index} of the arguments
+    cdef tuple given  # the names in the last call, and the indices of their arguments
+    cdef int[MAX_ARGUMENTS] indices
+
+    cdef int match(self, str function, tuple given) except -1:
+        """Find the arguments of a call by their names, which are the same object in each call of a line of code."""
+        cdef PyObject *index
+        cdef int i = 0
+        self.given = None
+        for name in given:
+            index = PyDict_GetItem(self.names, name)
+            if index == NULL:
+                raise TypeError(f"{function}: there is no argument {name}, only {', '.join(self.names)}")
+            self.indices[i] = <object>index
+            i += 1
+        self.given = given
+        return 0
 
 
 cdef object _text(const char *text, size_t length):
@@ -105,7 +136,7 @@ cdef _Argument _attribute_argument(const Attribute *attribute, int slot):
     argument.name = _name(attribute.name if attribute.argument == NULL else attribute.argument)
     argument.slot, argument.required = slot, attribute.required
     argument.initial = attribute.initial
-    argument.words = {word: index for index, word in enumerate(words)}
+    argument.words = tuple(words)
     argument.kind = (WORD if words else FLAG if attribute.type == ATTRIBUTE_FLAG
                      else PAIR if attribute.type == ATTRIBUTE_PAIR
                      else NUMBER if attribute.type == ATTRIBUTE_FLOAT else INTEGER)
@@ -123,7 +154,7 @@ cdef _Kernel _prepared(const OperatorRow *row):
     while formal.name != NULL:
         argument = _Argument()
         argument.name, argument.kind, argument.slot = _name(formal.name), TENSOR, slot
-        argument.required, argument.type, argument.words = not formal.optional, formal.type, {}
+        argument.required, argument.type, argument.words = not formal.optional, formal.type, ()
         dimensions = parse_shape(formal.shape.decode())
         if len(dimensions) == 2 and isinstance(dimensions[1], int):
             argument.columns = dimensions[1]
@@ -140,7 +171,7 @@ cdef _Kernel _prepared(const OperatorRow *row):
             kernel.arguments.append(argument)
         previous = argument
         attribute += 1
-    kernel.names = dict.fromkeys([(<_Argument>each).name for each in kernel.arguments])
+    kernel.names = {(<_Argument>each).name: index for index, each in enumerate(kernel.arguments)}
     return kernel
 
 
@@ -214,230 +245,243 @@ cdef int _is_interrupted() noexcept nogil:
         return PyErr_CheckSignals() != 0
 
 
-cdef enum:
-    CHUNKS_PER_THREAD = 4  # so that one delayed thread does not delay the call
-    MAX_THREADS = 1 << 16
+cdef struct Job:  # a call in progress
+    mmk_call c
+    PyObject *values[MAX_ARGUMENTS]  # of the arguments; NULL: not given
+    int32_t threads
+    void *memory
+    void *copies  # of inputs
 
 
-cdef class _Job:
-    """A call in progress: the C structure, and everything that must stay alive with it."""
-    cdef mmk_call c
-    cdef _Kernel kernel
-    cdef str function  # the name in messages about arguments
-    cdef object cast  # the dtype to convert float32 results to; None: they stay float32
-    cdef Py_buffer[9] buffers  # of MMK_MAX_INPUTS inputs and MMK_MAX_OUTPUTS outputs
-    cdef int buffer_count
-    cdef int32_t threads
-    cdef void *memory
-    cdef void *copies  # of inputs
+cdef int _set_input(mmk_call *c, _Argument argument, object array) except -1:
+    """Point an input at an array; return 0 if the array must be converted first."""
+    cdef mmk_tensor *tensor = &c.inputs[argument.slot]
+    cdef PyArrayObject *view = <PyArrayObject *>array
+    cdef int d, number
+    if not PyArray_CheckExact(array):
+        return 0
+    if PyArray_NDIM(view) > MMK_MAX_RANK:
+        raise ValueError(
+            f"{c.name.decode()}: arrays may have up to {MMK_MAX_RANK} dimensions, got {PyArray_NDIM(view)}")
+    number = PyArray_TYPE(view)
+    if not (0 <= number <= NPY_DOUBLE and PyArray_ISCARRAY_RO(view)):
+        return 0
+    tensor.type = _type_of[number]
+    tensor.rank = PyArray_NDIM(view)
+    tensor.data = PyArray_DATA(view)
+    tensor.size = PyArray_SIZE(view)
+    for d in range(tensor.rank):
+        tensor.shape[d] = PyArray_DIM(view, d)
+    return 1
 
-    def __dealloc__(self):
-        self.release()
-        free(self.memory)
-        free(self.copies)
 
-    cdef void release(self):
-        cdef int i
-        for i in range(self.buffer_count):
-            PyBuffer_Release(&self.buffers[i])
-        self.buffer_count = 0
-
-    cdef Py_buffer *hold(self, object array, int flags) except NULL:
-        cdef Py_buffer *view = &self.buffers[self.buffer_count]
-        PyObject_GetBuffer(array, view, PyBUF_STRIDES | PyBUF_FORMAT | flags)
-        self.buffer_count += 1
-        return view
-
-    cdef int set_input(self, _Argument argument, object array) except -1:
-        """Point an input at an array; return 0 if the array must be converted first."""
-        cdef mmk_tensor *tensor = &self.c.inputs[argument.slot]
-        cdef Py_buffer *view
-        cdef int d
-        if type(array) is not _ndarray:
-            return 0
-        try:
-            view = self.hold(array, 0)
-        except (BufferError, ValueError):  # its dtype has no buffer format, as dates
-            return 0
-        if view.ndim > MMK_MAX_RANK:
-            raise ValueError(
-                f"{self.kernel.name}: arrays may have up to {MMK_MAX_RANK} dimensions, got {view.ndim}")
-        if view.format[0] < 0 or view.format[1] != 0 or not PyBuffer_IsContiguous(view, b"C"):
-            return 0
-        tensor.type = _type_of[<int>view.format[0]]
-        tensor.rank = view.ndim
-        tensor.data = view.buf
-        tensor.size = view.len // view.itemsize
-        for d in range(view.ndim):
-            tensor.shape[d] = view.shape[d]
-        return tensor.type != MMK_ABSENT
-
-    cdef bint set_inputs(self, dict values) except -1:
-        """Point all inputs at the arrays as they are; return False if one of them must be converted first."""
-        cdef _Argument argument
-        cdef PyObject *value
-        cdef int type, floating = MMK_ABSENT
-        for argument in self.kernel.arguments:
-            if argument.kind != TENSOR:
-                break
-            value = PyDict_GetItem(values, argument.name)
-            if value == NULL and argument.required:
-                _arrays.missing(self.function, argument.name)
-            if value == NULL or (<object>value is None and not argument.required):
-                continue
-            if not self.set_input(argument, <object>value):
+cdef bint _set_inputs(Job *job, _Kernel kernel, str function) except -1:
+    """Point all inputs at the arrays as they are; return False if one of them must be converted first."""
+    cdef _Argument argument
+    cdef PyObject *value
+    cdef int type, floating = MMK_ABSENT
+    for argument in kernel.arguments:
+        if argument.kind != TENSOR:
+            break
+        value = job.values[argument.slot]
+        if value == NULL and argument.required:
+            _arrays.missing(function, argument.name)
+        if value == NULL or (<object>value is None and not argument.required):
+            continue
+        if not _set_input(&job.c, argument, <object>value):
+            return False
+        type = job.c.inputs[argument.slot].type
+        if argument.type != MMK_FLOAT32 or kernel.dtypes == DTYPES_FLOAT32:
+            if type != argument.type:
                 return False
-            type = self.c.inputs[argument.slot].type
-            if argument.type != MMK_FLOAT32 or self.kernel.dtypes == DTYPES_FLOAT32:
-                if type != argument.type:
-                    return False
-            elif self.kernel.dtypes == DTYPES_FLOATING:
-                if (type != MMK_FLOAT32 and type != MMK_FLOAT64) or (floating != MMK_ABSENT and type != floating):
-                    return False
-                floating = type
-        return True
-
-    cdef int convert_inputs(self, dict values) except -1:
-        """Convert all inputs to arrays that the kernel takes, and point the inputs at them."""
-        cdef _Argument argument
-        floats, arrays = {}, {}
-        self.release()
-        for argument in self.kernel.arguments:
-            if argument.kind != TENSOR:
-                break
-            value = values.get(argument.name)
-            if value is None and not argument.required:
-                continue
-            if argument.columns:
-                value = _arrays.rows(value, argument.columns)
-            if argument.type == MMK_INT64:
-                arrays[argument.name] = _arrays.integers(self.function, argument.name, value)
-            elif argument.type != MMK_FLOAT32 or self.kernel.dtypes == DTYPES_FLOAT32:
-                arrays[argument.name] = _arrays.exactly(self.function, argument.name, value, _DTYPES[argument.type])
-            elif self.kernel.dtypes == DTYPES_REAL:
-                arrays[argument.name], self.cast = _arrays.real(self.function, argument.name, value)
-            else:
-                floats[argument.name] = value
-        if floats:
-            converted, self.cast = _arrays.floating(self.function, **floats)
-            arrays.update(zip(floats, converted))
-        for argument in self.kernel.arguments:
-            if argument.name in arrays:
-                self.set_input(argument, arrays[argument.name])
-        if self.cast != _float16:  # every other floating dtype is computed in itself
-            self.cast = None
-        return 0
-
-    cdef int set_attribute(self, _Argument argument, object value) except -1:
-        cdef mmk_attribute *slot = &self.c.attributes[argument.slot]
-        cdef PyObject *word
-        cdef int overflow = 1
-        if argument.kind == NUMBER:
-            slot.f = <double>value if type(value) is float else _arrays.number(self.function, argument.name, value)
-        elif argument.kind == INTEGER:
-            if type(value) is int:
-                slot.i = PyLong_AsLongLongAndOverflow(value, &overflow)
-            if overflow:
-                slot.i = _arrays.integer(self.function, argument.name, value)
-        elif argument.kind == FLAG:
-            slot.i = value if type(value) is bool else _arrays.flag(self.function, argument.name, value)
-        elif argument.kind == WORD:
-            word = PyDict_GetItem(argument.words, value) if type(value) is str else NULL
-            if word != NULL:
-                slot.i = <object>word
-            else:
-                slot.i = _arrays.choice(self.function, argument.name, value, tuple(argument.words))
-        else:
-            slot.i, (slot + 1).i = _arrays.pair(self.function, argument.name, value)
-        return 0
-
-    cdef int set_attributes(self, dict values) except -1:
-        """Set all attributes, those that are not given to the row's defaults."""
-        cdef _Argument argument
-        cdef PyObject *value
-        for argument in self.kernel.arguments:
-            if argument.kind == TENSOR:
-                continue
-            value = PyDict_GetItem(values, argument.name)
-            if value != NULL:
-                self.set_attribute(argument, <object>value)
-            elif argument.required:
-                _arrays.missing(self.function, argument.name)
-            else:
-                self.c.attributes[argument.slot] = argument.initial
-                if argument.kind == PAIR:
-                    self.c.attributes[argument.slot + 1] = argument.initial
-        return 0
-
-    cdef object new_output(self, int i):
-        """Return an array for output i; if the outputs are late, copy its data from the kernel's scratch memory."""
-        cdef mmk_tensor *tensor = &self.c.outputs[i]
-        cdef int d
-        array = _empty(tuple([tensor.shape[d] for d in range(tensor.rank)]), _DTYPES[tensor.type])
-        cdef Py_buffer *view = self.hold(array, PyBUF_WRITABLE)
-        if not self.c.late_outputs:
-            tensor.data = view.buf
-        elif view.len:  # an empty output may have no address, which memcpy must not get
-            memcpy(view.buf, tensor.data, view.len)
-        return array
-
-    cdef list new_outputs(self):
-        cdef int i
-        return [self.new_output(i) for i in range(MMK_MAX_OUTPUTS) if self.c.outputs[i].type != MMK_ABSENT]
-
-    cdef int prepare(self) except -1:
-        """Check the inputs and allocate what the phases share."""
-        if mmk_copy_inputs(self.kernel.row, &self.c, &self.copies):
-            raise MemoryError(f"{self.kernel.name}: out of memory")
-        if self.kernel.functions.prepare(&self.c) or self.c.stopped:
-            raise ValueError(self.c.message.decode())
-        return 0
-
-    cdef int run(self) except -1:
-        """Run all phases, on several threads if they are long enough."""
-        cdef int outcome
-        self.threads = min(_threads.get_num_threads(), MAX_THREADS)
-        self.c.parallel_for = mmk_pool_run
-        self.c.front_end = &self.threads
-        self.c.max_chunks = 1 if self.threads == 1 else self.threads * CHUNKS_PER_THREAD
-        with nogil:
-            outcome = mmk_run(self.kernel.functions, &self.c)
-        raise_pending()
-        if outcome == MMK_OUT_OF_MEMORY:
-            raise MemoryError(f"{self.kernel.name}: out of memory")
-        if outcome:
-            raise ValueError(self.c.message.decode())
-        return 0
+        elif kernel.dtypes == DTYPES_FLOATING:
+            if (type != MMK_FLOAT32 and type != MMK_FLOAT64) or (floating != MMK_ABSENT and type != floating):
+                return False
+            floating = type
+    return True
 
 
-def call(str kernel, str function=None, /, **arguments) -> tuple:
-    """Run a kernel and return its outputs.
+cdef tuple _convert_inputs(Job *job, _Kernel kernel, str function):
+    """Convert all inputs to arrays that the kernel takes, and point the inputs at them.
 
-    The names and the defaults of the arguments are the row's.  Messages about them begin with `function`, by default
-    the kernel's name.
+    Returns the arrays, which must stay alive, and the dtype to convert float32 results to; None: they stay float32.
     """
-    cdef _Job job = _Job()
+    cdef _Argument argument
+    cast, floats, arrays = None, {}, {}
+    for argument in kernel.arguments:
+        if argument.kind != TENSOR:
+            break
+        value = <object>job.values[argument.slot] if job.values[argument.slot] != NULL else None
+        if value is None and not argument.required:
+            continue
+        if argument.columns:
+            value = _arrays.rows(value, argument.columns)
+        if argument.type == MMK_INT64:
+            arrays[argument.name] = _arrays.integers(function, argument.name, value)
+        elif argument.type != MMK_FLOAT32 or kernel.dtypes == DTYPES_FLOAT32:
+            arrays[argument.name] = _arrays.exactly(function, argument.name, value, _DTYPES[argument.type])
+        elif kernel.dtypes == DTYPES_REAL:
+            arrays[argument.name], cast = _arrays.real(function, argument.name, value)
+        else:
+            floats[argument.name] = value
+    if floats:
+        converted, cast = _arrays.floating(function, **floats)
+        arrays.update(zip(floats, converted))
+    for argument in kernel.arguments:
+        if argument.name in arrays:
+            _set_input(&job.c, argument, arrays[argument.name])
+    return arrays, cast if cast == _float16 else None  # every other floating dtype is computed in itself
+
+
+cdef bint _is_integer(object value, int64_t *integer) except -1:
+    """Return whether a value is an int of 64 bits, and set the integer to it."""
+    cdef int overflow = 1
+    if type(value) is int:
+        integer[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
+    return not overflow
+
+
+cdef int _set_attribute(mmk_attribute *slot, _Argument argument, str function, object value) except -1:
+    cdef int64_t integer = 0
+    if argument.kind == NUMBER:
+        if type(value) is float:
+            slot.f = <double>value
+        elif _is_integer(value, &integer):
+            slot.f = <double>integer
+        else:
+            slot.f = _arrays.number(function, argument.name, value)
+    elif argument.kind == INTEGER:
+        if not _is_integer(value, &slot.i):
+            slot.i = _arrays.integer(function, argument.name, value)
+    elif argument.kind == FLAG:
+        slot.i = value is True if type(value) is bool else _arrays.flag(function, argument.name, value)
+    elif argument.kind == WORD:
+        for word in argument.words:
+            if word is value:
+                slot.i = integer
+                return 0
+            integer += 1
+        slot.i = _arrays.choice(function, argument.name, value, argument.words)
+    elif _is_integer(value, &slot.i):
+        slot[1].i = slot.i
+    else:
+        slot[0].i, slot[1].i = _arrays.pair(function, argument.name, value)
+    return 0
+
+
+cdef int _set_attributes(Job *job, _Kernel kernel, str function) except -1:
+    """Set all attributes, those that are not given to the row's defaults."""
+    cdef _Argument argument
+    cdef mmk_attribute *slot
+    cdef PyObject *value
+    cdef int i = -1
+    for argument in kernel.arguments:
+        i += 1
+        if argument.kind == TENSOR:
+            continue
+        value = job.values[i]
+        slot = &job.c.attributes[argument.slot]
+        if value != NULL:
+            _set_attribute(slot, argument, function, <object>value)
+        elif argument.required:
+            _arrays.missing(function, argument.name)
+        else:
+            slot[0] = argument.initial
+            if argument.kind == PAIR:
+                slot[1] = argument.initial
+    return 0
+
+
+cdef object _new_output(mmk_call *c, int i):
+    """Return an array for output i; if the outputs are late, copy its data from the kernel's scratch memory."""
+    cdef mmk_tensor *tensor = &c.outputs[i]
+    cdef npy_intp[MMK_MAX_RANK] shape
+    cdef int d
+    for d in range(tensor.rank):
+        shape[d] = tensor.shape[d]
+    array = PyArray_SimpleNew(tensor.rank, shape, _number_of[tensor.type])
+    if not c.late_outputs:
+        tensor.data = PyArray_DATA(<PyArrayObject *>array)
+    elif tensor.size:  # the data of no elements may have no address, which memcpy must not get
+        memcpy(PyArray_DATA(<PyArrayObject *>array), tensor.data, tensor.size * mmk_element_size(tensor.type))
+    return array
+
+
+cdef tuple _new_outputs(mmk_call *c):
+    first = _new_output(c, 0)
+    if c.outputs[1].type == MMK_ABSENT:
+        return (first,)
+    second = _new_output(c, 1)
+    return (first, second) if c.outputs[2].type == MMK_ABSENT else (first, second, _new_output(c, 2))
+
+
+cdef tuple _run(Job *job, _Kernel kernel):
+    """Check the inputs, and run all phases, on several threads if they are long enough; return the outputs."""
     cdef mmk_call *c = &job.c
-    job.kernel = _KERNELS.get(kernel)
-    if job.kernel is None:
-        raise ImportError(f"{__name__} has no kernel {kernel}; if it is a new one, build and install the package again")
-    job.function = kernel if function is None else function
-    for name in arguments:
-        if name not in job.kernel.names:
-            raise TypeError(f"{job.function}: there is no argument {name}, only {', '.join(job.kernel.names)}")
-    if not job.set_inputs(arguments):
-        job.convert_inputs(arguments)
-    job.set_attributes(arguments)
-    c.name = job.kernel.functions.name
-    c.is_interrupted = _is_interrupted
-    job.prepare()
-    outputs = None if c.late_outputs else job.new_outputs()
+    cdef tuple outputs = None
+    cdef int outcome
+    if mmk_copy_inputs(kernel.row, c, &job.copies):
+        raise MemoryError(f"{kernel.name}: out of memory")
+    if kernel.functions.prepare(c) or c.stopped:
+        raise ValueError(c.message.decode())
+    if not c.late_outputs:
+        outputs = _new_outputs(c)
     c.scratch = mmk_allocate_scratch(c.scratch_size, &job.memory)
     if c.scratch_size and c.scratch == NULL:
-        raise MemoryError(f"{kernel}: out of memory")
-    job.run()
-    if outputs is None:
-        outputs = job.new_outputs()
-    if job.cast is not None:
-        outputs = [array.astype(job.cast) if array.dtype == _float32 else array for array in outputs]
-    return tuple(outputs)
+        raise MemoryError(f"{kernel.name}: out of memory")
+    job.threads = min(<object>PyDict_GetItem(_thread_settings, "_num_threads"), MAX_THREADS)
+    c.parallel_for = mmk_pool_run
+    c.front_end = &job.threads
+    c.max_chunks = 1 if job.threads == 1 else job.threads * CHUNKS_PER_THREAD
+    with nogil:
+        outcome = mmk_run(kernel.functions, c)
+    raise_pending()
+    if outcome == MMK_OUT_OF_MEMORY:
+        raise MemoryError(f"{kernel.name}: out of memory")
+    if outcome:
+        raise ValueError(c.message.decode())
+    return _new_outputs(c) if outputs is None else outputs
+
+
+cdef object _call(PyObject *module, PyObject *const *given, Py_ssize_t count, PyObject *names):
+    cdef Job job
+    cdef PyObject *found
+    cdef _Kernel kernel
+    cdef str function
+    cdef object cast = None
+    cdef Py_ssize_t i
+    if count != 1 and count != 2:
+        raise TypeError(f"call: the positional arguments must be a kernel and at most a function, got {count}")
+    found = PyDict_GetItem(_KERNELS, <object>given[0])
+    if found == NULL:
+        raise ImportError(
+            f"{__name__} has no kernel {<object>given[0]}; if it is a new one, build and install the package again")
+    kernel = <_Kernel>found
+    function = kernel.name if count == 1 or <object>given[1] is None else <str?><object>given[1]
+    memset(&job, 0, sizeof(job))
+    if names != NULL:
+        if names != <PyObject *>kernel.given:
+            kernel.match(function, <tuple>names)
+        for i in range(len(<tuple>names)):
+            job.values[kernel.indices[i]] = given[count + i]
+    job.c.name = kernel.functions.name
+    job.c.is_interrupted = _is_interrupted
+    if not _set_inputs(&job, kernel, function):
+        _kept, cast = _convert_inputs(&job, kernel, function)
+    _set_attributes(&job, kernel, function)
+    try:
+        outputs = _run(&job, kernel)
+    finally:
+        free(job.memory)
+        free(job.copies)
+    if cast is not None:
+        outputs = tuple([array.astype(cast) if array.dtype == _float32 else array for array in outputs])
+    return outputs
+
+
+call = make_function("call", b"""call(kernel, function=None, /, **arguments)\n--\n\n\
+Run a kernel and return its outputs.
+
+The names and the defaults of the arguments are the row's.  Messages about them begin with `function`, by default
+the kernel's name.
+""", __name__, _call)

@@ -38,6 +38,7 @@ cdef extern from "operators.h" nogil:
 
     const OperatorRow operator_rows[]
     const char *mmk_row_error(const OperatorRow *row) noexcept
+    size_t mmk_element_size(int type) noexcept
     int mmk_copy_inputs(const OperatorRow *row, mmk_call *call, void **memory) noexcept
     const mmk_operator *mmk_find_kernel(const char *name) noexcept
 

@@ -4,8 +4,8 @@ A package provides its kernels, and ``operators.c`` with their rows; everything 
 `get_include` returns.  Neither ONNX Runtime's header nor its library is needed.  ``docs/adding_an_operator.md`` in
 mmort's sources is a worked example.
 
-This module needs setuptools and Cython, which belong in ``build-system.requires``, and nothing of mmort but the kit:
-mmort's own setup.py loads it before anything is compiled.
+This module needs setuptools, Cython and numpy, which belong in ``build-system.requires``, and nothing of mmort but the
+kit: mmort's own setup.py loads it before anything is compiled.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def operators(
     Raises
     ------
     ImportError
-        If setuptools or Cython is not installed.
+        If setuptools, Cython or numpy is not installed.
     ValueError
         If ``operators.c`` is missing, or no source defines a kernel.
 
@@ -120,11 +120,12 @@ def operators(
         )
     """
     try:
+        import numpy as np
         from Cython.Build import cythonize
         from setuptools import Extension
     except ModuleNotFoundError as error:
         raise ImportError(
-            f"mmort.build.operators needs {error.name}: pip install setuptools cython, or name both in "
+            f"mmort.build.operators needs {error.name}: pip install setuptools cython numpy, or name them in "
             "build-system.requires of pyproject.toml"
         ) from None
     folders = sorted({os.path.dirname(source) or "." for source in sources})
@@ -156,8 +157,9 @@ def operators(
     door_module.sources += [_kit("describe.c"), _kit("pool.c")]
     door_module.py_limited_api = _STABLE_ABI
     library_module = Extension(library, [*map(_kit, _BRIDGE), _kit("describe.c")], optional=with_library is None)
+    shared_dirs = [*include_dirs, np.get_include()]  # describe.c is compiled once for both, with the same options
     for module, link in ((door_module, door_link), (library_module, library_link)):
-        module.include_dirs, module.extra_compile_args, module.extra_link_args = include_dirs, cflags, link
+        module.include_dirs, module.extra_compile_args, module.extra_link_args = shared_dirs, cflags, link
         # The sources themselves, too: setuptools puts dependencies into the source distribution.
         module.depends = [*headers, _kit("exports.map"), *archived["sources"], *sources]
     options = {"build": {"build_base": build}}

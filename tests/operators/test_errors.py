@@ -375,6 +375,28 @@ def test_enormous_number():
         mmort.nms(BOXES, SCORES, 10**400)
 
 
+class Converting:
+    """An array whose conversion calls the same operator with other arguments."""
+
+    def __array__(self, dtype=None, copy=None):
+        mmort.box_iou(BOXES, BOXES, aligned=True, mode="iof")
+        mmort.batched_nms(BOXES, SCORES, [0, 1], {"type": "nms", "iou_threshold": 0.1})
+        return np.array(BOXES, dtype)
+
+
+def test_calls_within_a_call():
+    np.testing.assert_array_equal(mmort.box_iou(Converting(), Converting()), mmort.box_iou(BOXES, BOXES))
+    for got, wanted in zip(mmort.nms(Converting(), SCORES, 0.5), mmort.nms(BOXES, SCORES, 0.5), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("char", "lqLQ")
+def test_both_64_bit_integers_of_c(char):
+    """Numpy keeps long and long long apart, and calls both int64."""
+    values, indices = mmort.cummax(np.array([1, 3, 2], char), 0)
+    assert (values.tolist(), indices.tolist(), values.dtype) == ([1, 3, 3], [0, 1, 1], np.dtype(char).name)
+
+
 def test_masked_arrays_are_refused():
     with pytest.raises(TypeError, match=r"^nms: boxes must not be a masked array"):
         mmort.nms(np.ma.masked_array(BOXES, mask=[[0] * 4, [1] * 4]), SCORES, 0.5)
