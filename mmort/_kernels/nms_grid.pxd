@@ -13,6 +13,7 @@ from element_types cimport real
 from mmk cimport *
 from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box
 from mmort._kernels.cells cimport bucket_of, floor_of, largest_side, level_of
+from mmort._kernels.counting cimport replace_sizes_by_starts
 from mmort._kernels.workspace cimport element_size
 
 cdef enum:
@@ -280,15 +281,11 @@ cdef inline void _divide_slices(mmk_call *call, void *argument, int64_t begin, i
 cdef inline void _sort_part(const Grid *grid, int64_t part) noexcept nogil:
     cdef ptrdiff_t first = part << grid.part_shift, last = min((part + 1) << grid.part_shift, grid.buckets), bucket, i
     cdef uint32_t *ends = grid.starts + 1  # the end of a bucket is the start of the next
-    cdef uint32_t before = grid.parts[part], size
     for bucket in range(first, last):
         ends[bucket] = 0
     for i in range(grid.parts[part], grid.parts[part + 1]):
         ends[grid.keyed[i].bucket] += 1
-    for bucket in range(first, last):
-        size = ends[bucket]
-        ends[bucket] = before
-        before += size
+    replace_sizes_by_starts(ends + first, last - first, grid.parts[part])
     for i in range(grid.parts[part], grid.parts[part + 1]):
         grid.ranks[ends[grid.keyed[i].bucket]] = grid.keyed[i].rank
         ends[grid.keyed[i].bucket] += 1

@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from mmk cimport MMK_FLOAT32, mmk_call, mmk_parallel
+from mmort._kernels.counting cimport replace_sizes_by_starts
 from mmort._kernels.kernels cimport mmk_item
 from mmort._kernels.sort_keys cimport key_of_double, key_of_float
 
@@ -77,7 +78,6 @@ cdef mmk_item *_radix_sort(mmk_item *items, mmk_item *spare, int64_t count) noex
     """Returns the one of `items` and `spare` that holds the result."""
     cdef uint32_t[MAX_COUNTERS] starts  # for each digit, the start of each bucket
     cdef uint32_t *start
-    cdef uint32_t before, size
     cdef uint64_t key, varying_bits = 0
     cdef mmk_item *sorted_items
     cdef int64_t i
@@ -98,11 +98,7 @@ cdef mmk_item *_radix_sort(mmk_item *items, mmk_item *spare, int64_t count) noex
         start = starts + digit * buckets
         if start[(items[0].key >> (digit * bits)) & (buckets - 1)] == <uint32_t>count:
             continue  # all items have the same digit
-        before = 0
-        for i in range(buckets):
-            size = start[i]
-            start[i] = before
-            before += size
+        replace_sizes_by_starts(start, buckets, 0)
         for i in range(count):
             key = (items[i].key >> (digit * bits)) & (buckets - 1)
             spare[start[key]] = items[i]
