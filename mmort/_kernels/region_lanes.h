@@ -107,12 +107,6 @@ static inline void copy_pixels_lanes(ptrdiff_t lanes, const float *planes, const
     CALL_LANES(lanes == 32 && count >= 16, copy_pixels, planes, steps, count, lanes, tile);
 }
 
-/* Copies bins[bin][lane] to output[channel][bin], of the first `channels` lanes. */
-static inline void write_bins_lanes(ptrdiff_t lanes, const float *bins, ptrdiff_t count, ptrdiff_t channels,
-                                    float *output) {
-    CALL_LANES(lanes == 32 && count >= 16, write_bins, bins, count, lanes, channels, output);
-}
-
 /* Sets bins[row][column][lane] to the mean of the samples, and has `next` fetched meanwhile.  `products` has room for
  * twice the taps of the columns, and 32. */
 static inline void average_bins_lanes(ptrdiff_t lanes, const float *tile, const MmkSamples *samples, float *products,

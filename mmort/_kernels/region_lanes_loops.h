@@ -39,17 +39,6 @@ static inline TARGET void NAME(copy_pixels)(const float *planes, const ptrdiff_t
         for (ptrdiff_t lane = 0; lane < lanes; lane++) tile[pixel * lanes + lane] = planes[steps[lane] + pixel];
 }
 
-static inline TARGET void NAME(write_bins)(const float *bins, ptrdiff_t count, ptrdiff_t lanes, ptrdiff_t channels,
-                                           float *output) {
-    if (channels > lanes) channels = lanes;
-    if (channels >= WIDTH && count >= WIDTH) {
-        NAME(transpose)(bins, lanes, count, channels, output, count);
-        return;
-    }
-    for (ptrdiff_t channel = 0; channel < channels; channel++)
-        for (ptrdiff_t bin = 0; bin < count; bin++) output[channel * count + bin] = bins[bin * lanes + channel];
-}
-
 /* ---- means ------------------------------------------------------------------------------------------------------- */
 
 /* Returns a sample of WIDTH channels: pixels side by side in two rows, weighted and added in this order. */

@@ -12,16 +12,14 @@ from element_types cimport real
 from mmk cimport *
 from mmort._kernels.kernels cimport mmk_item, mmk_sort
 from mmort._kernels.regions cimport INPUT, ROIS
+from mmort._kernels.transposition cimport transpose
 from mmort._kernels.workspace cimport take
 
 cdef extern from "region_lanes.h" nogil:
     enum:
         MAX_LANES
-    bint has_transposition() noexcept
     void copy_pixels_lanes(ptrdiff_t lanes, const float *planes, const ptrdiff_t *steps, ptrdiff_t count,
                            float *tile) noexcept
-    void write_bins_lanes(ptrdiff_t lanes, const float *bins, ptrdiff_t count, ptrdiff_t channels,
-                          float *output) noexcept
 
 cdef enum:
     VECTOR = 8  # channels of a tile, and pixels or bins transposed at once
@@ -76,7 +74,7 @@ cdef inline void set_steps(const mmk_call *call, ptrdiff_t channels, ptrdiff_t l
         steps[k] = min(k, channels - 1) * call.inputs[INPUT].shape[2] * call.inputs[INPUT].shape[3]
 
 
-cdef inline void transpose(const real *pixels, const ptrdiff_t *steps, ptrdiff_t count, real *tile) noexcept nogil:
+cdef inline void copy_pixels(const real *pixels, const ptrdiff_t *steps, ptrdiff_t count, real *tile) noexcept nogil:
     """Sets tile[pixel][channel] to at least VECTOR adjacent pixels, of VECTOR channels at `steps` from `pixels`."""
     cdef ptrdiff_t j = 0, c, i
     cdef const real *block
@@ -94,7 +92,7 @@ cdef inline simd_void _copy(const real *planes, const ptrdiff_t *steps, ptrdiff_
     """Sets tile[pixel][channel] for pixels [first, last) of VECTOR channels at `steps` from `planes`."""
     cdef ptrdiff_t j, c
     if last - first >= VECTOR:
-        transpose(planes + first, steps, last - first, tile + first * VECTOR)
+        copy_pixels(planes + first, steps, last - first, tile + first * VECTOR)
     else:
         for j in range(first, last):
             for c in range(VECTOR):
@@ -129,30 +127,10 @@ cdef inline ptrdiff_t copy_tile(const mmk_call *call, const Shared *shared, cons
 
 # ---- bins ------------------------------------------------------------------------------------------------------------
 
-cdef inline simd_void _write_bins(const real *bins, ptrdiff_t count, ptrdiff_t channels, real *output) noexcept nogil:
-    """Copies bins[bin][VECTOR channels] to output[channel][bin]."""
-    cdef ptrdiff_t b = 0, c, i
-    if channels >= VECTOR and count >= VECTOR:
-        while b < count:
-            b = min(b, count - VECTOR)  # the last block may overlap the one before
-            for c in range(VECTOR):
-                for i in range(VECTOR):
-                    output[c * count + b + i] = bins[(b + i) * VECTOR + c]
-            b += VECTOR
-    else:
-        for c in range(min(<ptrdiff_t>VECTOR, channels)):
-            for b in range(count):
-                output[c * count + b] = bins[b * VECTOR + c]
-
-
 cdef inline void write_bins(const real *bins, ptrdiff_t count, ptrdiff_t lanes, ptrdiff_t channels,
                             real *output) noexcept nogil:
     """Copies bins[bin][lane] to output[channel][bin], of the first `channels` lanes."""
-    if real is float:
-        if has_transposition():
-            write_bins_lanes(lanes, bins, count, channels, output)
-            return
-    _write_bins(bins, count, channels, output)
+    transpose(bins, lanes, count, min(lanes, channels), output, count)
 
 
 cdef inline void fill_bins(real *output, ptrdiff_t size, real value) noexcept nogil:

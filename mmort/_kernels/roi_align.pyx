@@ -13,8 +13,8 @@ from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.region_tiles cimport (MIN_SHARES, VECTOR, Region, Shared, copy_tile, fill_bins, set_key, set_steps,
-                                          sort_regions, take_shared, transpose, write_bins)
+from mmort._kernels.region_tiles cimport (MIN_SHARES, VECTOR, Region, Shared, copy_pixels, copy_tile, fill_bins,
+                                          set_key, set_steps, sort_regions, take_shared, write_bins)
 from mmort._kernels.regions cimport (INPUT, OUTPUT_HEIGHT, OUTPUT_WIDTH, ROIS, SAMPLING_RATIO, check_attributes,
                                      check_region, set_output)
 from mmort._kernels.roi_axis cimport (MODE, Axis, count_region_taps, divide, find_taps, scale_taps, set_sizes,
@@ -182,7 +182,7 @@ cdef simd_void _gather(const real *planes, const ptrdiff_t *steps, const Axis *r
     for r in range(rows.used_count):
         row = planes + rows.used[r] * columns.pixels
         if adjacent:
-            transpose(row + used[0], steps, width, tile)
+            copy_pixels(row + used[0], steps, width, tile)
         else:
             for j in range(width):
                 for c in range(VECTOR):
