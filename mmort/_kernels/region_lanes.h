@@ -41,6 +41,12 @@ static inline void fetch_part(const MmkBlock *block, ptrdiff_t i, ptrdiff_t n) {
 #endif
 }
 
+/* Returns whether a count of samples is a power of two, so that multiplying by its reciprocal is dividing by it. */
+static inline int has_exact_reciprocal(double count) {
+    int exponent;
+    return frexp(count, &exponent) == 0.5;
+}
+
 #if MMK_HAS_CLONES
 #include <immintrin.h>
 

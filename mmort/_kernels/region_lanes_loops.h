@@ -84,9 +84,8 @@ static inline TARGET void NAME(average_bins)(const float *tile, const MmkSamples
     const MmkTaps *rows = &samples->rows, *columns = &samples->columns;
     const ptrdiff_t taps = columns->begin[columns->bins], size = columns->bins * 2 * WIDTH;
     float *const below = products + (taps + WIDTH - 1) / WIDTH * WIDTH;
-    int exponent;
-    const int is_power = frexpf(samples->count, &exponent) == 0.5f; /* of two: then its reciprocal is exact */
-    const FLOATS factor = OP(set1_ps)(is_power ? 1 / samples->count : samples->count);
+    const int multiplies = has_exact_reciprocal(samples->count);
+    const FLOATS factor = OP(set1_ps)(multiplies ? 1 / samples->count : samples->count);
     for (ptrdiff_t row = 0; row < rows->bins; row++, bins += size) {
         fetch_part(next, row, rows->bins);
         for (ptrdiff_t i = 0; i < size; i += WIDTH) OP(storeu_ps)(bins + i, OP(setzero_ps)());
@@ -96,7 +95,7 @@ static inline TARGET void NAME(average_bins)(const float *tile, const MmkSamples
                 OP(storeu_ps)(products + u, OP(mul_ps)(a, OP(loadu_ps)(columns->weight + u)));
                 OP(storeu_ps)(below + u, OP(mul_ps)(b, OP(loadu_ps)(columns->weight + u)));
             }
-            const int last = t + 2 < rows->begin[row + 1] ? NOT_LAST : is_power ? MULTIPLY : DIVIDE;
+            const int last = t + 2 < rows->begin[row + 1] ? NOT_LAST : multiplies ? MULTIPLY : DIVIDE;
             NAME(add_row)(tile + rows->tap[t], tile + rows->tap[t + 1], columns, products, below, last, factor, bins);
         }
     }

@@ -6,7 +6,7 @@ at a time; if regions overlap on a large map, they are found first too, and regi
 Otherwise the taps are found for each bin and used for all channels: of a copy with channels last, or straight from the
 planes if there are too few samples to pay for a copy.
 """
-from libc.math cimport fabs, frexp, isfinite
+from libc.math cimport fabs, isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
@@ -26,6 +26,9 @@ cdef extern from "grid_lanes.h" nogil:
     int grid_lanes() noexcept
     void sum_samples_lanes(int lanes, const MmkPlanes *planes, int32_t width, const int32_t *codes,
                            const float *weights, ptrdiff_t samples, float divisor) noexcept
+
+cdef extern from "region_lanes.h" nogil:
+    bint has_exact_reciprocal(double count) noexcept
 
 cdef enum:
     ROI = 6  # batch index, centre x, centre y, width, height, angle
@@ -81,9 +84,8 @@ cdef void _sum_bin(mmk_call *call, const Geometry *region, const real *image, pt
 
 cdef inline simd_void _divide(real *sums, ptrdiff_t count, real divisor) noexcept nogil:
     cdef ptrdiff_t i
-    cdef int exponent
     cdef real reciprocal = 1 / divisor
-    if frexp(divisor, &exponent) == 0.5:  # a power of two has an exact reciprocal
+    if has_exact_reciprocal(divisor):
         for i in range(count):
             sums[i] = sums[i] * reciprocal
     else:
