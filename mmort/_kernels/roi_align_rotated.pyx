@@ -19,7 +19,8 @@ from mmort._kernels.regions cimport (INPUT, OUTPUT_HEIGHT, OUTPUT_WIDTH, ROIS, c
                                      set_output)
 from mmort._kernels.rotated_regions cimport Geometry, locate_region, own_coordinate, samples_of_bin, turn
 from mmort._kernels.sampling cimport (COPY, MIN_CHANNELS, add_copy_phase, add_taps, add_taps_of_planes, copies,
-                                      find_taps, padded, run_copy_phase, write_planes)
+                                      find_taps, padded, run_copy_phase)
+from mmort._kernels.transposition cimport transpose
 from mmort._kernels.workspace cimport element_size, take
 
 cdef extern from "grid_lanes.h" nogil:
@@ -123,7 +124,7 @@ cdef void _align(mmk_call *call, const real *input, const real *rois, real *outp
             for bin in range(count):
                 _sum_bin(call, &region, image, (first + bin) // columns, (first + bin) % columns, sums + bin * stride)
             _divide(sums, count * stride, <real>(region.grid[0] * region.grid[1]))
-            write_planes(sums, stride, count, channels, output + k * channels * rows * columns + first, rows * columns)
+            transpose(sums, stride, count, channels, output + k * channels * rows * columns + first, rows * columns)
             first += count
 
 

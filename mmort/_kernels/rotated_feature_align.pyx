@@ -9,7 +9,8 @@ from libc.string cimport memcpy
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.sampling cimport (COPY, MIN_CHANNELS, add_copy_phase, add_taps, add_taps_of_planes, copies,
-                                      find_taps, padded, run_copy_phase, write_planes)
+                                      find_taps, padded, run_copy_phase)
+from mmort._kernels.transposition cimport transpose
 from mmort._kernels.workspace cimport element_size
 
 cdef enum:  # inputs
@@ -68,7 +69,7 @@ cdef void _align(const mmk_call *call, const real *features, const real *boxes, 
     cdef const real *pixels = <const real *>call.scratch
     cdef ptrdiff_t channels = call.inputs[FEATURES].shape[1]
     cdef ptrdiff_t plane_size = call.inputs[FEATURES].shape[2] * call.inputs[FEATURES].shape[3]
-    cdef ptrdiff_t stride = padded(channels), image, location, count, taps, i, c
+    cdef ptrdiff_t stride = padded(channels), image, location, count, taps, i
     cdef ptrdiff_t[4 * MAX_POINTS] offset
     cdef real[4 * MAX_POINTS] weight
     while begin < end:
@@ -81,14 +82,12 @@ cdef void _align(const mmk_call *call, const real *features, const real *boxes, 
                 taps = _find_points(call, boxes + BOX * (begin + i), stride, offset, weight)
                 add_taps(pixels + image * plane_size * stride, offset, weight, taps, stride, sums + i * stride)
         else:
+            transpose(features + image * channels * plane_size + location, plane_size, channels, count, sums, stride)
             for i in range(count):
-                for c in range(channels):
-                    sums[i * stride + c] = features[(image * channels + c) * plane_size + location + i]
                 taps = _find_points(call, boxes + BOX * (begin + i), 1, offset, weight)
                 add_taps_of_planes(features + image * channels * plane_size, plane_size, channels, offset, weight, taps,
                                    sums + i * stride)
-        write_planes(sums, stride, count, channels,
-                     output + image * channels * plane_size + location, plane_size)
+        transpose(sums, stride, count, channels, output + image * channels * plane_size + location, plane_size)
         begin += count
 
 

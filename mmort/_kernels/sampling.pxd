@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t
 
 from element_types cimport real
 from mmk cimport *
+from mmort._kernels.transposition cimport transpose
 from mmort._kernels.workspace cimport element_size
 
 cdef extern from "grid_lanes.h" nogil:
@@ -16,15 +17,9 @@ cdef extern from "grid_lanes.h" nogil:
     void add_taps_lanes(int lanes, const float *pixels, const ptrdiff_t *offset, const float *weight, ptrdiff_t taps,
                         ptrdiff_t channels, float *sums) noexcept
 
-cdef extern from "region_lanes.h" nogil:
-    bint has_transposition() noexcept
-    void transpose_lanes(const float *source, ptrdiff_t stride, ptrdiff_t rows, ptrdiff_t columns, float *target,
-                         ptrdiff_t line) noexcept
-
 cdef enum:
     LANES = 16  # channels summed together; the copy is padded to a multiple of it
     STRIP = 64  # pixels copied together
-    BLOCK = 8  # pixels or results that are transposed together, at least
     MIN_CHANNELS = 4  # from which on a copy pays
 
 cdef enum:  # phases; without a copy the second is the only one
@@ -53,19 +48,6 @@ cdef inline void add_copy_phase(mmk_call *call) noexcept nogil:
     mmk_add_phase(call, pixels, 1e-3 * COPY_PER_CHANNEL * channels)
 
 
-cdef inline void _copy_strip(const real *planes, ptrdiff_t plane_size, ptrdiff_t count, real *strip,
-                             ptrdiff_t stride) noexcept nogil:
-    """Copies `count` pixels of LANES channels."""
-    cdef ptrdiff_t i, k
-    if real is float:
-        if has_transposition() and count >= BLOCK:
-            transpose_lanes(planes, plane_size, LANES, count, strip, stride)
-            return
-    for i in range(count):
-        for k in range(LANES):
-            strip[i * stride + k] = planes[k * plane_size + i]
-
-
 cdef inline void _copy(const real *input, ptrdiff_t plane_size, ptrdiff_t channels, ptrdiff_t begin, ptrdiff_t end,
                        real *pixels) noexcept nogil:
     """Copies the pixels [begin, end) of all images; the channels added for padding are 0."""
@@ -79,7 +61,7 @@ cdef inline void _copy(const real *input, ptrdiff_t plane_size, ptrdiff_t channe
         strip = pixels + begin * stride
         c = 0
         while c + LANES <= channels:  # a whole cache line at a time
-            _copy_strip(planes + c * plane_size, plane_size, count, strip + c, stride)
+            transpose(planes + c * plane_size, plane_size, LANES, count, strip + c, stride)
             c += LANES
         if c < channels:
             for i in range(count):
@@ -177,18 +159,3 @@ cdef inline void add_taps_of_planes(const real *planes, ptrdiff_t plane_size, pt
         for t in range(taps):
             total += weight[t] * planes[c * plane_size + offset[t]]
         sums[c] = total
-
-
-# ---- results ---------------------------------------------------------------------------------------------------------
-
-cdef inline void write_planes(const real *sums, ptrdiff_t stride, ptrdiff_t count, ptrdiff_t channels, real *output,
-                              ptrdiff_t plane_size) noexcept nogil:
-    """Sets output[channel][i] to sums[i][channel] for i in range(count)."""
-    cdef ptrdiff_t c, i
-    if real is float:
-        if has_transposition() and count >= BLOCK and channels >= BLOCK:
-            transpose_lanes(sums, stride, count, channels, output, plane_size)
-            return
-    for c in range(channels):
-        for i in range(count):
-            output[c * plane_size + i] = sums[i * stride + c]
