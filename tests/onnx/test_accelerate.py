@@ -227,6 +227,55 @@ def test_scattered_elements_are_left(tmp_path, rng, columns):
     assert "ScatterND" not in op_types(edited(tmp_path, scattering(**attributes), *arrays))
 
 
+def pooled(kind="ScatterND", levels=((0, 3), (4, -2, 1)), start="ConstantOfShape", watched=False):
+    """Rows that two nodes write into a constant tensor; their numbers of columns are read from the tensors."""
+    constants = {"sizes": np.array([5, 2, 3]), "column": np.array([-1, 1] if kind == "ScatterND" else [-1, 1, 1])}
+    constants |= {"from": np.array([1]), "to": np.array([3]), "rest": np.array([-1])}
+    value = oh.make_tensor("value", FLOAT, [1], [0.5])
+    nodes = [node("ConstantOfShape", ["sizes"], ["z0"], value=value)]
+    if start == "Neg":
+        nodes = [node("ConstantOfShape", ["sizes"], ["z"], value=value), node("Neg", ["z"], ["z0"])]
+    for level, rows in enumerate(levels):
+        constants[f"rows{level}"] = np.array(rows, np.int64)
+        nodes += [
+            node("Shape", [f"z{level}"], [f"all{level}"]),
+            node("Slice", [f"all{level}", "from", "to"], [f"row{level}"]),
+            node("Concat", ["rest", f"row{level}"], [f"size{level}"], axis=0),
+            node("Reshape", [f"x{level}", f"size{level}"], [f"u{level}"]),
+            node("Reshape", [f"rows{level}", "column"], [f"r{level}"]),
+        ]
+        if kind == "ScatterElements":
+            nodes += [
+                node("Shape", [f"u{level}"], [f"us{level}"]),
+                node("Expand", [f"r{level}", f"us{level}"], [f"e{level}"]),
+            ]
+        indices = f"{'e' if kind == 'ScatterElements' else 'r'}{level}"
+        nodes.append(node(kind, [f"z{level}", indices, f"u{level}"], [f"z{level + 1}"]))
+    outputs = [f"z{len(levels)}", *(["z1"] if watched else [])]
+    return model_of(nodes, {f"x{level}": 2 for level in range(len(levels))}, outputs, constants, opset=11)
+
+
+@pytest.mark.parametrize("kind", ["ScatterND", "ScatterElements"])
+@pytest.mark.parametrize("levels", [((0, 3), (4, -2, 1)), ((0, 3), (), (2,))])
+def test_rows_written_in_turn_are_gathered(tmp_path, rng, kind, levels):
+    """The later row wins, what nobody wrote stays 0.5, and negative numbers count from the end."""
+    arrays = floats(rng.normal(size=(len(rows), 6)) for rows in levels)
+    result = edited(tmp_path, pooled(kind, levels), *arrays)
+    assert result.replaced.keys() == {"rows written in turn -> Gather"}
+    written = [made for made in result.model.graph.node if made.op_type == "ScatterND"]
+    assert len(written) == len(levels)
+    assert all(made.name.startswith("mmort/") for made in written)
+    assert op_types(result).count("ConstantOfShape") == 2
+
+
+@pytest.mark.parametrize("change", [{"levels": ((0, 3),)}, {"start": "Neg"}, {"watched": True}])
+def test_rows_are_written_one_by_one_where_the_tensors_between_are_needed(tmp_path, rng, change):
+    """Or where one node is enough, or the tensor is none that one value fills."""
+    model = pooled(**change)
+    arrays = floats(rng.normal(size=(count, 6)) for count in (2, 3)[: len(model.graph.input)])
+    assert edited(tmp_path, model, *arrays).replaced == {}
+
+
 def appending(trips):
     """Append i * x to z for each i, and count in another tensor."""
     body = oh.make_graph(

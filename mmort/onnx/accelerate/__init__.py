@@ -20,7 +20,8 @@ def accelerate(
     - NonMaxSuppression, RoiAlign and GridSample become mmort's nodes if their attributes ask for what these compute.
     - The sampling of Deformable DETR and RT-DETR becomes one node.
     - Masks that are sampled at every pixel of an image, as MMDetection pastes them, are pasted by products of matrices.
-    - Rows written by ScatterElements, as torchvision joins regions of several levels, are written by ScatterND.
+    - Rows that several nodes write in turn, as torchvision and detectron2 join regions of several levels, are copied
+      once.
     - A loop that appends to a tensor, as torchvision pastes masks, copies each mask once.
 
     The file and its replacement take turns on the first of the inputs.  A kind of replacement that is not faster there

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from mmort import get_num_threads
 from mmort.onnx import files
-from mmort.onnx.accelerate import rules
+from mmort.onnx.accelerate import rows, rules
 from mmort.onnx.accelerate.attention import multi_scale_deformable_attention
 from mmort.onnx.accelerate.graph import NotReplaceableError, Replacement, Runs, name_nodes, name_of, replace
 from mmort.onnx.accelerate.measuring import measure
@@ -30,7 +30,8 @@ RULES: dict[str, Callable[[ir.Node, Runs], Replacement | None]] = {
     "RoiAlign -> MMCVRoiAlign": rules.roi_align,
     "mask pasting -> MatMul": pasting,
     "GridSample -> grid_sampler": rules.grid_sample,
-    "ScatterElements of rows -> ScatterND": rules.scattered_rows,
+    "rows written in turn -> Gather": rows.joined_rows,
+    "ScatterElements of rows -> ScatterND": rows.scattered_rows,
     "Loop that appends -> Loop that collects": rules.appending_loop,
 }
 """The kinds of replacements, in the order in which they are tried: a group of nodes before its parts."""
@@ -88,7 +89,7 @@ def accelerate_file(
     return Acceleration(replaced, (*left, *slower), before, after, get_num_threads(), generated)
 
 
-_CANDIDATES = ("NonMaxSuppression", "RoiAlign", "GridSample", "grid_sampler", "ScatterElements", "Loop")
+_CANDIDATES = ("NonMaxSuppression", "RoiAlign", "GridSample", "grid_sampler", "ScatterElements", "ScatterND", "Loop")
 
 
 def load(path: files.PathLike) -> onnx.ModelProto:
@@ -131,6 +132,7 @@ def edit(original: onnx.ModelProto, runs: Runs, kinds: Collection[str]) -> Edite
                 continue
             if replacement is not None:
                 _apply(model, node, replacement, kind, edited)
+    model.graph.sort()  # values that are known before the nodes that gave them move to the front
     for domain in {node.domain for node in model.graph.all_nodes()} & {"mmcv", "mmort"}:
         model.graph.opset_imports.setdefault(domain, 1)
     return edited._replace(model=ir.to_proto(model))

@@ -125,27 +125,6 @@ def grid_sample(node: ir.Node, runs: Runs) -> Replacement | None:
     return Replacement([new], [(node.outputs[0], new.outputs[0])])
 
 
-def scattered_rows(node: ir.Node, runs: Runs) -> Replacement | None:
-    """Replace ScatterElements whose indices are repeated along rows by ScatterND, which copies whole rows."""
-    if node.op_type != "ScatterElements" or text(node, "reduction", "none") != "none" or integer(node, "axis", 0):
-        return None
-    chain = climb(node.inputs[1], "Expand", "Reshape") or climb(node.inputs[1], "Expand", "Unsqueeze")
-    if chain is None:
-        return None
-    data, _, updates = run_of(node, runs).shapes
-    if chain[1].op_type == "Reshape":
-        target = constant(chain[1].inputs[1])
-        repeated = target is not None and target.tolist() == [-1] + [1] * (len(data) - 1)
-    else:
-        repeated = axes_of(chain[1]) == list(range(1, len(data)))
-    if not repeated or data[1:] != updates[1:]:
-        return None
-    column = array(np.array([-1, 1]))
-    rows = ir.node("Reshape", [chain[1].inputs[0], column.outputs[0]])
-    new = ir.node("ScatterND", [node.inputs[0], rows.outputs[0], node.inputs[2]])
-    return Replacement([column, rows, new], [(node.outputs[0], new.outputs[0])])
-
-
 def appending_loop(node: ir.Node, runs: Runs) -> Replacement | None:
     """Replace a Loop that appends a slice to a tensor each time, copying all before, by one that collects slices."""
     if node.op_type != "Loop":
