@@ -64,6 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code: 0, or 1 after an error or a comparison that failed, or 130 after Ctrl-C.  Wrong usage exits with 2,
         as do errors of a command whose `ERROR_CODE` tells them apart from its failures.
     """
+    for name in ("stdout", "stderr"):  # None if the caller has closed it, as some daemons do
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
     arguments = _parser().parse_args(argv)
     if arguments.command == "help":
         _parser().parse_args([*filter(None, [arguments.of]), "--help"])

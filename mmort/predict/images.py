@@ -121,7 +121,8 @@ def resize(image: Image, width: int, height: int, backend: ResizeBackend = "cv2"
         pillow = _pillow()
         return np.asarray(pillow.fromarray(image).resize((width, height), pillow.Resampling.BILINEAR))
     cv2 = opencv()
-    resized: Image = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
+    # Of other arrays OpenCV makes a copy itself, and crashes if there is no memory for it.
+    resized: Image = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=cv2.INTER_LINEAR)
     return resized
 
 

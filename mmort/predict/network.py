@@ -128,6 +128,8 @@ class OnnxNetwork(DetectorFile):
         parallel: int = 1,
     ) -> None:
         self._arguments = os.fspath(path), providers, threads, io_binding, parallel
+        if isinstance(providers, str):
+            raise TypeError(f"providers must be a sequence, such as [{providers!r}], got {providers!r}")
         require_counts(threads=threads, parallel=parallel)
         if parallel > 1 and io_binding:
             raise ValueError(f"io_binding runs one batch at a time, parallel must be 1, got {parallel}")
@@ -160,11 +162,15 @@ class OnnxNetwork(DetectorFile):
 
 
 def require_counts(**counts: int | None) -> None:
-    """Refuse numbers of threads that are not positive, or that no runtime takes."""
+    """Refuse numbers of threads that are no integers, not positive, or that no runtime takes."""
     for name, value in counts.items():
-        if value is not None and value < 1:
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"{name} must be an integer, got {value!r}")
+        if value < 1:
             raise ValueError(f"{name} must be positive, got {value}")
-        if value is not None and value >= 2**31:
+        if value >= 2**31:
             raise ValueError(f"{name} must be less than 2**31, got {value}")
 
 

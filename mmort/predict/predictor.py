@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort._arrays import integer
 from mmort.predict.detections import Detections
 from mmort.predict.image_files import list_images
 from mmort.predict.images import Image, decode_image
@@ -66,6 +67,8 @@ class Predictor:
     ValueError
         If the file is not a detector's, ONNX Runtime cannot load it, a provider is not available, or there is no
         preprocessing in the file or the arguments.
+    TypeError
+        If an argument is of another type.
     OSError
         If there is no such file.
     ImportError
@@ -107,6 +110,8 @@ class Predictor:
         if engine != "onnxruntime" and (providers is not None or io_binding):
             raise ValueError(f"Predictor: providers and io_binding are for engine 'onnxruntime', got engine {engine!r}")
         if not isinstance(model, (str, os.PathLike)):
+            if not callable(model):
+                raise TypeError(f"Predictor: model must be a path or a Network, got {type(model).__name__}")
             if providers is not None or threads is not None or io_binding or parallel != 1 or engine != "onnxruntime":
                 raise ValueError(
                     "Predictor: providers, threads, io_binding, parallel and engine are for a path; this model runs by "
@@ -164,7 +169,9 @@ class Predictor:
         Raises
         ------
         ValueError
-            If the picture cannot be decoded, or does not fit a file of fixed size.
+            If the picture cannot be decoded, is no array of uint8, (H, W, 3), or does not fit a file of fixed size.
+        TypeError
+            If it is of another type.
         OSError
             If the file cannot be opened.
         """
@@ -215,8 +222,10 @@ class Predictor:
         ------
         ValueError
             If `batch_size` is not positive, or a path leads to no pictures.  For a picture: as `__call__`.
+        TypeError
+            If `batch_size` is not an integer.  For a picture: as `__call__`.
         """
-        if batch_size < 1:
+        if integer("predict", "batch_size", batch_size) < 1:
             raise ValueError(f"predict: batch_size must be positive, got {batch_size}")
         if isinstance(images, (str, os.PathLike)):
             images = list_images(images)

@@ -173,11 +173,15 @@ class Preprocessing:
         ------
         ValueError
             If `image` is not of this shape and dtype, or the file cannot be decoded.
+        TypeError
+            If `image` is neither an array nor a path.
         OSError
             If the file cannot be opened.
         """
         if isinstance(image, (str, os.PathLike)):
             image = read_image(image)
+        elif not isinstance(image, np.ndarray):
+            raise TypeError(f"preprocessing: image must be a numpy array or a path, got {type(image).__name__}")
         elif image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
             raise ValueError(f"preprocessing: image must be [H, W, 3] of uint8, got {[*image.shape]} of {image.dtype}")
         height, width = image.shape[:2]

@@ -58,6 +58,16 @@ def test_a_reader_may_stop_reading():
     assert process.returncode == 1
 
 
+def test_closed_streams(monkeypatch):
+    """Python has None for them."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert mmort.cli.main(["info"]) == 0
+    assert mmort.cli.main(["info", "none.onnx"]) == 1
+    sys.stdout.close()
+    sys.stderr.close()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

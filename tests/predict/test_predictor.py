@@ -81,6 +81,29 @@ def test_batches_keep_the_order(batch_size):
     assert [shape[0] for shape, _ in network.calls] == [min(batch_size, 5 - start) for start in range(0, 5, batch_size)]
 
 
+@pytest.mark.parametrize("model", [b"model.onnx", None])
+def test_models_of_another_type(model):
+    with pytest.raises(TypeError, match=f"^Predictor: model must be a path or a Network, got {type(model).__name__}$"):
+        Predictor(model, preprocessing=PREPROCESSING)
+
+
+@pytest.mark.parametrize("image", [None, [[[0, 0, 0]]], memoryview(b"")])
+def test_pictures_of_another_type(image):
+    with pytest.raises(TypeError, match=f"image must be a numpy array or a path, got {type(image).__name__}"):
+        predictor()(image)
+
+
+def test_a_picture_that_is_larger_than_the_memory():
+    """OpenCV itself crashes."""
+    with pytest.raises(MemoryError):
+        predictor()(np.broadcast_to(np.uint8(0), (2**24, 2**24, 3)))
+
+
+def test_sizes_of_batches_are_integers():
+    with pytest.raises(TypeError, match=r"predict: batch_size must be an integer, got 1\.5"):
+        predictor().predict([picture(10)], 1.5)
+
+
 def test_no_more_pictures_are_asked_for_than_there_are(monkeypatch):
     asked = []
     monkeypatch.setattr(predictor_module, "_next", lambda images: asked.append(0) or _next(images))
