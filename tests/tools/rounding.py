@@ -19,7 +19,7 @@ import onnx.numpy_helper
 from numpy.typing import NDArray
 
 from mmort.onnx import files
-from mmort.onnx.verify.detections import _match, _used
+from mmort.onnx.verify.detections import match_within, used_rows
 from mmort.onnx.verify.masks import Masks
 from mmort.onnx.verify.values import Tolerances
 
@@ -103,13 +103,13 @@ def _nudged(numbers: NDArray[np.float32], rng: np.random.Generator) -> NDArray[n
 
 def _image(outputs: Sequence[NDArray[Any]], image: int) -> list[NDArray[Any]]:
     """Return the detections of an image: boxes with scores, labels and perhaps masks."""
-    return _used([array[image] for array in outputs[:3]])
+    return used_rows([array[image] for array in outputs[:3]])
 
 
 def _matches(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], limits: Tolerances) -> NDArray[np.int64]:
     """Return for each expected detection the index of its match within the limits, those of masks too, or -1."""
     masks = Masks(found[2], expected[2]) if len(found) > 2 else None
-    matches = _match(*found[:2], *expected[:2], limits, masks.overlaps if masks else None)
+    matches = match_within(*found[:2], *expected[:2], limits, masks.overlaps if masks else None)
     if masks:
         for number in np.flatnonzero(matches >= 0).tolist():
             if masks.overlaps([matches[number]], number)[0] < limits.min_mask_overlap:

@@ -185,7 +185,7 @@ def _with_masks_of_ties(outputs: Outputs, rows: Sequence[DetectionRow]) -> list[
     indices = np.full(labels.shape, -1)
     for image in tied:
         own, used = outputs.reference.candidates[image], labels[image] >= 0
-        kept = _match(own.dets, own.labels, dets[image][used], labels[image][used], outputs.tolerances)
+        kept = match_within(own.dets, own.labels, dets[image][used], labels[image][used], outputs.tolerances)
         indices[image][used] = own.indices[kept]
     expected_masks = outputs.reference.reselected(dets, labels, indices)[2]
     found = list(rows)
@@ -252,9 +252,9 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
     """Compare the detections of one image."""
     actual, expected = ([array[image] for array in arrays] for arrays in (outputs.actual, outputs.expected))
     tolerances, candidates = outputs.tolerances, outputs.reference.candidates
-    (dets, labels, *values), (expected_dets, expected_labels, *expected_values) = _used(actual), _used(expected)
+    (dets, labels, *values), (expected_dets, expected_labels, *expected_values) = used_rows(actual), used_rows(expected)
     masks = Masks(values[0], expected_values[0]) if values else None
-    matches = _match(dets, labels, expected_dets, expected_labels, tolerances, masks.overlaps if masks else None)
+    matches = match_within(dets, labels, expected_dets, expected_labels, tolerances, masks.overlaps if masks else None)
     if masks and outputs.mask_threshold is not None:
         _match_at_threshold(matches, masks, outputs, dets, labels, expected_dets, expected_labels)
     found = np.flatnonzero(matches >= 0)
@@ -266,7 +266,7 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
     if missing or extra:
         if candidates is not None:
             own = candidates[image]
-            kept = _match(own.dets, own.labels, dets, labels, tolerances)
+            kept = match_within(own.dets, own.labels, dets, labels, tolerances)
             if (kept >= 0).all() and own.may_be(kept, tolerances):
                 ties = max(missing, extra)
         elif len(dets) == len(actual[1]) and len(expected_dets) == len(expected[1]):
@@ -315,7 +315,7 @@ def _match_at_threshold(
                 break
 
 
-def _match(
+def match_within(
     dets: NDArray[Any],
     labels: NDArray[Any],
     expected_dets: NDArray[Any],
@@ -338,7 +338,7 @@ def _match(
     )
 
 
-def _used(outputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+def used_rows(outputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """Return the rows that hold a detection, boxes and scores as float64."""
     used = outputs[1] >= 0
     dets, *others = (array[used] for array in outputs)
