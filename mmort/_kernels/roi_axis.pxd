@@ -5,7 +5,6 @@ axis separately.  A sample on the map has two taps: neighbouring pixels with the
 numbered in the order of their first use; that number is the pixel's slot.
 """
 from libc.math cimport ceil
-from libc.stdint cimport int64_t
 
 from element_types cimport real
 from mmk cimport *

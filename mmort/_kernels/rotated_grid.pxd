@@ -27,7 +27,7 @@ cdef extern from "<math.h>" nogil:
     float fabsf(float)
 
 cdef enum:
-    KEPT_PER_CELL = 8  # looking up a cell takes as long as comparing so many kept boxes: nms_rotated
+    KEPT_PER_CELL = 8  # looking up a cell takes as long as comparing this many kept boxes: nms_rotated
     MIN_VECTOR = 5  # boxes of a cell compared together
     BLOCK = 64
 

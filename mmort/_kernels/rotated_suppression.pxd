@@ -16,7 +16,7 @@ from mmort._kernels.workspace cimport take
 
 cdef enum:
     BLOCK = 64  # kept boxes compared together
-    GRID_MIN_KEPT = 256  # from so many on a grid is faster: nms_rotated, uniform and clustered
+    GRID_MIN_KEPT = 256  # from which on a grid is faster: nms_rotated, uniform and clustered
 
 cdef enum:  # picoseconds per box, estimated: no benchmark row
     MEASURE_COST = 50000

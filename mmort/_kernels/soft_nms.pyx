@@ -30,7 +30,7 @@ cdef enum:
 
 cdef enum:  # chosen by soft_nms, uniform and clustered, 100 to 3000 boxes
     PROBES = 8  # boxes emitted before judging whether a grid pays
-    MIN_GRID_BOXES = 200  # it pays from so many on, and more if they overlap
+    MIN_GRID_BOXES = 200  # from which on it pays; more if they overlap
     NAIVE_BOXES_PER_HIT = 20  # as many boxes soon remain no longer
     LINEAR_BOXES_PER_HIT = 6
     GAUSSIAN_MIN_BOXES = 60
