@@ -252,6 +252,17 @@ cdef void _gather(mmk_call *call, const float *input, const float *rois, float *
             return
 
 
+cdef inline void _add_sample(const real *tile, ptrdiff_t below, int32_t pixel, const real *w,
+                             real *sums) noexcept nogil:
+    """Adds a stored sample to the sums of a bin's channels; rows of the tile are `below` apart."""
+    cdef const real *top = tile + <ptrdiff_t>(pixel >> 2) * VECTOR
+    cdef const real *bottom = top + (pixel >> 1 & 1) * below
+    cdef ptrdiff_t right = (pixel & 1) * VECTOR, lane
+    for lane in range(VECTOR):
+        sums[lane] = (((sums[lane] + w[0] * top[lane]) + w[1] * top[right + lane])
+                      + w[2] * bottom[lane]) + w[3] * bottom[right + lane]
+
+
 cdef simd_void _sum_bins(const real *tile, ptrdiff_t width, const int32_t *pixel, const real *weight,
                          ptrdiff_t samples, ptrdiff_t count, real *sums) noexcept nogil:
     """Adds the samples of BINS bins to their sums for the channels of a tile; if `count` is less, repeats the last."""
@@ -259,10 +270,7 @@ cdef simd_void _sum_bins(const real *tile, ptrdiff_t width, const int32_t *pixel
     cdef real[VECTOR] b
     cdef real[VECTOR] c
     cdef real[VECTOR] d
-    cdef const real *w
-    cdef const real *top
-    cdef const real *bottom
-    cdef ptrdiff_t i, lane, right, below = width * VECTOR
+    cdef ptrdiff_t i, lane, below = width * VECTOR
     cdef ptrdiff_t second = min(1, count - 1) * samples, third = min(2, count - 1) * samples
     cdef ptrdiff_t fourth = (count - 1) * samples
     for lane in range(VECTOR):
@@ -271,34 +279,10 @@ cdef simd_void _sum_bins(const real *tile, ptrdiff_t width, const int32_t *pixel
         c[lane] = sums[2 * VECTOR + lane]
         d[lane] = sums[3 * VECTOR + lane]
     for i in range(samples):
-        w = weight + 4 * i
-        right = (pixel[i] & 1) * VECTOR
-        top = tile + <ptrdiff_t>(pixel[i] >> 2) * VECTOR
-        bottom = top + (pixel[i] >> 1 & 1) * below
-        for lane in range(VECTOR):
-            a[lane] = (((a[lane] + w[0] * top[lane]) + w[1] * top[right + lane])
-                       + w[2] * bottom[lane]) + w[3] * bottom[right + lane]
-        w = weight + 4 * (second + i)
-        right = (pixel[second + i] & 1) * VECTOR
-        top = tile + <ptrdiff_t>(pixel[second + i] >> 2) * VECTOR
-        bottom = top + (pixel[second + i] >> 1 & 1) * below
-        for lane in range(VECTOR):
-            b[lane] = (((b[lane] + w[0] * top[lane]) + w[1] * top[right + lane])
-                       + w[2] * bottom[lane]) + w[3] * bottom[right + lane]
-        w = weight + 4 * (third + i)
-        right = (pixel[third + i] & 1) * VECTOR
-        top = tile + <ptrdiff_t>(pixel[third + i] >> 2) * VECTOR
-        bottom = top + (pixel[third + i] >> 1 & 1) * below
-        for lane in range(VECTOR):
-            c[lane] = (((c[lane] + w[0] * top[lane]) + w[1] * top[right + lane])
-                       + w[2] * bottom[lane]) + w[3] * bottom[right + lane]
-        w = weight + 4 * (fourth + i)
-        right = (pixel[fourth + i] & 1) * VECTOR
-        top = tile + <ptrdiff_t>(pixel[fourth + i] >> 2) * VECTOR
-        bottom = top + (pixel[fourth + i] >> 1 & 1) * below
-        for lane in range(VECTOR):
-            d[lane] = (((d[lane] + w[0] * top[lane]) + w[1] * top[right + lane])
-                       + w[2] * bottom[lane]) + w[3] * bottom[right + lane]
+        _add_sample(tile, below, pixel[i], weight + 4 * i, a)
+        _add_sample(tile, below, pixel[second + i], weight + 4 * (second + i), b)
+        _add_sample(tile, below, pixel[third + i], weight + 4 * (third + i), c)
+        _add_sample(tile, below, pixel[fourth + i], weight + 4 * (fourth + i), d)
     for lane in range(VECTOR):
         sums[lane] = a[lane]
         sums[VECTOR + lane] = b[lane]
