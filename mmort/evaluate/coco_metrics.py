@@ -18,7 +18,7 @@ IOU_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
 AREAS = {"all": "", "small": "_s", "medium": "_m", "large": "_l"}
 """The areas of COCO, in its order, with the end of their figures' names."""
 AP_DETECTIONS = 100
-"""COCO's mAP counts at most this many detections of an image; the other figures count the largest of `proposal_nums`."""
+"""Detections of an image that COCO's mAP counts at most; the other figures count the largest of `proposal_nums`."""
 
 
 @dataclass(frozen=True, kw_only=True)
