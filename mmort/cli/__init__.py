@@ -80,8 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("mmort: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except (ImportError, OSError, ValueError) as error:
-        print(f"mmort: error: {error}", file=sys.stderr)
+    except (ImportError, MemoryError, OSError, ValueError) as error:
+        print(f"mmort: error: {str(error) or 'out of memory'}", file=sys.stderr)
         return getattr(COMMANDS[arguments.command], "ERROR_CODE", 1)
     if failure is None:
         return 0

@@ -64,9 +64,9 @@ def write_triton_repository(
     OSError
         If the folder exists or cannot be written, or the library is needed and was not built.
     """
+    if not os.path.isdir(directory):
+        raise FileNotFoundError(f"model repository does not exist: {os.fspath(directory)}")
     directory, name = Path(directory), Path(model).stem
-    if not directory.is_dir():
-        raise FileNotFoundError(f"model repository does not exist: {directory}")
     folder = directory / name
     if os.path.lexists(folder):
         raise FileExistsError(f"the repository has a model of this name already: {folder}")

@@ -84,7 +84,8 @@ def test_file_of_fixed_size_is_not_batched(tmp_path):
 
 
 def test_refusals(tmp_path):
-    assert "model repository does not exist" in refused("triton-repository", MODEL, tmp_path / "absent")
+    for directory in (tmp_path / "absent", ""):
+        assert f"model repository does not exist: {directory}\n" in refused("triton-repository", MODEL, directory)
     (tmp_path / "mask_rcnn").mkdir()
     assert "has a model of this name already" in refused("triton-repository", MODEL, tmp_path)
     for name, model, reason in (

@@ -391,6 +391,10 @@ def test_command_refuses(tmp_path, weight, script):
         "verify", path, "--against", path, "--sizes", "1x4+2"
     )
     assert "ONNX Runtime cannot load" in refused("verify", tmp_path / "no.onnx", "--against", path, "--sizes", "1x4")
+    assert "Unable to allocate" in refused("verify", path, "--against", path, "--sizes", f"{2**40}x4")
+    for option, value in (("rtol", "nan"), ("atol", -1.0)):
+        error = refused("verify", path, "--against", path, "--sizes", "1x4", f"--{option}", value)
+        assert f"verify: {option} must be at least 0, got {value}" in error
     assert "must be an .onnx file or script.py:function, got 'x'" in refused("verify", path, "--against", "x")
     assert "file does not exist" in refused("verify", path, "--against", f"{tmp_path}/no.py:f")
     assert "must name a function of" in refused("verify", path, "--against", f"{script}:number")
@@ -403,3 +407,8 @@ def test_command_refuses(tmp_path, weight, script):
     assert "got tensor(string); let a script make them" in refused("verify", words, "--against", words)
     with pytest.raises(SystemExit):
         run("verify", path, "--against", path, "--sizes", "1xx4,b")
+
+
+def test_no_inputs(tmp_path, weight):
+    report = mmort.onnx.verify(linear(tmp_path / "a.onnx", weight), tmp_path / "a.onnx", [])
+    assert (report.ok, str(report)) == (False, "nothing was compared")

@@ -64,7 +64,7 @@ def verify(
     Raises
     ------
     ValueError
-        If the number of inputs does not match, or ONNX Runtime does not load a file.
+        If the number of inputs does not match, ONNX Runtime does not load a file, or a tolerance is negative.
     ImportError
         If onnxruntime is not installed.
     Exception
@@ -88,9 +88,10 @@ def verify(
     >>> report.ok
     False
     """
+    tolerances = Tolerances(rtol, atol, min_mask_overlap)
     session = open_session(path, libraries)
     expected = reference(model, libraries)
     rows: list[Row] = []
     for values in inputs:
-        rows += compare(session, values, expected(values), Tolerances(rtol, atol, min_mask_overlap))
+        rows += compare(session, values, expected(values), tolerances)
     return Report(tuple(require_detections(rows)))

@@ -50,6 +50,8 @@ class Report:
 
     def __str__(self) -> str:
         """Lay out the rows, a table for each class of rows."""
+        if not self.rows:
+            return "nothing was compared"
         groups: dict[type[Row], list[Row]] = {}
         for row in self.rows:
             groups.setdefault(type(row), []).append(row)

@@ -20,6 +20,12 @@ class Tolerances:
     atol: float = 1e-4
     min_mask_overlap: float = 0.99
 
+    def __post_init__(self) -> None:
+        """Refuse tolerances that nothing is within."""
+        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
+            if not value >= 0:
+                raise ValueError(f"verify: {name} must be at least 0, got {value}")
+
     def of(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Return how far other numbers may be from these."""
         tolerance: NDArray[Any] = self.atol + self.rtol * np.abs(numbers)
