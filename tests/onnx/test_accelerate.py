@@ -46,6 +46,7 @@ def edited(tmp_path, model, *arrays, rtol=0, atol=0):
     named = pipeline.load(path)
     ((_, runs),) = measure([named], arrays)
     result = pipeline.edit(named, runs, pipeline.RULES)
+    assert [info.name for info in result.model.graph.output] == [info.name for info in model.graph.output]
     feeds = dict(zip([info.name for info in model.graph.input], arrays, strict=True))
     for before, after in zip(*(make_session(file).run(None, feeds) for file in (model, result.model)), strict=True):
         np.testing.assert_allclose(after, before, rtol, atol)
@@ -274,6 +275,27 @@ def test_rows_are_written_one_by_one_where_the_tensors_between_are_needed(tmp_pa
     model = pooled(**change)
     arrays = floats(rng.normal(size=(count, 6)) for count in (2, 3)[: len(model.graph.input)])
     assert edited(tmp_path, model, *arrays).replaced == {}
+
+
+@pytest.mark.parametrize("opset", [11, 18])
+@pytest.mark.parametrize("limit", [0.97, 0.5, 2])
+def test_candidates_are_looked_for_in_rows_that_have_any(tmp_path, rng, opset, limit):
+    """Two nodes ask for the same: they get the indices, sorted by rows, from one search."""
+    nodes = [node("Greater", ["x", "limit"], ["above"])]
+    nodes += [node("NonZero", ["above"], [name]) for name in "yz"]
+    model = model_of(nodes, {"x": 2}, "yz", {"limit": np.float32(limit)}, opset, INT64)
+    scores = rng.random((20, 7))
+    scores[3, 2] = np.nan
+    result = edited(tmp_path, model, *floats([scores]))
+    assert op_types(result).count("NonZero") == 2  # of rows, and within them
+    assert "ReduceMax" in op_types(result)
+
+
+@pytest.mark.parametrize("shape", [(20,), (4, 5, 3)])
+def test_candidates_of_other_shapes_are_left(tmp_path, rng, shape):
+    nodes = [node("Greater", ["x", "limit"], ["above"]), node("NonZero", ["above"], ["y"])]
+    model = model_of(nodes, {"x": len(shape)}, "y", {"limit": np.float32(0.5)}, output_type=INT64)
+    assert edited(tmp_path, model, *floats([rng.random(shape)])).replaced == {}
 
 
 def appending(trips):

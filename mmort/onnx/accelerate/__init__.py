@@ -22,6 +22,7 @@ def accelerate(
     - Masks that are sampled at every pixel of an image, as MMDetection pastes them, are pasted by products of matrices.
     - Rows that several nodes write in turn, as torchvision and detectron2 join regions of several levels, are copied
       once.
+    - Candidates among many scores, as detectron2 selects them, are looked for in the rows that have any.
     - A loop that appends to a tensor, as torchvision pastes masks, copies each mask once.
 
     The file and its replacement take turns on the first of the inputs.  A kind of replacement that is not faster there

@@ -17,6 +17,7 @@ from mmort.onnx.accelerate import rows, rules
 from mmort.onnx.accelerate.attention import multi_scale_deformable_attention
 from mmort.onnx.accelerate.graph import NotReplaceableError, Replacement, Runs, name_nodes, name_of, replace
 from mmort.onnx.accelerate.measuring import measure
+from mmort.onnx.accelerate.nonzero import nonzero_of_rows
 from mmort.onnx.accelerate.pasting import pasting
 from mmort.onnx.accelerate.report import Acceleration, Left, Replaced
 from mmort.onnx.verify import verify
@@ -30,6 +31,7 @@ RULES: dict[str, Callable[[ir.Node, Runs], Replacement | None]] = {
     "RoiAlign -> MMCVRoiAlign": rules.roi_align,
     "mask pasting -> MatMul": pasting,
     "GridSample -> grid_sampler": rules.grid_sample,
+    "NonZero -> NonZero of rows": nonzero_of_rows,
     "rows written in turn -> Gather": rows.joined_rows,
     "ScatterElements of rows -> ScatterND": rows.scattered_rows,
     "Loop that appends -> Loop that collects": rules.appending_loop,
@@ -89,7 +91,10 @@ def accelerate_file(
     return Acceleration(replaced, (*left, *slower), before, after, get_num_threads(), generated)
 
 
-_CANDIDATES = ("NonMaxSuppression", "RoiAlign", "GridSample", "grid_sampler", "ScatterElements", "ScatterND", "Loop")
+_CANDIDATES = (
+    *("NonMaxSuppression", "RoiAlign", "GridSample", "grid_sampler"),
+    *("ScatterElements", "ScatterND", "NonZero", "Loop"),
+)
 
 
 def load(path: files.PathLike) -> onnx.ModelProto:
