@@ -10,7 +10,7 @@ import pytest
 
 import mmort.onnx
 from mmort.onnx.accelerate import measuring, pipeline, rules
-from mmort.onnx.accelerate.measuring import measure
+from mmort.onnx.accelerate.measuring import measure, run_once
 from mmort.onnx.accelerate.report import Left
 from tests.cli.running import refused, run
 from tests.front_ends import make_session
@@ -44,7 +44,7 @@ def edited(tmp_path, model, *arrays, rtol=0, atol=0):
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
     named = pipeline.load(path)
-    ((_, runs),) = measure([named], arrays)
+    runs = run_once(named, arrays)
     result = pipeline.edit(named, runs, pipeline.RULES)
     assert [info.name for info in result.model.graph.output] == [info.name for info in model.graph.output]
     feeds = dict(zip([info.name for info in model.graph.input], arrays, strict=True))
@@ -486,7 +486,7 @@ def test_deformable_attention_is_one_node(tmp_path, rng, scale, deployed):
     )
     onnx.save(model, tmp_path / "model.onnx")
     named = pipeline.load(tmp_path / "model.onnx")
-    ((_, runs),) = measure([named], arrays)
+    runs = run_once(named, arrays)
     result = pipeline.edit(named, runs, pipeline.RULES)
     assert op_types(result)[-1] == "MultiScaleDeformableAttention"
     assert not {"GridSample", "grid_sampler", "ReduceSum"} & set(op_types(result))

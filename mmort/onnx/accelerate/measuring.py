@@ -1,4 +1,4 @@
-"""Runs of two models in turn, by ONNX Runtime's profiler: the time of each, and what each node did."""
+"""Runs of a model, or of two in turn, by ONNX Runtime's profiler: the time of each, and what each node did."""
 
 from __future__ import annotations
 
@@ -23,6 +23,20 @@ SECONDS = 0.5
 _SUFFIX = "_kernel_time"
 
 
+def run_once(model: onnx.ModelProto, values: Sequence[Any]) -> dict[str, Run]:
+    """Return what each node does in a first run, by name; its seconds are longer than those of later runs.
+
+    Raises
+    ------
+    ValueError
+        If ONNX Runtime refuses the model or its inputs.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        session = _session(model, f"{folder}/0")
+        _run(session, values)
+        return _nodes(_profile(session), skipped_runs=0)
+
+
 def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[float, dict[str, Run]]]:
     """Return the seconds of each model's fastest run, and its nodes' runs by name.
 
@@ -39,12 +53,11 @@ def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[
             if number >= MIN_RUNS and time.perf_counter() >= deadline:
                 break
             for session, samples in zip(sessions, seconds, strict=True):
-                with refusals("accelerate: the model does not run on these inputs"):
-                    begin = time.perf_counter()
-                    session.run(None, feeds(session, values))
-                    samples.append(time.perf_counter() - begin)
-        events = [json.loads(Path(session.end_profiling()).read_text()) for session in sessions]
-    return [(min(samples[1:]), _nodes(profile)) for samples, profile in zip(seconds, events, strict=True)]
+                samples.append(_run(session, values))
+        profiles = [_profile(session) for session in sessions]
+    return [
+        (min(samples[1:]), _nodes(profile, skipped_runs=1)) for samples, profile in zip(seconds, profiles, strict=True)
+    ]
 
 
 def _session(model: onnx.ModelProto, prefix: str) -> Any:
@@ -59,16 +72,30 @@ def _session(model: onnx.ModelProto, prefix: str) -> Any:
         return mmort.ort.session(model.SerializeToString(), sess_options=options)
 
 
-def _nodes(events: list[dict[str, Any]]) -> dict[str, Run]:
-    """Return what each node did in the runs that count; its seconds are those of its fastest run."""
+def _run(session: Any, values: Sequence[Any]) -> float:
+    """Run a model; return the seconds."""
+    with refusals("accelerate: the model does not run on these inputs"):
+        begin = time.perf_counter()
+        session.run(None, feeds(session, values))
+        return time.perf_counter() - begin
+
+
+def _profile(session: Any) -> list[dict[str, Any]]:
+    """Return the events of a session, which ends its profile."""
+    events: list[dict[str, Any]] = json.loads(Path(session.end_profiling()).read_text())
+    return events
+
+
+def _nodes(events: list[dict[str, Any]], skipped_runs: int) -> dict[str, Run]:
+    """Return what each node did after the runs to skip; its seconds are those of its fastest run."""
     ends = [event["ts"] + event["dur"] for event in events if event["name"] == "model_run"]
     seconds: dict[str, list[float]] = {}
     inputs: dict[str, list[tuple[str, list[int]]]] = {}
     for event in events:
-        number = sum(end <= event["ts"] for end in ends)
-        if event["name"].endswith(_SUFFIX) and number:
+        run = sum(end <= event["ts"] for end in ends) - skipped_runs
+        if event["name"].endswith(_SUFFIX) and run >= 0:
             name = event["name"].removesuffix(_SUFFIX)
-            seconds.setdefault(name, [0.0] * (len(ends) - 1))[number - 1] += 1e-6 * event["dur"]
+            seconds.setdefault(name, [0.0] * (len(ends) - skipped_runs))[run] += 1e-6 * event["dur"]
             inputs[name] = [next(iter(tensor.items())) for tensor in event["args"].get("input_type_shape", [])]
     return {
         name: Run(min(samples), tuple(kind for kind, _ in inputs[name]), tuple(tuple(size) for _, size in inputs[name]))

@@ -16,7 +16,7 @@ from mmort.onnx import files
 from mmort.onnx.accelerate import rows, rules
 from mmort.onnx.accelerate.attention import multi_scale_deformable_attention
 from mmort.onnx.accelerate.graph import NotReplaceableError, Replacement, Runs, name_nodes, name_of, replace
-from mmort.onnx.accelerate.measuring import measure
+from mmort.onnx.accelerate.measuring import measure, run_once
 from mmort.onnx.accelerate.nonzero import nonzero_of_rows
 from mmort.onnx.accelerate.pasting import pasting
 from mmort.onnx.accelerate.report import Acceleration, Left, Replaced
@@ -68,7 +68,7 @@ def accelerate_file(
         raise ValueError("accelerate: inputs must have at least one set, got none")
     if not any(node.op_type in _CANDIDATES for node in files.every_node(original)):
         return Acceleration((), (), None, None, get_num_threads(), generated)
-    ((_, runs),) = measure([original], sets[0])
+    runs = run_once(original, sets[0])
     edited = edit(original, runs, RULES)
     slower: list[Left] = []
     before, after = None, None
