@@ -22,7 +22,7 @@ cdef extern from "region_lanes.h" nogil:
                            float *tile) noexcept
 
 cdef enum:
-    VECTOR = 8  # channels of a tile, and pixels or bins transposed at once
+    VECTOR = 8  # channels of a tile, and pixels copied at once
     BAND = 32  # rows, in which regions are ordered by column, to find the pixels of the last ones in a cache
     MIN_SHARES = 1  # how often regions use a pixel, on average, from which on they share tiles
 
