@@ -523,6 +523,23 @@ def test_a_mask_rcnn_of_mmdeploy(tmp_path, monkeypatch):
     }
 
 
+@pytest.mark.parametrize("precision", ["half", "single"])
+def test_float16_is_left(precision, tmp_path, rng):
+    """ONNX Runtime has no GridSample in float16, and its profile shows the float32 that it computes in."""
+    types = [onnx.TensorProto.FLOAT16, FLOAT][:: 1 if precision == "half" else -1]
+    nodes = [
+        node("Cast", ["x"], ["m"], to=types[0]),
+        node("Cast", ["g"], ["p"], to=types[0]),
+        node("Relu", ["m"], ["r"]),
+        node("GridSample", ["r", "p"], ["s"]),
+        node("Cast", ["s"], ["y"], to=types[1]),
+    ]
+    arrays = floats([rng.normal(size=(1, 2, 6, 7)), rng.uniform(-1, 1, (1, 5, 4, 2))])
+    result = edited(tmp_path, model_of(nodes, {"x": 4, "g": 4}, output_type=types[1]), *arrays, rtol=1e-2, atol=1e-2)
+    assert ("GridSample" in op_types(result)) == (precision == "half")
+    assert reasons(result) == ["its numbers are float16, mmort's float"] * (precision == "half")
+
+
 # ---- the whole -------------------------------------------------------------------------------------------------------
 
 

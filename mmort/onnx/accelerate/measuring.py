@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx.shape_inference
 
 import mmort.ort
 from mmort import get_num_threads
+from mmort.onnx import files
 from mmort.onnx.accelerate.graph import Run
 from mmort.onnx.verify.sessions import feeds, refusals
 
@@ -34,7 +36,7 @@ def run_once(model: onnx.ModelProto, values: Sequence[Any]) -> dict[str, Run]:
     with tempfile.TemporaryDirectory() as folder:
         session = _session(model, f"{folder}/0")
         _run(session, values)
-        return _nodes(_profile(session), skipped_runs=0)
+        return _declared(model, _nodes(_profile(session), skipped_runs=0))
 
 
 def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[float, dict[str, Run]]]:
@@ -101,3 +103,28 @@ def _nodes(events: list[dict[str, Any]], skipped_runs: int) -> dict[str, Run]:
         name: Run(min(samples), tuple(kind for kind, _ in inputs[name]), tuple(tuple(size) for _, size in inputs[name]))
         for name, samples in seconds.items()
     }
+
+
+def _declared(model: onnx.ModelProto, runs: dict[str, Run]) -> dict[str, Run]:
+    """Correct first inputs of float16, which ONNX Runtime converts for nodes that it has in float32 only."""
+    halves = _halves(model)
+    first = {node.name: node.input[0] for node in files.every_node(model) if node.input}
+    return {
+        name: run._replace(types=(halves[first[name]], *run.types[1:])) if first.get(name) in halves else run
+        for name, run in runs.items()
+    }
+
+
+def _halves(model: onnx.ModelProto) -> dict[str, str]:
+    """Return the element types of the graph's values that are float16 or bfloat16, by their names."""
+    kinds = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+    found = {tensor.name: kinds[tensor.data_type] for tensor in model.graph.initializer if tensor.data_type in kinds}
+    sources = [formal.type.tensor_type.elem_type for formal in model.graph.input]
+    sources += [
+        attribute.i for node in files.every_node(model) for attribute in node.attribute if attribute.name == "to"
+    ]
+    if not found and not set(sources) & set(kinds):
+        return {}
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)}
+    return found | {name: kinds[kind] for name, kind in types.items() if kind in kinds}
