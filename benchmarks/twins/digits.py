@@ -47,14 +47,14 @@ val_dataloader = {
 test_dataloader = val_dataloader
 val_evaluator = {"type": "CocoMetric", "ann_file": data_root + "annotations/instances_val2017.json", "metric": "bbox"}
 test_evaluator = val_evaluator
-train_cfg = {"type": "EpochBasedTrainLoop", "max_epochs": 12, "val_interval": 1}
+train_cfg = {"type": "EpochBasedTrainLoop", "max_epochs": 10, "val_interval": 1}
 val_cfg = {"type": "ValLoop"}
 test_cfg = {"type": "TestLoop"}
 param_scheduler = [
     {"type": "LinearLR", "start_factor": 0.01, "by_epoch": False, "begin": 0, "end": 200},
-    {"type": "CosineAnnealingLR", "eta_min": 0, "by_epoch": True, "convert_to_iter_based": True},
+    {"type": "CosineAnnealingLR", "eta_min": 0, "by_epoch": True, "convert_to_iter_based": True, "T_max": 12},
 ]
 default_hooks = {
     "logger": {"type": "LoggerHook", "interval": 25},
-    "checkpoint": {"type": "CheckpointHook", "interval": 1, "max_keep_ckpts": 2, "save_best": "coco/bbox_mAP"},
+    "checkpoint": {"type": "CheckpointHook", "interval": 1, "max_keep_ckpts": 2},
 }

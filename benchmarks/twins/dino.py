@@ -78,7 +78,11 @@ model = {
     "test_cfg": {"max_per_img": 100},
 }
 train_dataloader = {"batch_size": 4}
-train_cfg = {"max_epochs": 6}
+train_cfg = {"max_epochs": 4}
+param_scheduler = [
+    {"type": "LinearLR", "start_factor": 0.01, "by_epoch": False, "begin": 0, "end": 200},
+    {"type": "CosineAnnealingLR", "eta_min": 0, "by_epoch": True, "convert_to_iter_based": True, "T_max": 6},
+]
 optim_wrapper = {
     "type": "OptimWrapper",
     "optimizer": {"type": "AdamW", "lr": 0.0003, "weight_decay": 0.0001},

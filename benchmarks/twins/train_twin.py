@@ -4,8 +4,8 @@
 
 CONFIG is a file beside this one, FOLDER has MMDetection 3, as for tests.tools.check_parts, and DATA is a data set in
 COCO's format: train2017, val2017 and annotations.  With --backbone, training begins with a trained detector's backbone.
-Writes TWIN/config.py and TWIN/checkpoint.pth, in float16; prints the AP of these weights.
-Keeps its state in TWIN/training, and goes on where it was stopped.
+Writes TWIN/config.py and TWIN/checkpoint.pth, in float16, and the log and the last epochs to TWIN/training; prints the
+AP of the weights in float16.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ def read_settings(options: argparse.Namespace) -> Any:
     from mmengine.config import Config
 
     settings: Any = Config.fromfile(options.config)
-    settings.work_dir, settings.resume = str(options.twin / "training"), True
+    settings.work_dir = str(options.twin / "training")
     for loader in (settings.train_dataloader, settings.val_dataloader, settings.test_dataloader):
         loader.dataset.data_root = str(options.data)
     for evaluator in (settings.val_evaluator, settings.test_evaluator):
         evaluator.ann_file = str(options.data / settings.val_dataloader.dataset.ann_file)
-    settings.param_scheduler[-1].T_max = settings.train_cfg.max_epochs
     if options.backbone:
         source = {"type": "Pretrained", "checkpoint": str(options.backbone), "prefix": "backbone."}
         settings.model.backbone.init_cfg = source
