@@ -27,8 +27,13 @@ class ConcatenatedDataset(Dataset):
 
     def __init__(self, datasets: Sequence[Dataset]) -> None:
         self.datasets, first = tuple(datasets), datasets[0]
-        if any(type(dataset) is not type(first) or dataset.classes != first.classes for dataset in datasets):
-            raise ValueError("evaluate: data sets that are tested together must have the same type and classes")
+        for number, dataset in enumerate(datasets, 1):
+            if type(dataset) is not type(first) or dataset.classes != first.classes:
+                different = "types" if type(dataset) is not type(first) else "classes"
+                raise ValueError(
+                    "evaluate: data sets that are tested together must have the same type and classes; the "
+                    f"{different} of data sets 1 and {number} differ"
+                )
         self.images = tuple(image for dataset in datasets for image in dataset.images)
         self.classes = first.classes
 

@@ -198,7 +198,7 @@ def test_boxes_move_with_their_references():
 @pytest.mark.parametrize(
     ("path", "value", "match"),
     [
-        ("as_two_stage", False, "with_box_refine and as_two_stage must be true in DINO"),
+        ("as_two_stage", False, "with_box_refine and as_two_stage must be true in DINO, got True and False"),
         ("bbox_head.loss_cls", {"use_sigmoid": False}, "use_sigmoid must be true"),
         ("bbox_head.num_patterns", 3, "num_patterns"),
     ],

@@ -77,7 +77,9 @@ def test_several(root):
     with pytest.raises(ValueError, match="the config tests on 2 data sets"):
         dataset_of(config, image_dir=root)
     both[1] = both[1] | {"classes": ["1"]}
-    with pytest.raises(ValueError, match="must have the same type and classes"):
+    with pytest.raises(
+        ValueError, match="must have the same type and classes; the classes of data sets 1 and 2 differ"
+    ):
         dataset_of({"data": {"test": both}}, data_root=root)
 
 

@@ -54,7 +54,10 @@ class DINO(DeformableDETR):
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
         if not (self.refines and self.two_stages):
-            raise ValueError("detect.build: with_box_refine and as_two_stage must be true in DINO")
+            raise ValueError(
+                "detect.build: with_box_refine and as_two_stage must be true in DINO, got "
+                f"{self.refines} and {self.two_stages}"
+            )
         self.dn_query_generator = Denoising(config["model"]["bbox_head"]["num_classes"], self.encoder.embed_dims)
 
     def build_queries(self, dims: int) -> None:

@@ -44,7 +44,10 @@ class MaskFeatureEntries(Schema):
 
     def __post_init__(self) -> None:
         if self.mask_stride != 4 or self.start_level != 0:
-            raise ValueError("detect.build: mask_feature_head must have mask_stride 4 and start_level 0")
+            raise ValueError(
+                "detect.build: mask_feature_head must have mask_stride 4 and start_level 0, got "
+                f"{self.mask_stride} and {self.start_level}"
+            )
 
 
 class MaskFeatModule(nn.Module):

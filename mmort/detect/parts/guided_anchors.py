@@ -42,7 +42,10 @@ class GuidedAnchorEntries(Schema):
 
     def __post_init__(self) -> None:
         if any(count != 1 for count in self.square_anchor_generator.num_base_priors):
-            raise ValueError("detect.build: square_anchor_generator must have one anchor in a location")
+            raise ValueError(
+                "detect.build: square_anchor_generator must have one anchor in a location, got "
+                f"{self.square_anchor_generator.num_base_priors} by level"
+            )
 
 
 def require_sigmoid(loss_cls: Config) -> None:

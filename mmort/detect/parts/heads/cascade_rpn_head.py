@@ -74,7 +74,10 @@ class StageCascadeRPNHead(nn.Module):
         if not entries.loss_cls.get("use_sigmoid", True):
             raise ValueError("detect.build: rpn_head.stages.loss_cls.use_sigmoid must be true: no softmax")
         if any(count != 1 for count in entries.anchor_generator.num_base_priors):
-            raise ValueError("detect.build: rpn_head.stages.anchor_generator must have one anchor in a location")
+            raise ValueError(
+                "detect.build: rpn_head.stages.anchor_generator must have one anchor in a location, got "
+                f"{entries.anchor_generator.num_base_priors} by level"
+            )
         self.anchors, self.coder = entries.anchor_generator, entries.bbox_coder
         self.on_anchors, self.bridged = entries.adapt_cfg.type == "offset", entries.bridged_feature
         channels = entries.feat_channels

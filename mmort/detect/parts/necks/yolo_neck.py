@@ -50,7 +50,10 @@ class YOLOV3Neck(nn.Module):
         super().__init__()
         num_scales, in_channels, out_channels = entries.num_scales, entries.in_channels, entries.out_channels
         if not num_scales == len(in_channels) == len(out_channels):
-            raise ValueError("detect.build: neck.in_channels and neck.out_channels must have num_scales entries")
+            raise ValueError(
+                f"detect.build: neck.in_channels and neck.out_channels must have num_scales={num_scales} entries, got "
+                f"{in_channels} and {out_channels}"
+            )
         layer: dict[str, Any] = entries.layer
         self.detect1 = DetectionBlock(in_channels[0], out_channels[0], **layer)
         for level in range(1, num_scales):
