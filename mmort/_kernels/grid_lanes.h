@@ -55,6 +55,7 @@ typedef struct {
 #define LOWER_INTS(v) _mm256_castsi256_si128(v)
 #define UPPER_INTS(v) _mm256_extracti128_si256(v, 1)
 #define LOAD_INTS(p) _mm256_loadu_si256((const __m256i *)(p))
+#define STORE_INTS(p, v) _mm256_storeu_si256((__m256i *)(p), v)
 #define IN_ORDER(v) _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(v), _MM_SHUFFLE(3, 1, 2, 0)))
 #define EVEN(a, b) IN_ORDER(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)))
 #define ODD(a, b) IN_ORDER(_mm256_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)))
@@ -83,6 +84,7 @@ typedef struct {
 #undef LOWER_INTS
 #undef UPPER_INTS
 #undef LOAD_INTS
+#undef STORE_INTS
 #undef EVEN
 #undef ODD
 
@@ -110,6 +112,7 @@ typedef struct {
 #define LOWER_INTS(v) _mm512_castsi512_si256(v)
 #define UPPER_INTS(v) _mm512_extracti64x4_epi64(v, 1)
 #define LOAD_INTS(p) _mm512_loadu_si512(p)
+#define STORE_INTS(p, v) _mm512_storeu_si512(p, v)
 #define EVERY_SECOND _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
 #define EVEN(a, b) _mm512_permutex2var_ps(a, EVERY_SECOND, b)
 #define ODD(a, b) _mm512_permutex2var_ps(a, _mm512_add_epi32(EVERY_SECOND, _mm512_set1_epi32(1)), b)
@@ -131,10 +134,21 @@ static inline void sample_nearest_lanes(int lanes, const MmkGridMap *map, const 
     CALL_LANES(lanes, sample_nearest, map, grid, count, planes);
 }
 
-/* The planes have at least two columns. */
-static inline void sample_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
-                                         const MmkPlanes *planes) {
-    CALL_LANES(lanes, sample_bilinear, map, grid, count, planes);
+/* `below` is the step to the next row; the planes have at least two columns. */
+static inline void sample_bilinear_lanes(int lanes, const MmkGridMap *map, ptrdiff_t below, const float *grid,
+                                         ptrdiff_t count, const MmkPlanes *planes) {
+    CALL_LANES(lanes, sample_bilinear, map, below, grid, count, planes);
+}
+
+/* The same in two steps.  The weights of the four pixels are `line` apart. */
+static inline void locate_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
+                                         int32_t *pixels, float *weights, ptrdiff_t line) {
+    CALL_LANES(lanes, locate_bilinear, map, grid, count, pixels, weights, line);
+}
+
+static inline void gather_bilinear_lanes(int lanes, const MmkPlanes *planes, ptrdiff_t below, const int32_t *pixels,
+                                         const float *weights, ptrdiff_t line, ptrdiff_t count) {
+    CALL_LANES(lanes, gather_bilinear, planes, below, pixels, weights, line, count);
 }
 
 /* There are at least as many bins, `planes->line`, as lanes, and the planes have at least two columns. */

@@ -70,41 +70,71 @@ static inline TARGET FLOATS NAME(product)(FLOATS a, FLOATS b) {
     return CHOOSE_FLOATS(is_read, OP(mul_ps)(a, b), OP(set1_ps)(-1));
 }
 
+/* Returns the upper left pixels of WIDTH positions, and the weights of all four. */
+static inline TARGET INTS NAME(locate)(const MmkGridMap *map, const float *grid, FLOATS *weight) {
+    const int32_t width = (int32_t)map->x.size, height = (int32_t)map->y.size;
+    FLOATS x, y, left, right, upper, lower;
+    NAME(read_positions)(map, grid, &x, &y);
+    const INTS column = NAME(neighbours)(x, OP(set1_epi32)(width - 2), &left, &right);
+    const INTS row = NAME(neighbours)(y, OP(set1_epi32)(height > 1 ? height - 2 : 0), &upper, &lower);
+    if (height == 1) lower = OP(set1_ps)(-1);
+    weight[0] = NAME(product)(left, upper);
+    weight[1] = NAME(product)(right, upper);
+    weight[2] = NAME(product)(left, lower);
+    weight[3] = NAME(product)(right, lower);
+    return NAME(index)(map, row, column);
+}
+
 static inline TARGET FLOATS NAME(add)(FLOATS sum, FLOATS values, FLOATS weight) {
     const FLOATS zero = OP(setzero_ps)();
     const FLOATS read = CHOOSE_FLOATS(COMPARE(weight, zero, _CMP_GE_OQ), values, zero);
     return OP(add_ps)(sum, OP(mul_ps)(read, weight));
 }
 
-/* A pixel and the one to its right are gathered as one number of 64 bits. */
-static TARGET void NAME(sample_bilinear)(const MmkGridMap *shared, const float *grid, ptrdiff_t count,
+/* Samples one plane after another; a pixel and the one to its right are gathered as one number of 64 bits. */
+static inline TARGET void NAME(read_bilinear)(const MmkPlanes *planes, ptrdiff_t below, INTS index,
+                                              const FLOATS *weight, ptrdiff_t p) {
+    for (ptrdiff_t k = 0; k < planes->count; k++) {
+        FLOATS sum = OP(setzero_ps)();
+        for (int row = 0; row < 2; row++) {
+            const void *pairs = planes->x + k * planes->size + row * below;
+            const FLOATS first = GATHER_PAIRS(pairs, LOWER_INTS(index)),
+                         second = GATHER_PAIRS(pairs, UPPER_INTS(index));
+            sum = NAME(add)(sum, EVEN(first, second), weight[2 * row]);
+            sum = NAME(add)(sum, ODD(first, second), weight[2 * row + 1]);
+        }
+        OP(storeu_ps)(planes->y + k * planes->line + p, sum);
+    }
+}
+
+static TARGET void NAME(sample_bilinear)(const MmkGridMap *shared, ptrdiff_t below, const float *grid, ptrdiff_t count,
                                          const MmkPlanes *shared_planes) {
     const MmkGridMap map = *shared;
     const MmkPlanes planes = *shared_planes;
-    const int32_t height = (int32_t)map.y.size;
-    const ptrdiff_t below = height > 1 ? map.stride : 0;
-    const INTS last_column = OP(set1_epi32)((int32_t)map.x.size - 2);
-    const INTS last_row = OP(set1_epi32)(height > 1 ? height - 2 : 0);
     FOR_EACH_VECTOR(p) {
-        FLOATS x, y, left, right, upper, lower;
-        NAME(read_positions)(&map, grid + 2 * p, &x, &y);
-        const INTS column = NAME(neighbours)(x, last_column, &left, &right);
-        const INTS row = NAME(neighbours)(y, last_row, &upper, &lower);
-        if (height == 1) lower = OP(set1_ps)(-1);
-        const FLOATS weight[4] = {NAME(product)(left, upper), NAME(product)(right, upper), NAME(product)(left, lower),
-                                  NAME(product)(right, lower)};
-        const INTS index = NAME(index)(&map, row, column);
-        for (ptrdiff_t k = 0; k < planes.count; k++) {
-            FLOATS sum = OP(setzero_ps)();
-            for (int i = 0; i < 2; i++) {
-                const void *pairs = planes.x + k * planes.size + i * below;
-                const FLOATS first = GATHER_PAIRS(pairs, LOWER_INTS(index)),
-                             second = GATHER_PAIRS(pairs, UPPER_INTS(index));
-                sum = NAME(add)(sum, EVEN(first, second), weight[2 * i]);
-                sum = NAME(add)(sum, ODD(first, second), weight[2 * i + 1]);
-            }
-            OP(storeu_ps)(planes.y + k * planes.line + p, sum);
-        }
+        FLOATS weight[4];
+        const INTS index = NAME(locate)(&map, grid + 2 * p, weight);
+        NAME(read_bilinear)(&planes, below, index, weight, p);
+    }
+}
+
+static TARGET void NAME(locate_bilinear)(const MmkGridMap *shared, const float *grid, ptrdiff_t count, int32_t *pixels,
+                                         float *weights, ptrdiff_t line) {
+    const MmkGridMap map = *shared;
+    FOR_EACH_VECTOR(p) {
+        FLOATS weight[4];
+        STORE_INTS(pixels + p, NAME(locate)(&map, grid + 2 * p, weight));
+        for (int tap = 0; tap < 4; tap++) OP(storeu_ps)(weights + tap * line + p, weight[tap]);
+    }
+}
+
+static TARGET void NAME(gather_bilinear)(const MmkPlanes *shared, ptrdiff_t below, const int32_t *pixels,
+                                         const float *weights, ptrdiff_t line, ptrdiff_t count) {
+    const MmkPlanes planes = *shared;
+    FOR_EACH_VECTOR(p) {
+        FLOATS weight[4];
+        for (int tap = 0; tap < 4; tap++) weight[tap] = OP(loadu_ps)(weights + tap * line + p);
+        NAME(read_bilinear)(&planes, below, LOAD_INTS(pixels + p), weight, p);
     }
 }
 

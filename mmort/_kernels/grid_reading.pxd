@@ -20,8 +20,12 @@ cdef extern from "grid_lanes.h" nogil:
         ptrdiff_t line
     void sample_nearest_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
                               const MmkPlanes *planes) noexcept
-    void sample_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count,
+    void sample_bilinear_lanes(int lanes, const MmkGridMap *map, ptrdiff_t below, const float *grid, ptrdiff_t count,
                                const MmkPlanes *planes) noexcept
+    void locate_bilinear_lanes(int lanes, const MmkGridMap *map, const float *grid, ptrdiff_t count, int32_t *pixels,
+                               float *weights, ptrdiff_t line) noexcept
+    void gather_bilinear_lanes(int lanes, const MmkPlanes *planes, ptrdiff_t below, const int32_t *pixels,
+                               const float *weights, ptrdiff_t line, ptrdiff_t count) noexcept
 
 cdef enum:
     LANES = 8  # adjacent channels in the copy

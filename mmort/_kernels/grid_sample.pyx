@@ -16,8 +16,9 @@ from mmk cimport *
 from mmort._kernels.grid_locations cimport (BICUBIC, BILINEAR, NEAREST, REFLECTION, TILE, ZEROS, Geometry, are_in_lanes,
                                             locate, set_lanes)
 from mmort._kernels.grid_reading cimport (LANES, MmkPlanes, bicubic_from_copy, bicubic_from_plane, bilinear_from_copy,
-                                          bilinear_from_plane, nearest_from_copy, nearest_from_plane, pack,
-                                          sample_bilinear_lanes, sample_nearest_lanes)
+                                          bilinear_from_plane, gather_bilinear_lanes, locate_bilinear_lanes,
+                                          nearest_from_copy, nearest_from_plane, pack, sample_bilinear_lanes,
+                                          sample_nearest_lanes)
 from mmort._kernels.workspace cimport element_size
 
 cdef enum:  # inputs
@@ -33,9 +34,9 @@ cdef enum:
     BUNDLE_PIXELS = 1 << 15  # of the copies in use at a time
     MAX_BUNDLE = 4  # groups of LANES channels
     MIN_BUNDLES = 8  # so that there is work for all threads
-    FEW_PLANES = 4  # gathered from together
-    MANY_PLANES = 8  # the same, if so many stay in the second-level cache
-    MAX_MANY_PIXELS = 1 << 15  # of a plane, for that
+    BLOCK_PIXELS = 1 << 18  # of planes that stay in the second-level cache while all positions are read
+    TOGETHER = 4  # planes gathered from at a vector of positions; more would share lines of the first-level cache
+    MIN_CROWD = 16  # pixels of a plane for each position, from which on it has cache lines of its own
     MAX_PIXELS = 1 << 29  # of a plane, so that pixel indices fit in 32 bits, even a little outside
 
 cdef enum:  # picoseconds per position and, for reading, per channel; with rows of grid_sample
@@ -44,6 +45,7 @@ cdef enum:  # picoseconds per position and, for reading, per channel; with rows 
     READ_NEAREST = 400  # 1x1x512x512 at 512x512
     READ_BILINEAR = 900  # 1x3x720x1280 at 720x1280
     READ_BICUBIC = 3000  # 1x3x720x1280 at 720x1280
+    MISS = 4000  # if each position has cache lines of its own; 1x256x200x304 at 1x112
     PACK = 300  # per pixel and channel; 1x64x128x128 at 128x128
 
 
@@ -65,55 +67,70 @@ cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
 
 # ---- the two ways through a call -------------------------------------------------------------------------------------
 
-cdef ptrdiff_t _planes_together(const Geometry *g, ptrdiff_t channels) noexcept nogil:
+cdef ptrdiff_t _block_planes(const Geometry *g, ptrdiff_t channels) noexcept nogil:
     """Returns how many planes are read at all positions before the next planes."""
     if not g.lanes:
         return channels
-    return min(channels, MANY_PLANES if g.height * g.width <= MAX_MANY_PIXELS else FEW_PLANES)
+    return min(channels, max(TOGETHER, BLOCK_PIXELS // (g.height * g.width)))
+
+
+cdef bint _gather_tile(const Geometry *g, const float *grid, ptrdiff_t count, MmkPlanes planes,
+                       ptrdiff_t channels) noexcept nogil:
+    """Samples a tile of some planes in vectors; returns False if it cannot."""
+    cdef int32_t[TILE] first
+    cdef float[4 * TILE] weights
+    cdef bint at_once = g.mode == NEAREST or channels <= TOGETHER
+    if not are_in_lanes(g, grid, count):
+        return False
+    if not at_once:
+        locate_bilinear_lanes(g.lanes, &g.map, grid, count, first, weights, TILE)
+    while channels > 0:
+        planes.count = min(TOGETHER, channels)
+        if g.mode == NEAREST:
+            sample_nearest_lanes(g.lanes, &g.map, grid, count, &planes)
+        elif at_once:
+            sample_bilinear_lanes(g.lanes, &g.map, g.below, grid, count, &planes)
+        else:
+            gather_bilinear_lanes(g.lanes, &planes, g.below, first, weights, TILE, count)
+        channels -= planes.count
+        planes.x += planes.count * planes.size
+        planes.y += planes.count * planes.line
+    return True
 
 
 cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin,
                          ptrdiff_t end) noexcept nogil:
-    """Samples tiles [begin, end), counted through all planes that are read together, through all images."""
+    """Samples tiles [begin, end), counted through all blocks of planes of all images."""
     cdef Geometry g = _geometry(call, False)
     cdef ptrdiff_t channels = call.inputs[INPUT].shape[1], pixels = g.height * g.width
     cdef ptrdiff_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3]
-    cdef ptrdiff_t tiles = (positions + TILE - 1) // TILE, together = _planes_together(&g, channels)
-    cdef ptrdiff_t groups = (channels + together - 1) // together
+    cdef ptrdiff_t tiles = (positions + TILE - 1) // TILE, block_planes = _block_planes(&g, channels)
+    cdef ptrdiff_t blocks = (channels + block_planes - 1) // block_planes
     cdef int32_t[4 * TILE] first
     cdef int32_t[4 * TILE] rows
     cdef real[4 * TILE] weights
     cdef real[4 * TILE] y_weights
-    cdef ptrdiff_t work, tile, group, image, channel, start, count, _plane
+    cdef ptrdiff_t work, tile, block, image, channel, start, count, planes, _plane
     cdef const real *tile_grid
     cdef const real *plane
     cdef real *result
-    cdef MmkPlanes planes
     cdef bint live
     for work in range(begin, end):
         tile = work % tiles
-        group = work // tiles % groups
-        image = work // tiles // groups
+        block = work // tiles % blocks
+        image = work // tiles // blocks
         start = tile * TILE
         count = min(TILE, positions - start)
-        channel = image * channels + group * together
+        channel = image * channels + block * block_planes
         tile_grid = grid + (image * positions + start) * g.columns
         plane = x + channel * pixels
         result = y + channel * positions + start
-        planes.count = min(together, channels - group * together)
+        planes = min(block_planes, channels - block * block_planes)
         if real is float:
-            if are_in_lanes(&g, tile_grid, count):
-                planes.x = plane
-                planes.size = pixels
-                planes.y = result
-                planes.line = positions
-                if g.mode == NEAREST:
-                    sample_nearest_lanes(g.lanes, &g.map, tile_grid, count, &planes)
-                else:
-                    sample_bilinear_lanes(g.lanes, &g.map, tile_grid, count, &planes)
+            if _gather_tile(&g, tile_grid, count, MmkPlanes(plane, pixels, 0, result, positions), planes):
                 continue
         live = locate(&g, tile_grid, count, first, rows, weights, y_weights)
-        for _plane in range(planes.count):
+        for _plane in range(planes):
             if not live:
                 memset(result, 0, count * sizeof(real))
             elif g.mode == NEAREST:
@@ -210,7 +227,9 @@ cdef void _add_phase(mmk_call *call) noexcept nogil:
         mmk_add_phase(call, x.shape[0] * ((x.shape[1] + channels - 1) // channels),
                       positions * (location + channels * read / 2) + 1e-3 * PACK * x.shape[2] * x.shape[3] * channels)
     else:
-        channels = _planes_together(&g, x.shape[1])
+        if x.size > BLOCK_PIXELS and MIN_CROWD * positions < x.shape[2] * x.shape[3]:
+            read += 1e-3 * MISS
+        channels = _block_planes(&g, x.shape[1])
         mmk_add_phase(call, x.shape[0] * ((x.shape[1] + channels - 1) // channels) * ((positions + TILE - 1) // TILE),
                       min(positions, TILE) * (location + channels * read))
 
