@@ -36,7 +36,7 @@ cdef enum:
     MIN_BUNDLES = 8  # so that there is work for all threads
     BLOCK_PIXELS = 1 << 18  # of planes that stay in the second-level cache while all positions are read
     TOGETHER = 4  # planes gathered from at a vector of positions; more would share lines of the first-level cache
-    MIN_CROWD = 16  # pixels of a plane for each position, from which on it has cache lines of its own
+    MIN_SPARSITY = 16  # pixels of a plane for each position, from which on it has cache lines of its own
     MAX_PIXELS = 1 << 29  # of a plane, so that pixel indices fit in 32 bits, even a little outside
 
 cdef enum:  # picoseconds per position and, for reading, per channel; with rows of grid_sample
@@ -227,7 +227,7 @@ cdef void _add_phase(mmk_call *call) noexcept nogil:
         mmk_add_phase(call, x.shape[0] * ((x.shape[1] + channels - 1) // channels),
                       positions * (location + channels * read / 2) + 1e-3 * PACK * x.shape[2] * x.shape[3] * channels)
     else:
-        if x.size > BLOCK_PIXELS and MIN_CROWD * positions < x.shape[2] * x.shape[3]:
+        if x.size > BLOCK_PIXELS and MIN_SPARSITY * positions < x.shape[2] * x.shape[3]:
             read += 1e-3 * MISS
         channels = _block_planes(&g, x.shape[1])
         mmk_add_phase(call, x.shape[0] * ((x.shape[1] + channels - 1) // channels) * ((positions + TILE - 1) // TILE),
