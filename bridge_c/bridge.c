@@ -55,31 +55,50 @@ static int64_t count_elements(const int64_t *shape, size_t rank) {
     return is_empty ? 0 : product;
 }
 
-static OrtStatus *get_input(const Op *op, OrtKernelContext *context, int i, mmk_tensor *tensor) {
-    const OrtApi *api = op->api;
-    const OrtValue *value = NULL;
-    OrtTensorTypeAndShapeInfo *info = NULL;
-    size_t rank = 0;
-    int type = MMK_ABSENT;
-    TRY(api->KernelContext_GetInput(context, (size_t)i, &value));
-    if (!value) return NULL; /* optional, left out */
-    TRY(api->GetTensorTypeAndShape(value, &info));
-    OrtStatus *status = api->GetTensorElementType(info, &type);
-    if (!status) status = api->GetDimensionsCount(info, &rank);
-    if (!status && rank > MMK_MAX_RANK) {
+static OrtStatus *set_shape(const Op *op, const int64_t *shape, size_t rank, mmk_tensor *tensor) {
+    if (rank > MMK_MAX_RANK) {
         char text[NAME_SIZE];
         snprintf(text, sizeof text, "%s: arrays may have up to %d dimensions, got %zu", op->row->kernel, MMK_MAX_RANK,
                  rank);
-        status = api->CreateStatus(ORT_INVALID_ARGUMENT, text);
+        return op->api->CreateStatus(ORT_INVALID_ARGUMENT, text);
     }
-    if (!status) status = api->GetDimensions(info, tensor->shape, rank);
-    api->ReleaseTensorTypeAndShapeInfo(info);
-    if (status) return status;
-    tensor->type = type;
     tensor->rank = (int32_t)rank;
-    tensor->size = count_elements(tensor->shape, rank);
+    for (size_t d = 0; d < rank; d++) tensor->shape[d] = shape[d];
+    return NULL;
+}
+
+/* Gets the type and the shape of an input before ONNX Runtime 1.24, which allocates a copy of them. */
+static OrtStatus *copy_type_and_shape(const Op *op, const OrtValue *value, mmk_tensor *tensor) {
+    const OrtApi *api = op->api;
+    OrtTensorTypeAndShapeInfo *info = NULL;
+    int64_t shape[MMK_MAX_RANK];
+    size_t rank = 0;
+    TRY(api->GetTensorTypeAndShape(value, &info));
+    OrtStatus *status = api->GetTensorElementType(info, &tensor->type);
+    if (!status) status = api->GetDimensionsCount(info, &rank);
+    if (!status) status = api->GetDimensions(info, shape, rank < MMK_MAX_RANK ? rank : MMK_MAX_RANK);
+    if (!status) status = set_shape(op, shape, rank, tensor);
+    api->ReleaseTensorTypeAndShapeInfo(info);
+    return status;
+}
+
+static OrtStatus *get_type_and_shape(const Op *op, const OrtValue *value, mmk_tensor *tensor) {
+    enum { FIRST_WITH_REFERENCE = 24 };
+    const int64_t *shape = NULL;
+    size_t rank = 0;
+    if (op->runtime < FIRST_WITH_REFERENCE) return copy_type_and_shape(op, value, tensor);
+    TRY(op->api->GetTensorElementTypeAndShapeDataReference(value, &tensor->type, &shape, &rank));
+    return set_shape(op, shape, rank, tensor);
+}
+
+static OrtStatus *get_input(const Op *op, OrtKernelContext *context, int i, mmk_tensor *tensor) {
+    const OrtValue *value = NULL;
+    TRY(op->api->KernelContext_GetInput(context, (size_t)i, &value));
+    if (!value) return NULL; /* optional, left out */
+    TRY(get_type_and_shape(op, value, tensor));
+    tensor->size = count_elements(tensor->shape, (size_t)tensor->rank);
     if (tensor->size < 0) return too_large(op, i);
-    return api->GetTensorMutableData((OrtValue *)value, &tensor->data);
+    return op->api->GetTensorMutableData((OrtValue *)value, &tensor->data);
 }
 
 static OrtStatus *make_outputs(const Op *op, OrtKernelContext *context, mmk_call *call) {
@@ -116,7 +135,7 @@ static OrtStatus *run_phases(const Op *op, OrtKernelContext *context, mmk_call *
     Threads threads = {op->api, context, NULL};
     call->parallel_for = parallel_for;
     call->front_end = &threads;
-    call->max_chunks = op->ort.version < FIRST_WITH_PARALLEL_FOR ? 1 : MAX_CHUNKS;
+    call->max_chunks = op->runtime < FIRST_WITH_PARALLEL_FOR ? 1 : MAX_CHUNKS;
     int outcome = mmk_run(op->kernel, call);
     if (threads.status) return threads.status;
     if (outcome == MMK_OUT_OF_MEMORY) return out_of_memory(op);

@@ -16,6 +16,7 @@ typedef struct {
     const OrtApi *api;
     const OperatorRow *row;
     const mmk_operator *kernel;
+    int runtime; /* 24 for ONNX Runtime 1.24 */
 } Op;
 
 #define TRY(expression)                    \

@@ -36,7 +36,7 @@ typedef struct OrtValue OrtValue;
 enum { ORT_FAIL = 1, ORT_INVALID_ARGUMENT = 2, ORT_NOT_IMPLEMENTED = 9 };
 enum { ORT_OP_ATTR_INT = 1 };
 enum { INPUT_OUTPUT_REQUIRED = 0, INPUT_OUTPUT_OPTIONAL = 1 };
-/* For programs: the version of the API that has all slots below but those marked 17. */
+/* For programs: the version of the API that has all slots below but those marked 17 or 24. */
 enum { ORT_API_VERSION = 16 };
 enum { ORT_LOGGING_LEVEL_FATAL = 4, OrtArenaAllocator = 1, OrtMemTypeDefault = 0 };
 enum { ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT = 1, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64 = 7 };
@@ -120,6 +120,10 @@ struct OrtApi {
     void *_slot_273;
     OrtStatus *(ORT_CALL *KernelContext_ParallelFor)(const OrtKernelContext *, void (*)(void *, size_t), size_t total,
                                                      size_t batches, void *); /* 274, 17 */
+    void *_slots_275_413[139];
+    /* The shape stays that of the value; it may be NULL for a scalar. */
+    OrtStatus *(ORT_CALL *GetTensorElementTypeAndShapeDataReference)(const OrtValue *, int *type, const int64_t **shape,
+                                                                     size_t *rank); /* 414, 24 */
 };
 
 /* `version` tells ONNX Runtime how much of this struct exists: it reads the fields up to the one marked 16 if version
@@ -194,6 +198,7 @@ ORT_SLOT(ShapeInferContext_SetOutputTypeShape, 270);
 ORT_SLOT(SetSymbolicDimensions, 271);
 ORT_SLOT(ReadOpAttr, 272);
 ORT_SLOT(KernelContext_ParallelFor, 274);
+ORT_SLOT(GetTensorElementTypeAndShapeDataReference, 414);
 _Static_assert(offsetof(OrtCustomOp, CreateKernelV2) == 17 * sizeof(void *), "OrtCustomOp");
 _Static_assert(sizeof(OrtCustomOp) == 22 * sizeof(void *), "OrtCustomOp");
 #endif

@@ -13,8 +13,9 @@
 #endif
 
 enum {
-    API_MIN = 16, /* the oldest ONNX Runtime supported (1.16) */
-    API_MAX = 17  /* the newest that adds a slot used here */
+    API_MIN = 16,           /* the oldest ONNX Runtime supported (1.16) */
+    API_MAX = 24,           /* the newest that adds a slot used here */
+    CUSTOM_OP_VERSION = 17, /* the fields of OrtCustomOp in ort_abi.h */
 };
 
 static const OperatorRow *row_of(const OrtCustomOp *custom) { return ((const Op *)custom)->row; }
@@ -64,8 +65,9 @@ static Op make_op(const OperatorRow *row, const OrtApi *api, int runtime) {
     return (Op){.api = api,
                 .row = row,
                 .kernel = mmk_find_kernel(row->kernel),
+                .runtime = runtime,
                 /* CreateKernel and KernelCompute stay NULL: 1.16 takes the V2 pair only then. */
-                .ort = {.version = (uint32_t)(runtime < API_MAX ? runtime : API_MAX),
+                .ort = {.version = (uint32_t)(runtime < CUSTOM_OP_VERSION ? runtime : CUSTOM_OP_VERSION),
                         .GetName = get_name,
                         .GetExecutionProviderType = get_provider,
                         .GetInputType = get_input_type,

@@ -142,6 +142,14 @@ static OrtStatus *get_type_and_shape(const OrtValue *value, OrtTensorTypeAndShap
     return NULL;
 }
 
+static OrtStatus *refer_to_type_and_shape(const OrtValue *value, int *type, const int64_t **shape, size_t *rank) {
+    COUNTED;
+    *type = value->info.type;
+    *rank = value->info.rank;
+    *shape = *rank ? value->info.shape : NULL;
+    return NULL;
+}
+
 static OrtStatus *create_info(OrtTensorTypeAndShapeInfo **info) {
     COUNTED;
     *info = calloc(1, sizeof **info);
@@ -319,6 +327,7 @@ static const OrtApi api = {
     .ShapeInferContext_GetAttribute = get_attribute,
     .ShapeInferContext_SetOutputTypeShape = set_output_info,
     .ReadOpAttr = read_attribute,
+    .GetTensorElementTypeAndShapeDataReference = refer_to_type_and_shape,
 };
 
 static const OrtApi *get_api(uint32_t version) { return version <= 24 ? &api : NULL; }
