@@ -131,11 +131,12 @@ static void parallel_for(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t
 
 /* Runs all phases, on several threads if there is enough work. */
 static OrtStatus *run_phases(const Op *op, OrtKernelContext *context, mmk_call *call) {
-    enum { MAX_CHUNKS = 64, FIRST_WITH_PARALLEL_FOR = 17 };
+    enum { MAX_CHUNKS = 64, MIN_CHUNK = 20000, FIRST_WITH_PARALLEL_FOR = 17 };
     Threads threads = {op->api, context, NULL};
     call->parallel_for = parallel_for;
     call->front_end = &threads;
     call->max_chunks = op->runtime < FIRST_WITH_PARALLEL_FOR ? 1 : MAX_CHUNKS;
+    call->min_chunk = MIN_CHUNK;
     int outcome = mmk_run(op->kernel, call);
     if (threads.status) return threads.status;
     if (outcome == MMK_OUT_OF_MEMORY) return out_of_memory(op);

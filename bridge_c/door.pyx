@@ -67,6 +67,7 @@ for _number in _DTYPES:
 
 cdef enum:
     MAX_ARGUMENTS = MMK_MAX_INPUTS + MMK_MAX_ATTRIBUTES
+    MIN_CHUNK = 6000  # nanoseconds; a helper that looks for work begins after less than one
     CHUNKS_PER_THREAD = 4  # so that one delayed thread does not delay the call
     MAX_THREADS = 1 << 16
 
@@ -433,6 +434,7 @@ cdef tuple _run(Job *job, _Kernel kernel):
     c.parallel_for = mmk_pool_run
     c.front_end = &job.threads
     c.max_chunks = 1 if job.threads == 1 else job.threads * CHUNKS_PER_THREAD
+    c.min_chunk = MIN_CHUNK
     with nogil:
         outcome = mmk_run(kernel.functions, c)
     raise_pending()

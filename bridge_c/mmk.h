@@ -78,11 +78,11 @@ typedef struct mmk_call {
 
     /* Set by prepare. */
     int32_t phases;
-    int32_t late_outputs;          /* whether the shapes of the outputs are known only after the last phase, which sets
-                                      them, and their data in scratch memory, which the front end copies */
-    int64_t work[MMK_MAX_PHASES];  /* each phase is the range [0, work); a phase may set that of later ones */
-    int64_t grain[MMK_MAX_PHASES]; /* units of work that take about 20 microseconds, at least 1 */
-    size_t scratch_size;           /* bytes shared by all phases */
+    int32_t late_outputs;         /* whether the shapes of the outputs are known only after the last phase, which sets
+                                     them, and their data in scratch memory, which the front end copies */
+    int64_t work[MMK_MAX_PHASES]; /* each phase is the range [0, work); a phase may set that of later ones */
+    double nanoseconds[MMK_MAX_PHASES];         /* that a unit of work takes */
+    size_t scratch_size;                        /* bytes shared by all phases */
     size_t worker_scratch_size[MMK_MAX_PHASES]; /* bytes of scratch memory that each running range of a phase gets, not
                                                    initialised; a phase may set that of later ones */
 
@@ -92,6 +92,8 @@ typedef struct mmk_call {
     void (*parallel_for)(struct mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks);
     void *front_end;    /* its own */
     int32_t max_chunks; /* of a loop */
+    int32_t min_chunk;  /* nanoseconds of work that are worth another thread */
+    double duration;    /* of the loop that is running in chunks, in nanoseconds, on one thread */
     int32_t is_split;   /* whether a loop is running in chunks; loops inside it run on the thread that calls them */
 
     int32_t stopped; /* by mmk_fail or by an interrupt: all ranges return early, and the outputs are not used */

@@ -43,13 +43,14 @@ cdef extern from "mmk.h" nogil:
         int32_t phases
         int32_t late_outputs
         int64_t work[4]
-        int64_t grain[4]
+        double nanoseconds[4]
         size_t scratch_size
         size_t worker_scratch_size[4]
         void *scratch
         void (*parallel_for)(mmk_call *, mmk_chunk run_chunk, void *loop, size_t chunks) noexcept nogil
         void *front_end
         int32_t max_chunks
+        int32_t min_chunk
         int32_t stopped
         int (*is_interrupted)() noexcept nogil
         char message[320]

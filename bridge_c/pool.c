@@ -3,8 +3,13 @@
  * A caller works on its own loop, and waits only for chunks that a helper has begun: on a busy machine it does the work
  * alone.  A helper begins where callers and helpers are fewer threads than a call may use, and leaves after its chunk
  * where callers that came later make them more.  One that has nothing to do looks for work for some microseconds,
- * because handing over to it then costs one and not fifty, and sleeps. */
-#ifndef _WIN32
+ * because handing over to it then costs one and not fifty, and sleeps.
+ *
+ * Waking a helper takes longer than a short job, so those wake one only in a burst of jobs, the next of which it will
+ * not miss.  A scheduler may wake it on the caller's processor, where it would keep the caller waiting: it moves. */
+#ifdef __linux__
+#define _GNU_SOURCE /* processors of threads */
+#elif !defined(_WIN32)
 #define _POSIX_C_SOURCE 200809L
 #endif
 #include "pool.h"
@@ -16,6 +21,8 @@
 enum {
     HELPER_SPIN = 30, /* microseconds */
     CALLER_SPIN = 50,
+    LONG_JOB = 100,   /* microseconds */
+    BURST = 8,        /* jobs, each of which began while a helper would still have been looking */
     LOCK_SPIN = 100,  /* tries; the lock is held for a fraction of a microsecond */
     ASK_INTERVAL = 50 /* milliseconds between two questions whether the call is interrupted */
 };
@@ -25,6 +32,8 @@ typedef struct Job {
     mmk_chunk run_chunk;
     void *loop;
     size_t chunks;
+    int processor;       /* the caller's */
+    int may_wake;        /* sleeping helpers */
     atomic_size_t begun; /* chunks */
     size_t first;        /* chunk that the caller has not begun; it goes forwards */
     atomic_size_t last;  /* chunks begun by helpers, which go backwards */
@@ -38,12 +47,14 @@ typedef struct {
     Job *jobs;
     int threads, sleeping, looking; /* of the pool */
     int generation;                 /* how often the process has been forked */
+    int64_t ended;                  /* when the last job did, in microseconds */
+    int burst;                      /* jobs that followed each other closely */
     atomic_int working;             /* callers and helpers; changed under the lock only */
     atomic_int waiting;             /* callers that sleep until their helpers are done */
     atomic_uint posted;             /* jobs */
 } Pool;
 
-static Pool pool = {MUTEX_INITIAL, CONDITION_INITIAL, CONDITION_INITIAL, NULL, 0, 0, 0, 0, 0, 0, 0};
+static Pool pool = {MUTEX_INITIAL, CONDITION_INITIAL, CONDITION_INITIAL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 static _Thread_local int is_pool_thread;
 
 int mmk_is_pool_thread(void) { return is_pool_thread; }
@@ -87,7 +98,7 @@ static ThreadResult THREAD_CALL help(void *unused);
 /* Finds a helper for a job that may have one; that helper finds the next, so a thread never wakes more than one. */
 static void find_helper(void) {
     const Job *job = find_job();
-    if (!job || pool.looking) return; /* who looks will find it */
+    if (!job || pool.looking || !job->may_wake) return; /* who looks will find it */
     if (pool.sleeping)
         wake_one(&pool.work);
     else if (pool.threads < threads_of(job) - 1)
@@ -114,12 +125,20 @@ static void wait_for_job(void) {
 
 static ThreadResult THREAD_CALL help(void *unused) {
     (void)unused;
+    int can_move = 1; /* to another processor */
     is_pool_thread = 1;
     lock_pool();
     for (;;) {
         Job *job = find_job();
         if (!job) {
             wait_for_job();
+            continue;
+        }
+        const int processor = job->processor;
+        if (can_move && processor >= 0 && processor == current_processor()) {
+            unlock(&pool.lock);
+            can_move = leave_processor(processor);
+            lock_pool();
             continue;
         }
         atomic_fetch_add(&job->helpers, 1);
@@ -174,7 +193,7 @@ static void wait_for_helpers(Job *job) {
 }
 
 void mmk_pool_run(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks) {
-    Job job = {call, run_chunk, loop, chunks, 0, 0, 0, 0, NULL};
+    Job job = {.call = call, .run_chunk = run_chunk, .loop = loop, .chunks = chunks, .processor = current_processor()};
     lock_pool();
 #ifndef _WIN32
     static int is_registered; /* survives a fork, as the handler does */
@@ -184,6 +203,8 @@ void mmk_pool_run(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks
     Job **last = &pool.jobs;
     while (*last) last = &(*last)->following;
     *last = &job;
+    pool.burst = microseconds() - pool.ended < HELPER_SPIN ? pool.burst + 1 : 0;
+    job.may_wake = call->duration >= LONG_JOB * 1000.0 || pool.burst >= BURST;
     pool.working++;
     find_helper();
     unlock(&pool.lock);
@@ -195,6 +216,7 @@ void mmk_pool_run(mmk_call *call, mmk_chunk run_chunk, void *loop, size_t chunks
         Job **link = &pool.jobs;
         while (*link != &job) link = &(*link)->following;
         *link = job.following;
+        pool.ended = microseconds();
         pool.working--;
         find_helper(); /* for the job of another caller */
     }

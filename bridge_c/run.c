@@ -4,14 +4,12 @@
 
 #include "mmk.h"
 
-enum {
-    GRAIN = 20000,        /* nanoseconds: the shortest chunk that another thread may get */
-    GRAINS_PER_STEP = 500 /* between two questions whether the call is stopped */
-};
+enum { STEP = 10000000 }; /* nanoseconds between two questions whether the call is stopped */
 
-static int64_t grain_of(double nanoseconds) {
-    double grain = GRAIN / (nanoseconds > 0.02 ? nanoseconds : 0.02);
-    return grain < 1 ? 1 : (int64_t)grain;
+/* Returns how many units of work fill a time, at least 1. */
+static int64_t units_in(double time, double nanoseconds) {
+    double units = time / (nanoseconds > 0.02 ? nanoseconds : 0.02);
+    return units < 1 ? 1 : (int64_t)units;
 }
 
 void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) {
@@ -20,7 +18,7 @@ void mmk_add_phase(mmk_call *call, int64_t work, double nanoseconds) {
         return;
     }
     call->work[call->phases] = work;
-    call->grain[call->phases++] = grain_of(nanoseconds);
+    call->nanoseconds[call->phases++] = nanoseconds;
 }
 
 typedef struct {
@@ -37,8 +35,8 @@ static void run_chunk(void *argument, size_t i) {
     loop->body(loop->call, loop->argument, begin, begin + step + (n < rest));
 }
 
-static void run_loop(mmk_call *call, int64_t work, int64_t grain, mmk_body body, void *argument) {
-    int64_t chunks = work / grain;
+static void run_loop(mmk_call *call, int64_t work, double nanoseconds, mmk_body body, void *argument) {
+    int64_t chunks = work / units_in(call->min_chunk, nanoseconds);
     if (chunks > call->max_chunks) chunks = call->max_chunks;
     if (chunks < 2 || call->is_split) {
         body(call, argument, 0, work);
@@ -46,12 +44,13 @@ static void run_loop(mmk_call *call, int64_t work, int64_t grain, mmk_body body,
     }
     Loop loop = {call, body, argument, work, chunks};
     call->is_split = 1;
+    call->duration = (double)work * nanoseconds;
     call->parallel_for(call, run_chunk, &loop, (size_t)chunks);
     call->is_split = 0;
 }
 
 void mmk_parallel(mmk_call *call, int64_t work, double nanoseconds, mmk_body body, void *argument) {
-    run_loop(call, work, grain_of(nanoseconds), body, argument);
+    run_loop(call, work, nanoseconds, body, argument);
 }
 
 typedef struct {
@@ -62,7 +61,7 @@ typedef struct {
 
 static void run_phase(mmk_call *call, void *argument, int64_t begin, int64_t end) {
     Phase *phase = argument;
-    const int64_t step = GRAINS_PER_STEP * call->grain[phase->number];
+    const int64_t step = units_in(STEP, call->nanoseconds[phase->number]);
     const size_t scratch_size = call->worker_scratch_size[phase->number];
     void *memory, *scratch = mmk_allocate_scratch(scratch_size, &memory);
     if (scratch_size && !scratch) {
@@ -78,7 +77,7 @@ static void run_phase(mmk_call *call, void *argument, int64_t begin, int64_t end
 int mmk_run(const mmk_operator *kernel, mmk_call *call) {
     for (int number = 0; number < call->phases; number++) {
         Phase phase = {kernel, number, 0};
-        run_loop(call, call->work[number], call->grain[number], run_phase, &phase);
+        run_loop(call, call->work[number], call->nanoseconds[number], run_phase, &phase);
         if (atomic_load(&phase.lacks_memory)) return MMK_OUT_OF_MEMORY;
         if (call->stopped) return MMK_STOPPED;
     }

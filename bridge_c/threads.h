@@ -31,6 +31,7 @@ static inline int start_thread(ThreadResult(THREAD_CALL *function)(void *)) {
 }
 #else
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 typedef pthread_mutex_t Mutex;
@@ -72,6 +73,31 @@ static inline int start_thread(ThreadResult (*function)(void *)) {
     return started;
 }
 #endif
+
+/* Returns the processor that this thread runs on; -1 if that is not known. */
+static inline int current_processor(void) {
+#ifdef __linux__
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
+/* Moves this thread to another processor; returns whether there is one that it may use. */
+static inline int leave_processor(int processor) {
+#ifdef __linux__
+    cpu_set_t allowed, others;
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return 0;
+    others = allowed;
+    CPU_CLR(processor, &others);
+    if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others)) return 0;
+    sched_setaffinity(0, sizeof allowed, &allowed);
+    return 1;
+#else
+    (void)processor;
+    return 0;
+#endif
+}
 
 /* Lets the other thread of a processor core work while this one waits for an address to change. */
 static inline void relax(void) {

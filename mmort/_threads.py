@@ -29,7 +29,7 @@ def get_num_threads() -> int:
 def set_num_threads(num_threads: int) -> None:
     """Set how many threads a call of the numpy API may use, for the whole process.
 
-    Calls below about 40 microseconds always run on the calling thread.  Calls from several threads at once share the
+    Calls below about 12 microseconds always run on the calling thread.  Calls from several threads at once share the
     threads.  ONNX Runtime sessions use their own (``SessionOptions.intra_op_num_threads``).
 
     Parameters

@@ -46,9 +46,6 @@ cdef enum:  # picoseconds per box
     COPY_COST = 2000  # nms, uniform, 20,000 boxes, on two threads
     COLLECT_COST = 5000
 
-cdef enum:
-    BOXES_PER_GRAIN = 200  # 20 microseconds of SUPPRESS_COST
-
 
 cdef struct _Workspace:
     # A box's rank is its index in the order of scores; its position is that in the order of classes, then scores.
@@ -326,7 +323,7 @@ cdef public int mmk_nms_prepare(mmk_call *call) noexcept nogil:
             call, 1, call.inputs[BOXES].type, 2, shape)
     call.scratch_size = _workspace(call).size
     mmk_add_phase(call, 1, 1e-3 * SORT_COST * count)
-    mmk_add_phase(call, 1, 1e-3 * SUPPRESS_COST * count)  # the SORT phase sets work and grain, when classes are known
+    mmk_add_phase(call, 1, 1e-3 * SUPPRESS_COST * count)  # the SORT phase divides it, when classes are known
     mmk_add_phase(call, 1, 1e-3 * COLLECT_COST * count)
     return 0
 
@@ -336,7 +333,7 @@ cdef public void mmk_nms_run(mmk_call *call, int phase, int64_t begin, int64_t e
     if phase == SORT:
         mmk_ask_for_large_pages(call.scratch, call.scratch_size)
         call.work[SUPPRESS] = _sort(call, &w)
-        call.grain[SUPPRESS] = 1 + call.work[SUPPRESS] * BOXES_PER_GRAIN // call.inputs[BOXES].shape[0]
+        call.nanoseconds[SUPPRESS] /= call.work[SUPPRESS]
     elif phase == SUPPRESS:
         _suppress_classes(call, &w, begin, end)
     else:

@@ -29,9 +29,6 @@ cdef enum:  # phases
     SUPPRESS
     COLLECT
 
-cdef enum:
-    BOXES_PER_GRAIN = 100
-
 
 cdef struct _Workspace:
     Rectangle *rectangles
@@ -133,7 +130,7 @@ cdef public int mmk_nms_rotated_prepare(mmk_call *call) noexcept nogil:
     call.scratch_size = _workspace(call).size
     mmk_add_phase(call, count, 1e-3 * MEASURE_COST)
     mmk_add_phase(call, 1, 1e-3 * COLLECT_COST * count)
-    mmk_add_phase(call, 1, 1e-3 * SUPPRESS_COST * count)  # the SORT phase sets work and grain, when labels are known
+    mmk_add_phase(call, 1, 1e-3 * SUPPRESS_COST * count)  # the SORT phase divides it, when labels are known
     mmk_add_phase(call, 1, 1e-3 * COLLECT_COST * count)
     return 0
 
@@ -149,7 +146,7 @@ cdef public void mmk_nms_rotated_run(mmk_call *call, int phase, int64_t begin, i
         measure_boxes(&call.inputs[BOXES], call.attributes[CLOCKWISE].i, w.rectangles, begin, end)
     elif phase == SORT:
         call.work[SUPPRESS] = _sort(call, &w)
-        call.grain[SUPPRESS] = 1 + call.work[SUPPRESS] * BOXES_PER_GRAIN // call.inputs[BOXES].shape[0]
+        call.nanoseconds[SUPPRESS] /= call.work[SUPPRESS]
     elif phase == SUPPRESS:
         if single:
             _suppress_labels(call, &w, <float>threshold, begin, end)
