@@ -4,8 +4,8 @@
                                                   [--twins DIGITS ...] [--prepare]
 
 FILES keeps the weights, the exported files, the input and the results (engines.json) of each CONFIG, so that the
-command goes on where it was stopped; with --prepare it stops after the files.  Weights are random, as those of
-`tests.tools.export_full_size`.  Each cell runs in a process of its own, `engine_cell.py`.
+command goes on where it was stopped, and tries again what failed; with --prepare it stops after the files.  Weights are
+random, as those of `tests.tools.export_full_size`.  Each cell runs in a process of its own, `engine_cell.py`.
 DIGITS are folders of small trained detectors, FAMILY/config.py and FAMILY/checkpoint.pth (`twins/train_twin.py` trains
 some); the first also has a data set in COCO's format, data.  The AP is that of the same family in the same engine.
 Prints Markdown.  Run it from the root of the repository.
@@ -37,6 +37,8 @@ TITLES = {
     "torch": "torch, eager, float32",
     "torch.compile": "torch.compile, float32",
 }
+
+_NOT_RUN = {"error": "not run"}
 
 
 def prepare(files: Path, name: str, config: Path, checkpoint: Path | None = None, pictures: Path | None = None) -> None:
@@ -110,7 +112,7 @@ def table(name: str, record: dict[str, Any], engines: list[str], threads: int) -
     head = ["engine", "latency", "CPU time", "first result after", "peak memory", "detections that differ", "AP"]
     lines = [f"| {' | '.join(head)} |", "|" + "-|" * len(head)]
     for engine in engines:
-        cell = record.get(f"{name}, {engine}, {threads}", {"error": "not run"})
+        cell = record.get(f"{name}, {engine}, {threads}", _NOT_RUN)
         scores = record.get(f"{name}, {engine}, AP", {})
         text = " / ".join(f"{value:.3f}" for value in scores.values() if isinstance(value, float)) or "-"
         if "error" in cell:
@@ -129,7 +131,7 @@ def twin_of(name: str, folders: list[Path]) -> Path | None:
 
 
 def main() -> None:
-    """Run the cells that the record lacks; print the tables."""
+    """Run the cells that the record lacks or has an error for; print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path)
     parser.add_argument("configs", type=Path, nargs="+")
@@ -147,7 +149,7 @@ def main() -> None:
         journal.write_text(json.dumps(record, indent=1) + "\n")
 
     def fill_cell(key: str, *arguments: str) -> dict[str, Any]:
-        if key not in record:
+        if "error" in record.get(key, _NOT_RUN):
             tqdm.write(key, file=sys.stderr)
             record[key] = run_cell(options.limit, *arguments)
             save()
