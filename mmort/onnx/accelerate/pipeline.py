@@ -136,7 +136,7 @@ def edit(original: onnx.ModelProto, runs: Runs, kinds: Collection[str]) -> Edite
                 edited.left.setdefault((node.op_type, str(reason)), []).append(name_of(node))
                 continue
             if replacement is not None:
-                _apply(model, node, replacement, kind, edited)
+                _apply(node, replacement, kind, edited)
     model.graph.sort()  # values that are known before the nodes that gave them move to the front
     for domain in {node.domain for node in model.graph.all_nodes()} & {"mmcv", "mmort"}:
         model.graph.opset_imports.setdefault(domain, 1)
@@ -148,7 +148,7 @@ def _is_known(node: ir.Node) -> bool:
     return node.domain in ("", "ai.onnx") or (node.domain in ("mmcv", "mmdeploy") and node.op_type == "grid_sampler")
 
 
-def _apply(model: ir.Model, node: ir.Node, replacement: Replacement, kind: str, edited: Edited) -> None:
+def _apply(node: ir.Node, replacement: Replacement, kind: str, edited: Edited) -> None:
     """Make a replacement, and remember the nodes for its measurement."""
     graph = node.graph
     assert graph is not None  # nodes of a model have one
