@@ -1,8 +1,8 @@
 """grid_sample: reading the pixels of a tile of positions.
 
 They are read from a plane, or from a copy in which LANES channels are adjacent, so that one vector load does the work
-of LANES scalar ones.  The copy has an additional column and row of zeros, in place of pixels that must not be read: NaN
-or infinity there must not spread into a sum.
+of LANES scalar ones.  The copy has an additional column and row of zeros, which are read instead of
+pixels that must not be: NaN or infinity there must not spread into a sum.
 """
 from libc.stdint cimport int32_t
 from libc.string cimport memcpy, memset

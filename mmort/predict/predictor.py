@@ -42,7 +42,7 @@ class Predictor:
     Parameters
     ----------
     model : path or Network
-        An ONNX file of ``mmort export``, of MMDetection's own export tool or of MMDeploy; or what runs in its stead.
+        An ONNX file of ``mmort export``, of MMDetection's own export tool or of MMDeploy; or another way to run one.
     classes : sequence of str, optional
         The classes' names by label.  By default those in the file's metadata; without any, names are labels as text.
     preprocessing : Preprocessing, optional

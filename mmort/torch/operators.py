@@ -93,7 +93,7 @@ def mirrors(function: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a numpy function with tensors in place of arrays."""
+    """Return the signature of a numpy function with tensors instead of arrays."""
     signature = inspect.signature(function, eval_str=True)
     tensors: dict[Any, Any] = {ArrayLike: Tensor, ArrayLike | None: Tensor | None}
     parameters = [

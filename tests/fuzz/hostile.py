@@ -102,7 +102,7 @@ def array(rng: random.Random, like: np.ndarray) -> Any:
 
 
 def attribute(rng: random.Random, like: Any) -> Any:
-    """Return a value in place of a valid one, often of its type."""
+    """Return a value to pass instead of a valid one, often of its type."""
     if rng.random() < 0.7:
         if isinstance(like, bool):
             return rng.random() < 0.5

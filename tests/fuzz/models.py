@@ -36,7 +36,7 @@ class Model:
 
 
 def attribute(rng: random.Random, like: Any) -> Any:
-    """Return the value of an attribute of a node in place of a valid one."""
+    """Return the value of a node's attribute, instead of a valid one."""
     if rng.random() < 0.75:
         if isinstance(like, int):
             return hostile.integer(rng)

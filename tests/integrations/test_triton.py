@@ -1,6 +1,6 @@
 """Triton's own schema reads what mmort triton-repository writes, and the client finds what Predictor finds.
 
-There is no server: ONNX Runtime answers in its stead, with the inputs and outputs that the configuration names.
+There is no server: ONNX Runtime answers instead, with the inputs and outputs that the configuration names.
 """
 
 import pathlib
