@@ -10,7 +10,7 @@ import mmort.onnx
 from mmort.onnx.accelerate.graph import name_nodes, name_of
 from mmort.onnx.quantize.calibration import ranges
 from mmort.onnx.quantize.folding import fold_normalizations
-from mmort.onnx.quantize.selection import quantized_nodes
+from mmort.onnx.quantize.selection import quantized_nodes, silu_inputs
 from mmort.predict import Preprocessing
 from tests.cli.running import refused, run
 from tests.front_ends import make_session
@@ -127,13 +127,59 @@ def test_normalizations_are_folded(rng, biased):
 def test_ranges_are_those_of_all_inputs(rng):
     model = detector(rng)
     sets = images(rng)
-    found, count = ranges(model, ["x", "b"], sets)
+    found, count = ranges(model, ["x", "b"], sets, averaged=False)
     assert count == 3
     stacked = np.stack([array for (array,) in sets])
     np.testing.assert_array_equal(found[0], [stacked.min(), stacked.max()])
     assert found[1, 0] == 0 < found[1, 1]
 
 
+def test_means_of_ranges():
+    """One input with an extreme number does not set the steps of all, and one without elements does not count."""
+    infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N"]) for name in "xy"]
+    graph = oh.make_graph([node("Neg", ["x"], ["y"])], "numbers", infos[:1], infos[1:])
+    model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
+    sets = [[np.array(values, np.float32)] for values in ([-1, 2], [], [-3, 100])]
+    found, count = ranges(model, ["x", "y"], sets, averaged=True)
+    assert count == 3
+    np.testing.assert_array_equal(found, [[-2, 51], [-51, 2]])
+
+
+def test_a_network_with_silus(tmp_path, rng):
+    """It has the mean ranges, and the input of a SiLU ends where the sigmoid is 0."""
+    model, sets = detector(rng), [[10 * image] for (image,) in images(rng)]
+    names = ["a0", "a", "e0"]
+    extreme, mean = (ranges(model, names, sets, averaged=averaged)[0] for averaged in (False, True))
+    assert mean[0, 0] < -12
+    assert (extreme[:, 1] > mean[:, 1]).all()
+    onnx.save(model, tmp_path / "model.onnx")
+    mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", sets)
+    file = onnx.load(tmp_path / "int8.onnx")
+    tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in file.graph.initializer}
+    widths = [255 * tensors[f"{name}_scale"] for name in names]
+    np.testing.assert_allclose(widths, [6 + mean[0, 1], *np.ptp(mean[1:], axis=1)], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ends", "outputs", "expected"),
+    [
+        ([("Mul", ["x", "gate"])], ["y"], {"x"}),
+        ([("Mul", ["gate", "x"])], ["y"], {"x"}),
+        ([("Mul", ["z", "gate"])], ["y"], set()),
+        ([("Mul", ["x", "gate"]), ("Relu", ["x"])], ["y"], set()),
+        ([("Mul", ["x", "gate"])], ["x", "y"], set()),
+    ],
+    ids=["silu", "turned", "gate", "another user", "output"],
+)
+def test_what_is_a_silu(ends, outputs, expected):
+    nodes = [node("Relu", ["z"], ["x"]), node("Sigmoid", ["x"], ["gate"])]
+    nodes += [node(kind, inputs, [f"y{index or ''}"]) for index, (kind, inputs) in enumerate(ends)]
+    infos = {name: oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3]) for name in "xyz"}
+    graph = oh.make_graph(nodes, "gates", [infos["z"]], [infos[name] for name in outputs])
+    assert silu_inputs(ir.from_proto(oh.make_model(graph)).graph) == expected
+
+
+@pytest.mark.parametrize("averaged", [False, True])
 @pytest.mark.parametrize(
     ("values", "refusal"),
     [
@@ -143,22 +189,22 @@ def test_ranges_are_those_of_all_inputs(rng):
         ([], "x has no elements for any set of inputs"),
     ],
 )
-def test_ranges_that_give_no_scale(values, refusal):
+def test_ranges_that_give_no_scale(values, refusal, averaged):
     infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N"]) for name in "xy"]
     graph = oh.make_graph([node("Relu", ["x"], ["y"])], "numbers", infos[:1], infos[1:])
     model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
     given, usual = [np.array(values, np.float32)], [np.array([0, 1], np.float32)]
     with pytest.raises(ValueError, match=refusal):
-        ranges(model, ["x"], [given])
+        ranges(model, ["x"], [given], averaged=averaged)
     if values:
         with pytest.raises(ValueError, match="x must be finite"):
-            ranges(model, ["x"], [given, usual])
+            ranges(model, ["x"], [given, usual], averaged=averaged)
     else:
-        np.testing.assert_array_equal(ranges(model, ["x"], [given, usual])[0], [[0, 1]])
+        np.testing.assert_array_equal(ranges(model, ["x"], [given, usual], averaged=averaged)[0], [[0, 1]])
 
 
 def test_results_are_near(tmp_path, rng):
-    detector_file, sets = detector(rng), images(rng)
+    detector_file, sets = detector(rng), images(rng, 1) * 3  # one image, of which the mean range clips nothing
     onnx.save(detector_file, tmp_path / "model.onnx")
     result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", iter(sets))
     assert result.quantized == ("stem", "deep", "side", "tower")

@@ -1,4 +1,8 @@
-"""The ranges of feature maps, from runs of the model on typical inputs."""
+"""The ranges of feature maps, from runs of the model on typical inputs.
+
+They are the extremes of all inputs, which networks of ReLUs need, or means over the inputs.  SiLUs have long tails on
+which little depends: what few inputs have beyond the mean range is clipped, and all else rounded to smaller steps.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,11 @@ _REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum")  # of these, only the sum 
 
 
 def ranges(
-    model: onnx.ModelProto, tensors: Sequence[str], sets: Iterable[Sequence[Any]]
+    model: onnx.ModelProto, tensors: Sequence[str], sets: Iterable[Sequence[Any]], *, averaged: bool
 ) -> tuple[NDArray[np.float32], int]:
     """Return the minimum and maximum of each tensor over all sets of inputs, or 0, and the number of sets.
+
+    If `averaged`, they are means over the sets for which the tensor has elements.
 
     Raises
     ------
@@ -35,6 +41,7 @@ def ranges(
     with refusals("quantize: ONNX Runtime cannot load the model"):
         session = mmort.ort.session(_with_ranges(model, tensors).SerializeToString(), sess_options=options)
     low, high = np.full(len(tensors), np.inf, np.float32), np.full(len(tensors), -np.inf, np.float32)
+    total, counts = np.zeros((len(tensors), 2)), np.zeros(len(tensors), np.int64)
     number = 0
     for values in sets:
         inputs = feeds(session, values)
@@ -42,9 +49,14 @@ def ranges(
             (found,) = session.run([_RANGES], inputs)
         found[np.isnan(found[:, 2])] = np.nan
         low, high = np.minimum(low, found[:, 0]), np.maximum(high, found[:, 1])
+        filled = found[:, 0] <= found[:, 1]
+        total[filled] += found[filled, :2]
+        counts += filled
         number += 1
     if number:
         _require_ranges(tensors, low, high)
+        if averaged:
+            low, high = (total / counts[:, None]).T.astype(np.float32)
     return np.stack([np.minimum(low, 0), np.maximum(high, 0)], axis=1), number
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx.helper
 import onnx_ir as ir
@@ -16,7 +17,7 @@ from mmort.onnx.accelerate.pipeline import load
 from mmort.onnx.quantize.calibration import ranges
 from mmort.onnx.quantize.folding import fold_normalizations
 from mmort.onnx.quantize.report import Quantization
-from mmort.onnx.quantize.selection import LAYERS, features, quantized_nodes
+from mmort.onnx.quantize.selection import LAYERS, SILU_ENDS, features, quantized_nodes, silu_inputs
 
 MIN_OPSET = 13
 """The lowest opset with scales for each channel."""
@@ -48,10 +49,12 @@ def quantize_file(path: files.PathLike, output: files.PathLike, calibration: Ite
         for value in (*features(node), *node.outputs)
         if value is not None and value.name is not None and constant(value) is None
     }
-    tensors = list(names)
-    found, count = ranges(model, tensors, calibration)
+    tensors, silus = list(names), silu_inputs(nodes)
+    found, count = ranges(model, tensors, calibration, averaged=bool(silus))
     if count == 0:
         raise ValueError("quantize: calibration must have at least one set of inputs, got none")
+    before = np.isin(tensors, list(silus))
+    found[before, 0] = np.maximum(found[before, 0], SILU_ENDS)
     chosen = [name_of(node) for node in nodes if node.op_type in LAYERS]
     left = [name_of(node) for node in graph if node.op_type in LAYERS and name_of(node) not in set(chosen)]
     files.save(_quantized(model, nodes, dict(zip(tensors, found, strict=True))), output, path)

@@ -6,7 +6,7 @@ A layer is a last one if none of its results reaches another layer through nodes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import onnx_ir as ir
@@ -24,6 +24,9 @@ FLOAT_LAYERS = {"ConvTranspose", "RoiAlign", "MMCVRoiAlign", "MMCVDeformConv2d",
 
 NORMALIZATIONS = {"GroupNorm", "GroupNormalization", "InstanceNormalization"}
 """Nodes between layers that always compute with floating-point numbers."""
+
+SILU_ENDS = -6.0
+"""Where a SiLU's sigmoid is less than a step of its uint8, 1/255: smaller numbers need no steps of their own."""
 
 
 def quantized_nodes(graph: ir.Graph) -> list[ir.Node]:
@@ -80,3 +83,16 @@ def features(node: ir.Node) -> list[ir.Value | None]:
     """Return the inputs that are feature maps."""
     inputs = list(node.inputs)
     return inputs if node.op_type in {"Add", "Concat", "Mul"} else inputs[:1]
+
+
+def silu_inputs(nodes: Iterable[ir.Node]) -> set[str]:
+    """Return the names of the tensors of which these nodes compute a SiLU, and nothing else."""
+    found = set()
+    for node in nodes:
+        value = node.inputs[0]
+        if node.op_type != "Sigmoid" or value is None or value.name is None or value.is_graph_output():
+            continue
+        others = [user for user in value.consumers() if user is not node]
+        if others and all(user.op_type == "Mul" and node.outputs[0] in user.inputs for user in others):
+            found.add(value.name)
+    return found
