@@ -18,6 +18,31 @@ from mmort.predict.network import DetectorFile, require_counts, require_model
 _HINTS = {"float32": "f32", "bfloat16": "bf16"}
 """OpenVINO's names."""
 
+_FLOAT32_RESHAPE = """
+<net name="float32" version="11">
+  <layers>
+    <layer id="0" name="data" type="Parameter" version="opset1">
+      <data shape="..." element_type="f32"/><output><port id="0" precision="FP32"/></output>
+    </layer>
+    <layer id="1" name="sizes" type="Parameter" version="opset1">
+      <data shape="?" element_type="i64"/><output><port id="0" precision="I64"><dim>-1</dim></port></output>
+    </layer>
+    <layer id="2" name="reshape" type="Reshape" version="opset1">
+      <data special_zero="{special_zero}"/>
+      <rt_info><attribute name="precise" version="0"/></rt_info>
+      <input><port id="0"/><port id="1"><dim>-1</dim></port></input><output><port id="2" precision="FP32"/></output>
+    </layer>
+    <layer id="3" name="result" type="Result" version="opset1"><input><port id="0"/></input></layer>
+  </layers>
+  <edges>
+    <edge from-layer="0" from-port="0" to-layer="2" to-port="0"/>
+    <edge from-layer="1" from-port="0" to-layer="2" to-port="1"/>
+    <edge from-layer="2" from-port="2" to-layer="3" to-port="0"/>
+  </edges>
+</net>
+"""
+"""A Reshape with the mark "precise", for which OpenVINO's Python module has no function, in OpenVINO's own format."""
+
 _first_run = threading.Lock()
 """OpenVINO's module fills tables in the first run of a process, and deadlocks if two threads do so at once."""
 
@@ -153,6 +178,8 @@ def _compile(path: str, threads: int | None, parallel: int, precision: str) -> A
     try:
         model = core.read_model(path)
         _add_img_shape(model)
+        if precision == "bfloat16":
+            _keep_loops_float32(core, model)
         return core.compile_model(model, "CPU", settings)
     except Exception as error:  # OpenVINO documents no classes of exceptions
         raise ValueError(f"{path}: OpenVINO cannot load this file: {' '.join(str(error).split())}") from error
@@ -169,3 +196,22 @@ def _add_img_shape(model: Any) -> None:
             node.output(0).replace(parameter.output(0))
             model.add_parameters([parameter])
             model.validate_nodes_and_infer_types()
+
+
+def _keep_loops_float32(core: Any, model: Any) -> None:
+    """Let results of loops be reshaped in float32, so that the next node converts them to bfloat16.
+
+    A conversion right after a Loop, whose result has the same shape as before, reads the memory that this had in a
+    smaller picture's run (OpenVINO 2026.4): decoders of a DINO then compute with other numbers.
+    """
+    for node in model.get_ordered_ops():
+        if node.get_type_name() != "Reshape" or node.input_value(0).get_node().get_type_name() != "Loop":
+            continue
+        special_zero = str(node.get_attributes()["special_zero"]).lower()
+        marked = core.read_model(_FLOAT32_RESHAPE.format(special_zero=special_zero).encode(), b"")
+        reshape = next(each for each in marked.get_ops() if each.get_type_name() == "Reshape")
+        for position in range(2):
+            reshape.input(position).replace_source_output(node.input_value(position))
+        reshape.set_friendly_name(node.get_friendly_name())
+        node.output(0).replace(reshape.output(0))
+    model.validate_nodes_and_infer_types()

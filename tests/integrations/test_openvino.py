@@ -13,7 +13,10 @@ from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
 from mmort.onnx import make_portable
 from mmort.predict import OpenVinoNetwork
+from mmort.predict.openvino_network import _compile
 from tests.cli.running import refused, run
+
+BFLOAT16 = "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +80,7 @@ def test_regions_without_pixels():
 
 def test_bfloat16(inlined):
     """The same objects, at about the same positions; on a processor without bfloat16 a refusal, no float32."""
-    if "BF16" not in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+    if not BFLOAT16:
         with pytest.raises(ValueError, match="this processor has no bfloat16"):
             Predictor(inlined, engine="openvino-bfloat16")
         return
@@ -90,6 +93,62 @@ def test_bfloat16(inlined):
         np.testing.assert_allclose(found.boxes[order], expected.boxes[other], rtol=0, atol=2)
         largest = max(largest, np.abs(found.boxes[order] - expected.boxes[other]).max())
     assert largest > 0.01  # it is not float32
+
+
+def test_pictures_that_become_larger(tmp_path):
+    """Memory moves then; OpenVINO's conversion of a Loop's result to bfloat16 reads where it was."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "weight": (rng.normal(size=(8, 8)) / 3).astype(np.float32),
+        "value_shape": np.array([0, 0, 2, 4]),
+        "last": np.array([-1]),
+        "location_shape": np.array([1, 5, 2, 1, 2, 2]),
+        "start": np.array([0]),
+    }
+    nodes = [
+        oh.make_node("MatMul", ["input", "weight"], ["hidden"]),
+        oh.make_node("MatMul", ["hidden", "weight"], ["projected"]),
+        oh.make_node("Reshape", ["projected", "value_shape"], ["value"]),
+        oh.make_node("MatMul", ["queries", "weight"], ["hidden_queries"]),
+        oh.make_node("MatMul", ["hidden_queries", "weight"], ["offsets"]),
+        oh.make_node("Sigmoid", ["offsets"], ["positions"]),
+        oh.make_node("Reshape", ["positions", "location_shape"], ["locations"]),
+        oh.make_node("ReduceMax", ["locations", "last"], ["attention"], keepdims=0),
+        oh.make_node(
+            "MultiScaleDeformableAttention",
+            ["value", "size", "start", "locations", "attention"],
+            ["attended"],
+            domain="mmort",
+        ),
+        oh.make_node("MatMul", ["attended", "weight"], ["update"]),
+        oh.make_node("Add", ["hidden_queries", "update"], ["sum"]),
+        oh.make_node("MatMul", ["sum", "weight"], ["output"]),
+    ]
+    inputs = [
+        oh.make_tensor_value_info(name, kind, shape)
+        for name, kind, shape in (
+            ("input", onnx.TensorProto.FLOAT, ["images", "pixels", 8]),
+            ("queries", onnx.TensorProto.FLOAT, ["images", "queries", 8]),
+            ("size", onnx.TensorProto.INT64, [1, 2]),
+        )
+    ]
+    outputs = [oh.make_tensor_value_info("output", onnx.TensorProto.FLOAT, ["images", "queries", 8])]
+    initializers = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
+    opsets = [oh.make_opsetid("", 18), oh.make_opsetid("mmort", 1)]
+    graph = oh.make_graph(nodes, "graph", inputs, outputs, initializers)
+    path = tmp_path / "attention.onnx"
+    make_portable(oh.make_model(graph, opset_imports=opsets, ir_version=8), path, "inlined")
+    lowest = "bfloat16" if BFLOAT16 else "float32"
+    fast, exact = (_compile(str(path), 1, 1, precision) for precision in (lowest, "float32"))
+    for side in (4, 4, 8, 32):  # the number of queries stays
+        feeds = {
+            "input": np.tile(rng.normal(size=(1, 1, 8)), (1, side * side, 1)).astype(np.float32),
+            "queries": rng.normal(size=(1, 5, 8)).astype(np.float32),
+            "size": np.array([[side, side]]),
+        }
+        found, expected = (network(feeds)[0] for network in (fast, exact))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=0.05 * np.abs(expected).max())
+        assert (found != expected).any() == BFLOAT16
 
 
 def test_processors_without_bfloat16(inlined, monkeypatch):
