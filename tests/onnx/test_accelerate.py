@@ -259,7 +259,7 @@ def pooled(kind="ScatterND", levels=((0, 3), (4, -2, 1)), start="ConstantOfShape
 @pytest.mark.parametrize("kind", ["ScatterND", "ScatterElements"])
 @pytest.mark.parametrize("levels", [((0, 3), (4, -2, 1)), ((0, 3), (), (2,))])
 def test_rows_written_in_turn_are_gathered(tmp_path, rng, kind, levels):
-    """The later row wins, what nobody wrote stays 0.5, and negative numbers count from the end."""
+    """The later row wins, rows that are not written stay 0.5, and negative numbers count from the end."""
     arrays = floats(rng.normal(size=(len(rows), 6)) for rows in levels)
     result = edited(tmp_path, pooled(kind, levels), *arrays)
     assert result.replaced.keys() == {"rows written in turn -> Gather"}

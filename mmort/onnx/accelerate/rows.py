@@ -101,7 +101,7 @@ def _writing(node: ir.Node, runs: Runs) -> _Writing | None:
 
 
 def _gathered(node: ir.Node, blank: ir.Node, writings: list[_Writing], shapes: list[ir.Node]) -> Replacement:
-    """Return nodes that number the rows of all updates from 1, and gather them; row 0 is one that nobody writes."""
+    """Return nodes that number the rows of all updates from 1, and gather them; row 0 is for those not written."""
     shape = blank.inputs[0]
     zero, one, column = array(np.array([0])), array(np.array([1])), array(np.array([-1, 1]))
     first, step, end = array(np.array(0)), array(np.array(1)), array(np.array([np.iinfo(np.int64).max]))
