@@ -13,6 +13,7 @@ ARROWS = {
     "_interpreter": set(),
     "_threads": {"_arrays"},
     "_arrays": set(),
+    "_outputs": set(),
     "_rotated": set(),
     "schemas": {"_kernels"},
     "build": set(),
@@ -24,10 +25,10 @@ ARROWS = {
     "evaluate": {"onnx", "predict"},
     "demo": {"detect", "evaluate"},
     "torch": {"ops"},
-    "onnx": {"torch", "ort", "tables"},
+    "onnx": {"torch", "ort", "tables", "_outputs"},
     "detect": {"onnx", "predict"},
     "info": {"ort"},
-    "cli": {"evaluate", "demo", "detect", "info", "tables"},
+    "cli": {"evaluate", "demo", "detect", "info", "tables", "_outputs"},
 }
 """What each part is built on; it may import that, and whatever that is built on."""
 

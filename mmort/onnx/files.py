@@ -15,6 +15,7 @@ import onnx.helper
 
 import mmort.ort
 from mmort import schemas
+from mmort._outputs import require_directory, require_name
 
 PathLike = str | os.PathLike[str]
 
@@ -52,7 +53,7 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
     (b'a model', ['model.onnx'])
     """
     path = Path(path)
-    _require_directory(path)
+    require_directory(path)
     with tempfile.TemporaryDirectory(prefix=".mmort-", dir=path.parent) as directory:
         if keep_neighbours:
             draft = path.with_name(f"{Path(directory).name}-{path.name}")
@@ -78,21 +79,12 @@ def check_new(path: PathLike | None) -> None:
     """
     if path is None:
         return
-    if not os.fspath(path):
-        raise ValueError("output file must have a name, got ''")
-    _require_directory(Path(path))
+    require_name(path)
+    require_directory(path)
     if os.path.lexists(path):
         raise FileExistsError(
             f"output file exists: {path}; remove it, choose another name, or replace the model itself"
         )
-
-
-def _require_directory(path: Path) -> None:
-    """Refuse a file whose directory does not exist, or cannot be written to."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"output directory does not exist: {path.parent}")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise PermissionError(f"output directory is not writable: {path.parent}")
 
 
 def load(path: PathLike) -> onnx.ModelProto:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from mmort._outputs import require_output
 from mmort.detect.local_files import refuse_address
 from mmort.onnx.portable.forms import Form
 
@@ -93,12 +94,7 @@ def check(config: PathLike, checkpoint: PathLike, output_file: Path, options: Ex
         if path is not None:
             with open(path, "rb"):  # raises the system's own error
                 pass
-    if not output_file.parent.is_dir():
-        raise FileNotFoundError(f"output directory does not exist: {output_file.parent}")
-    if output_file.is_dir():
-        raise IsADirectoryError(f"output file is a directory: {output_file}")
-    if not os.access(output_file.parent, os.W_OK):
-        raise PermissionError(f"output directory is not writable: {output_file.parent}")
+    require_output(output_file)
     if options.shape is not None and min(options.shape) < 1:
         raise ValueError(f"export: shape must be positive, got {options.shape[0]} {options.shape[1]}")
     if options.opset_version is not None:
