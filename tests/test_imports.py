@@ -25,6 +25,7 @@ ARROWS = {
     "evaluate": {"onnx", "predict"},
     "demo": {"detect", "evaluate"},
     "torch": {"ops"},
+    "mmcv": {"torch"},
     "onnx": {"torch", "ort", "tables", "_outputs"},
     "detect": {"onnx", "predict"},
     "info": {"ort"},

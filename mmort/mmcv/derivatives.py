@@ -1,0 +1,16 @@
+"""Gradients of functions that are written with torch's differentiable operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+
+def gradients(function: Callable[..., Tensor], inputs: Sequence[Tensor], output_gradient: Tensor) -> tuple[Tensor, ...]:
+    """Return the gradients of a function with respect to its inputs."""
+    with torch.enable_grad():
+        leaves = [tensor.detach().requires_grad_() for tensor in inputs]
+        output = function(*leaves)
+    return torch.autograd.grad(output, leaves, output_gradient, materialize_grads=True)

@@ -1,0 +1,209 @@
+"""Regions that mmort's kernels pool: RoIAlign and its rotated variants, and the features of rotated boxes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+import mmort.torch
+from mmort.mmcv.derivatives import gradients
+from mmort.mmcv.sampling import bilinear, bin_positions
+
+__all__ = [
+    "riroi_align_rotated_backward",
+    "riroi_align_rotated_forward",
+    "roi_align_backward",
+    "roi_align_forward",
+    "roi_align_rotated_backward",
+    "roi_align_rotated_forward",
+    "rotated_feature_align_backward",
+    "rotated_feature_align_forward",
+]
+
+POOL_MODES: tuple[Literal["max"], Literal["avg"]] = ("max", "avg")
+
+
+def roi_align_forward(
+    input: Tensor,
+    rois: Tensor,
+    output: Tensor,
+    argmax_y: Tensor,
+    argmax_x: Tensor,
+    aligned_height: int,
+    aligned_width: int,
+    spatial_scale: float,
+    sampling_ratio: int,
+    pool_mode: int,
+    aligned: bool,
+) -> None:
+    """Write pooled regions into `output`; for "max", also the position of each maximum."""
+    size, mode = (aligned_height, aligned_width), POOL_MODES[pool_mode]
+    output.copy_(mmort.torch.roi_align(input, rois, size, spatial_scale, sampling_ratio, mode, aligned))
+    if mode == "max":
+        for index, roi in enumerate(rois):
+            y, x = _positions_of_maxima(input, roi, size, spatial_scale, sampling_ratio, aligned)
+            argmax_y[index], argmax_x[index] = y, x
+
+
+def roi_align_backward(
+    grad_output: Tensor,
+    rois: Tensor,
+    argmax_y: Tensor,
+    argmax_x: Tensor,
+    grad_input: Tensor,
+    aligned_height: int,
+    aligned_width: int,
+    spatial_scale: float,
+    sampling_ratio: int,
+    pool_mode: int,
+    aligned: bool,
+) -> None:
+    """Add the gradient of the input to `grad_input`."""
+    if POOL_MODES[pool_mode] == "max":
+        grad_input += _gradient_at(argmax_y, argmax_x, rois, grad_output, grad_input)
+        return
+    size = [aligned_height, aligned_width]
+    (gradient,) = torch.ops.mmort.roi_align_backward(
+        grad_output, grad_input, rois, size, spatial_scale, sampling_ratio, "avg", aligned
+    )
+    grad_input += gradient
+
+
+def _positions_of_maxima(
+    input: Tensor, roi: Tensor, size: tuple[int, int], spatial_scale: float, sampling_ratio: int, aligned: bool
+) -> list[Tensor]:
+    """Return y and x of the largest sample of each bin of a region, (C, PH, PW) each; -1 where there are no samples."""
+    x, y, right, bottom = roi[1:] * spatial_scale - (0.5 if aligned else 0.0)
+    axes = []
+    for start, end, bins in ((y, bottom, size[0]), (x, right, size[1])):
+        length = end - start if aligned else (end - start).clamp(min=1)
+        samples = sampling_ratio if sampling_ratio > 0 else max(int((length / bins).ceil()), 0)
+        axes.append(bin_positions(start[None], length[None], bins, samples)[0])
+    rows, columns = (positions.shape[1] for positions in axes)
+    if not rows * columns:
+        return [input.new_full((input.shape[1], *size), -1)] * 2
+    grid = [
+        axes[0][:, None, :, None].expand(*size, rows, columns).flatten(),
+        axes[1][None, :, None, :].expand(*size, rows, columns).flatten(),
+    ]
+    values = bilinear(input, roi[0].long().expand_as(grid[0]), *grid)  # (C, PH * PW * samples)
+    largest = values.reshape(-1, *size, rows * columns).argmax(3)
+    candidates = (positions.reshape(1, *size, -1).expand(len(largest), -1, -1, -1) for positions in grid)
+    return [positions.gather(3, largest[..., None])[..., 0] for positions in candidates]
+
+
+def _gradient_at(y: Tensor, x: Tensor, rois: Tensor, output_gradient: Tensor, input: Tensor) -> Tensor:
+    """Return the gradient of an input that was sampled at one position for each output (K, C, PH, PW)."""
+    channels = input.shape[1]
+    plane = rois[:, 0].long()[:, None] * channels + torch.arange(channels)  # (K, C)
+    index = plane[:, :, None, None].expand_as(y).flatten()
+
+    def sample(planes: Tensor) -> Tensor:
+        return bilinear(planes, index, y.flatten(), x.flatten())
+
+    (gradient,) = gradients(sample, [input.flatten(0, 1)[:, None]], output_gradient.reshape(1, -1))
+    return gradient.reshape(input.shape)
+
+
+def roi_align_rotated_forward(
+    input: Tensor,
+    rois: Tensor,
+    output: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+    sampling_ratio: int,
+    aligned: bool,
+    clockwise: bool,
+) -> None:
+    """Write pooled rotated regions into `output`."""
+    size = pooled_height, pooled_width
+    output.copy_(mmort.torch.roi_align_rotated(input, rois, size, spatial_scale, sampling_ratio, aligned, clockwise))
+
+
+def roi_align_rotated_backward(
+    grad_output: Tensor,
+    rois: Tensor,
+    grad_input: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+    sampling_ratio: int,
+    aligned: bool,
+    clockwise: bool,
+) -> None:
+    """Add the gradient of the input to `grad_input`."""
+    size = [pooled_height, pooled_width]
+    (gradient,) = torch.ops.mmort.roi_align_rotated_backward(
+        grad_output, grad_input, rois, size, spatial_scale, sampling_ratio, aligned, clockwise
+    )
+    grad_input += gradient
+
+
+def riroi_align_rotated_forward(
+    features: Tensor,
+    rois: Tensor,
+    output: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+    num_samples: int,
+    num_orientations: int,
+    clockwise: bool,
+) -> None:
+    """Write pooled rotated regions, whose orientations turn with them, into `output`."""
+    size = pooled_height, pooled_width
+    output.copy_(
+        mmort.torch.riroi_align_rotated(features, rois, size, spatial_scale, num_samples, num_orientations, clockwise)
+    )
+
+
+def riroi_align_rotated_backward(
+    grad_output: Tensor,
+    rois: Tensor,
+    grad_input: Tensor,
+    pooled_height: int,
+    pooled_width: int,
+    spatial_scale: float,
+    num_samples: int,
+    num_orientations: int,
+    clockwise: bool,
+) -> None:
+    """Add the gradient of the features to `grad_input`."""
+    size = pooled_height, pooled_width
+
+    def pool(features: Tensor) -> Tensor:
+        return mmort.torch.riroi_align_rotated(
+            features, rois, size, spatial_scale, num_samples, num_orientations, clockwise
+        )
+
+    grad_input += gradients(pool, [torch.zeros_like(grad_input)], grad_output)[0]
+
+
+def rotated_feature_align_forward(
+    features: Tensor, best_bboxes: Tensor, output: Tensor, spatial_scale: float, points: int
+) -> None:
+    """Write features plus their samples at the points of each location's rotated box into `output`."""
+    output.copy_(mmort.torch.rotated_feature_align(features, best_bboxes, spatial_scale, points))
+
+
+def rotated_feature_align_backward(
+    grad_output: Tensor, best_bboxes: Tensor, grad_input: Tensor, spatial_scale: float, points: int
+) -> None:
+    """Add the gradient of the features to `grad_input`."""
+    centre_y, centre_x, width, height = (best_bboxes[..., :4] * spatial_scale).unbind(-1)  # (N, H, W), as MMCV reads
+    cos, sin = best_bboxes[..., 4].cos() / 2, best_bboxes[..., 4].sin() / 2
+    signs = [(0, 0)] if points == 1 else [(0, 0), (1, 1), (-1, 1), (-1, -1), (1, -1)]
+    image = torch.arange(len(best_bboxes))[:, None, None].expand_as(centre_x).flatten()
+
+    def align(features: Tensor) -> Tensor:
+        sampled = features.transpose(0, 1).flatten(1)  # (C, N * H * W)
+        for along, down in signs:
+            x = centre_x + along * width * cos - down * height * sin
+            y = centre_y + along * width * sin + down * height * cos
+            sampled = sampled + bilinear(features, image, y.flatten(), x.flatten())
+        return torch.unflatten(sampled, 1, centre_x.shape).transpose(0, 1)
+
+    grad_input += gradients(align, [torch.zeros_like(grad_input)], grad_output)[0]
