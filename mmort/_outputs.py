@@ -1,9 +1,17 @@
-"""Checks of files that are to be written, made before the work whose results they will hold."""
+"""Files that are to be written: checked before the work whose results they hold, written whole or not at all.
+
+Names that come from data, such as those of images, go through `inside`; names that a user has typed do not.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 from pathlib import Path
+
+TEMPORARY = ".mmort-"
+"""How the names of files begin that are not finished."""
 
 
 def require_name(file: str | os.PathLike[str]) -> None:
@@ -27,3 +35,90 @@ def require_output(file: str | os.PathLike[str]) -> None:
     require_directory(file)
     if Path(file).is_dir():
         raise IsADirectoryError(f"output file is a directory: {file}")
+
+
+def require_folder(directory: str | os.PathLike[str]) -> None:
+    """Refuse a directory for outputs without a name, or with a file where it or a directory above it should be."""
+    if not os.fspath(directory):
+        raise ValueError("output directory must have a name, got ''")
+    for path in (Path(directory), *Path(directory).parents):
+        if path.exists() and not path.is_dir():
+            raise NotADirectoryError(f"output directory must not be a file, got {path}")
+
+
+def inside(directory: str | os.PathLike[str], name: str | os.PathLike[str]) -> Path:
+    """Return the path of an output file below a directory.
+
+    Parameters
+    ----------
+    directory : path
+        Chosen by the user; it may be a link, and need not exist.
+    name : path
+        Relative to it.
+
+    Raises
+    ------
+    ValueError
+        If the name leads out of the directory, or a part of it is a link, which could.
+
+    Examples
+    --------
+    >>> from mmort._outputs import inside
+    >>> inside("results", "val/a.png").as_posix()
+    'results/val/a.png'
+    >>> inside("results", "../a.png")
+    Traceback (most recent call last):
+      ...
+    ValueError: output file must be inside results, got ../a.png
+    """
+    relative = Path(name)
+    if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in os.fspath(name):
+        raise ValueError(f"output file must be inside {directory}, got {name}")
+    path = Path(directory)
+    for part in relative.parts:
+        path /= part
+        if path.is_symlink():
+            raise ValueError(f"output file must be inside {directory}, but {path} is a link; remove it")
+    return path
+
+
+def write_output(file: str | os.PathLike[str], content: bytes | str) -> None:
+    """Write a file so that it has its former content, or all of the new one, whenever the process or machine stops.
+
+    Text becomes UTF-8; lone surrogates become escapes.  A pipe or a device, such as ``/dev/stdout``, is written
+    directly.
+    """
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    path = os.path.realpath(file)  # a link stays, and what it leads to is replaced
+    if os.path.exists(path) and not os.path.isfile(path):
+        descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe without a reader is an error
+        os.set_blocking(descriptor, True)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+        return
+    draft = os.path.join(os.path.dirname(path), f"{TEMPORARY}{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(
+            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), "wb"
+        ) as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if os.path.exists(path):
+            os.chmod(draft, os.stat(path).st_mode & 0o7777)
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
+    synchronize_directory(os.path.dirname(path))
+
+
+def synchronize_directory(directory: str | os.PathLike[str]) -> None:
+    """Have the names in a directory survive a power loss, where the system can do that."""
+    with contextlib.suppress(OSError):  # Windows opens no directories, and some file systems do not synchronize them
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

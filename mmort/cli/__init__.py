@@ -24,6 +24,7 @@ from mmort.cli import (
     portable,
     predict,
     quantize,
+    terminal,
     test,
     triton_repository,
     upgrade,
@@ -72,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _parser().parse_args([*filter(None, [arguments.of]), "--help"])
     arguments.parser = _parser
     try:
-        failure = COMMANDS[arguments.command].run(arguments)
+        with terminal.neutral_output():
+            failure = COMMANDS[arguments.command].run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as head, has stopped reading: nothing may be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -80,12 +82,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("mmort: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except (ImportError, MemoryError, OSError, ValueError) as error:
-        print(f"mmort: error: {str(error) or 'out of memory'}", file=sys.stderr)
+    except Exception as error:
+        terminal.print_error(error, verbose=arguments.verbose)
         return getattr(COMMANDS[arguments.command], "ERROR_CODE", 1)
     if failure is None:
         return 0
-    print(f"mmort: error: {failure}", file=sys.stderr)
+    print(f"mmort: error: {terminal.one_line(failure)}", file=sys.stderr)
     return 1
 
 
@@ -95,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mmort {mmort.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, command in COMMANDS.items():
-        command.add_arguments(commands.add_parser(name, help=command.HELP, description=command.HELP))
+        command_parser = commands.add_parser(name, help=command.HELP, description=command.HELP)
+        command.add_arguments(command_parser)
+        command_parser.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an error")
     help_parser = commands.add_parser("help", help="print this help, or that of a command")
     help_parser.add_argument("of", metavar="COMMAND", nargs="?", choices=list(COMMANDS), help="the command")
     return parser

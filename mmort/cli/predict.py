@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from mmort.cli import engines
+from mmort.cli.terminal import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from mmort.predict import Detections, Predictor, Windows
+    from mmort.predict import AnnotatedPictures, Detections, Predictor, Record, Windows
 
 HELP = "detect objects in pictures with an exported detector; exit code 1 if a picture cannot be processed"
 
@@ -60,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> str | None:
     """Detect objects in the pictures, and write or print them."""
     try:
-        from tqdm import tqdm
+        import tqdm  # noqa: F401 (before the model is loaded)
     except ModuleNotFoundError:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
     from mmort.predict import AnnotatedPictures, Record, list_images
@@ -68,10 +70,29 @@ def run(arguments: argparse.Namespace) -> str | None:
     windows = _windows(arguments)
     images = list_images(*arguments.images)
     predictor = _predictor(arguments)
-    annotated = AnnotatedPictures(arguments.show_dir, images) if arguments.show_dir else None
-    record = Record(arguments.out_dir, _settings(arguments, predictor, windows)) if arguments.out_dir else None
-    recorded = record.images if record else set()
-    todo = [path for path in images if str(path) not in recorded or (annotated and not annotated.path(path).exists())]
+    annotated = None if arguments.show_dir is None else AnnotatedPictures(arguments.show_dir, images)
+    with ExitStack() as files:
+        record = None
+        if arguments.out_dir is not None:
+            record = files.enter_context(closing(Record(arguments.out_dir, _settings(arguments, predictor, windows))))
+        return _predict_all(arguments, predictor, windows, images, annotated, record)
+
+
+def _predict_all(
+    arguments: argparse.Namespace,
+    predictor: Predictor,
+    windows: Windows | None,
+    images: Sequence[Path],
+    annotated: AnnotatedPictures | None,
+    record: Record | None,
+) -> str | None:
+    """Detect objects in the pictures that are not recorded, or not drawn; return how many could not be processed."""
+    from tqdm import tqdm
+
+    def is_done(path: Path) -> bool:
+        return record is not None and path in record and (annotated is None or annotated.path(path).exists())
+
+    todo = [path for path in images if not is_done(path)]
     failures = 0
     # Lines on the terminal go above the bar.
     with tqdm(total=len(images), initial=len(images) - len(todo), unit="picture", disable=None) as bar:
@@ -81,23 +102,34 @@ def run(arguments: argparse.Namespace) -> str | None:
         else:
             outcomes = _outcomes_of_windows(predictor, todo, windows, arguments.batch_size)
         for path, outcome in zip(todo, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                failures += 1
-                message = str(outcome)
-                bar.write(f"mmort: {message if str(path) in message else f'{path}: {message}'}", file=sys.stderr)
-            else:
-                if annotated:
-                    annotated.write(path, outcome)
-                if record and str(path) not in recorded:
+            problem = outcome if isinstance(outcome, Exception) else None
+            if not isinstance(outcome, Exception):
+                if record is not None:
                     record.add(path, outcome)
-                if arguments.json or not record:
-                    bar.write(_line(path, outcome, as_json=arguments.json), file=sys.stdout)
+                if annotated is not None:
+                    problem = _drawing_error(annotated, path, outcome)
+                if arguments.json or (record is None and annotated is None):
+                    bar.write(_line(path, outcome, as_json=arguments.json))
+            if problem is not None:
+                failures += 1
+                message = str(problem) or type(problem).__name__
+                named = message if str(path) in message else f"{path}: {message}"
+                bar.write(f"mmort: {one_line(named)}", file=sys.stderr)
             bar.update()
-    if record:
-        record.close()
-        if not arguments.json:
-            print(f"wrote {record.path}, with {len(record.images)} pictures")
+    if record is not None and not arguments.json:
+        print(f"wrote {record.path}, with {len(record)} pictures")
     return f"{failures} of {len(images)} pictures could not be processed" if failures else None
+
+
+def _drawing_error(annotated: AnnotatedPictures, path: Path, detections: Detections) -> Exception | None:
+    """Write an annotated picture; return why that failed, which shall not end a run over many."""
+    try:
+        annotated.write(path, detections)
+    except ImportError:  # not the picture's fault
+        raise
+    except Exception as error:  # OpenCV's own, besides those documented
+        return error
+    return None
 
 
 def _predictor(arguments: argparse.Namespace) -> Predictor:
@@ -106,7 +138,7 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
 
     network = engines.load(arguments, arguments.provider)
     settings: dict[str, Any] = {}
-    if arguments.config:
+    if arguments.config is not None:
         from mmort.detect.config import read_config
         from mmort.evaluate.configured import classes_of
 
@@ -158,10 +190,15 @@ def _outcomes_of_windows(
 def _settings(arguments: argparse.Namespace, predictor: Predictor, windows: Windows | None) -> dict[str, Any]:
     """Return what the detections depend on."""
     import hashlib
-    from pathlib import Path
 
+    from mmort._inputs import open_regular
+
+    digest = hashlib.sha256()
+    with open_regular("model", arguments.model) as file:
+        while chunk := file.read(2**20):
+            digest.update(chunk)
     return {
-        "model": hashlib.sha256(Path(arguments.model).read_bytes()).hexdigest(),
+        "model": digest.hexdigest(),
         "score threshold": predictor.score_threshold,
         "preprocessing": predictor.preprocessing.to_dict(),
         "classes": predictor.classes,
@@ -176,4 +213,4 @@ def _line(path: Path, detections: Detections, *, as_json: bool) -> str:
     if as_json:
         return to_line(path, detections)
     found = (f"{name} {score:.2f}" for name, score in zip(detections.names, detections.scores, strict=True))
-    return f"{path}: {', '.join(found) or 'nothing'}"
+    return one_line(f"{path}: {', '.join(found) or 'nothing'}")

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mmort._outputs import write_output
 from mmort.cli import configs, datasets, engines
 from mmort.cli.outputs import check_outputs
 
@@ -68,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     engines.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> str | None:
     """Run the detector, and do what was asked for."""
     _check(arguments)
     from mmort.detect.config import parse_options
@@ -100,6 +101,10 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError("jsonfile_prefix is for one data set in COCO's format")
     if submission is not None and not isinstance(dataset, DotaDataset):
         raise ValueError("submission_dir is for one data set in DOTA's format")
+    if prefix is not None and isinstance(dataset, CocoPanopticDataset):
+        dataset.segment_files(prefix)  # refuses names before anything is detected
+    if submission is not None and isinstance(dataset, DotaDataset):
+        dataset.submission_files(submission)
     if config is not None and arguments.eval:
         options = metric_options(config, dataset) | options
     masks = True if arguments.out or prefix else None
@@ -109,19 +114,22 @@ def run(arguments: argparse.Namespace) -> None:
     )
     batch_size = batch_size_of(config or {}) if arguments.batch_size is None else arguments.batch_size
     predict: Predict = partial(engines.predict_function(arguments, predictor), batch_size=batch_size)
-    if arguments.show or arguments.show_dir:
-        predict = partial(_shown, arguments, dataset, predict)
+    not_drawn: list[str] = []
+    if arguments.show or arguments.show_dir is not None:
+        predict = partial(_shown, arguments, dataset, predict, not_drawn)
     collect(evaluation, predict)
     _write(evaluation, arguments.out, prefix)
     if submission is not None and isinstance(dataset, DotaDataset):
         print(f"wrote {len(dataset.write_submission(evaluation.results, submission))} files to {submission}")
     if arguments.eval:
         _report(evaluation.metrics(), arguments.metrics_json)
+    return f"{len(not_drawn)} pictures could not be drawn, the first: {not_drawn[0]}" if not_drawn else None
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse arguments that exclude each other or lead nowhere, before anything is loaded."""
-    if not any((arguments.out, arguments.eval, arguments.format_only, arguments.show, arguments.show_dir)):
+    wanted = arguments.eval, arguments.format_only, arguments.show
+    if not any(wanted) and arguments.out is None and arguments.show_dir is None:
         raise ValueError("nothing to do: give at least one of --out, --eval, --format-only, --show and --show-dir")
     if arguments.eval and arguments.format_only:
         raise ValueError("--eval and --format-only exclude each other")
@@ -170,16 +178,21 @@ def _preprocessing(config: dict[str, Any] | None, network: DetectorFile | TorchN
 
 
 def _shown(
-    arguments: argparse.Namespace, dataset: Dataset, predict: Predict, paths: Sequence[Path]
+    arguments: argparse.Namespace, dataset: Dataset, predict: Predict, not_drawn: list[str], paths: Sequence[Path]
 ) -> Iterator[Detections]:
-    """Yield the detections, after drawing them."""
+    """Yield the detections, after drawing them; note in `not_drawn` why a picture could not be, as results count."""
     from mmort.predict import AnnotatedPictures, draw, read_image
 
-    annotated = AnnotatedPictures(arguments.show_dir, paths) if arguments.show_dir and paths else None
+    annotated = AnnotatedPictures(arguments.show_dir, paths) if arguments.show_dir is not None else None
     for image, detections in zip(dataset.images, predict(paths), strict=True):
         visible = detections.above(arguments.show_score_thr)
-        if annotated:
-            annotated.write(image.path, visible)
+        if annotated is not None:
+            try:
+                annotated.write(image.path, visible)
+            except ImportError:
+                raise
+            except Exception as error:  # OpenCV's own, besides those documented
+                not_drawn.append(f"{image.path}: {error}")
         if arguments.show:
             _show(image.name, draw(read_image(image.path), visible))
         yield detections
@@ -222,7 +235,7 @@ def _report(metrics: Metrics, file: str | None) -> None:
         print(f"{name}: {value:.4f}")
     if file:
         figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})
-        Path(file).write_text(json.dumps(_rounded(figures), indent=2) + "\n", encoding="utf-8")
+        write_output(file, json.dumps(_rounded(figures), indent=2) + "\n")
 
 
 def _rounded(figures: Any) -> Any:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmort.evaluate.coco_format import read_annotations
+from mmort._outputs import write_output
+from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import CocoOptions, coco_library, coco_metrics
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.results import ImageResult
@@ -56,6 +57,12 @@ class CocoDataset(Dataset):
                 f"evaluate: {annotation_file} has no category {', '.join(missing)}; "
                 f"classes: {', '.join(self.classes)}; categories of the file: {', '.join(names)}"
             )
+        if len(set(self.classes)) != len(self.classes) or sum(name in self.classes for name in names) != len(
+            self.classes
+        ):
+            raise ValueError(
+                f"evaluate: {annotation_file} has several categories of the same name, or classes are given twice"
+            )
         evaluated = [category for category in self.annotations["categories"] if category["name"] in self.classes]
         self.category_ids = [category["id"] for category in evaluated]
         if tuple(category["name"] for category in evaluated) != self.classes:
@@ -78,6 +85,8 @@ class CocoDataset(Dataset):
             coco_library()  # before anything is predicted
         if metrics and "annotations" not in self.annotations:
             raise ValueError("evaluate: the annotation file has no annotations, so nothing can be measured")
+        if metrics:
+            coco_format.require_integer_ids(self.annotations)
         if "segm" in metrics:
             measured = [entry for entry in self.annotations["annotations"] if entry["category_id"] in self.category_ids]
             for kind, entries, names in (
@@ -87,6 +96,18 @@ class CocoDataset(Dataset):
                 lacking = next((entry for entry in entries if not names <= entry.keys()), None)
                 if lacking is not None:
                     raise ValueError(f"evaluate: segm needs {' and '.join(sorted(names))} of {kind} {lacking['id']}")
+            self._check_segmentations()
+
+    def _check_segmentations(self) -> None:
+        """Refuse segmentations that are not in the format, or not of their image."""
+        sizes = {image["id"]: (int(image["height"]), int(image["width"])) for image in self.annotations["images"]}
+        for entry in self.annotations["annotations"]:
+            if entry["category_id"] not in self.category_ids or entry["image_id"] not in sizes:
+                continue
+            problem = coco_format.segmentation_problem(entry["segmentation"], *sizes[entry["image_id"]])
+            if problem is not None:
+                got = coco_format.shown(entry["segmentation"])
+                raise ValueError(f"evaluate: the segmentation of annotation {entry['id']} must be {problem}, got {got}")
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute AP and AR; the options are those of `CocoOptions`."""
@@ -136,21 +157,32 @@ class CocoDataset(Dataset):
         paths = [Path(f"{prefix}.{kind}.json") for kind in kinds]
         for kind, path in zip(kinds, paths, strict=True):
             rows = self.rows(results, masks=kind == "segm")
-            path.write_text(json.dumps(rows), encoding="utf-8")
+            write_output(path, json.dumps(rows))
         return paths
 
 
 _REQUIRED = {
-    "images": ("id", "file_name"),
-    "categories": ("id", "name"),
-    "annotations": ("id", "image_id", "category_id", "bbox", "area"),
+    "images": {"id": coco_format.is_id, "file_name": coco_format.is_path},
+    "categories": {"id": coco_format.is_id, "name": coco_format.is_text},
+    "annotations": {
+        "id": coco_format.is_id,
+        "image_id": coco_format.is_id,
+        "category_id": coco_format.is_id,
+        "bbox": coco_format.is_box,
+        "area": coco_format.is_area,
+    },
 }
-"""What each entry of an annotation file must have."""
+"""What each object of an annotation file must have."""
+
+_OPTIONAL = {
+    "images": {"height": coco_format.is_side, "width": coco_format.is_side},
+    "annotations": {"iscrowd": coco_format.is_flag},
+}
 
 
 def _read(path: Path) -> dict[str, Any]:
     """Read an annotation file."""
-    annotations = read_annotations(path, "COCO's format", _REQUIRED)
+    annotations = coco_format.read_annotations(path, "COCO's format", _REQUIRED, _OPTIONAL)
     for annotation in annotations.get("annotations", ()):
         annotation.setdefault("iscrowd", 0)
     return annotations

@@ -1,14 +1,93 @@
-"""Annotation files in COCO's formats: read, and checked for what the evaluation relies on."""
+"""Annotation files in COCO's formats: read, and checked for all that the evaluation relies on."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 
-def read_annotations(path: Path, format: str, required: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+from mmort._inputs import read_bytes
+
+MAX_COORDINATE = 2.0**31
+"""Larger numbers are not pixels."""
+
+MAX_PIXELS = 2**30
+"""The images that OpenCV decodes have no more."""
+
+Check = Callable[[Any], bool]
+
+
+def is_id(value: Any) -> bool:
+    """Return whether a value can be an id: an integer, or text."""
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
+
+
+def is_flag(value: Any) -> bool:
+    """Return whether a value is 0 or 1."""
+    return isinstance(value, (bool, int)) and value in (0, 1)
+
+
+def is_list(value: Any) -> bool:
+    """Return whether a value is a list of objects."""
+    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
+
+
+def is_text(value: Any) -> bool:
+    """Return whether a value is text that can be written."""
+    return isinstance(value, str) and value.isprintable()
+
+
+def is_path(value: Any) -> bool:
+    """Return whether a value can be the path of a file."""
+    return isinstance(value, str) and bool(value) and "\0" not in value
+
+
+def is_side(value: Any) -> bool:
+    """Return whether a value can be a height or a width."""
+    return _is_number(value) and 0 < value <= MAX_PIXELS and value == int(value)
+
+
+def is_area(value: Any) -> bool:
+    """Return whether a value can be an area."""
+    return _is_number(value) and 0 <= value <= MAX_COORDINATE**2
+
+
+def is_box(value: Any) -> bool:
+    """Return whether a value is a box: x, y, width, height."""
+    return (
+        isinstance(value, list)
+        and len(value) == 4
+        and all(_is_number(number) and abs(number) <= MAX_COORDINATE for number in value)
+        and min(value[2:]) >= 0
+    )
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a finite number."""
+    return isinstance(value, Real) and not isinstance(value, bool) and (isinstance(value, int) or math.isfinite(value))
+
+
+_WORDS: dict[Check, str] = {
+    is_id: "an integer or text",
+    is_flag: "0 or 1",
+    is_list: "a list of objects",
+    is_text: "text without control characters",
+    is_path: "the path of a file",
+    is_side: f"a whole number from 1 to {MAX_PIXELS}",
+    is_area: "a finite number, not negative",
+    is_box: "x, y, width, height: finite numbers, the last two not negative",
+}
+"""What each check requires."""
+
+
+def read_annotations(
+    path: Path, format: str, required: Mapping[str, Mapping[str, Check]], optional: Mapping[str, Mapping[str, Check]]
+) -> dict[str, Any]:
     """Read an annotation file.
 
     Parameters
@@ -16,32 +95,103 @@ def read_annotations(path: Path, format: str, required: Mapping[str, Sequence[st
     path : Path
     format : str
         What messages call the format.
-    required : mapping of str to sequence of str
-        What each entry of a kind, such as "images", must have; a file must have images and categories.
+    required, optional : mapping of str to mapping of str to check
+        The entries that each object of a kind, such as "images", must and may have, with what they must be; a file must
+        have images and categories.
 
     Raises
     ------
     ValueError
         If the file is not in this format.
     """
+    content = read_bytes("annotation file", path)
     try:
-        annotations = json.loads(path.read_bytes())
-    except ValueError as error:
+        annotations = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"evaluate: {path} is not a JSON file: {error}") from None
+    del content
     if not isinstance(annotations, dict) or not {"images", "categories"} <= annotations.keys():
         raise ValueError(f"evaluate: {path} is not in {format}: it must have images and categories")
     for kind in required.keys() & annotations.keys():
-        _check_entries(path, kind, annotations[kind], required[kind])
+        _check_objects(path, kind, annotations[kind], required[kind], optional.get(kind, {}))
+    for index, image in enumerate(annotations["images"]):
+        if image.get("height", 1) * image.get("width", 1) > MAX_PIXELS:
+            raise ValueError(f"evaluate: images[{index}] in {path} must have at most {MAX_PIXELS} pixels")
     return annotations
 
 
-def _check_entries(path: Path, kind: str, entries: Any, required: Sequence[str]) -> None:
-    """Refuse entries that are not in the format."""
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+def _check_objects(
+    path: Path, kind: str, objects: Any, required: Mapping[str, Check], optional: Mapping[str, Check]
+) -> None:
+    """Refuse objects that are not in the format."""
+    if not is_list(objects):
         raise ValueError(f"evaluate: {kind} in {path} must be a list of objects")
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(objects):
         missing = [name for name in required if name not in entry]
         if missing:
             raise ValueError(f"evaluate: {kind}[{index}] in {path} has no {', '.join(missing)}")
-    if "id" in required and len({entry["id"] for entry in entries}) != len(entries):
+        for checks in (required, optional):
+            for name, check in checks.items():
+                if name in entry and not check(entry[name]):
+                    got = shown(entry[name])
+                    raise ValueError(f"evaluate: {kind}[{index}].{name} in {path} must be {_WORDS[check]}, got {got}")
+    if "id" in required and len({entry["id"] for entry in objects}) != len(objects):
         raise ValueError(f"evaluate: ids of {kind} in {path} are not unique")
+
+
+def require_integer_ids(annotations: Mapping[str, Any]) -> None:
+    """Refuse ids that are text, which COCO's metrics cannot count with."""
+    for kind, names in (("images", ["id"]), ("categories", ["id"]), ("annotations", ["id", "image_id", "category_id"])):
+        for index, entry in enumerate(annotations.get(kind, ())):
+            for name in names:
+                if not isinstance(entry[name], Integral):
+                    raise ValueError(
+                        f"evaluate: COCO's metrics need integers as ids, but {kind}[{index}].{name} is "
+                        f"{shown(entry[name])}"
+                    )
+
+
+def segmentation_problem(segmentation: Any, height: int, width: int) -> str | None:
+    """Return what a segmentation must be, of an image of a height and width; None if it is that."""
+    if isinstance(segmentation, list):
+        limit = 2 * max(height, width)
+        for polygon in segmentation:
+            if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
+                return "polygons, lists of x and y of three corners or more"
+            if not all(_is_number(number) and -limit <= number <= limit for number in polygon):
+                return f"polygons of finite numbers, from {-limit} to {limit} in an image of {height} x {width} pixels"
+        return None if segmentation else "polygons, at least one"
+    if not isinstance(segmentation, dict) or not {"size", "counts"} <= segmentation.keys():
+        return "polygons, or an object with size and counts"
+    if segmentation["size"] != [height, width]:
+        return f"of the image's size, {[height, width]}"
+    return None if _is_run_lengths(segmentation["counts"], height * width) else "run lengths of all pixels of the image"
+
+
+def _is_run_lengths(counts: Any, pixels: int) -> bool:
+    """Return whether counts, a list or COCO's compressed text, are the lengths of runs of so many pixels."""
+    if isinstance(counts, list):
+        integers = all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in counts)
+        return integers and sum(counts) == pixels
+    if not isinstance(counts, str) or not counts.isascii():
+        return False
+    codes = np.frombuffer(counts.encode(), np.uint8).astype(np.int64) - 48
+    if not len(codes) or codes.min() < 0 or codes.max() > 63 or codes[-1] & 32:
+        return False
+    ends = np.flatnonzero(codes & 32 == 0)  # each character has five bits of a number, and whether more follow
+    begins = np.concatenate([[0], ends[:-1] + 1])
+    sizes = ends + 1 - begins
+    if sizes.max() > 7:
+        return False
+    positions = np.arange(len(codes)) - np.repeat(begins, sizes)
+    numbers = np.add.reduceat((codes & 31) << (5 * positions), begins)
+    numbers -= np.where(codes[ends] & 16, np.int64(1) << (5 * sizes), 0)
+    for first in (1, 2):  # each number from the fourth on is the difference to the one two before
+        numbers[first::2] = numbers[first::2].cumsum()
+    return bool(numbers.min() >= 0 and numbers.max() <= pixels and numbers.sum() == pixels)
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, shortened."""
+    text = repr(value) if not isinstance(value, (list, dict)) else json.dumps(value)[:1000]
+    return text if len(text) <= 60 else f"{text[:57]}..."

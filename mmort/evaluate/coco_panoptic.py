@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from mmort.evaluate.coco_format import read_annotations
+from mmort._inputs import require_regular
+from mmort._outputs import inside, write_output
+from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import coco_library
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.options import option_values
@@ -26,11 +28,22 @@ from mmort.tables import lay_out
 FIGURES = "PQ", "SQ", "RQ"
 
 _REQUIRED = {
-    "images": ("id", "file_name"),
-    "categories": ("id", "name"),
-    "annotations": ("image_id", "file_name", "segments_info"),
+    "images": {"id": coco_format.is_id, "file_name": coco_format.is_path},
+    "categories": {"id": coco_format.is_id, "name": coco_format.is_text},
+    "annotations": {
+        "image_id": coco_format.is_id,
+        "file_name": coco_format.is_path,
+        "segments_info": coco_format.is_list,
+    },
 }
-"""What each entry of an annotation file must have."""
+"""What each object of an annotation file must have."""
+
+_OPTIONAL = {
+    "images": {"height": coco_format.is_side, "width": coco_format.is_side},
+    "categories": {"isthing": coco_format.is_flag},
+}
+
+MAX_SEGMENT_ID = 256**3 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +90,7 @@ class CocoPanopticDataset(Dataset):
         classes: Sequence[str] | None = None,
     ) -> None:
         path = Path(annotation_file)
-        annotations = read_annotations(path, "COCO's panoptic format", _REQUIRED)
+        annotations = coco_format.read_annotations(path, "COCO's panoptic format", _REQUIRED, _OPTIONAL)
         self.segment_dir = path.with_suffix("") if segment_dir is None else Path(segment_dir)
         names = [category["name"] for category in annotations["categories"]]
         self.classes = tuple(names if classes is None else classes)
@@ -86,6 +99,12 @@ class CocoPanopticDataset(Dataset):
             raise ValueError(
                 f"evaluate: {annotation_file} has no category {', '.join(missing)}; categories: {', '.join(names)}"
             )
+        if len(set(self.classes)) != len(self.classes) or sum(name in self.classes for name in names) != len(
+            self.classes
+        ):
+            raise ValueError(
+                f"evaluate: {annotation_file} has several categories of the same name, or classes are given twice"
+            )
         # As in MMDetection, labels count the file's categories that are among the classes, in the file's order.
         self.categories = [category for category in annotations["categories"] if category["name"] in self.classes]
         self.labels = {category["id"]: label for label, category in enumerate(self.categories)}
@@ -93,7 +112,12 @@ class CocoPanopticDataset(Dataset):
             DatasetImage(image["id"], Path(image_dir) / image["file_name"], image["file_name"])
             for image in annotations["images"]
         )
-        self.annotations = {entry["image_id"]: entry for entry in annotations.get("annotations", ())}
+        entries = annotations.get("annotations", ())
+        for index, entry in enumerate(entries):
+            _check_segments(f"annotations[{index}] in {path}", entry["segments_info"])
+        self.annotations = {entry["image_id"]: entry for entry in entries}
+        if len(self.annotations) != len(entries):
+            raise ValueError(f"evaluate: several annotations in {path} are of the same image")
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         """Refuse metrics and options that `score` does not have, and a file without ground truth."""
@@ -104,6 +128,8 @@ class CocoPanopticDataset(Dataset):
             lacking = [image.name for image in self.images if image.id not in self.annotations]
             if lacking:
                 raise ValueError(f"evaluate: {len(lacking)} images have no annotation, so {lacking[0]} has no truth")
+            for image in self.images:
+                require_regular("segment map", self.segment_dir / self.annotations[image.id]["file_name"])
 
     def score(self, results: Sequence[ImageResult], metrics: Sequence[str], options: Mapping[str, Any]) -> Metrics:
         """Compute panoptic quality; the options are those of `PanopticOptions`."""
@@ -144,13 +170,11 @@ class CocoPanopticDataset(Dataset):
 
     def write_rows(self, results: Sequence[ImageResult], prefix: str) -> list[Path]:
         """Write ``PREFIX.panoptic.json`` and the PNG files in ``PREFIX.panoptic``; return the JSON file's path."""
-        folder, entries = Path(f"{prefix}.panoptic"), []
-        for image, result in zip(self.images, results, strict=True):
-            name = str(PurePath(image.name).with_suffix(".png"))
+        entries = []
+        for image, result, target in zip(self.images, results, self.segment_files(prefix), strict=True):
             map = result.segment_map()
             if map is None:
                 map = np.zeros(read_image(image.path).shape[:2], np.int64)
-            target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             write_image(target, np.stack([map >> 16 & 255, map >> 8 & 255, map & 255], 2).astype(np.uint8))
             areas = np.bincount(map.ravel(), minlength=len(result.labels) + 1).tolist()
@@ -158,10 +182,27 @@ class CocoPanopticDataset(Dataset):
                 {"id": index, "category_id": self.categories[label]["id"], "area": areas[index]}
                 for index, label in enumerate(result.labels.tolist(), 1)
             ]
+            name = target.relative_to(f"{prefix}.panoptic").as_posix()
             entries.append({"image_id": image.id, "file_name": name, "segments_info": segments})
         path = Path(f"{prefix}.panoptic.json")
-        path.write_text(json.dumps({"annotations": entries}), encoding="utf-8")
+        write_output(path, json.dumps({"annotations": entries}))
         return [path]
+
+    def segment_files(self, prefix: str) -> list[Path]:
+        """Return the PNG file that `write_rows` writes for each image.
+
+        Raises
+        ------
+        ValueError
+            If an image's name leads out of the folder, or two have the same file.
+        """
+        files: dict[Path, str] = {}
+        for image in self.images:
+            file = inside(f"{prefix}.panoptic", PurePath(image.name).with_suffix(".png"))
+            if file in files:
+                raise ValueError(f"evaluate: the segments of {files[file]} and {image.name} would both be {file}")
+            files[file] = image.name
+        return list(files)
 
     def _add(self, counts: Mapping[int, ClassCounts], image: DatasetImage, result: ImageResult) -> None:
         """Add an image to the counts."""
@@ -185,3 +226,20 @@ class CocoPanopticDataset(Dataset):
             add_image(counts, truth, segments, found, result.labels.tolist())
         except ValueError as error:
             raise ValueError(f"evaluate: {path}: {error}") from None
+
+
+def _check_segments(name: str, segments: list[dict[str, Any]]) -> None:
+    """Refuse segments of an image that are not in the format."""
+    for segment in segments:
+        number, category, crowd = segment.get("id"), segment.get("category_id"), segment.get("iscrowd", 0)
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 < number <= MAX_SEGMENT_ID:
+            raise ValueError(
+                f"evaluate: {name}: id of a segment must be an integer from 1 to {MAX_SEGMENT_ID}, got "
+                f"{coco_format.shown(number)}"
+            )
+        if not coco_format.is_id(category) or not coco_format.is_flag(crowd):
+            raise ValueError(
+                f"evaluate: {name}: segment {number} must have a category_id, an integer or text, and iscrowd of 0 or 1"
+            )
+    if len({segment["id"] for segment in segments}) != len(segments):
+        raise ValueError(f"evaluate: {name}: ids of segments are not unique")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from mmort._inputs import read_text
 from mmort.evaluate import class_names
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
@@ -204,7 +205,7 @@ def _classes(entry: Mapping[str, Any], detector: tuple[str, ...]) -> tuple[str, 
     described = entry.get("metainfo") or {}
     named = entry.get("classes") or described.get("classes") or described.get("CLASSES")
     if isinstance(named, str):
-        named = Path(named).read_text(encoding="utf-8").splitlines()
+        named = read_text("class names", named).splitlines()
     if named is None:
         return detector or (_FORMATS[_kind(entry)] if entry else None)
     if detector and tuple(named) != detector:

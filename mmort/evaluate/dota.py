@@ -8,13 +8,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmort import ops
+from mmort._inputs import read_text
+from mmort._outputs import inside, require_folder, write_output
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.options import check_numbers, option_values
@@ -26,7 +28,10 @@ from mmort.predict.windows import merged
 MIN_SIDE = 2
 """Pixels; as in MMRotate, thinner objects are not measured."""
 
-_PATCH = re.compile(r"(?P<image>.+)__\d+__(?P<left>\d+)___(?P<top>\d+)")
+MAX_COORDINATE = 2.0**24
+"""Pixels; float32 has no fractions beyond."""
+
+_PATCH = re.compile(r"(?P<image>.+)__\d+__(?P<left>\d{1,8})___(?P<top>\d{1,8})", re.ASCII)
 """The name of a window that MMRotate's and DOTA's tools have cut out of an image."""
 
 
@@ -133,11 +138,19 @@ class DotaDataset(Dataset):
             for label, score, corners in zip(found.labels, found.scores, found.polygons.reshape(-1, 8), strict=True):
                 numbers = " ".join(f"{number:.2f}" for number in corners)
                 lines[label].append(f"{name} {score:.4f} {numbers}\n")
+        paths = self.submission_files(folder)
         Path(folder).mkdir(parents=True, exist_ok=True)
-        paths = [Path(folder) / f"Task1_{name}.txt" for name in self.classes]
         for path, of_class in zip(paths, lines, strict=True):
-            path.write_text("".join(of_class), encoding="utf-8")
+            write_output(path, "".join(of_class))
         return paths
+
+    def submission_files(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Return the files that `write_submission` writes; ValueError if the name of a class is not one for a file."""
+        require_folder(folder)
+        for name in self.classes:
+            if PurePath(f"Task1_{name}.txt").name != f"Task1_{name}.txt":
+                raise ValueError(f"evaluate: Task1_{name}.txt cannot be the name of a file, as the class is {name!r}")
+        return [inside(folder, f"Task1_{name}.txt") for name in self.classes]
 
     def _by_picture(self, results: Sequence[ImageResult]) -> Iterator[tuple[str, Detections]]:
         """Yield the name of each whole picture and the detections in it."""
@@ -167,22 +180,27 @@ class DotaDataset(Dataset):
     def _ground_truth(self, path: Path) -> _GroundTruth:
         """Read an image's annotation; lines that begin it with its source and scale are left out."""
         boxes, labels = [], []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(read_text("annotation file", path).splitlines(), 1):
             words = line.split()
             if not words or line.startswith(("imagesource:", "gsd:")):
                 continue
             try:
-                corners, name = np.array(words[:8], np.float32).reshape(4, 2), words[8]
+                corners, name = np.array(words[:8], np.float64).reshape(4, 2), words[8]
             except (IndexError, ValueError) as error:
                 raise ValueError(
                     f"evaluate: {path}, line {number} is not an object in DOTA's format: {error}"
                 ) from None
+            if not (np.abs(corners) <= MAX_COORDINATE).all():
+                raise ValueError(
+                    f"evaluate: {path}, line {number}: corners must be finite and at most {MAX_COORDINATE:g}, got "
+                    f"{' '.join(words[:8])}"
+                )
             if name not in self.classes:
                 raise ValueError(
                     f"evaluate: {path}, line {number} has the class {name!r}, but the classes are "
                     f"{', '.join(self.classes)}"
                 )
-            box = _smallest_rectangle(corners)
+            box = _smallest_rectangle(corners.astype(np.float32))
             if min(box[2:4]) >= MIN_SIDE:
                 boxes.append(box)
                 labels.append(self.classes.index(name))

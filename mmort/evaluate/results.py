@@ -6,11 +6,12 @@ import os
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mmort._outputs import write_output
 
 if TYPE_CHECKING:
     from mmort.predict.detections import Detections, RunLengths
@@ -110,4 +111,4 @@ def write_results(path: str | os.PathLike[str], results: Sequence[ImageResult], 
     ValueError
         If a panoptic segmentation was evaluated without masks.
     """
-    Path(path).write_bytes(pickle.dumps([result.as_mmdetection(class_count) for result in results]))
+    write_output(path, pickle.dumps([result.as_mmdetection(class_count) for result in results]))

@@ -13,12 +13,16 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort._inputs import open_regular, read_text
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.options import check_numbers, option_values
 from mmort.evaluate.recall import recalls
 from mmort.evaluate.results import ImageResult
 from mmort.tables import lay_out
+
+MAX_COORDINATE = 2.0**24
+"""Pixels; float32 has no fractions beyond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +86,7 @@ class VocDataset(Dataset):
     ) -> None:
         self.folder, self.classes = Path(folder), tuple(classes)
         self.annotation_dir = self.folder / annotation_subdir
-        image_dir, lines = self.folder / image_subdir, Path(image_set).read_text(encoding="utf-8").splitlines()
+        image_dir, lines = self.folder / image_subdir, read_text("image set", image_set).splitlines()
         names = filter(None, map(str.strip, lines))
         self.images = tuple(DatasetImage(name, image_dir / f"{name}.jpg", f"{name}.jpg") for name in names)
 
@@ -150,21 +154,30 @@ class VocDataset(Dataset):
         """Read an image's annotation; its corners count from 1."""
         path = self.annotation_dir / f"{image.id}.xml"
         try:
-            root = ElementTree.parse(path).getroot()
+            with open_regular("annotation", path) as file:
+                root = ElementTree.parse(file).getroot()
             boxes, labels, difficult = [], [], []
             for element in root.iter("object"):
                 name = element.findtext("name")
                 if name not in self.classes:
                     continue
                 corners = [element.findtext(f"bndbox/{corner}", "") for corner in ("xmin", "ymin", "xmax", "ymax")]
-                boxes.append([int(float(corner)) - 1 for corner in corners])
+                boxes.append([int(_coordinate(corner)) - 1 for corner in corners])
                 labels.append(self.classes.index(name))
                 difficult.append(int(element.findtext("difficult", "0")) != 0)
-        except (ElementTree.ParseError, ValueError) as error:
+        except (ElementTree.ParseError, LookupError, RecursionError, ValueError) as error:  # LookupError: an encoding
             raise ValueError(f"evaluate: {path} is not an annotation in VOC's format: {error}") from None
         return _GroundTruth(
             np.array(boxes, np.float32).reshape(-1, 4), np.array(labels, np.int64), np.array(difficult, bool)
         )
+
+
+def _coordinate(text: str) -> float:
+    """Return a corner's coordinate."""
+    number = float(text)
+    if not abs(number) <= MAX_COORDINATE:
+        raise ValueError(f"corners must be finite and at most {MAX_COORDINATE:g}, got {text}")
+    return number
 
 
 def _of_class(truths: Sequence[_GroundTruth], results: Sequence[ImageResult], label: int) -> Iterator[ImageOfClass]:

@@ -22,7 +22,7 @@ def list_images(*sources: str | os.PathLike[str]) -> list[Path]:
     Returns
     -------
     list of Path
-        In the order of `sources`, each file once.
+        In the order of `sources`, each file once, by the first path that leads to it.
 
     Raises
     ------
@@ -41,7 +41,17 @@ def list_images(*sources: str | os.PathLike[str]) -> list[Path]:
     """
     if any(os.fspath(source) == "" for source in sources):
         raise FileNotFoundError("no such file, folder or pattern: ''")
-    return list(dict.fromkeys(path for source in sources for path in _files(Path(source))))
+    images: dict[str, Path] = {}
+    for source in sources:
+        for path in _files(Path(source)):
+            images.setdefault(identity(path), path)
+    return list(images.values())
+
+
+def identity(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of a file whose directory is named without links; a link to a file stands for itself."""
+    folder, name = os.path.split(os.fspath(path))
+    return os.path.join(os.path.realpath(folder), name)
 
 
 def _files(source: Path) -> list[Path]:

@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort._inputs import read_bytes
+from mmort._outputs import write_output
+
 if TYPE_CHECKING:
     from types import ModuleType
 
 Image = NDArray[np.uint8]
 """[H, W, 3]; blue, green, red."""
+
+MAX_FILE_BYTES = 2**31 - 1
+"""OpenCV decodes no more."""
 
 
 def read_image(path: str | os.PathLike[str]) -> Image:
@@ -37,14 +43,15 @@ def read_image(path: str | os.PathLike[str]) -> Image:
     Raises
     ------
     ValueError
-        If OpenCV cannot decode the file.
+        If OpenCV cannot decode the file, it has more than 2 GB, or it is a pipe or a device.
     OSError
         If the file cannot be opened.
     ImportError
         If OpenCV is not installed.
     """
+    data = read_bytes("image", path, MAX_FILE_BYTES)
     try:
-        return decode_image(Path(path).read_bytes())
+        return decode_image(data)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -106,7 +113,7 @@ def write_image(path: str | os.PathLike[str], image: Image) -> None:
         _, data = cv2.imencode(suffix, image)
     except cv2.error:
         raise ValueError(f"{path}: OpenCV writes no format with the suffix {suffix!r}, such as .png or .jpg") from None
-    Path(path).write_bytes(data.tobytes())
+    write_output(path, data.tobytes())
 
 
 ResizeBackend = Literal["cv2", "pillow"]

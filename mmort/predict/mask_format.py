@@ -24,6 +24,10 @@ _WORDS = {
 """The values of `MaskFormat`'s fields that are words."""
 
 
+MAX_ENLARGED_PIXELS = 2**24
+"""Of a mask before it is cut to the image, unless this has a 16th as many."""
+
+
 class Stored(NamedTuple):
     """The masks of an image in its original size, and the factors of their scores there, (K,)."""
 
@@ -119,6 +123,8 @@ class MaskFormat:
         canvas : (int, int), optional
             Height and width of the batch that the image was in.  By default the image's own.
         """
+        if not output[:1].size and len(output):
+            raise ValueError(f"masks must have pixels, got masks of {output.shape[1]} x {output.shape[2]}")
         factors = np.ones(len(output), np.float32)
         if self.area == "box":
             return Stored(BoxMasks(output, boxes, self.threshold), factors)
@@ -141,32 +147,45 @@ class MaskFormat:
         if self.rescaling == "stretch":
             return mask, resize_mask(mask, image.ori_shape[1], image.ori_shape[0])
         if self.rescaling == "scale":
-            return self._scaled(mask, image)
+            return self._scaled(mask, image, canvas or image.pad_shape)
         (top, left), (height, width) = image.offset, image.img_shape
         if self.rescaling == "fit":
             rows, columns = canvas or image.pad_shape
             enlarged = resize_mask(mask, columns, rows)
         else:
-            enlarged = self._enlarged(mask)
+            enlarged = self._enlarged(mask, canvas or image.pad_shape)
         part = np.ascontiguousarray(enlarged[top : top + height, left : left + width])
         return part, resize_mask(part, image.ori_shape[1], image.ori_shape[0])
 
-    def _scaled(self, mask: NDArray[np.float32], image: Prepared) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _scaled(
+        self, mask: NDArray[np.float32], image: Prepared, size: tuple[int, int]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return an enlarged mask, and the part of it in the original scale that has the original size."""
-        (height, width), canvas = image.ori_shape, self._enlarged(mask)
+        (height, width), canvas = image.ori_shape, self._enlarged(mask, size)
         # MMDetection's scales are not rounded to float32, which matters where the size below is nearly an integer.
         x_scale = round(float(image.scale_factor[0]) * width) / width
         y_scale = round(float(image.scale_factor[1]) * height) / height
         # MMDetection exchanges the two scales, which shifts masks by up to a pixel.
         rows, columns = math.ceil(canvas.shape[0] * (1 / x_scale)), math.ceil(canvas.shape[1] * (1 / y_scale))
+        _require_proportion(rows, columns, height * width)
         return canvas, resize_mask(canvas, columns, rows)[:height, :width]
 
-    def _enlarged(self, mask: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return a mask with a value for each pixel of the input."""
+    def _enlarged(self, mask: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
+        """Return a mask with a value for each pixel of the input, whose height and width are `size`."""
+        _require_proportion(mask.shape[0] * self.stride, mask.shape[1] * self.stride, size[0] * size[1])
         if self.alignment == "corners":
             wide = np.ascontiguousarray(_from_corners(np.ascontiguousarray(mask.T), self.stride).T)
             return _from_corners(wide, self.stride)
         return resize_mask(mask, mask.shape[1] * self.stride, mask.shape[0] * self.stride)
+
+
+def _require_proportion(rows: int, columns: int, pixels: int) -> None:
+    """Refuse to enlarge a mask to a multiple of the pixels that it is of."""
+    if rows * columns > max(16 * pixels, MAX_ENLARGED_PIXELS):
+        raise ValueError(
+            f"masks would become {rows} x {columns} pixels for {pixels} of the image; the stride or the padding in the "
+            "file's metadata does not fit its masks"
+        )
 
 
 def _mean_probability(logits: NDArray[np.float32]) -> float:

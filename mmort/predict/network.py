@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,10 @@ import mmort.ort
 from mmort._threads import get_num_threads
 from mmort.predict.binding import BoundSession
 from mmort.predict.mask_format import MaskFormat
-from mmort.predict.preprocessing import Preprocessing
+from mmort.predict.metadata import read_metadata
+
+MAX_THREADS = 1024
+"""Of a detector, and callers at the same time; each thread takes memory, and seconds when there are too many."""
 
 
 class Network(Protocol):
@@ -76,15 +78,7 @@ class DetectorFile:
         self._input, batch, height, width = _image_input(path, inputs)
         self.input_shape = batch, height, width
         self._outputs = _outputs(path, outputs)
-        try:
-            entries = {key: json.loads(metadata.get(key, "null")) for key in ("classes", "preprocessing", "masks")}
-            self.classes = tuple(map(str, entries["classes"])) if entries["classes"] else None
-            self.preprocessing = Preprocessing.from_dict(entries["preprocessing"]) if entries["preprocessing"] else None
-            # Before mmort wrote "masks", all of its files had masks over boxes.
-            known = entries["masks"] or ({} if "mmort_version" in metadata else None)
-            self.mask_format = None if known is None else MaskFormat.from_dict(known)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: metadata that mmort cannot read: {error}") from None
+        self.classes, self.preprocessing, self.mask_format = read_metadata(path, metadata)
 
     def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Run the file on a batch; see `Network`."""
@@ -162,7 +156,7 @@ class OnnxNetwork(DetectorFile):
 
 
 def require_counts(**counts: int | None) -> None:
-    """Refuse numbers of threads that are no integers, not positive, or that no runtime takes."""
+    """Refuse numbers of threads that are no integers, not positive, or more than a machine can have."""
     for name, value in counts.items():
         if value is None:
             continue
@@ -170,8 +164,8 @@ def require_counts(**counts: int | None) -> None:
             raise TypeError(f"{name} must be an integer, got {value!r}")
         if value < 1:
             raise ValueError(f"{name} must be positive, got {value}")
-        if value >= 2**31:
-            raise ValueError(f"{name} must be less than 2**31, got {value}")
+        if value > MAX_THREADS:
+            raise ValueError(f"{name} must be at most {MAX_THREADS}, got {value}")
 
 
 def require_model(path: str) -> None:

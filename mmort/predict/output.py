@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mmort._outputs import inside, require_folder, write_output
+from mmort._text import path_text
 from mmort.predict.detections import Detections
 from mmort.predict.drawing import draw
-from mmort.predict.image_files import SUFFIXES
+from mmort.predict.image_files import SUFFIXES, identity
 from mmort.predict.images import read_image, write_image
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows, where nothing keeps two runs apart
+    fcntl = None  # type: ignore[assignment]
 
 
 class Record:
     """The results in a directory: a line of JSON for each picture, in ``detections.jsonl``.
 
     A run that was killed leaves whole lines, and perhaps half a line, which is dropped.  ``run.json`` holds the
-    settings of the run, so that results of different runs are not mixed.
+    settings of the run, so that results of different runs are not mixed.  One run at a time can have the record.
 
     Parameters
     ----------
@@ -27,41 +35,63 @@ class Record:
     settings : mapping
         What the results depend on, ready for JSON.
 
-    Attributes
-    ----------
-    images : set of str
-        The pictures that have a line.
-
     Raises
     ------
     ValueError
-        If the directory has results of other settings, or a line that is not a result.
+        If the directory has results of other settings, a line that is not a result, or a link or a device where the
+        files should be; or another run is writing to it.
     OSError
         If the files cannot be read or written.
     """
 
     def __init__(self, directory: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
-        self.path = Path(directory) / "detections.jsonl"
-        _refuse_file(directory)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        _check_settings(self.path, settings)
-        self.images = _recorded(self.path)
-        self._file = self.path.open("a", encoding="utf-8")
+        require_folder(directory)
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        self.path = inside(directory, "detections.jsonl")
+        self._file = _open(self.path)
+        try:
+            images, self._end = _recorded(self.path, self._file)
+            # Relative paths in the record are those of the run that began it, wherever this one was started.
+            base = _check_settings(inside(directory, "run.json"), settings, is_empty=not images)
+            self._base = os.path.realpath(Path(directory, base))
+            self._images = {_key(Path(self._base, image)) for image in images}
+            os.ftruncate(self._file, self._end)
+        except BaseException:
+            self.close()
+            raise
+
+    def __len__(self) -> int:
+        """Return the number of pictures that have a line."""
+        return len(self._images)
+
+    def __contains__(self, image: object) -> bool:
+        """Return whether a picture has a line, by whatever path to its folder."""
+        return isinstance(image, (str, os.PathLike)) and _key(image) in self._images
 
     def add(self, image: str | os.PathLike[str], detections: Detections) -> None:
-        """Write the line of a picture, which then counts as done."""
-        self._file.write(to_line(image, detections) + "\n")
-        self._file.flush()
-        self.images.add(os.fspath(image))
+        """Write the line of a picture, which then counts as done; one that counts already is left as it is."""
+        if image in self:
+            return
+        named = image if os.path.realpath(os.curdir) == self._base else os.path.abspath(image)
+        line = f"{to_line(named, detections)}\n".encode()
+        try:
+            if (written := os.write(self._file, line)) != len(line):
+                raise OSError(f"{self.path}: only {written} of {len(line)} bytes of a line could be written")
+        except OSError:
+            os.ftruncate(self._file, self._end)
+            raise
+        self._end += len(line)
+        self._images.add(_key(image))
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file, after its lines have reached the disk."""
+        os.fsync(self._file)
+        os.close(self._file)
 
 
 def to_line(image: str | os.PathLike[str], detections: Detections) -> str:
     """Return a picture's results as JSON: its path as ``image``, and the entries of `Detections.to_dict`."""
-    return json.dumps({"image": os.fspath(image), **detections.to_dict()}, allow_nan=False)
+    return json.dumps({"image": path_text(image), **detections.to_dict()}, allow_nan=False)
 
 
 class AnnotatedPictures:
@@ -71,77 +101,117 @@ class AnnotatedPictures:
     ----------
     directory : path
     images : sequence of path
-        All pictures of the run.  If they are in several folders, so are the annotated ones.
+        All pictures of the run.  If they are in several folders, so are the annotated ones, below the folder that they
+        have in common.
 
     Raises
     ------
     ValueError
-        If an annotated picture would replace one of the pictures.
+        If an annotated picture would replace one of the pictures or another annotated one, or a link in the directory
+        leads elsewhere.
     OSError
         If the directory is a file.
     """
 
     def __init__(self, directory: str | os.PathLike[str], images: Sequence[Path]) -> None:
-        _refuse_file(directory)
-        folders = {path.parent.absolute() for path in images}
-        self._base, self._directory = os.path.commonpath(folders), Path(directory)
-        replaced = {path.resolve() for path in images} & {self.path(path).resolve() for path in images}
+        require_folder(directory)
+        files = {path: Path(identity(path)) for path in images}
+        base = os.path.commonpath([path.parent for path in files.values()]) if files else os.curdir
+        self._targets: dict[Path, Path] = {}
+        sources: dict[Path, Path] = {}
+        for path, file in files.items():
+            target = inside(directory, _annotated(file.relative_to(base)))
+            if sources.setdefault(target, file) != file:
+                raise ValueError(f"the annotated pictures of {sources[target]} and {file} would both be {target}")
+            self._targets[path] = target
+        replaced = set(files.values()) & {Path(identity(target)) for target in sources}
         if replaced:
             raise ValueError(f"the annotated picture of {min(replaced)} would replace it; do not write to {directory}")
+        self._directory = directory
 
     def path(self, image: Path) -> Path:
         """Return the file of a picture: of the same format, if OpenCV writes colours in it, and otherwise PNG."""
-        target = self._directory / image.absolute().relative_to(self._base)
-        writable = image.suffix.lower() in SUFFIXES and image.suffix.lower() != ".pgm"
-        return target if writable else target.with_name(f"{target.name}.png")
+        return self._targets[image]
 
     def write(self, image: Path, detections: Detections) -> None:
         """Draw the detections on a picture, and write it."""
         target = self.path(image)
+        drawn = draw(read_image(image), detections)
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_name(f".unfinished-{target.name}")
-        write_image(unfinished, draw(read_image(image), detections))
-        unfinished.replace(target)
+        inside(self._directory, target.relative_to(self._directory))  # a link may have come since
+        write_image(target, drawn)
 
 
-def _refuse_file(directory: str | os.PathLike[str]) -> None:
-    """Refuse a file as the directory for results, or as a directory above it."""
-    for path in (Path(directory), *Path(directory).parents):
-        if path.is_file():
-            raise NotADirectoryError(f"output directory must not be a file, got {path}")
+def _key(image: str | os.PathLike[str]) -> str:
+    """Return the text that stands for an image, whatever the path to its folder."""
+    return path_text(identity(image))
 
 
-def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    """Compare the settings with those of the run that began the record, or write them."""
-    file = path.with_name("run.json")
-    if not file.exists() and not path.exists():
-        file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        return
+def _annotated(image: Path) -> Path:
+    """Return the name of an annotated picture."""
+    writable = image.suffix.lower() in SUFFIXES and image.suffix.lower() != ".pgm"
+    return image if writable else image.with_name(f"{image.name}.png")
+
+
+def _open(path: Path) -> int:
+    """Open a record to read and to append, and keep other runs from it."""
+    without_links = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | without_links, 0o666)
     try:
-        before = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        before = None
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise ValueError(f"{path} must be a regular file, got a pipe or a device")
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise ValueError(f"{path}: another run is writing to it; wait for its end, or give another directory") from None
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _check_settings(file: Path, settings: Mapping[str, Any], *, is_empty: bool) -> str:
+    """Compare the settings with those of the run that began the record, or write them if it is empty.
+
+    Returns the directory that relative paths in the record are relative to, itself relative to that of the record.
+    """
     wanted = json.loads(json.dumps(settings))
-    changed = [name for name in wanted if not isinstance(before, dict) or before.get(name) != wanted[name]]
+    if is_empty:
+        directory = os.path.relpath(os.path.realpath(os.curdir), os.path.realpath(file.parent))
+        write_output(file, json.dumps({**wanted, "directory": path_text(directory)}, indent=1) + "\n")
+        return directory
+    try:
+        before = json.loads(file.read_bytes())
+        if not isinstance(before, dict) or not isinstance(before.get("directory"), str):
+            raise ValueError("not the settings of a run")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{file} cannot be read, so that the settings behind {file.with_name('detections.jsonl')} are unknown; "
+            f"delete both, or give another directory: {error}"
+        ) from None
+    changed = [name for name in wanted if before.get(name) != wanted[name]]
     if changed:
         raise ValueError(
-            f"{path} is of a run with another {' and '.join(changed)}; give another directory, or delete the file"
+            f"{file.with_name('detections.jsonl')} is of a run with another {' and '.join(changed)}; give another "
+            "directory, or delete the file"
         )
+    return str(before["directory"])
 
 
-def _recorded(path: Path) -> set[str]:
-    """Return the pictures of a record; half a line at its end is removed."""
-    if not path.exists():
-        return set()
-    with path.open("rb+") as file:
-        images, end = set(), 0
-        for number, line in enumerate(file, 1):
+def _recorded(path: Path, file: int) -> tuple[list[str], int]:
+    """Return the pictures of a record, and where its last whole line ends."""
+    images, end = [], 0
+    with open(file, "rb", closefd=False) as lines:
+        for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
-                file.truncate(end)
                 break
             try:
-                images.add(json.loads(line)["image"])
-            except (KeyError, TypeError, ValueError):
+                image = json.loads(line)["image"]
+                if not isinstance(image, str) or not image or "\0" in image:
+                    raise ValueError
+            except (KeyError, TypeError, ValueError, RecursionError):
                 raise ValueError(f"{path}, line {number}: not a picture's results; delete the file") from None
+            images.append(image)
             end += len(line)
-    return images
+    return images, end

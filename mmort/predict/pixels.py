@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mmort._inputs import require_regular
 from mmort.predict.images import Image, read_image
 
 SUFFIXES_IN_PARTS = (".jp2", ".tif", ".tiff", ".vrt")
@@ -63,6 +64,8 @@ def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
             import rasterio
         except ModuleNotFoundError:
             raise ImportError(f"reading windows of {image} needs rasterio: pip install 'mmort[geo]'") from None
+        if os.path.exists(image):
+            require_regular("image", image)
         with warnings.catch_warnings():
             # Most pictures are no maps.
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)

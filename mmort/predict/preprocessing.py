@@ -15,6 +15,9 @@ from mmort.predict import pipeline
 from mmort.predict.images import Image, ResizeBackend, look_up, read_image, resize
 from mmort.predict.padding import Padding, multiple, positive_size
 
+MAX_PADDED_PIXELS = 2**25
+"""A narrow image that is padded to a square could otherwise take any amount of memory."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -146,7 +149,12 @@ class Preprocessing:
         ValueError
             If the config has no test pipeline, or a step that is not supported; the message names it.
         """
-        return cls(**pipeline.settings_of(config))
+        try:
+            return cls(**pipeline.settings_of(config))
+        except (AttributeError, OverflowError, TypeError) as error:  # of values that are no numbers, or no dicts
+            raise ValueError(
+                f"preprocessing: the config's test pipeline has an entry of another type: {error}"
+            ) from None
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Preprocessing:
@@ -224,6 +232,11 @@ class Preprocessing:
             shape = (height | self.pad_or) + self.pad_add, (width | self.pad_or) + self.pad_add
             offset = shape[0] // 2 - height // 2, shape[1] // 2 - width // 2
         pad_shape = multiple(shape[0], self.size_divisor), multiple(shape[1], self.size_divisor)
+        if pad_shape[0] * pad_shape[1] > max(MAX_PADDED_PIXELS, 2 * height * width):
+            raise ValueError(
+                f"preprocessing: padding makes {pad_shape[0]} x {pad_shape[1]} pixels of {height} x {width}, which is "
+                f"more than the limit, {MAX_PADDED_PIXELS} pixels or twice as many as before"
+            )
         canvas = np.zeros((3, *pad_shape), np.float32)
         for channel, plane in enumerate(canvas):
             if padding.value is not None:

@@ -1,6 +1,7 @@
 """`mmort predict`: what it prints and writes, resuming, and broken pictures."""
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -127,8 +128,8 @@ def test_a_killed_run_continues(tiny, folder):
         import os, mmort.cli, mmort.predict
         add = mmort.predict.Record.add
         def dying(self, image, detections):
-            if len(self.images) == 2:
-                os.write(self._file.fileno(), b"{{")
+            if len(self) == 2:
+                os.write(self._file, b"{{")
                 os._exit(9)
             add(self, image, detections)
         mmort.predict.Record.add = dying
@@ -155,9 +156,11 @@ def test_results_of_different_runs_are_not_mixed(tiny, folder):
     message = refused("predict", tiny, "photos", "--out-dir", "out", "--score-thr", 0.5)
     assert "detections.jsonl is of a run with another score threshold; give another directory, or delete" in message
     os.remove("out/run.json")
-    assert "another model and score threshold and" in refused("predict", tiny, "photos", "--out-dir", "out")
-    (folder / "out/run.json").write_text("[]")
-    assert "another model" in refused("predict", tiny, "photos", "--out-dir", "out")
+    for text in (None, "", "[]", '{"model": "', "[" * 100_000, "{}"):
+        if text is not None:
+            (folder / "out/run.json").write_text(text)
+        message = refused("predict", tiny, "photos", "--out-dir", "out")
+        assert "run.json cannot be read, so that the settings behind out/detections.jsonl are unknown" in message
 
 
 def test_a_record_that_is_none_is_left_alone(tmp_path):
@@ -167,6 +170,76 @@ def test_a_record_that_is_none_is_left_alone(tmp_path):
         with pytest.raises(ValueError, match=r"line [12]: not a picture's results; delete the file"):
             Record(tmp_path, {})
         assert (tmp_path / "detections.jsonl").read_text(encoding="latin-1") == text
+
+
+def test_one_run_at_a_time_has_a_record(tiny, folder):
+    with contextlib.closing(Record("out", {})):
+        assert refused("predict", tiny, "photos", "--out-dir", "out") == (
+            "mmort: error: out/detections.jsonl: another run is writing to it; wait for its end, or give another "
+            "directory\n"
+        )
+    assert (folder / "out/detections.jsonl").read_bytes() == b""
+    assert predict(tiny, "photos", "--out-dir", "out")[0] == 0
+
+
+def test_an_image_is_recorded_once_by_whatever_path(tiny, folder, monkeypatch):
+    (folder / "linked").symlink_to("photos")
+    assert predict(tiny, "photos", "photos/../photos", folder / "photos", "linked", "--out-dir", "out")[0] == 0
+    before = (folder / "out/detections.jsonl").read_bytes()
+    assert [line["image"] for line in records(folder / "out/detections.jsonl")] == [f"photos/{name}" for name in NAMES]
+    for images in (folder / "photos", "linked", f"photos/../photos/{NAMES[0]}"):
+        assert predict(tiny, images, "--out-dir", "out")[0] == 0
+    monkeypatch.chdir(folder / "photos")  # where relative paths are others
+    assert predict(tiny, ".", "--out-dir", "../out")[0] == 0
+    assert (folder / "out/detections.jsonl").read_bytes() == before
+    shutil.copy(NAMES[0], "a.png")
+    assert predict(tiny, ".", "--out-dir", "../out")[0] == 0
+    assert records(folder / "out/detections.jsonl")[-1]["image"] == str(folder / "photos/a.png")
+    monkeypatch.chdir(folder.parent)
+    folder.rename(folder.with_name("moved"))
+    monkeypatch.chdir(folder.with_name("moved"))
+    count = len(records(folder.with_name("moved") / "out/detections.jsonl"))
+    assert predict(tiny, "photos", "--out-dir", "out")[0] == 0
+    # Only the absolute path leads elsewhere now.
+    assert len(records(folder.with_name("moved") / "out/detections.jsonl")) == count + 1
+
+
+def test_a_run_killed_before_its_first_line_continues(tiny, folder):
+    (folder / "out").mkdir()
+    for settings, lines in (("", ""), ('{"mod', ""), ("", '{"image": "pho')):
+        (folder / "out/run.json").write_text(settings)
+        (folder / "out/detections.jsonl").write_text(lines)
+        assert predict(tiny, "photos", "--out-dir", "out")[0] == 0
+        assert len(records(folder / "out/detections.jsonl")) == len(NAMES)
+
+
+def test_links_and_devices_are_no_records(tiny, folder):
+    (folder / "out").mkdir()
+    (folder / "elsewhere").write_text("mine")
+    for name in ("detections.jsonl", "run.json"):
+        for target in ("../elsewhere", "/dev/full"):
+            (folder / "out" / name).symlink_to(target)
+            assert "is a link; remove it" in refused("predict", tiny, "photos", "--out-dir", "out")
+            (folder / "out" / name).unlink()
+    (folder / "out/detections.jsonl").unlink()
+    os.mkfifo(folder / "out/detections.jsonl")
+    assert "must be a regular file" in refused("predict", tiny, "photos", "--out-dir", "out")
+    assert (folder / "elsewhere").read_text() == "mine"
+
+
+def test_a_line_that_could_not_be_written_is_removed(tmp_path, monkeypatch):
+    record = Record(tmp_path, {})
+    record.add("a.png", none(4, 5))
+    whole = record.path.read_bytes()
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
+    with pytest.raises(OSError, match=r"only 7 of \d+ bytes of a line could be written"):
+        record.add("b.png", none(4, 5))
+    monkeypatch.undo()
+    assert (record.path.read_bytes(), "b.png" in record) == (whole, False)
+    record.add("b.png", none(4, 5))
+    record.close()
+    assert [line["image"] for line in records(record.path)] == ["a.png", "b.png"]
 
 
 # ---- broken pictures -------------------------------------------------------------------------------------------
@@ -187,6 +260,49 @@ def test_broken_pictures_are_named_and_skipped(tiny, folder):
     os.remove("photos/" + NAMES[0])
     assert predict(tiny, "photos", "--out-dir", "out")[0] == 0
     assert records(folder / "out/detections.jsonl")[-1]["image"] == "photos/a.png"
+
+
+def test_pictures_that_cannot_be_drawn_are_skipped(tiny, folder, monkeypatch):
+    """A name is too long with .png after it, and a picture has gone before it is drawn."""
+    long = "b" * 250 + ".jpg2"
+    shutil.copy(IMAGES[0], folder / "photos" / long)
+    shutil.copy(IMAGES[0], folder / "photos" / "c.png")
+    draw = AnnotatedPictures.write
+
+    def gone(self, image, detections):
+        if image.name == "c.png":
+            image.unlink()
+        draw(self, image, detections)
+
+    monkeypatch.setattr(AnnotatedPictures, "write", gone)
+    code, out, err = predict(tiny, "photos", f"photos/{long}", "--out-dir", "out", "--show-dir", "show")
+    assert (code, out) == (1, f"wrote out/detections.jsonl, with {len(NAMES) + 2} pictures\n")
+    assert [("c.png" in line, "File name too long" in line) for line in err.splitlines()] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+    assert sorted(os.listdir("show")) == NAMES
+
+
+def test_names_that_are_not_utf8(tiny, folder):
+    os.rename(folder / "photos" / NAMES[0], os.fsencode(folder) + b"/photos/\xff\n\x1b.png")
+    command = [sys.executable, "-m", "mmort", "predict", tiny, "photos", "--threads", "1"]
+    strict = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    lines = subprocess.run(command, capture_output=True, env=strict, check=True).stdout.splitlines()
+    assert lines[-1] == rb"photos/\udcff\n\x1b.png: b 0.50"
+    for _ in range(2):
+        assert predict(tiny, "photos", "--out-dir", "out")[0] == 0
+    text = (folder / "out/detections.jsonl").read_text(encoding="ascii")
+    assert text.count("\n") == len(NAMES)
+    assert r"photos/\\xff\n\u001b.png" in text
+
+
+@pytest.mark.parametrize("option", [(), ("--window", 300)])
+def test_pipes_and_devices_are_no_pictures(tiny, folder, option):
+    os.mkfifo(folder / "photos/pipe.png")
+    code, _, err = predict(tiny, "photos/pipe.png", "/dev/zero", *option)
+    assert (code, err.count("must be a regular file, got a pipe or a device")) == (1, 2)
 
 
 # ---- annotated pictures ----------------------------------------------------------------------------------------
@@ -218,6 +334,39 @@ def test_pictures_are_not_replaced(tiny, folder):
     )
 
 
+def test_annotated_pictures_stay_in_their_directory(tiny, folder, monkeypatch):
+    (folder / "other").mkdir()
+    (folder / "photos/other").mkdir()
+    shutil.copy(folder / "photos" / NAMES[0], folder / "other/b.png")
+    (folder / "photos/other/b.png").write_text("mine")
+    monkeypatch.chdir(folder / "photos")
+    assert predict(tiny, ".", "../other", "--show-dir", "out")[0] == 0
+    assert (folder / "photos/other/b.png").read_text() == "mine"
+    written = [path.relative_to(folder / "photos/out").as_posix() for path in (folder / "photos/out").rglob("*.png")]
+    assert sorted(written) == ["other/b.png", *(f"photos/{name}" for name in NAMES)]
+
+
+def test_links_in_the_directory_are_not_followed(tiny, folder):
+    (folder / "show").mkdir()
+    (folder / "victim.png").write_text("mine")
+    for name in (f".unfinished-{NAMES[0]}", NAMES[0]):
+        (folder / "show" / name).symlink_to("../victim.png")
+    assert f"show/{NAMES[0]} is a link; remove it" in refused("predict", tiny, "photos", "--show-dir", "show")
+    (folder / "show" / NAMES[0]).unlink()
+    assert predict(tiny, "photos", "--show-dir", "show")[0] == 0
+    (folder / "show2").mkdir()
+    (folder / "show2/photos").symlink_to("../photos")
+    shutil.copy(IMAGES[0], folder / "a.png")
+    assert "show2/photos is a link" in refused("predict", tiny, "photos", "a.png", "--show-dir", "show2")
+    assert (folder / "victim.png").read_text() == "mine"
+
+
+def test_annotated_pictures_of_the_same_name(folder):
+    images = [folder / "a.pgm", folder / "a.pgm.png"]
+    with pytest.raises(ValueError, match=r"of .*/a\.pgm and .*/a\.pgm\.png would both be show/a\.pgm\.png"):
+        AnnotatedPictures("show", images)
+
+
 # ---- files without metadata, and wrong arguments ---------------------------------------------------------------
 
 
@@ -242,7 +391,10 @@ def test_files_without_metadata_take_a_config(folder):
         ([MODEL, IMAGES[0], "--batch-size", "0"], "batch_size must be positive, got 0"),
         ([MODEL, IMAGES[0], "--threads", "0"], "threads must be positive, got 0"),
         ([MODEL, IMAGES[0], "--parallel", "0"], "parallel must be positive, got 0"),
-        ([MODEL, IMAGES[0], "--threads", str(2**31)], "threads must be less than 2**31, got 2147483648"),
+        ([MODEL, IMAGES[0], "--threads", str(2**31)], "threads must be at most 1024, got 2147483648"),
+        ([MODEL, IMAGES[0], "--parallel", "1000000"], "parallel must be at most 1024, got 1000000"),
+        ([MODEL, IMAGES[0], "--out-dir", ""], "output directory must have a name, got ''"),
+        ([MODEL, IMAGES[0], "--show-dir", ""], "output directory must have a name, got ''"),
         ([MODEL, ""], "no such file, folder or pattern: ''"),
         ([MODEL, IMAGES[0], "--score-thr", "-1"], "score_threshold must not be negative, got -1"),
         ([MODEL, IMAGES[0], "--provider", "GPUProvider"], "provider GPUProvider is not available in this ONNX Runtime"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mmort._outputs import write_output
 from mmort.evaluate.parity.comparison import MIN_MASK_IOU, TOLERANCES
 from mmort.evaluate.parity.histogram import histogram
 from mmort.evaluate.parity.pictures import DRAW_THRESHOLD, MAX_ROWS, picture_pair
@@ -54,7 +55,7 @@ def write_report(parity: Parity, path: str | os.PathLike[str], *, subject: str, 
         metric_tolerance=METRIC_TOLERANCE,
         min_agreement=f"{MIN_AGREEMENT:.1%}",
     )
-    Path(path).write_text(text, encoding="utf-8")
+    write_output(path, text)
 
 
 def _model(parity: Parity, column: Column) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""Files that are read: regular ones only, as a pipe or a device could block or never end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import BinaryIO
+
+
+def open_regular(name: str, path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file to read bytes.
+
+    Parameters
+    ----------
+    name : str
+        What the file is, for the message.
+    path : path
+
+    Raises
+    ------
+    ValueError
+        If `path` is neither a regular file nor a directory, or no path at all.
+    OSError
+        If it cannot be opened.
+
+    Examples
+    --------
+    >>> from mmort._inputs import open_regular
+    >>> open_regular("image", "/dev/null")
+    Traceback (most recent call last):
+      ...
+    ValueError: image must be a regular file, got a pipe or a device: /dev/null
+    """
+    if "\0" in os.fspath(path):
+        raise ValueError(f"{name} must be a path, got one with a null character: {os.fspath(path)!r}")
+    without_waiting = getattr(os, "O_NONBLOCK", 0)  # for a writer of a pipe
+    file = open(path, "rb", opener=lambda file, flags: os.open(file, flags | without_waiting))  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise ValueError(f"{name} must be a regular file, got a pipe or a device: {os.fspath(path)}")
+
+
+def require_regular(name: str, path: str | os.PathLike[str]) -> None:
+    """Refuse a path that leads to no regular file, for libraries that open it themselves; see `open_regular`."""
+    open_regular(name, path).close()
+
+
+def read_bytes(name: str, path: str | os.PathLike[str], limit: int | None = None) -> bytes:
+    """Read a regular file; refuse one of more than `limit` bytes."""
+    with open_regular(name, path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if limit is not None and size > limit:
+            raise ValueError(f"{name} must have at most {limit} bytes, got {size}: {os.fspath(path)}")
+        return file.read()
+
+
+def read_text(name: str, path: str | os.PathLike[str]) -> str:
+    """Read a regular file in UTF-8; ValueError names a file that is not."""
+    try:
+        return read_bytes(name, path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name} must be UTF-8 text: {os.fspath(path)}: {error}") from None

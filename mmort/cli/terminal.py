@@ -1,0 +1,59 @@
+"""What a command prints: text of files cannot control the terminal, and an error is one line."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from mmort._text import printable
+
+FORESEEN = (ImportError, MemoryError, OSError, ValueError)
+"""The errors that mmort raises on purpose, whose message says what is wrong."""
+
+
+class _Neutral:
+    """A stream that escapes control characters; everything else is the stream's."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def neutral_output() -> Iterator[None]:
+    """Let nothing that is printed to stdout control the terminal, or fail for characters that it does not have."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    with contextlib.redirect_stdout(_Neutral(sys.stdout)):
+        yield
+
+
+def print_error(error: BaseException, *, verbose: bool) -> None:
+    """Print an error as one line; with `verbose`, after its traceback."""
+    if verbose:
+        print(printable("".join(traceback.format_exception(error))), file=sys.stderr)
+    text = " ".join(str(error).split("\n")) or type(error).__name__  # those of libraries may have several lines
+    if isinstance(error, MemoryError):
+        text = str(error) or "out of memory"
+    elif not isinstance(error, FORESEEN):
+        advice = "" if verbose else ", as the same command with -v prints it"
+        text = (
+            f"{type(error).__name__}: {text} (mmort did not foresee this; please report it to mmort's repository, "
+            f"with the traceback{advice})"
+        )
+    print(f"mmort: error: {one_line(text)}", file=sys.stderr)
+
+
+def one_line(text: object) -> str:
+    """Return a message in one line without control characters."""
+    return printable(str(text), breaks=False)

@@ -1,0 +1,206 @@
+"""What a detector's file states about itself, checked completely when the file is opened.
+
+An entry of another type than `mmort export` writes is an error, never a default: it would change detections without a
+word.  Sizes are limited by the memory that they imply, as a file of some bytes could ask for any.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn
+
+from mmort.predict.mask_format import MaskFormat
+from mmort.predict.preprocessing import Preprocessing
+
+MAX_TEXT = 2**22
+"""Characters of an entry; the names of 20,000 classes have a tenth."""
+
+MAX_INPUT_PIXELS = 2**25
+"""Of the sizes that a file states: 400 MB as the network's input."""
+
+MAX_SIDE = 2**12
+"""What a side is padded to a multiple of, or by, at most, and pixels for each cell of a mask."""
+
+Check = Callable[[Any], bool]
+
+
+class Metadata(NamedTuple):
+    """A detector's metadata; None for what the file does not state."""
+
+    classes: tuple[str, ...] | None
+    preprocessing: Preprocessing | None
+    mask_format: MaskFormat | None
+
+
+def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
+    """Read and check the metadata of a file.
+
+    Parameters
+    ----------
+    path : str
+        Of the file, for messages.
+    entries : mapping of str to str
+        As ONNX Runtime returns them; those that mmort does not write are ignored.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not JSON, or not of the type or in the range that it must be.
+    """
+    try:
+        values = {
+            name: _parsed(name, entries[name]) for name in ("classes", "preprocessing", "masks") if name in entries
+        }
+        classes = values.get("classes")
+        if classes is not None:
+            _require("classes", classes, _is_names, "a list of names")
+        preprocessing, masks = values.get("preprocessing"), values.get("masks")
+        if preprocessing is not None:
+            _check_entries("preprocessing", preprocessing, _PREPROCESSING)
+        if masks is not None:
+            _check_entries("masks", masks, _MASKS)
+        elif "mmort_version" in entries:
+            masks = {}  # before mmort wrote "masks", all of its files had masks over boxes
+        return Metadata(
+            tuple(classes) if classes else None,
+            None if preprocessing is None else Preprocessing.from_dict(preprocessing),
+            None if masks is None else MaskFormat.from_dict(masks),
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: metadata that mmort cannot read: {error}") from None
+
+
+def _parsed(name: str, text: str) -> Any:
+    """Return an entry's value."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"numbers must be finite, got {constant}")
+
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"{name} must have at most {MAX_TEXT} characters, got {len(text)}")
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} is not JSON: {error}") from None
+
+
+def _check_entries(name: str, values: Any, schema: Mapping[str, tuple[Check, str] | Mapping[str, Any]]) -> None:
+    """Refuse values that are not of a schema; names that it does not have are of a later mmort."""
+    _require(name, values, lambda value: isinstance(value, dict), "an object")
+    for key, rule in schema.items():
+        if key not in values:
+            continue
+        if isinstance(rule, Mapping):
+            if values[key] is not None:
+                _check_entries(f"{name}.{key}", values[key], rule)
+        else:
+            _require(f"{name}.{key}", values[key], *rule)
+
+
+def _require(name: str, value: Any, check: Check, what: str) -> None:
+    """Refuse a value that fails a check."""
+    if not check(value):
+        text = json.dumps(value)[:60] if not isinstance(value, dict) else "an object"
+        raise ValueError(f"{name} must be {what}, got {text}")
+
+
+def _is_names(value: Any) -> bool:
+    """Return whether a value is a list of names, which JSON may hold with halves of characters."""
+    return isinstance(value, list) and all(isinstance(name, str) and not _has_surrogate(name) for name in value)
+
+
+def _has_surrogate(text: str) -> bool:
+    """Return whether a text has half a character."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _is_number(value: Any, low: float = -math.inf, high: float = math.inf) -> bool:
+    """Return whether a value is a finite number in a range that has float32."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e38 and low <= value <= high
+
+
+def _integer(low: int, high: int) -> tuple[Check, str]:
+    """Return the rule of integers in a range."""
+
+    def check(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+    return check, f"an integer from {low} to {high}"
+
+
+def _number(low: float = -math.inf, high: float = math.inf) -> tuple[Check, str]:
+    """Return the rule of numbers in a range."""
+    limits = "" if low == -math.inf else f" from {low:g} to {high:g}"
+    return lambda value: _is_number(value, low, high), f"a finite number{limits}"
+
+
+def _words(*words: str) -> tuple[Check, str]:
+    """Return the rule of some words."""
+    return lambda value: isinstance(value, str) and value in words, " or ".join(map(repr, words))
+
+
+def _optional(rule: tuple[Check, str]) -> tuple[Check, str]:
+    """Return a rule that allows null besides."""
+    check, what = rule
+    return lambda value: value is None or check(value), f"{what}, or null"
+
+
+def _is_size(value: Any) -> bool:
+    """Return whether a value is a width and a height that fit into memory."""
+    side = _integer(1, MAX_INPUT_PIXELS)[0]
+    return (
+        isinstance(value, list) and len(value) == 2 and all(map(side, value)) and math.prod(value) <= MAX_INPUT_PIXELS
+    )
+
+
+_FLAG: tuple[Check, str] = (lambda value: isinstance(value, bool), "true or false")
+_CHANNELS: tuple[Check, str] = (
+    lambda value: isinstance(value, list) and len(value) == 3 and all(map(_is_number, value)),
+    "three finite numbers",
+)
+_SIZE: tuple[Check, str] = (_is_size, f"width and height, integers from 1 with a product of at most {MAX_INPUT_PIXELS}")
+
+_PREPROCESSING: dict[str, Any] = {
+    "mean": _CHANNELS,
+    "std": _CHANNELS,
+    "to_rgb": _FLAG,
+    "size": _optional(_SIZE),
+    "keep_ratio": _FLAG,
+    "size_divisor": _integer(1, MAX_SIDE),
+    "pad_or": _integer(0, MAX_SIDE - 1),
+    "pad_add": _integer(0, MAX_SIDE),
+    "padding": {
+        "value": _optional(_number()),
+        "size": _optional(_SIZE),
+        "square": _FLAG,
+        "size_divisor": _integer(1, MAX_SIDE),
+        "in_image": _FLAG,
+    },
+    "resize_backend": _words("cv2", "pillow"),
+    "to_float32": _FLAG,
+    "divide": _FLAG,
+    "flip": _FLAG,
+}
+"""The entries of "preprocessing", the fields of `Preprocessing`."""
+
+_MASKS: dict[str, Any] = {
+    "area": _words("box", "image"),
+    "threshold": _number(),
+    "stride": _integer(1, MAX_SIDE),
+    "rescaling": _words("crop", "fit", "scale", "stretch"),
+    "boxes": _words("output", "masks"),
+    "scores": _words("output", "masks"),
+    "alignment": _words("centres", "corners"),
+    "panoptic": {
+        "source": _words("queries", "instances"),
+        "things": _integer(0, 999),
+        "classes": _integer(0, 999),
+        "min_visible": _number(0, 1),
+        "inside_only": _FLAG,
+        "max_overlap": _number(0, 1),
+        "min_stuff_area": _integer(0, 2**31),
+    },
+}
+"""The entries of "masks", the fields of `MaskFormat`."""

@@ -1,0 +1,88 @@
+"""Files that are written: whole or not at all, inside their directory, and pipes and devices directly."""
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from mmort._outputs import inside, write_output
+
+
+def test_a_file_is_replaced_whole(tmp_path, monkeypatch):
+    file = tmp_path / "a.json"
+    write_output(file, "first")
+    file.chmod(0o640)
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    for name in ("fsync", "replace"):
+        monkeypatch.setattr(os, name, full)
+        with pytest.raises(OSError, match="No space left"):
+            write_output(file, "second")
+        monkeypatch.undo()
+        assert (os.listdir(tmp_path), file.read_text()) == (["a.json"], "first")
+    write_output(file, b"second")
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("second", 0o640)
+
+
+def test_a_kill_leaves_the_former_content(tmp_path):
+    """The process ends without any clean-up at each call of the system that a write makes."""
+    file = tmp_path / "a.json"
+    file.write_text("first")
+    for name in ("open", "fsync", "chmod", "replace"):
+        code = f"import os\nfrom mmort._outputs import write_output\nos.{name} = lambda *a: os._exit(9)\n"
+        command = [sys.executable, "-c", f"{code}write_output({str(file)!r}, 'second')"]
+        assert subprocess.run(command).returncode == 9
+        assert file.read_text() == "first"
+
+
+def test_links_of_users_stay(tmp_path):
+    (tmp_path / "target").write_text("first")
+    (tmp_path / "link").symlink_to("target")
+    write_output(tmp_path / "link", "second")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "second"
+
+
+def test_pipes_and_devices(tmp_path):
+    with pytest.raises(OSError, match="No space left"):
+        write_output("/dev/full", "x")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="No such device"):  # nobody reads it
+        write_output(tmp_path / "pipe", "x")
+    read = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    while not read and reader.is_alive():
+        try:
+            write_output(tmp_path / "pipe", "x" * 200_000)
+        except OSError:
+            continue
+        break
+    reader.join()
+    assert read == [b"x" * 200_000]
+
+
+def test_lone_surrogates_become_escapes(tmp_path):
+    write_output(tmp_path / "a", "\udcff")
+    assert (tmp_path / "a").read_bytes() == rb"\udcff"
+
+
+@pytest.mark.parametrize("name", ["..", "../a", "a/../../b", "/a", "", ".", "a\0b"])
+def test_names_that_lead_out(tmp_path, name):
+    with pytest.raises(ValueError, match="output file must be inside"):
+        inside(tmp_path, name)
+
+
+def test_links_inside_a_directory(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/a").symlink_to(tmp_path)
+    for name in ("a", "a/b", "a/b/c"):
+        with pytest.raises(ValueError, match="out/a is a link; remove it"):
+            inside(tmp_path / "out", name)
+    (tmp_path / "linked").symlink_to("out")  # the directory itself may be one
+    assert inside(tmp_path / "linked", "b/c") == tmp_path / "linked/b/c"
