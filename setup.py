@@ -70,7 +70,7 @@ class ReproducibleSdist(sdist):
 write_stub(Path("mmort/ops"))
 operators = runpy.run_path("mmort/build.py")["operators"]  # importing mmort needs what is built here
 built = operators(
-    door="mmort._kernels.door",
+    extension="mmort._kernels.numpy_api",
     library="mmort.libmmort_ort",
     sources=sorted(glob("mmort/_kernels/*.c") + glob("mmort/_kernels/*.pyx")),
     with_library={"1": True, "0": False}.get(FLAGS["WITH_ORT"]),

@@ -8,7 +8,6 @@ Importing mmort imports numpy, and neither torch nor onnxruntime.
 from typing import TYPE_CHECKING, Any
 
 import mmort._interpreter  # noqa: F401 (first of all)
-from mmort._threads import get_num_threads, set_num_threads
 from mmort.ops import *
 from mmort.ops import __all__ as _operators
 from mmort.ort import library_path as get_onnxruntime_op_path
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 _LAZY = ("Detections", "Predictor")  # loaded when used, as they need more than numpy
 _SUBPACKAGES = ("detect", "evaluate", "onnx", "predict", "torch")  # imported by who needs them
-__all__ = [*_operators, "get_num_threads", "get_onnxruntime_op_path", "set_num_threads", *_LAZY]
+__all__ = [*_operators, "get_onnxruntime_op_path", *_LAZY]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import sysconfig
+import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -57,7 +58,7 @@ def get_include() -> str:
 
 def operators(
     *,
-    door: str,
+    extension: str,
     library: str,
     sources: Sequence[str],
     with_library: bool | None = True,
@@ -67,9 +68,10 @@ def operators(
 
     Parameters
     ----------
-    door : str
-        The extension module of the numpy API, ``"example._door"``.  Its function ``call`` runs a kernel on arrays;
-        ``describe`` returns the rows for `mmort.schemas.parse`.
+    extension : str
+        The extension module of the numpy API, ``"example._kernels"``.  Its function ``call`` runs a kernel on arrays;
+        ``describe`` returns the rows for `mmort.schemas.parse`; ``set_num_threads`` and ``get_num_threads`` are the
+        module's own.  It needs Python and numpy only, not mmort.
     library : str
         The library for ONNX Runtime, as a module in its package would be named: ``"example.libexample_ort"`` becomes
         ``example/libexample_ort.so`` (``.dll``, ``.dylib``).  It exports ``RegisterCustomOps`` and ``mmort_describe``
@@ -113,7 +115,7 @@ def operators(
 
         setup(
             **mmort.build.operators(
-                door="example._door",
+                extension="example._kernels",
                 library="example.libexample_ort",
                 sources=["example/operators.c", "example/group_norm.pyx"],
             )
@@ -132,13 +134,13 @@ def operators(
     if "operators.c" not in map(os.path.basename, sources):
         raise ValueError(f"mmort.build.operators: sources must hold operators.c, got {list(sources)}")
 
-    cflags, library_link, door_link = _flags(sanitize)
+    cflags, library_link, extension_link = _flags(sanitize)
     build = "build/debug" if sanitize else "build"
     kernel_list = _write_kernel_list(sources, Path(build))
     directives: dict[str, Any] = {"language_level": 3, "cdivision": True, "wraparound": False}
     directives |= dict.fromkeys(("boundscheck", "initializedcheck"), sanitize)
-    *kernels, door_module = cythonize(  # type: ignore[no-untyped-call]
-        [*(source for source in sources if source.endswith(".pyx")), Extension(door, [_kit("door.pyx")])],
+    *kernels, extension_module = cythonize(  # type: ignore[no-untyped-call]
+        [*(source for source in sources if source.endswith(".pyx")), Extension(extension, [_kit("numpy_api.pyx")])],
         build_dir=f"{build}/cython",
         include_path=[str(_KIT)],
         compiler_directives=directives,
@@ -150,15 +152,16 @@ def operators(
     archive = library.rpartition(".")[2].removeprefix("lib") + "_kernels"
     archived = {
         "sources": [*map(_kit, _ARCHIVED), kernel_list, *compiled],
+        "headers": headers,
         "include_dirs": [*include_dirs, sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
         "cflags": [*cflags, "-DCYTHON_NO_PYINIT_EXPORT"],  # exported, they would keep Cython's code for Python
     }
     # Linkers take a file from an archive only if one of its functions is called, and nothing calls the description.
-    door_module.sources += [_kit("describe.c"), _kit("pool.c")]
-    door_module.py_limited_api = _STABLE_ABI
+    extension_module.sources += [_kit("describe.c"), _kit("pool.c")]
+    extension_module.py_limited_api = _STABLE_ABI
     library_module = Extension(library, [*map(_kit, _BRIDGE), _kit("describe.c")], optional=with_library is None)
     shared_dirs = [*include_dirs, np.get_include()]  # describe.c is compiled once for both, with the same options
-    for module, link in ((door_module, door_link), (library_module, library_link)):
+    for module, link in ((extension_module, extension_link), (library_module, library_link)):
         module.include_dirs, module.extra_compile_args, module.extra_link_args = shared_dirs, cflags, link
         # The sources themselves, too: setuptools puts dependencies into the source distribution.
         module.depends = [*headers, _kit("exports.map"), *archived["sources"], *sources]
@@ -166,9 +169,9 @@ def operators(
     if _STABLE_ABI:
         options["bdist_wheel"] = {"py_limited_api": "cp311"}
     return {
-        "ext_modules": [door_module, library_module] if with_library is not False else [door_module],
+        "ext_modules": [extension_module, library_module] if with_library is not False else [extension_module],
         "libraries": [(archive, archived)],
-        "cmdclass": _commands(door, library, headers, build),
+        "cmdclass": _commands(extension, library, build),
         "options": options,
     }
 
@@ -222,12 +225,12 @@ def _flags(sanitize: bool) -> tuple[list[str], list[str], list[str]]:
     return cflags, [*link, *defs, f"-Wl,--version-script={_kit('exports.map')}"], [*link, "-pthread"]
 
 
-def _own(sources: list[str]) -> list[str]:
+def _in_distribution(sources: list[str]) -> list[str]:
     """Return the sources that a source distribution should list: no files of an installed kit, and no built ones."""
     return [path for path in sources if not os.path.isabs(path) and Path(path).parts[0] != "build"]
 
 
-def _commands(door: str, library: str, headers: Sequence[str], build: str) -> dict[str, type]:
+def _commands(extension: str, library: str, build: str) -> dict[str, type]:
     """Return the setuptools commands that build the archive, and the library, which is not a Python module."""
     from setuptools.command.build_clib import build_clib
     from setuptools.command.build_ext import build_ext
@@ -239,16 +242,17 @@ def _commands(door: str, library: str, headers: Sequence[str], build: str) -> di
             self.build_clib, self.build_temp = f"{build}/lib", f"{build}/objects"
 
         def get_source_files(self) -> list[str]:
-            return _own(super().get_source_files())  # type: ignore[no-untyped-call]
+            return _in_distribution(super().get_source_files())  # type: ignore[no-untyped-call]
 
         def build_libraries(self, libraries: Any) -> None:
-            _skip_unchanged(self.compiler, headers)
             for name, info in libraries:
-                objects = self.compiler.compile(
+                objects = _compile_changed(
+                    self.compiler,
                     info["sources"],
-                    output_dir=self.build_temp,
-                    include_dirs=info["include_dirs"],
-                    extra_postargs=info["cflags"],
+                    info["headers"],
+                    self.build_temp,
+                    info["include_dirs"],
+                    info["cflags"],
                 )
                 for path in Path(self.build_clib).glob(f"*{name}.*"):  # it would keep objects of deleted sources
                     path.unlink()
@@ -260,26 +264,31 @@ def _commands(door: str, library: str, headers: Sequence[str], build: str) -> di
             self.build_temp = f"{build}/objects"
 
         def get_source_files(self) -> list[str]:
-            return _own(super().get_source_files())
+            return _in_distribution(super().get_source_files())
 
         def run(self) -> None:
             self.run_command("build_clib")
-            name, version = self.distribution.get_name(), self.distribution.get_version()
-            for extension in self.extensions:
-                if extension.name in (door, library):
-                    extension.define_macros = [("MMK_LIBRARY", f'"{name}"'), ("MMK_VERSION", f'"{version}"')]
             # An optional library that no longer builds must not remain from an earlier build, nor a module whose name
             # Python prefers to the new one's.
-            modules = [os.path.join(*door.split(".")) + suffix for suffix in EXTENSION_SUFFIXES]
+            modules = [os.path.join(*extension.split(".")) + suffix for suffix in EXTENSION_SUFFIXES]
             for folder in [self.build_lib, *(["."] if self.inplace else [])]:
                 for built in (*modules, self.get_ext_filename(library)):
                     with contextlib.suppress(FileNotFoundError):
                         os.remove(os.path.join(folder, built))
             super().run()
 
-        def build_extensions(self) -> None:
-            _skip_unchanged(self.compiler, headers)
-            super().build_extensions()
+        def build_extension(self, ext: Any) -> None:
+            sources = ext.sources
+            if ext.name in (extension, library):
+                name, version = self.distribution.get_name(), self.distribution.get_version()
+                flags = [*ext.extra_compile_args, f'-DMMK_LIBRARY="{name}"', f'-DMMK_VERSION="{version}"']
+                headers = [path for path in ext.depends if path.endswith(".h")]
+                ext.extra_objects = _compile_changed(
+                    self.compiler, sources, headers, self.build_temp, ext.include_dirs, flags
+                )
+                ext.sources = []
+            super().build_extension(ext)
+            ext.sources = sources
 
         def get_ext_filename(self, fullname: str) -> str:
             if fullname.rpartition(".")[2] != library.rpartition(".")[2]:
@@ -293,27 +302,32 @@ def _commands(door: str, library: str, headers: Sequence[str], build: str) -> di
     return {"build_clib": BuildClib, "build_ext": BuildExt}
 
 
-def _skip_unchanged(compiler: Any, headers: Sequence[str]) -> None:
-    """Make a compiler work on all cores, and skip objects newer than source and headers if its options are the same."""
-    compile_sources = compiler.compile
+def _compile_changed(
+    compiler: Any,
+    sources: Sequence[str],
+    headers: Sequence[str],
+    build_temp: str,
+    include_dirs: Sequence[str],
+    flags: Sequence[str],
+) -> list[str]:
+    """Compile, on all cores, the sources that are newer than their objects, or whose headers are; return all objects.
 
-    def compile_changed(sources: Sequence[str], output_dir: str | None = None, **options: Any) -> list[str]:
-        objects: list[str] = compiler.object_filenames(sources, output_dir=output_dir)
-        settings = {name: value for name, value in options.items() if name != "depends"}
-        command = repr((getattr(compiler, "compiler_so", None), settings))
+    setuptools would compile all sources, one after another, if one of them has changed.
+    """
+    from setuptools.modified import newer_group
 
-        def compile_if_changed(source: str, path: Path) -> None:
-            record = path.with_suffix(".options")
-            newest = max(os.path.getmtime(file) for file in (source, *headers))
-            if not path.exists() or path.stat().st_mtime < newest or not _holds(record, command):
-                compile_sources([source], output_dir=output_dir, **options)
-                record.write_text(command, encoding="utf-8")
+    # Objects of another compiler or of other options are in another folder.
+    command = repr((getattr(compiler, "compiler_so", None), compiler.include_dirs, include_dirs, flags))
+    folder = f"{build_temp}/{zlib.crc32(command.encode()):08x}"
+    objects: list[str] = compiler.object_filenames(sources, output_dir=folder)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(compile_if_changed, sources, map(Path, objects)))  # raises the first error
-        return objects
+    def compile_if_changed(source: str, path: str) -> None:
+        if newer_group([source, *headers], path):
+            compiler.compile([source], output_dir=folder, include_dirs=include_dirs, extra_postargs=flags)
 
-    compiler.compile = compile_changed
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_if_changed, sources, objects))  # raises the first error
+    return objects
 
 
 def _holds(path: Path, text: str) -> bool:

@@ -10,18 +10,18 @@ import mmort
 ROOT = pathlib.Path(mmort.__file__).parent
 
 ARROWS = {
+    "_inputs": set(),
     "_interpreter": set(),
-    "_threads": {"_arrays"},
-    "_arrays": set(),
     "_outputs": set(),
     "_rotated": set(),
+    "_text": set(),
     "schemas": {"_kernels"},
     "build": set(),
     "tables": set(),
     "_kernels": set(),
-    "ops": {"_arrays", "_rotated", "_threads", "_kernels", "schemas"},
+    "ops": {"_rotated", "_kernels", "schemas"},
     "ort": {"ops"},
-    "predict": {"ort"},
+    "predict": {"ort", "_inputs", "_outputs", "_text"},
     "evaluate": {"onnx", "predict"},
     "demo": {"detect", "evaluate"},
     "torch": {"ops"},
@@ -33,7 +33,7 @@ ARROWS = {
 }
 """What each part is built on; it may import that, and whatever that is built on."""
 
-PARTS_OF = {"_binding": "ort", "_suppression": "_arrays", "_renamed": "_arrays", "__main__": "cli"}
+PARTS_OF = {"__main__": "cli"}
 """Modules that belong to a part of another name."""
 
 LAZY: dict[tuple[str, str], str] = {}

@@ -6,7 +6,7 @@ import mmort.build
 
 setup(
     **mmort.build.operators(
-        door="example_ops._door",
+        extension="example_ops._kernels",
         library="example_ops.libexample_ort",
         sources=["src/example_ops/group_norm.pyx", "src/example_ops/operators.c"],
     )

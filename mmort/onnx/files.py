@@ -13,9 +13,9 @@ import onnx
 import onnx.external_data_helper
 import onnx.helper
 
-import mmort.ort
 from mmort import schemas
 from mmort._outputs import require_directory, require_name
+from mmort.ort.sessions import refuse_pipe
 
 PathLike = str | os.PathLike[str]
 
@@ -97,7 +97,7 @@ def load(path: PathLike) -> onnx.ModelProto:
     OSError
         If it cannot be read.
     """
-    mmort.ort.refuse_pipe(path)
+    refuse_pipe(path)
     try:
         model = onnx.load(path, load_external_data=False)
     except OSError:

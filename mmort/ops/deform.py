@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import call
-from mmort._renamed import explains_former_names
+from mmort.ops._renamed import explains_former_names
 
 __all__ = ["deform_conv2d", "modulated_deform_conv2d"]
 

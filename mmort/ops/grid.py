@@ -7,8 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmort import _arrays
-from mmort._kernels import call
+from mmort._kernels import as_floating, call
 
 __all__ = ["grid_sample", "point_sample"]
 
@@ -124,7 +123,7 @@ def point_sample(
     shape = np.shape(points)
     if len(shape) not in (3, 4) or shape[-1] != 2:
         raise ValueError(f"point_sample: points must be [N, P, 2] or [N, OH, OW, 2], got {list(shape)}")
-    (features, positions), dtype = _arrays.floating("point_sample", input=input, points=points)
+    (features, positions), dtype = as_floating("point_sample", input=input, points=points)
     grid = np.asarray(positions) * 2 - 1
     if len(shape) == 3:
         grid = grid[:, :, np.newaxis]

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmort import _arrays
-from mmort._kernels import call
-from mmort._renamed import explains_former_names
-from mmort._suppression import check_settings, suppression_settings
+from mmort._kernels import as_floating, as_integers, as_rows, call
+from mmort.ops._renamed import explains_former_names
+from mmort.ops._suppression import check_settings, suppression_settings
 
 __all__ = ["batched_nms", "multiclass_nms", "nms", "nms_indices", "nms_match", "nms_match_pairs", "soft_nms"]
 
@@ -225,8 +224,8 @@ def batched_nms(
     >>> keep
     array([0, 1])
     """
-    (boxes, scores), dtype = _arrays.floating("batched_nms", boxes=_arrays.rows(boxes, 4), scores=scores)
-    classes = _arrays.integers("batched_nms", "idxs", idxs)
+    (boxes, scores), dtype = as_floating("batched_nms", boxes=as_rows(boxes, 4), scores=scores)
+    classes = as_integers("batched_nms", "idxs", idxs)
     if boxes.ndim != 2 or boxes.shape[1] != 4:  # boxes of single classes could fit where all of them do not
         raise ValueError(f"batched_nms: boxes must be [N, 4], got {list(boxes.shape)}")
     for name, array in (("scores", scores), ("idxs", classes)):
@@ -360,11 +359,11 @@ def nms_match_pairs(
     array([[0, 0, 1, 0]])
     """
     function = "nms_match_pairs"
-    (boxes, scores), _ = _arrays.floating(function, boxes=boxes, scores=scores)
+    (boxes, scores), _ = as_floating(function, boxes=boxes, scores=scores)
     # Thresholds follow the dtype of the boxes and do not widen it.
     iou_threshold, score_threshold = (
         np.asarray(threshold, boxes.dtype)
-        for threshold in _arrays.floating(function, iou_threshold=iou_threshold, score_threshold=score_threshold)[0]
+        for threshold in as_floating(function, iou_threshold=iou_threshold, score_threshold=score_threshold)[0]
     )
     (pairs,) = call(function, boxes=boxes, scores=scores, iou_threshold=iou_threshold, score_threshold=score_threshold)
     return pairs

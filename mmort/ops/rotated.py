@@ -11,9 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmort import _arrays
-from mmort._kernels import call
-from mmort._renamed import explains_former_names
+from mmort._kernels import as_floating, as_integer, as_number, call
+from mmort.ops._renamed import explains_former_names
 
 __all__ = [
     "box_iou_rotated",
@@ -262,7 +261,7 @@ def multiclass_nms_rotated(
     (array([0.9, 0.8, 0.3, 0.1]), array([[0, 1, 1, 0]]))
     """
     function = "multiclass_nms_rotated"
-    (rows, values), dtype = _arrays.floating(function, boxes=boxes, scores=scores)
+    (rows, values), dtype = as_floating(function, boxes=boxes, scores=scores)
     if rows.ndim != 3 or rows.shape[2] != 5:
         raise ValueError(f"{function}: boxes must be [B, K, 5], got {list(rows.shape)}")
     images, count = rows.shape[:2]
@@ -272,11 +271,11 @@ def multiclass_nms_rotated(
         )
     thresholds = {"iou_threshold": iou_threshold, "score_threshold": score_threshold}
     for name, threshold in thresholds.items():
-        if np.isnan(_arrays.number(function, name, threshold)):
+        if np.isnan(as_number(function, name, threshold)):
             raise ValueError(f"{function}: {name} must be a number, got nan")
-    max_per_class = _arrays.integer(function, "max_output_boxes_per_class", max_output_boxes_per_class)
-    max_before = _arrays.integer(function, "pre_top_k", pre_top_k)
-    max_per_image = _arrays.integer(function, "keep_top_k", keep_top_k)
+    max_per_class = as_integer(function, "max_output_boxes_per_class", max_output_boxes_per_class)
+    max_before = as_integer(function, "pre_top_k", pre_top_k)
+    max_per_image = as_integer(function, "keep_top_k", keep_top_k)
     if 0 < max_before < count:
         highest = np.fmax.reduce(values, axis=2, initial=-np.inf)
         chosen = np.sort(np.argsort(-highest, axis=1, kind="stable")[:, :max_before], axis=1)[:, :, None]

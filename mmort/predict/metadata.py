@@ -118,7 +118,8 @@ def _has_surrogate(text: str) -> bool:
 
 def _is_number(value: Any, low: float = -math.inf, high: float = math.inf) -> bool:
     """Return whether a value is a finite number in a range that has float32."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e38 and low <= value <= high
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and abs(value) < 1e38 and low <= value <= high
 
 
 def _integer(low: int, high: int) -> tuple[Check, str]:

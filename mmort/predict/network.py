@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mmort.ort
-from mmort._threads import get_num_threads
+from mmort.ops.threads import get_num_threads
 from mmort.predict.binding import BoundSession
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.metadata import read_metadata

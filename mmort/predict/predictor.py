@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._arrays import integer
+from mmort._kernels import as_integer
 from mmort.predict.detections import Detections
 from mmort.predict.image_files import list_images
 from mmort.predict.images import Image, decode_image
@@ -225,7 +225,7 @@ class Predictor:
         TypeError
             If `batch_size` is not an integer.  For a picture: as `__call__`.
         """
-        if integer("predict", "batch_size", batch_size) < 1:
+        if as_integer("predict", "batch_size", batch_size) < 1:
             raise ValueError(f"predict: batch_size must be positive, got {batch_size}")
         if isinstance(images, (str, os.PathLike)):
             images = list_images(images)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import mmort
-from mmort._suppression import check_settings, suppression_settings
+from mmort.ops._suppression import check_settings, suppression_settings
 from mmort.torch.operators import OPERATORS, mirrors, on_tensors
 
 __all__ = [

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.utils import _pair
 
-from mmort import _arrays, schemas
+from mmort import schemas
+from mmort._kernels import as_choice
 from mmort.torch.functions import (
     corner_pool,
     deform_conv2d,
@@ -126,7 +127,7 @@ class CornerPool(_Layer):
 
     def __init__(self, mode: Literal["top", "bottom", "left", "right"]) -> None:
         super().__init__()
-        _arrays.choice("CornerPool", "mode", mode, schemas.kernels()["corner_pool"].words("mode"))
+        as_choice("CornerPool", "mode", mode, schemas.kernels()["corner_pool"].words("mode"))
         self.mode = mode
 
     def forward(self, x: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import mmort
 from mmort import schemas
-from mmort._renamed import refuse_former_names
+from mmort.ops._renamed import refuse_former_names
 from mmort.torch.definition import define
 from mmort.torch.gradients import GRADIENTS, register
 

@@ -9,9 +9,9 @@ import sysconfig
 import pytest
 
 import mmort.ort
-from mmort._kernels import door
+from mmort._kernels import numpy_api
 
-BUILT = {"module": door.__file__, "library": mmort.ort.library_path()}
+BUILT = {"module": numpy_api.__file__, "library": mmort.ort.library_path()}
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the tools read ELF files")
 
@@ -31,12 +31,12 @@ def undefined(path):
 )
 def test_module_is_for_every_python():
     """By its name; `.ci/run packages` looks at every symbol."""
-    assert door.__file__.endswith("door.abi3.so")
+    assert numpy_api.__file__.endswith("numpy_api.abi3.so")
 
 
 def test_module_exports_its_initialisation_only():
-    exported = run_tool("nm", "-D", "--defined-only", door.__file__).splitlines()
-    assert {line.split()[-1] for line in exported} - {"mmort_describe"} == {"PyInit_door"}
+    exported = run_tool("nm", "-D", "--defined-only", numpy_api.__file__).splitlines()
+    assert {line.split()[-1] for line in exported} - {"mmort_describe"} == {"PyInit_numpy_api"}
 
 
 @pytest.mark.parametrize("path", BUILT.values(), ids=BUILT)

@@ -75,7 +75,7 @@ def test_numpy(my_ops, rng):
     x = rng.standard_normal((200, 3, 700)).astype(np.float32)  # long enough for several threads
     np.testing.assert_array_equal(my_ops.leaky_relu(x, 0.25), expected(x, 0.25))
     assert my_ops.leaky_relu(np.zeros((0, 2), np.float32)).shape == (0, 2)
-    assert my_ops._door.operators() == ("leaky_relu",)
+    assert my_ops._kernels.operators() == ("leaky_relu",)
     with pytest.raises(ValueError, match=r"^leaky_relu: slope must not be negative, got -1$"):
         my_ops.leaky_relu(x, -1)
 
@@ -84,7 +84,7 @@ def test_arguments_are_converted_by_the_row(my_ops):
     x = np.array([-2, 0, 3], np.float32)
     for slope in (1, 1.0, np.float32(1), np.int64(1)):
         np.testing.assert_array_equal(my_ops.leaky_relu(x, slope), x)
-    (y,) = my_ops._door.call("leaky_relu", x=x)
+    (y,) = my_ops._kernels.call("leaky_relu", x=x)
     np.testing.assert_array_equal(y, expected(x, 0.01))
     misaligned = np.frombuffer(b"?" + x.tobytes(), np.float32, offset=1)
     assert not misaligned.flags.aligned
@@ -111,17 +111,19 @@ def test_arguments_are_converted_by_the_row(my_ops):
 )
 def test_arguments_of_other_types_are_refused(my_ops, arguments, text):
     with pytest.raises(TypeError, match=f"^{text}$"):
-        my_ops._door.call("leaky_relu", **arguments)
+        my_ops._kernels.call("leaky_relu", **arguments)
 
 
 def test_positional_arguments_are_refused(my_ops):
     with pytest.raises(TypeError, match="positional"):
-        my_ops._door.call("leaky_relu", "leaky_relu", *[np.zeros(1)] * 20)
+        my_ops._kernels.call("leaky_relu", "leaky_relu", *[np.zeros(1)] * 20)
 
 
 def test_kernel_that_is_not_built(my_ops):
-    with pytest.raises(ImportError, match=r"^my_ops\._door has no kernel relu; if it is a new one, build and install"):
-        my_ops._door.call("relu")
+    with pytest.raises(
+        ImportError, match=r"^my_ops\._kernels has no kernel relu; if it is a new one, build and install"
+    ):
+        my_ops._kernels.call("relu")
 
 
 def test_program_of_the_document(my_ops, library, tmp_path, monkeypatch):
@@ -167,7 +169,7 @@ def test_exports(library):
 def test_description(my_ops, library):
     assert mmort.ort.describe(library)["version"] == "1.0"
     assert mmort.ort.describe(pathlib.Path(library))["operators"] == mmort.ort.operators(library)
-    (operator,) = schemas.parse(my_ops._door.describe())
+    (operator,) = schemas.parse(my_ops._kernels.describe())
     assert (operator.domain, operator.type, operator.kernel) == ("mine", "LeakyRelu", "leaky_relu")
     assert operator.inputs == (schemas.Tensor("x", "float32", "[...]", False),)
     assert operator.attributes == (schemas.Attribute("slope", "FLOAT", 0.01),)
@@ -294,7 +296,7 @@ def test_refused_sources(sources, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "operators.c").write_text(FILES["my_ops/operators.c"])
     with pytest.raises(ValueError, match=rf"^mmort\.build\.operators: {text}$"):
-        mmort.build.operators(door="my_ops._door", library="my_ops.libmy_ops_ort", sources=sources)
+        mmort.build.operators(extension="my_ops._kernels", library="my_ops.libmy_ops_ort", sources=sources)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +311,7 @@ def test_kernels_are_found_in_any_style(parameters, tmp_path):
 def test_without_cython(monkeypatch):
     monkeypatch.setitem(sys.modules, "Cython.Build", None)
     with pytest.raises(ImportError, match=r"^mmort\.build\.operators needs Cython.*pip install setuptools cython"):
-        mmort.build.operators(door="my_ops._door", library="my_ops.libmy_ops_ort", sources=["operators.c"])
+        mmort.build.operators(extension="my_ops._kernels", library="my_ops.libmy_ops_ort", sources=["operators.c"])
 
 
 def row(type_, domains='"mine"', kernel="leaky_relu", inputs=1, outputs=1, attributes=""):

@@ -70,4 +70,4 @@ def test_broken_links_are_found():
 
 def test_missing_names_are_found():
     assert not any(map(missing, ("mmort.ort.session", "mmort.onnx", "tests/docs/test_links.py", "nms", "mmort export")))
-    assert all(map(missing, ("mmort.ort.sessions", "mmort.none.session", "tests/docs/test_none.py")))
+    assert all(map(missing, ("mmort.ort.session_options", "mmort.none.session", "tests/docs/test_none.py")))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mmort
-from mmort._kernels.door import limit_simd, simd_level
+from mmort._kernels.numpy_api import limit_simd, simd_level
 from tests import front_ends
 from tests.compare import assert_close, assert_same
 from tests.operators import cases, test_golden

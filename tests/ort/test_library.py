@@ -90,7 +90,7 @@ def test_path():
 
 
 def test_library_not_built(monkeypatch):
-    monkeypatch.setattr(mmort.ort, "_NAME", "not_there.so")
+    monkeypatch.setattr(mmort.ort.library, "_NAME", "not_there.so")
     for call in (mmort.ort.library_path, mmort.ort.describe, mmort.ort.operators, mmort.get_onnxruntime_op_path):
         with pytest.raises(
             FileNotFoundError, match=r"^mmort was built without .*not_there\.so.*WITH_ORT=1 pip install"
@@ -169,7 +169,7 @@ def test_import_is_light():
         "import sys, mmort, mmort.ort; mmort.nms([[0, 0, 1, 1]], [1], 0.5); mmort.ort.describe(); print(*sys.modules)"
     )
     modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    assert "mmort._kernels.door" in modules
+    assert "mmort._kernels.numpy_api" in modules
     assert not {"torch", "onnxruntime", "onnx", "PIL"} & set(modules)
 
 

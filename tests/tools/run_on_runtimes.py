@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 
 import mmort
-from mmort._kernels.door import limit_simd
+from mmort._kernels.numpy_api import limit_simd
 from tests import front_ends
 from tests.operators import cases, test_errors
 from tests.ort import test_smoke

@@ -47,7 +47,7 @@ def build_program(name: str, compiler: str) -> Path:
     """Compile what has changed, and link; return the program."""
     os.chdir(ROOT)  # the kit's paths are relative to it
     kernels = sorted(glob("mmort/_kernels/*.c") + glob("mmort/_kernels/*.pyx"))
-    settings = build.operators(door="mmort._kernels.door", library="mmort.libmmort_ort", sources=kernels)
+    settings = build.operators(extension="mmort._kernels.numpy_api", library="mmort.libmmort_ort", sources=kernels)
     archive = settings["libraries"][0][1]
     sources = [*archive["sources"], *settings["ext_modules"][1].sources]
     sources.append("bridge_c/pool.c")

@@ -22,7 +22,7 @@ long count_malloc(void) { return counted; }
 void *malloc(size_t size) {
     Dl_info info;
     if (counted >= 0 && dladdr(__builtin_return_address(0), &info) && info.dli_fname &&
-        strstr(info.dli_fname, "_kernels/door") && ++counted == failing)
+        strstr(info.dli_fname, "_kernels/numpy_api") && ++counted == failing)
         return NULL;
     return __libc_malloc(size);
 }

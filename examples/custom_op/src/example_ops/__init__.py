@@ -5,10 +5,10 @@ ONNX Runtime gets it from the library at `library_path`.
 
 from pathlib import Path
 
-from example_ops import _door
+from example_ops import _kernels
 from mmort import schemas
 
-OPERATORS = schemas.parse(_door.describe())
+OPERATORS = schemas.parse(_kernels.describe())
 """The rows of operators.c."""
 
 
@@ -17,7 +17,7 @@ def group_norm(x, num_groups: int, scale, bias, epsilon: float = 1e-5):
 
     Takes and returns float32.
     """
-    (output,) = _door.call("group_norm", x=x, num_groups=num_groups, scale=scale, bias=bias, epsilon=epsilon)
+    (output,) = _kernels.call("group_norm", x=x, num_groups=num_groups, scale=scale, bias=bias, epsilon=epsilon)
     return output
 
 

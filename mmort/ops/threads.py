@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
+from mmort import _kernels
 
-from mmort._arrays import integer
-
-_num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+__all__ = ["get_num_threads", "set_num_threads"]
 
 
 def get_num_threads() -> int:
@@ -23,7 +21,7 @@ def get_num_threads() -> int:
     >>> mmort.get_num_threads() >= 1
     True
     """
-    return _num_threads
+    return _kernels.get_num_threads()
 
 
 def set_num_threads(num_threads: int) -> None:
@@ -51,10 +49,4 @@ def set_num_threads(num_threads: int) -> None:
     1
     >>> mmort.set_num_threads(before)
     """
-    global _num_threads
-    count = integer("set_num_threads", "num_threads", num_threads)
-    if count < 1:
-        raise ValueError(f"set_num_threads: num_threads must be at least 1, got {count}")
-    if count >= 2**31:
-        raise ValueError(f"set_num_threads: num_threads must be less than 2**31, got {count}")
-    _num_threads = count
+    _kernels.set_num_threads(num_threads)

@@ -13,11 +13,10 @@ from mmk cimport *
 from ndarrays cimport *
 from operators cimport *
 
+import os
 from sys import intern
 
 import numpy
-
-from mmort import _arrays, _threads
 
 cdef extern from *:
     """size_t mmort_describe(char *data, size_t size);  /* describe.c */"""
@@ -47,10 +46,7 @@ cdef extern from *:
 
 import_array()
 
-# Looked up once: with the stable ABI, Cython does not cache the names of other modules.
-cdef dict _thread_settings = vars(_threads)
-cdef object _float16 = numpy.dtype("float16")
-cdef object _float32 = numpy.dtype("float32")
+include "arguments.pxi"
 
 _TYPES = {"float32": MMK_FLOAT32, "float64": MMK_FLOAT64, "bool": MMK_BOOL,
           "int8": MMK_INT8, "int16": MMK_INT16, "int32": MMK_INT32, "int64": MMK_INT64,
@@ -238,6 +234,25 @@ def describe() -> str:
     return text[:size].decode()
 
 
+cdef int32_t _num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def get_num_threads() -> int:
+    """Return how many threads a call may use: by default, the number of processors this process may use."""
+    return _num_threads
+
+
+def set_num_threads(num_threads) -> None:
+    """Set how many threads a call may use, for the whole process: at least 1, and less than 2**31."""
+    global _num_threads
+    count = as_integer("set_num_threads", "num_threads", num_threads)
+    if count < 1:
+        raise ValueError(f"set_num_threads: num_threads must be at least 1, got {count}")
+    if count >= 2**31:
+        raise ValueError(f"set_num_threads: num_threads must be less than 2**31, got {count}")
+    _num_threads = count
+
+
 cdef int _is_interrupted() noexcept nogil:
     """Run the handlers of signals, in the main thread only; return whether one of them raised, -1 if not known."""
     if mmk_is_pool_thread():
@@ -286,7 +301,7 @@ cdef bint _set_inputs(Job *job, _Kernel kernel, str function) except -1:
             break
         value = job.values[argument.slot]
         if value == NULL and argument.required:
-            _arrays.missing(function, argument.name)
+            _missing(function, argument.name)
         if value == NULL or (<object>value is None and not argument.required):
             continue
         if not _set_input(&job.c, argument, <object>value):
@@ -316,17 +331,17 @@ cdef tuple _convert_inputs(Job *job, _Kernel kernel, str function):
         if value is None and not argument.required:
             continue
         if argument.columns:
-            value = _arrays.rows(value, argument.columns)
+            value = as_rows(value, argument.columns)
         if argument.type == MMK_INT64:
-            arrays[argument.name] = _arrays.integers(function, argument.name, value)
+            arrays[argument.name] = as_integers(function, argument.name, value)
         elif argument.type != MMK_FLOAT32 or kernel.dtypes == DTYPES_FLOAT32:
-            arrays[argument.name] = _arrays.exactly(function, argument.name, value, _DTYPES[argument.type])
+            arrays[argument.name] = _exactly(function, argument.name, value, _DTYPES[argument.type])
         elif kernel.dtypes == DTYPES_REAL:
-            arrays[argument.name], cast = _arrays.real(function, argument.name, value)
+            arrays[argument.name], cast = as_real(function, argument.name, value)
         else:
             floats[argument.name] = value
     if floats:
-        converted, cast = _arrays.floating(function, **floats)
+        converted, cast = as_floating(function, **floats)
         arrays.update(zip(floats, converted))
     for argument in kernel.arguments:
         if argument.name in arrays:
@@ -350,23 +365,23 @@ cdef int _set_attribute(mmk_attribute *slot, _Argument argument, str function, o
         elif _is_integer(value, &integer):
             slot.f = <double>integer
         else:
-            slot.f = _arrays.number(function, argument.name, value)
+            slot.f = as_number(function, argument.name, value)
     elif argument.kind == INTEGER:
         if not _is_integer(value, &slot.i):
-            slot.i = _arrays.integer(function, argument.name, value)
+            slot.i = as_integer(function, argument.name, value)
     elif argument.kind == FLAG:
-        slot.i = value is True if type(value) is bool else _arrays.flag(function, argument.name, value)
+        slot.i = value is True if type(value) is bool else _flag(function, argument.name, value)
     elif argument.kind == WORD:
         for word in argument.words:
             if word is value:
                 slot.i = integer
                 return 0
             integer += 1
-        slot.i = _arrays.choice(function, argument.name, value, argument.words)
+        slot.i = as_choice(function, argument.name, value, argument.words)
     elif _is_integer(value, &slot.i):
         slot[1].i = slot.i
     else:
-        slot[0].i, slot[1].i = _arrays.pair(function, argument.name, value)
+        slot[0].i, slot[1].i = _pair(function, argument.name, value)
     return 0
 
 
@@ -385,7 +400,7 @@ cdef int _set_attributes(Job *job, _Kernel kernel, str function) except -1:
         if value != NULL:
             _set_attribute(slot, argument, function, <object>value)
         elif argument.required:
-            _arrays.missing(function, argument.name)
+            _missing(function, argument.name)
         else:
             slot[0] = argument.initial
             if argument.kind == PAIR:
@@ -430,7 +445,7 @@ cdef tuple _run(Job *job, _Kernel kernel):
     c.scratch = mmk_allocate_scratch(c.scratch_size, &job.memory)
     if c.scratch_size and c.scratch == NULL:
         raise MemoryError(f"{kernel.name}: out of memory")
-    job.threads = min(<object>PyDict_GetItem(_thread_settings, "_num_threads"), MAX_THREADS)
+    job.threads = min(_num_threads, MAX_THREADS)
     c.parallel_for = mmk_pool_run
     c.front_end = &job.threads
     c.max_chunks = 1 if job.threads == 1 else job.threads * CHUNKS_PER_THREAD

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmort import _arrays
-from mmort._renamed import RENAMED
+from mmort._kernels import as_number
+from mmort.ops._renamed import RENAMED
 
 _KNOWN = {
     "nms": frozenset({"iou_threshold", "offset", "score_threshold", "max_num"}),
@@ -21,7 +21,7 @@ def suppression_settings(nms_cfg: Any) -> dict[str, Any]:
     if isinstance(nms_cfg, Mapping):
         return dict(nms_cfg)
     try:
-        return {"iou_threshold": _arrays.number("batched_nms", "nms_cfg", nms_cfg)}
+        return {"iou_threshold": as_number("batched_nms", "nms_cfg", nms_cfg)}
     except TypeError:
         raise TypeError(
             "batched_nms: nms_cfg must be a mapping such as dict(type='nms', iou_threshold=0.5), a number or None, "
