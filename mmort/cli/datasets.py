@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mmort._inputs import require_regular
+
 if TYPE_CHECKING:
     from mmort.evaluate import Dataset
 
@@ -22,7 +24,7 @@ def dataset(arguments: argparse.Namespace, config: dict[str, Any] | None, classe
     from mmort.evaluate import dataset_of
 
     try:
-        return dataset_of(
+        dataset = dataset_of(
             config,
             classes=classes or (),
             annotation_file=arguments.ann,
@@ -32,3 +34,6 @@ def dataset(arguments: argparse.Namespace, config: dict[str, Any] | None, classe
     except FileNotFoundError as error:
         advice = "" if arguments.ann else "; give --data-root, or --ann and --img-dir"
         raise FileNotFoundError(f"annotation file does not exist: {error.filename}{advice}") from None
+    for image in dataset.images:  # before hours of work on those that can be read
+        require_regular("image", image.path)
+    return dataset

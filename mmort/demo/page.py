@@ -6,12 +6,17 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import subprocess
+import sys
 from functools import partial
+from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from mmort._outputs import inside
+from mmort._text import printable
 from mmort.demo import IMAGES, MODEL
 
 _DEMO = Path(__file__).resolve().parent
@@ -92,9 +97,31 @@ def _fetch_runtime(folder: Path) -> None:
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Serves files with the headers that the page needs; a browser that stops reading is no error."""
+    """Serves the regular files of a folder, to pages of this machine, with the headers that the page needs."""
 
     extensions_map = SimpleHTTPRequestHandler.extensions_map | {".mjs": "text/javascript", ".wasm": "application/wasm"}
+
+    def send_head(self) -> Any:
+        """Refuse requests for other hosts, whose names may lead here, and for what is no file of the page."""
+        port = self.connection.getsockname()[1]
+        if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
+            self.send_error(HTTPStatus.FORBIDDEN, "This server is for this machine only")
+            return None
+        if not self._is_file():
+            self.send_error(HTTPStatus.NOT_FOUND, "File not found")
+            return None
+        return super().send_head()
+
+    def _is_file(self) -> bool:
+        """Return whether the path is that of the page, or of a regular file that no link leads to."""
+        try:
+            path = self.translate_path(self.path)
+            if path == os.path.join(self.directory, ""):
+                path = os.path.join(path, "index.html")
+            inside(self.directory, os.path.relpath(path, self.directory))
+            return stat.S_ISREG(os.lstat(path).st_mode)
+        except (OSError, ValueError):  # a null character, among others
+            return False
 
     def end_headers(self) -> None:
         for name, value in HEADERS.items():
@@ -107,3 +134,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Print nothing for a request that was answered."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print a problem; requests may have any characters."""
+        print(f"mmort: {printable(format % args, breaks=False)}", file=sys.stderr)

@@ -20,7 +20,7 @@ def bbox_overlaps(bboxes1: Tensor, bboxes2: Tensor, ious: Tensor, mode: int, ali
 
 def box_iou_rotated(bboxes1: Tensor, bboxes2: Tensor, ious: Tensor, mode_flag: int, aligned: bool) -> None:
     """Write the overlaps of rotated boxes into `ious`, which is flat."""
-    ious.copy_(mmort.torch.box_iou_rotated(bboxes1, bboxes2, MODES[mode_flag], aligned).flatten())
+    ious.copy_(mmort.torch.box_iou_rotated(bboxes1.detach(), bboxes2.detach(), MODES[mode_flag], aligned).flatten())
 
 
 def min_area_polygons(pointsets: Tensor, polygons: Tensor) -> None:

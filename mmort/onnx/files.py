@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import onnx.helper
 
 from mmort import schemas
 from mmort._outputs import require_directory, require_name
+from mmort.onnx import structure
 from mmort.ort.sessions import refuse_pipe
 
 PathLike = str | os.PathLike[str]
@@ -106,6 +108,10 @@ def load(path: PathLike) -> onnx.ModelProto:
         raise ValueError(f"{path} is not an ONNX model: {error}") from None
     if not model.HasField("graph"):
         raise ValueError(f"{path} is not an ONNX model: it has no graph")
+    try:
+        structure.check(model)
+    except ValueError as error:
+        raise ValueError(f"{path} is not an ONNX model that can be processed: {error}") from None
     return model
 
 
@@ -185,16 +191,7 @@ def _has_external_data(model: onnx.ModelProto) -> bool:
 def every_node(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """Yield the nodes of the graph, of the model's functions, and of the graphs within them."""
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
-        yield from _nested(nodes)
-
-
-def _nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield nodes, each followed by those of its graphs."""
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _nested(graph.node)
+        yield from structure.nested(nodes)
 
 
 def opset_of(model: onnx.ModelProto, domain: str = "") -> int | None:
@@ -214,8 +211,13 @@ def own_functions(model: onnx.ModelProto) -> set[tuple[str, str]]:
 
 def operator_of(node: onnx.NodeProto) -> schemas.Operator | None:
     """Return the operator of mmort that a node calls, or None."""
-    matching = (row for row in schemas.operators() if (row.domain, row.type) == (node.domain, node.op_type))
-    return next(matching, None)
+    return _operators().get((node.domain, node.op_type))
+
+
+@cache
+def _operators() -> dict[tuple[str, str], schemas.Operator]:
+    """Return mmort's operators by domain and type."""
+    return {(row.domain, row.type): row for row in reversed(schemas.operators())}
 
 
 def name_of(node: onnx.NodeProto) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,19 +21,14 @@ from mmort.predict.network import DetectorFile, Network, OnnxNetwork
 from mmort.predict.openvino_network import OpenVinoNetwork
 from mmort.predict.postprocessing import Postprocessing, check_outputs
 from mmort.predict.preprocessing import Prepared, Preprocessing
+from mmort.predict.reading import Chunk, Reader
 
 ImageSource: TypeAlias = Image | str | os.PathLike[str] | bytes
 """A picture: an array (H, W, 3) of uint8 in blue, green, red, the path of a file, or the bytes of a file."""
 
 
-class _End(NamedTuple):
-    """The end of an iterator of pictures, and what it raised."""
-
-    error: Exception | None = None
-
-
-_Batch: TypeAlias = tuple[list["Detections | Exception"], _End | None]
-"""What a batch gave, and the end of the pictures if it is in this batch."""
+_Batch: TypeAlias = tuple[list["Detections | Exception"], bool, Exception | None]
+"""What a batch gave, whether it is the last one, and what the iterator of pictures raised then."""
 
 
 class Predictor:
@@ -269,37 +264,35 @@ class Predictor:
         self, images: Iterator[ImageSource], batch_size: int, return_exceptions: bool
     ) -> Iterator[Detections | Exception]:
         """Yield each picture's detections, or its exception."""
-        with ExitStack() as pools:
+        with ExitStack() as stack:
 
-            def pool(stage: str, threads: int) -> ThreadPoolExecutor:
-                executor = ThreadPoolExecutor(threads, f"mmort-{stage}")
-                pools.callback(executor.shutdown, cancel_futures=True)  # also when the caller closes the iterator
+            def pool(stage: str) -> ThreadPoolExecutor:
+                executor = ThreadPoolExecutor(self._parallel, f"mmort-{stage}")
+                stack.callback(executor.shutdown, cancel_futures=True)  # also when the caller closes the iterator
                 return executor
 
-            reading, preparing = pool("reading", 1), pool("preparing", self._parallel)
-            running = pool("running", self._parallel)  # the first to end: its batches wait for those of the others
+            preparing, running = pool("preparing"), pool("running")
+            reader = Reader(images, lambda image: preparing.submit(self._prepare_item, image))
+            stack.callback(reader.stop)  # first, as batches wait for what is read
 
             def submit() -> Future[_Batch]:
-                items = [reading.submit(_next, images) for _ in range(batch_size)]
-                return running.submit(self._batch, [preparing.submit(self._prepare_item, item) for item in items])
+                return running.submit(self._batch, reader.request(batch_size))
 
             following = deque(submit() for _ in range(self._parallel + 1))
-            end = None
-            while end is None:
-                outcomes, end = following.popleft().result()
-                following.append(submit())
+            is_last, error = False, None
+            while not is_last:
+                outcomes, is_last, error = following.popleft().result()
+                if not is_last:
+                    following.append(submit())
                 for outcome in outcomes:
                     if isinstance(outcome, Exception) and not return_exceptions:
                         raise outcome
                     yield outcome
-            if end.error is not None:
-                raise end.error
+            if error is not None:
+                raise error
 
-    def _prepare_item(self, item: Future[ImageSource | _End]) -> Prepared | Exception | _End:
-        """Preprocess a picture; return why that failed, or the end of the pictures."""
-        image = item.result()
-        if isinstance(image, _End):
-            return image
+    def _prepare_item(self, image: ImageSource) -> Prepared | Exception:
+        """Preprocess a picture; return why that failed."""
         try:
             return self._prepare(image)
         except ImportError:  # not the picture's fault
@@ -307,15 +300,10 @@ class Predictor:
         except Exception as error:
             return error
 
-    def _batch(self, items: Sequence[Future[Prepared | Exception | _End]]) -> _Batch:
+    def _batch(self, read: Future[Chunk[Future[Prepared | Exception]]]) -> _Batch:
         """Run a batch, up to the end of the pictures."""
-        batch: list[Prepared | Exception] = []
-        for item in items:
-            image = item.result()
-            if isinstance(image, _End):
-                return list(self._run_batch(batch)), image
-            batch.append(image)
-        return list(self._run_batch(batch)), None
+        items, is_last, error = read.result()
+        return list(self._run_batch([item.result() for item in items])), is_last, error
 
     def _run_batch(self, batch: Sequence[Prepared | Exception]) -> Iterator[Detections | Exception]:
         """Run the pictures of a batch that could be preprocessed."""
@@ -342,16 +330,6 @@ class Predictor:
             "detections": np.where(failed, "", np.array(texts, object)),
             "error": np.where(failed, np.array(texts, object), ""),
         }
-
-
-def _next(images: Iterator[ImageSource]) -> ImageSource | _End:
-    """Return the next picture, or the end of the pictures."""
-    try:
-        return next(images)
-    except StopIteration:
-        return _End()
-    except Exception as error:
-        return _End(error)
 
 
 def fit(

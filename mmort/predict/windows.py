@@ -144,7 +144,7 @@ def predict_windows(
 
         found = []
         for done, ((top, left), detections) in enumerate(
-            zip(positions, predictor.predict(crops(), batch_size), strict=True), 1
+            zip(positions, predictor.predict(crops(), min(batch_size, len(positions))), strict=True), 1
         ):
             if detections.segments is not None:
                 raise ValueError("predict_windows: the segments of a panoptic segmentation cannot be merged")

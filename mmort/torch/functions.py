@@ -16,7 +16,7 @@ from torch import Tensor
 
 import mmort
 from mmort.ops._suppression import check_settings, suppression_settings
-from mmort.torch.operators import OPERATORS, mirrors, on_tensors
+from mmort.torch.operators import OPERATORS, mirrors, no_gradient, on_tensors
 
 __all__ = [
     "batched_nms",
@@ -184,7 +184,8 @@ def batched_nms(
     _refuse_export("batched_nms: type 'soft_nms' cannot be exported unless class_agnostic; use multiclass_nms")
     corners, values, classes = _arrays("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
     detections, kept = mmort.batched_nms(corners, values, classes, nms_cfg)
-    return torch.from_numpy(detections), torch.from_numpy(kept)
+    dets = _WithoutGradient.attach("batched_nms", torch.from_numpy(detections), boxes, scores)
+    return dets, torch.from_numpy(kept)
 
 
 def nms_match(dets: Tensor, iou_threshold: float) -> list[Tensor]:
@@ -239,7 +240,8 @@ def box_iou_rotated(bboxes1: Tensor, bboxes2: Tensor, *args: Any, **kwargs: Any)
     """
     _refuse_export("box_iou_rotated: cannot be exported: ONNX has no such operator")
     first, second = _arrays("box_iou_rotated", bboxes1=bboxes1, bboxes2=bboxes2)
-    return torch.from_numpy(mmort.box_iou_rotated(first, second, *args, **kwargs))
+    overlaps = torch.from_numpy(mmort.box_iou_rotated(first, second, *args, **kwargs))
+    return _WithoutGradient.attach("box_iou_rotated", overlaps, bboxes1, bboxes2)
 
 
 def bbox_overlaps(
@@ -370,6 +372,25 @@ def _arrays(function: str, /, **tensors: Tensor) -> list[NDArray[Any]]:
     """Return the memory of a function's tensors as arrays."""
     _check_tensors(function, **tensors)
     return [tensor.detach().numpy() for tensor in tensors.values()]
+
+
+class _WithoutGradient(torch.autograd.Function):
+    """Lets a backward pass through what numpy has computed say so, instead of ending there in silence."""
+
+    @staticmethod
+    def attach(name: str, output: Tensor, *inputs: Tensor) -> Tensor:
+        """Return the output of a function as one that depends on its inputs."""
+        attached: Tensor = _WithoutGradient.apply(name, output, *inputs)  # type: ignore[no-untyped-call]
+        return attached
+
+    @staticmethod
+    def forward(ctx: Any, name: str, output: Tensor, *inputs: Tensor) -> Tensor:
+        ctx.name = name
+        return output.view_as(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> None:
+        raise RuntimeError(no_gradient(ctx.name))
 
 
 def _check_tensors(function: str, /, **tensors: Tensor) -> None:

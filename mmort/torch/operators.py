@@ -36,13 +36,16 @@ for _name, _gradient in GRADIENTS.items():
     register(OPERATORS[_name], _gradient)
 
 
+def no_gradient(name: str) -> str:
+    """Return what a backward pass through an operator without a gradient says."""
+    return f"{name}: has no gradient; call it under torch.no_grad(), or on tensors from which detach() removed theirs"
+
+
 def _refuse_gradient(name: str) -> None:
     """Let a backward pass through an operator without a gradient say what to do."""
 
     def backward(ctx: Any, *gradients: Tensor) -> None:
-        raise RuntimeError(
-            f"{name}: has no gradient; call it under torch.no_grad(), or on tensors from which detach() removed theirs"
-        )
+        raise RuntimeError(no_gradient(name))
 
     OPERATORS[name].register_autograd(backward)  # type: ignore[attr-defined]
 

@@ -1,8 +1,10 @@
 """``mmort demo``: the whole story with torch, the shipped file without it; both find what MMDetection finds."""
 
 import json
+import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -149,6 +151,47 @@ def test_page_is_served_with_a_detector_that_runs_without_the_library(web):
     assert types["onnxruntime-web/runtime.mjs"] == "text/javascript"
     assert answers["digits_05.png"] == demo.IMAGES[0].read_bytes()
     assert json.loads(answers["samples.json"])["pictures"] == [path.name for path in demo.IMAGES]
+
+
+def answer_to(port, path, host=None):
+    """Send a request as it stands, which libraries would not."""
+    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        lines = [f"GET {path} HTTP/1.1", f"Host: {host or f'127.0.0.1:{port}'}", "Connection: close", "", ""]
+        connection.sendall("\r\n".join(lines).encode("latin-1"))
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_only_the_pages_files_are_served(tmp_path, capfd):
+    (tmp_path / "web/folder").mkdir(parents=True)
+    (tmp_path / "web/index.html").write_text("the page")
+    (tmp_path / "web/folder/a.js").write_text("a script")
+    (tmp_path / "secret").write_text("a secret")
+    (tmp_path / "web/link").symlink_to("../secret")
+    (tmp_path / "web/linked").symlink_to("..")
+    os.mkfifo(tmp_path / "web/pipe")
+    with page.make_server(tmp_path / "web") as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            port = server.server_port
+            assert answer_to(port, "/").endswith(b"the page")
+            assert answer_to(port, "/", f"localhost:{port}").endswith(b"the page")
+            assert answer_to(port, "/folder/a.js?x#y").endswith(b"a script")
+            paths = (
+                "/%00 /a%00b /folder /folder/ /link /linked/secret /pipe /../secret /%2e%2e/secret //etc/passwd /%ff /."
+            )
+            for path in [*paths.split(), "/" + "a" * 5000, "/\x1b[2J", "/index.html/"]:
+                answer = answer_to(port, path)
+                assert (path, answer.split(maxsplit=2)[1]) == (path, b"404")
+                assert b"secret" not in answer
+            for host in ("example.com", f"example.com:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", ""):
+                assert answer_to(port, "/", host or " ").split(maxsplit=2)[1] == b"403"
+        finally:
+            server.shutdown()
+            thread.join()
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert "\x1b" not in err
 
 
 def test_page_ends_with_one_line(monkeypatch, web):

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 import mmort.cli
-from tests.cli.running import refused
+from tests.cli.running import refused, run
+from tests.predict import tiny_detector
 
 
 def test_module_runs_and_extras_load_late():
@@ -134,3 +135,34 @@ def test_directories_that_cannot_be_written_to(arguments, tmp_path, monkeypatch)
     monkeypatch.setattr(os, "access", lambda path, mode: (str(path), mode) != (str(tmp_path), os.W_OK | os.X_OK))
     error = refused(*(argument.replace("OUT", str(tmp_path)) for argument in arguments))
     assert error == f"mmort: error: output directory is not writable: {tmp_path}\n"
+
+
+class UnforeseenError(Exception):
+    """What no command raises on purpose."""
+
+
+def test_an_unforeseen_error_is_one_line(monkeypatch, capsys):
+    def fail(arguments):
+        raise UnforeseenError("first\nsecond \x1b[2J\udcff")
+
+    monkeypatch.setattr(mmort.cli.COMMANDS["info"], "run", fail)
+    assert mmort.cli.main(["info"]) == 1
+    advice = "(mmort did not foresee this; please report it to mmort's repository, with the traceback"
+    assert capsys.readouterr().err == (
+        rf"mmort: error: UnforeseenError: first second \x1b[2J\udcff {advice}, as the same command with -v prints it)"
+        "\n"
+    )
+    assert mmort.cli.main(["info", "-v"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == rf"mmort: error: UnforeseenError: first second \x1b[2J\udcff {advice})"
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_text_of_files_does_not_control_the_terminal(tmp_path):
+    model = tiny_detector.write(tmp_path / "x.onnx", metadata={"title": "\x1b]0;x\x07\x9b2J\u202e"})
+    code, out, _ = run("info", model)
+    assert code == 0
+    assert r"\x1b]0;x\x07\x9b2J\u202e" in out
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(out)
+    assert r"no image matches \x1b[31m .png;" in refused("predict", model, "\x1b[31m\n.png")

@@ -1,9 +1,11 @@
 """Predictor: pictures of all kinds in, detections in their pixels out, with any network."""
 
 import pickle
+import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 
 import cv2
 import numpy as np
@@ -12,8 +14,6 @@ import pytest
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
 from mmort.predict import MaskFormat, OnnxNetwork, Preprocessing, list_images, paste_masks, read_image
-from mmort.predict import predictor as predictor_module
-from mmort.predict.predictor import _next
 from tests import old_export
 from tests.predict import tiny_detector
 
@@ -104,11 +104,42 @@ def test_sizes_of_batches_are_integers():
         predictor().predict([picture(10)], 1.5)
 
 
-def test_no_more_pictures_are_asked_for_than_there_are(monkeypatch):
-    asked = []
-    monkeypatch.setattr(predictor_module, "_next", lambda images: asked.append(0) or _next(images))
-    assert levels(predictor().predict([picture(level) for level in LEVELS], batch_size=1000)) == LEVELS
-    assert len(asked) < 5 * len(LEVELS)
+def test_batches_take_no_memory_for_pictures_that_there_are_not():
+    """An iterator may end long before a batch is full."""
+    tracemalloc.start()
+    assert levels(predictor().predict((picture(level) for level in LEVELS), batch_size=10**7)) == LEVELS
+    assert tracemalloc.get_traced_memory()[1] < 10e6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_closing_does_not_wait_for_a_blocked_iterator(parallel):
+    blocked = threading.Event()
+
+    def pictures():
+        yield from map(picture, LEVELS)
+        blocked.wait(60)
+        yield picture(1)
+
+    predict = Predictor(Network(), classes=CLASSES, preprocessing=PREPROCESSING)
+    predict._parallel = parallel
+    found = predict.predict(pictures(), batch_size=2)
+    next(found)
+    start = time.monotonic()
+    found.close()
+    assert time.monotonic() - start < 10
+    blocked.set()
+
+
+def test_a_process_ends_although_an_iterator_is_blocked():
+    code = f"""if True:
+        import threading
+        from mmort.predict import Predictor
+        def pictures():
+            yield {str(IMAGES[0])!r}
+            threading.Event().wait()
+        print(len(next(Predictor({str(MODEL)!r}).predict(pictures()))))"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_batches_are_padded_to_a_common_size():

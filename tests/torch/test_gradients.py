@@ -128,6 +128,26 @@ def test_regions_have_no_gradient():
     assert rois.grad is None
 
 
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("box_iou_rotated", lambda boxes: mmort.torch.box_iou_rotated(boxes, boxes.detach())),
+        ("box_iou_rotated", lambda boxes: mmort.torch.box_iou_rotated(boxes.detach(), boxes)),
+        (
+            "batched_nms",
+            lambda boxes: mmort.torch.batched_nms(boxes[:, :4], boxes[:, 4], boxes[:, 0], {"type": "soft_nms"})[0],
+        ),
+    ],
+)
+def test_missing_gradients_of_numpys_functions_are_errors(name, function):
+    boxes = torch.tensor([[0.0, 0, 3, 4, 0.5], [1, 0, 5, 4, 0.25]], requires_grad=True)
+    with pytest.raises(RuntimeError, match=rf"^{name}: has no gradient; call it under torch\.no_grad\(\)"):
+        function(boxes).sum().backward()
+    with torch.no_grad():
+        assert not function(boxes).requires_grad
+    assert not function(boxes.detach()).requires_grad
+
+
 @pytest.mark.parametrize("operator", ["carafe", "rotated_feature_align", "soft_nms"])
 def test_missing_gradients_are_errors(operator):
     assert operator not in GRADIENTS

@@ -49,10 +49,11 @@ def first_obstacle(model: onnx.ModelProto) -> str | None:
     Defaults of attributes are written into the model's nodes.
     """
     opset = max(files.opset_of(model) or MIN_OPSET, MIN_OPSET)
+    definitions = functions.Definitions()
     for operator, nodes in _groups(model).items():
         for node in nodes:
             try:
-                functions.of(operator, node, opset)
+                functions.of(operator, node, opset, definitions=definitions)
             except (NotCoveredError, ValueError) as reason:
                 return str(reason)
     return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,18 +24,37 @@ _NUMBERS = "INT", "FLOAT"
 """The types of attributes that a function can choose by: Equal compares no text before opset 19."""
 
 
-def of(operator: schemas.Operator, node: onnx.NodeProto, opset: int, inlined: bool = False) -> onnx.FunctionProto:
+Definitions = dict[tuple[Any, ...], tuple[onnx.FunctionProto, list[str]]]
+"""Definitions and the attributes that they refer to, by what they depend on: models have thousands of equal nodes."""
+
+
+def of(
+    operator: schemas.Operator,
+    node: onnx.NodeProto,
+    opset: int,
+    inlined: bool = False,
+    definitions: Definitions | None = None,
+) -> onnx.FunctionProto:
     """Return a node's definition; name the node in what it raises.
 
-    The attributes that it refers to are written into the node, which may rely on defaults.
+    The attributes that it refers to are written into the node, which may rely on defaults.  Nodes of equal attributes
+    share one of `definitions`, which must not be changed.
     """
     if operator.kernel not in DEFINITIONS:
         raise NotCoveredError(f"no definition of {files.name_of(node)}: the operator has none")
     attributes = files.attributes_of(node, operator)
     try:
         _check_inputs(operator, node)
-        op = FunctionBuilder(opset, inlined=inlined)
-        return _function(operator, [node], op, _results(op, operator, node, attributes))
+        given = tuple(map(bool, node.input))
+        key = operator, given, tuple(attributes.items()), opset, inlined
+        definitions = {} if definitions is None else definitions
+        if key not in definitions:
+            op = FunctionBuilder(opset, inlined=inlined)
+            results = _results(op, operator, given, attributes)
+            definitions[key] = _function(operator, len(given), op, results), sorted(op.references)
+        function, references = definitions[key]
+        _write_attributes(node, operator, references)
+        return function
     except NotCoveredError as reason:
         raise NotCoveredError(f"no definition of {files.name_of(node)}: {reason}") from None
     except ValueError as error:
@@ -43,9 +63,12 @@ def of(operator: schemas.Operator, node: onnx.NodeProto, opset: int, inlined: bo
 
 def own(operator: schemas.Operator, nodes: Sequence[onnx.NodeProto], opset: int) -> list[onnx.FunctionProto]:
     """Return a function for each node, which is renamed to it, to be inlined."""
-    functions = [of(operator, node, opset, inlined=True) for node in nodes]
-    for index, (function, node) in enumerate(zip(functions, nodes, strict=True)):
+    functions, definitions = [], Definitions()
+    for index, node in enumerate(nodes):
+        function = onnx.FunctionProto()
+        function.CopyFrom(of(operator, node, opset, inlined=True, definitions=definitions))
         function.name = node.op_type = f"{function.name}_{index}"
+        functions.append(function)
     return functions
 
 
@@ -54,8 +77,10 @@ def shared(operator: schemas.Operator, nodes: Sequence[onnx.NodeProto], opset: i
 
     A function may have overloads, but ONNX Runtime up to 1.23 silently uses the last one for all nodes.
     """
-    functions = [of(operator, node, opset) for node in nodes]
-    different = [node for node, function in zip(nodes, functions, strict=True) if function != functions[0]]
+    definitions = Definitions()
+    functions = [of(operator, node, opset, definitions=definitions) for node in nodes]
+    distinct = {id(function) for function in functions if function is not functions[0] and function != functions[0]}
+    different = [node for node, function in zip(nodes, functions, strict=True) if id(function) in distinct]
     if not different:
         return functions[0]
     attributes = [files.attributes_of(node, operator) for node in nodes]
@@ -65,7 +90,11 @@ def shared(operator: schemas.Operator, nodes: Sequence[onnx.NodeProto], opset: i
         raise NotCoveredError(f"one definition must serve all nodes, and {first} and {other} need different ones")
     cases = {tuple(values[name] for name in names): values for values in attributes}
     op = FunctionBuilder(opset)
-    return _function(operator, nodes, op, _chosen(op, operator, nodes[0], names, list(cases.values())))
+    given = tuple(map(bool, nodes[0].input))
+    function = _function(operator, len(given), op, _chosen(op, operator, given, names, list(cases.values())))
+    for node in nodes:
+        _write_attributes(node, operator, op.references)
+    return function
 
 
 def _deciding(
@@ -83,7 +112,11 @@ def _deciding(
 
 
 def _chosen(
-    op: FunctionBuilder, operator: schemas.Operator, node: onnx.NodeProto, names: Sequence[str], cases: list[Attributes]
+    op: FunctionBuilder,
+    operator: schemas.Operator,
+    given: Sequence[bool],
+    names: Sequence[str],
+    cases: list[Attributes],
 ) -> tuple[Value, ...]:
     """Return the results of the definition for the case whose attributes the node has.
 
@@ -99,7 +132,7 @@ def _chosen(
         return equal
 
     def defined(case: Attributes) -> Callable[[FunctionBuilder], tuple[Value, ...]]:
-        return lambda op: _results(op, operator, node, case)
+        return lambda op: _results(op, operator, given, case)
 
     def found(results: tuple[Value, ...]) -> Callable[[FunctionBuilder], tuple[Value, ...]]:
         return lambda op: results
@@ -112,26 +145,24 @@ def _chosen(
 
 
 def _results(
-    op: FunctionBuilder, operator: schemas.Operator, node: onnx.NodeProto, attributes: Attributes
+    op: FunctionBuilder, operator: schemas.Operator, given: Sequence[bool], attributes: Attributes
 ) -> tuple[Value, ...]:
-    """Write the definition of a node with these attributes."""
+    """Write the definition of a node that has some of the inputs, with these attributes."""
     inputs = [
-        Value(op, formal.name) if given else None for formal, given in zip(operator.inputs, node.input, strict=False)
+        Value(op, formal.name) if is_given else None for formal, is_given in zip(operator.inputs, given, strict=False)
     ]
     results = DEFINITIONS[operator.kernel](op, *inputs, attributes=attributes)
     return results if isinstance(results, tuple) else (results,)
 
 
 def _function(
-    operator: schemas.Operator, nodes: Sequence[onnx.NodeProto], op: FunctionBuilder, results: Sequence[Value]
+    operator: schemas.Operator, inputs: int, op: FunctionBuilder, results: Sequence[Value]
 ) -> onnx.FunctionProto:
-    """Return a function with these results; write the attributes that it refers to into its nodes."""
-    names = [formal.name for formal in operator.inputs][: len(nodes[0].input)]
+    """Return a function of the first inputs with these results."""
+    names = [formal.name for formal in operator.inputs][:inputs]
     outputs = [formal.name for formal in operator.outputs]
     for name, result in zip(outputs, results, strict=True):
         op.nodes.append(helper.make_node("Identity", [result.handle], [name]))
-    for node in nodes:
-        _write_attributes(node, operator, op.references)
     return helper.make_function(
         operator.domain,
         operator.type,
