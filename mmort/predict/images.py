@@ -144,7 +144,9 @@ def look_up(levels: NDArray[np.float32], source: NDArray[np.uint8], target: NDAr
 
 
 def resize_mask(mask: NDArray[np.float32], width: int, height: int) -> NDArray[np.float32]:
-    """Resize a mask (H, W) bilinearly."""
+    """Resize a mask (H, W) bilinearly; ValueError if it has no pixels."""
+    if not mask.size:
+        raise ValueError("the mask has no pixels where the image is")
     cv2 = opencv()
     resized: NDArray[np.float32] = cv2.resize(mask, (width, height), interpolation=cv2.INTER_LINEAR)
     return resized

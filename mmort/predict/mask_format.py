@@ -144,6 +144,8 @@ class MaskFormat:
         self, mask: NDArray[np.float32], image: Prepared, canvas: tuple[int, int] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return what an image takes up of a mask (h, w) of the input, and that in the original size; see `store`."""
+        if not mask.size:
+            raise ValueError(f"masks must have pixels, got masks of {mask.shape[0]} x {mask.shape[1]}")
         if self.rescaling == "stretch":
             return mask, resize_mask(mask, image.ori_shape[1], image.ori_shape[0])
         if self.rescaling == "scale":

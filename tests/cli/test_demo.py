@@ -16,7 +16,6 @@ import numpy as np
 import onnxruntime
 import pytest
 
-import mmort.ort
 from mmort import Predictor, demo
 from mmort.demo import page, story
 from mmort.predict.drawing import class_colour
@@ -112,7 +111,7 @@ def test_output_directory_is_checked_before_the_work(monkeypatch, tmp_path):
 
 def test_without_library(monkeypatch, tmp_path):
     monkeypatch.setattr(story, "_has_torch", lambda: False)
-    monkeypatch.setattr(mmort.ort, "_NAME", "absent.so")
+    monkeypatch.setattr("mmort.ort.library._NAME", "absent.so")
     assert "WITH_ORT=1 pip install" in refused("demo", "--output", tmp_path)
 
 

@@ -43,7 +43,7 @@ def test_info_json():
 
 
 def test_info_without_library(monkeypatch):
-    monkeypatch.setattr(mmort.ort, "_NAME", "absent.so")
+    monkeypatch.setattr("mmort.ort.library._NAME", "absent.so")
     code, out, err = run("info")
     assert (code, err) == (0, "")
     assert "WITH_ORT=1 pip install" in re.sub(r"\s+", " ", out)
