@@ -68,7 +68,7 @@ def prepare(files: Path, name: str, config: Path, checkpoint: Path | None = None
         torch.save({"state_dict": detector.state_dict(), "meta": {}}, weights)
     if not onnx_file.exists():
         # Without the proof: the outputs of the engines are compared with each other.
-        export(config, weights, onnx_file, ExportOptions(dynamic_export=True, verify=False), progress=tqdm.write)
+        export(config, weights, onnx_file, ExportOptions(verify=False), progress=tqdm.write)
     examples = Examples(preprocessing, dynamic=True, with_shapes=True)
     image = read_image(DEFAULT_IMAGE)
     inputs = [tensor.numpy() for tensor in examples(image, 1, *examples.default_shape())]

@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _parser().parse_args([*filter(None, [arguments.of]), "--help"])
     arguments.parser = _parser
     try:
-        with terminal.neutral_output():
+        with terminal.neutral_output(), terminal.one_line_warnings():
             failure = COMMANDS[arguments.command].run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as head, has stopped reading: nothing may be flushed at exit

@@ -29,15 +29,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         nargs="+",
         metavar=("H", "W"),
-        help="height and width, or one number for both (default: the test pipeline's if it resizes to one size, "
-        "otherwise 800 1216)",
+        help="make a file for inputs of this height and width only (one number for both); with --dynamic-export, the "
+        "size to try the export with",
+    )
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument(
+        "--static",
+        dest="dynamic_export",
+        action="store_const",
+        const=False,
+        help="make a file for inputs of one size only, the smallest that holds every image of the config's test "
+        "pipeline (default: a file for batches and inputs of all sizes)",
+    )
+    sizes.add_argument(
+        "--dynamic-export",
+        action="store_const",
+        const=True,
+        help="the default, by MMDetection's name; with --shape, the file takes all sizes too",
     )
     parser.add_argument(
         "--opset-version",
         type=int,
         help="ONNX opset (default: that of torch's exporter; torch's older exporter is used below 18)",
     )
-    parser.add_argument("--dynamic-export", action="store_true", help="let batch, height and width vary")
     parser.add_argument(
         "--show",
         action="store_true",

@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         file = Path(arguments.output_file or Path(folder, "detector.onnx"))
         openvino = arguments.engine in engines.OPENVINO
         portable: Form | bool = "inlined" if openvino else False
-        export_network(network, config, file, ExportOptions(dynamic_export=True, portable=portable))
+        export_network(network, config, file, ExportOptions(portable=portable))
         exported = predictor(file, engine=arguments.engine if openvino else "onnxruntime")
         models = {"torch": predictor(network), "OpenVINO" if openvino else "ONNX": exported, **against}
         predict = {name: partial(model.predict, batch_size=batch_size) for name, model in models.items()}

@@ -1,10 +1,11 @@
-"""What a command prints: text of files cannot control the terminal, and an error is one line."""
+"""What a command prints: text of files cannot control the terminal, and an error or warning is one line."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from typing import Any, TextIO
 
@@ -35,6 +36,29 @@ def neutral_output() -> Iterator[None]:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     with contextlib.redirect_stdout(_Neutral(sys.stdout)):
+        yield
+
+
+@contextlib.contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Let a warning of mmort's be one line, as an error is; other warnings stay as Python prints them."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def showwarning(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if category.__module__.startswith("mmort."):
+                print(f"mmort: warning: {one_line(message)}", file=sys.stderr, flush=True)
+            else:
+                show(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = showwarning
         yield
 
 

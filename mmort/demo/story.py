@@ -74,7 +74,7 @@ def _export(model: Path) -> None:
         CONFIG,
         CHECKPOINT,
         model,
-        ExportOptions(input_img=IMAGES[0], dynamic_export=True),
+        ExportOptions(input_img=IMAGES[0]),
         progress=lambda line: print(f"  {line}", flush=True),
     )
 

@@ -8,6 +8,7 @@ OpenVINO; the rest needs numpy only.
 
 from mmort.predict.detections import Detections
 from mmort.predict.drawing import contact_sheet, draw
+from mmort.predict.fixed_size import FixedSizeWarning
 from mmort.predict.image_files import list_images
 from mmort.predict.images import read_image, write_image
 from mmort.predict.mask_format import MaskFormat
@@ -26,6 +27,7 @@ __all__ = [
     "BoxMasks",
     "Detections",
     "DetectorFile",
+    "FixedSizeWarning",
     "ImageMasks",
     "MaskFormat",
     "Network",

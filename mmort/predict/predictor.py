@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,10 +12,10 @@ from itertools import chain
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmort._kernels import as_integer
 from mmort.predict.detections import Detections
+from mmort.predict.fixed_size import FixedSizeWarning, effect, fit
 from mmort.predict.image_files import list_images
 from mmort.predict.images import Image, decode_image
 from mmort.predict.network import DetectorFile, Network, OnnxNetwork
@@ -68,6 +69,11 @@ class Predictor:
         If there is no such file.
     ImportError
         If the engine is not installed.
+
+    Warns
+    -----
+    FixedSizeWarning
+        Once, when it runs: if the file takes inputs of one size only, and images are padded to it.
 
     Notes
     -----
@@ -129,6 +135,7 @@ class Predictor:
         self.network: Network = model
         self._parallel = model.parallel if isinstance(model, DetectorFile) else 1
         self.preprocessing = preprocessing
+        self._warned_of_padding = False
         self._postprocessing = Postprocessing(tuple(classes or ()), score_threshold)
 
     @property
@@ -248,13 +255,29 @@ class Predictor:
         found = []
         for start in range(0, len(images), size):
             chunk = images[start : start + size]
-            input, img_shape = fit(*self.preprocessing.batch(chunk), self.network.input_shape)
+            batch, img_shape = self.preprocessing.batch(chunk)
+            input, img_shape = fit(batch, img_shape, self.network.input_shape)
+            if input.shape[2:] != batch.shape[2:]:
+                self._warn_of_padding(batch.shape[2:], input.shape[2:])
             outputs = self.network(input, img_shape)
             check_outputs(outputs, len(input))
             for index, image in enumerate(chunk):
                 rows = [output[index] for output in outputs]
                 found.append(self._postprocessing(image, input.shape[2:], rows, self.network.mask_format))
         return found
+
+    def _warn_of_padding(self, shape: tuple[int, ...], padded: tuple[int, ...]) -> None:
+        """Warn, once, that the model takes inputs of one size only, and images have another."""
+        if self._warned_of_padding:
+            return
+        self._warned_of_padding = True
+        (height, width), (file_height, file_width) = shape, padded
+        text = (
+            f"images of {height} x {width} are padded to {file_height} x {file_width}, the only size that "
+            f"{getattr(self.network, 'path', 'the model')} takes, which "
+            f"{effect(file_height * file_width / (height * width))}; mmort export makes files that take all sizes"
+        )
+        warnings.warn(text, FixedSizeWarning, stacklevel=3)
 
     def _prepare(self, image: ImageSource) -> Prepared:
         """Read and preprocess a picture."""
@@ -330,22 +353,3 @@ class Predictor:
             "detections": np.where(failed, "", np.array(texts, object)),
             "error": np.where(failed, np.array(texts, object), ""),
         }
-
-
-def fit(
-    input: NDArray[np.float32], img_shape: NDArray[np.int64], shape: tuple[int | None, int | None, int | None]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Pad a batch with zeros to the shape that a file fixes."""
-    size = len(input), *input.shape[2:]
-    if all(expected in (None, given) for expected, given in zip(shape, size, strict=True)):
-        return input, img_shape
-    number, height, width = (expected or given for expected, given in zip(shape, size, strict=True))
-    if size[1] > height or size[2] > width:
-        raise ValueError(
-            f"the preprocessed picture is {size[1]} x {size[2]}, but the model takes {height} x {width} only; export "
-            "it with --dynamic-export, or pass a Preprocessing with a size that fits"
-        )
-    padded = np.zeros((number, 3, height, width), np.float32)
-    padded[: size[0], :, : size[1], : size[2]] = input
-    unused = np.tile(np.array([height, width], np.int64), (number - size[0], 1))
-    return padded, np.concatenate([img_shape, unused])

@@ -208,12 +208,38 @@ class Preprocessing:
 
     @property
     def fixed_shape(self) -> tuple[int, int] | None:
-        """Height and width that all images have after `padding`; None if they differ."""
-        if self.padding is not None and self.padding.size is not None:
-            width, height = self.padding.size
-            return height, width
-        square = self.padding is not None and self.padding.square and self.keep_ratio
-        return self.size if square and self.size is not None and self.size[0] == self.size[1] else None
+        """Height and width of the input if they are the same for all images; None if they differ."""
+        shapes = self._extreme_shapes()
+        return shapes.pop() if len(shapes) == 1 else None
+
+    @property
+    def largest_shape(self) -> tuple[int, int] | None:
+        """Height and width of the smallest input that holds any image; None if images keep their size."""
+        shapes = self._extreme_shapes()
+        if not shapes:
+            return None
+        heights, widths = zip(*shapes, strict=True)
+        return max(heights), max(widths)
+
+    def _extreme_shapes(self) -> set[tuple[int, int]]:
+        """Return the heights and widths of inputs for images of all proportions; none if images keep their size."""
+        if self.size is None:
+            padded_to = self.padding.size if self.padding is not None else None
+            return set() if padded_to is None else {self._pad_shape(*self._canvas_shape(*padded_to[::-1]))}
+        short, long = sorted(self.size)
+        extremes = {(1, long), (short, long), (short, short), (long, short), (long, 1)}
+        resized = extremes if self.keep_ratio else {self.size[::-1]}
+        return {self._pad_shape(*self._canvas_shape(*shape)) for shape in resized}
+
+    def _canvas_shape(self, height: int, width: int) -> tuple[int, int]:
+        """Return the height and width that `padding` or `pad_or` makes of those of a resized image."""
+        if self.pad_or:
+            return (height | self.pad_or) + self.pad_add, (width | self.pad_or) + self.pad_add
+        return (self.padding or Padding()).shape(height, width)
+
+    def _pad_shape(self, height: int, width: int) -> tuple[int, int]:
+        """Return a height and width as multiples of `size_divisor`."""
+        return multiple(height, self.size_divisor), multiple(width, self.size_divisor)
 
     def finish(self, resized: NDArray[Any], ori_shape: tuple[int, int]) -> Prepared:
         """Normalize and pad an image that has been resized already, with any library.
@@ -227,11 +253,10 @@ class Preprocessing:
         """
         height, width = resized.shape[:2]
         padding = self.padding or Padding()
-        shape, offset = padding.shape(height, width), (0, 0)
+        shape, offset = self._canvas_shape(height, width), (0, 0)
         if self.pad_or:
-            shape = (height | self.pad_or) + self.pad_add, (width | self.pad_or) + self.pad_add
             offset = shape[0] // 2 - height // 2, shape[1] // 2 - width // 2
-        pad_shape = multiple(shape[0], self.size_divisor), multiple(shape[1], self.size_divisor)
+        pad_shape = self._pad_shape(*shape)
         if pad_shape[0] * pad_shape[1] > max(MAX_PADDED_PIXELS, 2 * height * width):
             raise ValueError(
                 f"preprocessing: padding makes {pad_shape[0]} x {pad_shape[1]} pixels of {height} x {width}, which is "

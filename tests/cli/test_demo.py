@@ -18,6 +18,7 @@ import pytest
 
 from mmort import Predictor, demo
 from mmort.demo import page, story
+from mmort.detect.export import ExportOptions
 from mmort.predict.drawing import class_colour
 from tests.cli.running import refused, run
 
@@ -85,14 +86,14 @@ def test_with_torch(monkeypatch, tmp_path):
     calls = []
 
     def export(config, checkpoint, output, options, *, progress):
-        calls.append((config, checkpoint, options.dynamic_export))
+        calls.append((config, checkpoint, options))
         progress("an export's line")
         shutil.copy(demo.MODEL, output)
 
     monkeypatch.setattr("mmort.detect.export.export", export)
     code, out, err = run("demo", "--output", tmp_path)
     assert (code, err) == (0, "")
-    assert calls == [(demo.CONFIG, demo.CHECKPOINT, True)]
+    assert calls == [(demo.CONFIG, demo.CHECKPOINT, ExportOptions(input_img=demo.IMAGES[0]))]
     assert {path.name for path in tmp_path.iterdir()} == {"detections.png", "mask_rcnn.onnx", "parity.html"}
     assert "\n  an export's line\n" in out
     assert re.search(r"^  bbox_mAP +0\.\d+ +0\.\d+ +0\.0000$", out, re.MULTILINE)

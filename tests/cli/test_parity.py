@@ -43,7 +43,7 @@ def test_the_exported_file_equals_torch(exported, tmp_path):
         assert fact in text
     assert file.read_bytes() == demo.MODEL.read_bytes()
     ((network, config, options),) = exported
-    assert options == mmort.detect.export.ExportOptions(dynamic_export=True)
+    assert options == mmort.detect.export.ExportOptions()
     thresholds = network.detector.roi_head.test_cfg
     assert config["model"]["test_cfg"]["rcnn"]["score_thr"] == thresholds.score_thr == 0.05
 

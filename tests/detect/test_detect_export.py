@@ -27,7 +27,7 @@ from mmort.detect.export.wrappers import Exported
 from mmort.onnx import Report
 from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.verify.detections import compare_detections
-from mmort.predict import MaskFormat, Preprocessing, paste_masks, read_image
+from mmort.predict import MaskFormat, Padding, Preprocessing, paste_masks, read_image
 from tests.cli import running
 from tests.detect.test_query_detectors import CORNERNET
 
@@ -38,6 +38,8 @@ FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 IMAGES = sorted((DATA / "preprocessing").glob("*.png"))
 EXPECTED = json.loads((DATA / "preprocessing" / "expected.json").read_text())
 PIPELINE = EXPECTED["cascade_mask_rcnn"]["pipeline"]
+
+pytestmark = pytest.mark.filterwarnings("default::mmort.predict.FixedSizeWarning")  # printed, as by the command
 
 
 def run(*arguments):
@@ -248,9 +250,85 @@ def test_files_for_all_sizes_are_traced_with_images_of_the_pipelines_size():
     ):
         examples = Examples(settings, dynamic=True, with_shapes=True)
         assert examples.default_shape() == shape
-        assert Examples(settings, dynamic=False, with_shapes=True).default_shape() == (800, 1216)
     image = cv2.imread(str(IMAGES[0]))
     assert [tuple(input.shape[2:]) for input, _ in examples.checks(image, 224, 256)] == [(512, 448), (128, 160)]
+
+
+def test_files_of_one_size_hold_every_image_of_the_pipeline():
+    for settings, shape in (
+        (Preprocessing(size=(208, 160), size_divisor=32), (224, 224)),
+        (Preprocessing(size=(320, 300), keep_ratio=False), (300, 320)),
+        (Preprocessing(size=(640, 640), padding=Padding(size=(640, 640))), (640, 640)),
+    ):
+        examples = Examples(settings, dynamic=False, with_shapes=True)
+        assert examples.default_shape() == shape
+        for image in (np.zeros((10, 30, 3), np.uint8), np.zeros((30, 10, 3), np.uint8)):
+            input, img_shape = examples.prepared(image)
+            assert input.shape == (1, 3, *shape)
+            assert img_shape.tolist() == [[*settings(image).img_shape]]
+    with pytest.raises(ValueError, match=r"export: shape \(--shape H W\) is needed"):
+        Examples(Preprocessing(pad_or=127), dynamic=False, with_shapes=True).default_shape()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shape", "compared", "warning"),
+    [
+        ((), ["batch", 3, "height", "width"], "2x3x160x224, 1x3x448x320, 3x3x96x128, 1x3x160x224", None),
+        (
+            ("--dynamic-export",),
+            ["batch", 3, "height", "width"],
+            "2x3x160x224, 1x3x448x320, 3x3x96x128, 1x3x160x224",
+            None,
+        ),
+        (
+            ("--shape", 64, 96, "--dynamic-export"),
+            ["batch", 3, "height", "width"],
+            "2x3x64x96, 1x3x192x128, 3x3x64x96",
+            None,
+        ),
+        (
+            ("--static",),
+            [1, 3, 224, 224],
+            "1x3x224x224, 1x3x224x224, 1x3x224x224, 1x3x224x224",
+            "takes inputs of 224 x 224 only",
+        ),
+        (
+            ("--shape", 64, 96),
+            [1, 3, 64, 96],
+            "1x3x64x96, 1x3x64x96, 1x3x64x96",
+            "fits images into 160 x 208, which do not fit",
+        ),
+    ],
+)
+def test_sizes_that_a_file_takes(arguments, shape, compared, warning, tmp_path):
+    """All, or one that is chosen; the comparison includes the example as the pipeline makes it."""
+    path = tmp_path / "x.onnx"
+    options = ("--opset-version", 17, "--cfg-options", "model.test_cfg.nms_pre=1")  # the older exporter is faster
+    code, out, err = running.run("export", *FCOS, "--output-file", path, *arguments, *options)
+    assert code == 0
+    assert mmort.ort.session(path).get_inputs()[0].shape == shape
+    assert f"comparing ONNX Runtime with torch at {compared}\n" in out
+    sizes = "all sizes" if shape[0] == "batch" else f"{shape[2]} x {shape[3]} only"
+    assert f" MB, for inputs of {sizes}\n" in out
+    if warning is None:
+        assert err == ""
+    else:
+        assert re.fullmatch(r"mmort: warning: the file takes .*; by default files take inputs of all sizes\n", err)
+        assert warning in err
+
+
+def test_sizes_that_the_older_exporter_freezes(tmp_path):
+    """It keeps the example's number of candidates; the message says how files of one size are made."""
+    code, out, err = running.run("export", *FCOS, "--output-file", tmp_path / "x.onnx", "--opset-version", 17)
+    assert code == 1
+    assert "k argument" in err
+    assert "--static and --shape make files of one size" in out.splitlines()[-1]
+
+
+def test_a_fixed_size_is_asked_for_one_way(capsys):
+    with pytest.raises(SystemExit):
+        run(*FCOS, "--static", "--dynamic-export")
+    assert "argument --dynamic-export: not allowed with argument --static" in capsys.readouterr().err
 
 
 class Attack:
@@ -361,7 +439,7 @@ def test_a_key_interrupts(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setitem(EXPORTERS, "dynamo", interrupted)
-    assert run(*FCOS, "--output-file", tmp_path / "x.onnx", "--shape", 64) == 130
+    assert run(*FCOS, "--output-file", tmp_path / "x.onnx") == 130
     assert capsys.readouterr().err == "mmort: interrupted\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -513,7 +591,7 @@ def test_an_unverified_file_says_so(tmp_path, capsys, monkeypatch):
 
 def test_failures_of_the_exporter_are_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Exported, "forward", lambda self, input, img_shape: (torch.special.i0e(input), img_shape))
-    assert run(*FCOS, "--output-file", tmp_path / "x.onnx", "--shape", 64, 96, "--opset-version", 16) == 1
+    assert run(*FCOS, "--output-file", tmp_path / "x.onnx", "--opset-version", 16) == 1
     error = capsys.readouterr().err
     assert "torch's legacy exporter cannot export this: Exporting the operator 'aten::special_i0e'" in error
     assert error.count("\n") == 1

@@ -11,7 +11,7 @@ from mmort import Predictor
 from mmort.detect import build, unsupported
 from mmort.detect.export import ExportOptions, export_network
 from mmort.detect.network import TorchNetwork
-from mmort.predict import Preprocessing
+from mmort.predict import FixedSizeWarning, Preprocessing
 from tests.detect import two_stage_cases
 
 SHAPES = torch.tensor([[64, 96], [56, 72]])
@@ -69,7 +69,8 @@ def test_a_file_takes_any_number_of_proposals(detectors, tmp_path):
     assert unsupported(config) == []
     network, path = TorchNetwork(detectors[1], Preprocessing.from_config(config)), tmp_path / "fast.onnx"
     options = ExportOptions(shape=(64, 96), opset_version=17)  # torch's older exporter is faster
-    assert export_network(network, config, path, options, progress=lambda line: None).ok
+    with pytest.warns(FixedSizeWarning, match="takes inputs of 64 x 96 only"):
+        assert export_network(network, config, path, options, progress=lambda line: None).ok
     session = mmort.ort.session(path)
     inputs = {formal.name: formal.shape for formal in session.get_inputs()}
     assert list(inputs)[:2] == ["input", "proposals"]

@@ -10,7 +10,7 @@ import pytest
 
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
-from mmort.predict import MaskFormat, OnnxNetwork, OpenVinoNetwork, Preprocessing, binding
+from mmort.predict import FixedSizeWarning, MaskFormat, OnnxNetwork, OpenVinoNetwork, Preprocessing, binding
 from tests.predict import tiny_detector
 from tests.predict.tiny_detector import METADATA, PREPROCESSING
 
@@ -84,7 +84,8 @@ def test_fixed_sizes(tmp_path):
     path = tiny_detector.write(tmp_path / "x.onnx", shape=(2, 3, 32, 48))
     predict = Predictor(path, preprocessing=PREPROCESSING)
     assert predict.network.input_shape == (2, 32, 48)
-    assert len(list(predict.predict([IMAGE] * 3, 3))) == 3
+    with pytest.warns(FixedSizeWarning, match=f"the only size that {path} takes"):
+        assert len(list(predict.predict([IMAGE] * 3, 3))) == 3
 
 
 def test_pickled(tmp_path):

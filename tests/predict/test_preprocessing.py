@@ -11,8 +11,10 @@ import cv2
 import numpy as np
 import PIL.Image
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mmort.predict import Preprocessing, images, read_image
+from mmort.predict import Padding, Preprocessing, images, read_image
 
 FOLDER = Path(__file__).parents[1] / "data" / "preprocessing"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())  # by pack.py beside it
@@ -63,6 +65,38 @@ def test_equal_to_mmdetection_3(name, image):
     else:
         assert prepared.img_shape == tuple(image["img_shape"])
     assert hashlib.sha256(prepared.input.tobytes()).hexdigest() == image["sha256"]
+
+
+SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
+
+
+@given(
+    size=SIZES,
+    keep_ratio=st.booleans(),
+    size_divisor=st.sampled_from((1, 32)),
+    pad_or=st.sampled_from((0, 31)),
+    padding=st.none() | st.builds(Padding, size=st.none() | SIZES, square=st.booleans()),
+    image=SIZES,
+)
+def test_shapes_of_inputs(image, **settings):
+    """`largest_shape` holds the input of any image, and equals that of some image in each direction."""
+    prepare = Preprocessing(**settings)
+
+    def shape(height, width):
+        return prepare(np.zeros((height, width, 3), np.uint8)).pad_shape
+
+    extremes = [shape(*size) for size in ((1, 400), (400, 1), (60, 60), prepare.size, prepare.size[::-1])]
+    assert prepare.largest_shape == tuple(map(max, zip(*extremes, strict=True)))
+    assert all(side <= largest for side, largest in zip(shape(*image), prepare.largest_shape, strict=True))
+    if prepare.fixed_shape is None:
+        assert len(set(extremes)) > 1
+    else:
+        assert prepare.fixed_shape == prepare.largest_shape == shape(*image)
+
+
+def test_shapes_of_inputs_of_images_that_keep_their_size():
+    assert (Preprocessing().fixed_shape, Preprocessing(pad_or=127).largest_shape) == (None, None)
+    assert Preprocessing(padding=Padding(size=(40, 33)), size_divisor=16).fixed_shape == (48, 48)
 
 
 def test_padding_of_mmdetection_2():

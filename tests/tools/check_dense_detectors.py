@@ -102,7 +102,7 @@ def exported(model: dict[str, Any]) -> str:
     begin = time.perf_counter()
     config = {"model": model, "test_dataloader": {"dataset": {"pipeline": PIPELINE}}}
     with tempfile.TemporaryDirectory() as folder:
-        options = ExportOptions(dynamic_export=True, portable=True)
+        options = ExportOptions(portable=True)
         try:
             file, _ = export_small(config, dense_cases.fill, Path(folder), options)
         except ValueError as error:

@@ -73,7 +73,7 @@ def exported(settings: dict[str, Any], fill: Callable[[torch.nn.Module], None], 
     """Return how the file of a config and torch differ in a picture, "" if they do not; or why there is no file."""
     image = part_cases.numbers(130, 170, 3).mul(127).add(128).numpy().astype(np.uint8)
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ExportOptions(dynamic_export=True, **options)
+        arguments = ExportOptions(**options)
         try:
             file, _ = export_small(settings, fill, Path(folder), arguments)
         except ValueError as error:

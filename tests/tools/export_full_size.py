@@ -64,7 +64,7 @@ def row(config: Path, folder: Path, arguments: list[str]) -> tuple[str, int]:
     torch.save({"state_dict": detector.state_dict(), "meta": {}}, checkpoint)
     del detector
     command = [sys.executable, "-c", "import sys; from mmort.cli import main; sys.exit(main())", "export"]
-    command += [str(config), str(checkpoint), "--output-file", str(folder / "file.onnx"), "--dynamic-export"]
+    command += [str(config), str(checkpoint), "--output", str(folder / "file.onnx"), "--dynamic-export"]
     begin = time.perf_counter()
     code, cost = measured([*command, *arguments])
     seconds = time.perf_counter() - begin

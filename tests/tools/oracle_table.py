@@ -98,7 +98,7 @@ def export(folder: Path, oracle: Oracle, file: Path) -> str:
         torch.save({"state_dict": weights, "meta": {}}, checkpoint)
     # Without the proof: what the file computes is compared here, and random weights overflow on other images.
     command = [sys.executable, "-c", "import sys; from mmort.cli import main; sys.exit(main())", "export"]
-    command += [str(oracle.config), str(checkpoint), "--output-file", str(file), "--dynamic-export", "--no-verify"]
+    command += [str(oracle.config), str(checkpoint), "--output", str(file), "--no-verify"]
     code, cost = measured(command)
     if code:
         sys.exit(f"oracle_table: {oracle.family} was not exported")

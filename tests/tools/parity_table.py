@@ -39,7 +39,7 @@ def compare(folder: Path, family: str, files: Path) -> tuple[str, list[Parity]]:
     config, checkpoint = folder / family / "config.py", folder / family / "checkpoint.pth"
     file = files / f"{family}.onnx"
     if not file.exists():
-        export(config, checkpoint, file, dynamic_export=True, progress=lambda line: None)
+        export(config, checkpoint, file, progress=lambda line: None)
     network = load_network(read_config(config), checkpoint)
     dataset = dataset_of(read_config(config), classes=network.classes, data_root=folder / "data")
     metrics = ["bbox", "segm"] if "masks" in network.detector.output_names else ["bbox"]

@@ -60,7 +60,7 @@ def export(
     output_file : path
         Its directory must exist.
     options : ExportOptions, optional
-        By default a file of a fixed size is made.
+        By default the file takes inputs of all sizes.
     progress : callable
         Takes the lines to print.
 
@@ -68,6 +68,11 @@ def export(
     -------
     mmort.onnx.Report
         The comparisons, all of which agree; none if `verify` is false.
+
+    Warns
+    -----
+    mmort.predict.FixedSizeWarning
+        If the file takes inputs of one size only, and the config's test pipeline makes others.
 
     Raises
     ------
@@ -105,7 +110,7 @@ def export_network(
     output_file : path
         Its directory must exist.
     options : ExportOptions, optional
-        By default a file of a fixed size is made.  `cfg_options` and `flip` change a config, so they do nothing here.
+        By default the file takes inputs of all sizes.  `cfg_options` and `flip` change a config, and do nothing here.
     progress : callable
         Takes the lines to print.
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mmort.predict import Preprocessing
+from mmort.predict.fixed_size import fit
 from mmort.predict.images import Image
 
 DEFAULT_SHAPE = 800, 1216
@@ -42,19 +43,31 @@ class Examples:
     def default_shape(self) -> tuple[int, int]:
         """Return the height and width to trace with if none are given.
 
-        A file for all sizes is traced with the size of the test pipeline's images, at which objects are found.
+        Of a file of fixed size, that is the smallest input that holds every image of the test pipeline.  A file for all
+        sizes is traced with the size of the test pipeline's images, at which objects are found.
+
+        Raises
+        ------
+        ValueError
+            If a file of fixed size is to be made, and the test pipeline keeps the sizes of images.
         """
-        if padded := self.preprocessing.fixed_shape:
-            return padded
-        if self.preprocessing.size is None or (self.preprocessing.keep_ratio and not self.dynamic):
+        if not self.dynamic:
+            shape = self.preprocessing.largest_shape
+            if shape is None:
+                raise ValueError(
+                    "export: shape (--shape H W) is needed, as the test pipeline keeps the sizes of images"
+                )
+            return shape
+        size = self.preprocessing.size
+        if self.preprocessing.padding is not None and self.preprocessing.fixed_shape is not None:
+            return self.preprocessing.fixed_shape
+        if size is None:
             return DEFAULT_SHAPE
         if self.preprocessing.keep_ratio:
-            sides = zip(sorted(self.preprocessing.size), DEFAULT_SHAPE, strict=True)
+            sides = zip(sorted(size), DEFAULT_SHAPE, strict=True)
             height, width = (self.rounded(max(MIN_SIDE, min(side, limit))) for side, limit in sides)
             return height, width
-        # torch freezes a size of 1, which SSD's last map has at its own size.
-        width, height = (2 * side if self.dynamic else side for side in self.preprocessing.size)
-        return height, width
+        return 2 * size[1], 2 * size[0]  # torch freezes a size of 1, which SSD's last map has at its own size
 
     def __call__(self, image: Image, batch: int, height: int, width: int) -> tuple[Tensor, ...]:
         """Return a batch of exactly one size: the image and its mirror image in turn.
@@ -98,6 +111,13 @@ class Examples:
             self(image, 1, max(long[0], short[0] + step), short[0]),
             self(image, 3, short[1], max(long[1], short[1] + step)),
         ]
+
+    def prepared(self, image: Image) -> tuple[Tensor, ...]:
+        """Return what `Predictor` makes of an image: an input of the test pipeline's own size."""
+        shape = (None, None, None) if self.dynamic else (1, *self.default_shape())
+        input, img_shape = map(torch.from_numpy, fit(*self.preprocessing.batch([self.preprocessing(image)]), shape))
+        args = (input, proposals(img_shape)) if self.with_proposals else (input,)
+        return (*args, img_shape) if self.with_shapes else args
 
     def test_inputs(self, image: Image, height: int, width: int) -> tuple[Tensor, ...]:
         """Return inputs to verify with; if sizes may vary, of a further size."""

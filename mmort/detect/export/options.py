@@ -32,13 +32,13 @@ class ExportOptions:
     test_img : path, optional
         Image for `verify` and `show`.  Default: `input_img`.
     shape : (int, int), optional
-        Height and width of the example and, unless `dynamic_export`, of the file's input.  Default: 800, 1216; if the
-        test pipeline resizes all images to one size, as SSD's does, that size, doubled if `dynamic_export`.
+        Height and width of the file's input, or if `dynamic_export` is True, of the example only.
     opset_version : int, optional
         Default: that of torch's exporter.  Below 18, torch's older exporter is used, which has 11 to 17; it freezes all
         sizes that it cannot trace, and a file with a wrongly frozen size is refused like any other that differs.
-    dynamic_export : bool, default False
-        Let batch, height and width vary.  Otherwise they are 1 and `shape`.
+    dynamic_export : bool, optional
+        Whether batch, height and width vary.  Default: True, unless there is a `shape`.  If False, the file takes
+        single images of `shape` or, without one, of the smallest size that holds every image of the test pipeline.
     skip_postprocess : bool, default False
         Export the heads' raw outputs (`Detector.raw`).
     paste_masks : bool, default False
@@ -52,9 +52,9 @@ class ExportOptions:
     portable : bool or {"functions", "inlined"}, default False
         As for `mmort.onnx.export`.
     verify : bool, optional
-        True: print the tables, and also compare on `test_img`.  With `dynamic_export`, that is on `test_img` or else
-        `input_img` and on its mirror image, at 1.5 times `shape`.  False: compare nothing, and write an unproven file,
-        whose metadata has ``verified``: ``false``.
+        True: print the tables, and also compare on `test_img`.  In a file for all sizes, that is on `test_img` or else
+        `input_img` and on its mirror image, at 1.5 times the example's size.  False: compare nothing, and write an
+        unproven file, whose metadata has ``verified``: ``false``.
     show : bool, default False
         Print the graph and the detections in `test_img`, and write a picture of them beside the file, with the suffix
         ``.png``; with a display, open it.
@@ -65,7 +65,7 @@ class ExportOptions:
     test_img: PathLike | None = None
     shape: tuple[int, int] | None = None
     opset_version: int | None = None
-    dynamic_export: bool = False
+    dynamic_export: bool | None = None
     skip_postprocess: bool = False
     paste_masks: bool = False
     flip: bool = True
@@ -73,6 +73,11 @@ class ExportOptions:
     portable: bool | Form = False
     verify: bool | None = None
     show: bool = False
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the file takes inputs of all sizes."""
+        return self.shape is None if self.dynamic_export is None else self.dynamic_export
 
     @property
     def exporter(self) -> str:

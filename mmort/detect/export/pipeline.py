@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,8 @@ from mmort.onnx import Report, VerificationError, files
 from mmort.onnx import verify as compare
 from mmort.onnx.export.options import Options
 from mmort.onnx.export.pipeline import export_model
-from mmort.predict import Predictor, Preprocessing, read_image
+from mmort.predict import FixedSizeWarning, Predictor, Preprocessing, read_image
+from mmort.predict.fixed_size import mismatch
 from mmort.predict.images import Image
 
 DEFAULT_IMAGE = Path(mmort.__file__).parent / "demo" / "digits" / "images" / "digits_05.png"
@@ -127,13 +129,22 @@ class _Export:
         image, self.test_image = images
         self.examples = Examples(
             preprocessing,
-            dynamic=options.dynamic_export,
+            dynamic=options.dynamic,
             with_shapes=not options.skip_postprocess,
             with_proposals=detector.takes_proposals,
         )
         self.height, self.width = options.shape or self.examples.default_shape()
-        self.args = self.examples(image, 2 if options.dynamic_export else 1, self.height, self.width)
+        self.args = self.examples(image, 2 if options.dynamic else 1, self.height, self.width)
         self.checks = self.examples.checks(image, self.height, self.width)
+        if options.shape is None:
+            self.checks.append(self.examples.prepared(image))
+        if not options.dynamic and (difference := mismatch(preprocessing, self.height, self.width)):
+            warnings.warn(
+                f"the file takes inputs of {self.height} x {self.width} only, but {difference}; by default files take "
+                "inputs of all sizes",
+                FixedSizeWarning,
+                stacklevel=2,
+            )
 
     def write(self, output_file: Path) -> Report:
         """Write the file, if it passes all comparisons."""
@@ -155,7 +166,9 @@ class _Export:
         if options.show:
             self._show(output_file)
         unproven = ", NOT VERIFIED: it has not been compared with torch" if options.verify is False else ""
-        self.steps.progress(f"wrote {output_file}, {output_file.stat().st_size / 1e6:.1f} MB{unproven}")
+        sizes = "all sizes" if options.dynamic else f"{self.height} x {self.width} only"
+        megabytes = output_file.stat().st_size / 1e6
+        self.steps.progress(f"wrote {output_file}, {megabytes:.1f} MB, for inputs of {sizes}{unproven}")
         return report
 
     def _show(self, output_file: Path) -> None:
@@ -185,7 +198,12 @@ class _Export:
 
                 settings = replace(settings, finish=finish, accept=accept, reference=self._following)
                 return export_model(self.module, self.args, output_file, settings)
-        except (ValueError, ImportError, OSError):
+        except (ValueError, ImportError, OSError) as error:
+            if isinstance(error, ValueError) and settings.exporter == "legacy" and self.options.dynamic:
+                self.steps.progress(
+                    "torch's older exporter, which opsets below 18 need, freezes sizes that it cannot trace; --static "
+                    "and --shape make files of one size"
+                )
             raise
         except Exception as error:  # torch's exporters have no common exception
             cause = error.__cause__ or error
@@ -226,7 +244,7 @@ class _Export:
         options, inputs = self.options, [self.args, *self.checks]
         if not options.skip_postprocess:
             finishing.check_optional(draft, min(inputs, key=lambda args: args[0].numel()))
-        if options.verify and (options.dynamic_export or options.test_img is not None):  # otherwise the example again
+        if options.verify and (options.dynamic or options.test_img is not None):  # otherwise the example again
             self.steps.begin(f"verifying with {os.fspath(options.test_img or options.input_img or 'the example')}")
             inputs.append(self.examples.test_inputs(self.test_image, self.height, self.width))
             report = Report((*report.rows, *self._compared(draft, inputs[-1:]).rows))
