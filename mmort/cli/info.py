@@ -1,4 +1,4 @@
-"""``mmort info``: versions, the machine, the operators; or what an ONNX file needs."""
+"""``mmort info``: versions, the machine, the operators; or what an ONNX file takes and needs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import argparse
 import json
 
 HELP = (
-    "print versions, SIMD level, threads, the path of the ONNX Runtime library, and all operators; or what a file needs"
+    "print versions, SIMD level, threads, the path of the ONNX Runtime library, and all operators; or what a file "
+    "takes and needs"
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
-        "model", metavar="MODEL.onnx", nargs="?", help="describe this file: operators, opsets, metadata, who can run it"
+        "model",
+        metavar="MODEL.onnx",
+        nargs="?",
+        help="describe this file: inputs, outputs, operators, metadata, who can run it",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -1,8 +1,9 @@
-"""What an ONNX file needs: its operators, opsets and metadata, and who can run it."""
+"""What an ONNX file takes, gives and needs: inputs, outputs, operators, opsets, metadata, and who can run it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import onnx
@@ -31,7 +32,10 @@ def describe(path: files.PathLike) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``file``, ``format`` (version), ``opsets`` (version by domain), ``nodes`` (their number), ``operators`` (for
+        ``file``, ``inputs`` and ``outputs`` (for each its ``name``, ``type``, ``shape``, with None or a name for a size
+        that is not fixed, ``dynamic``, whether there is such a size, and ``optional``, whether it may be left out;
+        ``type`` and ``shape`` are None if it is no tensor or the file does not say), ``format`` (version), ``opsets``
+        (version by domain), ``nodes`` (their number), ``operators`` (for
         each operator beyond the standard: its nodes, and ``provider``, one of "mmort", "definition in the file",
         "ONNX Runtime" and None for unknown), ``metadata`` and ``runs_on``.
 
@@ -54,6 +58,7 @@ def describe(path: files.PathLike) -> dict[str, Any]:
     {'mmcv::cummax': {'nodes': 1, 'provider': 'mmort'}}
     """
     model = files.load(path)
+    defaults = {tensor.name for tensor in model.graph.initializer}
     defined = {(function.domain, function.name) for function in model.functions}
     counts = Counter((node.domain, node.op_type) for node in files.every_node(model))
     operators = {
@@ -63,6 +68,8 @@ def describe(path: files.PathLike) -> dict[str, Any]:
     }
     return {
         "file": str(path),
+        "inputs": [_tensor(value, value.name in defaults) for value in _inputs(model, defaults)],
+        "outputs": [_tensor(value, False) for value in model.graph.output],
         "format": model.ir_version,
         "opsets": {opset.domain or "ai.onnx": opset.version for opset in model.opset_import},
         "nodes": counts.total(),
@@ -78,9 +85,12 @@ def report(facts: dict[str, Any]) -> str:
     Examples
     --------
     >>> from mmort.onnx.describe import report
-    >>> print(report({"file": "a.onnx", "format": 8, "opsets": {"ai.onnx": 18}, "nodes": 3, "operators": {},
-    ...               "metadata": {}, "runs_on": "every runtime of its opset"}))
+    >>> image = {"name": "input", "type": "float32", "shape": ["batch", 3, None, 96]}
+    >>> image |= {"dynamic": True, "optional": False}
+    >>> print(report({"file": "a.onnx", "inputs": [image], "outputs": [], "format": 8, "opsets": {"ai.onnx": 18},
+    ...               "nodes": 3, "operators": {}, "metadata": {}, "runs_on": "every runtime of its opset"}))
     file     a.onnx
+    input    input  float32  [batch, 3, ?, 96]  dynamic
     format   8
     opsets   ai.onnx 18
     nodes    3
@@ -89,6 +99,7 @@ def report(facts: dict[str, Any]) -> str:
     opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opsets"].items())
     rows = [
         ("file", facts["file"]),
+        *((kind, line) for kind in ("input", "output") for line in _tensor_lines(facts[f"{kind}s"])),
         ("format", str(facts["format"])),
         ("opsets", opsets),
         ("nodes", str(facts["nodes"])),
@@ -98,6 +109,44 @@ def report(facts: dict[str, Any]) -> str:
         rows.append((name, f"{count}, {operator['provider'] or 'of an unknown library'}"))
     rows += [(f"metadata {key}", _shortened(value)) for key, value in facts["metadata"].items()]
     return lay_out([*rows, ("runs on", facts["runs_on"])])
+
+
+def _inputs(model: onnx.ModelProto, defaults: set[str]) -> Iterator[onnx.ValueInfoProto]:
+    """Yield the inputs, without the weights, which old exporters list among them."""
+    listed = {value.name for value in model.graph.input}
+    for value in model.graph.input:
+        if value.name not in defaults or not defaults <= listed:
+            yield value
+
+
+def _tensor(value: onnx.ValueInfoProto, has_default: bool) -> dict[str, Any]:
+    """Return the facts of an input or output."""
+    optional = value.type.HasField("optional_type")
+    kind = value.type.optional_type.elem_type if optional else value.type
+    facts: dict[str, Any] = {"name": value.name, "type": None, "shape": None}
+    if kind.HasField("tensor_type"):
+        name = onnx.TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()
+        facts["type"] = {"float": "float32", "double": "float64"}.get(name, name)
+        if kind.tensor_type.HasField("shape"):
+            facts["shape"] = [
+                size.dim_value if size.HasField("dim_value") else size.dim_param or None
+                for size in kind.tensor_type.shape.dim
+            ]
+    sizes = facts["shape"]
+    dynamic = sizes is None or not all(isinstance(size, int) for size in sizes)
+    return {**facts, "dynamic": dynamic, "optional": optional or has_default}
+
+
+def _tensor_lines(tensors: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a line for each input or output, in columns."""
+    rows = []
+    for tensor in tensors:
+        sizes = ["?" if size is None else str(size) for size in tensor["shape"] or ()]
+        shape = "of any shape" if tensor["shape"] is None else f"[{', '.join(sizes)}]"
+        form = "dynamic" if tensor["dynamic"] else "fixed"
+        more = ", may be left out" if tensor["optional"] else ""
+        rows.append((tensor["name"], tensor["type"] or "no tensor", shape, form + more))
+    return lay_out(rows).splitlines()
 
 
 def _is_standard(domain: str, op_type: str) -> bool:

@@ -5,6 +5,7 @@ import re
 import sys
 
 import numpy as np
+import onnx
 import onnx.helper as oh
 import pytest
 
@@ -111,3 +112,43 @@ def test_of_a_file(tmp_path):
     assert "other::Strange   1 node, of an unknown library" in text
     (tmp_path / "model.onnx").write_bytes(b"no model")
     assert "is not an ONNX model" in refused("info", path)
+
+
+def test_of_a_files_inputs_and_outputs(tmp_path):
+    """They come first: names, types, shapes, and whether sizes are fixed; weights that are listed as inputs do not."""
+    tensor, float32 = oh.make_tensor_value_info, onnx.TensorProto.FLOAT
+    optional = oh.make_value_info(
+        "c", oh.make_optional_type_proto(oh.make_tensor_type_proto(onnx.TensorProto.INT64, [2]))
+    )
+    sequence = oh.make_value_info("s", oh.make_sequence_type_proto(oh.make_tensor_type_proto(float32, None)))
+    inputs = [tensor("a", float32, [1, 3, 0]), tensor("b", onnx.TensorProto.BFLOAT16, ["n", None]), optional, sequence]
+    weight = onnx.numpy_helper.from_array(np.zeros(2, np.float32), "w")
+    listed, default = tensor("w", float32, [2]), onnx.numpy_helper.from_array(np.zeros(2, np.float32), "d")
+    outputs = [tensor("y", float32, None)]
+    path = tmp_path / "model.onnx"
+
+    def write(inputs, initializers):
+        graph = oh.make_graph([oh.make_node("Relu", ["a"], ["y"])], "g", inputs, outputs, initializers)
+        path.write_bytes(oh.make_model(graph, ir_version=8).SerializeToString())
+        return run("info", path)[1].splitlines()[1:], json.loads(run("info", path, "--json")[1])
+
+    lines, facts = write([*inputs, listed], [weight])
+    assert [line.split(None, 1) for line in lines[:5]] == [
+        ["input", "a  float32    [1, 3, 0]     fixed"],
+        ["input", "b  bfloat16   [n, ?]        dynamic"],
+        ["input", "c  int64      [2]           fixed, may be left out"],
+        ["input", "s  no tensor  of any shape  dynamic"],
+        ["output", "y  float32  of any shape  dynamic"],
+    ]
+    assert facts["inputs"][1] == {
+        "name": "b",
+        "type": "bfloat16",
+        "shape": ["n", None],
+        "dynamic": True,
+        "optional": False,
+    }
+    lines, _ = write([inputs[0], tensor("d", float32, [2])], [weight, default])
+    assert [line.split() for line in lines[:2]] == [
+        ["input", "a", "float32", "[1,", "3,", "0]", "fixed"],
+        ["input", "d", "float32", "[2]", "fixed,", "may", "be", "left", "out"],
+    ]
