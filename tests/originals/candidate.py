@@ -1,0 +1,81 @@
+"""mmort's side: the same config and MMDetection's checkpoint, through the calls that users make."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mmort import Predictor
+from mmort.detect.config import read_config
+from mmort.detect.network import TorchNetwork, load_network
+from mmort.predict import Detections
+from tests.originals.results import BatchResult, ImageResult
+
+
+class Candidate:
+    """A detector of mmort.
+
+    Parameters
+    ----------
+    config : dict or path
+        It is not changed.
+    checkpoint : path
+        Of MMDetection's detector.
+    file : path, optional
+        The exported detector, which runs instead of the torch module.
+    """
+
+    def __init__(self, config: dict[str, Any] | str, checkpoint: str, file: str | None = None) -> None:
+        if file is not None:
+            self.predictor = Predictor(file, threads=1)
+            return
+        config = read_config(config) if isinstance(config, str) else copy.deepcopy(config)
+        network = load_network(config, checkpoint)
+        self.network = _AnyFloat(network)
+        self.predictor = Predictor(self.network, preprocessing=network.preprocessing)
+
+    def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32) -> BatchResult:
+        """Detect objects in images, as one batch."""
+        if dtype != torch.float32:
+            self.network.to(dtype)
+        elif hasattr(self, "network"):
+            self.network.to(torch.float32)
+        prepared = [self.predictor.preprocessing(path) for path in paths]
+        input, _ = self.predictor.preprocessing.batch(prepared)
+        return BatchResult(input, [_image_result(found) for found in self.predictor.run(prepared)])
+
+
+class _AnyFloat:
+    """`TorchNetwork` that can compute in float64 too."""
+
+    input_shape = None, None, None
+
+    def __init__(self, network: TorchNetwork) -> None:
+        self.network, self.dtype = network, torch.float32
+        self.mask_format = network.mask_format
+
+    def to(self, dtype: torch.dtype) -> None:
+        if dtype != self.dtype:
+            self.network.detector.to(dtype)
+            self.dtype = dtype
+
+    def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
+        if self.dtype == torch.float32:
+            return self.network(input, img_shape)
+        with torch.inference_mode():
+            outputs = self.network.detector(torch.from_numpy(input).to(self.dtype), torch.from_numpy(img_shape))
+        return [output.numpy() for output in outputs]
+
+
+def _image_result(detections: Detections) -> ImageResult:
+    """Return what mmort's detections hold."""
+    panoptic = detections.panoptic_map
+    if panoptic is not None:
+        empty = np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64)
+        return ImageResult(*empty, None, panoptic.astype(np.int64))
+    return ImageResult(detections.boxes, detections.scores, detections.labels, detections.masks)

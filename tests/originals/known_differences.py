@@ -1,0 +1,13 @@
+"""Cases in which mmort differs from MMDetection today, and why: an empty dict is the goal."""
+
+_MATRIX_NMS = "nms_pre is applied before empty masks are dropped and scores are weighted by masks"
+KNOWN: dict[str, str] = {
+    "centernet": "boxes outside the image are clipped on two sides",
+    "solo": _MATRIX_NMS,
+    "decoupled_solo": _MATRIX_NMS,
+    "decoupled_solo_light": _MATRIX_NMS,
+    "solov2": _MATRIX_NMS,
+    "ddq": "a padded image in a batch",
+    "maskformer": "positions of padding cells differ",
+    "maskformer_panoptic": "positions of padding cells differ",
+}

@@ -1,0 +1,106 @@
+"""MMDetection's side: its detector, built from a config, and what its test loop makes of image files."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.originals import plain_kernels
+from tests.originals.results import BatchResult, ImageResult
+
+plain_kernels.install()
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what MMDetection imports warns of its own future
+    from mmdet.registry import MODELS, TASK_UTILS, TRANSFORMS
+    from mmdet.utils import register_all_modules
+    from mmengine.config import Config, ConfigDict
+    from mmengine.dataset import Compose, pseudo_collate
+    from mmengine.model import revert_sync_batchnorm
+
+    register_all_modules(init_default_scope=True)
+logging.getLogger("mmengine").setLevel(logging.ERROR)
+
+__all__ = ["MODELS", "TASK_UTILS", "TRANSFORMS", "Original"]
+
+
+def _without_warnings(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Ignore the warnings of MMDetection, and of it alone."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return function(*arguments, **keywords)
+
+    return call
+
+
+class Original:
+    """A detector of MMDetection with the test pipeline of its config.
+
+    Parameters
+    ----------
+    config : dict or path
+        It is not changed; MMDetection and MMEngine alone read it, as ``tools/test.py`` does.
+    """
+
+    @_without_warnings
+    def __init__(self, config: dict[str, Any] | str) -> None:
+        self.config = Config.fromfile(config) if isinstance(config, str) else Config(copy.deepcopy(config))
+        model = ConfigDict(copy.deepcopy(self.config.model))
+        if "data_preprocessor" in self.config:  # as MMEngine's runner does
+            model.setdefault("data_preprocessor", copy.deepcopy(self.config.data_preprocessor))
+        self.model = revert_sync_batchnorm(MODELS.build(model)).eval().requires_grad_(False)
+        for module in self.model.modules():
+            if type(module).__name__.endswith("SSDHead") and not hasattr(module, "loss_cls"):
+                module.loss_cls = None  # MMDetection 3.3 asks for it, and has none
+        self.pipeline = Compose(copy.deepcopy(self.config.test_dataloader.dataset.pipeline))
+
+    def load(self, state_dict: dict[str, torch.Tensor]) -> None:
+        """Load all weights."""
+        self.model.load_state_dict(state_dict)
+
+    def prepare(self, paths: Sequence[str]) -> dict[str, Any]:
+        """Read and preprocess images as one batch."""
+        items = [self.pipeline({"img_path": path, "img_id": index}) for index, path in enumerate(paths)]
+        with torch.inference_mode():
+            return self.model.data_preprocessor(pseudo_collate(items), False)
+
+    @_without_warnings
+    def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32) -> BatchResult:
+        """Detect objects in images, as one batch."""
+        batch = self.prepare(paths)
+        preprocessor = self.model.data_preprocessor
+        self.model.to(dtype)
+        preprocessor.to(torch.float32)  # both sides normalize images in float32
+        with torch.inference_mode():
+            inputs = batch["inputs"].to(dtype)
+            samples = self.model(inputs, batch["data_samples"], mode="predict")
+        return BatchResult(inputs.numpy(), [_image_result(sample) for sample in samples])
+
+
+def _image_result(sample: Any) -> ImageResult:
+    """Return what a data sample of MMDetection holds."""
+    panoptic = None
+    if "pred_panoptic_seg" in sample:
+        panoptic = np.asarray(sample.pred_panoptic_seg.sem_seg)[0].astype(np.int64)
+    found = sample.get("pred_instances")
+    if panoptic is not None or found is None:
+        empty = np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64)
+        return ImageResult(*empty, None, panoptic)
+    masks = found.get("masks")
+    labels = found.labels if "labels" in found else torch.zeros(len(found.scores), dtype=torch.long)
+    return ImageResult(
+        found.bboxes.numpy(),
+        found.scores.numpy(),
+        labels.numpy(),
+        None if masks is None else np.asarray(masks).astype(bool),
+    )

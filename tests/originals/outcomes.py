@@ -1,0 +1,177 @@
+"""What becomes of a mutant: equal, refused, or a defect."""
+
+from __future__ import annotations
+
+import re
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from mmort.detect import build
+from mmort.predict import Preprocessing
+from tests.originals.candidate import Candidate
+from tests.originals.cases import CASES
+from tests.originals.compare import batches_of, filled, save
+from tests.originals.comparison import differences
+from tests.originals.mutants import REMOVED, Mutant, mutants
+from tests.originals.original import Original
+from tests.originals.results import BatchResult, ImageResult
+
+EFFECT, NO_EFFECT = "equal, with an effect", "equal, no effect"
+REFUSED, REFUSED_BY_ORIGINAL = "refused by mmort", "refused by MMDetection"
+ROUNDING, DIFFERENT, UNCLEAR = "rounding", "SILENTLY DIFFERENT", "UNCLEAR ERROR"
+NO_RESULT = "no result in time"
+OUTCOMES = (EFFECT, NO_EFFECT, REFUSED, REFUSED_BY_ORIGINAL, ROUNDING, NO_RESULT, DIFFERENT, UNCLEAR)
+DEFECTS = DIFFERENT, UNCLEAR
+SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One of `OUTCOMES`, and what was seen."""
+
+    kind: str
+    detail: str = ""
+
+
+class OutOfTimeError(Exception):
+    """A mutant takes too long: its network or its image became too large."""
+
+
+@contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise OutOfTimeError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Judge:
+    """Judges the mutants of a case.
+
+    Attributes
+    ----------
+    mutants : list of Mutant
+    """
+
+    def __init__(self, name: str) -> None:
+        self.case, self.config = CASES[name], CASES[name].config()
+        self.batches = batches_of(self.case)[-1:] if self.case.batches else batches_of(self.case)
+        original, self.scales = filled(self.case, self.config)
+        self.expected = [original.run(batch) for batch in self.batches]
+        self.mutants: list[Mutant] = mutants(self.config, original)
+
+    def __call__(self, mutant: Mutant) -> Outcome:
+        """Return the outcome of a mutant."""
+        try:
+            with _at_most(SECONDS):
+                return self._judged(mutant)
+        except OutOfTimeError:
+            return Outcome(NO_RESULT)
+
+    def _judged(self, mutant: Mutant) -> Outcome:
+        config = mutant.of(self.config)
+        try:
+            build(mutant.of(self.config))
+            Preprocessing.from_config(mutant.of(self.config))
+        except (TypeError, ValueError) as error:
+            refusal = str(error)
+            if _names(refusal, mutant):
+                return Outcome(REFUSED, refusal[:300])
+            # It is no entry that mmort cannot do, or MMDetection does not refuse it.
+        except OutOfTimeError:
+            raise
+        except Exception:  # judged below, if MMDetection takes the config
+            pass
+        try:
+            original, _ = filled(self.case, config, self.scales)
+            expected = [original.run(batch) for batch in self.batches]
+        except OutOfTimeError:
+            raise
+        except Exception as error:
+            return Outcome(REFUSED_BY_ORIGINAL, f"{type(error).__name__}: {error}"[:300])
+        if not all(_is_finite(image) for batch in expected for image in batch.images):
+            return Outcome(REFUSED_BY_ORIGINAL, "MMDetection's boxes or scores are not finite")
+        try:
+            with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+                candidate = Candidate(config, save(original, Path(folder)))
+            actual = [candidate.run(batch) for batch in self.batches]
+        except OutOfTimeError:
+            raise
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            clear = isinstance(error, (TypeError, ValueError)) and _names(str(error), mutant)
+            return Outcome(REFUSED if clear else UNCLEAR, text[:300])
+        return self._compared(original, candidate, expected, actual)
+
+    def _compared(
+        self, original: Original, candidate: Candidate, expected: list[BatchResult], actual: list[BatchResult]
+    ) -> Outcome:
+        """Return the outcome of results on both sides."""
+        found = _all_differences(actual, expected)
+        if not found:
+            effect = _all_differences(expected, self.expected)
+            return Outcome(EFFECT if effect else NO_EFFECT, "; ".join(effect)[:200])
+        if not any("inputs" in line for line in found):
+            try:
+                exact = [[side.run(batch, torch.float64) for batch in self.batches] for side in (candidate, original)]
+            except OutOfTimeError:
+                raise
+            except Exception as error:
+                return Outcome(DIFFERENT, f"{'; '.join(found)[:300]} (in float64: {error})"[:500])
+            if not _all_differences(*exact, "float64"):
+                return Outcome(ROUNDING, f"equal in float64; in float32: {'; '.join(found)}"[:300])
+        return Outcome(DIFFERENT, "; ".join(found)[:400])
+
+
+def _is_finite(image: ImageResult) -> bool:
+    return bool(np.isfinite(image.boxes).all() and np.isfinite(image.scores).all())
+
+
+def _all_differences(actual: list[BatchResult], expected: list[BatchResult], precision: str = "float32") -> list[str]:
+    """Return what differs in any batch."""
+    return [line for pair in zip(actual, expected, strict=True) for line in differences(*pair, precision)]
+
+
+def _names(message: str, mutant: Mutant) -> bool:
+    """Return whether a message names the entry, what it is in, or its value."""
+    keys = [str(key) for key in mutant.path if isinstance(key, str)][-2:]
+    names = {*keys, *(_texts(mutant.value))} - {"model", "pipeline", "dataset", "type"}
+    names |= (
+        {"test pipeline", "preprocessing"} if "pipeline" in mutant.path or "data_preprocessor" in mutant.path else set()
+    )
+    return any(re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", message) for name in names if name)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the names in a value: keys and types, but for those of a whole model."""
+    if isinstance(value, dict) and len(value) < 12:
+        yield from (key for key in value if key != "type")
+        for child in value.values():
+            yield from _texts(child)
+    elif isinstance(value, (list, tuple)):
+        for child in value:
+            yield from _texts(child)
+    elif isinstance(value, str) and value != REMOVED and len(value) > 1:
+        yield value
+
+
+@lru_cache
+def _memory() -> str | None:
+    """Return a directory in memory, if there is one."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
