@@ -1,66 +1,37 @@
 """Schemas of the config entries that parts read, and what builds parts from their configs.
 
-Every class that a config can name has a nested dataclass ``Entries``: a field for each entry that it reads, and the
-entries that it ignores, with the reason.  Any other entry is refused, as it could change the results.  Dictionaries
-that configure no part, such as ``test_cfg``, have schemas of the same kind.
+Every class that a config can name has a nested dataclass ``Entries``, a `Schema`.  Dictionaries that configure no part,
+such as ``test_cfg``, have schemas of the same kind.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
-from difflib import get_close_matches
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 from torch import nn
 
+from mmort.configs.schema import Schema, at_least, check_names, default, nested, read_entries, read_values, suggested
 from mmort.detect.versions import Config, plain_type
 
-_IGNORED = {
-    "init_cfg": "weights come from the checkpoint",
-    "pretrained": "weights come from the checkpoint",
-    "train_cfg": "training only",
-    "test_cfg": "read from the model",
-}
-"""Entries that any part of MMDetection may have, beside its losses, ``loss_...``."""
-
-_NUMBERS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "bool": ((bool,), "True or False"),
-    "int": ((int,), "an integer"),
-    "float": ((int, float), "a number"),
-}
-"""Annotations of entries whose values are checked: what they may be, and its name."""
+__all__ = [
+    "Parts",
+    "Schema",
+    "at_least",
+    "check_names",
+    "default",
+    "nested",
+    "part",
+    "read_entries",
+    "read_values",
+    "require",
+    "suggested",
+]
 
 _IN_A_ROW = ("neck",)
 """Kinds of parts of which a config may have a list."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Schema:
-    """Base of the classes ``Entries``: a subclass has a field for each entry, by its name.
-
-    A field annotated as ``bool``, ``int`` or ``float``, optional or not, takes nothing else.
-
-    Attributes
-    ----------
-    ignored : dict of str to str
-        Entries that are accepted and not read, with the reason.
-    """
-
-    ignored: ClassVar[Mapping[str, str]] = {}
-
-
-_Entries = TypeVar("_Entries", bound=Schema)
-
-
-@dataclass(frozen=True)
-class _Nested:
-    """Metadata of a `Schema`'s field that holds another schema; see `nested`."""
-
-    schema: type[Schema]
-    name: str | None
 
 
 @dataclass(frozen=True)
@@ -71,16 +42,6 @@ class _Part:
     types: Mapping[str, type[Any]] | None
     default: Any
     count: str | None
-
-
-def default(config: Config) -> Any:
-    """Declare an entry that is a dict, with its default."""
-    return field(default_factory=lambda: dict(config))
-
-
-def at_least(minimum: float, *, default: Any = MISSING) -> Any:
-    """Declare an entry that is a number, with its smallest value."""
-    return field(default=default, metadata={"minimum": minimum})
 
 
 def part(
@@ -99,50 +60,7 @@ def part(
     count : str, optional
         The entry with the number of such parts: their configs are then a list, or one config for all.
     """
-    return field(metadata={"part": _Part(kind, types, default, count)})
-
-
-def nested(schema: type[Schema], name: str | None = None, *, default: Any = MISSING) -> Any:
-    """Declare an entry that is a dict with a schema of its own; the field holds an instance of the schema.
-
-    Parameters
-    ----------
-    schema : subclass of Schema
-    name : str, optional
-        Its name in errors, "test_cfg.rpn" for instance.  By default it follows from the entry's.
-    default : None, optional
-        Default of the field.  By default the entry is required.
-    """
-    return field(default=default, metadata={"nested": _Nested(schema, name)})
-
-
-def read_entries(name: str, schema: type[_Entries], config: Config) -> _Entries:
-    """Read a dict by its schema.
-
-    Raises
-    ------
-    ValueError
-        If `config` is not a dict, an entry is unknown or a required one missing, or a number is of the wrong type or
-        too small; the message has `name`.
-    """
-    return schema(**_values(name, schema, config))
-
-
-def check_names(name: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse names of entries that are not known; the message has the most similar known ones."""
-    known = tuple(known)
-    unknown = [key for key in names if key not in known and key not in _IGNORED and key != "type"]
-    if unknown:
-        raise ValueError(
-            f"detect.build: {name} with {', '.join(suggested(key, known) for key in unknown)} is not supported; "
-            f"supported entries: {', '.join(known)}"
-        )
-
-
-def suggested(name: str, known: Iterable[str]) -> str:
-    """Return a name, followed by the most similar known one if there is one."""
-    similar = get_close_matches(name, known, 1)
-    return f"{name} (did you mean {similar[0]}?)" if similar else name
+    return field(metadata={"part": _Part(kind, types, default, count), "required": default is MISSING})
 
 
 class Parts:
@@ -176,7 +94,7 @@ class Parts:
     def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
         """Build an object of a class that has `Entries` from a config; see `build`."""
         schema: type[Schema] = part_class.Entries
-        values = _values(f"{kind} {plain_type(config.get('type'))!r}", schema, config)
+        values = read_values(f"{kind} {plain_type(config.get('type'))!r}", schema, config)
         for entry in dataclasses.fields(schema):
             child: _Part | None = entry.metadata.get("part")
             if child is None:
@@ -190,46 +108,6 @@ class Parts:
                 configs = described if isinstance(described, list) else [described] * values[child.count]
                 values[entry.name] = [self.build(child.kind, child_config, child.types) for child_config in configs]
         return part_class(schema(**values))
-
-
-def _values(name: str, schema: type[Schema], config: Any) -> dict[str, Any]:
-    """Return the fields' values in a config, those of nested schemas read; refuse unknown and missing entries."""
-    if not isinstance(config, dict):
-        raise ValueError(f"detect.build: {name} must be a dict, got {type(config).__name__}")
-    fields = {entry.name: entry for entry in dataclasses.fields(schema)}
-    given = [key for key, value in config.items() if value is not None and not key.startswith("loss_")]
-    check_names(name, (key for key in given if key not in schema.ignored), fields)
-    missing = [key for key, entry in fields.items() if key not in config and _is_required(entry)]
-    if missing:
-        raise ValueError(f"detect.build: {name} must have {', '.join(missing)}")
-    values = {key: value for key, value in config.items() if key in fields}
-    for key, value in values.items():
-        _check_number(name, fields[key], value)
-    for key, entry in fields.items():
-        child: _Nested | None = entry.metadata.get("nested")
-        if child is not None and values.get(key) is not None:
-            values[key] = read_entries(child.name or f"{name}.{key}", child.schema, values[key])
-    return values
-
-
-def _check_number(name: str, entry: dataclasses.Field[Any], value: Any) -> None:
-    """Refuse a value that is not of the entry's type, if that is a number or a bool, or that is below its minimum."""
-    kind = str(entry.type).removesuffix(" | None")
-    if value is None or kind not in _NUMBERS:
-        return
-    types, required = _NUMBERS[kind]
-    minimum = entry.metadata.get("minimum", -math.inf)
-    # A bool is an int to Python; a NaN is not at least anything.
-    if type(value) not in types or (kind != "bool" and not value >= minimum):
-        limit = "" if minimum == -math.inf else f" of at least {minimum}"
-        raise ValueError(f"detect.build: {entry.name} of {name} must be {required}{limit}, got {value!r}")
-
-
-def _is_required(entry: dataclasses.Field[Any]) -> bool:
-    """Return whether a config must have an entry."""
-    if "part" in entry.metadata:
-        return entry.metadata["part"].default is MISSING
-    return entry.default is MISSING and entry.default_factory is MISSING
 
 
 def require(kind: str, name: Any, *supported: str) -> str:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from mmort.configs import layout
+from mmort.configs.names import plain_type
+from mmort.configs.schema import Config
 
-Config = dict[str, Any]
-"""A config, or a part of one, as `read_config` returns it."""
-
-
-def plain_type(name: Any) -> str:
-    """Return a type's name without the scope that MMDetection 3 may put before it (``mmdet.FCOSHead``)."""
-    return str(name).rpartition(".")[2]
+__all__ = ["Config", "is_version_3", "plain_type", "test_config"]
 
 
 def is_version_3(config: Config) -> bool:
     """Return whether a config is MMDetection 3's, whose detectors filter their boxes a little differently."""
-    return "data_preprocessor" in config["model"]
+    return layout.version_of(config) == 3
 
 
 def test_config(config: Config) -> Config:

@@ -11,8 +11,9 @@ class Padding:
 
     Parameters
     ----------
-    value : float, optional
-        Value of the padding's pixels before they are normalized.  By default they are 0 after it.
+    value : float or (float, float, float), optional
+        Value of the padding's pixels, or of their blue, green and red, before they are normalized.  By default they are
+        0 after it.
     size : (int, int), optional
         Width and height to pad to; a larger image keeps its own.
     square : bool
@@ -23,13 +24,16 @@ class Padding:
         Whether the padding belongs to the image, so that boxes are not clipped to what is inside it.
     """
 
-    value: float | None = None
+    value: float | tuple[float, float, float] | None = None
     size: tuple[int, int] | None = None
     square: bool = False
     size_divisor: int = 1
     in_image: bool = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.value, (tuple, list)):
+            blue, green, red = map(float, self.value)
+            object.__setattr__(self, "value", blue if blue == green == red else (blue, green, red))
         if self.size is not None:
             object.__setattr__(self, "size", positive_size("padding.size", self.size))
         if self.size_divisor < 1:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.predict import pipeline
+from mmort.predict import test_pipeline
 from mmort.predict.images import Image, ResizeBackend, look_up, read_image, resize
 from mmort.predict.padding import Padding, multiple, positive_size
 
@@ -150,7 +150,7 @@ class Preprocessing:
             If the config has no test pipeline, or a step that is not supported; the message names it.
         """
         try:
-            return cls(**pipeline.settings_of(config))
+            return cls(**test_pipeline.settings_of(config))
         except (AttributeError, OverflowError, TypeError) as error:  # of values that are no numbers, or no dicts
             raise ValueError(
                 f"preprocessing: the config's test pipeline has an entry of another type: {error}"
@@ -265,8 +265,9 @@ class Preprocessing:
         canvas = np.zeros((3, *pad_shape), np.float32)
         for channel, plane in enumerate(canvas):
             if padding.value is not None:
-                plane[: shape[0], : shape[1]] = self._normalized(np.array(padding.value, np.float32), channel)
-            source = resized[:, :, 2 - channel if self.to_rgb else channel]
+                value = np.broadcast_to(np.asarray(padding.value, np.float32), 3)[self._source(channel)]
+                plane[: shape[0], : shape[1]] = self._normalized(value, channel)
+            source = resized[:, :, self._source(channel)]
             target = plane[offset[0] : offset[0] + height, offset[1] : offset[1] + width]
             if resized.dtype == np.uint8:  # looked up, which takes a tenth of the time
                 look_up(self._levels[channel], source, target)
@@ -295,6 +296,10 @@ class Preprocessing:
         for canvas, image in zip(inputs, images, strict=True):
             canvas[:, : image.pad_shape[0], : image.pad_shape[1]] = image.input
         return inputs, img_shape
+
+    def _source(self, channel: int) -> int:
+        """Return the index in blue, green, red of one of the network's channels."""
+        return 2 - channel if self.to_rgb else channel
 
     @cached_property
     def _levels(self) -> NDArray[np.float32]:

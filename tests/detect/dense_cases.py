@@ -21,7 +21,7 @@ HEADS = {
     "DDODHead": {**OVER_ANCHORS, "bbox_coder": DELTAS},
     "GFLHead": {**OVER_ANCHORS, "reg_max": 4},
     "LDHead": {**OVER_ANCHORS, "loss_ld": {"type": "KnowledgeDistillationKLDivLoss"}},
-    "VFNetHead": {**SMALL, "strides": [8, 16], "regress_ranges": [(-1, 64), (64, 128)]},
+    "VFNetHead": {**SMALL, "strides": [8, 16], "regress_ranges": [(-1, 64), (64, 128)], "anchor_generator": ANCHORS},
     "TOODHead": {**OVER_ANCHORS, "bbox_coder": DELTAS},
     "PAAHead": {**OVER_ANCHORS, "bbox_coder": DELTAS},
     "LADHead": {**OVER_ANCHORS, "bbox_coder": DELTAS},

@@ -178,6 +178,7 @@ def test_version_3_drops_boxes_without_area(recorded, monkeypatch):
     config = model("fsaf")
     config["model"]["test_cfg"]["min_bbox_size"] = 0
     kept = []
+    config["optimizer"] = {}  # by which version 2 is known
     for version_3 in (False, True):
         if version_3:
             config["model"]["data_preprocessor"] = {"type": "DetDataPreprocessor"}
@@ -195,6 +196,7 @@ def test_version_3_of_yolov3_limits_the_pairs_before_their_objectness(recorded, 
     config = model("yolov3")
     config["model"]["test_cfg"]["nms_pre"] = 5
     counts = []
+    config["optimizer"] = {}  # by which version 2 is known
     for version in (2, 3):
         if version == 3:
             config["model"]["data_preprocessor"] = {"type": "DetDataPreprocessor"}

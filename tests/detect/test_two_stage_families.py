@@ -102,9 +102,12 @@ def test_mask_scores_multiply_and_reorder():
 
 def test_htc_takes_the_mean_of_masks_in_version_2():
     config = config_of("HTC")
-    assert build(config).roi_head.averages_masks
-    config["model"]["data_preprocessor"] = {"type": "DetDataPreprocessor"}
     assert not build(config).roi_head.averages_masks
+    assert build({**config, "optimizer": {}}).roi_head.averages_masks
+    for beside in (config, config["model"]):
+        beside["data_preprocessor"] = {"type": "DetDataPreprocessor"}
+        assert not build({**config, "optimizer": {}}).roi_head.averages_masks
+        del beside["data_preprocessor"]
 
 
 def test_proposals_are_shares_of_the_image():

@@ -106,7 +106,8 @@ def test_padding_of_mmdetection_2():
     normalize = {"type": "Normalize", "mean": [1, 2, 3], "std": [2, 2, 2], "to_rgb": False}
 
     def prepared(*steps):
-        return Preprocessing.from_config({"model": {}, "test_pipeline": list(steps)})(image)
+        steps = [*steps, {"type": "Collect", "keys": ["img"]}]  # by which version 2 is known
+        return Preprocessing.from_config({"model": {}, "test_pipeline": steps})(image)
 
     yolox = prepared({"type": "Pad", "pad_to_square": True, "pad_val": grey})
     assert yolox.img_shape == (3, 5)
@@ -140,8 +141,74 @@ def test_configs_of_mmdetection_3():
     resize = {"type": "Resize", "scale": (320, 320)}  # keep_ratio=False is the default there
     assert not Preprocessing.from_config(config3(resize)).keep_ratio
     pad = {"type": "RandomCenterCropPad", "test_mode": True, "test_pad_mode": ["logical_or", 31], "test_pad_add_pix": 0}
+    pad |= {"mean": mean, "std": std, "to_rgb": True}
     config = config3(pad, mean=mean, std=std, bgr_to_rgb=True)
     assert Preprocessing.from_config(config) == replace(preprocessing("cornernet"), divide=True, to_float32=False)
+
+
+RESIZE = {"type": "Resize", "scale": (6, 8)}
+PAD = {"type": "Pad", "size_divisor": 4}
+NORMALIZE = {"type": "Normalize", "mean": [1, 2, 3], "std": [2, 2, 2]}
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([PAD, RESIZE], "Resize of the test pipeline is not supported after Pad; the supported order"),
+        ([RESIZE, RESIZE], "Resize of the test pipeline is not supported after Resize"),
+        ([RESIZE, PAD, PAD], "Pad of the test pipeline is not supported after Pad"),
+        ([NORMALIZE, RESIZE], "Resize of the test pipeline is not supported after Normalize"),
+        ([RESIZE, NORMALIZE, NORMALIZE], "Normalize of the test pipeline is not supported after Normalize"),
+        ([RESIZE, LOAD], "LoadImageFromFile of the test pipeline is not supported after Resize"),
+        ([RESIZE, {"type": "RandomFlip", "prob": 1.0}], "RandomFlip is supported with prob=0 only, got 1.0"),
+        (
+            [RESIZE, {"type": "RandomFlip", "prob": [0.0, 0.5]}],
+            r"RandomFlip is supported with prob=0 only, got \[0.0, 0.5",
+        ),
+        ([{**LOAD, "size": 3}], "LoadImageFromFile of the test pipeline with size is not supported"),
+        ([{"type": "PackDetInputs", "colour": 1}], "PackDetInputs of the test pipeline with colour is not supported"),
+    ],
+)
+def test_steps_are_obeyed_in_order_or_refused(steps, message):
+    with pytest.raises(ValueError, match=message):
+        Preprocessing.from_config({"test_pipeline": [*steps, *PACK]})
+
+
+def test_a_step_beside_the_model_normalizes_once():
+    """In MMDetection 3 the pipeline may normalize, then the model must not."""
+    image = np.full((2, 2, 3), (9, 8, 7), np.uint8)
+    prepared = Preprocessing.from_config(config3(NORMALIZE, pad_size_divisor=4))(image)
+    assert prepared.input[:, 0, 0].tolist() == [3, 3, 3]
+    assert prepared.input.shape == (3, 4, 4)
+    for model in ({"mean": [1, 2, 3], "std": [2, 2, 2]}, {"bgr_to_rgb": True}):
+        with pytest.raises(ValueError, match="Normalize beside a data_preprocessor"):
+            Preprocessing.from_config(config3(NORMALIZE, **model))
+
+
+def test_paddings_of_three_values_are_of_blue_green_and_red():
+    pad = {"type": "Pad", "size": (3, 2), "pad_val": {"img": (9, 8, 7)}}
+    settings = Preprocessing.from_config(config3(pad, bgr_to_rgb=True))
+    assert settings(np.zeros((2, 2, 3), np.uint8)).input[:, :, 2].tolist() == [[7, 7], [8, 8], [9, 9]]
+    assert Preprocessing.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
+    pad = {"type": "RandomCenterCropPad", "test_pad_mode": ["logical_or", 3], **CENTER_PAD, "mean": [7, 8, 9]}
+    settings = Preprocessing.from_config(config3(pad, mean=[1, 1, 1], std=[2, 2, 2], bgr_to_rgb=True))
+    assert settings(np.zeros((2, 2, 3), np.uint8)).input[:, 0, 2].tolist() == [3, 3.5, 4]
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"mean": [1, 2, 3]}, "must have both mean and std or neither"),
+        ({"mean": [1, 2, 3], "std": None}, "must have both mean and std or neither"),
+        ({"std": [1, 2, 3]}, "must have both mean and std or neither"),
+        ({"bgr_to_rgb": True, "rgb_to_bgr": True}, "both bgr_to_rgb and rgb_to_bgr"),
+        ({"colour": 1}, "data_preprocessor with colour is not supported"),
+        ({"type": "SegDataPreProcessor"}, "data_preprocessor SegDataPreProcessor is not supported"),
+    ],
+)
+def test_data_preprocessors_that_are_refused(entries, message):
+    with pytest.raises(ValueError, match=f"preprocessing: .*{message}"):
+        Preprocessing.from_config(config3(**entries))
 
 
 def test_configs_may_lack_a_model():
@@ -153,6 +220,9 @@ def test_settings_round_trip_through_json():
     for family in EXPECTED:
         settings = preprocessing(family)
         assert Preprocessing.from_dict(json.loads(json.dumps(settings.to_dict() | {"later": 1}))) == settings
+
+
+CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": True}
 
 
 @pytest.mark.parametrize(
@@ -168,17 +238,20 @@ def test_settings_round_trip_through_json():
         ({"type": "Resize", "scale": (1, 2), "backend": "tifffile"}, "resize_backend must be 'cv2' or 'pillow'"),
         ({"type": "LoadImageFromFile", "imdecode_backend": "turbojpeg"}, "imdecode_backend='cv2' only"),
         ({"type": "Pad", "size": (640, 640), "padding_mode": "edge"}, "padding_mode='constant' only"),
-        ({"type": "Pad", "size_divisor": 32, "pad_val": {"img": (114, 114, 0)}}, "the same for all channels"),
-        ({"type": "Pad", "size_divisor": 32, "padding": 1}, "Pad with padding is not supported"),
+        ({"type": "Pad", "size_divisor": 32, "pad_val": {"img": (114, 0)}}, "must be a number or 3 numbers"),
+        (
+            {"type": "Pad", "size_divisor": 32, "padding": 1},
+            r"Pad of the test pipeline with padding .* is not supported",
+        ),
         ({"type": "Pad", "size": (0, 4)}, "padding.size must be positive"),
         ({"type": "Pad", "size_divisor": 0}, "padding.size_divisor must be positive"),
         ({"type": "Normalize", "mean": [1], "std": [1]}, "mean must be 3 numbers"),
         ({"type": "Normalize", "mean": [1, 1, 1], "std": [1, 0, 1]}, "std must be 3 numbers"),
-        ({"type": "Normalize", "mean": [1, 1, 1]}, "a step of the test pipeline has no entry 'std'"),
+        ({"type": "Normalize", "mean": [1, 1, 1]}, "step Normalize of the test pipeline must have std"),
         ({"scale": (3, 4)}, "a step of the test pipeline has no entry 'type'"),
         ({"type": "LoadImageFromFile", "color_type": "grayscale"}, "color_type='color' only"),
         (
-            {"type": "RandomCenterCropPad", "test_mode": True, "test_pad_mode": ["size_divisor", 127]},
+            {"type": "RandomCenterCropPad", "test_pad_mode": ["size_divisor", 127], **CENTER_PAD},
             "'logical_or' only",
         ),
     ],
@@ -269,7 +342,8 @@ def test_resizing_with_pillow(monkeypatch):
     image[:, 3] = 120
     results = {}
     for backend in ("cv2", "pillow"):
-        settings = Preprocessing.from_config(config3(steps[0], {**steps[1], "keep_ratio": False, "backend": backend}))
+        pipeline = [steps[0], {**steps[1], "keep_ratio": False, "backend": backend}]
+        settings = Preprocessing.from_config({"test_pipeline": pipeline})
         results[backend] = settings(image).input[:, 0].tolist()
     assert results["cv2"] == [[0, 60]] * 3
     assert results["pillow"] == [[0, np.rint(120 * 0.75 / (0.25 + 0.75 + 0.75))]] * 3

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import default
 from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
+from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.layers import convolution
-from mmort.detect.parts.single_stage import DenseDetector, class_activation
+from mmort.detect.parts.single_stage import DenseDetector
 from mmort.detect.versions import Config
 
 

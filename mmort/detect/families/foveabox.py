@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import default
 from mmort.detect.parts.boxes import clip
+from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import ConvModule, tower
 from mmort.detect.parts.priors import Points
-from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
+from mmort.detect.parts.single_stage import DenseDetector, DenseHead
 from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d
 

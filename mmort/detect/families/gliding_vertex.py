@@ -50,7 +50,7 @@ class GVBoxHead(BoxHead):
         fix_coder: VertexCoder = nested(VertexCoder)
         predict_box_type: str | None = None
 
-        ignored: ClassVar = {**BoxHead.Entries.ignored, "ratio_coder": "training only"}
+        ignored: ClassVar = {"ratio_coder": "training only", "reg_decoded_bbox": "training only"}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.entries import Schema, nested, part, require
+from mmort.detect.entries import Schema, at_least, nested, part, require
 from mmort.detect.families.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.heads.mask_head import own_class
 from mmort.detect.parts.layers import ConvModule
@@ -23,6 +23,22 @@ from mmort.detect.versions import Config
 from mmort.torch import point_sample, rel_roi_point_to_rel_img_point
 
 
+@dataclass(frozen=True, kw_only=True)
+class SimpleRoIAlignEntries(Schema):
+    """The entries of ``roi_layer``."""
+
+    type: str
+    output_size: int = at_least(1)
+    aligned: bool = True
+
+    ignored: ClassVar = {"spatial_scale": "that of the stride"}
+
+    def __post_init__(self) -> None:
+        require("roi_layer of PointRend's masks", self.type, "SimpleRoIAlign")
+        if not self.aligned:
+            raise ValueError("detect.build: roi_layer of PointRend's masks must be aligned")
+
+
 class PointExtractor(nn.Module):
     """Features at points of regions, from one level of the pyramid."""
 
@@ -30,7 +46,7 @@ class PointExtractor(nn.Module):
     class Entries(Schema):
         """The entries of ``mask_roi_extractor``."""
 
-        roi_layer: Config
+        roi_layer: SimpleRoIAlignEntries = nested(SimpleRoIAlignEntries, "mask_roi_extractor.roi_layer")
         featmap_strides: list[int]
 
         ignored: ClassVar = {
@@ -41,12 +57,11 @@ class PointExtractor(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        layer, strides = entries.roi_layer, entries.featmap_strides
-        require("roi_layer of PointRend's masks", layer["type"], "SimpleRoIAlign")
-        if len(strides) != 1 or not layer.get("aligned", True):
-            raise ValueError("detect.build: mask_roi_extractor must have one stride, and its roi_layer be aligned")
+        strides = entries.featmap_strides
+        if len(strides) != 1:
+            raise ValueError(f"detect.build: mask_roi_extractor must have one stride, got {strides}")
         self.stride = strides[0]
-        self.grid: int = layer["output_size"]
+        self.grid = entries.roi_layer.output_size
 
     def forward(self, features: list[Tensor], rois: Tensor) -> Tensor:
         """Return features [R, C, grid, grid] at the centres of a grid over each region [R, 5]."""

@@ -16,6 +16,7 @@ from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, read_entries, require
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.heads.rpn_head import ProposalHead
+from mmort.detect.parts.test_cfg import check_size_of_original
 from mmort.detect.versions import Config, test_config
 
 
@@ -39,6 +40,8 @@ class RPN(Detector):
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
         self.rpn_head: ProposalHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+        check_size_of_original("test_cfg.rpn.min_bbox_size", self.rpn_head.test_cfg.min_bbox_size)
+        check_size_of_original("test_cfg.rpn.nms.offset", self.rpn_head.test_cfg.nms.offset)
 
     def name_classes(self, names: Sequence[str]) -> None:
         """Take over no names: the checkpoint's are those of the data set, and label 0 is none of them."""
@@ -59,5 +62,6 @@ class RPN(Detector):
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         dets, used = self.rpn_head.proposals(self.neck(self.backbone(input)), image_limits(input, img_shape))
-        scores = torch.where(used, dets[..., 4].sigmoid(), 0)
+        scores = dets[..., 4].sigmoid() if self.rpn_head.ranks else dets[..., 4]
+        scores = torch.where(used, scores, 0)
         return torch.cat([dets[..., :4], scores[..., None]], 2), torch.where(used, 0, -1)

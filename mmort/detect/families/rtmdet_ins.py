@@ -109,6 +109,13 @@ class RTMDetIns(DenseDetector):
 
         mask_thr_binary: float = 0.5
 
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if not 0 < self.mask_thr_binary < 1:
+                raise ValueError(
+                    f"detect.build: test_cfg.mask_thr_binary must be between 0 and 1, got {self.mask_thr_binary}"
+                )
+
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
         probability, stride = self.test_cfg.mask_thr_binary, self.bbox_head.priors.strides[0][0]

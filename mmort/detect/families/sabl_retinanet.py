@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from mmort.detect.entries import default, part
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.buckets import BucketingBBoxCoder
+from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
+from mmort.detect.parts.single_stage import DenseDetector, DenseHead
 from mmort.detect.versions import Config
 
 _SQUARES = {"type": "AnchorGenerator", "ratios": [1.0], "scales": [4], "strides": [8, 16, 32, 64, 128]}

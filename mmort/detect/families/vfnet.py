@@ -14,13 +14,21 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import default, part
 from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import ConvModule, Scale, tower_pair
-from mmort.detect.parts.priors import Points
-from mmort.detect.parts.single_stage import DenseDetector, DenseHead, class_activation
+from mmort.detect.parts.priors import AnchorGenerator, Points
+from mmort.detect.parts.single_stage import DenseDetector, DenseHead
 from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d
 
+_ANCHORS = {
+    "type": "AnchorGenerator",
+    "ratios": [1.0],
+    "octave_base_scale": 8,
+    "scales_per_octave": 1,
+    "strides": [8, 16, 32, 64, 128],
+}
 _RANGES = ((-1, 64), (64, 128), (128, 256), (256, 512), (512, 1024))
 
 
@@ -34,10 +42,13 @@ class VFNetHead(DenseHead):
     class Entries(TowerEntries):
         """The entries of ``bbox_head``."""
 
-        strides: Sequence[Any] = (4, 8, 16, 32, 64)
+        strides: Sequence[float] = (4, 8, 16, 32, 64)
         regress_ranges: Sequence[Sequence[float]] = _RANGES
         dcn_on_last_conv: bool = False
         conv_bias: bool | str = "auto"
+        anchor_generator: AnchorGenerator = part(
+            "prior generator", types={"AnchorGenerator": AnchorGenerator}, default=_ANCHORS
+        )
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
         bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
         use_atss: bool = True
@@ -55,8 +66,16 @@ class VFNetHead(DenseHead):
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)
-        # With ATSS's assignment the points are the centres of anchors, which lie in the corners of the locations.
-        self.priors, self.coder = Points(entries.strides, 0 if entries.use_atss else 0.5), entries.bbox_coder
+        # With ATSS's assignment the points are the centres of anchors.
+        anchors, self.strides = entries.anchor_generator, tuple(entries.strides)
+        self.priors = Points(anchors.strides, anchors.center_offset if entries.use_atss else 0.5)
+        self.coder = entries.bbox_coder
+        counts = [len(levels) for levels in (self.strides, anchors.strides, entries.regress_ranges)]
+        if len(set(counts)) != 1:
+            raise ValueError(
+                "detect.build: strides, anchor_generator.strides and regress_ranges of bbox_head must have one entry a "
+                f"level, got {counts}"
+            )
         lengths = [high for _, high in entries.regress_ranges]
         self.lengths = [*lengths[:-1], 2 * lengths[-2]]
         channels = entries.feat_channels
@@ -80,9 +99,8 @@ class VFNetHead(DenseHead):
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
         logits, distances = [], []
-        strides = [stride for stride, _ in self.priors.strides]
         for x, *scales, length, stride in zip(
-            features, self.scales, self.scales_refine, self.lengths, strides, strict=True
+            features, self.scales, self.scales_refine, self.lengths, self.strides, strict=True
         ):
             for_classes, for_boxes = self.cls_convs(x), self.reg_convs(x)  # [N, C, h, w]
             first = scales[0](self.vfnet_reg(self.vfnet_reg_conv(for_boxes))).exp() * length  # [N, 4, h, w]

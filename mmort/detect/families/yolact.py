@@ -17,11 +17,11 @@ from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, at_least, part, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.image_masks import of_rows
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import best_priors, take
-from mmort.detect.parts.single_stage import class_activation
 from mmort.detect.versions import Config, test_config
 from mmort.predict import MaskFormat
 

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts, default, part, require
+from mmort.detect.entries import Parts, Schema, default, nested, part, require
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import detections
 from mmort.detect.parts.single_stage import Head, SingleStageDetector
-from mmort.detect.parts.test_cfg import DenseEntries
+from mmort.detect.parts.test_cfg import DenseEntries, check_size_of_original
 from mmort.detect.versions import Config, is_version_3
 from mmort.torch import filter_scores
 
@@ -31,6 +31,15 @@ _ANCHORS = {
     ],
     "strides": [32, 16, 8],
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class YOLOCoderEntries(Schema):
+    """The entries of ``bbox_coder``."""
+
+    type: str = "YOLOBBoxCoder"
+
+    ignored: ClassVar = {"eps": "of the encoding", "use_box_type": "a wrapper around the same numbers"}
 
 
 class YOLOV3Head(Head):
@@ -47,7 +56,7 @@ class YOLOV3Head(Head):
         in_channels: Sequence[int]
         out_channels: Sequence[int] = (1024, 512, 256)
         anchor_generator: Priors = part("prior generator", default=_ANCHORS)
-        bbox_coder: Config = default({"type": "YOLOBBoxCoder"})
+        bbox_coder: YOLOCoderEntries = nested(YOLOCoderEntries, default=YOLOCoderEntries())
         featmap_strides: Sequence[int] = (32, 16, 8)
         norm_cfg: Config | None = default({"type": "BN"})
         act_cfg: Config | None = default({"type": "LeakyReLU", "negative_slope": 0.1})
@@ -56,7 +65,7 @@ class YOLOV3Head(Head):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        require("bbox_head.bbox_coder", entries.bbox_coder["type"], "YOLOBBoxCoder")
+        require("bbox_head.bbox_coder", entries.bbox_coder.type, "YOLOBBoxCoder")
         self.classes = entries.num_classes
         self.strides = list(entries.featmap_strides)
         self.priors = entries.anchor_generator
@@ -108,6 +117,7 @@ class YOLOv3(SingleStageDetector):
         version_3 = is_version_3(config)
         self.nms_pre: int = self.test_cfg.nms_pre if version_3 else -1
         self.min_size: float = self.test_cfg.min_bbox_size if version_3 else -1
+        check_size_of_original("test_cfg.min_bbox_size", self.min_size)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         # Nothing here is clipped to the image, so its shape does not matter.

@@ -101,7 +101,9 @@ class YOLOX(SingleStageDetector):
     class TestCfg(DenseEntries):
         """The entries of ``test_cfg``."""
 
-        max_per_img: int = 0  # all; MMDetection does not read it
+        max_per_img: int = 0  # all
+
+        ignored: ClassVar = {"max_per_img": "MMDetection does not read it"}
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         # Nothing here is clipped to the image, so its shape does not matter.

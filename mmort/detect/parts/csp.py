@@ -40,7 +40,8 @@ class CSPNeXtBlock(nn.Module):
 
     def __init__(self, channels: int, *, add_identity: bool, use_depthwise: bool, **layer: Any) -> None:
         super().__init__()
-        self.conv1 = convolution_block(use_depthwise)(channels, channels, 3, padding=1, **layer)
+        # As in MMDetection, conv_cfg is not this convolution's.
+        self.conv1 = convolution_block(use_depthwise)(channels, channels, 3, padding=1, **{**layer, "conv_cfg": None})
         self.conv2 = DepthwiseSeparableConvModule(channels, channels, 5, padding=2, **layer)
         self.add_identity = add_identity
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import DeltaXYWHBBoxCoder
+from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.priors import Priors
 from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d
@@ -50,7 +51,7 @@ class GuidedAnchorEntries(Schema):
 
 def require_sigmoid(loss_cls: Config) -> None:
     """Refuse the loss of a softmax."""
-    if not loss_cls.get("use_sigmoid", False):
+    if class_activation(loss_cls) != "sigmoid":
         raise ValueError("detect.build: loss_cls.use_sigmoid must be true with guided anchors, got false")
 
 

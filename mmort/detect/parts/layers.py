@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default, require
+from mmort.detect.entries import Schema, default, read_values, require
 from mmort.detect.parts.rotated.equivariant import EquivariantConv, FieldBatchNorm
 from mmort.detect.versions import Config
 from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
@@ -152,71 +152,178 @@ class ModulatedDeformConv(ModulatedDeformConv2dPack):
     renamed_keys = DeformConv.renamed_keys
 
 
-_CONVOLUTIONS: dict[str, Any] = {
-    "Conv": nn.Conv2d,
-    "Conv1d": nn.Conv1d,
-    "Conv2d": nn.Conv2d,
-    "Conv2dAdaptivePadding": ConvSamePadding,
-    "ConvWS": ConvWS,
-    "ConvAWS": ConvAWS,
-    "DCN": DeformConv,
-    "DCNv2": ModulatedDeformConv,
-    "NormedConv2d": NormedConv2d,
-    "R2Conv": EquivariantConv,
-    "deconv": nn.ConvTranspose2d,
+@dataclass(frozen=True, kw_only=True)
+class PlainEntries(Schema):
+    """The entries of layers that have no settings beside `bias`."""
+
+    bias: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeformEntries(PlainEntries):
+    """The entries of deformable convolutions."""
+
+    groups: int = 1
+    deform_groups: int = 1
+    deformable_groups: int | None = None  # MMCV's name until 1.3
+
+    ignored: ClassVar = {"fallback_on_stride": "read by the backbone", "im2col_step": "how MMCV divides the work"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormedEntries(PlainEntries):
+    """The entries of layers with normalized weights."""
+
+    tempearture: float = 20  # MMDetection's spelling
+    power: float = 1
+    eps: float = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormedConvEntries(NormedEntries):
+    """The entries of `NormedConv2d`."""
+
+    norm_over_kernel: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchNormEntries(Schema):
+    """The entries of batch normalizations."""
+
+    eps: float = 1e-5
+    affine: bool = True
+
+    ignored: ClassVar = {"momentum": "training only", "requires_grad": "training only"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldNormEntries(Schema):
+    """The entries of normalizations of equivariant fields, which have e2cnn's settings."""
+
+    ignored: ClassVar = BatchNormEntries.ignored
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupNormEntries(Schema):
+    """The entries of group normalizations."""
+
+    num_groups: int
+    eps: float = 1e-5
+    affine: bool = True
+
+    ignored: ClassVar = {"requires_grad": "training only"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerNormEntries(Schema):
+    """The entries of layer normalizations."""
+
+    eps: float = 1e-5
+    elementwise_affine: bool = True
+    bias: bool = True
+
+    ignored: ClassVar = {"requires_grad": "training only"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationEntries(Schema):
+    """The entries of activations without settings."""
+
+    ignored: ClassVar = {"inplace": "the same values"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeakyReLUEntries(ActivationEntries):
+    """The entries of ``LeakyReLU``."""
+
+    negative_slope: float = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class GELUEntries(ActivationEntries):
+    """The entries of ``GELU``."""
+
+    approximate: str = "none"
+
+
+_Layers = dict[str, tuple[Any, type[Schema]]]
+_CONVOLUTIONS: _Layers = {
+    "Conv": (nn.Conv2d, PlainEntries),
+    "Conv1d": (nn.Conv1d, PlainEntries),
+    "Conv2d": (nn.Conv2d, PlainEntries),
+    "Conv2dAdaptivePadding": (ConvSamePadding, PlainEntries),
+    "ConvWS": (ConvWS, PlainEntries),
+    "ConvAWS": (ConvAWS, PlainEntries),
+    "DCN": (DeformConv, DeformEntries),
+    "DCNv2": (ModulatedDeformConv, DeformEntries),
+    "NormedConv2d": (NormedConv2d, NormedConvEntries),
+    "R2Conv": (EquivariantConv, PlainEntries),
+    "deconv": (nn.ConvTranspose2d, PlainEntries),
 }
-_LINEARS: dict[str, Any] = {"Linear": nn.Linear, "NormedLinear": NormedLinear}
-_ACTIVATIONS: dict[str, Any] = {
-    "ReLU": nn.ReLU,
-    "ReLU6": nn.ReLU6,
-    "LeakyReLU": nn.LeakyReLU,
-    "GELU": nn.GELU,
-    "Sigmoid": nn.Sigmoid,
-    "SiLU": nn.SiLU,
-    "Swish": nn.SiLU,
+_LINEARS: _Layers = {"Linear": (nn.Linear, PlainEntries), "NormedLinear": (NormedLinear, NormedEntries)}
+_NORMALIZATIONS: _Layers = {
+    "BN": (nn.BatchNorm2d, BatchNormEntries),
+    "BN2d": (nn.BatchNorm2d, BatchNormEntries),
+    "GN": (nn.GroupNorm, GroupNormEntries),
+    "InnerBatchNorm": (FieldBatchNorm, FieldNormEntries),
+    "LN": (nn.LayerNorm, LayerNormEntries),
+    "MMSyncBN": (nn.BatchNorm2d, BatchNormEntries),  # the same once trained
+    "SyncBN": (nn.BatchNorm2d, BatchNormEntries),
+}
+_SHORT_NAMES = {nn.BatchNorm2d: "bn", FieldBatchNorm: "bn", nn.GroupNorm: "gn", nn.LayerNorm: "ln"}
+"""By class, the beginning of a normalization's name in a module."""
+_ACTIVATIONS: _Layers = {
+    "ReLU": (nn.ReLU, ActivationEntries),
+    "ReLU6": (nn.ReLU6, ActivationEntries),
+    "LeakyReLU": (nn.LeakyReLU, LeakyReLUEntries),
+    "GELU": (nn.GELU, GELUEntries),
+    "Sigmoid": (nn.Sigmoid, ActivationEntries),
+    "SiLU": (nn.SiLU, ActivationEntries),
+    "Swish": (nn.SiLU, ActivationEntries),
 }
 
 
 def convolution(config: Config | None, *args: Any, **kwargs: Any) -> nn.Module:
     """Build a convolution: a plain one, or that of a ``conv_cfg`` or ``dcn``."""
-    options = dict(config or {"type": "Conv2d"})
-    kind = require("convolution", options.pop("type"), *_CONVOLUTIONS)
-    options.pop("fallback_on_stride", None)
-    if "deformable_groups" in options:  # MMCV's name until 1.3
-        options["deform_groups"] = options.pop("deformable_groups")
-    return _CONVOLUTIONS[kind](*args, **options, **kwargs)
+    layer, options = _layer("conv_cfg", _CONVOLUTIONS, config or {"type": "Conv2d"})
+    if options.get("deformable_groups") is not None:
+        options["deform_groups"] = options["deformable_groups"]
+    options.pop("deformable_groups", None)
+    if "groups" in options and kwargs.get("groups", 1) not in (1, options["groups"]):
+        raise ValueError(
+            f"detect.build: conv_cfg.groups must be that of the layer, {kwargs['groups']}, got {options['groups']}"
+        )
+    return layer(*args, **{**kwargs, **options})
 
 
 def linear(config: Config, features: int, outputs: int) -> nn.Module:
     """Build the layer of a ``predictor_cfg``."""
-    options = dict(config)
-    kind = require("linear layer", options.pop("type"), *_LINEARS)
-    return _LINEARS[kind](features, outputs, **options)
+    layer, options = _layer("predictor_cfg", _LINEARS, config)
+    return layer(features, outputs, **options)
 
 
 def normalization(config: Config, channels: int) -> tuple[str, nn.Module]:
     """Build the layer of a ``norm_cfg``; return its short name in a module ("bn", "gn", "ln") too."""
-    options = {key: value for key, value in config.items() if key not in ("type", "requires_grad")}
-    if config["type"] in ("BN", "BN2d", "SyncBN", "MMSyncBN"):  # the same once trained
-        return "bn", nn.BatchNorm2d(channels, **options)
-    if config["type"] == "InnerBatchNorm":
-        return "bn", FieldBatchNorm(channels)
-    if config["type"] == "GN":
-        groups = options.pop("num_groups")
-        return "gn", nn.GroupNorm(groups, channels, **options)
-    if config["type"] == "LN":
-        return "ln", nn.LayerNorm(channels, **options)
-    raise ValueError(f"detect.build: norm_cfg.type must be 'BN', 'SyncBN', 'GN' or 'LN', got {config['type']!r}")
+    layer, options = _layer("norm_cfg", _NORMALIZATIONS, config)
+    groups = (options.pop("num_groups"),) if "num_groups" in options else ()
+    return _SHORT_NAMES[layer], layer(*groups, channels, **options)
 
 
 def activation(config: Config | None) -> nn.Module:
     """Build the layer of an ``act_cfg``; without one, the identity."""
     if config is None:
         return nn.Identity()
-    options = dict(config)
-    kind = require("activation", options.pop("type"), *_ACTIVATIONS)
-    options.pop("inplace", None)  # the same values, and not every activation has it
-    return _ACTIVATIONS[kind](**options)
+    layer, options = _layer("act_cfg", _ACTIVATIONS, config)
+    return layer(**options)
+
+
+def _layer(name: str, layers: _Layers, config: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the class of a layer that a config describes, and those of its arguments that the config has."""
+    if not isinstance(config, dict):
+        raise ValueError(f"detect.build: {name} must be a dict, got {type(config).__name__}")
+    kind = require(name, config.get("type"), *layers)
+    layer, schema = layers[kind]
+    return layer, read_values(f"{name} {kind!r}", schema, config)
 
 
 class ConvModule(nn.Module):

@@ -106,6 +106,7 @@ class AnchorGenerator(Anchors):
                 for size, centre in zip(sizes, centres, strict=True)
             ],
         )
+        self.center_offset = entries.center_offset
 
 
 class LegacyAnchorGenerator(AnchorGenerator):

@@ -6,9 +6,11 @@ A family that reads further entries extends the schema here; its detector or RoI
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 from mmort.detect.entries import Schema, at_least, nested
+
+Method = Literal["linear", "gaussian", "naive"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,8 @@ class NMS(Schema):
     def __post_init__(self) -> None:
         if self.type not in ("nms", "soft_nms"):
             raise ValueError(f"detect.build: nms.type must be 'nms' or 'soft_nms', got {self.type!r}")
+        if self.method not in get_args(Method):
+            raise ValueError(f"detect.build: nms.method must be one of {get_args(Method)}, got {self.method!r}")
         if self.class_agnostic and self.max_output_boxes_per_class:
             raise ValueError("detect.build: nms cannot have both 'class_agnostic' and 'max_output_boxes_per_class'")
 
@@ -48,12 +52,29 @@ class NMS(Schema):
         }
 
 
+NO_SUPPRESSION = NMS(iou_threshold=2)
+"""What ``nms=None`` means: no overlap is above 1."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SuppressionEntries(Schema):
     """The entries that every ``test_cfg`` with suppression has."""
 
     nms: NMS = nested(NMS)
     max_per_img: int = at_least(1)
+
+    def __post_init__(self) -> None:
+        if self.nms is None:
+            object.__setattr__(self, "nms", NO_SUPPRESSION)
+
+
+def check_size_of_original(name: str, size: float) -> None:
+    """Refuse a size above 0 that MMDetection compares with boxes in pixels of the image before it was resized."""
+    if size > 0:
+        raise ValueError(
+            f"detect.build: {name} must be 0: MMDetection takes it in pixels of the original image, which the network "
+            f"does not know, got {size}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +83,10 @@ class SelectionEntries(SuppressionEntries):
 
     score_thr: float
     deploy_nms_pre: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_size_of_original("nms.offset", self.nms.offset)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,4 +115,4 @@ class RPNEntries(SuppressionEntries):
 class RCNNEntries(SelectionEntries):
     """The entries of ``test_cfg.rcnn``."""
 
-    mask_thr_binary: float = 0.5
+    mask_thr_binary: float = at_least(0, default=0.5)

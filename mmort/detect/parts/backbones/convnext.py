@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default
+from mmort.detect.entries import Schema, default, read_entries
 from mmort.detect.parts.layers import activation
 from mmort.detect.versions import Config
 
@@ -62,6 +62,14 @@ class ConvNeXtBlock(nn.Module):
         return x + inner.permute(0, 3, 1, 2)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ArchEntries(Schema):
+    """The entries of ``arch``."""
+
+    depths: Sequence[int]
+    channels: Sequence[int]
+
+
 class ConvNeXt(nn.Module):
     """ConvNeXt."""
 
@@ -95,7 +103,8 @@ class ConvNeXt(nn.Module):
                 )
             depths, widths = _ARCHITECTURES[arch]
         else:
-            depths, widths = arch["depths"], arch["channels"]
+            settings = read_entries("backbone.arch", ArchEntries, arch)
+            depths, widths = settings.depths, settings.channels
         indices = [entries.out_indices] if isinstance(entries.out_indices, int) else entries.out_indices
         self.out_indices = [index % len(depths) for index in indices]
         size = entries.stem_patch_size

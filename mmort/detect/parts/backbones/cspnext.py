@@ -38,6 +38,7 @@ class CSPNeXt(CSPDarknet):
     def build_stem(self, channels: int, layer: dict[str, Any]) -> nn.Module:
         """Return the layers that halve the image's size."""
         half = channels // 2
+        layer = {**layer, "conv_cfg": None}  # as in MMDetection
         return nn.Sequential(
             ConvModule(3, half, 3, stride=2, padding=1, **layer),
             ConvModule(half, half, 3, padding=1, **layer),

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmort.detect.entries import require
+from mmort.detect.entries import Schema, read_entries, require
 from mmort.detect.parts.backbones.resnet import (
     BLOCK_COUNTS,
     BlockSettings,
@@ -65,6 +65,13 @@ class SwitchableConv(ConvAWS):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SwitchableEntries(Schema):
+    """The entries of ``sac``."""
+
+    use_deform: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class DetectoRSSettings(BlockSettings):
     """`BlockSettings`, and the config of a `SwitchableConv`, if the stage has them."""
 
@@ -79,9 +86,9 @@ class DetectoRSBlock(Bottleneck):
         super().add_middle(width, stride, settings)
         assert isinstance(settings, DetectoRSSettings)
         if settings.sac is not None:
-            options = dict(settings.sac)
-            require("backbone.sac", options.pop("type"), "SAC")
-            self.conv2 = SwitchableConv(width, stride, settings.dilation, **options)
+            require("backbone.sac", settings.sac.get("type"), "SAC")
+            sac = read_entries("backbone.sac", SwitchableEntries, settings.sac)
+            self.conv2 = SwitchableConv(width, stride, settings.dilation, use_deform=sac.use_deform)
 
 
 class DetectoRSResNet(ResNetBase):

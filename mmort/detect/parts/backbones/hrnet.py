@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default, require
+from mmort.detect.entries import Schema, default, nested, require
 from mmort.detect.parts.backbones.resnet import BasicBlock, BlockSettings, Bottleneck, add_norm
 from mmort.detect.parts.layers import convolution, normalization
 from mmort.detect.versions import Config
@@ -58,10 +58,10 @@ class Layers:
 class HRModule(nn.Module):
     """Blocks in every branch, then the sum of all branches, resized, for each of them."""
 
-    def __init__(self, layers: Layers, block: type[Any], stage: Config, outputs: int) -> None:
+    def __init__(self, layers: Layers, block: type[Any], stage: StageEntries, outputs: int) -> None:
         super().__init__()
-        channels = [width * block.expansion for width in stage["num_channels"]]
-        branches = zip(channels, stage["num_channels"], stage["num_blocks"], strict=True)
+        channels = [width * block.expansion for width in stage.num_channels]
+        branches = zip(channels, stage.num_channels, stage.num_blocks, strict=True)
         self.branches = nn.ModuleList(layers.blocks(block, before, width, count) for before, width, count in branches)
         self.fuse_layers = nn.ModuleList()
         for target in range(outputs if len(channels) > 1 else 0):
@@ -90,6 +90,35 @@ class HRModule(nn.Module):
         return sum(terms[1:], terms[0])
 
 
+@dataclass(frozen=True, kw_only=True)
+class StageEntries(Schema):
+    """The entries of a stage."""
+
+    num_modules: int
+    num_branches: int
+    block: str
+    num_blocks: Sequence[int]
+    num_channels: Sequence[int]
+
+    def __post_init__(self) -> None:
+        require("backbone.extra's block", self.block, *_BLOCKS)
+        if not len(self.num_blocks) == len(self.num_channels) == self.num_branches:
+            raise ValueError(
+                f"detect.build: backbone.extra must have num_branches ({self.num_branches}) numbers of blocks and of "
+                f"channels, got {self.num_blocks} and {self.num_channels}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagesEntries(Schema):
+    """The entries of ``extra``."""
+
+    stage1: StageEntries = nested(StageEntries)
+    stage2: StageEntries = nested(StageEntries)
+    stage3: StageEntries = nested(StageEntries)
+    stage4: StageEntries = nested(StageEntries)
+
+
 class HRNet(nn.Module):
     """HRNet; the maps of all branches are returned, finest first."""
 
@@ -97,7 +126,7 @@ class HRNet(nn.Module):
     class Entries(Schema):
         """The entries of ``backbone``."""
 
-        extra: Config  # stage1 to stage4, each with num_modules, block, num_blocks and num_channels
+        extra: StagesEntries = nested(StagesEntries, "backbone.extra")
         in_channels: int = 3
         conv_cfg: Config | None = None
         norm_cfg: Config = default({"type": "BN"})
@@ -111,21 +140,22 @@ class HRNet(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        stages = [entries.extra[f"stage{number}"] for number in range(1, 5)]
-        blocks = [_BLOCKS[require("backbone.extra's block", stage["block"], *_BLOCKS)] for stage in stages]
+        extra = entries.extra
+        stages = [extra.stage1, extra.stage2, extra.stage3, extra.stage4]
+        blocks = [_BLOCKS[stage.block] for stage in stages]
         layers = Layers(entries.conv_cfg, entries.norm_cfg)
         self.conv1 = convolution(entries.conv_cfg, entries.in_channels, 64, 3, stride=2, padding=1, bias=False)
         self.norm1_name = add_norm(self, entries.norm_cfg, 64, 1)
         self.conv2 = convolution(entries.conv_cfg, 64, 64, 3, stride=2, padding=1, bias=False)
         self.norm2_name = add_norm(self, entries.norm_cfg, 64, 2)
-        (width,), (count,) = stages[0]["num_channels"], stages[0]["num_blocks"]
+        (width,), (count,) = stages[0].num_channels, stages[0].num_blocks
         self.layer1 = layers.blocks(blocks[0], 64, width, count)
         channels = [width * blocks[0].expansion]
         for number, (stage, block) in enumerate(zip(stages[1:], blocks[1:], strict=True), start=1):
-            before, channels = channels, [width * block.expansion for width in stage["num_channels"]]
+            before, channels = channels, [width * block.expansion for width in stage.num_channels]
             self.add_module(f"transition{number}", _transition(layers, before, channels))
             last = number == 3 and not entries.multiscale_output
-            outputs = [len(channels)] * (stage["num_modules"] - 1) + [1 if last else len(channels)]
+            outputs = [len(channels)] * (stage.num_modules - 1) + [1 if last else len(channels)]
             modules = (HRModule(layers, block, stage, count) for count in outputs)
             self.add_module(f"stage{number + 1}", nn.Sequential(*modules))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mmort.detect.entries import Schema, at_least, read_entries
 from mmort.detect.parts.backbones.resnet import (
     Bottleneck,
     ResNetBase,
@@ -35,6 +36,22 @@ _ARCHITECTURES: dict[str, tuple[int, float, float, int, int]] = {
     "regnetx_8.0gf": (80, 49.56, 2.88, 120, 23),
     "regnetx_12gf": (168, 73.36, 2.37, 112, 19),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchEntries(Schema):
+    """The entries of ``arch``."""
+
+    w0: int = at_least(1)
+    wa: float
+    wm: float
+    group_w: int = at_least(1)
+    depth: int = at_least(1)
+    bot_mul: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.bot_mul != 1:
+            raise ValueError(f"detect.build: backbone.arch.bot_mul must be 1, got {self.bot_mul}")
 
 
 class RegNetBlock(Bottleneck):
@@ -63,11 +80,10 @@ class RegNet(ResNetBase):
                     f"detect.build: backbone.arch must be one of {', '.join(_ARCHITECTURES)}, or a dict, got {arch!r}"
                 )
             arch = dict(zip(("w0", "wa", "wm", "group_w", "depth"), _ARCHITECTURES[arch], strict=True))
-        if arch.get("bot_mul", 1) != 1:
-            raise ValueError(f"detect.build: backbone.arch.bot_mul must be 1, got {arch['bot_mul']}")
+        settings = read_entries("backbone.arch", ArchEntries, arch)
         plans = []
-        for stage, (width, count) in enumerate(_stages(arch)):
-            group = min(arch["group_w"], width)
+        for stage, (width, count) in enumerate(_stages(settings)):
+            group = min(settings.group_w, width)
             width = round(width / group) * group
             plans.append(StagePlan(RegNetBlock, count, width, block_settings(entries, stage, width, width // group)))
         super().__init__(entries, plans)
@@ -84,11 +100,11 @@ class RegNet(ResNetBase):
         return torch.relu(getattr(self, self.norm1_name)(self.conv1(x)))
 
 
-def _stages(arch: Config) -> list[tuple[int, int]]:
+def _stages(arch: ArchEntries) -> list[tuple[int, int]]:
     """Return the width of each stage and its number of blocks."""
-    first, factor = arch["w0"], arch["wm"]
+    first, factor = arch.w0, arch.wm
     widths = []
-    for block in range(arch["depth"]):
-        exponent = round(math.log((first + block * arch["wa"]) / first) / math.log(factor))
+    for block in range(arch.depth):
+        exponent = round(math.log((first + block * arch.wa) / first) / math.log(factor))
         widths.append(round(first * factor**exponent / 8) * 8)
     return sorted(Counter(widths).items())

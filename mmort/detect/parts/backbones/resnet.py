@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from mmort.detect.entries import Schema, default
 from mmort.detect.parts.layers import convolution, normalization
 from mmort.detect.parts.plugins import add_plugins, plugins_of_stage
-from mmort.detect.versions import Config
+from mmort.detect.versions import Config, plain_type
 
 _BN = {"type": "BN"}
 
@@ -301,6 +301,8 @@ def block_settings(entries: ResNetEntries, stage: int, width: int | None = None,
     dcn = entries.dcn
     if not dcn or not entries.stage_with_dcn[stage] or dcn.get("fallback_on_stride"):
         dcn = None
+    elif not isinstance(dcn, dict) or plain_type(dcn.get("type")) not in ("DCN", "DCNv2"):
+        raise ValueError(f"detect.build: backbone.dcn must be of type 'DCN' or 'DCNv2', got {dcn}")
     return BlockSettings(
         width=width,
         groups=groups,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default, nested, part
 from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.heads.rpn_head import Level, ProposalHead
 from mmort.detect.parts.priors import Priors, shifts
 from mmort.detect.parts.test_cfg import RPNEntries
@@ -71,7 +72,7 @@ class StageCascadeRPNHead(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if not entries.loss_cls.get("use_sigmoid", True):
+        if class_activation(entries.loss_cls) != "sigmoid":
             raise ValueError("detect.build: rpn_head.stages.loss_cls.use_sigmoid must be true: no softmax")
         if any(count != 1 for count in entries.anchor_generator.num_base_priors):
             raise ValueError(

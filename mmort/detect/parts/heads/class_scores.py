@@ -1,4 +1,4 @@
-"""How the logits of a region become the scores of its classes, which a config specifies by its loss.
+"""How logits become the scores of classes, which a config specifies by its loss.
 
 Source: MMDetection's ``CrossEntropyLoss``, ``CrossEntropyCustomLoss``, ``FocalLoss`` and ``SeesawLoss`` (J. Wang et
 al., "Seesaw Loss for Long-Tailed Instance Segmentation", CVPR 2021).
@@ -12,12 +12,48 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema
+from mmort.detect.entries import Schema, read_entries, require
+from mmort.detect.parts.selection import Activation
+from mmort.detect.versions import Config
 
 _TRAINING = dict.fromkeys(
     ("avg_non_ignore", "class_weight", "eps", "ignore_index", "loss_weight", "p", "q", "reduction", "return_dict"),
     "training only",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseLoss(Schema):
+    """The entries of ``loss_cls`` of a dense head: MMDetection's heads read one, whatever the type's default is."""
+
+    type: str = "FocalLoss"
+    use_sigmoid: bool = False
+
+    ignored: ClassVar = {
+        **_TRAINING,
+        **dict.fromkeys(("activated", "alpha", "beta", "bins", "gamma"), "training only"),
+        **dict.fromkeys(("iou_weighted", "momentum", "num_classes", "use_mask"), "training only"),
+    }
+
+
+_DENSE_LOSSES = (
+    *("CrossEntropyLoss", "EQLV2Loss", "FocalLoss", "GHMC", "GaussianFocalLoss", "QualityFocalLoss"),
+    *("SmoothFocalLoss", "VarifocalLoss"),
+)
+"""Losses that activate nothing themselves when they detect, as Seesaw Loss does."""
+
+
+def class_activation(loss_cls: Config) -> Activation:
+    """Return what a ``loss_cls`` implies for the class maps of a dense head.
+
+    Raises
+    ------
+    ValueError
+        If its type, or an entry, is not known.
+    """
+    entries = read_entries("loss_cls", DenseLoss, loss_cls)
+    require("loss_cls", entries.type, *_DENSE_LOSSES)
+    return "sigmoid" if entries.use_sigmoid else "softmax"
 
 
 class ClassScores(nn.Module):

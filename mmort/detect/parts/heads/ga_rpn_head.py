@@ -35,6 +35,8 @@ class GARPNEntries(RPNEntries):
     ignored: ClassVar = {"deploy_nms_pre": "of the second stage"}
 
     def __post_init__(self) -> None:
+        if self.nms is None or self.nms.type != "nms":
+            raise ValueError("detect.build: test_cfg.rpn.nms.type of guided anchors must be 'nms'")
         # Otherwise no proposal is beyond a level's limit and within the limit of all levels.
         if self.nms_post < self.max_per_img or self.nms_across_levels:
             raise ValueError(

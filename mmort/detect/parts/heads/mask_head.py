@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts, Schema, default, require
+from mmort.detect.entries import Parts, Schema, at_least, default, read_entries, require
 from mmort.detect.parts.carafe import CARAFE
 from mmort.detect.parts.layers import convolution, tower
 from mmort.detect.versions import Config
@@ -21,6 +21,13 @@ class Deconvolution(nn.ConvTranspose2d):
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         return super().forward(input, output_size).relu()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeconvolutionEntries(Schema):
+    """The entries of ``upsample_cfg`` of type "deconv"."""
+
+    scale_factor: int = at_least(1)
 
 
 class FCNMaskHead(nn.Module):
@@ -47,7 +54,7 @@ class FCNMaskHead(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        kind = require("mask_head.upsample_cfg", entries.upsample_cfg["type"], "carafe", "deconv")
+        kind = require("mask_head.upsample_cfg", entries.upsample_cfg.get("type"), "carafe", "deconv")
         width = entries.conv_out_channels
         self.convs = tower(
             entries.in_channels,
@@ -58,8 +65,8 @@ class FCNMaskHead(nn.Module):
             norm_cfg=entries.norm_cfg,
         )
         channels = width if entries.num_convs else entries.in_channels
-        factor = entries.upsample_cfg["scale_factor"]
         if kind == "deconv":
+            factor = read_entries("mask_head.upsample_cfg", DeconvolutionEntries, entries.upsample_cfg).scale_factor
             self.upsample: nn.Module = Deconvolution(channels, width, factor, stride=factor)
             channels = width
         else:

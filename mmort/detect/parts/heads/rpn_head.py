@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from mmort.detect.entries import Schema, default, nested, part
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import best_indices
@@ -83,7 +84,7 @@ class ProposalHead(nn.Module):
         Returns
         -------
         proposals : Tensor, [N, P, 5]
-            The best boxes by descending logit, which is last; zeros in unused rows.  P is ``max_per_img``.
+            The best boxes by descending score, which is last; zeros in unused rows.  P is ``max_per_img``.
         used : Tensor of bool, [N, P]
         """
         boxes, by_level = self.candidates(features, limits)
@@ -93,14 +94,14 @@ class ProposalHead(nn.Module):
         return dets, kept >= 0
 
     def candidates(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the boxes of the best anchors, [N, P, ...], and their logits by level [N, P, levels].
+        """Return the boxes of the best anchors, [N, P, ...], and their scores by level [N, P, levels].
 
-        Boxes of one level suppress each other, as those of one class do elsewhere: logits of others are -inf.
+        Boxes of one level suppress each other, as those of one class do elsewhere: scores of others are -inf.
         """
         scores, priors, moves, levels = [], [], [], []
         for level, (logits, deltas, anchors, mask) in enumerate(self.levels(features, limits)):
-            # Only the order of scores matters, and logits have it without the rounding of a sigmoid: MMDetection's
-            # makes ties of large ones, ONNX Runtime's of all below -18.
+            # If only their order matters, logits have it without the rounding of a sigmoid: MMDetection's makes ties of
+            # large ones, ONNX Runtime's of all below -18.
             score = logits if mask is None else torch.where(mask, logits, -torch.inf)
             score = score.permute(0, 2, 3, 1).flatten(1)  # [N, h*w*A]
             # With so few numbers a prior, reordering whole maps takes less time than the indices of `take`: in ONNX
@@ -114,7 +115,14 @@ class ProposalHead(nn.Module):
             levels.append(torch.full_like(indices, level))
         boxes = self.coder.decode(torch.cat(priors, 1), torch.cat(moves, 1), limits)
         own = torch.cat(levels, 1)[..., None] == torch.arange(len(features), device=boxes.device)
-        return boxes, torch.where(self.valid(boxes) & own, torch.cat(scores, 1)[..., None], -torch.inf)
+        score = torch.cat(scores, 1)[..., None]
+        score = score if self.ranks else score.sigmoid()
+        return boxes, torch.where(self.valid(boxes) & own, score, -torch.inf)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether proposals are only ranked by their scores, which are then logits; otherwise these are lowered."""
+        return self.test_cfg.nms.type == "nms"
 
     def valid(self, boxes: Tensor) -> Tensor:
         """Return which boxes [N, P, 4] may be proposals, [N, P, 1]."""
@@ -140,7 +148,7 @@ class RPNHead(ProposalHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if not entries.loss_cls.get("use_sigmoid", True):
+        if class_activation(entries.loss_cls) != "sigmoid":
             raise ValueError("detect.build: rpn_head.loss_cls.use_sigmoid must be true: softmax is not supported")
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
         in_channels, channels = entries.in_channels, entries.feat_channels

@@ -12,9 +12,24 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmort.detect.entries import default
+from mmort.detect.entries import Schema, nested
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 from mmort.detect.versions import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpsampleEntries(Schema):
+    """The entries of ``upsample_cfg``, which are arguments of torch's ``interpolate``."""
+
+    mode: str = "nearest"
+    scale_factor: float | None = None
+    align_corners: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("nearest", "bilinear"):
+            raise ValueError(f"detect.build: neck.upsample_cfg.mode must be 'nearest' or 'bilinear', got {self.mode!r}")
+        if self.mode == "nearest" and self.align_corners is not None:
+            raise ValueError("detect.build: neck.upsample_cfg.align_corners must be left out with mode 'nearest'")
 
 
 class FPN(nn.Module):
@@ -37,7 +52,7 @@ class FPN(nn.Module):
         relu_before_extra_convs: bool = False
         no_norm_on_lateral: bool = False
         act_cfg: Config | None = None
-        upsample_cfg: Config = default({"mode": "nearest"})
+        upsample_cfg: UpsampleEntries = nested(UpsampleEntries, "neck.upsample_cfg", default=UpsampleEntries())
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
@@ -58,7 +73,7 @@ class FPN(nn.Module):
             )
         self.start_level, self.end, self.extra, self.source = start_level, end, extra, source
         self.relu_before_extra_convs = entries.relu_before_extra_convs
-        self.upsample_cfg = entries.upsample_cfg
+        self.upsampling = entries.upsample_cfg
         layer: dict[str, Any] = entries.layer
         lateral = {**layer, "norm_cfg": None} if entries.no_norm_on_lateral else layer
         used = in_channels[start_level:end]
@@ -78,8 +93,8 @@ class FPN(nn.Module):
         """Return for each level the sum of its own map and of the coarser ones, enlarged, [N, C, h, w]."""
         laterals = [conv(x) for conv, x in zip(self.lateral_convs, inputs, strict=True)]
         for level in range(len(laterals) - 1, 0, -1):
-            size = None if "scale_factor" in self.upsample_cfg else laterals[level - 1].shape[2:]
-            laterals[level - 1] = laterals[level - 1] + F.interpolate(laterals[level], size, **self.upsample_cfg)
+            size = None if self.upsampling.scale_factor else laterals[level - 1].shape[2:]
+            laterals[level - 1] = laterals[level - 1] + F.interpolate(laterals[level], size, **vars(self.upsampling))
         return laterals
 
     def with_extra_levels(

@@ -1,0 +1,154 @@
+"""Schemas: which entries a dict of a config may have, and which of them are read.
+
+A schema is a dataclass with a field for each entry that is read, and the entries that are ignored, with the reason.
+Any other entry is refused, as it could change the results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field
+from difflib import get_close_matches
+from typing import Any, ClassVar, TypeVar
+
+Config = dict[str, Any]
+"""A config, or a part of one, as `read_config` returns it."""
+
+IGNORED = {
+    "init_cfg": "weights come from the checkpoint",
+    "pretrained": "weights come from the checkpoint",
+    "train_cfg": "training only",
+    "test_cfg": "read from the model",
+}
+"""Entries that any part of MMDetection may have, beside its losses, ``loss_...``."""
+
+_NUMBERS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "True or False"),
+    "int": ((int,), "an integer"),
+    "float": ((int, float), "a number"),
+}
+"""Annotations of entries whose values are checked: what they may be, and its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """Base of all schemas: a subclass has a field for each entry, by its name.
+
+    A field annotated as ``bool``, ``int`` or ``float``, optional or not, takes nothing else.
+
+    Attributes
+    ----------
+    ignored : dict of str to str
+        Entries that are accepted and not read, with the reason.
+    reader : str
+        What reads the entries; errors begin with it.
+    """
+
+    ignored: ClassVar[Mapping[str, str]] = {}
+    reader: ClassVar[str] = "detect.build"
+
+
+_Entries = TypeVar("_Entries", bound=Schema)
+
+
+@dataclass(frozen=True)
+class _Nested:
+    """Metadata of a `Schema`'s field that holds another schema; see `nested`."""
+
+    schema: type[Schema]
+    name: str | None
+
+
+def default(config: Config) -> Any:
+    """Declare an entry that is a dict, with its default."""
+    return field(default_factory=lambda: dict(config))
+
+
+def at_least(minimum: float, *, default: Any = MISSING) -> Any:
+    """Declare an entry that is a number, with its smallest value."""
+    return field(default=default, metadata={"minimum": minimum})
+
+
+def nested(schema: type[Schema], name: str | None = None, *, default: Any = MISSING) -> Any:
+    """Declare an entry that is a dict with a schema of its own; the field holds an instance of the schema.
+
+    Parameters
+    ----------
+    schema : subclass of Schema
+    name : str, optional
+        Its name in errors, "test_cfg.rpn" for instance.  By default it follows from the entry's.
+    default : optional
+        Default of the field, None or an instance of the schema.  By default the entry is required.
+    """
+    return field(default=default, metadata={"nested": _Nested(schema, name)})
+
+
+def read_entries(name: str, schema: type[_Entries], config: Any) -> _Entries:
+    """Read a dict by its schema.
+
+    Raises
+    ------
+    ValueError
+        If `config` is not a dict, an entry is unknown or a required one missing, or a number is of the wrong type or
+        too small; the message has `name`.
+    """
+    return schema(**read_values(name, schema, config))
+
+
+def read_values(name: str, schema: type[Schema], config: Any) -> dict[str, Any]:
+    """Return the values of a schema's fields in a dict, those of nested schemas read; see `read_entries`."""
+    if not isinstance(config, dict):
+        raise ValueError(f"{schema.reader}: {name} must be a dict, got {type(config).__name__}")
+    fields = {entry.name: entry for entry in dataclasses.fields(schema)}
+    present = [key for key, value in config.items() if value is not None and not key.startswith("loss_")]
+    check_names(name, (key for key in present if key not in schema.ignored), fields, schema.reader)
+    missing = [key for key, entry in fields.items() if key not in config and _is_required(entry)]
+    if missing:
+        raise ValueError(f"{schema.reader}: {name} must have {', '.join(missing)}")
+    values = {key: value for key, value in config.items() if key in fields and key not in schema.ignored}
+    for key, value in values.items():
+        _check_number(name, schema, fields[key], value)
+    for key, entry in fields.items():
+        child: _Nested | None = entry.metadata.get("nested")
+        if child is not None and values.get(key) is not None:
+            values[key] = read_entries(child.name or f"{name}.{key}", child.schema, values[key])
+    return values
+
+
+def check_names(name: str, names: Iterable[str], known: Iterable[str], reader: str = "detect.build") -> None:
+    """Refuse names of entries that are not known; the message has the most similar known ones."""
+    known = tuple(known)
+    unknown = [key for key in names if key not in known and key not in IGNORED and key != "type"]
+    if unknown:
+        raise ValueError(
+            f"{reader}: {name} with {', '.join(suggested(key, known) for key in unknown)} is not supported; "
+            f"supported entries: {', '.join(known) or 'none'}"
+        )
+
+
+def suggested(name: str, known: Iterable[str]) -> str:
+    """Return a name, followed by the most similar known one if there is one."""
+    similar = get_close_matches(name, known, 1)
+    return f"{name} (did you mean {similar[0]}?)" if similar else name
+
+
+def _check_number(name: str, schema: type[Schema], entry: dataclasses.Field[Any], value: Any) -> None:
+    """Refuse a value that is not of the entry's type, if that is a number or a bool, or that is below its minimum."""
+    kind = str(entry.type).removesuffix(" | None")
+    if kind not in _NUMBERS or (value is None and kind != entry.type):
+        return
+    types, required = _NUMBERS[kind]
+    minimum = entry.metadata.get("minimum", -math.inf)
+    # A bool is an int to Python; a NaN is not at least anything.
+    if type(value) not in types or (kind != "bool" and not value >= minimum):
+        limit = "" if minimum == -math.inf else f" of at least {minimum}"
+        raise ValueError(f"{schema.reader}: {entry.name} of {name} must be {required}{limit}, got {value!r}")
+
+
+def _is_required(entry: dataclasses.Field[Any]) -> bool:
+    """Return whether a config must have an entry."""
+    if "required" in entry.metadata:
+        return bool(entry.metadata["required"])
+    return entry.default is MISSING and entry.default_factory is MISSING

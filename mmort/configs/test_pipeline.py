@@ -1,0 +1,314 @@
+"""The steps of a test pipeline, MMDetection 2's or 3's, in their order; each is read by its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mmort.configs.names import plain_type
+from mmort.configs.schema import Config, Schema, read_entries
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Schema):
+    """Base of the steps."""
+
+    reader: ClassVar[str] = "preprocessing"
+
+    def require(self, kind: str, **supported: Any) -> None:
+        """Refuse entries whose value is not the supported one."""
+        for name, value in supported.items():
+            actual = getattr(self, name)
+            if actual is not None and actual != value:
+                raise ValueError(f"preprocessing: {kind} is supported with {name}={value!r} only, got {actual!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Step):
+    """``LoadImageFromFile``: Pillow decodes to the same bits as OpenCV."""
+
+    to_float32: bool = False
+    color_type: str | None = None
+    channel_order: str | None = None
+    imdecode_backend: str | None = None
+
+    ignored: ClassVar = {
+        "backend_args": "where files are stored",
+        "file_client_args": "where files are stored",
+        "ignore_empty": "a file that is missing is an error",
+    }
+
+    def __post_init__(self) -> None:
+        self.require("LoadImageFromFile", color_type="color", channel_order="bgr")
+        if self.imdecode_backend != "pillow":
+            self.require("LoadImageFromFile", imdecode_backend="cv2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resize(Step):
+    """``Resize``, or ``RResize`` of MMRotate.
+
+    Attributes
+    ----------
+    size : (int, int) or None
+        Width and height; None keeps the image's.
+    """
+
+    scale: Any = None
+    img_scale: Any = None
+    scale_factor: Any = None
+    keep_ratio: bool | None = None
+    backend: str = "cv2"
+    interpolation: str | None = None
+    multiscale_mode: str | None = None
+    ratio_range: Any = None
+    override: bool = False
+
+    ignored: ClassVar = {
+        "bbox_clip_border": "of annotations",
+        "clip_object_border": "of annotations",
+    }
+
+    def __post_init__(self) -> None:
+        self.require("Resize", scale_factor=1.0, interpolation="bilinear", multiscale_mode="range", override=False)
+        if self.ratio_range is not None:
+            raise ValueError("preprocessing: Resize with ratio_range is not supported")
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Width and height of the step's own scale."""
+        return size_of("Resize", self.img_scale if self.scale is None else self.scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pad(Step):
+    """``Pad``."""
+
+    size: Sequence[int] | None = None
+    size_divisor: int | None = None
+    pad_to_square: bool = False
+    pad_val: Any = 0
+    padding_mode: str | None = None
+
+    def __post_init__(self) -> None:
+        self.require("Pad", padding_mode="constant")
+
+    @property
+    def value(self) -> tuple[float, float, float]:
+        """Of blue, green and red."""
+        values = self.pad_val.get("img", 0) if isinstance(self.pad_val, dict) else self.pad_val
+        if isinstance(values, (int, float)):
+            values = (values,) * 3
+        if not isinstance(values, (tuple, list)) or len(values) != 3:
+            raise ValueError(f"preprocessing: pad_val of Pad must be a number or 3 numbers, got {self.pad_val}")
+        return float(values[0]), float(values[1]), float(values[2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class CenterPad(Step):
+    """``RandomCenterCropPad`` in test mode, which pads all sides."""
+
+    test_mode: bool = False
+    test_pad_mode: Sequence[Any] | None = None
+    test_pad_add_pix: int = 0
+    mean: Sequence[float]
+    to_rgb: bool
+
+    ignored: ClassVar = {
+        "bbox_clip_border": "of annotations",
+        "border": "training only",
+        "crop_size": "training only",
+        "ratios": "training only",
+        "std": "MMDetection does not read it either",
+    }
+
+    def __post_init__(self) -> None:
+        mode = self.test_pad_mode
+        if not self.test_mode or mode is None or len(mode) != 2 or mode[0] != "logical_or":
+            raise ValueError(
+                "preprocessing: RandomCenterCropPad is supported in test mode 'logical_or' only, got "
+                f"test_mode={self.test_mode}, test_pad_mode={mode}"
+            )
+
+    @property
+    def value(self) -> tuple[float, float, float]:
+        """Of blue, green and red."""
+        values = tuple(self.mean)
+        if len(values) != 3:
+            raise ValueError(f"preprocessing: mean of RandomCenterCropPad must be 3 numbers, got {values}")
+        first, second, third = values[::-1] if self.to_rgb else values
+        return float(first), float(second), float(third)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normalize(Step):
+    """``Normalize``; mean and deviation are in the order of channels that `to_rgb` makes."""
+
+    mean: Sequence[float]
+    std: Sequence[float]
+    to_rgb: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flip(Step):
+    """``RandomFlip``, or ``RRandomFlip`` of MMRotate; inside MultiScaleFlipAug that step decides."""
+
+    prob: Any = None
+    flip_ratio: Any = None
+
+    ignored: ClassVar = {
+        "direction": "there is no flip",
+        "swap_seg_labels": "of annotations",
+        "version": "of annotations",
+    }
+
+    def check_never(self) -> None:
+        """Refuse a step that may mirror the image."""
+        for name in ("prob", "flip_ratio"):
+            share = getattr(self, name)
+            if any(share) if isinstance(share, (tuple, list)) else share:
+                raise ValueError(f"preprocessing: RandomFlip is supported with {name}=0 only, got {share}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlipAug(Step):
+    """``MultiScaleFlipAug`` of MMDetection 2."""
+
+    transforms: Sequence[Config]
+    img_scale: Any = None
+    scale_factor: Any = None
+    flip: bool = False
+    flip_direction: Any = None
+
+    def __post_init__(self) -> None:
+        self.require("MultiScaleFlipAug", scale_factor=1.0)
+        if self.flip and self.flip_direction not in (None, "horizontal", ["horizontal"]):
+            raise ValueError(
+                "preprocessing: MultiScaleFlipAug is supported with flip_direction='horizontal' only, got "
+                f"{self.flip_direction!r}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposals(Step):
+    """``ProposalBroadcaster``, whose steps change proposals with the image."""
+
+    transforms: Sequence[Config]
+
+
+_ANNOTATIONS = (
+    *("backend_args", "box_type", "denorm_bbox", "file_client_args", "ignore_index", "imdecode_backend", "poly2mask"),
+    *("reduce_zero_label", "with_bbox", "with_keypoints", "with_label", "with_mask", "with_seg"),
+)
+_WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
+    "Collect": ("keys", "meta_keys", "meta_name"),
+    "ConvertBoxType": ("box_type_mapping",),
+    "ConvertMask2BoxType": ("box_type", "keep_mask"),
+    "DefaultFormatBundle": ("img_to_float", "pad_val"),
+    "ImageToTensor": ("keys",),
+    "LoadAnnotations": _ANNOTATIONS,
+    "LoadPanopticAnnotations": _ANNOTATIONS,
+    "LoadProposals": ("num_max_proposals",),
+    "PackDetInputs": ("keys", "meta_keys"),
+    "ToDataContainer": ("fields",),
+    "ToTensor": ("keys",),
+    "Transpose": ("keys", "order"),
+}
+"""Steps that pack or load annotations or proposals, with their entries."""
+
+
+_STEPS: dict[str, type[Step]] = {
+    "LoadImageFromFile": Load,
+    "MultiScaleFlipAug": FlipAug,
+    "Normalize": Normalize,
+    "Pad": Pad,
+    "ProposalBroadcaster": Proposals,
+    "RRandomFlip": Flip,
+    "RResize": Resize,
+    "RandomCenterCropPad": CenterPad,
+    "RandomFlip": Flip,
+    "Resize": Resize,
+}
+
+
+@dataclass(frozen=True)
+class TestPipeline:
+    """A test pipeline.
+
+    Attributes
+    ----------
+    steps : tuple of (str, Step)
+        Type and entries of the steps that change the image, in their order.
+    size : (int, int) or None
+        Width and height that MultiScaleFlipAug gives to its resizing.
+    flip : bool
+        Whether MultiScaleFlipAug also detects in the mirrored image.
+    """
+
+    __test__ = False  # not pytest's
+
+    steps: tuple[tuple[str, Step], ...]
+    size: tuple[int, int] | None = None
+    flip: bool = False
+
+
+def read_steps(pipeline: Any) -> TestPipeline:
+    """Read the steps of a test pipeline.
+
+    Raises
+    ------
+    ValueError
+        If it is not a list of dicts, a step is not supported or has an entry that is not; the message names it.
+    """
+    steps, augs = [], []
+    for kind, step, inside in _flattened(pipeline, False):
+        if isinstance(step, FlipAug):
+            augs.append(step)
+        elif isinstance(step, Flip):
+            if not inside:
+                step.check_never()
+        else:
+            steps.append((kind, step))
+    if len(augs) > 1:
+        raise ValueError("preprocessing: a test pipeline with two steps MultiScaleFlipAug is not supported")
+    size = size_of("MultiScaleFlipAug", augs[0].img_scale) if augs else None
+    return TestPipeline(tuple(steps), size, any(aug.flip for aug in augs))
+
+
+def _flattened(pipeline: Any, inside: bool) -> Iterator[tuple[str, Step, bool]]:
+    """Yield type and entries of each step, and whether it is inside MultiScaleFlipAug, with steps inside others."""
+    if not isinstance(pipeline, (list, tuple)):
+        raise ValueError(f"preprocessing: a test pipeline must be a list of steps, got {type(pipeline).__name__}")
+    for config in pipeline:
+        if not isinstance(config, dict) or "type" not in config:
+            raise ValueError(f"preprocessing: a step of the test pipeline has no entry 'type', got {config!r}")
+        kind = plain_type(config["type"])
+        if kind in _WITHOUT_EFFECT:
+            read_entries(f"step {kind} of the test pipeline", _schema_without_effect(kind), config)
+            continue
+        if kind not in _STEPS:
+            raise ValueError(f"preprocessing: step {kind} of the test pipeline is not supported")
+        step = read_entries(f"step {kind} of the test pipeline", _STEPS[kind], config)
+        yield kind, step, inside
+        if isinstance(step, (FlipAug, Proposals)):
+            yield from _flattened(step.transforms, inside or isinstance(step, FlipAug))
+
+
+def _schema_without_effect(kind: str) -> type[Step]:
+    """Return the schema of a step that does not change the image."""
+    names = dict.fromkeys(_WITHOUT_EFFECT[kind], "of annotations or of what is packed")
+    return type(kind, (Step,), {"ignored": names})
+
+
+def size_of(kind: str, scale: Any) -> tuple[int, int] | None:
+    """Return a ``scale`` or ``img_scale``, which must be a single size, as width and height."""
+    if isinstance(scale, list) and len(scale) == 1:
+        (scale,) = scale
+    if scale is None:
+        return None
+    if type(scale) is int:
+        return scale, scale
+    if isinstance(scale, (tuple, list)) and len(scale) == 2 and all(type(side) is int for side in scale):
+        return scale[0], scale[1]
+    raise ValueError(f"preprocessing: {kind} needs one size, (width, height), got {scale}")

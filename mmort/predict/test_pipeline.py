@@ -1,0 +1,120 @@
+"""A config's test pipeline as the arguments of `Preprocessing`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmort.configs import layout
+from mmort.configs.data_preprocessor import DataPreprocessor
+from mmort.configs.schema import Config
+from mmort.configs.test_pipeline import CenterPad, Load, Normalize, Pad, Resize, Step, TestPipeline
+from mmort.predict.padding import Padding
+
+_ORDER = "LoadImageFromFile, Resize, Pad or RandomCenterCropPad, Normalize, Pad"
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """Return the arguments of `Preprocessing` for a config.
+
+    Raises
+    ------
+    ValueError
+        If the config has no test pipeline, a step or an entry that is not supported, or steps in an order that
+        `Preprocessing` does not have; the message names them.
+    """
+    pipeline, version_3 = layout.test_pipeline(config), layout.version_of(config) == 3
+    preprocessor = layout.data_preprocessor(config)
+    settings: dict[str, Any] = {"flip": True} if pipeline.flip else {}
+    position, previous = -1, ""
+    for kind, step in pipeline.steps:
+        stage = _stage(step, after_normalize="mean" in settings)
+        if stage is None:
+            continue
+        if stage <= position:
+            raise ValueError(
+                f"preprocessing: step {kind} of the test pipeline is not supported after {previous}; the supported "
+                f"order, each once at most: {_ORDER}"
+            )
+        position, previous = stage, kind
+        settings |= _settings(step, pipeline, settings, version_3=version_3)
+    settings |= _model_settings(preprocessor, settings)
+    return _without_zero_padding(settings)
+
+
+def _stage(step: Step, *, after_normalize: bool) -> int | None:
+    """Return where a step stands in `_ORDER`; None if it does not change the image."""
+    if isinstance(step, Pad):
+        return 4 if after_normalize else 2
+    stages = {Load: 0, Resize: 1, CenterPad: 2, Normalize: 3}
+    return next((stage for kind, stage in stages.items() if isinstance(step, kind)), None)
+
+
+def _settings(step: Step, pipeline: TestPipeline, before: dict[str, Any], *, version_3: bool) -> dict[str, Any]:
+    """Return the settings of a step, after those of the steps `before` it."""
+    if isinstance(step, Load):
+        return {"to_float32": True} if step.to_float32 else {}
+    if isinstance(step, Resize):
+        size = pipeline.size or step.size
+        keep_ratio = not version_3 if step.keep_ratio is None else step.keep_ratio
+        return {"keep_ratio": keep_ratio, "resize_backend": step.backend} | ({"size": size} if size else {})
+    if isinstance(step, Normalize):
+        return {"mean": step.mean, "std": step.std, "to_rgb": step.to_rgb}
+    if isinstance(step, CenterPad):
+        assert step.test_pad_mode is not None
+        padding = Padding(value=step.value)
+        return {"pad_or": step.test_pad_mode[1], "pad_add": step.test_pad_add_pix, "padding": padding}
+    assert isinstance(step, Pad)
+    return _pad(step, before, version_3=version_3)
+
+
+def _pad(step: Pad, before: dict[str, Any], *, version_3: bool) -> dict[str, Any]:
+    """Return the settings of ``Pad``, which in MMDetection 3 counts as image."""
+    normalized, divisor = "mean" in before, 1 if step.size_divisor is None else step.size_divisor
+    value = step.value
+    if normalized and any(value):
+        raise ValueError(f"preprocessing: Pad after Normalize is supported with zeros only, got {step.pad_val}")
+    if normalized and step.size is None and not step.pad_to_square and not version_3:
+        return {"size_divisor": divisor}
+    if "padding" in before:
+        raise ValueError("preprocessing: Pad after RandomCenterCropPad or another Pad is not supported")
+    if not before.get("to_float32"):  # as OpenCV converts it to uint8
+        blue, green, red = (float(min(max(round(level), 0), 255)) for level in value)
+        value = blue, green, red
+    size = None
+    if step.size is not None:
+        first, second = step.size
+        size = (first, second) if version_3 else (second, first)  # MMDetection 2 has the height first
+    return {
+        "padding": Padding(
+            value=None if normalized else value,
+            size=size,
+            square=step.pad_to_square,
+            size_divisor=divisor,
+            in_image=version_3,
+        )
+    }
+
+
+def _model_settings(step: DataPreprocessor, before: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that MMDetection 3 keeps in the model's ``data_preprocessor``."""
+    settings: dict[str, Any] = {}
+    if "mean" in before and (step.mean is not None or step.swaps):
+        raise ValueError("preprocessing: Normalize beside a data_preprocessor that normalizes too is not supported")
+    if "mean" not in before:
+        settings["to_rgb"] = step.swaps
+    if step.mean is not None:
+        settings |= {"mean": step.mean, "std": step.std, "divide": True}
+    if step.pad_size_divisor is not None:
+        if before.get("size_divisor", 1) != 1:
+            raise ValueError("preprocessing: Pad after Normalize beside pad_size_divisor is not supported")
+        settings["size_divisor"] = step.pad_size_divisor
+    return settings
+
+
+def _without_zero_padding(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without the padding of ``RandomCenterCropPad`` if its values are 0 once they are normalized."""
+    if "pad_or" in settings and "mean" in settings:
+        first, middle, last = settings["mean"]
+        if settings["padding"] == Padding(value=(last, middle, first) if settings["to_rgb"] else (first, middle, last)):
+            return {**settings, "padding": None}
+    return settings

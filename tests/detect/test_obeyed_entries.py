@@ -1,0 +1,168 @@
+"""Entries of heads, layers and test_cfg change the result as in MMDetection, or are refused by name."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import mmort.torch
+from mmort.configs import layout
+from mmort.detect import build
+from mmort.detect.parts.csp import CSPNeXtBlock
+from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.layers import ConvWS, activation, convolution, normalization
+from mmort.detect.parts.test_cfg import NMS, SelectionEntries
+from tests.detect import dense_cases, two_stage_cases
+from tests.detect.batches import SHAPES, images
+
+
+def proposals_of(**nms):
+    """Return the proposals of a small RPN with another suppression, and what it predicts."""
+    torch.manual_seed(0)
+    config = two_stage_cases.config_of("RPN")
+    config["model"]["test_cfg"]["rpn"] |= {"max_per_img": 30, "nms": nms or None}
+    detector = build(config)
+    features = detector.neck(detector.backbone(images()))
+    limits = torch.tensor([[[96.0, 64, 96, 64]], [[72, 56, 72, 56]]])
+    return detector, detector.rpn_head.proposals(features, limits)[0], detector.rpn_head.candidates(features, limits)
+
+
+def test_soft_suppression_of_proposals_lowers_probabilities_not_logits():
+    detector, dets, (boxes, scores) = proposals_of(type="soft_nms", iou_threshold=0.3, min_score=0.2)
+    assert ((scores == -torch.inf) | (scores > 0)).all()
+    kept = []
+    for level in range(scores.shape[2]):
+        own = scores[0, :, level] > 0
+        kept.append(mmort.torch.soft_nms(boxes[0][own], scores[0, own, level], 0.3, min_score=0.2)[0])
+    expected = torch.cat(kept)
+    expected = expected[expected[:, 4].argsort(descending=True, stable=True)][:30]
+    torch.testing.assert_close(dets[0, : len(expected), 4], expected[:, 4])
+    found, used = detector(images(), SHAPES)[0], dets[..., 4] > 0
+    torch.testing.assert_close(found[..., 4][used], dets[..., 4][used])  # not a sigmoid of them
+
+
+def test_without_suppression_the_best_boxes_stay():
+    _, dets, (_, scores) = proposals_of()
+    best = scores.amax(2).sort(descending=True).values[:, :30]
+    torch.testing.assert_close(dets[..., 4], best)
+    assert SelectionEntries(score_thr=0, nms=None, max_per_img=1).nms.arguments["iou_threshold"] > 1
+
+
+def with_test_cfg(kind="ATSSHead", **entries):
+    config = dense_cases.config(kind)
+    config["model"]["test_cfg"] |= entries
+    return config
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"nms_pre": 0}, "nms_pre of a dense detector must be at least 1"),
+        ({"nms_pre": -1}, "nms_pre of a dense detector must be at least 1"),
+        ({"min_bbox_size": 3}, "test_cfg.min_bbox_size must be 0"),
+        ({"nms": {"type": "nms", "offset": 1}}, "nms.offset must be 0"),
+        ({"nms": {"type": "soft_nms", "method": "cubic"}}, "nms.method must be one of"),
+        ({"score_thr": None}, "score_thr of test_cfg must be a number, got None"),
+        ({"max_per_img": 0}, "max_per_img of test_cfg must be an integer of at least 1"),
+    ],
+)
+def test_selections_that_are_refused(entries, message):
+    with pytest.raises(ValueError, match=message):
+        build(with_test_cfg(**entries))
+
+
+@pytest.mark.parametrize("name", ["Mask Scoring R-CNN", "HTC"])
+def test_masks_need_a_threshold(name):
+    config = two_stage_cases.config_of(name)
+    config["model"]["test_cfg"]["rcnn"]["mask_thr_binary"] = -1
+    with pytest.raises(ValueError, match=r"mask_thr_binary of test_cfg\.rcnn must be a number of at least 0, got -1"):
+        build(config)
+
+
+def test_activations_follow_from_losses_that_are_known():
+    assert class_activation({"type": "mmdet.QualityFocalLoss", "use_sigmoid": True, "beta": 2.0}) == "sigmoid"
+    assert class_activation({"type": "CrossEntropyLoss", "class_weight": [1, 2]}) == "softmax"
+    for kind in ("SeesawLoss", "CrossEntropyCustomLoss", "MyLoss"):  # which activate otherwise
+        with pytest.raises(ValueError, match=f"loss_cls '{kind}' is not supported"):
+            class_activation({"type": kind, "use_sigmoid": True})
+    with pytest.raises(ValueError, match="loss_cls with sigmoid"):
+        class_activation({"type": "FocalLoss", "sigmoid": True})
+
+
+def test_points_of_vfnet_are_those_of_its_anchor_generator():
+    config = dense_cases.config("VFNetHead")
+    head = config["model"]["bbox_head"]
+    head["strides"] = [4, 8]
+    head["anchor_generator"] = {**head["anchor_generator"], "center_offset": 0.5}
+    detector = build(config).bbox_head
+    assert detector.priors.strides == [(8, 8), (16, 16)]
+    assert detector.strides == (4, 8)
+    assert detector.priors.level(0, torch.zeros(1, 1, 1, 2)).tolist() == [[4, 4], [12, 4]]
+    head["use_atss"] = False
+    head["anchor_generator"]["center_offset"] = 0.25
+    assert build(config).bbox_head.priors.level(1, torch.zeros(1, 1, 1, 1)).tolist() == [[8, 8]]
+    head["strides"] = [8, 16, 32]
+    with pytest.raises(ValueError, match=r"must have one entry a level, got \[3, 2, 2\]"):
+        build(config)
+
+
+def test_conv_cfg_is_not_that_of_the_first_convolution_in_a_block_of_cspnext():
+    block = CSPNeXtBlock(4, add_identity=True, use_depthwise=False, conv_cfg={"type": "ConvWS"}, norm_cfg=None)
+    assert not isinstance(block.conv1.conv, ConvWS)
+    assert isinstance(block.conv2.pointwise_conv.conv, ConvWS)
+
+
+def test_layers_obey_their_entries():
+    deformable = convolution({"type": "DCN", "groups": 2, "fallback_on_stride": False}, 4, 4, 3, padding=1, groups=1)
+    assert deformable.groups == 2
+    assert deformable.weight.shape[1] == 2
+    name, norm = normalization({"type": "SyncBN", "eps": 0.25, "requires_grad": True}, 4)
+    assert (name, norm.eps, type(norm)) == ("bn", 0.25, nn.BatchNorm2d)
+    assert normalization({"type": "GN", "num_groups": 2}, 4)[1].num_groups == 2
+    assert activation({"type": "LeakyReLU", "negative_slope": 0.5, "inplace": True}).negative_slope == 0.5
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (lambda: convolution({"type": "ConvWS", "colour": 1}, 4, 4, 3), "conv_cfg 'ConvWS' with colour is not"),
+        (lambda: convolution({"groups": 1}, 4, 4, 3), "conv_cfg 'None' is not supported"),
+        (lambda: convolution({"type": "DCN", "groups": 2}, 4, 4, 3, groups=4), "conv_cfg.groups must be that of"),
+        (lambda: normalization({"type": "BN", "track_running_stats": False}, 4), "norm_cfg 'BN' with track_running"),
+        (lambda: normalization({"type": "IN"}, 4), "norm_cfg 'IN' is not supported"),
+        (lambda: normalization({"type": "GN"}, 4), "norm_cfg 'GN' must have num_groups"),
+        (lambda: normalization("BN", 4), "norm_cfg must be a dict, got str"),
+        (lambda: activation({"type": "ReLU", "negative_slope": 0.1}), "act_cfg 'ReLU' with negative_slope is not"),
+        (lambda: activation({"type": "Mish"}), "act_cfg 'Mish' is not supported"),
+        (lambda: NMS(iou_threshold=0.5, method="cubic"), "nms.method must be one of"),
+    ],
+)
+def test_layers_that_are_refused(layer, message):
+    with pytest.raises(ValueError, match=message):
+        layer()
+
+
+PREPROCESSOR = {"type": "DetDataPreprocessor"}
+
+
+@pytest.mark.parametrize(
+    ("config", "version"),
+    [
+        ({"model": {}}, 3),
+        ({"model": {"data_preprocessor": PREPROCESSOR}, "data": {}}, 3),
+        ({"model": {}, "data_preprocessor": PREPROCESSOR}, 3),
+        ({"model": {}, "test_dataloader": {}}, 3),
+        ({"model": {}, "default_scope": "mmdet"}, 3),
+        ({"model": {}, "test_cfg": {"type": "TestLoop"}}, 3),
+        ({"model": {}, "test_pipeline": [{"type": "PackDetInputs"}]}, 3),
+        ({"model": {}, "data": {"test": {}}}, 2),
+        ({"model": {}, "img_norm_cfg": {}}, 2),
+        ({"model": {}, "test_cfg": {"rcnn": {}}}, 2),
+        ({"model": {}, "test_pipeline": [{"type": "MultiScaleFlipAug", "transforms": []}]}, 2),
+    ],
+)
+def test_version(config, version):
+    before = copy.deepcopy(config)
+    assert layout.version_of(config) == version
+    assert config == before
