@@ -213,7 +213,6 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "PackDetInputs": ("keys", "meta_keys"),
     "ToDataContainer": ("fields",),
     "ToTensor": ("keys",),
-    "Transpose": ("keys", "order"),
 }
 """Steps that pack or load annotations or proposals, with their entries."""
 

@@ -52,8 +52,7 @@ class Prepared:
         """Map boxes (N, 4) of `input`, x1, y1, x2, y2, to the original image."""
         top, left = self.offset
         mapped: NDArray[np.float32] = (boxes - np.array([left, top, left, top], np.float32)) / self.scale_factor
-        # As in MMDetection, boxes end at the left and upper edge of an image that is padded there.
-        return np.maximum(mapped, 0) if any(self.offset) else mapped
+        return mapped
 
     def rotated_boxes_in_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         """Map rotated boxes (N, 5) of `input`, centre x, y, width, height, angle, to the original image.

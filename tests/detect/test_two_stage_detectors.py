@@ -12,6 +12,7 @@ from torch.nn import functional as F
 import mmort
 from mmort.detect import build
 from mmort.detect.checkpoint import load_checkpoint, load_weights
+from mmort.detect.entries import read_entries
 from mmort.detect.families.point_rend import PointExtractor
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.predict import paste_masks
@@ -272,9 +273,8 @@ def test_point_rend_against_loops(recorded):
 
 
 def test_features_of_points_are_zero_outside():
-    extractor = PointExtractor(
-        PointExtractor.Entries(roi_layer={"type": "SimpleRoIAlign", "output_size": 1}, featmap_strides=[4])
-    )
+    entries = {"roi_layer": {"type": "SimpleRoIAlign", "output_size": 1}, "featmap_strides": [4]}
+    extractor = PointExtractor(read_entries("mask_roi_extractor", PointExtractor.Entries, entries))
     features = torch.stack([torch.zeros(1, 2, 3), torch.ones(1, 2, 3)])
     points = torch.tensor([[[0.5, 0.5], [0.0, 0.5], [0.0, 0.0], [3.0, 1.0], [-0.5, 1.0], [9.0, 9.0]]])
     sampled = extractor.at([features], torch.tensor([[1.0, 0, 0, 12, 8]]), points / torch.tensor([3, 2]))
@@ -315,7 +315,7 @@ def _set(config, path, value):
         ("roi_head.bbox_roi_extractor.type", "SumRoIExtractor", "RoI extractor 'SumRoIExtractor' is not"),
         ("roi_head.bbox_head.type", "MultiInstanceBBoxHead", "bbox_head 'MultiInstanceBBoxHead' is not supported"),
         ("roi_head.bbox_head.loss_cls.type", "FocalLoss", "loss_cls 'FocalLoss' is not supported"),
-        ("roi_head.bbox_head.cls_predictor_cfg", {"type": "Bilinear"}, "linear layer 'Bilinear' is not"),
+        ("roi_head.bbox_head.cls_predictor_cfg", {"type": "Bilinear"}, "predictor_cfg 'Bilinear' is not"),
         ("roi_head.bbox_head.with_dancing", True, "with_dancing"),
         ("roi_head.mask_head.type", "MaskIoUHead", "mask_head 'MaskIoUHead' is not supported"),
         ("roi_head.mask_head.upsample_cfg", {"type": "nearest", "scale_factor": 2}, "upsample_cfg 'nearest' is not"),

@@ -169,7 +169,7 @@ def test_padding_out_of_proportion():
 def test_configs_with_other_types():
     for step in (
         {"type": "Pad", "size_divisor": "x"},
-        {"type": "Resize", "scale": 5},
+        {"type": "Resize", "scale": 5.5},
         {"type": "Normalize", "mean": 5, "std": 1},
     ):
         with pytest.raises(ValueError, match=r"^preprocessing: "):

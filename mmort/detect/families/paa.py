@@ -57,7 +57,8 @@ class PAA(DenseDetector):
         levels, chosen = len(head.priors.strides), []
         for level in range(levels):
             logits, deltas, overlap = maps[level::levels]
-            probabilities = (logits.sigmoid() * overlap.sigmoid()).sqrt()
+            by_anchor = torch.unflatten(logits.sigmoid(), 1, (-1, head.classes))  # [N, A, classes, h, w]
+            probabilities = (by_anchor * overlap.sigmoid()[:, :, None]).sqrt().flatten(1, 2)
             scores, indices = best_priors(probabilities, head.classes, self.test_cfg.nms_pre, "none")
             chosen.append((scores, take(deltas, indices, 4), head.priors.level(level, logits)[indices]))
         scores, deltas, priors = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))  # [N, P, ...]

@@ -55,7 +55,13 @@ class SingleStageDetector(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps, by kind and level."""
-        maps: tuple[Tensor, ...] = self.bbox_head(self.neck(self.backbone(input)))
+        features = self.neck(self.backbone(input))
+        strides = len(self.bbox_head.priors.strides)
+        if len(features) != strides:
+            raise ValueError(
+                f"{self.family}: bbox_head must have one stride for each of the {len(features)} levels, got {strides}"
+            )
+        maps: tuple[Tensor, ...] = self.bbox_head(features)
         return maps
 
 

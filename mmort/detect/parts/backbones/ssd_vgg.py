@@ -57,5 +57,6 @@ class SSDVGG(nn.Module):
         for index, layer in enumerate(self.features):
             x = layer(x)
             if index in self.out_feature_indices:
-                outputs.append(x)
+                # MMDetection's ReLUs work in place, so a convolution's output is what the next makes of it.
+                outputs.append(x.relu() if isinstance(layer, nn.Conv2d) else x)
         return tuple(outputs)
