@@ -2,7 +2,6 @@
 
 _MATRIX_NMS = "nms_pre is applied before empty masks are dropped and scores are weighted by masks"
 KNOWN: dict[str, str] = {
-    "centernet": "boxes outside the image are clipped on two sides",
     "solo": _MATRIX_NMS,
     "decoupled_solo": _MATRIX_NMS,
     "decoupled_solo_light": _MATRIX_NMS,
