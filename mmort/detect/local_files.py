@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import BinaryIO
+
+from mmort._inputs import open_regular
 
 
 def refuse_address(name: str, path: str | os.PathLike[str]) -> None:
@@ -59,9 +60,4 @@ def open_file(name: str, path: str | os.PathLike[str]) -> BinaryIO:
     ValueError: config must be a regular file, got a pipe or a device: /dev/null
     """
     refuse_address(name, path)
-    without_waiting = getattr(os, "O_NONBLOCK", 0)  # for a writer of a pipe
-    file = open(path, "rb", opener=lambda file, flags: os.open(file, flags | without_waiting))  # noqa: SIM115
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
-    raise ValueError(f"{name} must be a regular file, got a pipe or a device: {os.fspath(path)}")
+    return open_regular(name, path)

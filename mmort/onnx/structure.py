@@ -40,6 +40,8 @@ def check(model: onnx.ModelProto) -> None:
       ...
     ValueError: function f::again calls itself
     """
+    if not all(isinstance(text, str) for text in _texts(model)):
+        raise ValueError("it has names that are not UTF-8 text")
     names = Counter(value.name for value in model.graph.output)
     if names and (twice := names.most_common(1)[0])[1] > 1:
         raise ValueError(f"{twice[1]} outputs have the name {twice[0]!r}")
@@ -54,6 +56,8 @@ def check(model: onnx.ModelProto) -> None:
 def _check_functions(model: onnx.ModelProto) -> None:
     """Refuse functions that call themselves, or whose expansion has too many nodes."""
     bodies = {(function.domain, function.name, function.overload): function for function in model.functions}
+    if len(bodies) < len(model.functions):
+        raise ValueError("several functions have the same domain, name and overload")
     calls: dict[_Name, Counter[_Name]] = {}
     nodes: dict[_Name, int] = {}
     for name, function in bodies.items():
@@ -88,6 +92,27 @@ def _expand(
         expanded[name] = nodes[name] + sum(count * expanded[callee] for callee, count in calls[name].items())
         open_calls.discard(name)
         pending.pop()
+
+
+def _texts(model: onnx.ModelProto) -> Iterator[str | bytes]:
+    """Yield the names in a model; protobuf returns one that is not UTF-8 as bytes."""
+    for entry in model.metadata_props:
+        yield from (entry.key, entry.value)
+    for function in model.functions:
+        yield from (function.domain, function.name, function.overload, function.doc_string)
+        yield from (*function.input, *function.output, *function.attribute)
+        yield from (opset.domain for opset in function.opset_import)
+    yield from (opset.domain for opset in model.opset_import)
+    graph = model.graph
+    yield from (value.name for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer))
+    for nodes in (graph.node, *(function.node for function in model.functions)):
+        for node in nested(nodes):
+            yield from (node.name, node.domain, node.op_type, node.overload, *node.input, *node.output)
+            for attribute in node.attribute:
+                yield from (attribute.name, attribute.ref_attr_name)
+                for inner in (attribute.g, *attribute.graphs):
+                    values = *inner.input, *inner.output, *inner.value_info, *inner.initializer
+                    yield from (value.name for value in values)
 
 
 def _counted(nodes: Iterable[onnx.NodeProto], functions: Iterable[_Name]) -> tuple[int, Counter[_Name]]:

@@ -17,8 +17,8 @@ from mmort.predict.preprocessing import Preprocessing
 MAX_TEXT = 2**22
 """Characters of an entry; the names of 20,000 classes have a tenth."""
 
-MAX_INPUT_PIXELS = 2**25
-"""Of the sizes that a file states: 400 MB as the network's input."""
+MAX_INPUT_PIXELS = 2**24
+"""Of the sizes that a file states: 200 MB as the network's input."""
 
 MAX_SIDE = 2**12
 """What a side is padded to a multiple of, or by, at most, and pixels for each cell of a mask."""

@@ -137,6 +137,7 @@ class PanopticFormat:
         best, owner = np.full(size, -np.inf, np.float32), np.full(size, -1, np.int32)
         inside, areas = np.zeros(size, bool), np.zeros(len(labels), np.int64)
         for query, values in enumerate(logits):
+            _require_size(values, size)
             probabilities = scores[query] * (1 / (1 + np.exp(-values)))
             better, own = probabilities > best, values >= 0
             areas[query] = own.sum()
@@ -215,9 +216,18 @@ def _most_probable(
     best, channel = np.full(size, -np.inf, np.float32), np.zeros(size, np.int32)
     total = np.zeros(size, np.float32)  # of the exponentials, relative to the best
     for index, values in enumerate(logits):
+        _require_size(values, size)
         better = values > best
         with np.errstate(invalid="ignore"):  # the first is compared with -infinity
             total = np.where(better, total * np.exp(best - values) + 1, total + np.exp(values - best))
         best[better], channel[better] = values[better], index
     probabilities: NDArray[np.float32] = (1 / np.maximum(total, 1)).astype(np.float32)
     return channel, probabilities
+
+
+def _require_size(values: NDArray[np.float32], size: tuple[int, int]) -> None:
+    """Refuse a mask that does not cover the image, as its format in the file's metadata is not that of the output."""
+    if values.shape != size:
+        raise ValueError(
+            f"masks must cover the image, {size[0]} x {size[1]}, got {values.shape[0]} x {values.shape[1]}"
+        )

@@ -15,7 +15,7 @@ from mmort.predict import test_pipeline
 from mmort.predict.images import Image, ResizeBackend, look_up, read_image, resize
 from mmort.predict.padding import Padding, multiple, positive_size
 
-MAX_PADDED_PIXELS = 2**25
+MAX_PADDED_PIXELS = 2**24
 """A narrow image that is padded to a square could otherwise take any amount of memory."""
 
 

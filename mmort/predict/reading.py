@@ -1,4 +1,4 @@
-"""An iterator that is read ahead by a thread of its own, for which nothing waits when its reader stops."""
+"""An iterator that is read ahead by a thread of its own, which may block for ever."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+MAX_WAIT = 1.0
+"""Seconds that stopping waits for the iterator's next item, so that the thread of one that does not block has ended."""
 
 
 class Chunk(NamedTuple, Generic[Result]):
@@ -46,7 +50,8 @@ class Reader(Generic[Item, Result]):
         self._iterator, self._handle = iterator, handle
         self._requests: SimpleQueue[tuple[int, Future[Chunk[Result]]] | None] = SimpleQueue()
         self._lock, self._open, self._stopped = threading.Lock(), set[Future[Chunk[Result]]](), False
-        threading.Thread(target=self._run, name="mmort-reading", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="mmort-reading", daemon=True)
+        self._thread.start()
 
     def request(self, size: int) -> Future[Chunk[Result]]:
         """Return the next chunk, of `size` items unless the iterator ends before, when it will have been read."""
@@ -64,6 +69,7 @@ class Reader(Generic[Item, Result]):
                 future.set_result(Chunk([], True))
             self._open.clear()
         self._requests.put(None)
+        self._thread.join(MAX_WAIT)
 
     def _run(self) -> None:
         while (request := self._requests.get()) is not None:

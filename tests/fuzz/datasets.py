@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mmort._inputs import require_regular
 from mmort.evaluate import CocoDataset, CocoPanopticDataset, Dataset, DotaDataset, Evaluation, VocDataset
 from mmort.predict import Detections
 from mmort.predict.images import write_image
@@ -152,6 +153,8 @@ def run(case: Any) -> None:
         evaluation = Evaluation(dataset, metrics, masks=True, **options)
         if isinstance(dataset, CocoPanopticDataset):
             dataset.segment_files(folder / "out")
+            for image in dataset.images:  # as commands do
+                require_regular("image", image.path)
         if isinstance(dataset, DotaDataset):
             dataset.submission_files(folder / "out")
         try:

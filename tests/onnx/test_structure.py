@@ -87,3 +87,16 @@ def test_equal_nodes_share_a_definition():
     mmort.onnx.make_portable(many)
     assert time.process_time() - start < 2
     assert len(many.functions) == 1
+
+
+def test_functions_of_the_same_name():
+    with pytest.raises(ValueError, match=r"^several functions have the same domain, name and overload$"):
+        structure.check(model(function("a"), function("a")))
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    """Protobuf reads such names as bytes."""
+    data = model(function("a_name")).SerializeToString().replace(b"a_name", b"a\xffname")
+    (tmp_path / "a.onnx").write_bytes(data)
+    for command in (["info"], ["portable", "--in-place"]):
+        assert refused(command[0], tmp_path / "a.onnx", *command[1:]).endswith("names that are not UTF-8 text\n")

@@ -69,7 +69,7 @@ def test_other_types_are_no_defaults(value):
         ({"std": [1, 1, 1e39]}, "std must be three finite numbers, got [1, 1, 1e+39]"),
         ({"size": 5}, "size must be width and height, "),
         ({"size": [2.5, 5]}, "size must be width and height, "),
-        ({"size": [2**20, 2**20]}, "size must be width and height, integers from 1 with a product of at most 33554432"),
+        ({"size": [2**20, 2**20]}, "size must be width and height, integers from 1 with a product of at most 16777216"),
         ({"size_divisor": 10**9}, "size_divisor must be an integer from 1 to 4096, got 1000000000"),
         ({"size_divisor": 32.0}, "size_divisor must be an integer from 1 to 4096, got 32.0"),
         ({"pad_add": -1}, "pad_add must be an integer from 0 to 4096, got -1"),

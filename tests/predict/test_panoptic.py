@@ -163,3 +163,11 @@ def test_missing_outputs():
     for panoptic, needed in ((QUERIES, "masks, of"), (INSTANCES, "masks and semantic, of")):
         with pytest.raises(ValueError, match=f"outputs must have {needed} which segments are made, got 2 outputs"):
             Postprocessing((), 0.0)(image, (1, 4), rows, MaskFormat("image", panoptic=panoptic))
+
+
+def test_masks_must_cover_the_image():
+    panoptic = PanopticFormat("queries", things=1, classes=2)
+    with pytest.raises(ValueError, match=r"^masks must cover the image, 4 x 5, got 4 x 3$"):
+        panoptic.of_queries(np.zeros((1, 4, 3), np.float32), [0], [0.5], (4, 5))
+    with pytest.raises(ValueError, match=r"^masks must cover the image, 4 x 5, got 4 x 3$"):
+        PanopticFormat("instances", 1, 2).of_instances(ImageMasks([], []), [], [], np.zeros((2, 4, 3)), (4, 5))

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from mmort._inputs import require_regular
 from mmort._outputs import require_output
 from mmort.detect.local_files import refuse_address
 from mmort.onnx.portable.forms import Form
@@ -95,10 +96,10 @@ def check(config: PathLike, checkpoint: PathLike, output_file: Path, options: Ex
         raise ImportError(f"mmort export needs {', '.join(missing)}: pip install 'mmort[detect]'")
     refuse_address("config", config)
     refuse_address("checkpoint", checkpoint)
-    for path in (config, checkpoint, options.input_img, options.test_img):
+    files = {"config": config, "checkpoint": checkpoint, "input_img": options.input_img, "test_img": options.test_img}
+    for name, path in files.items():
         if path is not None:
-            with open(path, "rb"):  # raises the system's own error
-                pass
+            require_regular(name, path)
     require_output(output_file)
     if options.shape is not None and min(options.shape) < 1:
         raise ValueError(f"export: shape must be positive, got {options.shape[0]} {options.shape[1]}")

@@ -100,7 +100,11 @@ def _add_functions(model: onnx.ModelProto, opset: int, form: Form) -> list[Cover
 
 def _inline(model: onnx.ModelProto) -> None:
     """Put the functions' nodes into the graph, and drop what is imported for no node."""
-    model.CopyFrom(onnx.inliner.inline_local_functions(model))
+    try:
+        inlined = onnx.inliner.inline_local_functions(model)
+    except Exception as error:  # onnx raises classes of its checker, among others
+        raise ValueError(f"make_portable: the model's functions cannot be inlined: {error}") from None
+    model.CopyFrom(inlined)
     used = {node.domain for node in files.every_node(model)} | {"", "ai.onnx"}
     imports = [opset for opset in model.opset_import if opset.domain in used]
     del model.opset_import[:]

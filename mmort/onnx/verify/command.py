@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort._inputs import open_regular
 from mmort.onnx.verify import ATOL, MIN_MASK_OVERLAP, RTOL, verify
 from mmort.onnx.verify.report import Report
 from mmort.onnx.verify.sessions import open_session, required_inputs
@@ -99,9 +101,10 @@ def read_inputs(
     needed = [tensor.name for tensor in session.get_inputs()]
     optional = [tensor.name for tensor in session.get_overridable_initializers()]
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with open_regular("inputs", file) as content, np.load(content, allow_pickle=False) as arrays:
             given = {name: arrays[name] for name in arrays.files}
-    except (AttributeError, ValueError, zipfile.BadZipFile):  # an .npy file, objects, another file
+    except (AttributeError, EOFError, NotImplementedError, TypeError, ValueError, zipfile.BadZipFile, zlib.error):
+        # An .npy file, objects, another file, a damaged one.
         raise ValueError(f"verify: inputs must be an .npz file of numbers, got {os.fspath(file)}") from None
     names = [name for name in needed + optional if name in given]
     if set(names) != set(given) or not set(needed) <= set(given):
