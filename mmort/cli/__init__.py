@@ -69,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
     arguments = _parser().parse_args(argv)
+    if arguments.command is None:
+        _parser().print_help()
+        return 0
     if arguments.command == "help":
         _parser().parse_args([*filter(None, [arguments.of]), "--help"])
     arguments.parser = _parser
@@ -93,13 +96,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
-    parser = argparse.ArgumentParser("mmort", description="Detection operators for numpy and ONNX Runtime.")
+    parser = argparse.ArgumentParser(
+        "mmort", description="Detection operators for numpy and ONNX Runtime.", allow_abbrev=False
+    )
     parser.add_argument("--version", action="version", version=f"mmort {mmort.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     for name, command in COMMANDS.items():
-        command_parser = commands.add_parser(name, help=command.HELP, description=command.HELP)
+        command_parser = commands.add_parser(name, help=command.HELP, description=command.HELP, allow_abbrev=False)
         command.add_arguments(command_parser)
         command_parser.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an error")
-    help_parser = commands.add_parser("help", help="print this help, or that of a command")
+    help_parser = commands.add_parser("help", help="print this help, or that of a command", allow_abbrev=False)
     help_parser.add_argument("of", metavar="COMMAND", nargs="?", choices=list(COMMANDS), help="the command")
     return parser

@@ -36,4 +36,6 @@ def run(arguments: argparse.Namespace) -> str | None:
     inputs = None if arguments.input is None else list(inputs_of(arguments.model, arguments.input))
     result = mmort.onnx.accelerate(arguments.model, arguments.output, inputs)
     print(result.to_json() if arguments.json else result)
+    if result.replaced and not arguments.json:
+        print(f"wrote {arguments.output}")
     return None if result.replaced else f"nothing was replaced, so {arguments.output} was not written"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mmort.cli.outputs import add_output
+
 HELP = "export a small detector of handwritten digits, verify the file, detect with it, and draw what it finds"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument(
-        "--output", default="mmort_demo", metavar="DIR", help="directory to write to (default: %(default)s)"
-    )
+    add_output(parser, default="mmort_demo", metavar="DIR", help="directory to write to (default: %(default)s)")
     parser.add_argument(
         "--web",
         action="store_true",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
+from pathlib import Path
 
-from mmort.cli.outputs import check_outputs
+from mmort.cli.outputs import add_output, check_new_outputs
 from mmort.cli.portable import add_form
 
 HELP = "export an MMDetection detector to an ONNX file, and compare its detections with torch's before writing it"
@@ -21,7 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="export nothing; list what of the config is not supported, in seconds"
     )
-    parser.add_argument("--output-file", default="tmp.onnx", help="the file to write (default: %(default)s)")
+    add_output(
+        parser,
+        "--output-file",
+        force=True,
+        default="tmp.onnx",
+        metavar="FILE.onnx",
+        help="the file to write (default: %(default)s)",
+    )
     parser.add_argument("--input-img", help="image to try the export with (default: one that comes with mmort)")
     parser.add_argument("--test-img", help="another image for --verify (default: that of --input-img)")
     parser.add_argument(
@@ -91,7 +99,8 @@ def run(arguments: argparse.Namespace) -> str | None:
         return _check(arguments)
     if arguments.checkpoint is None:
         raise ValueError("export: CHECKPOINT is required, unless --check is given")
-    check_outputs(arguments.output_file)
+    picture = str(Path(arguments.output).with_suffix(".png")) if arguments.show and arguments.output else None
+    check_new_outputs(arguments.output, picture, force=arguments.force)
     from mmort.detect.export import ExportOptions, export
 
     if arguments.shape is not None:
@@ -104,7 +113,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     if arguments.test_img and not (arguments.verify or arguments.show):
         print("--test-img does nothing without --verify or --show", flush=True)
     values = {field.name: getattr(arguments, field.name) for field in fields(ExportOptions)}
-    export(arguments.config, arguments.checkpoint, arguments.output_file, ExportOptions(**values))
+    export(arguments.config, arguments.checkpoint, arguments.output, ExportOptions(**values))
     return None
 
 

@@ -1,12 +1,41 @@
-"""The files that a command writes at its end, checked before work that may take hours."""
+"""What a command writes: its arguments, and checks of the files before work that may take hours."""
 
 from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+from typing import Any
 
 from mmort._outputs import require_output
 
 
+def add_output(
+    container: argparse._ActionsContainer, *aliases: str, force: bool = False, help: str, **settings: Any
+) -> None:
+    """Add ``--output``, the file or folder that a command writes, and its former names.
+
+    With `force`, there is ``--force`` too, for `check_new_outputs`.
+    """
+    container.add_argument("-o", "--output", *aliases, help=help, **settings)
+    if force:
+        container.add_argument("--force", action="store_true", help="replace the output file if it exists")
+
+
 def check_outputs(*files: str | None) -> None:
     """Refuse files that cannot be written; None are those that were not asked for."""
-    for file in files:
-        if file is not None:
-            require_output(file)
+    for file in _wanted(files):
+        require_output(file)
+
+
+def check_new_outputs(*files: str | None, force: bool) -> None:
+    """Refuse files that cannot be written, and existing ones too unless they may be replaced."""
+    check_outputs(*files)
+    for file in _wanted(files):
+        if not force and os.path.isfile(file):
+            raise FileExistsError(f"output file exists: {file}; --force replaces it")
+
+
+def _wanted(files: Iterable[str | None]) -> list[str]:
+    """Return the files that were asked for."""
+    return [file for file in files if file is not None]

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from mmort.cli import configs, datasets, engines
-from mmort.cli.outputs import check_outputs
+from mmort.cli.outputs import add_output, check_new_outputs, check_outputs
 
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what runs the exported file: ONNX Runtime, or OpenVINO in float32 or bfloat16, for which it is exported "
         "with --portable=inlined (default: %(default)s)",
     )
-    parser.add_argument("--output-file", metavar="FILE.onnx", help="keep the exported file")
+    add_output(parser, "--output-file", force=True, metavar="FILE.onnx", help="keep the exported file")
     parser.add_argument(
         "--report", default="parity.html", metavar="FILE.html", help="the report to write (default: %(default)s)"
     )
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     predictor = partial(Predictor, classes=network.classes or dataset.classes, preprocessing=network.preprocessing)
     against = {name: predictor(file) for name, file in _named(arguments.against).items()}
     with TemporaryDirectory() as folder:
-        file = Path(arguments.output_file or Path(folder, "detector.onnx"))
+        file = Path(arguments.output or Path(folder, "detector.onnx"))
         openvino = arguments.engine in engines.OPENVINO
         portable: Form | bool = "inlined" if openvino else False
         export_network(network, config, file, ExportOptions(portable=portable))
@@ -91,7 +91,9 @@ def run(arguments: argparse.Namespace) -> str | None:
     print(parity)
     subject = f"{network.detector.family}, {Path(arguments.checkpoint).name}, on {len(dataset):,} images"
     write_report(parity, arguments.report, subject=subject, facts=_facts(arguments, dataset, batch_size))
-    print(f"wrote {arguments.report}")
+    for file in (arguments.output, arguments.report):
+        if file is not None:
+            print(f"wrote {file}")
     differing = [column.name for column in parity.columns if not column.equal]
     return f"these differ from torch: {', '.join(differing)}" if differing else None
 
@@ -100,7 +102,8 @@ def _check(arguments: argparse.Namespace) -> None:
     """Refuse wrong arguments before the export, which takes a minute."""
     if arguments.batch_size is not None and arguments.batch_size < 1:
         raise ValueError(f"--batch-size must be positive, got {arguments.batch_size}")
-    check_outputs(arguments.report, arguments.output_file)
+    check_outputs(arguments.report)
+    check_new_outputs(arguments.output, force=arguments.force)
 
 
 def _named(files: Sequence[str]) -> dict[str, str]:

@@ -57,6 +57,8 @@ def run(arguments: argparse.Namespace) -> str | None:
         print(lay_out(rows))
     else:
         print("nothing to do: the model has none of mmort's operators")
+    if not arguments.json:
+        print(f"wrote {arguments.output or arguments.model}")
     missing = sum(len(coverage.nodes) for coverage in coverages if coverage.missing)
     if not missing:
         return None

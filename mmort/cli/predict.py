@@ -8,7 +8,9 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from mmort.cli import engines
+from mmort.cli.outputs import add_output
 from mmort.cli.terminal import one_line
+from mmort.cli.thresholds import share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "images", nargs="+", metavar="IMAGE|FOLDER|GLOB", help="image files, folders of them, or patterns in quotes"
     )
-    parser.add_argument(
+    add_output(
+        parser,
         "--out-dir",
         metavar="DIR",
         help="write the detections to DIR/detections.jsonl, a line of JSON for each picture, instead of printing them; "
@@ -34,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--show-dir", metavar="DIR", help="write annotated pictures to DIR")
     parser.add_argument("--json", action="store_true", help="print lines of JSON")
     parser.add_argument(
-        "--score-thr", type=float, default=0.3, help="leave out detections with a lower score (default: %(default)s)"
+        "--score-thr", type=share, default=0.3, help="leave out detections with a lower score (default: %(default)s)"
     )
     parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
     parser.add_argument(
@@ -73,8 +76,8 @@ def run(arguments: argparse.Namespace) -> str | None:
     annotated = None if arguments.show_dir is None else AnnotatedPictures(arguments.show_dir, images)
     with ExitStack() as files:
         record = None
-        if arguments.out_dir is not None:
-            record = files.enter_context(closing(Record(arguments.out_dir, _settings(arguments, predictor, windows))))
+        if arguments.output is not None:
+            record = files.enter_context(closing(Record(arguments.output, _settings(arguments, predictor, windows))))
         return _predict_all(arguments, predictor, windows, images, annotated, record)
 
 
@@ -118,6 +121,8 @@ def _predict_all(
             bar.update()
     if record is not None and not arguments.json:
         print(f"wrote {record.path}, with {len(record)} pictures")
+    if annotated is not None and not arguments.json:
+        print(f"wrote annotated pictures to {arguments.show_dir}")
     return f"{failures} of {len(images)} pictures could not be processed" if failures else None
 
 

@@ -46,3 +46,4 @@ def run(arguments: argparse.Namespace) -> None:
     files = files or list_images(folder)
     sets = tqdm(inputs_of(arguments.model, files), total=len(files), unit="picture", disable=None)
     print(mmort.onnx.quantize(arguments.model, arguments.output, sets))
+    print(f"wrote {arguments.output}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from mmort.cli.outputs import add_output
+
 _MODEL = "the model to read"
 _OUTPUT = "the model to write; it must not exist"
 
@@ -12,7 +14,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
     """Add the model to read and the file to write; `output` is None with ``--in-place``."""
     parser.add_argument("model", metavar="MODEL.onnx", help=_MODEL)
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--output", metavar="FILE", help=_OUTPUT)
+    add_output(target, metavar="FILE", help=_OUTPUT)
     target.add_argument("--in-place", action="store_true", help="replace the file itself")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -20,4 +22,4 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 def add_new_file(parser: argparse.ArgumentParser) -> None:
     """Add the model to read, and the file to write, of a command that never replaces a model."""
     parser.add_argument("model", metavar="MODEL.onnx", help=_MODEL)
-    parser.add_argument("-o", "--output", required=True, metavar="FILE.onnx", help=_OUTPUT)
+    add_output(parser, required=True, metavar="FILE.onnx", help=_OUTPUT)

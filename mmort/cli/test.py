@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from mmort._outputs import write_output
 from mmort.cli import configs, datasets, engines
-from mmort.cli.outputs import check_outputs
+from mmort.cli.outputs import add_output, check_new_outputs, check_outputs
+from mmort.cli.thresholds import share
 
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and --img-dir",
     )
     parser.add_argument("model", metavar="MODEL", help="ONNX file, or checkpoint if --backend torch")
-    parser.add_argument("--out", metavar="FILE.pkl", help="write the results in MMDetection's layout")
+    add_output(parser, "--out", force=True, metavar="FILE.pkl", help="write the results in MMDetection's layout")
     parser.add_argument(
         "--format-only",
         action="store_true",
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--show", action="store_true", help="show each picture in a window; a key shows the next")
     parser.add_argument("--show-dir", metavar="DIR", help="write pictures with the detections")
     parser.add_argument(
-        "--show-score-thr", type=float, default=0.3, help="minimum score in pictures (default: %(default)s)"
+        "--show-score-thr", type=share, default=0.3, help="minimum score in pictures (default: %(default)s)"
     )
     parser.add_argument(
         "--backend",
@@ -91,7 +92,8 @@ def run(arguments: argparse.Namespace) -> str | None:
             "--format-only needs --eval-options jsonfile_prefix=PREFIX, for PREFIX.bbox.json, or submission_dir=DIR, "
             "for DOTA's files"
         )
-    check_outputs(arguments.out, arguments.metrics_json, prefix and f"{prefix}.bbox.json")
+    check_new_outputs(arguments.output, force=arguments.force)
+    check_outputs(arguments.metrics_json, prefix and f"{prefix}.bbox.json")
     config = configs.read(arguments.config, arguments.cfg_options) if arguments.config else None
     network = _network(arguments, config)
     if arguments.backend != "torch" and (ignored := configs.without_effect(arguments.cfg_options)):
@@ -107,7 +109,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         dataset.submission_files(submission)
     if config is not None and arguments.eval:
         options = metric_options(config, dataset) | options
-    masks = True if arguments.out or prefix else None
+    masks = True if arguments.output or prefix else None
     evaluation = Evaluation(dataset, arguments.eval or (), masks=masks, **options)
     predictor = Predictor(
         network, classes=network.classes or dataset.classes, preprocessing=_preprocessing(config, network)
@@ -118,7 +120,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     if arguments.show or arguments.show_dir is not None:
         predict = partial(_shown, arguments, dataset, predict, not_drawn)
     collect(evaluation, predict)
-    _write(evaluation, arguments.out, prefix)
+    _write(evaluation, arguments.output, prefix)
     if submission is not None and isinstance(dataset, DotaDataset):
         print(f"wrote {len(dataset.write_submission(evaluation.results, submission))} files to {submission}")
     if arguments.eval:
@@ -129,12 +131,12 @@ def run(arguments: argparse.Namespace) -> str | None:
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse arguments that exclude each other or lead nowhere, before anything is loaded."""
     wanted = arguments.eval, arguments.format_only, arguments.show
-    if not any(wanted) and arguments.out is None and arguments.show_dir is None:
-        raise ValueError("nothing to do: give at least one of --out, --eval, --format-only, --show and --show-dir")
+    if not any(wanted) and arguments.output is None and arguments.show_dir is None:
+        raise ValueError("nothing to do: give at least one of --output, --eval, --format-only, --show and --show-dir")
     if arguments.eval and arguments.format_only:
         raise ValueError("--eval and --format-only exclude each other")
-    if arguments.out and not arguments.out.endswith((".pkl", ".pickle")):
-        raise ValueError(f"--out must end in .pkl, got {arguments.out}")
+    if arguments.output and not arguments.output.endswith((".pkl", ".pickle")):
+        raise ValueError(f"--output must end in .pkl, got {arguments.output}")
     if arguments.metrics_json and not arguments.eval:
         raise ValueError("--metrics-json needs --eval")
     if arguments.config is None and (arguments.backend == "torch" or not (arguments.ann and arguments.img_dir)):
@@ -219,8 +221,8 @@ def _write(evaluation: Evaluation, out: str | None, prefix: str | None) -> None:
     from mmort.evaluate import CocoDataset, CocoPanopticDataset, write_results
 
     if out:
-        print(f"writing results to {out}")
         write_results(out, evaluation.results, len(evaluation.dataset.classes))
+        print(f"wrote {out}")
     if prefix is not None and isinstance(evaluation.dataset, (CocoDataset, CocoPanopticDataset)):
         for path in evaluation.dataset.write_rows(evaluation.results, prefix):
             print(f"wrote {path}")
@@ -236,6 +238,7 @@ def _report(metrics: Metrics, file: str | None) -> None:
     if file:
         figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})
         write_output(file, json.dumps(_rounded(figures), indent=2) + "\n")
+        print(f"wrote {file}")
 
 
 def _rounded(figures: Any) -> Any:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 
+from mmort.cli.outputs import add_output
+
 HELP = "write the folder from which NVIDIA's Triton Inference Server serves a model: the model, its config, the library"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("model", metavar="MODEL.onnx", help="the model to serve, under its name without .onnx")
-    parser.add_argument("directory", metavar="DIR", help="the model repository, which must exist")
+    add_output(parser, metavar="DIR", help="the model repository, which must exist")
+    parser.add_argument("directory", metavar="DIR", nargs="?", help="the same as --output DIR")
     parser.add_argument(
         "--server-path", metavar="PATH", help="path of DIR on the server, such as /models in a container (default: DIR)"
     )
@@ -18,9 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the model's folder."""
+    if (arguments.output is None) == (arguments.directory is None):
+        raise ValueError("triton-repository: give the model repository, --output DIR, once")
     from mmort.onnx._extras import needed_by
 
     with needed_by("mmort triton-repository"):
         from mmort.onnx.triton import write_triton_repository
-    folder = write_triton_repository(arguments.model, arguments.directory, arguments.server_path)
+    folder = write_triton_repository(arguments.model, arguments.output or arguments.directory, arguments.server_path)
     print(f"wrote {folder}")

@@ -20,4 +20,9 @@ def run(arguments: argparse.Namespace) -> None:
     import mmort.onnx
 
     changes = mmort.onnx.upgrade(arguments.model, arguments.output)
-    print(json.dumps({"changes": changes}, indent=2) if arguments.json else "\n".join(changes or ["nothing to do"]))
+    if arguments.json:
+        print(json.dumps({"changes": changes}, indent=2))
+        return
+    print("\n".join(changes or ["nothing to do"]))
+    if changes or arguments.output is not None:
+        print(f"wrote {arguments.output or arguments.model}")

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from mmort.cli.thresholds import share
 from mmort.onnx.verify import ATOL, MIN_MASK_OVERLAP, RTOL
 
 HELP = (
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--atol", type=float, default=ATOL, help="absolute tolerance (default: %(default)s)")
     parser.add_argument(
         "--min-mask-overlap",
-        type=float,
+        type=share,
         default=MIN_MASK_OVERLAP,
         help="smallest overlap of the masks of matching detections (default: %(default)s)",
     )

@@ -33,8 +33,8 @@ class Postprocessing:
     score_threshold: float
 
     def __post_init__(self) -> None:
-        if not self.score_threshold >= 0:
-            raise ValueError(f"score_threshold must not be negative, got {self.score_threshold}")
+        if not 0 <= self.score_threshold <= 1:
+            raise ValueError(f"score_threshold must be a number from 0 to 1, got {self.score_threshold}")
 
     def __call__(
         self, image: Prepared, canvas: tuple[int, int], rows: Sequence[NDArray[Any]], mask_format: MaskFormat | None

@@ -72,10 +72,14 @@ def test_closed_streams(monkeypatch):
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["nonsense"],
         ["info", "model.onnx", "extra"],
         ["demo", "picture.png"],
+        ["info", "--js"],
+        ["predict", "x.onnx", "x.png", "--score-thr", "5"],
+        ["predict", "x.onnx", "x.png", "--score-thr", "nan"],
+        ["test", "x.onnx", "--show-score-thr", "-0.1"],
+        ["verify", "x.onnx", "--against", "y.onnx", "--min-mask-overlap", "x"],
     ],
 )
 def test_wrong_usage(arguments, capsys):
@@ -83,6 +87,67 @@ def test_wrong_usage(arguments, capsys):
         mmort.cli.main(arguments)
     assert caught.value.code == 2
     assert "usage: mmort" in capsys.readouterr().err
+
+
+def test_without_a_command(capsys):
+    assert mmort.cli.main([]) == 0
+    assert capsys.readouterr().out.startswith("usage: mmort [-h]")
+
+
+def options_of(command):
+    """Return the words of each option of a command, by its destination."""
+    subparsers = next(action for action in mmort.cli._parser()._actions if action.dest == "command")
+    return {action.dest: action.option_strings for action in subparsers.choices[command]._actions}
+
+
+@pytest.mark.parametrize(
+    ("command", "former"),
+    [
+        ("accelerate", []),
+        ("demo", []),
+        ("export", ["--output-file"]),
+        ("parity", ["--output-file"]),
+        ("portable", []),
+        ("predict", ["--out-dir"]),
+        ("quantize", []),
+        ("test", ["--out"]),
+        ("triton-repository", []),
+        ("upgrade", []),
+    ],
+)
+def test_what_is_written_has_one_name(command, former):
+    assert options_of(command)["output"] == ["-o", "--output", *former]
+
+
+def test_every_command_that_writes_is_tested():
+    assert [command for command in mmort.cli.COMMANDS if "output" not in options_of(command)] == [
+        "info",
+        "verify",
+        "completion",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "not_even_read.py", "x.pth", "-o", "OUT"],
+        ["parity", "not_even_read.py", "x.pth", "-o", "OUT"],
+        ["test", "not_even_read.py", "x.onnx", "-o", "OUT"],
+    ],
+)
+def test_existing_files_are_replaced_only_by_force(arguments, tmp_path):
+    file = tmp_path / "x.pkl"
+    file.write_text("precious")
+    arguments = [str(file) if argument == "OUT" else argument for argument in arguments]
+    assert refused(*arguments) == f"mmort: error: output file exists: {file}; --force replaces it\n"
+    assert "not_even_read.py" in refused(*arguments, "--force")
+    assert file.read_text() == "precious"
+
+
+def test_the_picture_of_an_export_replaces_no_file(tmp_path):
+    (tmp_path / "x.png").touch()
+    error = refused("export", "not_even_read.py", "x.pth", "-o", tmp_path / "x.onnx", "--show")
+    assert error == f"mmort: error: output file exists: {tmp_path}/x.png; --force replaces it\n"
 
 
 @pytest.mark.parametrize(("arguments", "usage"), [([], "usage: mmort [-h]"), (["verify"], "usage: mmort verify ")])
@@ -108,7 +173,7 @@ def test_completion_names_its_package(monkeypatch, capsys):
 
 
 WRITING = [
-    ["export", "not_even_read.py", "x.pth", "--output-file", "OUT/x.onnx"],
+    ["export", "not_even_read.py", "x.pth", "--output", "OUT/x.onnx"],
     ["upgrade", "not_even_read.onnx", "--output", "OUT/x.onnx"],
     ["portable", "not_even_read.onnx", "--output", "OUT/x.onnx"],
     ["accelerate", "not_even_read.onnx", "--output", "OUT/x.onnx"],

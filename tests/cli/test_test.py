@@ -97,17 +97,26 @@ def test_model():
 
 
 def test_out(tmp_path):
-    assert f"writing results to {tmp_path}/results.pkl" in printed(*COMMAND, "--out", tmp_path / "results.pkl")
+    assert f"wrote {tmp_path}/results.pkl" in printed(*COMMAND, "--out", tmp_path / "results.pkl")
     results = pickle.loads((tmp_path / "results.pkl").read_bytes())
     assert [(len(of_boxes), len(of_masks)) for of_boxes, of_masks in results] == [(10, 10)] * 4
     assert sum(len(of_class) for of_boxes, _ in results for of_class in of_boxes) > 20
-    assert "--out must end in .pkl, got results.json" in refused(*COMMAND, "--out", "results.json")
+    assert "--output must end in .pkl, got results.json" in refused(*COMMAND, "--out", "results.json")
     assert "output directory does not exist" in refused(*COMMAND, "--out", tmp_path / "nowhere" / "results.pkl")
+
+
+def test_force(tmp_path):
+    file = tmp_path / "results.pkl"
+    file.write_bytes(b"precious")
+    assert f"output file exists: {file}; --force replaces it" in refused(*COMMAND, "-o", file)
+    assert file.read_bytes() == b"precious"
+    printed(*COMMAND, "--output", file, "--force")
+    assert len(pickle.loads(file.read_bytes())) == 4
 
 
 def test_format_only(tmp_path):
     prefix = tmp_path / "digits"
-    assert "nothing to do: give at least one of --out, --eval, --format-only" in refused(*COMMAND)
+    assert "nothing to do: give at least one of --output, --eval, --format-only" in refused(*COMMAND)
     assert "--eval and --format-only exclude" in refused(*COMMAND, "--format-only", "--eval", "bbox")
     assert "needs --eval-options jsonfile_prefix=PREFIX" in refused(*COMMAND, "--format-only")
     out = printed(*COMMAND, "--format-only", "--eval-options", f"jsonfile_prefix={prefix}")
@@ -168,7 +177,7 @@ def test_show_dir_never_overwrites_an_image(first, tmp_path):
 
 
 def test_show_score_thr(tmp_path):
-    printed(*COMMAND, "--show-dir", tmp_path, "--show-score-thr", 1.5)
+    printed(*COMMAND, "--show-dir", tmp_path, "--show-score-thr", 1)
     for path in demo.IMAGES:
         assert (read_image(tmp_path / path.name) == read_image(path)).all()
 

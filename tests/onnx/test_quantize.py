@@ -269,7 +269,8 @@ def test_the_command_prepares_pictures(tmp_path, rng, photos, monkeypatch):
 
     monkeypatch.setattr(mmort.onnx, "quantize", quantize)
     model = tiny_detector.write(tmp_path / "model.onnx")
-    assert run("quantize", model, "--calibrate", photos, "-o", tmp_path / "int8.onnx")[:2] == (0, "quantized\n")
+    code, out, _ = run("quantize", model, "--calibrate", photos, "-o", tmp_path / "int8.onnx")
+    assert (code, out) == (0, f"quantized\nwrote {tmp_path}/int8.onnx\n")
     assert [array.shape for (array,) in seen] == [prepared.batch([prepared(photos / "0.png")])[0].shape] * 2
 
 
@@ -279,7 +280,7 @@ def test_the_command_takes_arrays(tmp_path, rng):
     onnx.save(detector(rng), tmp_path / "model.onnx")
     np.savez(folder / "0.npz", x=images(rng, 1)[0][0])
     code, out, _ = run("quantize", tmp_path / "model.onnx", "--calibrate", folder, "-o", tmp_path / "int8.onnx")
-    assert (code, out) == (0, "quantized 4 of 6 layers, by 1 set of inputs\n")
+    assert (code, out) == (0, f"quantized 4 of 6 layers, by 1 set of inputs\nwrote {tmp_path}/int8.onnx\n")
 
 
 def test_the_command_takes_one_kind_of_files(tmp_path, photos):

@@ -264,7 +264,7 @@ def test_a_detector_of_mmdetection(tmp_path, capsys):
     path = tmp_path / "mask_rcnn.onnx"
     assert mmort.cli.main(["upgrade", str(old_export.MODEL), "--output", str(path)]) == 0
     lines = ["310 weights listed as inputs: constant now", "opset 11: 18 now", "format version 7: 8 now"]
-    assert capsys.readouterr().out.splitlines() == lines
+    assert capsys.readouterr().out.splitlines() == [*lines, f"wrote {path}"]
     old = onnx.load(old_export.MODEL)
     weights = {tensor.name for tensor in old.graph.initializer}
     inputs = [info for info in old.graph.input if info.name not in weights]

@@ -351,14 +351,21 @@ def test_command_with_given_inputs(tmp_path, weight):
     assert "No such file" in refused("verify", path, "--against", path, "--inputs", tmp_path / "none.npz")
 
 
-def test_command_with_pictures():
+def test_command_with_pictures(tmp_path):
     model, picture = mmort.demo.MODEL, mmort.demo.IMAGES[0]
     code, out, _ = run("verify", model, "--against", model, "--image", picture)
     assert code == 0
     assert int(out.splitlines()[1].split()[3]) > 0  # detections
-    code, out, _ = run("verify", model, "--against", model, "--image", picture, "--min-mask-overlap", 1.1)
+    weaker, file = onnx.load(model), tmp_path / "weaker.onnx"
+    (producer,) = (node for node in weaker.graph.node if "masks" in node.output)
+    producer.output[list(producer.output).index("masks")] = "strong"
+    weaker.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(0.9), "share"))
+    weaker.graph.node.append(onnx.helper.make_node("Mul", ["strong", "share"], ["masks"]))
+    onnx.save(weaker, file)
+    code, out, _ = run("verify", model, "--against", file, "--image", picture, "--min-mask-overlap", 0.95)
     assert code == 1
-    assert "mask overlap below 1.1" in out
+    assert "mask overlap below 0.95" in out
+    assert run("verify", model, "--against", file, "--image", picture, "--min-mask-overlap", 0.85)[0] == 0
 
 
 def test_command_with_a_script(tmp_path, weight, script):

@@ -452,8 +452,9 @@ def test_the_threads_end_with_the_pictures():
         ({"providers": ["CPUExecutionProvider"]}, "providers, threads, io_binding, parallel and engine are for a path"),
         ({"io_binding": True}, "providers, threads, io_binding, parallel and engine are for a path"),
         ({"parallel": 2}, "providers, threads, io_binding, parallel and engine are for a path"),
-        ({"score_threshold": -0.1}, "score_threshold must not be negative, got -0.1"),
-        ({"score_threshold": float("nan")}, "score_threshold must not be negative, got nan"),
+        ({"score_threshold": -0.1}, "score_threshold must be a number from 0 to 1, got -0.1"),
+        ({"score_threshold": 30}, "score_threshold must be a number from 0 to 1, got 30"),
+        ({"score_threshold": float("nan")}, "score_threshold must be a number from 0 to 1, got nan"),
     ],
 )
 def test_arguments(arguments, message):
