@@ -262,17 +262,15 @@ def _of_node(node: dict[str, Any], path: Path, module: Any) -> Iterator[Mutant]:
                     yield from _of_node(element, (*path, key, index), _element(_child(module, key), index))
 
 
-ALIASES = {"layer_cfg": ("layers", 0), "rpn": (), "rcnn": ()}
-
-
 def _child(module: Any, key: str) -> Any:
     """Return the attribute of a module that an entry describes, if that can be told."""
     if module is None:
         return None
     if key == "layer_cfg":
         return _element(getattr(module, "layers", None), 0)
-    names = [key, key.removesuffix("_cfg"), {"anchor_generator": "prior_generator", "ffn_cfg": "ffn"}.get(key, key)]
-    return next((found for name in names if (found := getattr(module, name, None)) is not None), None)
+    names = ["prior_generator"] if key == "anchor_generator" else [key.removesuffix("_cfg"), key]
+    made = (getattr(module, name, None) for name in names)
+    return next((part for part in made if part is not None and not isinstance(part, dict)), None)
 
 
 def _element(modules: Any, index: int) -> Any:

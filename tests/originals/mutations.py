@@ -68,8 +68,14 @@ def main(arguments: list[str] | None = None) -> int:
     names = options.case or list(CASES)
     sample = random.Random(options.seed)
     per_case = -(-options.count // len(names))
+    failed = False
     for name in names:
-        judge = Judge(name)
+        try:
+            judge = Judge(name)
+        except ValueError as error:
+            print(error, flush=True)
+            failed = True
+            continue
         chosen = [mutant for mutant in judge.mutants if options.entry is None or options.entry in mutant.text]
         if options.count and not options.entry:
             chosen = sample.sample(chosen, min(per_case, len(chosen)))
@@ -94,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
                 with options.output.open("a") as file:
                     file.write(json.dumps(row) + "\n")
     print(table(rows))
-    return int(any(row["outcome"] in DEFECTS for row in rows))
+    return int(failed or any(row["outcome"] in DEFECTS for row in rows))
 
 
 if __name__ == "__main__":
