@@ -325,8 +325,8 @@ class Predictor:
 
     def _batch(self, read: Future[Chunk[Future[Prepared | Exception]]]) -> _Batch:
         """Run a batch, up to the end of the pictures."""
-        items, is_last, error = read.result()
-        return list(self._run_batch([item.result() for item in items])), is_last, error
+        chunk = read.result()
+        return list(self._run_batch([item.result() for item in chunk.items])), chunk.is_last, chunk.error
 
     def _run_batch(self, batch: Sequence[Prepared | Exception]) -> Iterator[Detections | Exception]:
         """Run the pictures of a batch that could be preprocessed."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -16,7 +17,8 @@ MAX_WAIT = 1.0
 """Seconds that stopping waits for the iterator's next item, so that the thread of one that does not block has ended."""
 
 
-class Chunk(NamedTuple, Generic[Result]):
+@dataclass(frozen=True)
+class Chunk(Generic[Result]):
     """Consecutive items, as `handle` returned them.
 
     Attributes
