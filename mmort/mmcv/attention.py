@@ -1,4 +1,4 @@
-"""Attention: to points of several feature maps."""
+"""Attention: to points of several feature maps, and of each point to a window around it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 import mmort.torch
 
-__all__ = ["ms_deform_attn_backward", "ms_deform_attn_forward"]
+__all__ = ["ms_deform_attn_backward", "ms_deform_attn_forward", "psamask_backward", "psamask_forward"]
 
 
 def ms_deform_attn_forward(
@@ -47,3 +47,58 @@ def ms_deform_attn_backward(
     )
     for target, gradient in zip((grad_value, grad_sampling_loc, grad_attn_weight), computed, strict=True):
         target += gradient
+
+
+def psamask_forward(
+    input: Tensor,
+    output: Tensor,
+    psa_type: int,
+    num_: int,
+    h_feature: int,
+    w_feature: int,
+    h_mask: int,
+    w_mask: int,
+    half_h_mask: int,
+    half_w_mask: int,
+) -> None:
+    """Write each position's mask (N, h_mask * w_mask, H, W) into a map of the whole feature map.
+
+    Collecting, the channels of `output` are the map, distributing, the position.
+    """
+    rows, columns = _window(h_feature, h_mask, half_h_mask), _window(w_feature, w_mask, half_w_mask)
+    position, source, target = _pairs_in_window(rows, columns, w_feature, w_mask)
+    attention = input.new_zeros(num_, h_feature * w_feature, h_feature * w_feature)
+    attention[:, target, position] = input.flatten(2)[:, source, position]
+    output.copy_((attention if psa_type == 0 else attention.transpose(1, 2)).reshape(output.shape))
+
+
+def psamask_backward(
+    grad_output: Tensor,
+    grad_input: Tensor,
+    psa_type: int,
+    num_: int,
+    h_feature: int,
+    w_feature: int,
+    h_mask: int,
+    w_mask: int,
+    half_h_mask: int,
+    half_w_mask: int,
+) -> None:
+    """Write the gradient of the masks into `grad_input`, which is zero."""
+    rows, columns = _window(h_feature, h_mask, half_h_mask), _window(w_feature, w_mask, half_w_mask)
+    position, source, target = _pairs_in_window(rows, columns, w_feature, w_mask)
+    gradient = grad_output.flatten(2) if psa_type == 0 else grad_output.flatten(2).transpose(1, 2)
+    grad_input.flatten(2)[:, source, position] = gradient[:, target, position]
+
+
+def _window(size: int, mask: int, half: int) -> Tensor:
+    """Return (position, index in the mask, position that it is for) along an axis, (3, pairs), inside the map."""
+    position, index = torch.meshgrid(torch.arange(size), torch.arange(mask), indexing="ij")
+    triples = torch.stack([position, index, position + index - half]).flatten(1)
+    return triples[:, (triples[2] >= 0) & (triples[2] < size)]
+
+
+def _pairs_in_window(rows: Tensor, columns: Tensor, width: int, mask_width: int) -> Tensor:
+    """Return the flat (position, index in the mask, position that it is for) of both axes, (3, pairs)."""
+    strides = torch.tensor([width, mask_width, width])[:, None, None]
+    return (rows[:, :, None] * strides + columns[:, None, :]).flatten(1)

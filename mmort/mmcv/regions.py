@@ -9,7 +9,7 @@ from torch import Tensor
 
 import mmort.torch
 from mmort.mmcv.derivatives import gradients
-from mmort.mmcv.sampling import bilinear, bin_positions
+from mmort.mmcv.sampling import bilinear, bin_positions, gradient_of_samples
 
 __all__ = [
     "riroi_align_rotated_backward",
@@ -62,7 +62,10 @@ def roi_align_backward(
 ) -> None:
     """Add the gradient of the input to `grad_input`."""
     if POOL_MODES[pool_mode] == "max":
-        grad_input += _gradient_at(argmax_y, argmax_x, rois, grad_output, grad_input)
+        channels = grad_input.shape[1]
+        plane = rois[:, :1].long() * channels + torch.arange(channels)  # (K, C)
+        planes = plane[:, :, None, None].expand_as(argmax_y)
+        grad_input += gradient_of_samples(torch.zeros_like(grad_input), planes, argmax_y, argmax_x, grad_output)
         return
     size = [aligned_height, aligned_width]
     (gradient,) = torch.ops.mmort.roi_align_backward(
@@ -75,36 +78,21 @@ def _positions_of_maxima(
     input: Tensor, roi: Tensor, size: tuple[int, int], spatial_scale: float, sampling_ratio: int, aligned: bool
 ) -> list[Tensor]:
     """Return y and x of the largest sample of each bin of a region, (C, PH, PW) each; -1 where there are no samples."""
-    x, y, right, bottom = roi[1:] * spatial_scale - (0.5 if aligned else 0.0)
-    axes = []
-    for start, end, bins in ((y, bottom, size[0]), (x, right, size[1])):
-        length = end - start if aligned else (end - start).clamp(min=1)
-        samples = sampling_ratio if sampling_ratio > 0 else max(int((length / bins).ceil()), 0)
-        axes.append(bin_positions(start[None], length[None], bins, samples)[0])
-    rows, columns = (positions.shape[1] for positions in axes)
-    if not rows * columns:
+    left, top, right, bottom = roi[1:] * spatial_scale - (0.5 if aligned else 0.0)
+    lengths = [side if aligned else side.clamp(min=1) for side in (bottom - top, right - left)]
+    y, x = (
+        bin_positions(start, length, bins, sampling_ratio)
+        for start, length, bins in zip((top, left), lengths, size, strict=True)
+    )
+    if not y.numel() * x.numel():
         return [input.new_full((input.shape[1], *size), -1)] * 2
     grid = [
-        axes[0][:, None, :, None].expand(*size, rows, columns).flatten(),
-        axes[1][None, :, None, :].expand(*size, rows, columns).flatten(),
+        positions.expand(*size, y.shape[1], x.shape[1]).flatten(2)
+        for positions in (y[:, None, :, None], x[None, :, None, :])
     ]
-    values = bilinear(input, roi[0].long().expand_as(grid[0]), *grid)  # (C, PH * PW * samples)
-    largest = values.reshape(-1, *size, rows * columns).argmax(3)
-    candidates = (positions.reshape(1, *size, -1).expand(len(largest), -1, -1, -1) for positions in grid)
-    return [positions.gather(3, largest[..., None])[..., 0] for positions in candidates]
-
-
-def _gradient_at(y: Tensor, x: Tensor, rois: Tensor, output_gradient: Tensor, input: Tensor) -> Tensor:
-    """Return the gradient of an input that was sampled at one position for each output (K, C, PH, PW)."""
-    channels = input.shape[1]
-    plane = rois[:, 0].long()[:, None] * channels + torch.arange(channels)  # (K, C)
-    index = plane[:, :, None, None].expand_as(y).flatten()
-
-    def sample(planes: Tensor) -> Tensor:
-        return bilinear(planes, index, y.flatten(), x.flatten())
-
-    (gradient,) = gradients(sample, [input.flatten(0, 1)[:, None]], output_gradient.reshape(1, -1))
-    return gradient.reshape(input.shape)
+    values = bilinear(input, roi[0].long().expand(grid[0].numel()), *(positions.flatten() for positions in grid))
+    largest = values.reshape(-1, *grid[0].shape).argmax(3, keepdim=True)  # (C, PH, PW, 1)
+    return [positions.expand(len(largest), -1, -1, -1).gather(3, largest)[..., 0] for positions in grid]
 
 
 def roi_align_rotated_forward(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mmort.mmcv.derivatives import gradients
+
 
 def bilinear(maps: Tensor, index: Tensor, y: Tensor, x: Tensor) -> Tensor:
     """Sample maps (N, C, H, W) at positions (P,), each in the map of its index (P,); return (C, P).
@@ -27,8 +29,24 @@ def bilinear(maps: Tensor, index: Tensor, y: Tensor, x: Tensor) -> Tensor:
     return (upper * (1 - down) + lower * down) * inside
 
 
-def bin_positions(start: Tensor, length: Tensor, bins: int, samples: int) -> Tensor:
-    """Return the positions of `samples` evenly spaced samples in each bin of ranges (K,): (K, bins, samples)."""
-    steps = (torch.arange(samples, dtype=start.dtype, device=start.device) + 0.5) / max(samples, 1)
-    size = (length / bins)[:, None, None]
-    return start[:, None, None] + (torch.arange(bins, dtype=start.dtype)[:, None] + steps) * size
+def gradient_of_samples(maps: Tensor, plane: Tensor, y: Tensor, x: Tensor, sample_gradient: Tensor) -> Tensor:
+    """Return the gradient of maps (N, C, H, W) of which each plane, one of N * C, is sampled at its own positions.
+
+    Planes, positions and the samples' gradients have one shape.
+    """
+
+    def sample(planes: Tensor) -> Tensor:
+        return bilinear(planes, plane.flatten(), y.flatten(), x.flatten())
+
+    (gradient,) = gradients(sample, [maps.flatten(0, 1)[:, None]], sample_gradient.reshape(1, -1))
+    return gradient.reshape(maps.shape)
+
+
+def bin_positions(start: Tensor, length: Tensor, bins: int, sampling_ratio: int) -> Tensor:
+    """Return the positions of samples in the bins of a range, (bins, samples): `sampling_ratio` or one for each pixel.
+
+    Start and length are numbers; the samples of a bin are evenly spaced.
+    """
+    samples = sampling_ratio if sampling_ratio > 0 else max(int((length / bins).ceil()), 0)
+    steps = (torch.arange(samples, dtype=start.dtype) + 0.5) / max(samples, 1)
+    return start + (torch.arange(bins, dtype=start.dtype)[:, None] + steps) * (length / bins)

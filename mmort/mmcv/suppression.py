@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 import mmort.torch
+from mmort.mmcv.quadrilaterals import overlaps
 
-__all__ = ["nms", "nms_match", "nms_rotated", "softnms"]
+__all__ = ["nms", "nms_match", "nms_quadri", "nms_rotated", "softnms"]
 
 SOFT_NMS_METHODS: tuple[Literal["naive"], Literal["linear"], Literal["gaussian"]] = ("naive", "linear", "gaussian")
 
@@ -52,7 +54,21 @@ def nms_rotated(
 ) -> Tensor:
     """Return the indices of the rotated boxes that are kept, by descending score.
 
-    With `multi_label`, the sixth column of `dets` is the class, as MMCV passes it.
+    As in MMCV, boxes of different classes suppress each other: with `multi_label` the sixth column of `dets` is the
+    class, which is not read.
     """
-    classes = dets[:, 5].long() if multi_label else None
-    return mmort.torch.nms_rotated(dets[:, :5], scores, iou_threshold, classes)[1]
+    return mmort.torch.nms_rotated(dets[:, :5], scores, iou_threshold)[1]
+
+
+def nms_quadri(
+    dets: Tensor, scores: Tensor, order: Tensor, dets_sorted: Tensor, iou_threshold: float, multi_label: int
+) -> Tensor:
+    """Return the indices of the quadrilaterals that are kept, by descending score; classes are not read, as in MMCV."""
+    candidates = scores.argsort(descending=True, stable=True)
+    kept = []
+    while len(candidates):
+        best, candidates = candidates[0], candidates[1:]
+        kept.append(best)
+        shared = overlaps(dets[best, :8].expand(len(candidates), -1), dets[candidates, :8])
+        candidates = candidates[shared < iou_threshold]
+    return torch.stack(kept) if kept else order[:0]

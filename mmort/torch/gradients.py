@@ -320,12 +320,14 @@ def _tap_positions(
 def _bilinear_neighbors(y: Tensor, x: Tensor, size: Sequence[int]) -> Iterator[tuple[Tensor, ...]]:
     """Yield the four pixels around points (M, P): flat indices, weights, and the weights' derivatives by y and x.
 
-    Pixels outside the map have weight zero.  At a pixel's centre the derivative is the one towards the next pixel.
+    Pixels outside the map have weight zero.  At a pixel's centre the derivative is the one towards the next pixel; at -1,
+    where the map begins to count, it is 0 as in MMCV, whose new layers with padding have many points there.
     """
     top, left = y.floor(), x.floor()
+    begun = (y > -1) & (x > -1)
     for row, vertical, along_y in ((top, top + 1 - y, -1), (top + 1, y - top, 1)):
         for column, horizontal, along_x in ((left, left + 1 - x, -1), (left + 1, x - left, 1)):
-            inside = (row >= 0) & (row < size[0]) & (column >= 0) & (column < size[1])
+            inside = begun & (row >= 0) & (row < size[0]) & (column >= 0) & (column < size[1])
             indices = torch.where(inside, row * size[1] + column, 0).long()
             factors = vertical * horizontal, along_y * horizontal, along_x * vertical
             yield indices, *(torch.where(inside, factor, 0) for factor in factors)

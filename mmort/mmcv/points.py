@@ -1,0 +1,212 @@
+"""Clouds of points: voxels, neighbours, and features at indices."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "ball_query_forward",
+    "chamfer_distance_backward",
+    "chamfer_distance_forward",
+    "dynamic_voxelize_forward",
+    "gather_points_backward",
+    "gather_points_forward",
+    "group_points_backward",
+    "group_points_forward",
+    "hard_voxelize_forward",
+    "points_in_boxes_cpu_forward",
+    "three_interpolate_backward",
+    "three_interpolate_forward",
+    "three_nn_forward",
+]
+
+
+def dynamic_voxelize_forward(points: Tensor, voxel_size: Tensor, coors_range: Tensor, coors: Tensor, NDim: int) -> None:
+    """Write the voxel (z, y, x) of each point into `coors`, -1 for points outside the range."""
+    low, high = coors_range[:NDim].to(points.dtype), coors_range[NDim:].to(points.dtype)
+    size = voxel_size.to(points.dtype)
+    cell = ((points[:, :NDim] - low) / size).floor().int()
+    inside = ((cell >= 0) & (cell < ((high - low) / size).round().int())).all(1)
+    coors.copy_(torch.where(inside[:, None], cell.flip(1), -1))
+
+
+def hard_voxelize_forward(
+    points: Tensor,
+    voxel_size: Tensor,
+    coors_range: Tensor,
+    voxels: Tensor,
+    coors: Tensor,
+    num_points_per_voxel: Tensor,
+    voxel_num: Tensor,
+    max_points: int,
+    max_voxels: int,
+    NDim: int,
+    deterministic: bool = True,
+) -> None:
+    """Write the first points of each voxel, in the order in which voxels appear, and the number of voxels."""
+    cells = points.new_empty(len(points), NDim, dtype=torch.int32)
+    dynamic_voxelize_forward(points, voxel_size, coors_range, cells, NDim)
+    inside = (cells[:, 0] >= 0).nonzero()[:, 0]
+    distinct, cell = cells[inside].unique(dim=0, return_inverse=True)  # type: ignore[no-untyped-call]
+    number = torch.arange(len(inside))
+    first = torch.full((len(distinct),), len(inside)).scatter_reduce_(0, cell, number, "amin")
+    voxel = first.argsort().argsort()[cell]  # numbered by their first point
+    order = voxel.argsort(stable=True)
+    counts = torch.bincount(voxel, minlength=len(distinct))
+    rank = torch.empty_like(number)
+    rank[order] = number - (counts.cumsum(0) - counts)[voxel[order]]
+    kept = (rank < max_points if max_points != -1 else rank >= 0) & (voxel < max_voxels if max_voxels != -1 else True)
+    voxels[voxel[kept], rank[kept]] = points[inside[kept]]
+    coors[voxel[kept]] = cells[inside[kept]]
+    found = int(voxel[kept].max()) + 1 if kept.any() else 0
+    num_points_per_voxel[:found] = counts[:found].clamp(max=max_points if max_points != -1 else None).int()
+    voxel_num.fill_(found)
+
+
+def points_in_boxes_cpu_forward(boxes_tensor: Tensor, pts_tensor: Tensor, pts_indices_tensor: Tensor) -> None:
+    """Write 1 for the points (P, 3) inside each box (x, y, z of the bottom, sizes, angle), and 0 for others."""
+    centre, size, angle = boxes_tensor[:, None, :3], boxes_tensor[:, None, 3:6], boxes_tensor[:, None, 6]
+    x, y, height = (pts_tensor - centre).unbind(2)
+    cos, sin = angle.cos(), angle.sin()
+    along, across = x * cos + y * sin, y * cos - x * sin
+    half = size / 2
+    inside = (along.abs() < half[..., 0]) & (across.abs() < half[..., 1])
+    inside &= (height - half[..., 2]).abs() <= half[..., 2]
+    pts_indices_tensor.copy_(inside)
+
+
+def three_nn_forward(
+    unknown_tensor: Tensor, known_tensor: Tensor, dist2_tensor: Tensor, idx_tensor: Tensor, b: int, n: int, m: int
+) -> None:
+    """Write the squared distances and indices of each point's three nearest neighbours."""
+    for points, known, distances, indices in zip(unknown_tensor, known_tensor, dist2_tensor, idx_tensor, strict=True):
+        nearest = _squared_distances(points, known).sort(dim=1, stable=True)  # of equal ones the first
+        distances.copy_(nearest.values[:, :3])
+        indices.copy_(nearest.indices[:, :3])
+
+
+def three_interpolate_forward(
+    points_tensor: Tensor, idx_tensor: Tensor, weight_tensor: Tensor, out_tensor: Tensor, b: int, c: int, m: int, n: int
+) -> None:
+    """Write the weighted sums of the features of three points."""
+    out_tensor.copy_((_at_indices(points_tensor, idx_tensor) * weight_tensor[:, None]).sum(3))
+
+
+def three_interpolate_backward(
+    grad_out_tensor: Tensor,
+    idx_tensor: Tensor,
+    weight_tensor: Tensor,
+    grad_points_tensor: Tensor,
+    b: int,
+    c: int,
+    n: int,
+    m: int,
+) -> None:
+    """Add the gradient of the features."""
+    _add_at_indices(grad_points_tensor, idx_tensor, grad_out_tensor[..., None] * weight_tensor[:, None])
+
+
+def gather_points_forward(
+    points_tensor: Tensor, idx_tensor: Tensor, out_tensor: Tensor, b: int, c: int, n: int, npoints: int
+) -> None:
+    """Write the features (B, C, M) at indices (B, M)."""
+    out_tensor.copy_(_at_indices(points_tensor, idx_tensor))
+
+
+def gather_points_backward(
+    grad_out_tensor: Tensor, idx_tensor: Tensor, grad_points_tensor: Tensor, b: int, c: int, n: int, npoints: int
+) -> None:
+    """Add the gradient of the features."""
+    _add_at_indices(grad_points_tensor, idx_tensor, grad_out_tensor)
+
+
+def group_points_forward(
+    points_tensor: Tensor, idx_tensor: Tensor, out_tensor: Tensor, b: int, c: int, n: int, npoints: int, nsample: int
+) -> None:
+    """Write the features (B, C, M, S) at indices (B, M, S)."""
+    out_tensor.copy_(_at_indices(points_tensor, idx_tensor))
+
+
+def group_points_backward(
+    grad_out_tensor: Tensor,
+    idx_tensor: Tensor,
+    grad_points_tensor: Tensor,
+    b: int,
+    c: int,
+    n: int,
+    npoints: int,
+    nsample: int,
+) -> None:
+    """Add the gradient of the features."""
+    _add_at_indices(grad_points_tensor, idx_tensor, grad_out_tensor)
+
+
+def ball_query_forward(
+    new_xyz_tensor: Tensor,
+    xyz_tensor: Tensor,
+    idx_tensor: Tensor,
+    b: int,
+    n: int,
+    m: int,
+    min_radius: float,
+    max_radius: float,
+    nsample: int,
+) -> None:
+    """Write the first points within a shell around each centre; the first of them fills what is left."""
+    for centres, points, indices in zip(new_xyz_tensor, xyz_tensor, idx_tensor, strict=True):
+        distances = _squared_distances(centres, points)
+        inside = (distances == 0) | ((distances >= min_radius**2) & (distances < max_radius**2))
+        order = inside.int().argsort(dim=1, descending=True, stable=True)  # those inside first
+        order = order[:, torch.arange(nsample).clamp(max=len(points) - 1)]
+        count = inside.sum(1, keepdim=True)
+        nearest = torch.where(torch.arange(nsample) < count, order, order[:, :1])
+        indices.copy_(torch.where(count > 0, nearest, indices))
+
+
+def chamfer_distance_forward(
+    xyz1: Tensor, xyz2: Tensor, dist1: Tensor, dist2: Tensor, idx1: Tensor, idx2: Tensor
+) -> None:
+    """Write the squared distance and the index of each point's nearest neighbour in the other set."""
+    for image, (first, second) in enumerate(zip(xyz1, xyz2, strict=True)):
+        distances = _squared_distances(first, second)
+        for dim, values, indices in ((1, dist1, idx1), (0, dist2, idx2)):
+            nearest = distances.min(dim)
+            values[image], indices[image] = nearest.values, nearest.indices.to(indices.dtype)
+
+
+def chamfer_distance_backward(
+    xyz1: Tensor,
+    xyz2: Tensor,
+    idx1: Tensor,
+    idx2: Tensor,
+    graddist1: Tensor,
+    graddist2: Tensor,
+    gradxyz1: Tensor,
+    gradxyz2: Tensor,
+) -> None:
+    """Add the gradients of both sets."""
+    of_first = xyz1, xyz2, idx1, graddist1, gradxyz1, gradxyz2
+    of_second = xyz2, xyz1, idx2, graddist2, gradxyz2, gradxyz1
+    for points, others, indices, gradient, of_points, of_others in (of_first, of_second):
+        index = indices.long()[..., None].expand_as(points)
+        pull = 2 * gradient[..., None] * (points - others.gather(1, index))
+        of_points += pull
+        of_others.scatter_add_(1, index, -pull)
+
+
+def _squared_distances(first: Tensor, second: Tensor) -> Tensor:
+    """Return the squared distances (P, Q) of points."""
+    return (first[:, None] - second).square().sum(2)
+
+
+def _at_indices(features: Tensor, indices: Tensor) -> Tensor:
+    """Return features (B, C, N) at indices (B, ...) as (B, C, ...)."""
+    flat = indices.long().flatten(1)[:, None].expand(-1, features.shape[1], -1)
+    return features.gather(2, flat).reshape(*features.shape[:2], *indices.shape[1:])
+
+
+def _add_at_indices(features: Tensor, indices: Tensor, gradient: Tensor) -> None:
+    """Add (B, C, ...) to features (B, C, N) at indices (B, ...)."""
+    flat = indices.long().flatten(1)[:, None].expand(-1, features.shape[1], -1)
+    features.scatter_add_(2, flat, gradient.flatten(2))
