@@ -320,8 +320,8 @@ def _tap_positions(
 def _bilinear_neighbors(y: Tensor, x: Tensor, size: Sequence[int]) -> Iterator[tuple[Tensor, ...]]:
     """Yield the four pixels around points (M, P): flat indices, weights, and the weights' derivatives by y and x.
 
-    Pixels outside the map have weight zero.  At a pixel's centre the derivative is the one towards the next pixel; at -1,
-    where the map begins to count, it is 0 as in MMCV, whose new layers with padding have many points there.
+    Pixels outside the map have weight zero.  At a pixel's centre the derivative is the one towards the next pixel; at
+    -1, where the map begins to count, it is 0 as in MMCV, whose new layers with padding have many points there.
     """
     top, left = y.floor(), x.floor()
     begun = (y > -1) & (x > -1)

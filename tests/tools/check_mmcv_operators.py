@@ -25,7 +25,7 @@ class CudaIsCpu(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function is torch.Tensor.cuda:
             return args[0]
-        if function is torch.Tensor.is_cuda.__get__:
+        if function == torch.Tensor.is_cuda.__get__:
             return True
         if function is torch.Tensor.get_device:
             return 0
