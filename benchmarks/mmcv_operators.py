@@ -150,6 +150,7 @@ def difference(first, second):
 def main():
     loader = importlib.machinery.ExtensionFileLoader("_ext", sys.argv[1])
     compiled = importlib.util.module_from_spec(importlib.util.spec_from_loader("_ext", loader))
+    loader.exec_module(compiled)
     torch.set_num_threads(1)
     mmort.set_num_threads(1)
     torch.manual_seed(0)
