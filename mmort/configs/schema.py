@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
 from difflib import get_close_matches
 from typing import Any, ClassVar, TypeVar
+
+from mmort.configs.names import plain_type
 
 Config = dict[str, Any]
 """A config, or a part of one, as `read_config` returns it."""
@@ -42,12 +44,23 @@ class Schema:
     ----------
     ignored : dict of str to str
         Entries that are accepted and not read, with the reason.
+    types : tuple of str
+        What the entry ``type`` may be, where a config has it; by default it is not looked at.
     reader : str
         What reads the entries; errors begin with it.
     """
 
     ignored: ClassVar[Mapping[str, str]] = {}
+    types: ClassVar[tuple[str, ...]] = ()
     reader: ClassVar[str] = "detect.build"
+
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Return a config, called `name` in errors, with the names that the fields have: MMDetection 2's differ."""
+        return config
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError, in which the config is called `name`, if the entries contradict each other."""
 
 
 _Entries = TypeVar("_Entries", bound=Schema)
@@ -59,6 +72,7 @@ class _Nested:
 
     schema: type[Schema]
     name: str | None
+    default: Config | None
 
 
 def default(config: Config) -> Any:
@@ -71,6 +85,11 @@ def at_least(minimum: float, *, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"minimum": minimum})
 
 
+def only(value: Any, *, required: bool = False) -> Any:
+    """Declare an entry of which one value is supported, which is its default unless a config must have the entry."""
+    return field(default=MISSING if required else value, metadata={"only": value})
+
+
 def nested(schema: type[Schema], name: str | None = None, *, default: Any = MISSING) -> Any:
     """Declare an entry that is a dict with a schema of its own; the field holds an instance of the schema.
 
@@ -79,10 +98,12 @@ def nested(schema: type[Schema], name: str | None = None, *, default: Any = MISS
     schema : subclass of Schema
     name : str, optional
         Its name in errors, "test_cfg.rpn" for instance.  By default it follows from the entry's.
-    default : optional
-        Default of the field, None or an instance of the schema.  By default the entry is required.
+    default : dict or None, optional
+        The dict if the entry is left out; None leaves the field None.  By default the entry is required.
     """
-    return field(default=default, metadata={"nested": _Nested(schema, name)})
+    described = default if isinstance(default, dict) else None
+    metadata = {"nested": _Nested(schema, name, described), "required": default is MISSING}
+    return field(default=None if default is None else MISSING, metadata=metadata)
 
 
 def read_entries(name: str, schema: type[_Entries], config: Any) -> _Entries:
@@ -94,13 +115,19 @@ def read_entries(name: str, schema: type[_Entries], config: Any) -> _Entries:
         If `config` is not a dict, an entry is unknown or a required one missing, or a number is of the wrong type or
         too small; the message has `name`.
     """
-    return schema(**read_values(name, schema, config))
+    entries = schema(**read_values(name, schema, config))
+    entries.check(name)
+    return entries
 
 
-def read_values(name: str, schema: type[Schema], config: Any) -> dict[str, Any]:
-    """Return the values of a schema's fields in a dict, those of nested schemas read; see `read_entries`."""
+def read_values(
+    name: str, schema: type[Schema], config: Any, read: Callable[[str, type[Schema], Any], Schema] = read_entries
+) -> dict[str, Any]:
+    """Return the values of a schema's fields in a dict, those of nested schemas as `read` does; see `read_entries`."""
     if not isinstance(config, dict):
         raise ValueError(f"{schema.reader}: {name} must be a dict, got {type(config).__name__}")
+    config = schema.respelled(name, config)
+    _check_type(name, schema, config.get("type"))
     fields = {entry.name: entry for entry in dataclasses.fields(schema)}
     present = [key for key, value in config.items() if value is not None and not key.startswith("loss_")]
     check_names(name, (key for key in present if key not in schema.ignored), fields, schema.reader)
@@ -110,11 +137,25 @@ def read_values(name: str, schema: type[Schema], config: Any) -> dict[str, Any]:
     values = {key: value for key, value in config.items() if key in fields and key not in schema.ignored}
     for key, value in values.items():
         _check_number(name, schema, fields[key], value)
+        supported = fields[key].metadata.get("only", value)
+        if value != supported:
+            raise ValueError(f"{schema.reader}: {key} of {name} must be {supported!r}, got {value!r}")
     for key, entry in fields.items():
         child: _Nested | None = entry.metadata.get("nested")
-        if child is not None and values.get(key) is not None:
-            values[key] = read_entries(child.name or f"{name}.{key}", child.schema, values[key])
+        if child is None:
+            continue
+        described = values.get(key, child.default)
+        if described is not None or not _is_optional(entry):
+            values[key] = read(child.name or f"{name}.{key}", child.schema, described)
     return values
+
+
+def _check_type(name: str, schema: type[Schema], type_name: Any) -> None:
+    """Refuse a type that is not among those of a schema."""
+    if schema.types and type_name is not None and plain_type(type_name) not in schema.types:
+        raise ValueError(
+            f"{schema.reader}: {name} {plain_type(type_name)!r} is not supported; supported: {', '.join(schema.types)}"
+        )
 
 
 def check_names(name: str, names: Iterable[str], known: Iterable[str], reader: str = "detect.build") -> None:
@@ -145,6 +186,11 @@ def _check_number(name: str, schema: type[Schema], entry: dataclasses.Field[Any]
     if type(value) not in types or (kind != "bool" and not value >= minimum):
         limit = "" if minimum == -math.inf else f" of at least {minimum}"
         raise ValueError(f"{schema.reader}: {entry.name} of {name} must be {required}{limit}, got {value!r}")
+
+
+def _is_optional(entry: dataclasses.Field[Any]) -> bool:
+    """Return whether an entry may be None."""
+    return entry.default is None
 
 
 def _is_required(entry: dataclasses.Field[Any]) -> bool:

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 from torch import Tensor, nn
 
+from mmort.detect.entries import Parts, Schema
+from mmort.detect.versions import Config, test_config
 from mmort.predict import MaskFormat
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelEntries(Schema):
+    """The entries of a config's ``model``; families add theirs."""
+
+    ignored: ClassVar = {"data_preprocessor": "read by the preprocessing", "_scope_": "where MMEngine looks types up"}
+
+
+_Model = TypeVar("_Model", bound=ModelEntries)
+
+
+def read_model(schema: type[_Model], config: Config, parts: Parts) -> _Model:
+    """Return the entries of a config's ``model``, and its ``test_cfg``, wherever that is; its parts are built."""
+    return parts.read("model", schema, {**config["model"], "test_cfg": test_config(config)})
 
 
 class Detector(nn.Module):
@@ -22,8 +40,10 @@ class Detector(nn.Module):
         The name of the detector, such as "Faster R-CNN".
     classes : tuple of str
         Names of the classes by label.  Empty if the checkpoint has none.
+    Model : subclass of ModelEntries or None
+        The schema of the config's ``model``.
     model_entries : tuple of str
-        The entries of the config's ``model`` that the family reads, besides ``test_cfg``; others are refused.
+        Of families without `Model`, the entries that they read, besides ``test_cfg``; others are refused.
     flip_test : bool, default False
         Whether `forward` also detects in the mirror images.
     takes_proposals : bool
@@ -42,6 +62,7 @@ class Detector(nn.Module):
     """
 
     family: str
+    Model: ClassVar[type[ModelEntries] | None] = None
     model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "bbox_head")
     renamed_keys: ClassVar[tuple[tuple[str, str], ...]] = ()
     unused_weights: ClassVar[tuple[str, ...]] = ()

@@ -9,11 +9,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
-from mmort.configs.schema import Schema, at_least, check_names, default, nested, read_entries, read_values, suggested
+from mmort.configs.schema import (
+    Schema,
+    at_least,
+    check_names,
+    default,
+    nested,
+    only,
+    read_entries,
+    read_values,
+    suggested,
+)
 from mmort.detect.versions import Config, plain_type
 
 __all__ = [
@@ -23,6 +33,7 @@ __all__ = [
     "check_names",
     "default",
     "nested",
+    "only",
     "part",
     "read_entries",
     "read_values",
@@ -30,6 +41,7 @@ __all__ = [
     "suggested",
 ]
 
+_Entries = TypeVar("_Entries", bound=Schema)
 _IN_A_ROW = ("neck",)
 """Kinds of parts of which a config may have a list."""
 
@@ -93,8 +105,11 @@ class Parts:
 
     def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
         """Build an object of a class that has `Entries` from a config; see `build`."""
-        schema: type[Schema] = part_class.Entries
-        values = read_values(f"{kind} {plain_type(config.get('type'))!r}", schema, config)
+        return part_class(self.read(f"{kind} {plain_type(config.get('type'))!r}", part_class.Entries, config))
+
+    def read(self, name: str, schema: type[_Entries], config: Any) -> _Entries:
+        """Read a dict by its schema as `read_entries` does, and build the parts that it configures."""
+        values = read_values(name, schema, config, self.read)
         for entry in dataclasses.fields(schema):
             child: _Part | None = entry.metadata.get("part")
             if child is None:
@@ -105,9 +120,17 @@ class Parts:
             elif child.count is None:
                 values[entry.name] = self.build(child.kind, described, child.types)
             else:
-                configs = described if isinstance(described, list) else [described] * values[child.count]
+                count: int = values.get(child.count, getattr(schema, child.count, 0))
+                configs = described if isinstance(described, (list, tuple)) else [described] * count
+                if len(configs) != count:
+                    raise ValueError(
+                        f"detect.build: {entry.name} of {name} must have {child.count} = {count} entries, "
+                        f"got {len(configs)}"
+                    )
                 values[entry.name] = [self.build(child.kind, child_config, child.types) for child_config in configs]
-        return part_class(schema(**values))
+        entries = schema(**values)
+        entries.check(name)
+        return entries
 
 
 def require(kind: str, name: Any, *supported: str) -> str:

@@ -7,15 +7,12 @@ from collections.abc import Callable
 
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.config import read_config
-from mmort.detect.detector import Detector
+from mmort.detect.detector import Detector, ModelEntries
 from mmort.detect.entries import Parts, check_names
 from mmort.detect.receptive_fields import set_receptive_fields
 from mmort.detect.registry import FAMILIES, PARTS, ROTATED_FAMILIES
 from mmort.detect.semi_supervised import own_weights, unwrapped
 from mmort.detect.versions import Config, plain_type
-
-_MODEL_IGNORED = {"data_preprocessor": "read by the preprocessing", "_scope_": "where MMEngine looks types up"}
-
 
 _HEADS = (
     *("semantic_head", "roi_head", "odm_head", "refine_heads", "bbox_head_refine", "bbox_head", "mask_head"),
@@ -83,11 +80,12 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
         detector = family(config, parts)
     except KeyError as error:  # families index the config for what they cannot do without
         raise ValueError(f"detect.build: the config's model must have {error}") from error
-    check_names(
-        "model",
-        (key for key, value in config["model"].items() if value is not None and key not in _MODEL_IGNORED),
-        detector.model_entries,
-    )
+    if detector.Model is None:
+        check_names(
+            "model",
+            (key for key, value in config["model"].items() if value is not None and key not in ModelEntries.ignored),
+            detector.model_entries,
+        )
     set_receptive_fields(detector, config)
     return detector.eval().requires_grad_(False)
 

@@ -59,6 +59,7 @@ def config_2(**head):
     transformer = {
         "type": "DeformableDetrTransformer",
         "num_feature_levels": 3,
+        "two_stage_num_proposals": 6,
         "encoder": {"num_layers": 1, "transformerlayers": encoder},
         "decoder": {"num_layers": 2, "return_intermediate": True, "transformerlayers": decoder},
     }
@@ -198,8 +199,10 @@ def test_boxes_move_with_their_references():
 @pytest.mark.parametrize(
     ("path", "value", "match"),
     [
-        ("as_two_stage", False, "with_box_refine and as_two_stage must be true in DINO, got True and False"),
-        ("bbox_head.loss_cls", {"use_sigmoid": False}, "use_sigmoid must be true"),
+        ("as_two_stage", False, "as_two_stage of model must be True, got False"),
+        ("bbox_head.loss_cls", {"type": "FocalLoss", "use_sigmoid": False}, "use_sigmoid must be true"),
+        ("decoder.return_intermediate", False, "return_intermediate of decoder must be True, got False"),
+        ("decoder.post_norm_cfg", {"type": "LN"}, "post_norm_cfg of decoder must be None"),
         ("bbox_head.num_patterns", 3, "num_patterns"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 import mmort.detect
-from mmort.detect.entries import Parts, Schema, default, nested, part, read_entries
+from mmort.detect.entries import Parts, Schema, default, nested, only, part, read_entries
 from mmort.detect.registry import PARTS
 
 ROOT = Path(mmort.detect.__file__).parent
@@ -68,8 +68,10 @@ def test_one_config_makes_all_parts_of_a_list():
     entries = TOY.build("head", {"type": "Head", "channels": 3, "stages": coder}).entries
     assert [stage.entries.scale for stage in entries.stages] == [4, 4, 4]
     assert len(set(map(id, entries.stages))) == 3
-    entries = TOY.build("head", {"type": "Head", "channels": 3, "stages": [coder, {"type": "Coder"}]}).entries
+    entries = TOY.build("head", {"type": "Head", "channels": 2, "stages": [coder, {"type": "Coder"}]}).entries
     assert [stage.entries.scale for stage in entries.stages] == [4, 1]
+    with pytest.raises(ValueError, match="stages of head 'Head' must have channels = 3 entries, got 1"):
+        TOY.build("head", {"type": "Head", "channels": 3, "stages": [coder]})
 
 
 def test_ignored_entries_and_those_that_are_none_are_accepted():
@@ -137,6 +139,52 @@ def test_wrong_nested_entries_are_named(config, message):
     assert str(caught.value).startswith(f"detect.build: {message}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Renamed(Schema):
+    types = ("Layer",)
+
+    norm: NMS = nested(NMS, default={"iou_threshold": 0.25})
+    bias: bool = only(True)
+    cross: bool = only(False, required=True)
+    width: "int" = 4  # as text, as all annotations of the package are
+    height: "int | None" = 4
+
+    @classmethod
+    def respelled(cls, name, config):
+        return {"width" if key == "wide" else key: value for key, value in config.items()}
+
+    def check(self, name):
+        if self.width == self.height:
+            raise ValueError(f"{name} is a square")
+
+
+def test_defaults_are_read_and_older_names_understood():
+    entries = read_entries("layer", Renamed, {"type": "mmdet.Layer", "cross": False, "wide": 5, "bias": True})
+    assert entries == Renamed(norm=NMS(iou_threshold=0.25), bias=True, cross=False, width=5)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "layer must have cross"),
+        ({"cross": True}, "cross of layer must be False, got True"),
+        ({"cross": False, "bias": False}, "bias of layer must be True, got False"),
+        ({"cross": False, "type": "Other"}, "layer 'Other' is not supported; supported: Layer"),
+        ({"cross": False, "norm": None}, "layer.norm must be a dict, got NoneType"),
+        ({"cross": False, "width": None}, "width of layer must be an integer, got None"),
+    ],
+)
+def test_values_that_are_not_supported_are_named(config, message):
+    with pytest.raises(ValueError, match=rf"^detect\.build: {re.escape(message)}$"):
+        read_entries("layer", Renamed, config)
+
+
+def test_entries_that_contradict_each_other_are_refused():
+    assert read_entries("layer", Renamed, {"cross": False, "width": 3, "height": None}).height is None
+    with pytest.raises(ValueError, match="layer is a square"):
+        read_entries("layer", Renamed, {"cross": False})
+
+
 def part_classes():
     """Return every class with `Entries`, whether the registry or a family's file names it."""
     modules = [module for name, module in sys.modules.items() if name.startswith("mmort.detect.")]
@@ -150,17 +198,43 @@ def test_all_part_classes_are_found():
 
 @pytest.mark.parametrize("part_class", sorted(part_classes(), key=lambda part_class: part_class.__name__))
 def test_parts_read_the_entries_that_they_declare(part_class):
-    """A declared entry that no code of the class, or of its bases, reads would be accepted in silence."""
-    bases = [base for base in part_class.__mro__ if base.__module__.startswith("mmort.detect")]
-    source = "".join(inspect.getsource(inspect.getmodule(base)) for base in bases)
-    if "(replace(entries" in source:  # a head that passes its entries on to the one whose entries it extends
-        source += "".join(inspect.getsource(inspect.getmodule(base)) for base in part_class.Entries.__mro__[:-1])
-    entries = fields(part_class.Entries)
+    """A declared entry that no code of the class, its entries, or their bases, reads would be accepted in silence."""
+    bases = [*part_class.__mro__, *part_class.Entries.__mro__]
+    modules = {inspect.getmodule(base) for base in bases if base.__module__.startswith("mmort.detect.")}
+    source = "".join(inspect.getsource(module) for module in modules)
+    entries = [entry for entry in fields(part_class.Entries) if "only" not in entry.metadata]
     counts = {entry.metadata["part"].count for entry in entries if "part" in entry.metadata}
     # `LayerEntries.layer` reads these three, and a dict of all entries reads all.
     layer = {"conv_cfg", "norm_cfg", "act_cfg"} if "entries.layer" in source else set()
-    unread = {entry.name for entry in entries if not re.search(rf"\bentries\.{entry.name}\b", source)}
-    assert unread <= counts | layer or "asdict(self.entries)" in source
+    read = attributes(source)
+    assert {entry.name for entry in entries} <= read | counts | layer or "asdict(self.entries)" in source
+
+
+def attributes(source):
+    """Return the names of the attributes that a source reads."""
+    nodes = ast.walk(ast.parse(source.replace("from __future__ import annotations", "")))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+
+
+def schemas():
+    """Return every `Schema` that is not a part's ``Entries``, by its name."""
+    classes = {
+        member
+        for name, module in sys.modules.items()
+        if name.startswith("mmort.detect.")
+        for member in vars(module).values()
+        if inspect.isclass(member)
+    }
+    classes |= {inner for member in classes for inner in vars(member).values() if inspect.isclass(inner)}
+    found = {member for member in classes if issubclass(member, Schema) and member.__name__ != "Entries"}
+    return {f"{schema.__module__}.{schema.__qualname__}": schema for schema in found}
+
+
+@pytest.mark.parametrize("name", sorted(schemas()))
+def test_schemas_declare_no_entries_that_nothing_reads(name):
+    read = attributes("".join(path.read_text() for path in ROOT.rglob("*.py")))
+    entries = [entry for entry in fields(schemas()[name]) if "only" not in entry.metadata]
+    assert {entry.name for entry in entries} <= read
 
 
 def imports(path):

@@ -6,23 +6,36 @@ R-50 model on COCO val2017: 42.3.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts
+from mmort.detect.entries import nested, only
 from mmort.detect.families.conditional_detr import ConditionalDETR, ConditionalDETRHead
-from mmort.detect.parts.conditional_transformer import ConditionalDecoder, ConditionalEncoder
+from mmort.detect.parts.conditional_transformer import ConditionalDecoder, ConditionalDecoderEntries
 from mmort.detect.parts.positions import waves_of_references
-from mmort.detect.parts.queries import MLP, moved
-from mmort.detect.versions import Config
+from mmort.detect.parts.queries import MLP, QueryHeadEntries, QueryModelEntries, moved
+from mmort.detect.parts.transformer import Encoder, EncoderEntries
 
 
-class ScaledEncoder(ConditionalEncoder):
+@dataclass(frozen=True, kw_only=True)
+class AnchorBoxDecoderEntries(ConditionalDecoderEntries):
+    """The entries of ``decoder``."""
+
+    query_dim: int = only(4)
+    query_scale_type: str = only("cond_elewise")
+    with_modulated_hw_attn: bool = only(True)
+
+
+class ScaledEncoder(Encoder):
     """Encoder layers that weight the positions of the cells by their contents."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config, nn.PReLU)
-        self.query_scale = MLP(self.embed_dims, self.embed_dims, self.embed_dims)
+    def __init__(self, entries: EncoderEntries) -> None:
+        super().__init__(entries)
+        dims = entries.embed_dims
+        self.query_scale = MLP(dims, dims, dims)
 
     def scaled(self, positions: Tensor, x: Tensor) -> Tensor:
         return positions * self.query_scale(x)
@@ -31,8 +44,8 @@ class ScaledEncoder(ConditionalEncoder):
 class AnchorBoxDecoder(ConditionalDecoder):
     """Decoder layers whose references are boxes."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config, nn.PReLU)
+    def __init__(self, entries: AnchorBoxDecoderEntries) -> None:
+        super().__init__(entries)
         dims = self.embed_dims
         self.ref_point_head = MLP(2 * dims, dims, dims)
         self.ref_anchor_head = MLP(dims, dims, 2)
@@ -63,9 +76,16 @@ class AnchorBoxDecoder(ConditionalDecoder):
 class DABDETRHead(ConditionalDETRHead):
     """Boxes come from the layers that move the boxes in the decoder, but with another `eps`, as in MMDetection."""
 
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(QueryHeadEntries):
+        """The entries of ``bbox_head``."""
+
+        types = ("DABDETRHead",)
+        ignored: ClassVar = {**QueryHeadEntries.ignored, "num_reg_fcs": "MMDetection does not read it either"}
+
     eps = 1e-3
 
-    def build_boxes(self, dims: int) -> None:
+    def build_boxes(self, entries: QueryHeadEntries, dims: int) -> None:
         self.fc_reg = MLP(dims, dims, dims, 4)
 
     def deltas(self, x: Tensor) -> Tensor:
@@ -77,20 +97,21 @@ class DABDETR(ConditionalDETR):
     """DAB-DETR."""
 
     family = "DAB-DETR"
-    head_class = DABDETRHead
-    encoder_class = ScaledEncoder
-    decoder_class = AnchorBoxDecoder
-    query_channels = 4
-    model_entries = (*ConditionalDETR.model_entries, "num_patterns", "with_random_refpoints")  # the latter of training
 
-    def __init__(self, config: Config, parts: Parts) -> None:
-        supported: Config = {"query_dim": 4, "query_scale_type": "cond_elewise", "with_modulated_hw_attn": True}
-        checked = [
-            ("", config["model"], {"num_patterns": 0}),
-            ("decoder.", config["model"]["decoder"], supported),
-        ]
-        for prefix, entries, values in checked:
-            for name, value in values.items():
-                if entries.get(name, value) != value:
-                    raise ValueError(f"detect.build: {prefix}{name} must be {value!r}, got {entries[name]!r}")
-        super().__init__(config, parts)
+    @dataclass(frozen=True, kw_only=True)
+    class Model(QueryModelEntries):
+        """The entries of ``model``."""
+
+        types = ("DABDETR",)
+        ignored: ClassVar = {**QueryModelEntries.ignored, "with_random_refpoints": "training only"}
+
+        decoder: AnchorBoxDecoderEntries = nested(AnchorBoxDecoderEntries, "decoder")
+        bbox_head: DABDETRHead.Entries = nested(DABDETRHead.Entries, "bbox_head")
+        num_patterns: int = only(0)
+
+    def build_transformer(self, model: QueryModelEntries) -> None:
+        assert isinstance(model, DABDETR.Model)
+        self.encoder = ScaledEncoder(model.encoder)
+        self.decoder = AnchorBoxDecoder(model.decoder)
+        self.query_embedding = nn.Embedding(model.num_queries, model.decoder.query_dim)
+        self.bbox_head = DABDETRHead(model.bbox_head, model.encoder.embed_dims)

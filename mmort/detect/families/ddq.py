@@ -7,68 +7,74 @@ R-50 model with 4 scales on COCO val2017: 51.4; of Swin-L: 58.7.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts, Schema, read_entries
+from mmort.detect.entries import Schema, nested, part
 from mmort.detect.families.deformable_detr import DeformableDETRHead
-from mmort.detect.families.dino import DINO
-from mmort.detect.parts.boxes import image_limits
+from mmort.detect.families.dino import DINO, Denoising
 from mmort.detect.parts.deformable_transformer import Pyramid
-from mmort.detect.parts.queries import best_pairs_of_queries, corners, moved
+from mmort.detect.parts.heads.class_scores import ClassScores, SigmoidScores
+from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries, corners, moved
 from mmort.detect.parts.selection import take_rows
-from mmort.detect.versions import Config
 from mmort.torch import multiclass_nms
 
 
 class DDQHead(DeformableDETRHead):
     """The head of DINO, with the weights of what only the training does, as checkpoints have them."""
 
-    class_layers: ClassVar = {"cls_branches": 0, "aux_cls_branches": 0}
-
     @dataclass(frozen=True, kw_only=True)
-    class Entries(DeformableDETRHead.Entries):
+    class Entries(QueryHeadEntries):
         """The entries of ``bbox_head``."""
 
-        ignored: ClassVar[Mapping[str, str]] = {**DeformableDETRHead.Entries.ignored, "aux_num_pos": "training only"}
+        types = ("DDQDETRHead",)
+        ignored: ClassVar = {**QueryHeadEntries.ignored, "aux_num_pos": "training only"}
 
-    def __init__(self, entries: Entries, dims: int, count: int, *, shared: bool) -> None:
+        loss_cls: ClassScores = part("loss_cls", types={"FocalLoss": SigmoidScores, "QualityFocalLoss": SigmoidScores})
+
+    def __init__(self, entries: QueryHeadEntries, dims: int, count: int, *, shared: bool) -> None:
         super().__init__(entries, dims, count + 1, shared=shared)
         layers = DeformableDETRHead(entries, dims, count - 1, shared=shared)
         self.aux_cls_branches, self.aux_reg_branches = layers.cls_branches, layers.reg_branches
+        self.class_layers = {"cls_branches": 0, "aux_cls_branches": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suppression(Schema):
+    """The entries of ``dqs_cfg``."""
+
+    types = ("nms",)
+
+    iou_threshold: float
 
 
 class DDQ(DINO):
     """DDQ DETR."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class Suppression(Schema):
-        """The entries of ``dqs_cfg``."""
-
-        iou_threshold: float
-
     family = "DDQ"
     head_class = DDQHead
-    model_entries = (*DINO.model_entries, "dqs_cfg", "dense_topk_ratio")  # the latter of the training
 
-    def __init__(self, config: Config, parts: Parts) -> None:
-        super().__init__(config, parts)
-        suppression = config["model"].get("dqs_cfg") or {"type": "nms", "iou_threshold": 0.8}
-        if suppression.get("type", "nms") != "nms":
-            raise ValueError(f"detect.build: dqs_cfg.type must be 'nms', got {suppression['type']!r}")
-        self.iou_threshold = read_entries("dqs_cfg", self.Suppression, suppression).iou_threshold
+    @dataclass(frozen=True, kw_only=True)
+    class Model(DINO.Model):
+        """The entries of ``model``."""
 
-    def build_queries(self, dims: int) -> None:
-        self.query_map = nn.Linear(dims, dims)
+        types = ("DDQDETR",)
+        ignored: ClassVar = {**DINO.Model.ignored, "dense_topk_ratio": "training only"}
+
+        bbox_head: DDQHead.Entries = nested(DDQHead.Entries, "bbox_head")  # type: ignore[assignment]
+        dqs_cfg: Suppression = nested(Suppression, "dqs_cfg", default={"iou_threshold": 0.8})
+
+    def build_queries(self, model: QueryModelEntries) -> None:
+        assert isinstance(model, DDQ.Model)
+        self.query_map = nn.Linear(model.encoder.embed_dims, model.encoder.embed_dims)
+        self.dn_query_generator = Denoising(model.bbox_head.num_classes, model.encoder.embed_dims)
+        self.iou_threshold = model.dqs_cfg.iou_threshold
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
-        limits = image_limits(input, img_shape)  # [N, 1, 4]
-        logits, boxes = self._raw(input, limits)
-        dets, labels = best_pairs_of_queries(logits, boxes, limits, self.max_per_image)
+        dets, labels = super().forward(input, img_shape)
         used = dets[..., 4] > 0
         return torch.where(used[..., None], dets, 0), torch.where(used, labels, -1)
 

@@ -6,54 +6,87 @@ with refined boxes; 47.0 with two stages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts, Schema, at_least, read_entries
-from mmort.detect.parts.boxes import image_limits
-from mmort.detect.parts.deformable_transformer import DeformableDecoder, DeformableEncoder, Pyramid
+from mmort.detect.detector import read_model
+from mmort.detect.entries import Parts, Schema, at_least, nested, read_entries
+from mmort.detect.parts.deformable_transformer import (
+    DeformableDecoder,
+    DeformableDecoderEntries,
+    DeformableEncoder,
+    DeformableEncoderEntries,
+    Pyramid,
+)
 from mmort.detect.parts.positions import SinePositionalEncoding, waves_of_coordinates
-from mmort.detect.parts.queries import QueryDetector, best_pairs_of_queries, moved
+from mmort.detect.parts.queries import QueryDetector, QueryHeadEntries, QueryModelEntries, moved
 from mmort.detect.parts.selection import take_rows
-from mmort.detect.versions import Config, test_config
+from mmort.detect.versions import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer(Schema):
+    """The entries of ``bbox_head.transformer``, which MMDetection 2 has."""
+
+    types = ("DeformableDetrTransformer",)
+
+    encoder: Config
+    decoder: Config
+    num_feature_levels: int = at_least(1, default=4)
+    two_stage_num_proposals: int = at_least(1, default=300)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head2(Schema):
+    """The entries of MMDetection 2's ``bbox_head`` that MMDetection 3 has in the model."""
+
+    ignored: ClassVar = {"in_channels": "the neck's"}
+
+    transformer: Transformer = nested(Transformer, "bbox_head.transformer")
+    positional_encoding: Config
+    num_query: int = at_least(1, default=100)
+    with_box_refine: bool = False
+    as_two_stage: bool = False
+
+    def model(self) -> Config:
+        """Return the same as MMDetection 3 has it."""
+        transformer = self.transformer
+        return {
+            "num_queries": transformer.two_stage_num_proposals if self.as_two_stage else self.num_query,
+            "encoder": transformer.encoder,
+            "decoder": transformer.decoder,
+            "num_feature_levels": transformer.num_feature_levels,
+            "positional_encoding": self.positional_encoding,
+            "with_box_refine": self.with_box_refine,
+            "as_two_stage": self.as_two_stage,
+        }
 
 
 class DeformableDETRHead(nn.Module):
     """For each query the logits of the classes, and a box relative to a reference; layers for each decoder layer."""
 
-    class_layers: ClassVar = {"cls_branches": 0}
-
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(QueryHeadEntries):
         """The entries of ``bbox_head``."""
 
-        ignored: ClassVar[Mapping[str, str]] = {
-            **dict.fromkeys(
-                ("num_query", "transformer", "positional_encoding", "with_box_refine", "as_two_stage"),
-                "read by the detector, as MMDetection 3 has them in the model",
-            ),
-            "in_channels": "the neck's",
-            "embed_dims": "the encoder's",
-            "sync_cls_avg_factor": "training only",
-        }
+        types = ("DeformableDETRHead",)
 
-        num_classes: int
-        num_reg_fcs: int = 2
-
-    def __init__(self, entries: Entries, dims: int, count: int, *, shared: bool) -> None:
+    def __init__(self, entries: QueryHeadEntries, dims: int, count: int, *, shared: bool) -> None:
         super().__init__()
         made = 1 if shared else count
+        others = entries.loss_cls.other_logits
+        self.class_layers = {"cls_branches": others}
 
         def boxes() -> nn.Sequential:
             hidden = [layer for _ in range(entries.num_reg_fcs) for layer in (nn.Linear(dims, dims), nn.ReLU())]
             return nn.Sequential(*hidden, nn.Linear(dims, 4))
 
         # Shared layers have a key in the state_dict for each of their uses, as in MMDetection.
-        self.cls_branches = nn.ModuleList([nn.Linear(dims, entries.num_classes) for _ in range(made)] * (count // made))
+        classes = [nn.Linear(dims, entries.num_classes + others) for _ in range(made)]
+        self.cls_branches = nn.ModuleList(classes * (count // made))
         self.reg_branches = nn.ModuleList([boxes() for _ in range(made)] * (count // made))
 
     def forward(self, x: Tensor, references: Tensor, layer: int) -> tuple[Tensor, Tensor]:
@@ -64,22 +97,35 @@ class DeformableDETRHead(nn.Module):
 class DeformableDETR(QueryDetector):
     """Deformable DETR."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class TestCfg(Schema):
-        """The entries of ``test_cfg``."""
-
-        max_per_img: int | None = at_least(1, default=None)  # by default the number of queries
-
     family = "Deformable DETR"
-    head_class: ClassVar[type[DeformableDETRHead]] = DeformableDETRHead
     decoder_class: ClassVar[type[DeformableDecoder]] = DeformableDecoder
+    head_class: ClassVar[type[DeformableDETRHead]] = DeformableDETRHead
     decoder: DeformableDecoder
-    # MMDetection 3 took the transformer out of the head.
-    model_entries = (
-        *QueryDetector.model_entries,
-        *("num_queries", "num_query", "num_feature_levels", "with_box_refine", "as_two_stage"),
-        *("encoder", "decoder", "positional_encoding"),
-    )
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(QueryModelEntries):
+        """The entries of ``model``."""
+
+        types = ("DeformableDETR",)
+
+        num_feature_levels: int = at_least(1, default=4)
+        with_box_refine: bool = False
+        as_two_stage: bool = False
+        encoder: DeformableEncoderEntries = nested(DeformableEncoderEntries, "encoder")
+        decoder: DeformableDecoderEntries = nested(DeformableDecoderEntries, "decoder")  # type: ignore[assignment]
+        bbox_head: DeformableDETRHead.Entries = nested(DeformableDETRHead.Entries, "bbox_head")
+
+        @classmethod
+        def respelled(cls, name: str, config: Config) -> Config:
+            """Take the transformer out of the head of MMDetection 2."""
+            config = super().respelled(name, config)
+            head = config.get("bbox_head")
+            if not isinstance(head, dict) or "transformer" not in head:
+                return config
+            names = {*Head2.__dataclass_fields__, *Head2.ignored}
+            moved = read_entries("bbox_head", Head2, {key: head[key] for key in head if key in names})
+            return {**config, **moved.model(), "bbox_head": {key: head[key] for key in head if key not in names}}
+
     renamed_keys = (
         # MMDetection 2
         (r"^bbox_head\.transformer\.(\w+coder\.layers\.\d+)\.attentions\.0\.", r"\1.self_attn."),
@@ -97,51 +143,31 @@ class DeformableDETR(QueryDetector):
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
-        model = config["model"]
-        head = model["bbox_head"]
-        if not head.get("loss_cls", {}).get("use_sigmoid", False):
-            raise ValueError("detect.build: bbox_head.loss_cls.use_sigmoid must be true: softmax is not supported")
-        version_2 = "transformer" in head
-        transformer, settings = (head["transformer"], head) if version_2 else (model, model)
-        self.queries: int = settings.get("num_query" if version_2 else "num_queries") or 100
-        self.refines = bool(settings.get("with_box_refine", False))
-        self.two_stages = bool(settings.get("as_two_stage", False))
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = parts.build("neck", model["neck"])
-        self.positional_encoding: SinePositionalEncoding = parts.build(
-            "positional_encoding",
-            {"type": "SinePositionalEncoding", **settings["positional_encoding"]},
-            {"SinePositionalEncoding": SinePositionalEncoding},
-        )
-        self.encoder = DeformableEncoder(transformer["encoder"])
-        self.decoder = self.decoder_class(transformer["decoder"])
-        dims, layers = self.encoder.embed_dims, len(self.decoder.layers)
-        levels: int = transformer.get("num_feature_levels", 4)
-        self.level_embed = nn.Parameter(torch.zeros(levels, dims))
-        self.bbox_head = self.head_class(
-            read_entries("bbox_head", self.head_class.Entries, head),
-            dims,
-            layers + self.two_stages,
-            shared=not self.refines,
-        )
+        model = read_model(self.Model, config, parts)
+        assert isinstance(model, DeformableDETR.Model)
+        self.queries, self.refines, self.two_stages = model.num_queries, model.with_box_refine, model.as_two_stage
+        self.backbone = model.backbone
+        self.neck = nn.Identity() if model.neck is None else model.neck
+        self.positional_encoding = SinePositionalEncoding(model.positional_encoding)
+        self.encoder = DeformableEncoder(model.encoder)
+        self.decoder = self.decoder_class(model.decoder)
+        dims, layers = model.encoder.embed_dims, model.decoder.num_layers
+        self.level_embed = nn.Parameter(torch.zeros(model.num_feature_levels, dims))
+        self.bbox_head = self.head_class(model.bbox_head, dims, layers + self.two_stages, shared=not self.refines)
         if self.two_stages:
             self.memory_trans_fc, self.memory_trans_norm = nn.Linear(dims, dims), nn.LayerNorm(dims)
-        self.build_queries(dims)
-        test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
-        self.max_per_image: int = test_cfg.max_per_img or self.queries
+        self.build_queries(model)
+        self.scores = model.bbox_head.loss_cls
+        self.max_per_image = model.test_cfg.max_per_img or self.queries
 
-    def build_queries(self, dims: int) -> None:
+    def build_queries(self, model: QueryModelEntries) -> None:
         """Create the layers that queries are made with."""
+        dims = model.encoder.embed_dims
         if self.two_stages:
             self.pos_trans_fc, self.pos_trans_norm = nn.Linear(2 * dims, 2 * dims), nn.LayerNorm(2 * dims)
         else:
             self.query_embedding = nn.Embedding(self.queries, 2 * dims)
             self.reference_points_fc = nn.Linear(dims, 2)
-
-    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
-        limits = image_limits(input, img_shape)  # [N, 1, 4]
-        logits, boxes = self._raw(input, limits)
-        return best_pairs_of_queries(logits, boxes, limits, self.max_per_image)
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""

@@ -7,218 +7,156 @@ model on COCO val2017: 40.1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts, Schema, at_least, read_entries, require
-from mmort.detect.parts.boxes import clip, image_limits
+from mmort.detect.detector import read_model
+from mmort.detect.entries import Parts, Schema, at_least, nested, read_entries
 from mmort.detect.parts.isolation import SingleMapDetector
 from mmort.detect.parts.positions import SinePositionalEncoding, padding_cells
-from mmort.detect.parts.queries import corners
-from mmort.detect.parts.selection import take_rows
-from mmort.detect.parts.transformer import FFN, Attention, layer_arguments
-from mmort.detect.versions import Config, test_config
+from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries
+from mmort.detect.parts.transformer import FFN, Decoder, Encoder, EncoderEntries, FFNEntries
+from mmort.detect.versions import Config
 
 
-class Layer(nn.Module):
-    """Base of the layers of encoder and decoder: attentions, an `FFN`, and a normalization after each.
+@dataclass(frozen=True, kw_only=True)
+class Transformer(Schema):
+    """The entries of ``bbox_head.transformer``, which MMDetection 2 has."""
 
-    The arguments are those of `layer_arguments`.
-    """
+    types = ("Transformer",)
 
-    attentions_per_layer: int
-
-    def __init__(self, embed_dims: int, num_heads: int, feedforward_channels: int) -> None:
-        super().__init__()
-        count = self.attentions_per_layer
-        self.attentions = nn.ModuleList(nn.ModuleDict({"attn": Attention(embed_dims, num_heads)}) for _ in range(count))
-        self.ffns = nn.ModuleList([FFN(embed_dims, feedforward_channels)])
-        self.norms = nn.ModuleList(nn.LayerNorm(embed_dims) for _ in range(count + 1))
-
-    def attend(self, index: int, x: Tensor, *inputs: Tensor | None) -> Tensor:
-        """Add the output of an attention to `x`, and normalize."""
-        return self.norms[index](x + self.attentions[index]["attn"](*inputs))  # type: ignore[index]
-
-    def feed(self, x: Tensor) -> Tensor:
-        """Add the output of the `FFN` to `x`, and normalize."""
-        return self.norms[-1](x + self.ffns[0](x))
+    encoder: Config
+    decoder: Config
 
 
-class EncoderLayer(Layer):
-    """Every location of the image attends to all others."""
+@dataclass(frozen=True, kw_only=True)
+class Head2(Schema):
+    """The entries of MMDetection 2's ``bbox_head`` that MMDetection 3 has in the model, or in the neck."""
 
-    attentions_per_layer = 1
-
-    def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
-        located = x + positions
-        return self.feed(self.attend(0, x, located, located, x, padding))
-
-
-class DecoderLayer(Layer):
-    """Every query attends to all others, then to the image."""
-
-    attentions_per_layer = 2
-
-    def forward(self, x: Tensor, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
-        x = self.attend(0, x, x + queries, x + queries, x)
-        x = self.attend(1, x, x + queries, memory + positions, memory, padding)
-        return self.feed(x)
-
-
-class Encoder(nn.Module):
-    """Encoder layers in a row."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        arguments = layer_arguments("encoder", config)
-        self.layers = nn.ModuleList(EncoderLayer(**arguments) for _ in range(config["num_layers"]))
-
-    def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x, positions, padding)
-        return x
-
-
-class Decoder(nn.Module):
-    """Decoder layers in a row, and a normalization."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        arguments = layer_arguments("decoder", config)
-        self.layers = nn.ModuleList(DecoderLayer(**arguments) for _ in range(config["num_layers"]))
-        self.post_norm = nn.LayerNorm(arguments["embed_dims"])
-
-    def forward(self, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
-        x = torch.zeros_like(queries)
-        for layer in self.layers:
-            x = layer(x, queries, memory, positions, padding)
-        return self.post_norm(x)
-
-
-class Transformer(nn.Module):
-    """Encoder and decoder: from the locations of an image, in any order, to one row for each query."""
-
-    def __init__(self, encoder: Config, decoder: Config) -> None:
-        super().__init__()
-        self.encoder = Encoder(encoder)
-        self.decoder = Decoder(decoder)
-
-    def forward(self, x: Tensor, positions: Tensor, padding: Tensor, queries: Tensor) -> Tensor:
-        """Return [N, Q, D] for locations and their positions [N, P, D], which are padding [N, P] and queries [Q, D]."""
-        memory = self.encoder(x, positions, padding)  # [N, P, D]
-        return self.decoder(queries.expand(x.shape[0], -1, -1), memory, positions, padding)
+    transformer: Transformer = nested(Transformer, "bbox_head.transformer")
+    positional_encoding: Config
+    in_channels: int = at_least(1)
+    num_query: int = at_least(1, default=100)
 
 
 class DETRHead(nn.Module):
-    """The transformer; for each query the logits of the classes and a box."""
+    """For each query the logits of the classes and a box."""
 
-    class_layers: ClassVar = {"fc_cls": 1}
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(QueryHeadEntries):
+        """The entries of ``bbox_head``."""
 
-    def __init__(
-        self, in_channels: int, num_classes: int, num_queries: int, transformer: Transformer, positions: nn.Module
-    ) -> None:
+        types = ("DETRHead",)
+
+        num_reg_fcs: int = at_least(2, default=2)
+
+    def __init__(self, entries: QueryHeadEntries, dims: int) -> None:
         super().__init__()
-        dims: int = transformer.decoder.post_norm.normalized_shape[0]
-        self.positional_encoding = positions
-        self.transformer = transformer
-        self.input_proj = nn.Conv2d(in_channels, dims, 1)
-        self.fc_cls = nn.Linear(dims, num_classes + 1)
-        self.reg_ffn = FFN(dims, dims)
-        self.fc_reg = nn.Linear(dims, 4)
-        self.query_embedding = nn.Embedding(num_queries, dims)
+        others = entries.loss_cls.other_logits
+        self.class_layers = {"fc_cls": others}
+        self.fc_cls = nn.Linear(dims, entries.num_classes + others)
+        self.build_boxes(entries, dims)
 
-    def forward(self, x: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Return class logits and boxes for features [N, C, h, w]; see `DETR.raw`.
+    def build_boxes(self, entries: QueryHeadEntries, dims: int) -> None:
+        """Create the layers that `deltas` uses."""
+        layers = FFNEntries(embed_dims=dims, feedforward_channels=dims, num_fcs=entries.num_reg_fcs, add_identity=False)
+        self.reg_ffn = FFN(layers)
+        self.fc_reg: nn.Module = nn.Linear(dims, 4)
 
-        `rows` [N, h] and `columns` [N, w] are true where the image is.
-        """
-        cells = self.input_proj(x).flatten(2).transpose(1, 2)  # [N, h*w, D]
-        padding = padding_cells(rows, columns)  # [N, h*w]
-        positions = self.positional_encoding(rows, columns)  # [N, h*w, D]
-        found = self.transformer(cells, positions, padding, self.query_embedding.weight)  # [N, Q, D]
-        return self.fc_cls(found), self.fc_reg(torch.relu(self.reg_ffn(found))).sigmoid()
+    def deltas(self, x: Tensor) -> Tensor:
+        """Return the logits of the boxes of queries [N, Q, D], or what moves their references, [N, Q, 4]."""
+        moves: Tensor = self.fc_reg(torch.relu(self.reg_ffn(x)))
+        return moves
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return class logits [N, Q, C] and boxes [N, Q, 4] for queries [N, Q, D]."""
+        return self.fc_cls(x), self.deltas(x).sigmoid()
 
 
 class DETR(SingleMapDetector):
     """DETR."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class TestCfg(Schema):
-        """The entries of ``test_cfg``."""
-
-        max_per_img: int | None = at_least(1, default=None)  # by default the number of queries
-
     family = "DETR"
-    # MMDetection 3 took the transformer out of the head.
-    model_entries = (
-        *SingleMapDetector.model_entries,
-        *("num_queries", "num_query", "encoder", "decoder", "positional_encoding"),
-    )
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(QueryModelEntries):
+        """The entries of ``model``."""
+
+        types = ("DETR",)
+
+        bbox_head: DETRHead.Entries = nested(DETRHead.Entries, "bbox_head")
+
+        @classmethod
+        def respelled(cls, name: str, config: Config) -> Config:
+            """Take the transformer out of the head of MMDetection 2, and its projection, which is a neck."""
+            config = super().respelled(name, config)
+            head = config.get("bbox_head")
+            if not isinstance(head, dict) or "transformer" not in head:
+                return config
+            names = Head2.__dataclass_fields__
+            moved = read_entries("bbox_head", Head2, {key: head[key] for key in head if key in names})
+            encoder = read_entries("bbox_head.transformer.encoder", EncoderEntries, moved.transformer.encoder)
+            neck = {
+                "type": "ChannelMapper",
+                "in_channels": [moved.in_channels],
+                "kernel_size": 1,
+                "out_channels": encoder.embed_dims,
+                "act_cfg": None,
+            }
+            return {
+                **config,
+                "neck": config.get("neck") or neck,
+                "num_queries": moved.num_query,
+                "encoder": moved.transformer.encoder,
+                "decoder": moved.transformer.decoder,
+                "positional_encoding": moved.positional_encoding,
+                "bbox_head": {key: head[key] for key in head if key not in names},
+            }
+
     renamed_keys = (
+        # before MMDetection 3
+        (r"^bbox_head\.transformer\.(\w+\.layers\.\d+)\.attentions\.0\.", r"\1.self_attn."),
+        (r"^bbox_head\.transformer\.(\w+\.layers\.\d+)\.attentions\.1\.", r"\1.cross_attn."),
+        (r"^bbox_head\.transformer\.(\w+\.layers\.\d+)\.ffns\.0\.", r"\1.ffn."),
+        (r"^bbox_head\.transformer\.", ""),
+        (r"^bbox_head\.query_embedding\.", "query_embedding."),
+        (r"^bbox_head\.input_proj\.", "neck.convs.0.conv."),
         # before MMDetection 2.11
-        (r"(transformer\.\w+\.layers\.\d+)\.self_attn\.", r"\1.attentions.0."),
-        (r"(transformer\.\w+\.layers\.\d+)\.multihead_attn\.", r"\1.attentions.1."),
-        (r"(transformer\.\w+\.layers\.\d+)\.ffn\.", r"\1.ffns.0."),
-        (r"(transformer\.decoder)\.norm\.", r"\1.post_norm."),
-        # MMDetection 3
-        (r"^(\w+\.layers\.\d+)\.self_attn\.", r"bbox_head.transformer.\1.attentions.0."),
-        (r"^(\w+\.layers\.\d+)\.cross_attn\.", r"bbox_head.transformer.\1.attentions.1."),
-        (r"^(\w+\.layers\.\d+)\.ffn\.", r"bbox_head.transformer.\1.ffns.0."),
-        (r"^(encoder|decoder)\.", r"bbox_head.transformer.\1."),
-        (r"^query_embedding\.", "bbox_head.query_embedding."),
-        (r"^neck\.convs\.0\.conv\.", "bbox_head.input_proj."),
+        (r"^bbox_head\.transformer\.(\w+\.layers\.\d+)\.multihead_attn\.", r"\1.cross_attn."),
+        (r"^bbox_head\.transformer\.decoder\.norm\.", "decoder.post_norm."),
     )
 
     def __init__(self, config: Config, parts: Parts) -> None:
-        model = config["model"]
-        super().__init__(parts.build("backbone", model["backbone"]))
-        require("model.type", model["type"], "DETR")
-        head = model["bbox_head"]
-        if head.get("loss_cls", {}).get("use_sigmoid", False):
-            raise ValueError("detect.build: bbox_head.loss_cls.use_sigmoid must be false: sigmoid is not supported")
-        if head.get("num_reg_fcs", 2) != 2:
-            raise ValueError(f"detect.build: bbox_head.num_reg_fcs must be 2, got {head['num_reg_fcs']}")
-        transformer = head.get("transformer") or model
-        positions = head.get("positional_encoding") or model["positional_encoding"]
-        queries: int = model.get("num_queries") or model.get("num_query") or head.get("num_query", 100)
-        self.bbox_head = DETRHead(
-            _projected_channels(model),
-            head["num_classes"],
-            queries,
-            Transformer(transformer["encoder"], transformer["decoder"]),
-            parts.build(
-                "positional_encoding",
-                {"type": "SinePositionalEncoding", **positions},
-                {"SinePositionalEncoding": SinePositionalEncoding},
-            ),
-        )
-        test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
-        self.max_per_image: int = min(test_cfg.max_per_img or queries, queries)
+        model = read_model(self.Model, config, parts)
+        super().__init__(model.backbone, model.neck)
+        self.positional_encoding = SinePositionalEncoding(model.positional_encoding)
+        self.build_transformer(model)
+        self.scores = model.bbox_head.loss_cls
+        self.max_per_image = model.test_cfg.max_per_img or model.num_queries
 
-    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
-        limits = image_limits(input, img_shape)  # [N, 1, 4]
-        logits, boxes = self._raw(input, limits)  # [N, Q, C + 1], [N, Q, 4]
-        scores, labels = logits.softmax(2)[..., :-1].max(2)  # [N, Q]
-        scores, queries = scores.topk(self.max_per_image)  # [N, K]
-        found = clip(corners(take_rows(boxes, queries)) * limits, limits)
-        dets = torch.cat([found, scores[..., None]], 2)  # [N, K, 5]
-        return dets, labels.gather(1, queries)
+    def build_transformer(self, model: QueryModelEntries) -> None:
+        """Create the layers after the neck."""
+        dims = model.encoder.embed_dims
+        self.encoder = Encoder(model.encoder)
+        self.decoder: nn.Module = Decoder(model.decoder)
+        self.query_embedding = nn.Embedding(model.num_queries, dims)
+        self.bbox_head: DETRHead = DETRHead(model.bbox_head, dims)
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return class logits [N, Q, C + 1], the background last, and boxes."""
-        return self.bbox_head(*self.last_map(input, limits))
+        """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""
+        map, rows, columns = self.last_map(input, limits)
+        return self.decode(map.flatten(2).transpose(1, 2), rows, columns)
 
+    def decode(self, contents: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Return class logits and boxes for cells [N, h*w, D]; `rows` [N, h] and `columns` [N, w] are the images'."""
+        padding = padding_cells(rows, columns)  # [N, h*w]
+        positions = self.positional_encoding(rows, columns)  # [N, h*w, D]
+        memory = self.encoder(contents, positions, padding)
+        queries = self.query_embedding.weight.expand(contents.shape[0], -1, -1)
+        return self.boxes(queries, memory, positions, padding)
 
-def _projected_channels(model: Config) -> int:
-    """Return the channels of the features: the head's projection is a neck of one convolution in MMDetection 3."""
-    neck = model.get("neck")
-    if neck is None:
-        return model["bbox_head"]["in_channels"]
-    require("neck", neck["type"], "ChannelMapper")
-    known = {"kernel_size": 1, "norm_cfg": None, "act_cfg": None, "num_outs": 1}
-    for name, value in known.items():
-        if name not in neck or neck[name] != value:
-            raise ValueError(f"detect.build: neck.{name} must be {value}, got {neck.get(name)}")
-    return neck["in_channels"][0]
+    def boxes(self, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
+        """Return class logits and boxes for queries [N, Q, D] and a memory [N, h*w, D]."""
+        outputs: tuple[Tensor, Tensor] = self.bbox_head(self.decoder(queries, memory, positions, padding))
+        return outputs

@@ -6,23 +6,23 @@ Box AP of MMDetection's R-50 model with 4 scales on COCO val2017: 49.0; of Swin-
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts
-from mmort.detect.families.deformable_detr import DeformableDETR
-from mmort.detect.parts.deformable_transformer import DeformableDecoder, Pyramid
+from mmort.detect.entries import nested, only
+from mmort.detect.families.deformable_detr import DeformableDETR, DeformableDETRHead
+from mmort.detect.parts.deformable_transformer import DeformableDecoder, DeformableDecoderEntries, Pyramid
 from mmort.detect.parts.positions import waves_of_references
-from mmort.detect.parts.queries import MLP, moved
-from mmort.detect.versions import Config
+from mmort.detect.parts.queries import MLP, QueryHeadEntries, QueryModelEntries, moved
 
 
 class DINODecoder(DeformableDecoder):
     """Decoder layers, what encodes the boxes of the queries, and a normalization for the head."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
+    def __init__(self, entries: DeformableDecoderEntries) -> None:
+        super().__init__(entries)
         dims = self.embed_dims
         self.ref_point_head = MLP(2 * dims, dims, dims)
         self.norm = nn.LayerNorm(dims)
@@ -43,25 +43,38 @@ class Denoising(nn.Module):
         self.label_embedding = nn.Embedding(classes, dims)
 
 
+class DINOHead(DeformableDETRHead):
+    """The head of Deformable DETR."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(QueryHeadEntries):
+        """The entries of ``bbox_head``."""
+
+        types = ("DINOHead",)
+
+
 class DINO(DeformableDETR):
     """DINO."""
 
     family = "DINO"
     decoder_class = DINODecoder
+    head_class: ClassVar[type[DeformableDETRHead]] = DINOHead
     decoder: DINODecoder
-    model_entries = (*DeformableDETR.model_entries, "dn_cfg")  # of the training
 
-    def __init__(self, config: Config, parts: Parts) -> None:
-        super().__init__(config, parts)
-        if not (self.refines and self.two_stages):
-            raise ValueError(
-                "detect.build: with_box_refine and as_two_stage must be true in DINO, got "
-                f"{self.refines} and {self.two_stages}"
-            )
-        self.dn_query_generator = Denoising(config["model"]["bbox_head"]["num_classes"], self.encoder.embed_dims)
+    @dataclass(frozen=True, kw_only=True)
+    class Model(DeformableDETR.Model):
+        """The entries of ``model``."""
 
-    def build_queries(self, dims: int) -> None:
-        self.query_embedding = nn.Embedding(self.queries, dims)
+        types = ("DINO",)
+        ignored: ClassVar = {**DeformableDETR.Model.ignored, "dn_cfg": "training only"}
+
+        with_box_refine: bool = only(True, required=True)
+        as_two_stage: bool = only(True, required=True)
+        bbox_head: DINOHead.Entries = nested(DINOHead.Entries, "bbox_head")  # type: ignore[assignment]
+
+    def build_queries(self, model: QueryModelEntries) -> None:
+        self.query_embedding = nn.Embedding(model.num_queries, model.encoder.embed_dims)
+        self.dn_query_generator = Denoising(model.bbox_head.num_classes, model.encoder.embed_dims)
 
     def decode(self, memory: Tensor, pyramid: Pyramid) -> tuple[Tensor, Tensor]:
         boxes = self.best_proposals(memory, pyramid)  # [N, Q, 4]

@@ -14,19 +14,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.entries import Schema, default, read_entries
+from mmort.detect.entries import at_least, nested, part
 from mmort.detect.parts.boxes import image_limits
-from mmort.detect.parts.deformable_transformer import DeformableEncoder, Pyramid, sampling_arguments
+from mmort.detect.parts.deformable_transformer import DeformableEncoder, DeformableEncoderEntries, Pyramid
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.mask_queries import (
+    POSITIONS,
     MaskQueryDetector,
     MaskQueryEntries,
+    MaskQueryModelEntries,
+    PixelDecoderEntries,
     mask_embedding,
     mask_logits,
-    sine_encoding,
 )
-from mmort.detect.parts.transformer import FFN, Attention, layer_arguments
-from mmort.detect.versions import Config
+from mmort.detect.parts.positions import SinePositionalEncoding
+from mmort.detect.parts.transformer import FFN, DecoderEntries, DecoderLayerEntries
 
 
 def everything(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,24 +45,42 @@ class PixelDecoder(nn.Module):
     )
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(PixelDecoderEntries):
         """The entries of ``panoptic_head.pixel_decoder``."""
 
-        encoder: Config
-        num_outs: int = 3
-        norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
-        act_cfg: Config | None = default({"type": "ReLU"})
-        positional_encoding: Config = default({"num_feats": 128, "normalize": True})
+        encoder: DeformableEncoderEntries = nested(DeformableEncoderEntries, "pixel_decoder.encoder")
+        num_outs: int = at_least(1, default=3)
+        positional_encoding: SinePositionalEncoding.Entries = nested(
+            SinePositionalEncoding.Entries, "pixel_decoder.positional_encoding", default=POSITIONS
+        )
 
         ignored: ClassVar = {"strides": "only ratios of the maps' sizes matter"}
 
-    def __init__(self, entries: Entries, in_channels: Sequence[int], channels: int, out_channels: int) -> None:
+        @property
+        def levels(self) -> int:
+            """The number of maps that the encoder reads."""
+            return self.encoder.layer_cfg.self_attn_cfg.num_levels
+
+        def check(self, name: str) -> None:
+            """Raise a ValueError if the encoder has other channels, or more levels than there are maps."""
+            if not self.encoder.embed_dims == 2 * self.positional_encoding.num_feats == self.feat_channels:
+                raise ValueError(
+                    "detect.build: embed_dims of pixel_decoder.encoder and 2 * num_feats of "
+                    f"pixel_decoder.positional_encoding must be feat_channels, {self.feat_channels}, got "
+                    f"{self.encoder.embed_dims} and {2 * self.positional_encoding.num_feats}"
+                )
+            if self.levels > len(self.in_channels):
+                raise ValueError(
+                    "detect.build: num_levels of pixel_decoder.encoder.layer_cfg.self_attn_cfg must be at most the "
+                    f"number of in_channels, {len(self.in_channels)}, got {self.levels}"
+                )
+
+    def __init__(self, entries: Entries) -> None:
         super().__init__()
-        norm, act = entries.norm_cfg, entries.act_cfg
+        channels, norm, act, levels = entries.feat_channels, entries.norm_cfg, entries.act_cfg, entries.levels
         self.encoder = DeformableEncoder(entries.encoder)
-        levels = sampling_arguments("encoder", entries.encoder)["num_levels"]
-        self.positional_encoding = sine_encoding(entries.positional_encoding)
-        coarse, fine = in_channels[::-1][:levels], in_channels[::-1][levels:]
+        self.positional_encoding = SinePositionalEncoding(entries.positional_encoding)
+        coarse, fine = entries.in_channels[::-1][:levels], entries.in_channels[::-1][levels:]
         self.input_convs = nn.ModuleList(
             ConvModule(count, channels, 1, bias=True, norm_cfg=norm, act_cfg=None) for count in coarse
         )
@@ -71,12 +91,13 @@ class PixelDecoder(nn.Module):
         self.output_convs = nn.ModuleList(
             ConvModule(channels, channels, 3, padding=1, norm_cfg=norm, act_cfg=act) for _ in fine
         )
-        self.mask_feature = nn.Conv2d(channels, out_channels, 1)
-        self.outputs = entries.num_outs
+        self.mask_feature = nn.Conv2d(channels, entries.out_channels, 1)
+        self.levels = levels
+        self.outputs = min(entries.num_outs, len(entries.in_channels))
 
     def forward(self, features: Sequence[Tensor], input: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the masks' features and the maps for the decoder, coarse first."""
-        levels = len(self.input_convs)
+        levels = self.levels
         maps = [conv(x) for conv, x in zip(self.input_convs, features[::-1][:levels], strict=True)]
         # Padding is not masked, so the whole input is the image.
         pyramid = Pyramid.of(
@@ -102,42 +123,40 @@ class DecoderLayer(nn.Module):
         (r"ffns\.0\.", "ffn."),
     )
 
-    def __init__(self, embed_dims: int, num_heads: int, feedforward_channels: int) -> None:
+    def __init__(self, entries: DecoderLayerEntries) -> None:
         super().__init__()
-        self.cross_attn = nn.ModuleDict({"attn": Attention(embed_dims, num_heads)})
-        self.self_attn = nn.ModuleDict({"attn": Attention(embed_dims, num_heads)})
-        self.ffn = FFN(embed_dims, feedforward_channels)
-        self.norms = nn.ModuleList(nn.LayerNorm(embed_dims) for _ in range(3))
+        self.cross_attn, self.self_attn = entries.cross_attn_cfg.build(), entries.self_attn_cfg.build()
+        self.ffn = FFN(entries.ffn_cfg)
+        self.norms = entries.norms()
 
     def forward(self, x: Tensor, queries: Tensor, memory: Tensor, positions: Tensor, unused: Tensor) -> Tensor:
-        cross, own = self.cross_attn["attn"], self.self_attn["attn"]
-        x = self.norms[0](x + cross(x + queries, memory + positions, memory, unused))
-        x = self.norms[1](x + own(x + queries, x + queries, x))
-        last: Tensor = self.norms[2](x + self.ffn(x))
+        x = self.norms[0](self.cross_attn(x, x + queries, memory + positions, memory, unused))
+        x = self.norms[1](self.self_attn(x, x + queries, x + queries, x))
+        last: Tensor = self.norms[2](self.ffn(x))
         return last
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskDecoderLayerEntries(DecoderLayerEntries):
+    """The entries of ``transformer_decoder.layer_cfg``."""
+
+    attentions = ("cross_attn", "self_attn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskDecoderEntries(DecoderEntries):
+    """The entries of ``transformer_decoder``."""
+
+    layer_cfg: MaskDecoderLayerEntries = nested(MaskDecoderLayerEntries)
 
 
 class Decoder(nn.Module):
     """Decoder layers and a normalization."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, entries: MaskDecoderEntries) -> None:
         super().__init__()
-        arguments = layer_arguments("decoder", _without_order(config))
-        self.layers = nn.ModuleList(DecoderLayer(**arguments) for _ in range(config["num_layers"]))
-        self.post_norm = nn.LayerNorm(arguments["embed_dims"])
-
-
-_ORDER = ("cross_attn", "norm", "self_attn", "norm", "ffn", "norm")
-
-
-def _without_order(config: Config) -> Config:
-    """Return a decoder's config without the order of its steps, which must be `_ORDER`."""
-    layer = config.get("transformerlayers")
-    if layer is None:
-        return config
-    if tuple(layer.get("operation_order", _ORDER)) != _ORDER:
-        raise ValueError(f"detect.build: transformer_decoder.operation_order must be {_ORDER!r}")
-    return {**config, "transformerlayers": {key: layer[key] for key in layer if key != "operation_order"}}
+        self.layers = nn.ModuleList(DecoderLayer(entries.layer_cfg) for _ in range(entries.num_layers))
+        self.post_norm = entries.post_norm()
 
 
 class Mask2FormerHead(nn.Module):
@@ -147,20 +166,37 @@ class Mask2FormerHead(nn.Module):
     class Entries(MaskQueryEntries):
         """The entries of ``panoptic_head``."""
 
-        num_transformer_feat_level: int = 3
+        num_transformer_feat_level: int = at_least(1, default=3)
+        pixel_decoder: PixelDecoder = part(
+            "panoptic_head.pixel_decoder", types={"MSDeformAttnPixelDecoder": PixelDecoder}
+        )
+        transformer_decoder: MaskDecoderEntries = nested(MaskDecoderEntries, "panoptic_head.transformer_decoder")
+
+        def check(self, name: str) -> None:
+            """Raise a ValueError if channels or levels do not fit each other."""
+            super().check(name)
+            levels, decoder = self.num_transformer_feat_level, self.pixel_decoder
+            if decoder.levels != levels:
+                raise ValueError(
+                    "detect.build: num_levels of pixel_decoder.encoder.layer_cfg.self_attn_cfg must be "
+                    f"num_transformer_feat_level of panoptic_head, {levels}, got {decoder.levels}"
+                )
+            if decoder.outputs < levels:
+                raise ValueError(
+                    "detect.build: num_outs of pixel_decoder must be at least num_transformer_feat_level of "
+                    f"panoptic_head, {levels}, got {decoder.outputs}"
+                )
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         channels, levels = entries.feat_channels, entries.num_transformer_feat_level
-        decoder_entries = read_entries("pixel_decoder", PixelDecoder.Entries, entries.pixel_decoder)
-        self.pixel_decoder = PixelDecoder(decoder_entries, entries.in_channels, channels, entries.out_channels)
+        self.pixel_decoder = entries.pixel_decoder
         self.transformer_decoder = Decoder(entries.transformer_decoder)
-        dims: int = self.transformer_decoder.post_norm.normalized_shape[0]
-        projected = dims != channels or entries.enforce_decoder_input_project
         self.decoder_input_projs = nn.ModuleList(
-            nn.Conv2d(channels, dims, 1) if projected else nn.Identity() for _ in range(levels)
+            nn.Conv2d(channels, channels, 1) if entries.enforce_decoder_input_project else nn.Identity()
+            for _ in range(levels)
         )
-        self.decoder_positional_encoding = sine_encoding(entries.positional_encoding)
+        self.decoder_positional_encoding = SinePositionalEncoding(entries.positional_encoding)
         self.query_embed = nn.Embedding(entries.num_queries, channels)
         self.query_feat = nn.Embedding(entries.num_queries, channels)
         self.level_embed = nn.Embedding(levels, channels)
@@ -171,6 +207,7 @@ class Mask2FormerHead(nn.Module):
     def forward(self, features: Sequence[Tensor], input: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
         """Return class logits [N, Q, C + 1], the background last, and mask logits [N, Q, h, w]."""
         mask_features, maps = self.pixel_decoder(features, input)
+        maps = maps[: len(self.decoder_input_projs)]
         memories, positions = [], []
         for level, (project, x) in enumerate(zip(self.decoder_input_projs, maps, strict=True)):
             memories.append(project(x).flatten(2).transpose(1, 2) + self.level_embed.weight[level])
@@ -193,4 +230,9 @@ class Mask2Former(MaskQueryDetector):
     """Mask2Former; padding is not masked in its transformer, as in MMDetection."""
 
     family = "Mask2Former"
-    head = Mask2FormerHead
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(MaskQueryModelEntries):
+        """The entries of ``model``."""
+
+        panoptic_head: Mask2FormerHead = part("panoptic_head", types={"Mask2FormerHead": Mask2FormerHead})

@@ -13,18 +13,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.entries import Schema, default, read_entries, require
-from mmort.detect.families.detr import Decoder, Encoder
+from mmort.detect.entries import nested, part
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.mask_queries import (
+    POSITIONS,
     MaskQueryDetector,
     MaskQueryEntries,
+    MaskQueryModelEntries,
+    PixelDecoderEntries,
     mask_embedding,
     mask_logits,
-    sine_encoding,
 )
-from mmort.detect.parts.positions import image_cells, padding_cells
-from mmort.detect.versions import Config
+from mmort.detect.parts.positions import SinePositionalEncoding, image_cells, padding_cells
+from mmort.detect.parts.transformer import Decoder, Encoder, EncoderEntries
 
 
 @dataclass(frozen=True)
@@ -44,29 +45,29 @@ class Cells:
 class PixelDecoder(nn.Module):
     """A pyramid from coarse to fine, whose finest map has the features that masks are made of."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
-        """The entries of ``panoptic_head.pixel_decoder``."""
+    Entries = PixelDecoderEntries
 
-        norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
-        act_cfg: Config | None = default({"type": "ReLU"})
-
-    def __init__(self, entries: Entries, in_channels: Sequence[int], channels: int, out_channels: int) -> None:
+    def __init__(self, entries: PixelDecoderEntries) -> None:
         super().__init__()
-        norm, act = entries.norm_cfg, entries.act_cfg
+        channels, norm, act = entries.feat_channels, entries.norm_cfg, entries.act_cfg
         self.lateral_convs = nn.ModuleList(
-            ConvModule(count, channels, 1, norm_cfg=norm, act_cfg=None) for count in in_channels[:-1]
+            ConvModule(count, channels, 1, norm_cfg=norm, act_cfg=None) for count in entries.in_channels[:-1]
         )
         self.output_convs = nn.ModuleList(
-            ConvModule(channels, channels, 3, padding=1, norm_cfg=norm, act_cfg=act) for _ in in_channels[:-1]
+            ConvModule(channels, channels, 3, padding=1, norm_cfg=norm, act_cfg=act) for _ in entries.in_channels[:-1]
         )
-        self.mask_feature = nn.Conv2d(channels, out_channels, 3, padding=1)
-        self.build_last(entries, in_channels[-1], channels)
+        self.mask_feature = nn.Conv2d(channels, entries.out_channels, 3, padding=1)
+        self.build_last(entries)
 
-    def build_last(self, entries: Entries, in_channels: int, channels: int) -> None:
+    def build_last(self, entries: PixelDecoderEntries) -> None:
         """Build the layers of the coarsest map."""
         self.last_feat_conv = ConvModule(
-            in_channels, channels, 3, padding=1, norm_cfg=entries.norm_cfg, act_cfg=entries.act_cfg
+            entries.in_channels[-1],
+            entries.feat_channels,
+            3,
+            padding=1,
+            norm_cfg=entries.norm_cfg,
+            act_cfg=entries.act_cfg,
         )
 
     def forward(self, features: Sequence[Tensor], input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,18 +88,30 @@ class TransformerEncoderPixelDecoder(PixelDecoder):
     """A pixel decoder that begins with a transformer's encoder over the coarsest map."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(PixelDecoder.Entries):
+    class Entries(PixelDecoderEntries):
         """The entries of ``panoptic_head.pixel_decoder``."""
 
-        encoder: Config
-        positional_encoding: Config = default({"num_feats": 128, "normalize": True})
+        encoder: EncoderEntries = nested(EncoderEntries, "pixel_decoder.encoder")
+        positional_encoding: SinePositionalEncoding.Entries = nested(
+            SinePositionalEncoding.Entries, "pixel_decoder.positional_encoding", default=POSITIONS
+        )
 
-    def build_last(self, entries: PixelDecoder.Entries, in_channels: int, channels: int) -> None:
+        def check(self, name: str) -> None:
+            """Raise a ValueError if the encoder has other channels."""
+            if not self.encoder.embed_dims == 2 * self.positional_encoding.num_feats == self.feat_channels:
+                raise ValueError(
+                    "detect.build: embed_dims of pixel_decoder.encoder and 2 * num_feats of "
+                    f"pixel_decoder.positional_encoding must be feat_channels, {self.feat_channels}, got "
+                    f"{self.encoder.embed_dims} and {2 * self.positional_encoding.num_feats}"
+                )
+
+    def build_last(self, entries: PixelDecoderEntries) -> None:
         """Build the encoder."""
         assert isinstance(entries, self.Entries)
+        channels = entries.feat_channels
         self.encoder = Encoder(entries.encoder)
-        self.positional_encoding = sine_encoding(entries.positional_encoding)
-        self.encoder_in_proj = nn.Conv2d(in_channels, channels, 1)
+        self.positional_encoding = SinePositionalEncoding(entries.positional_encoding)
+        self.encoder_in_proj = nn.Conv2d(entries.in_channels[-1], channels, 1)
         self.encoder_out_proj = ConvModule(
             channels, channels, 3, padding=1, norm_cfg=entries.norm_cfg, act_cfg=entries.act_cfg
         )
@@ -112,35 +125,37 @@ class TransformerEncoderPixelDecoder(PixelDecoder):
         return self.encoder_out_proj(memory), memory
 
 
-_PIXEL_DECODERS = {
-    "PixelDecoder": PixelDecoder,
-    "TransformerEncoderPixelDecoder": TransformerEncoderPixelDecoder,
-}
-
-
 class MaskFormerHead(nn.Module):
     """For each query the logits of the classes and a mask."""
 
-    renamed_keys = (  # MMDetection 3
-        (r"(coder\.layers\.\d+)\.self_attn\.", r"\1.attentions.0."),
-        (r"(coder\.layers\.\d+)\.cross_attn\.", r"\1.attentions.1."),
-        (r"(coder\.layers\.\d+)\.ffn\.", r"\1.ffns.0."),
+    renamed_keys = (  # before MMDetection 3
+        (r"(coder\.layers\.\d+)\.attentions\.0\.", r"\1.self_attn."),
+        (r"(coder\.layers\.\d+)\.attentions\.1\.", r"\1.cross_attn."),
+        (r"(coder\.layers\.\d+)\.ffns\.0\.", r"\1.ffn."),
     )
 
-    Entries = MaskQueryEntries
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(MaskQueryEntries):
+        """The entries of ``panoptic_head``."""
 
-    def __init__(self, entries: MaskQueryEntries) -> None:
+        pixel_decoder: PixelDecoder = part(
+            "panoptic_head.pixel_decoder",
+            types={
+                "PixelDecoder": PixelDecoder,
+                "TransformerEncoderPixelDecoder": TransformerEncoderPixelDecoder,
+            },
+        )
+
+    def __init__(self, entries: Entries) -> None:
         super().__init__()
         channels, last = entries.feat_channels, entries.in_channels[-1]
-        config = entries.pixel_decoder
-        decoder = _PIXEL_DECODERS[require("panoptic_head.pixel_decoder", config.get("type"), *_PIXEL_DECODERS)]
-        decoder_entries = read_entries("panoptic_head.pixel_decoder", decoder.Entries, config)
-        self.pixel_decoder = decoder(decoder_entries, entries.in_channels, channels, entries.out_channels)
+        self.pixel_decoder = entries.pixel_decoder
         self.transformer_decoder = Decoder(entries.transformer_decoder)
-        dims: int = self.transformer_decoder.post_norm.normalized_shape[0]
-        projected = decoder is PixelDecoder and (dims != last or entries.enforce_decoder_input_project)
+        dims = entries.transformer_decoder.embed_dims
+        reads_backbone = not isinstance(self.pixel_decoder, TransformerEncoderPixelDecoder)
+        projected = reads_backbone and (dims != last or entries.enforce_decoder_input_project)
         self.decoder_input_proj = nn.Conv2d(last, dims, 1) if projected else nn.Identity()
-        self.decoder_pe = sine_encoding(entries.positional_encoding)
+        self.decoder_pe = SinePositionalEncoding(entries.positional_encoding)
         self.query_embed = nn.Embedding(entries.num_queries, entries.out_channels)
         self.things, self.classes = entries.num_things_classes, entries.num_things_classes + entries.num_stuff_classes
         self.cls_embed = nn.Linear(channels, self.classes + 1)
@@ -160,4 +175,9 @@ class MaskFormer(MaskQueryDetector):
     """MaskFormer."""
 
     family = "MaskFormer"
-    head = MaskFormerHead
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(MaskQueryModelEntries):
+        """The entries of ``model``."""
+
+        panoptic_head: MaskFormerHead = part("panoptic_head", types={"MaskFormerHead": MaskFormerHead})

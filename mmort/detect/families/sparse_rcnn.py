@@ -12,16 +12,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts, Schema, at_least, default, nested, part, read_entries, require
+from mmort.detect.detector import Detector, ModelEntries, read_model
+from mmort.detect.entries import Parts, Schema, at_least, default, nested, only, part
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import ClassScores, SigmoidScores, SoftmaxScores
+from mmort.detect.parts.heads.class_scores import ClassScores, CustomScores, SigmoidScores
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
+from mmort.detect.parts.layers import activation
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.selection import take_rows
-from mmort.detect.parts.transformer import FFN, Attention
-from mmort.detect.versions import Config, test_config
+from mmort.detect.parts.transformer import FFN, AttentionEntries, FFNEntries, NormEntries
+from mmort.detect.versions import Config
 from mmort.predict import MaskFormat
 
 _RELU: Config = {"type": "ReLU"}
@@ -63,20 +64,19 @@ class DynamicConv(nn.Module):
         input_feat_shape: int = 7
         with_proj: bool = True
         act_cfg: Config = default(_RELU)
-        norm_cfg: Config = default({"type": "LN"})
+        norm_cfg: NormEntries = nested(NormEntries, "norm_cfg of DynamicConv", default={})
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        require("act_cfg of DynamicConv", entries.act_cfg["type"], "ReLU")
-        require("norm_cfg of DynamicConv", entries.norm_cfg["type"], "LN")
         self.channels, self.width = entries.in_channels, entries.feat_channels
         out = entries.out_channels or entries.in_channels
         self.dynamic_layer = nn.Linear(self.channels, self.width * (self.channels + out))
-        self.norm_in, self.norm_out = nn.LayerNorm(self.width), nn.LayerNorm(out)
+        self.norm_in, self.norm_out = entries.norm_cfg.build(self.width), entries.norm_cfg.build(out)
+        self.activation = activation(entries.act_cfg)
         self.projects = entries.with_proj
         if self.projects:
             self.fc_layer = nn.Linear(out * entries.input_feat_shape**2, out)
-            self.fc_norm = nn.LayerNorm(out)
+            self.fc_norm = entries.norm_cfg.build(out)
 
     def forward(self, objects: Tensor, features: Tensor) -> Tensor:
         """Return [R, C], or [R, h * w, C] without projection, for objects [R, D] and features [R, D, h, w]."""
@@ -84,9 +84,9 @@ class DynamicConv(nn.Module):
         split = self.channels * self.width
         first, second = weights[:, :split], weights[:, split:]
         x = features.flatten(2).transpose(1, 2)  # [R, h * w, D]
-        x = self.norm_in(x @ torch.unflatten(first, 1, (self.channels, self.width))).relu()
-        x = self.norm_out(x @ torch.unflatten(second, 1, (self.width, -1))).relu()
-        return self.fc_norm(self.fc_layer(x.flatten(1))).relu() if self.projects else x
+        x = self.activation(self.norm_in(x @ torch.unflatten(first, 1, (self.channels, self.width))))
+        x = self.activation(self.norm_out(x @ torch.unflatten(second, 1, (self.width, -1))))
+        return self.activation(self.fc_norm(self.fc_layer(x.flatten(1)))) if self.projects else x
 
 
 class DIIHead(nn.Module):
@@ -97,8 +97,8 @@ class DIIHead(nn.Module):
         """The entries of ``bbox_head``."""
 
         num_classes: int = 80
-        num_ffn_fcs: int = 2
-        num_heads: int = 8
+        num_ffn_fcs: int = at_least(2, default=2)
+        num_heads: int = at_least(1, default=8)
         num_cls_fcs: int = 1
         num_reg_fcs: int = 3
         feedforward_channels: int = 2048
@@ -108,7 +108,7 @@ class DIIHead(nn.Module):
             "dynamic_conv_cfg", types={"DynamicConv": DynamicConv}, default={"type": "DynamicConv"}
         )
         bbox_coder: BoxCoder = part("box coder")
-        loss_cls: ClassScores = part("loss_cls", types={"FocalLoss": SigmoidScores, "CrossEntropyLoss": SoftmaxScores})
+        loss_cls: ClassScores = part("loss_cls", types={"FocalLoss": SigmoidScores, "CrossEntropyLoss": CustomScores})
 
         ignored: ClassVar = {
             "dropout": "training only",
@@ -119,17 +119,21 @@ class DIIHead(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        require("ffn_act_cfg", entries.ffn_act_cfg["type"], "ReLU")
-        if entries.num_ffn_fcs != 2:
-            raise ValueError(f"detect.build: DIIHead.num_ffn_fcs must be 2, got {entries.num_ffn_fcs}")
         channels = entries.in_channels
         self.classes, self.coder, self.loss_cls = entries.num_classes, entries.bbox_coder, entries.loss_cls
         self.class_layers = {"fc_cls": self.loss_cls.other_logits}
-        self.attention = nn.ModuleDict({"attn": Attention(channels, entries.num_heads)})
+        self.attention = AttentionEntries(embed_dims=channels, num_heads=entries.num_heads).build()
         self.attention_norm = nn.LayerNorm(channels)
         self.instance_interactive_conv = entries.dynamic_conv_cfg
         self.instance_interactive_conv_norm = nn.LayerNorm(channels)
-        self.ffn = FFN(channels, entries.feedforward_channels)
+        self.ffn = FFN(
+            FFNEntries(
+                embed_dims=channels,
+                feedforward_channels=entries.feedforward_channels,
+                num_fcs=entries.num_ffn_fcs,
+                act_cfg=entries.ffn_act_cfg,
+            )
+        )
         self.ffn_norm = nn.LayerNorm(channels)
         self.cls_fcs = _normalized_linears(channels, entries.num_cls_fcs)
         self.reg_fcs = _normalized_linears(channels, entries.num_reg_fcs)
@@ -154,10 +158,10 @@ class DIIHead(nn.Module):
         attended : Tensor, [N, P, D]
             The objects after their attention: what masks are made of.
         """
-        attended = self.attention_norm(objects + self.attention["attn"](objects, objects, objects))
+        attended = self.attention_norm(self.attention(objects, objects, objects, objects))
         rows = attended.flatten(0, 1)  # [N * P, D]
         rows = self.instance_interactive_conv_norm(rows + self.instance_interactive_conv(rows, pooled))
-        rows = self.ffn_norm(rows + self.ffn(rows))
+        rows = self.ffn_norm(self.ffn(rows))
         objects = rows.reshape(objects.shape)
         return self.fc_cls(self.cls_fcs(objects)), self.fc_reg(self.reg_fcs(objects)), objects, attended
 
@@ -169,6 +173,7 @@ class DynamicMaskHead(FCNMaskHead):
     class Entries(FCNMaskHead.Entries):
         """The entries of ``mask_head``."""
 
+        class_agnostic: bool = only(False)
         dynamic_conv_cfg: DynamicConv = part(
             "dynamic_conv_cfg",
             types={"DynamicConv": DynamicConv},
@@ -177,6 +182,7 @@ class DynamicMaskHead(FCNMaskHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
+        self.num_classes = entries.num_classes
         self.instance_interactive_conv = entries.dynamic_conv_cfg
 
     def of_objects(self, objects: Tensor, features: Tensor, classes: Tensor) -> Tensor:
@@ -191,6 +197,14 @@ class SparseTestCfg(Schema):
 
     max_per_img: int = at_least(1)
     mask_thr_binary: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseTestCfgs(Schema):
+    """The entries of ``test_cfg``."""
+
+    rcnn: Config
+    rpn: None = None
 
 
 class SparseRoIHead(nn.Module):
@@ -213,6 +227,14 @@ class SparseRoIHead(nn.Module):
             "stage_loss_weights": "training only",
             "proposal_feature_channel": "that of rpn_head",
         }
+
+        def check(self, name: str) -> None:
+            """Raise a ValueError if masks are of other classes than boxes."""
+            if self.mask_head is not None and self.mask_head[-1].num_classes != self.bbox_head[-1].classes:
+                raise ValueError(
+                    f"detect.build: num_classes of mask_head must be that of bbox_head, {self.bbox_head[-1].classes}, "
+                    f"got {self.mask_head[-1].num_classes}"
+                )
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
@@ -255,25 +277,33 @@ class SparseRCNN(Detector):
     """Sparse R-CNN, or QueryInst if the config has mask heads."""
 
     heads = ("roi_head.bbox_head",)
-    model_entries = ("backbone", "neck", "rpn_head", "roi_head")
 
     @dataclass(frozen=True, kw_only=True)
-    class TestCfg(Schema):
-        """The entries of ``test_cfg``."""
+    class Model(ModelEntries):
+        """The entries of ``model``."""
 
-        rcnn: Config
-        rpn: None = None
+        types = ("SparseRCNN", "QueryInst")
+
+        backbone: nn.Module = part("backbone")
+        neck: nn.Module | None = part("neck", default=None)
+        rpn_head: EmbeddingRPNHead = part("rpn_head", types={"EmbeddingRPNHead": EmbeddingRPNHead})
+        roi_head: SparseRoIHead = part("roi_head", types={"SparseRoIHead": SparseRoIHead})
+        test_cfg: SparseTestCfgs = nested(SparseTestCfgs, "test_cfg")
+
+        @classmethod
+        def respelled(cls, name: str, config: Config) -> Config:
+            """Give the second stage its part of ``test_cfg``, as MMDetection does."""
+            roi_head, test_cfg = config.get("roi_head"), config.get("test_cfg")
+            if not isinstance(roi_head, dict) or not isinstance(test_cfg, dict):
+                return config
+            return {**config, "roi_head": {**roi_head, "test_cfg": test_cfg.get("rcnn")}}
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
-        model, test_cfg = config["model"], read_entries("test_cfg", self.TestCfg, test_config(config))
-        require("model.type", model["type"], "SparseRCNN", "QueryInst")
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
-        types = {"EmbeddingRPNHead": EmbeddingRPNHead}
-        self.rpn_head: EmbeddingRPNHead = parts.build("rpn_head", model["rpn_head"], types)
-        roi_head = {**model["roi_head"], "test_cfg": test_cfg.rcnn}
-        self.roi_head: SparseRoIHead = parts.construct("roi_head", SparseRoIHead, roi_head)
+        model = read_model(self.Model, config, parts)
+        self.backbone = model.backbone
+        self.neck = nn.Identity() if model.neck is None else model.neck
+        self.rpn_head, self.roi_head = model.rpn_head, model.roi_head
         self.family = "QueryInst" if self.roi_head.with_mask else "Sparse R-CNN"
         if self.roi_head.with_mask:
             self.output_names = ("dets", "labels", "masks")

@@ -56,7 +56,7 @@ class YOLOV3Head(Head):
         in_channels: Sequence[int]
         out_channels: Sequence[int] = (1024, 512, 256)
         anchor_generator: Priors = part("prior generator", default=_ANCHORS)
-        bbox_coder: YOLOCoderEntries = nested(YOLOCoderEntries, default=YOLOCoderEntries())
+        bbox_coder: YOLOCoderEntries = nested(YOLOCoderEntries, default={})
         featmap_strides: Sequence[int] = (32, 16, 8)
         norm_cfg: Config | None = default({"type": "BN"})
         act_cfg: Config | None = default({"type": "LeakyReLU", "negative_slope": 0.1})

@@ -5,50 +5,58 @@ Source: D. Meng et al., "Conditional DETR for Fast Training Convergence", ICCV 2
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
+from mmort.detect.entries import nested, only
 from mmort.detect.parts.queries import MLP
-from mmort.detect.parts.transformer import FFN, Attention, attended, by_head, layer_arguments
-from mmort.detect.versions import Config
+from mmort.detect.parts.transformer import (
+    ATTENTION,
+    FFN,
+    AttentionEntries,
+    DecoderEntries,
+    DecoderLayerEntries,
+    attended,
+    by_head,
+)
 
 
-class EncoderLayer(nn.Module):
-    """Every cell of the image attends to all others."""
+@dataclass(frozen=True, kw_only=True)
+class ConditionalSelfAttentionEntries(AttentionEntries):
+    """The entries of ``self_attn_cfg``."""
 
-    def __init__(self, embed_dims: int, num_heads: int, feedforward_channels: int, activation: type[nn.Module]) -> None:
-        super().__init__()
-        self.self_attn = nn.ModuleDict({"attn": Attention(embed_dims, num_heads)})
-        self.ffn = FFN(embed_dims, feedforward_channels, activation)
-        self.norms = nn.ModuleList(nn.LayerNorm(embed_dims) for _ in range(2))
+    types = ()
+    ignored: ClassVar = {**AttentionEntries.ignored, "keep_query_pos": "of the other attention"}
 
-    def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
-        located = x + positions
-        x = self.norms[0](x + self.self_attn["attn"](located, located, x, padding))
-        normalized: Tensor = self.norms[1](x + self.ffn(x))
-        return normalized
+    cross_attn: bool = only(False)
 
 
-class ConditionalEncoder(nn.Module):
-    """Encoder layers in a row."""
+@dataclass(frozen=True, kw_only=True)
+class ConditionalCrossAttentionEntries(AttentionEntries):
+    """The entries of ``cross_attn_cfg``."""
 
-    def __init__(self, config: Config, activation: type[nn.Module] = nn.ReLU) -> None:
-        super().__init__()
-        arguments = layer_arguments("encoder", config, activation.__name__)
-        self.embed_dims: int = arguments["embed_dims"]
-        self.layers = nn.ModuleList(
-            EncoderLayer(**arguments, activation=activation) for _ in range(config["num_layers"])
-        )
+    types = ()
 
-    def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
-        """Return the memory [N, P, D] for cells and their positions [N, P, D], which are padding [N, P]."""
-        for layer in self.layers:
-            x = layer(x, self.scaled(positions, x), padding)
-        return x
+    cross_attn: bool = only(True, required=True)
+    keep_query_pos: bool = only(False)
 
-    def scaled(self, positions: Tensor, x: Tensor) -> Tensor:
-        """Return what is added to the cells `x` where they are compared."""
-        return positions
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionalDecoderLayerEntries(DecoderLayerEntries):
+    """The entries of ``decoder.layer_cfg``."""
+
+    self_attn_cfg: ConditionalSelfAttentionEntries = nested(ConditionalSelfAttentionEntries, default=ATTENTION)
+    cross_attn_cfg: ConditionalCrossAttentionEntries = nested(ConditionalCrossAttentionEntries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionalDecoderEntries(DecoderEntries):
+    """The entries of ``decoder``."""
+
+    layer_cfg: ConditionalDecoderLayerEntries = nested(ConditionalDecoderLayerEntries)
 
 
 class ConditionalSelfAttention(nn.Module):
@@ -108,20 +116,13 @@ class ConditionalCrossAttention(nn.Module):
 class ConditionalDecoderLayer(nn.Module):
     """Every query attends to all others, then to the image."""
 
-    def __init__(
-        self,
-        embed_dims: int,
-        num_heads: int,
-        feedforward_channels: int,
-        activation: type[nn.Module],
-        *,
-        first: bool,
-    ) -> None:
+    def __init__(self, entries: ConditionalDecoderLayerEntries, *, first: bool) -> None:
         super().__init__()
-        self.self_attn = ConditionalSelfAttention(embed_dims, num_heads)
-        self.cross_attn = ConditionalCrossAttention(embed_dims, num_heads, first=first)
-        self.ffn = FFN(embed_dims, feedforward_channels, activation)
-        self.norms = nn.ModuleList(nn.LayerNorm(embed_dims) for _ in range(3))
+        dims = entries.embed_dims
+        self.self_attn = ConditionalSelfAttention(dims, entries.self_attn_cfg.num_heads)
+        self.cross_attn = ConditionalCrossAttention(dims, entries.cross_attn_cfg.num_heads, first=first)
+        self.ffn = FFN(entries.ffn_cfg)
+        self.norms = entries.norms()
 
     def forward(
         self, x: Tensor, positions: Tensor, waves: Tensor, memory: Tensor, cells: Tensor, padding: Tensor
@@ -129,22 +130,18 @@ class ConditionalDecoderLayer(nn.Module):
         """Return the queries [N, Q, D]; the arguments are those of `ConditionalCrossAttention`."""
         x = self.norms[0](x + self.self_attn(x, positions))
         x = self.norms[1](x + self.cross_attn(x, positions, waves, memory, cells, padding))
-        normalized: Tensor = self.norms[2](x + self.ffn(x))
+        normalized: Tensor = self.norms[2](self.ffn(x))
         return normalized
 
 
 class ConditionalDecoder(nn.Module):
     """Decoder layers, and what weights the waves of references; where references come from is the family's."""
 
-    def __init__(self, config: Config, activation: type[nn.Module] = nn.ReLU) -> None:
+    def __init__(self, entries: ConditionalDecoderEntries) -> None:
         super().__init__()
-        arguments = layer_arguments("decoder", config, activation.__name__)
-        if config["layer_cfg"]["cross_attn_cfg"].get("keep_query_pos", False):
-            raise ValueError("detect.build: decoder.layer_cfg.cross_attn_cfg.keep_query_pos must be False, got True")
-        self.embed_dims: int = arguments["embed_dims"]
+        self.embed_dims = entries.embed_dims
         self.layers = nn.ModuleList(
-            ConditionalDecoderLayer(**arguments, activation=activation, first=index == 0)
-            for index in range(config["num_layers"])
+            ConditionalDecoderLayer(entries.layer_cfg, first=index == 0) for index in range(entries.num_layers)
         )
-        self.post_norm = nn.LayerNorm(self.embed_dims)
+        self.post_norm = entries.post_norm()
         self.query_scale = MLP(self.embed_dims, self.embed_dims, self.embed_dims)

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from mmort.detect.entries import nested, only
 from mmort.detect.parts.positions import SinePositionalEncoding, image_cells, padding_cells
-from mmort.detect.parts.transformer import FFN, Attention, layer_arguments
-from mmort.detect.versions import Config
-from mmort.torch import MultiScaleDeformableAttention
+from mmort.detect.parts.transformer import (
+    FFN,
+    DecoderLayerEntries,
+    DeformableAttentionEntries,
+    EncoderEntries,
+    EncoderLayerEntries,
+)
 
 
 @dataclass(frozen=True)
@@ -111,15 +115,46 @@ class Pyramid:
         return torch.where(usable, torch.log(boxes / (1 - boxes)), torch.inf), usable
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeformableEncoderLayerEntries(EncoderLayerEntries):
+    """The entries of ``encoder.layer_cfg``."""
+
+    self_attn_cfg: DeformableAttentionEntries = nested(DeformableAttentionEntries, default={})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeformableEncoderEntries(EncoderEntries):
+    """The entries of ``encoder``."""
+
+    layer_cfg: DeformableEncoderLayerEntries = nested(DeformableEncoderLayerEntries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeformableDecoderLayerEntries(DecoderLayerEntries):
+    """The entries of ``decoder.layer_cfg``."""
+
+    cross_attn_cfg: DeformableAttentionEntries = nested(DeformableAttentionEntries, default={})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeformableDecoderEntries(EncoderEntries):
+    """The entries of ``decoder``, which has no normalization after its last layer."""
+
+    types = ("DeformableDetrTransformerDecoder",)
+
+    layer_cfg: DeformableDecoderLayerEntries = nested(DeformableDecoderLayerEntries)
+    post_norm_cfg: None = only(None)
+    return_intermediate: bool = only(True)
+
+
 class DeformableEncoderLayer(nn.Module):
     """Every cell attends to a few points of all maps."""
 
-    def __init__(self, attention: dict[str, Any], layer: dict[str, Any]) -> None:
+    def __init__(self, entries: DeformableEncoderLayerEntries) -> None:
         super().__init__()
-        size = layer["embed_dims"]
-        self.self_attn = MultiScaleDeformableAttention(size, batch_first=True, **attention)
-        self.ffn = FFN(size, layer["feedforward_channels"])
-        self.norms = nn.ModuleList(nn.LayerNorm(size) for _ in range(2))
+        self.self_attn = entries.self_attn_cfg.build()
+        self.ffn = FFN(entries.ffn_cfg)
+        self.norms = entries.norms()
 
     def forward(self, x: Tensor, pyramid: Pyramid, references: Tensor) -> Tensor:
         x = self.norms[0](
@@ -131,18 +166,16 @@ class DeformableEncoderLayer(nn.Module):
                 spatial_shapes=pyramid.shapes,
             )
         )
-        normalized: Tensor = self.norms[1](x + self.ffn(x))
+        normalized: Tensor = self.norms[1](self.ffn(x))
         return normalized
 
 
 class DeformableEncoder(nn.Module):
     """Encoder layers in a row."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, entries: DeformableEncoderEntries) -> None:
         super().__init__()
-        arguments = sampling_arguments("encoder", config), layer_arguments("encoder", config)
-        self.embed_dims: int = arguments[1]["embed_dims"]
-        self.layers = nn.ModuleList(DeformableEncoderLayer(*arguments) for _ in range(config["num_layers"]))
+        self.layers = nn.ModuleList(DeformableEncoderLayer(entries.layer_cfg) for _ in range(entries.num_layers))
 
     def forward(self, pyramid: Pyramid) -> Tensor:
         """Return the memory [N, P, D]."""
@@ -155,13 +188,11 @@ class DeformableEncoder(nn.Module):
 class DeformableDecoderLayer(nn.Module):
     """Every query attends to all others, then to a few points of all maps."""
 
-    def __init__(self, attention: dict[str, Any], layer: dict[str, Any]) -> None:
+    def __init__(self, entries: DeformableDecoderLayerEntries) -> None:
         super().__init__()
-        size = layer["embed_dims"]
-        self.self_attn = nn.ModuleDict({"attn": Attention(size, layer["num_heads"])})
-        self.cross_attn = MultiScaleDeformableAttention(size, batch_first=True, **attention)
-        self.ffn = FFN(size, layer["feedforward_channels"])
-        self.norms = nn.ModuleList(nn.LayerNorm(size) for _ in range(3))
+        self.self_attn, self.cross_attn = entries.self_attn_cfg.build(), entries.cross_attn_cfg.build()
+        self.ffn = FFN(entries.ffn_cfg)
+        self.norms = entries.norms()
 
     def forward(
         self,
@@ -178,7 +209,7 @@ class DeformableDecoderLayer(nn.Module):
         others are hidden.
         """
         located = x + positions
-        x = self.norms[0](x + self.self_attn["attn"](located, located, x, hidden))
+        x = self.norms[0](self.self_attn(x, located, located, x, hidden))
         x = self.norms[1](
             self.cross_attn(
                 x,
@@ -189,27 +220,14 @@ class DeformableDecoderLayer(nn.Module):
                 spatial_shapes=pyramid.shapes,
             )
         )
-        normalized: Tensor = self.norms[2](x + self.ffn(x))
+        normalized: Tensor = self.norms[2](self.ffn(x))
         return normalized
 
 
 class DeformableDecoder(nn.Module):
     """Decoder layers; how references move between them is the family's."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, entries: DeformableDecoderEntries) -> None:
         super().__init__()
-        arguments = sampling_arguments("decoder", config), layer_arguments("decoder", config)
-        self.embed_dims: int = arguments[1]["embed_dims"]
-        self.layers = nn.ModuleList(DeformableDecoderLayer(*arguments) for _ in range(config["num_layers"]))
-
-
-def sampling_arguments(part: str, config: Config) -> dict[str, int]:
-    """Return arguments of the deformable attention of an encoder's or decoder's config, of MMDetection 2 or 3."""
-    layer: Config = config.get("layer_cfg") or config["transformerlayers"]
-    attentions = layer.get("attn_cfgs")
-    if isinstance(attentions, (list, tuple)):
-        attentions = attentions[-1]
-    attention: Config = layer.get("self_attn_cfg" if part == "encoder" else "cross_attn_cfg") or attentions or {}
-    return {name: attention.get(name, 4) for name in ("num_levels", "num_points")} | {
-        "num_heads": attention.get("num_heads", 8)
-    }
+        self.embed_dims = entries.embed_dims
+        self.layers = nn.ModuleList(DeformableDecoderLayer(entries.layer_cfg) for _ in range(entries.num_layers))

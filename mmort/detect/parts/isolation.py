@@ -1,4 +1,4 @@
-"""Images of a batch kept apart: padding is excluded from the backbone of detectors that read its last map only."""
+"""Images of a batch kept apart: padding is excluded from the network before a transformer that reads its last map."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmort.detect.parts.queries import QueryDetector
 
 
 class SingleMapDetector(QueryDetector):
-    """Base of detectors whose transformer reads the backbone's last map.
+    """Base of detectors whose transformer reads the last map of the backbone, or of the neck after it.
 
     Notes
     -----
@@ -21,9 +21,10 @@ class SingleMapDetector(QueryDetector):
     of larger ones gives slightly different results than alone; see `isolate_images`.
     """
 
-    def __init__(self, backbone: nn.Module) -> None:
+    def __init__(self, backbone: nn.Module, neck: nn.Module | None) -> None:
         super().__init__()
         self.backbone = backbone
+        self.neck = nn.Identity() if neck is None else neck
         self._isolation: Isolation | None = None
 
     def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
@@ -37,40 +38,45 @@ class SingleMapDetector(QueryDetector):
         MMDetection's results for batches differ: they lose some accuracy.
         """
         if self._isolation is None:
-            self._isolation = Isolation(self.backbone)
+            self._isolation = Isolation(nn.Sequential(self.backbone, self.neck))
 
     def last_map(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the last map [N, C, h, w], and which of its rows [N, h] and columns [N, w] are the images'."""
         if self._isolation is not None:
             with self._isolation.of(limits):
-                map = self.backbone(input)[-1]
+                map = self.neck(self.backbone(input))[-1]
             return map, *used_cells(map, limits, self._isolation.stride)
-        map = self.backbone(input)[-1]
+        map = self.neck(self.backbone(input))[-1]
         return map, *image_cells(map, input, limits)
 
 
 class Isolation:
-    """Keeps zeros around each image of a batch before each layer of a backbone, as around an image alone.
+    """Keeps zeros around each image of a batch before each layer of a network, as around an image alone.
 
-    Hooks on the layers clear what the layers before have put there; outside of `of` they do nothing.
+    Hooks on the layers clear what the layers before have put there; outside of `of` they do nothing.  1x1 convolutions
+    need none, as they bring nothing from one cell to another.
 
     Attributes
     ----------
     stride : int
-        That of the backbone's last maps.
+        That of the network's last maps.
     """
 
-    def __init__(self, backbone: nn.Module) -> None:
+    def __init__(self, network: nn.Module) -> None:
         size = 256
         self._strides: dict[nn.Module, int] = {}  # of each layer's inputs
         self._limits: Tensor | None = None
-        layers = [layer for layer in backbone.modules() if isinstance(layer, (nn.Conv2d, nn.MaxPool2d))]
+        layers = [
+            layer
+            for layer in network.modules()
+            if isinstance(layer, (nn.Conv2d, nn.MaxPool2d)) and layer.kernel_size not in (1, (1, 1))
+        ]
 
         def note(layer: nn.Module, inputs: tuple[Tensor]) -> None:
             self._strides[layer] = size // inputs[0].shape[3]
 
         hooks = [layer.register_forward_pre_hook(note) for layer in layers]
-        self.stride = size // backbone(torch.zeros(1, 3, size, size))[-1].shape[3]
+        self.stride = size // network(torch.zeros(1, 3, size, size))[-1].shape[3]
         for hook in hooks:
             hook.remove()
         for layer in layers:

@@ -240,6 +240,15 @@ class LeakyReLUEntries(ActivationEntries):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PReLUEntries(ActivationEntries):
+    """The entries of ``PReLU``."""
+
+    num_parameters: int = 1
+
+    ignored: ClassVar = {**ActivationEntries.ignored, "init": "weights come from the checkpoint"}
+
+
+@dataclass(frozen=True, kw_only=True)
 class GELUEntries(ActivationEntries):
     """The entries of ``GELU``."""
 
@@ -275,6 +284,7 @@ _SHORT_NAMES = {nn.BatchNorm2d: "bn", FieldBatchNorm: "bn", nn.GroupNorm: "gn", 
 _ACTIVATIONS: _Layers = {
     "ReLU": (nn.ReLU, ActivationEntries),
     "ReLU6": (nn.ReLU6, ActivationEntries),
+    "PReLU": (nn.PReLU, PReLUEntries),
     "LeakyReLU": (nn.LeakyReLU, LeakyReLUEntries),
     "GELU": (nn.GELU, GELUEntries),
     "Sigmoid": (nn.Sigmoid, ActivationEntries),

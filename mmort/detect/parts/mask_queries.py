@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,23 +10,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.detector import Detector
-from mmort.detect.entries import Parts, Schema, at_least, default, read_entries
+from mmort.detect.detector import Detector, ModelEntries, read_model
+from mmort.detect.entries import Parts, Schema, at_least, default, nested, only, part
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.positions import SinePositionalEncoding
-from mmort.detect.versions import Config, test_config
+from mmort.detect.parts.transformer import DecoderEntries
+from mmort.detect.versions import Config
 from mmort.predict import MaskFormat, PanopticFormat
 
 MASK_STRIDE = 4
+POSITIONS: Config = {"num_feats": 128, "normalize": True}
+"""MMDetection's default of a ``positional_encoding``."""
+
 CHUNK = 10
 """Masks that are enlarged at the same time, for less memory."""
-
-
-def sine_encoding(config: Config) -> SinePositionalEncoding:
-    """Return the encoding of a ``positional_encoding``."""
-    entries = {key: value for key, value in config.items() if key != "type"}
-    return SinePositionalEncoding(read_entries("positional_encoding", SinePositionalEncoding.Entries, entries))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +36,105 @@ class MaskQueryEntries(Schema):
     out_channels: int
     num_things_classes: int = 80
     num_stuff_classes: int = 53
-    num_queries: int = 100
-    pixel_decoder: Config
+    num_queries: int = at_least(1, default=100)
+    pixel_decoder: Any
     enforce_decoder_input_project: bool = False
-    transformer_decoder: Config
-    positional_encoding: Config = default({"num_feats": 128, "normalize": True})
+    transformer_decoder: DecoderEntries = nested(DecoderEntries, "panoptic_head.transformer_decoder")
+    positional_encoding: SinePositionalEncoding.Entries = nested(
+        SinePositionalEncoding.Entries, "panoptic_head.positional_encoding", default=POSITIONS
+    )
 
     ignored: ClassVar = {"strides": "training only"}
+
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Give the pixel decoder the head's numbers of channels, as MMDetection does."""
+        decoder = config.get("pixel_decoder")
+        if not isinstance(decoder, dict):
+            return config
+        channels = {key: config[key] for key in ("in_channels", "feat_channels", "out_channels") if key in config}
+        return {**config, "pixel_decoder": {**decoder, **channels}}
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if not all parts have the same channels."""
+        numbers = {
+            "embed_dims of panoptic_head.transformer_decoder": self.transformer_decoder.embed_dims,
+            "2 * num_feats of panoptic_head.positional_encoding": 2 * self.positional_encoding.num_feats,
+        }
+        for entry, number in numbers.items():
+            if number != self.feat_channels:
+                raise ValueError(
+                    f"detect.build: {entry} must be feat_channels of panoptic_head, {self.feat_channels}, got {number}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelDecoderEntries(Schema):
+    """The entries of ``panoptic_head.pixel_decoder`` that its kinds share; the head sets the numbers of channels."""
+
+    in_channels: Sequence[int]
+    feat_channels: int
+    out_channels: int
+    norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
+    act_cfg: Config | None = default({"type": "ReLU"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionEntries(Schema):
+    """The entries of ``panoptic_fusion_head``, whose numbers of classes must be the head's."""
+
+    types = ("MaskFormerFusionHead",)
+
+    num_things_classes: int = 80
+    num_stuff_classes: int = 53
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskQueryTestCfg(Schema):
+    """The entries of ``test_cfg``."""
+
+    instance_on: bool = False
+    panoptic_on: bool = True
+    semantic_on: bool = only(False)
+    max_per_image: int = at_least(1, default=100)
+    object_mask_thr: float = 0.8
+    iou_thr: float = 0.8
+    filter_low_score: bool = False
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if nothing is detected."""
+        if not (self.instance_on or self.panoptic_on):
+            raise ValueError(
+                f"detect.build: {name}.panoptic_on and {name}.instance_on are false, so nothing is detected; "
+                "set model.test_cfg.panoptic_on=True or model.test_cfg.instance_on=True"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskQueryModelEntries(ModelEntries):
+    """The entries of ``model``."""
+
+    types = ("MaskFormer", "Mask2Former")
+
+    backbone: nn.Module = part("backbone")
+    neck: nn.Module | None = part("neck", default=None)
+    panoptic_head: Any
+    panoptic_fusion_head: FusionEntries = nested(FusionEntries, "panoptic_fusion_head")
+    test_cfg: MaskQueryTestCfg = nested(MaskQueryTestCfg, "test_cfg", default={})
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if the fusion head's classes are not the head's."""
+        head, fusion = self.panoptic_head, self.panoptic_fusion_head
+        numbers = {
+            "num_things_classes": (fusion.num_things_classes, head.things),
+            "num_stuff_classes": (fusion.num_stuff_classes, head.classes - head.things),
+        }
+        for entry, (number, expected) in numbers.items():
+            if number != expected:
+                raise ValueError(
+                    f"detect.build: {entry} of panoptic_fusion_head must be that of panoptic_head, {expected}, "
+                    f"got {number}"
+                )
 
 
 def mask_embedding(channels: int, out_channels: int) -> nn.Sequential:
@@ -58,44 +149,23 @@ def mask_logits(embeddings: Tensor, features: Tensor) -> Tensor:
 
 
 class MaskQueryDetector(Detector):
-    """Base of such detectors; a family sets the class `head`.
+    """Base of such detectors; a family's `Model` has the types of `panoptic_head`.
 
     The head has attributes `classes` and `things`, their numbers, the things first.  It is called with the backbone's
     maps, the input and the images' limits.  It returns class logits [N, Q, C + 1], the background last, and mask logits
     [N, Q, h, w].
     """
 
-    @dataclass(frozen=True, kw_only=True)
-    class TestCfg(Schema):
-        """The entries of ``test_cfg``."""
-
-        instance_on: bool = False
-        panoptic_on: bool = True
-        max_per_image: int = at_least(1, default=100)
-        object_mask_thr: float = 0.8
-        iou_thr: float = 0.8
-        filter_low_score: bool = False
-
-        ignored: ClassVar = {"semantic_on": "MMDetection does not compute it"}
-
-        def __post_init__(self) -> None:
-            if not (self.instance_on or self.panoptic_on):
-                raise ValueError(
-                    "detect.build: test_cfg.panoptic_on and test_cfg.instance_on are false, so nothing is detected; "
-                    "set model.test_cfg.panoptic_on=True or model.test_cfg.instance_on=True"
-                )
-
+    Model: ClassVar[type[MaskQueryModelEntries]]
     heads = ("panoptic_head",)
-    model_entries = ("backbone", "neck", "panoptic_head", "panoptic_fusion_head")
-    head: ClassVar[type[Any]]
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__()
-        model = config["model"]
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
-        self.panoptic_head = parts.construct("panoptic_head", self.head, model["panoptic_head"])
+        model = read_model(self.Model, config, parts)
+        self.backbone = model.backbone
+        self.neck = nn.Identity() if model.neck is None else model.neck
+        self.test_cfg = model.test_cfg
+        self.panoptic_head = model.panoptic_head
         self.output_names = ("dets", "labels", "masks")
         self.mask_format = MaskFormat(
             "image",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema
+from mmort.detect.entries import Schema, at_least
 
 
 class SinePositionalEncoding(nn.Module):
@@ -18,12 +18,19 @@ class SinePositionalEncoding(nn.Module):
     class Entries(Schema):
         """The entries of ``positional_encoding``."""
 
-        num_feats: int
+        types = ("SinePositionalEncoding",)
+
+        num_feats: int = at_least(1)
         temperature: float = 10000
         normalize: bool = False
         scale: float = 2 * math.pi
         eps: float = 1e-6
         offset: float = 0.0
+
+        def check(self, name: str) -> None:
+            """Raise a ValueError if nothing can be divided by powers of the temperature."""
+            if self.temperature <= 0:
+                raise ValueError(f"detect.build: temperature of {name} must be above 0, got {self.temperature}")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -2,19 +2,85 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.detect.detector import Detector
+from mmort.detect.detector import Detector, ModelEntries
+from mmort.detect.entries import Schema, at_least, nested, part
 from mmort.detect.parts.boxes import clip, image_limits
+from mmort.detect.parts.heads.class_scores import ClassScores, CustomScores, SigmoidScores
+from mmort.detect.parts.positions import SinePositionalEncoding
 from mmort.detect.parts.selection import take_rows
+from mmort.detect.parts.transformer import DecoderEntries, EncoderEntries
+from mmort.detect.versions import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryHeadEntries(Schema):
+    """The entries of ``bbox_head`` that its kinds share."""
+
+    ignored: ClassVar = {"sync_cls_avg_factor": "training only"}
+
+    num_classes: int = at_least(1)
+    embed_dims: int | None = None
+    num_reg_fcs: int = at_least(0, default=2)
+    loss_cls: ClassScores = part(
+        "loss_cls",
+        types={"CrossEntropyLoss": CustomScores, "FocalLoss": SigmoidScores, "QualityFocalLoss": SigmoidScores},
+        default={"type": "CrossEntropyLoss"},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryTestCfg(Schema):
+    """The entries of ``test_cfg``."""
+
+    max_per_img: int | None = at_least(1, default=None)  # by default the number of queries
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryModelEntries(ModelEntries):
+    """The entries of ``model`` that all such detectors have."""
+
+    backbone: nn.Module = part("backbone")
+    neck: nn.Module | None = part("neck", default=None)
+    num_queries: int = at_least(1, default=100)
+    encoder: EncoderEntries = nested(EncoderEntries, "encoder")
+    decoder: DecoderEntries = nested(DecoderEntries, "decoder")
+    positional_encoding: SinePositionalEncoding.Entries = nested(SinePositionalEncoding.Entries, "positional_encoding")
+    bbox_head: QueryHeadEntries = nested(QueryHeadEntries, "bbox_head")
+    test_cfg: QueryTestCfg = nested(QueryTestCfg, "test_cfg", default={})
+
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Rename ``num_query``, as it was before MMDetection 3.0."""
+        if "num_query" not in config or "num_queries" in config:
+            return config
+        return {"num_queries" if key == "num_query" else key: value for key, value in config.items()}
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if not all parts have the encoder's channels."""
+        dims = self.encoder.embed_dims
+        numbers = {
+            "embed_dims of decoder": self.decoder.embed_dims,
+            "embed_dims of bbox_head": self.bbox_head.embed_dims or dims,
+            "2 * num_feats of positional_encoding": 2 * self.positional_encoding.num_feats,
+        }
+        for entry, number in numbers.items():
+            if number != dims:
+                raise ValueError(f"detect.build: {entry} must be embed_dims of encoder, {dims}, got {number}")
 
 
 class QueryDetector(Detector):
     """Base of detectors whose raw outputs are the logits and the box of each query."""
+
+    scores: ClassScores
+    max_per_image: int
 
     @property
     def raw_names(self) -> tuple[str, ...]:
@@ -25,9 +91,18 @@ class QueryDetector(Detector):
         """Return class logits [N, Q, C] and boxes (x, y of the middle, w, h) in 0 ... 1."""
         return self._raw(input, image_limits(input, None))
 
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        limits = image_limits(input, img_shape)  # [N, 1, 4]
+        return self.detections(*self._raw(input, limits), limits)
+
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""
         raise NotImplementedError
+
+    def detections(self, logits: Tensor, boxes: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best detections: pairs of query and class, or queries if the classes exclude each other."""
+        best = best_queries if self.scores.other_logits else best_pairs_of_queries
+        return best(logits, boxes, limits, self.max_per_image)
 
 
 class MLP(nn.Module):
@@ -59,6 +134,17 @@ def corners(boxes: Tensor) -> Tensor:
     """Turn boxes [..., 4] of centre and size into corners."""
     middle, size = boxes.chunk(2, -1)
     return torch.cat([middle - size / 2, middle + size / 2], -1)
+
+
+def best_queries(logits: Tensor, boxes: Tensor, limits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the detections of the best queries, each of its best class; see `best_pairs_of_queries`.
+
+    `logits` [N, Q, C + 1] have the background last.
+    """
+    scores, labels = logits.softmax(2)[..., :-1].max(2)  # [N, Q]
+    scores, queries = scores.topk(min(count, logits.shape[1]))  # [N, K]
+    found = clip(corners(take_rows(boxes, queries)) * limits, limits)
+    return torch.cat([found, scores[..., None]], 2), labels.gather(1, queries)
 
 
 def best_pairs_of_queries(logits: Tensor, boxes: Tensor, limits: Tensor, count: int) -> tuple[Tensor, Tensor]:

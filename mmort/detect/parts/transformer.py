@@ -1,14 +1,246 @@
-"""Layers of transformers: attention, the fully connected layers after it, and what a config says about both."""
+"""Layers of transformers: attention, the fully connected layers after it, and the schemas that they are built from.
+
+The schemas have MMDetection 3's names.  Those of MMDetection 2, ``transformerlayers`` with ``attn_cfgs`` and
+``operation_order``, are read through `TransformerLayers` and translated.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from mmort.detect.entries import Schema, at_least, default, nested, only, read_entries
+from mmort.detect.parts.layers import LayerNormEntries, activation
 from mmort.detect.versions import Config
+from mmort.torch import MultiScaleDeformableAttention
+
+_DROPOUTS = dict.fromkeys(("attn_drop", "proj_drop", "dropout", "dropout_layer"), "training only")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormEntries(LayerNormEntries):
+    """The entries of a transformer's ``norm_cfg``."""
+
+    types = ("LN",)
+
+    def build(self, channels: int) -> nn.LayerNorm:
+        """Return the layer for rows of so many channels."""
+        return nn.LayerNorm(channels, self.eps, self.elementwise_affine, self.bias)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FFNEntries(Schema):
+    """The entries of ``ffn_cfg``."""
+
+    types = ("FFN",)
+    ignored: ClassVar = dict.fromkeys(("dropout", "dropout_layer", "ffn_drop"), "training only")
+
+    embed_dims: int = at_least(1, default=256)
+    feedforward_channels: int = at_least(1, default=1024)
+    num_fcs: int = at_least(2, default=2)
+    act_cfg: Config = default({"type": "ReLU"})
+    add_identity: bool = True
+    layer_scale_init_value: float = only(0.0)
+
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Rename ``add_residual``, MMCV's older name."""
+        if "add_residual" not in config or "add_identity" in config:
+            return config
+        return {"add_identity" if key == "add_residual" else key: value for key, value in config.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionEntries(Schema):
+    """The entries of the ``attn_cfg`` of an attention to all keys."""
+
+    types: ClassVar[tuple[str, ...]] = ("MultiheadAttention",)
+    ignored: ClassVar = _DROPOUTS
+
+    embed_dims: int = at_least(1)
+    num_heads: int = at_least(1)
+    batch_first: bool = only(True)
+    bias: bool = only(True)
+    add_bias_kv: bool = only(False)
+    add_zero_attn: bool = only(False)
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if the channels cannot be divided among the heads."""
+        if self.embed_dims % self.num_heads:
+            raise ValueError(
+                f"detect.build: embed_dims of {name} must be a multiple of num_heads, "
+                f"got {self.embed_dims} and {self.num_heads}"
+            )
+
+    def build(self) -> nn.Module:
+        """Return the attention and its shortcut."""
+        return MultiheadAttention(self.embed_dims, self.num_heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeformableAttentionEntries(AttentionEntries):
+    """The entries of the ``attn_cfg`` of an attention to a few points."""
+
+    types = ("MultiScaleDeformableAttention",)
+    ignored: ClassVar = {
+        "dropout": "training only",
+        "im2col_step": "how MMCV divides its work",
+        "norm_cfg": "MMCV does not read it either",
+    }
+
+    embed_dims: int = at_least(1, default=256)
+    num_heads: int = at_least(1, default=8)
+    num_levels: int = at_least(1, default=4)
+    num_points: int = at_least(1, default=4)
+    value_proj_ratio: float = 1.0
+
+    def build(self) -> MultiScaleDeformableAttention:
+        """Return the attention, which adds its shortcut."""
+        return MultiScaleDeformableAttention(
+            self.embed_dims,
+            self.num_heads,
+            self.num_levels,
+            self.num_points,
+            batch_first=True,
+            value_proj_ratio=self.value_proj_ratio,
+        )
+
+
+ATTENTION: Config = {"embed_dims": 256, "num_heads": 8}
+"""MMDetection's default of an attention in a layer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerLayers(Schema):
+    """The entries of ``transformerlayers``, in which MMDetection 2 describes a layer."""
+
+    types = ("BaseTransformerLayer", "DetrTransformerDecoderLayer")
+    ignored: ClassVar = {"act_cfg": "MMCV does not read it", "ffn_dropout": "training only"}
+
+    attn_cfgs: Config | Sequence[Config]
+    operation_order: Sequence[str] | None = None
+    ffn_cfgs: Config = default({})
+    feedforward_channels: int | None = None
+    ffn_num_fcs: int | None = None
+    norm_cfg: Config = default({"type": "LN"})
+    batch_first: bool = only(False)
+
+    def layer_cfg(self, name: str, attentions: Sequence[str]) -> Config:
+        """Return the same as MMDetection 3 describes it, for a layer with the `attentions` in their order."""
+        order = (*(step for attention in attentions for step in (attention, "norm")), "ffn", "norm")
+        if self.operation_order is not None and tuple(self.operation_order) != order:
+            raise ValueError(
+                f"detect.build: operation_order of {name} must be {order!r}, got {tuple(self.operation_order)!r}"
+            )
+        configs = [self.attn_cfgs] * len(attentions) if isinstance(self.attn_cfgs, dict) else [*self.attn_cfgs]
+        if len(configs) != len(attentions):
+            raise ValueError(
+                f"detect.build: attn_cfgs of {name} must have {len(attentions)} entries, got {len(configs)}"
+            )
+        if any(config.get("batch_first") for config in configs):
+            raise ValueError(f"detect.build: batch_first of {name}.attn_cfgs must be False, got True")
+        sizes = {"feedforward_channels": self.feedforward_channels, "num_fcs": self.ffn_num_fcs}
+        ffn = {"embed_dims": configs[0].get("embed_dims", 256), **self.ffn_cfgs}
+        return {
+            **{f"{attention}_cfg": _batch_first(config) for attention, config in zip(attentions, configs, strict=True)},
+            "ffn_cfg": ffn | {key: size for key, size in sizes.items() if size is not None},
+            "norm_cfg": self.norm_cfg,
+        }
+
+
+def _batch_first(config: Config) -> Config:
+    """Return an attention's config without its order of axes."""
+    return {key: value for key, value in config.items() if key != "batch_first"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderLayerEntries(Schema):
+    """The entries of an encoder's ``layer_cfg``."""
+
+    attentions: ClassVar[tuple[str, ...]] = ("self_attn",)
+    """The attentions in their order."""
+
+    self_attn_cfg: AttentionEntries = nested(AttentionEntries, default=ATTENTION)
+    ffn_cfg: FFNEntries = nested(FFNEntries, default={})
+    norm_cfg: NormEntries = nested(NormEntries, default={})
+
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Translate what MMDetection 2 describes."""
+        if not config.keys() & {"attn_cfgs", "operation_order"}:
+            return config
+        return read_entries(name, TransformerLayers, config).layer_cfg(name, cls.attentions)
+
+    @property
+    def embed_dims(self) -> int:
+        """The channels of what the layer reads and returns."""
+        return self.self_attn_cfg.embed_dims
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if not all parts of the layer have the same channels."""
+        for key in (*(f"{attention}_cfg" for attention in self.attentions), "ffn_cfg"):
+            channels = getattr(self, key).embed_dims
+            if channels != self.embed_dims:
+                raise ValueError(
+                    f"detect.build: embed_dims of {name}.{key} must be that of self_attn_cfg, {self.embed_dims}, "
+                    f"got {channels}"
+                )
+
+    def norms(self) -> nn.ModuleList:
+        """Return the normalizations: one after each attention and one after the `FFN`."""
+        return nn.ModuleList(self.norm_cfg.build(self.embed_dims) for _ in range(len(self.attentions) + 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderLayerEntries(EncoderLayerEntries):
+    """The entries of a decoder's ``layer_cfg``."""
+
+    attentions = ("self_attn", "cross_attn")
+
+    cross_attn_cfg: AttentionEntries = nested(AttentionEntries, default=ATTENTION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderEntries(Schema):
+    """The entries of ``encoder``."""
+
+    types = ("DetrTransformerEncoder",)
+    ignored: ClassVar = {"num_cp": "training only"}
+
+    num_layers: int = at_least(1)
+    layer_cfg: EncoderLayerEntries = nested(EncoderLayerEntries)
+
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Rename ``transformerlayers``, which MMDetection 2 has instead of ``layer_cfg``."""
+        if "transformerlayers" not in config or "layer_cfg" in config:
+            return config
+        return {"layer_cfg" if key == "transformerlayers" else key: value for key, value in config.items()}
+
+    @property
+    def embed_dims(self) -> int:
+        """The channels of what the layers read and return."""
+        return self.layer_cfg.embed_dims
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderEntries(EncoderEntries):
+    """The entries of ``decoder``."""
+
+    types = ("DetrTransformerDecoder",)
+    ignored: ClassVar = {"return_intermediate": "detections come from the last layer"}
+
+    layer_cfg: DecoderLayerEntries = nested(DecoderLayerEntries)
+    post_norm_cfg: NormEntries = nested(NormEntries, default={})
+
+    def post_norm(self) -> nn.LayerNorm:
+        """Return the normalization after the last layer."""
+        return self.post_norm_cfg.build(self.embed_dims)
 
 
 class Attention(nn.Module):
@@ -39,6 +271,18 @@ class Attention(nn.Module):
         return by_head(nn.functional.linear(x, self.in_proj_weight[own], self.in_proj_bias[own]), self.num_heads)
 
 
+class MultiheadAttention(nn.Module):
+    """An `Attention` and its shortcut, with MMCV's names."""
+
+    def __init__(self, embed_dims: int, num_heads: int) -> None:
+        super().__init__()
+        self.attn = Attention(embed_dims, num_heads)
+
+    def forward(self, x: Tensor, *inputs: Tensor | None) -> Tensor:
+        """Return `x` and what `Attention` returns for the inputs, added."""
+        return x + self.attn(*inputs)
+
+
 def by_head(x: Tensor, num_heads: int) -> Tensor:
     """Return [N, heads, L, D / heads] for [N, L, D]."""
     return torch.unflatten(x, 2, (num_heads, x.shape[2] // num_heads)).transpose(1, 2)
@@ -54,50 +298,87 @@ def attended(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> 
 
 
 class FFN(nn.Module):
-    """Two fully connected layers for each row."""
+    """Fully connected layers for each row, beside a shortcut unless the entries leave it out."""
 
-    def __init__(self, embed_dims: int, feedforward_channels: int, activation: type[nn.Module] = nn.ReLU) -> None:
+    def __init__(self, entries: FFNEntries) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Sequential(nn.Linear(embed_dims, feedforward_channels), activation()),
-            nn.Linear(feedforward_channels, embed_dims),
-        )
+        sizes = [entries.embed_dims, *[entries.feedforward_channels] * (entries.num_fcs - 1)]
+        hidden = [
+            nn.Sequential(nn.Linear(size, entries.feedforward_channels), activation(entries.act_cfg))
+            for size in sizes[:-1]
+        ]
+        self.layers = nn.Sequential(*hidden, nn.Linear(sizes[-1], entries.embed_dims))
+        self.add_identity = entries.add_identity
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
+    def forward(self, x: Tensor, identity: Tensor | None = None) -> Tensor:
+        """Return what rows [..., D] become; `identity`, by default `x`, is what the shortcut adds."""
+        if not self.add_identity:
+            return self.layers(x)
+        return (x if identity is None else identity) + self.layers(x)
 
 
-_ORDERS = {
-    "encoder": ("self_attn", "norm", "ffn", "norm"),
-    "decoder": ("self_attn", "norm", "cross_attn", "norm", "ffn", "norm"),
-}
+class EncoderLayer(nn.Module):
+    """Every cell of the image attends to all others."""
+
+    def __init__(self, entries: EncoderLayerEntries) -> None:
+        super().__init__()
+        self.self_attn = entries.self_attn_cfg.build()
+        self.ffn = FFN(entries.ffn_cfg)
+        self.norms = entries.norms()
+
+    def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
+        located = x + positions
+        x = self.norms[0](self.self_attn(x, located, located, x, padding))
+        normalized: Tensor = self.norms[1](self.ffn(x))
+        return normalized
 
 
-def layer_arguments(part: str, config: Config, activation: str = "ReLU") -> dict[str, int]:
-    """Return the arguments of a layer for an encoder's or decoder's config, of MMDetection 2 or 3.
+class Encoder(nn.Module):
+    """Encoder layers in a row."""
 
-    Raises
-    ------
-    ValueError
-        If the config asks for other layers: another order, another activation or other normalization.
-    """
-    layer: dict[str, Any] = config.get("layer_cfg") or config["transformerlayers"]
-    attention = layer.get("self_attn_cfg") or layer.get("attn_cfgs") or {}
-    if isinstance(attention, (list, tuple)):
-        attention = attention[0]
-    ffn: dict[str, Any] = layer.get("ffn_cfg") or layer.get("ffn_cfgs") or {}
-    checked = (
-        ("operation_order", tuple(layer.get("operation_order", _ORDERS[part])), _ORDERS[part]),
-        ("num_fcs", ffn.get("num_fcs", layer.get("ffn_num_fcs", 2)), 2),
-        ("act_cfg", (ffn.get("act_cfg") or layer.get("act_cfg") or {"type": "ReLU"})["type"], activation),
-        ("norm_cfg", (layer.get("norm_cfg") or {"type": "LN"})["type"], "LN"),
-        ("post_norm_cfg", (config.get("post_norm_cfg") or {"type": "LN"})["type"], "LN"),
-    )
-    for name, value, supported in checked:
-        if value != supported:
-            raise ValueError(f"detect.build: {part}.{name} must be {supported!r}, got {value!r}")
-    return {
-        "embed_dims": attention.get("embed_dims", 256),
-        "num_heads": attention.get("num_heads", 8),
-        "feedforward_channels": layer.get("feedforward_channels") or ffn.get("feedforward_channels", 1024),
-    }
+    def __init__(self, entries: EncoderEntries) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(entries.layer_cfg) for _ in range(entries.num_layers))
+
+    def forward(self, x: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
+        """Return the memory [N, P, D] for cells and their positions [N, P, D], which are padding [N, P]."""
+        for layer in self.layers:
+            x = layer(x, self.scaled(positions, x), padding)
+        return x
+
+    def scaled(self, positions: Tensor, x: Tensor) -> Tensor:
+        """Return what is added to the cells `x` where they are compared."""
+        return positions
+
+
+class DecoderLayer(nn.Module):
+    """Every query attends to all others, then to the image."""
+
+    def __init__(self, entries: DecoderLayerEntries) -> None:
+        super().__init__()
+        self.self_attn, self.cross_attn = entries.self_attn_cfg.build(), entries.cross_attn_cfg.build()
+        self.ffn = FFN(entries.ffn_cfg)
+        self.norms = entries.norms()
+
+    def forward(self, x: Tensor, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
+        x = self.norms[0](self.self_attn(x, x + queries, x + queries, x))
+        x = self.norms[1](self.cross_attn(x, x + queries, memory + positions, memory, padding))
+        normalized: Tensor = self.norms[2](self.ffn(x))
+        return normalized
+
+
+class Decoder(nn.Module):
+    """Decoder layers in a row, and a normalization."""
+
+    def __init__(self, entries: DecoderEntries) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(entries.layer_cfg) for _ in range(entries.num_layers))
+        self.post_norm = entries.post_norm()
+
+    def forward(self, queries: Tensor, memory: Tensor, positions: Tensor, padding: Tensor) -> Tensor:
+        """Return [N, Q, D] for the positions of queries [N, Q, D], a memory and its positions [N, P, D]."""
+        x = torch.zeros_like(queries)
+        for layer in self.layers:
+            x = layer(x, queries, memory, positions, padding)
+        normalized: Tensor = self.post_norm(x)
+        return normalized

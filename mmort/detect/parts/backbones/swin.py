@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default
-from mmort.detect.parts.layers import activation, normalization
+from mmort.detect.parts.layers import normalization
+from mmort.detect.parts.transformer import FFN, FFNEntries
 from mmort.detect.versions import Config
 
 _OTHER_WINDOW = -100.0
@@ -90,19 +91,6 @@ class ShiftedWindows(nn.Module):
         return torch.where(region[:, None] == region[:, :, None], 0.0, _OTHER_WINDOW)
 
 
-class FeedForward(nn.Module):
-    """Two linear layers beside a shortcut, as MMCV's ``FFN`` names them."""
-
-    def __init__(self, channels: int, inner: int, act_cfg: Config) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Sequential(nn.Linear(channels, inner), activation(act_cfg)), nn.Linear(inner, channels)
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
 class SwinBlock(nn.Module):
     """Attention, then two linear layers, each after a normalization and beside a shortcut."""
 
@@ -113,12 +101,13 @@ class SwinBlock(nn.Module):
         self.norm1 = normalization(entries.norm_cfg, channels)[1]
         self.attn = ShiftedWindows(window, window // 2 if shifted else 0, attention)
         self.norm2 = normalization(entries.norm_cfg, channels)[1]
-        self.ffn = FeedForward(channels, int(entries.mlp_ratio * channels), entries.act_cfg)
+        inner = int(entries.mlp_ratio * channels)
+        self.ffn = FFN(FFNEntries(embed_dims=channels, feedforward_channels=inner, act_cfg=entries.act_cfg))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return what tokens [N, H, W, C] become."""
         x = x + self.attn(self.norm1(x))
-        return x + self.ffn(self.norm2(x))
+        return self.ffn(self.norm2(x), x)
 
 
 class PatchEmbedding(nn.Module):

@@ -17,7 +17,18 @@ from mmort.detect.parts.selection import Activation
 from mmort.detect.versions import Config
 
 _TRAINING = dict.fromkeys(
-    ("avg_non_ignore", "class_weight", "eps", "ignore_index", "loss_weight", "p", "q", "reduction", "return_dict"),
+    (
+        "avg_non_ignore",
+        "bg_cls_weight",
+        "class_weight",
+        "eps",
+        "ignore_index",
+        "loss_weight",
+        "p",
+        "q",
+        "reduction",
+        "return_dict",
+    ),
     "training only",
 )
 
@@ -105,7 +116,10 @@ class SigmoidScores(ClassScores):
 
         use_sigmoid: bool = True
 
-        ignored: ClassVar = {**_TRAINING, "alpha": "training only", "gamma": "training only"}
+        ignored: ClassVar = {
+            **_TRAINING,
+            **dict.fromkeys(("activated", "alpha", "beta", "gamma"), "training only"),
+        }
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -52,7 +52,7 @@ class FPN(nn.Module):
         relu_before_extra_convs: bool = False
         no_norm_on_lateral: bool = False
         act_cfg: Config | None = None
-        upsample_cfg: UpsampleEntries = nested(UpsampleEntries, "neck.upsample_cfg", default=UpsampleEntries())
+        upsample_cfg: UpsampleEntries = nested(UpsampleEntries, "neck.upsample_cfg", default={})
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
