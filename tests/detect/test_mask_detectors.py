@@ -1,6 +1,7 @@
 """Detectors whose masks come before their boxes: matrix NMS, masks of cells, boxes of masks."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,6 +70,20 @@ def test_matrix_nms():
     np.testing.assert_allclose(found, [0.9, 0.8 * 0.5, 0.7, 0.6 * 0.75], rtol=1e-6)
 
 
+def test_the_linear_kernel_drops_the_third_of_equal_masks(monkeypatch):
+    """Its score is 0 / 0, in MMDetection too; the other detections stay."""
+    detector = solo("SOLOHead")
+    detector.test_cfg = replace(detector.test_cfg, kernel="linear", score_thr=0.05, filter_thr=0.01, nms_pre=4)
+    scores = torch.zeros(1, sum(grid**2 for grid in GRIDS) * 2)
+    scores[0, [0, 2, 4, 6]] = torch.tensor([0.9, 0.8, 0.7, 0.6])
+    equal, alone = torch.zeros(16, 16), torch.zeros(16, 16)
+    equal[:8], alone[12:] = 1, 1
+    monkeypatch.setattr(detector.mask_head, "scores", lambda maps: scores)
+    monkeypatch.setattr(detector.mask_head, "masks", lambda maps, cells: torch.stack([equal] * 3 + [alone])[None])
+    dets, labels = detector(torch.rand(1, 3, 64, 64))[:2]
+    torch.testing.assert_close(dets[0, labels[0] >= 0, 4], torch.tensor([0.9, 0.6]))
+
+
 def test_boxes_of_masks():
     """Column 2 is 0.75 beside 0, so the threshold 0.5 is passed at a third of the way from its centre."""
     masks = torch.zeros(1, 2, 4, 6)
@@ -120,7 +135,11 @@ def mask2former(**test_cfg):
     """Return a tiny detector with three queries and two classes of things."""
     torch.manual_seed(1)
     attention = {"embed_dims": 8, "num_heads": 2}
-    layer = {"self_attn_cfg": attention, "cross_attn_cfg": attention, "ffn_cfg": {"feedforward_channels": 8}}
+    layer = {
+        "self_attn_cfg": attention,
+        "cross_attn_cfg": attention,
+        "ffn_cfg": {"embed_dims": 8, "feedforward_channels": 8},
+    }
     deformable = {"self_attn_cfg": {**attention, "num_levels": 3, "num_points": 1}, "ffn_cfg": layer["ffn_cfg"]}
     positions = {"num_feats": 4, "normalize": True}
     head = {
@@ -175,7 +194,7 @@ def test_queries_attend_to_their_masks():
     unused = torch.tensor([[[True, True, False, True, True], [False] * 5]])
     changed = memory.clone()
     changed[0, 0] += 1
-    first, second = (layer.cross_attn["attn"](x, values, values, unused) for values in (memory, changed))
+    first, second = (layer.cross_attn.attn(x, values, values, unused) for values in (memory, changed))
     assert torch.equal(first[0, 0], second[0, 0])
     assert not torch.equal(first[0, 1], second[0, 1])
 

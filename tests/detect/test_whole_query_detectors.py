@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mmort.detect import build
-from mmort.detect.entries import read_entries
+from mmort.detect.entries import Parts
 from mmort.detect.families.conditional_detr import ConditionalDETRHead
 from mmort.detect.families.dab_detr import DABDETRHead
 from tests.detect import query_cases
@@ -62,7 +62,7 @@ def test_images_of_a_batch_are_found_as_if_alone(name, detector):
 @pytest.mark.parametrize(("head", "far"), [(ConditionalDETRHead, 1e-5), (DABDETRHead, 1e-3)])
 def test_boxes_are_relative_to_references(head, far):
     """Without moves a box is its reference; at the border it is as far away from it as `eps` says."""
-    entries = read_entries("bbox_head", head.Entries, {"num_classes": 3, "loss_cls": {"type": "FocalLoss"}})
+    entries = Parts({}).read("bbox_head", head.Entries, {"num_classes": 3, "loss_cls": {"type": "FocalLoss"}})
     layer = head(entries, 8).requires_grad_(False)
     for parameter in layer.parameters():
         parameter.zero_()

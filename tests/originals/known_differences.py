@@ -6,7 +6,4 @@ KNOWN: dict[str, str] = {
     "decoupled_solo": _MATRIX_NMS,
     "decoupled_solo_light": _MATRIX_NMS,
     "solov2": _MATRIX_NMS,
-    "ddq": "a padded image in a batch",
-    "maskformer": "positions of padding cells differ",
-    "maskformer_panoptic": "positions of padding cells differ",
 }

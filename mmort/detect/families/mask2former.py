@@ -92,12 +92,12 @@ class PixelDecoder(nn.Module):
             ConvModule(channels, channels, 3, padding=1, norm_cfg=norm, act_cfg=act) for _ in fine
         )
         self.mask_feature = nn.Conv2d(channels, entries.out_channels, 1)
-        self.levels = levels
+        self.inputs, self.levels = len(entries.in_channels), levels
         self.outputs = min(entries.num_outs, len(entries.in_channels))
 
     def forward(self, features: Sequence[Tensor], input: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the masks' features and the maps for the decoder, coarse first."""
-        levels = self.levels
+        features, levels = features[: self.inputs], self.levels
         maps = [conv(x) for conv, x in zip(self.input_convs, features[::-1][:levels], strict=True)]
         # Padding is not masked, so the whole input is the image.
         pyramid = Pyramid.of(

@@ -320,8 +320,10 @@ class SOLO(Detector):
         used = (scores > test_cfg.score_thr) & (areas > head.get_buffer("min_areas")[cells])
         scores = torch.where(used, scores * quality, 0)
         scores = matrix_nms(binary, scores, labels, test_cfg.kernel, test_cfg.sigma)
+        # NaN, which the linear kernel gives to the third of three equal masks, is not at least anything.
+        scores = torch.where((scores > 0) & (scores >= test_cfg.filter_thr), scores, 0)
         scores, chosen = scores.topk(min(test_cfg.max_per_img, scores.shape[1]))  # [N, K]
-        used = (scores > 0) & (scores >= test_cfg.filter_thr)
+        used = scores > 0
         masks = torch.where(used[..., None, None], of_rows(masks, chosen), 0)
         boxes = mask_boxes(masks, test_cfg.mask_thr, MASK_STRIDE, image_limits(input, img_shape))
         dets = torch.cat([boxes, torch.where(used, scores, 0)[..., None]], 2)

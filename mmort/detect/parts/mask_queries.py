@@ -119,12 +119,14 @@ class MaskQueryModelEntries(ModelEntries):
     backbone: nn.Module = part("backbone")
     neck: nn.Module | None = part("neck", default=None)
     panoptic_head: Any
-    panoptic_fusion_head: FusionEntries = nested(FusionEntries, "panoptic_fusion_head")
+    panoptic_fusion_head: FusionEntries | None = nested(FusionEntries, "panoptic_fusion_head", default=None)
     test_cfg: MaskQueryTestCfg = nested(MaskQueryTestCfg, "test_cfg", default={})
 
     def check(self, name: str) -> None:
         """Raise a ValueError if the fusion head's classes are not the head's."""
         head, fusion = self.panoptic_head, self.panoptic_fusion_head
+        if fusion is None:
+            return
         numbers = {
             "num_things_classes": (fusion.num_things_classes, head.things),
             "num_stuff_classes": (fusion.num_stuff_classes, head.classes - head.things),

@@ -37,10 +37,15 @@ class SinePositionalEncoding(nn.Module):
         self.entries = entries
 
     def forward(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Return [N, h*w, D]; the first of `rows` [N, h] and `columns` [N, w], those that are true, are the image's."""
-        batch, height, width, features = rows.shape[0], rows.shape[1], columns.shape[1], self.entries.num_feats
-        y = self._waves_of(rows)[:, :, None].expand(batch, height, width, features)
-        x = self._waves_of(columns)[:, None].expand(batch, height, width, features)
+        """Return [N, h*w, D]; the first of `rows` [N, h] and `columns` [N, w], those that are true, are the image's.
+
+        As in MMDetection, which counts the image's cells along each axis, a cell beside the image has no position in
+        its column, and one below it none in its row.
+        """
+        shape = (rows.shape[0], rows.shape[1], columns.shape[1], self.entries.num_feats)
+        nowhere = self._waves_of(torch.zeros_like(rows[:, :1]))[:, None]  # [N, 1, 1, num_feats]
+        y = torch.where(columns[:, None, :, None], self._waves_of(rows)[:, :, None], nowhere).expand(shape)
+        x = torch.where(rows[:, :, None, None], self._waves_of(columns)[:, None], nowhere).expand(shape)
         return torch.cat([y, x], 3).flatten(1, 2)
 
     def _waves_of(self, used: Tensor) -> Tensor:
