@@ -73,6 +73,7 @@ class _Nested:
     schema: type[Schema]
     name: str | None
     default: Config | None
+    optional: bool
 
 
 def default(config: Config) -> Any:
@@ -90,7 +91,7 @@ def only(value: Any, *, required: bool = False) -> Any:
     return field(default=MISSING if required else value, metadata={"only": value})
 
 
-def nested(schema: type[Schema], name: str | None = None, *, default: Any = MISSING) -> Any:
+def nested(schema: type[Schema], name: str | None = None, *, default: Any = MISSING, optional: bool = False) -> Any:
     """Declare an entry that is a dict with a schema of its own; the field holds an instance of the schema.
 
     Parameters
@@ -100,9 +101,14 @@ def nested(schema: type[Schema], name: str | None = None, *, default: Any = MISS
         Its name in errors, "test_cfg.rpn" for instance.  By default it follows from the entry's.
     default : dict or None, optional
         The dict if the entry is left out; None leaves the field None.  By default the entry is required.
+    optional : bool, default False
+        Whether a config may have None for an entry that is required.
     """
     described = default if isinstance(default, dict) else None
-    metadata = {"nested": _Nested(schema, name, described), "required": default is MISSING}
+    metadata = {
+        "nested": _Nested(schema, name, described, optional or default is None),
+        "required": default is MISSING,
+    }
     return field(default=None if default is None else MISSING, metadata=metadata)
 
 
@@ -145,7 +151,7 @@ def read_values(
         if child is None:
             continue
         described = values.get(key, child.default)
-        if described is not None or not _is_optional(entry):
+        if described is not None or not child.optional:
             values[key] = read(child.name or f"{name}.{key}", child.schema, described)
     return values
 
@@ -186,11 +192,6 @@ def _check_number(name: str, schema: type[Schema], entry: dataclasses.Field[Any]
     if type(value) not in types or (kind != "bool" and not value >= minimum):
         limit = "" if minimum == -math.inf else f" of at least {minimum}"
         raise ValueError(f"{schema.reader}: {entry.name} of {name} must be {required}{limit}, got {value!r}")
-
-
-def _is_optional(entry: dataclasses.Field[Any]) -> bool:
-    """Return whether an entry may be None."""
-    return entry.default is None
 
 
 def _is_required(entry: dataclasses.Field[Any]) -> bool:

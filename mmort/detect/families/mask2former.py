@@ -26,6 +26,7 @@ from mmort.detect.parts.mask_queries import (
     PixelDecoderEntries,
     mask_embedding,
     mask_logits,
+    used_maps,
 )
 from mmort.detect.parts.positions import SinePositionalEncoding
 from mmort.detect.parts.transformer import FFN, DecoderEntries, DecoderLayerEntries
@@ -97,7 +98,7 @@ class PixelDecoder(nn.Module):
 
     def forward(self, features: Sequence[Tensor], input: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return the masks' features and the maps for the decoder, coarse first."""
-        features, levels = features[: self.inputs], self.levels
+        features, levels = used_maps(features, self.inputs), self.levels
         maps = [conv(x) for conv, x in zip(self.input_convs, features[::-1][:levels], strict=True)]
         # Padding is not masked, so the whole input is the image.
         pyramid = Pyramid.of(

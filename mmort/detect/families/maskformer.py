@@ -23,6 +23,7 @@ from mmort.detect.parts.mask_queries import (
     PixelDecoderEntries,
     mask_embedding,
     mask_logits,
+    used_maps,
 )
 from mmort.detect.parts.positions import SinePositionalEncoding, image_cells, padding_cells
 from mmort.detect.parts.transformer import Decoder, Encoder, EncoderEntries
@@ -72,6 +73,7 @@ class PixelDecoder(nn.Module):
 
     def forward(self, features: Sequence[Tensor], input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the masks' features, and the map that the queries attend to."""
+        features = used_maps(features, len(self.lateral_convs) + 1)
         x, memory = self.coarsest(features[-1], input, limits)
         for lateral, conv, map in reversed(
             list(zip(self.lateral_convs, self.output_convs, features[:-1], strict=True))

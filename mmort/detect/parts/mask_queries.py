@@ -139,6 +139,16 @@ class MaskQueryModelEntries(ModelEntries):
                 )
 
 
+def used_maps(maps: Sequence[Tensor], count: int) -> Sequence[Tensor]:
+    """Return the first `count` maps, which a pixel decoder reads; ValueError if there are fewer."""
+    if len(maps) < count:
+        raise ValueError(
+            f"detect: in_channels of panoptic_head must have at most {len(maps)} entries, as many as there are maps, "
+            f"got {count}"
+        )
+    return maps[:count]
+
+
 def mask_embedding(channels: int, out_channels: int) -> nn.Sequential:
     """Return the layers from a query to what its mask's features are multiplied with."""
     hidden = [layer for _ in range(2) for layer in (nn.Linear(channels, channels), nn.ReLU())]

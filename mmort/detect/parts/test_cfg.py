@@ -60,7 +60,7 @@ NO_SUPPRESSION = NMS(iou_threshold=2)
 class SuppressionEntries(Schema):
     """The entries that every ``test_cfg`` with suppression has."""
 
-    nms: NMS = nested(NMS)
+    nms: NMS = nested(NMS, optional=True)
     max_per_img: int = at_least(1)
 
     def __post_init__(self) -> None:
