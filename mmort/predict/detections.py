@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import supervision
 
 
+SHOWN = 5  # detections in a repr
+
+
 class RunLengths(TypedDict):
     """A mask as COCO's compressed run lengths."""
 
@@ -64,6 +67,8 @@ class Detections:
     >>> from mmort import Detections
     >>> boxes, scores, labels = np.array([[1, 2, 5, 8], [0, 0, 4, 4]]), np.array([0.9, 0.4]), np.array([1, 0])
     >>> detections = Detections(boxes, scores, labels, ("dog", "cat"), (10, 12))
+    >>> detections
+    <Detections: 2 objects in 10 x 12 pixels: dog 0.90, cat 0.40>
     >>> detections.above(0.5).to_coco(image_id=7, category_ids=[17, 18])
     [{'image_id': 7, 'category_id': 18, 'bbox': [1.0, 2.0, 4.0, 6.0], 'score': 0.8999999761581421}]
     >>> detections[1:].to_json()
@@ -116,6 +121,13 @@ class Detections:
             raise ValueError(f"Detections: names and masks must be as many as boxes, {count}")
         if self.segments is not None and (self.stored_masks is None or len(self.segments.values) != count):
             raise ValueError(f"Detections: segments must have masks, and be as many as boxes, {count}")
+
+    def __repr__(self) -> str:
+        named = [f"{name} {score:.2f}" for name, score in zip(self.names[:SHOWN], self.scores[:SHOWN], strict=True)]
+        listed = ", ".join([*named, "..."] if len(self) > SHOWN else named)
+        kind = "segments" if self.segments is not None else "objects with masks" if self.has_masks else "objects"
+        height, width = self.image_size
+        return f"<Detections: {len(self)} {kind} in {height} x {width} pixels{listed and ': '}{listed}>"
 
     def __len__(self) -> int:
         return len(self.boxes)

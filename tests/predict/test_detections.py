@@ -87,6 +87,18 @@ def test_selection(index, rows):
     np.testing.assert_array_equal(chosen.masks, BOX_MASKS[1][rows])
 
 
+def test_a_repr_is_one_short_line():
+    """However many there are, and whatever their masks hold."""
+    count, size = 100, (80, 90)
+    boxes, scores = np.zeros((count, 4)), np.linspace(0.99, 0.5, count)
+    masks = BoxMasks(np.zeros((count, 28, 28), np.float32), boxes.astype(np.float32), 0.5)
+    detections = Detections(boxes, scores, np.zeros(count), tuple(map(str, range(count))), size, masks)
+    start = "<Detections: 100 objects with masks in 80 x 90 pixels: "
+    assert repr(detections) == f"{start}0 0.99, 1 0.99, 2 0.98, 3 0.98, 4 0.97, ...>"
+    assert repr(detections[5:7]) == "<Detections: 2 objects with masks in 80 x 90 pixels: 5 0.97, 6 0.96>"
+    assert repr(detections[:0]) == "<Detections: 0 objects with masks in 80 x 90 pixels>"
+
+
 def test_threshold_is_inclusive():
     assert len(NO_MASKS.above(float(SCORES[2]))) == 3
     with pytest.raises(IndexError):
