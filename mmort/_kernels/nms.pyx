@@ -12,7 +12,7 @@ from mmk cimport *
 from mmort._kernels.boxes cimport BOX_NUMBERS, plane_iou
 from mmort._kernels.kernels cimport mmk_item, mmk_order
 from mmort._kernels.nms_decisions cimport suppress_by_grid
-from mmort._kernels.nms_grid cimport GATHER_COST, Grid, fit_grid, grid_size, pack_by_rank
+from mmort._kernels.nms_grid cimport GATHER_COST, Grid, choose_levels, grid_size, pack_by_rank
 from mmort._kernels.suppression cimport check_count, check_threshold, goes_on, sort_by_class
 from mmort._kernels.workspace cimport element_size, take
 
@@ -37,7 +37,7 @@ cdef enum:  # chosen by nms, clustered and uniform, 100 to 3000 boxes
     PAIRWISE_PROBES = 8  # boxes compared with all others before judging whether that pays
     SAMPLED_SHARE = 8  # of many boxes one in eight is judged by: nms, uniform, 20,000 boxes
     MIN_SAMPLED_BOXES = 2048
-    MAX_RANKS_PER_KEPT = 3  # boxes in the grid, at first, for each that may be kept
+    MAX_GROWTH = 8  # of the grid, if too few of its boxes are kept
     MAX_LEFT_PER_SUPPRESSED = 800  # it pays if a kept box suppresses one in 800 remaining boxes, sparing its look-up
 
 cdef enum:  # picoseconds per box
@@ -151,48 +151,65 @@ cdef void _keep_first(int32_t *flags, ptrdiff_t count, ptrdiff_t max_kept) noexc
         kept += not flags[i]
 
 
+cdef ptrdiff_t _count_kept(const int32_t *flags, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+    cdef ptrdiff_t kept = 0, i
+    for i in range(begin, end):
+        kept += not flags[i]
+    return kept
+
+
+cdef int _suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept, char *memory) noexcept nogil:
+    """Flags the suppressed boxes from rank `begin` on, and all after `max_kept` kept ones; -1 if it is stopped."""
+    cdef ptrdiff_t count = grid.stride, left = count - grid.begin, kept
+    if max_kept < count:
+        left = max_kept - _count_kept(grid.flags, 0, grid.begin)
+    grid.end = min(count, grid.begin + left + left // 4)  # enough if few are suppressed
+    while True:
+        choose_levels(call, grid, memory)
+        if suppress_by_grid(call, grid, left, memory):
+            return -1
+        if grid.end == count:
+            break
+        kept = _count_kept(grid.flags, grid.begin, grid.end)
+        if kept >= left:
+            break
+        kept = max(kept, (grid.end - grid.begin) // MAX_GROWTH)
+        grid.end = min(count, grid.end + (grid.end - grid.begin) * left // kept)
+    if max_kept < count:
+        _keep_first(grid.flags, count, max_kept)
+    return 0
+
+
 cdef int _suppress(mmk_call *call, int type, const real *boxes, const int64_t *order, ptrdiff_t count, real threshold,
                    real offset, int64_t max_kept, int32_t *flags, void *scratch) noexcept nogil:
     """Flags the suppressed ones of `count` boxes in order of descending score; returns -1 if the call is stopped."""
     cdef real *planes = <real *>scratch
-    cdef ptrdiff_t begin, kept, i
+    cdef ptrdiff_t begin
     cdef Grid grid
     if max_kept <= 0:
         max_kept = count
+    memset(flags, 0, count * sizeof(int32_t))
+    if threshold >= 1:  # no IoU is above it
+        _keep_first(flags, count, max_kept)
+        return 0
     grid.type = type
     grid.threshold = threshold
     grid.offset = offset
     grid.boxes = boxes
+    grid.box_stride = 4
     grid.order = order
     grid.by_rank = planes
     grid.stride = count
     grid.flags = flags
     mmk_parallel(call, count, 1e-3 * GATHER_COST, pack_by_rank, &grid)
-    memset(flags, 0, count * sizeof(int32_t))
     begin = 0
-    if _pairs_pay(planes, count, threshold, offset, flags):
-        begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, count <= PAIRWISE_MAX_BOXES,
-                                   flags)
+    if threshold < 0 or _pairs_pay(planes, count, threshold, offset, flags):
+        begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept,
+                                   count <= PAIRWISE_MAX_BOXES or threshold < 0, flags)
         if begin < 0 or begin == count:
             return -1 if begin < 0 else 0
     grid.begin = begin
-    if not fit_grid(call, &grid):
-        return -1 if _suppress_by_pairs(call, planes, begin, count, threshold, offset, max_kept, True, flags) < 0 else 0
-    grid.end = min(count, begin + MAX_RANKS_PER_KEPT * max_kept)
-    while True:
-        if suppress_by_grid(call, &grid, <char *>(planes + BOX_NUMBERS * count)):
-            return -1
-        if max_kept == count:
-            return 0
-        kept = 0
-        for i in range(grid.end):
-            kept += not flags[i]
-        if grid.end == count or kept >= max_kept:
-            break
-        grid.end = min(count, 4 * grid.end)
-    if kept > max_kept or grid.end < count:
-        _keep_first(flags, count, max_kept)
-    return 0
+    return _suppress_by_grid(call, &grid, max_kept, <char *>(planes + BOX_NUMBERS * count))
 
 
 cdef public size_t mmk_suppress_size(int type) noexcept nogil:

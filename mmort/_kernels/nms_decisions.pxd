@@ -1,8 +1,12 @@
-"""nms: suppression by a grid, in the order of the plane instead of that of scores.
+"""nms: suppression by a grid, in the order of scores or in that of the plane.
 
-Whether a box is kept depends only on the boxes of higher score that overlap it by more than the threshold, so boxes may
-be visited in any order, if those that a box depends on are visited first.  Here they are visited as they lie in memory,
-row by row of the plane, on several threads; where a neighbour of higher score is still open, it is visited next.
+In a crowd few boxes are kept.  In the order of scores, each kept box is compared with its neighbours and marks those
+that it suppresses; suppressed boxes cost nothing more.
+
+Where few boxes overlap, most are kept, and the order of scores would read memory here and there.  Whether a box is kept
+depends only on the boxes of higher score that overlap it by more than the threshold, so boxes may be visited in any
+order, if those that a box depends on are visited first.  They are visited as they lie in memory, row by row of the
+plane, on several threads; where a neighbour of higher score is still open, it is visited next.
 
 The grid (nms_grid.pxd) has the candidates of a box in a few ranges, which are compared in vectors.  Candidates are
 compared by the same arithmetic as all pairs would be, so results are the same.
@@ -13,10 +17,8 @@ from libc.string cimport memchr
 from element_types cimport real
 from mmk cimport *
 from mmort._kernels.boxes cimport intersection, iou_of
-from mmort._kernels.cells cimport floor_of
 from mmort._kernels.kernels cimport mmk_load_state, mmk_store_state
-from mmort._kernels.nms_grid cimport (OPEN, Grid, bucket_of_cell, cells_per_length, fill_grid, largest_of_level,
-                                      level_of_side)
+from mmort._kernels.nms_grid cimport LANES, NO_BUCKET, OPEN, Grid, Lookup, fill_grid, look_up, next_range
 from mmort._kernels.suppression cimport goes_on
 
 cdef enum:  # decisions, and states of boxes that are not OPEN; from 0 on: an open box that is to be decided first
@@ -28,9 +30,58 @@ cdef enum:  # picoseconds per box: nms, uniform, 100,000 boxes
     FLAG_COST = 2000
 
 
+# ---- in the order of scores ------------------------------------------------------------------------------------------
+
+cdef inline void mark_range(const real *planes, ptrdiff_t count, ptrdiff_t begin, ptrdiff_t end, const real *box,
+                            real threshold, real offset, int32_t *marks) noexcept nogil:
+    """Marks the entries [begin, end), and some after them, that a box of x1, y1, x2, y2 and area suppresses."""
+    cdef ptrdiff_t i = begin, k
+    cdef real common
+    while i < end:
+        for k in range(LANES):
+            common = intersection(planes[i + k], planes[count + i + k], planes[2 * count + i + k],
+                                  planes[3 * count + i + k], box[0], box[1], box[2], box[3], offset)
+            marks[i + k] |= iou_of(common, planes[4 * count + i + k], box[4]) > threshold
+        i += LANES
+
+
+cdef inline simd_void _keep_by_score(mmk_call *call, Grid *grid, const real *planes,
+                                     ptrdiff_t max_kept) noexcept nogil:
+    """Flags the suppressed boxes, until as many are kept."""
+    cdef int64_t unasked = 0
+    cdef ptrdiff_t count = grid.stride, kept = 0, rank, begin = 0, end = 0, entry
+    cdef real threshold = <real>grid.threshold, offset = <real>grid.offset
+    cdef real[5] box
+    cdef Lookup lookup
+    cdef int k
+    for rank in range(grid.begin, grid.end):
+        if grid.flags[rank]:
+            continue
+        if kept >= max_kept:
+            return
+        kept += 1
+        entry = grid.keys[rank]
+        if entry == <ptrdiff_t>NO_BUCKET:
+            continue
+        if grid.marks[entry]:
+            grid.flags[rank] = True
+            kept -= 1
+            continue
+        for k in range(5):
+            box[k] = planes[k * count + entry]
+        lookup = look_up(grid, planes, entry, entry < grid.regular)
+        while next_range(grid, &lookup, &begin, &end):
+            unasked += end - begin + 1
+            mark_range(planes, count, begin, end, box, threshold, offset, grid.marks)
+        if not goes_on(call, &grid.comparisons, &unasked, count):
+            return
+
+
+# ---- in the order of the plane ---------------------------------------------------------------------------------------
+
 cdef inline bint _any_reaches(const real *planes, ptrdiff_t count, const int32_t *ranks, ptrdiff_t begin,
                               ptrdiff_t end, ptrdiff_t box, real low, real offset) noexcept nogil:
-    """Returns whether a box of higher score among the entries [begin, end) could suppress the box."""
+    """Returns whether a box of higher score among the entries [begin, end), or after, could suppress the box."""
     cdef real box_x1 = planes[box], box_y1 = planes[count + box]
     cdef real box_x2 = planes[2 * count + box], box_y2 = planes[3 * count + box], area = planes[4 * count + box], common
     cdef int32_t rank = ranks[box], found = 0
@@ -66,39 +117,17 @@ cdef inline simd_void _decide(const Grid *grid, const real *planes, ptrdiff_t bo
                               int64_t *comparisons) noexcept nogil:
     """Decides about the box of an entry: KEPT, SUPPRESSED, or an open entry of higher score that it depends on."""
     cdef real offset = <real>grid.offset, low = <real>(grid.threshold * 0.99999)
-    cdef ptrdiff_t count = grid.stride, begin, end
-    cdef double width = (planes[2 * count + box] - planes[box]) + offset
-    cdef double height = (planes[3 * count + box] - planes[count + box]) + offset
-    cdef double x = (<double>planes[box] + <double>planes[2 * count + box]) / 2
-    cdef double y = (<double>planes[count + box] + <double>planes[3 * count + box]) / 2
-    cdef double range_x, range_y, per_x, per_y
-    cdef int64_t last_x = min(level_of_side(grid, width / grid.bound), grid.last_x)
-    cdef int64_t last_y = min(level_of_side(grid, height / grid.bound), grid.last_y), level_x, level_y, line, last_line
-    cdef int64_t column, cells, left, bucket, size
+    cdef ptrdiff_t begin = 0, end = 0
+    cdef bint is_regular = box < grid.regular
+    cdef Lookup lookup = look_up(grid, planes, box, is_regular)
     decision[0] = KEPT
-    for level_x in range(level_of_side(grid, width * grid.bound), last_x + 1):
-        per_x = cells_per_length(grid, level_x)
-        range_x = grid.reach * (width + min(largest_of_level(grid, level_x), width / grid.bound)) / 2
-        column = floor_of((x - range_x) * per_x)
-        cells = floor_of((x + range_x) * per_x) - column + 1
-        for level_y in range(level_of_side(grid, height * grid.bound), last_y + 1):
-            per_y = cells_per_length(grid, level_y)
-            range_y = grid.reach * (height + min(largest_of_level(grid, level_y), height / grid.bound)) / 2
-            last_line = floor_of((y + range_y) * per_y)
-            for line in range(floor_of((y - range_y) * per_y), last_line + 1):
-                bucket = bucket_of_cell(grid, level_x, level_y, column, line)
-                left = cells
-                while left:
-                    size = min(left, grid.buckets - bucket)
-                    begin = grid.starts[bucket]
-                    end = grid.starts[bucket + size]
-                    comparisons[0] += end - begin + 1
-                    if _any_reaches(planes, count, grid.ranks, begin, end, box, low, offset):
-                        _ask(grid, planes, begin, end, box, decision)
-                        if decision[0] == SUPPRESSED:
-                            return
-                    left -= size
-                    bucket = 0
+    while next_range(grid, &lookup, &begin, &end):
+        comparisons[0] += end - begin + 1
+        if (end > grid.regular or not is_regular
+                or _any_reaches(planes, grid.stride, grid.ranks, begin, end, box, low, offset)):
+            _ask(grid, planes, begin, end, box, decision)
+            if decision[0] == SUPPRESSED:
+                return
 
 
 cdef inline void _decide_entries(mmk_call *call, Grid *grid, const real *planes, ptrdiff_t begin, ptrdiff_t end,
@@ -148,17 +177,25 @@ cdef inline void _flag_range(mmk_call *call, void *argument, int64_t begin, int6
             grid.flags[grid.ranks[i]] = True
 
 
-cdef inline int suppress_by_grid(mmk_call *call, Grid *grid, char *memory) noexcept nogil:
-    """Flags the suppressed boxes from rank `begin` on, but for those flagged already; -1 if the call is stopped.
-
-    `memory` has grid_size(type) bytes per box, aligned for a number.  `fit_grid` has chosen the levels, and `end` is
-    set.
-    """
-    fill_grid(call, grid, memory)
+cdef inline void _keep_by_plane(mmk_call *call, Grid *grid) noexcept nogil:
+    """Flags the suppressed boxes."""
     mmk_parallel(call, grid.entries, 1e-3 * DECIDE_COST, _decide_range, grid)
     if not mmk_is_stopped(call) and memchr(grid.states, OPEN, grid.entries) != NULL:
         _decide_range(call, grid, 0, grid.entries)  # chains that were too long for a range
-    if mmk_is_stopped(call):
-        return -1
     mmk_parallel(call, grid.entries, 1e-3 * FLAG_COST, _flag_range, grid)
-    return 0
+
+
+cdef inline int suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept, char *memory) noexcept nogil:
+    """Flags the suppressed boxes of ranks [begin, end), but perhaps not those after `max_kept` kept ones.
+
+    `memory` has grid_size(type) bytes per box, aligned for a number.  `choose_levels` was called for this range.
+    Returns -1 if the call is stopped.
+    """
+    fill_grid(call, grid, memory)
+    if not grid.is_crowded:
+        _keep_by_plane(call, grid)
+    elif grid.type == MMK_FLOAT32:
+        _keep_by_score(call, grid, <const float *>grid.planes, max_kept)
+    else:
+        _keep_by_score(call, grid, <const double *>grid.planes, max_kept)
+    return -1 if mmk_is_stopped(call) else 0

@@ -144,14 +144,15 @@ def turned(boxes, size=0.4):
 
 
 BOXES, SCORES = disjoint(250_000), np.linspace(1, 0.5, 250_000, dtype=np.float32)
+FAR = BOXES.astype(np.float64) + 1e8  # so far away from 0 that a grid cannot tell them apart
 REGION = np.array([[0, 0, 0, 1000, 1000]], np.float32)
 LONG = {
-    "nms": lambda: mmort.nms(BOXES, SCORES, 0.01),
-    "nms by a grid": lambda: mmort.nms(np.tile(BOXES[:1], (250_000, 1)), SCORES, 2.0),
+    "nms": lambda: mmort.nms(FAR, SCORES, 0.01),
+    "nms of empty boxes": lambda: mmort.nms(BOXES * 0, SCORES, -1.0),
     "soft_nms": lambda: mmort.soft_nms(BOXES, SCORES),
     "nms_match": lambda: mmort.nms_match(np.concatenate([BOXES, SCORES[:, None]], axis=1), 0.5),
     "multiclass_nms": lambda: mmort.multiclass_nms(
-        BOXES[None], SCORES[None, :, None], iou_threshold=0.01, max_per_image=len(BOXES)
+        FAR[None], SCORES[None, :, None], iou_threshold=0.01, max_per_image=len(BOXES)
     ),
     "nms_rotated": lambda: mmort.nms_rotated(turned(BOXES), SCORES, 0.5),
     "roi_align": lambda: mmort.roi_align(zeros(1, 64, 9, 9), REGION, 8, 0.008, sampling_ratio=1000),

@@ -19,11 +19,12 @@ def main() -> None:
     boxes = np.concatenate([corners, corners + np.float32(0.4)], axis=1)
     rotated = np.concatenate([corners, np.full((COUNT, 2), 0.4, np.float32), corners[:, :1]], axis=1)
     scores = np.linspace(1, 0.5, COUNT, dtype=np.float32)
+    far = boxes.astype(np.float64) + 1e8
     calls = {
-        "all pairs": lambda: mmort.nms(boxes, scores, 0.01),
-        "a cell of the grid": lambda: mmort.nms(np.tile(boxes[:1], (COUNT, 1)), scores, 2.0),
+        "far away from 0": lambda: mmort.nms(far, scores, 0.01),
+        "empty, threshold below 0": lambda: mmort.nms(boxes * 0, scores, -1.0),
         "classes": lambda: mmort.multiclass_nms(
-            boxes[None], scores[None, :, None], iou_threshold=0.01, max_per_image=-1
+            far[None], scores[None, :, None], iou_threshold=0.01, max_per_image=-1
         ),
         "rotated": lambda: mmort.nms_rotated(rotated, scores, 0.5),
         "rotated, by class": lambda: mmort.nms_rotated_indices(rotated[None], scores[None, None], 0.5, 0.0),
