@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 import os
-import select
+import signal
 import statistics
 import subprocess
 import sys
@@ -176,7 +176,8 @@ def prepare(scene: Scene) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     if operator == "nms_indices":
         classes = min(classes, 5)
         scores = np.stack([rng.permutation(scores) for _ in range(classes)])[None]
-        return operator, (corners[None], scores), {"iou_threshold": threshold, "score_threshold": 0.05, "max_per_class": limit}
+        options = {"iou_threshold": threshold, "score_threshold": 0.05, "max_per_class": limit}
+        return operator, (corners[None], scores), options
     if operator == "multiclass_nms":
         few = np.zeros((1, len(boxes), classes), scene["dtype"])
         few[0, np.arange(len(boxes)), rng.integers(0, classes, len(boxes))] = scores
@@ -201,8 +202,11 @@ def digest(value: Any, state: Any) -> None:
         state.update(np.ascontiguousarray(value).tobytes())
 
 
-def serve(threads: int) -> None:
-    """Time the scenes that come as lines of JSON; answer with seconds and a hash of the result."""
+def serve(threads: int, limit: float) -> None:
+    """Time the scenes that come as lines of JSON; answer with seconds and a hash of the result.
+
+    A scene that takes more than `limit` seconds of CPU time ends the process.
+    """
     import mmort
 
     mmort.set_num_threads(threads)
@@ -215,6 +219,7 @@ def serve(threads: int) -> None:
         function = getattr(mmort, name, None)
         answer: dict[str, Any] = {"seconds": None, "hash": None}
         if function is not None:
+            signal.setitimer(signal.ITIMER_PROF, limit * threads)
             try:
                 state = hashlib.sha256()
                 begin = clock()
@@ -231,6 +236,7 @@ def serve(threads: int) -> None:
                 answer = {"seconds": min(samples), "hash": state.hexdigest()}
             except (ValueError, MemoryError) as error:
                 answer["error"] = str(error)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps(answer), flush=True)
 
 
@@ -242,10 +248,10 @@ class Build:
         self.process: subprocess.Popen[str] | None = None
 
     def time(self, scene: Scene, limit: float) -> dict[str, Any]:
-        """Return the answer of a turn; after `limit` seconds the process is ended."""
+        """Return the answer of a turn; a call may take `limit` seconds."""
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", __file__, "--serve", "--threads", str(self.threads)],
+                [sys.executable, "-P", __file__, "--serve", "--threads", str(self.threads), "--limit", str(limit)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                 env={**os.environ, "PYTHONPATH": self.directory},
             )  # fmt: skip
@@ -253,12 +259,14 @@ class Build:
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(scene) + "\n")
         self.process.stdin.flush()
-        if select.select([self.process.stdout], [], [], limit)[0]:
-            line = self.process.stdout.readline()
-            if line:
-                return dict(json.loads(line))
-        self.end()
-        return {"seconds": limit, "hash": None, "error": f"more than {limit:g} s, or a crash"}
+        line = self.process.stdout.readline()
+        if line:
+            return dict(json.loads(line))
+        status = self.process.wait()
+        self.process = None
+        if status != -signal.SIGPROF:
+            raise SystemExit(f"{self.directory} ended with {status}: {describe(scene)} {scene}")
+        return {"seconds": limit, "hash": None, "error": f"more than {limit:g} s"}
 
     def end(self) -> None:
         if self.process is not None:
@@ -388,7 +396,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**6)
     parser.add_argument("--scenes", type=int, default=100, help="of each operator")
     parser.add_argument("--seconds", type=float, default=600, help="for all scenes together")
-    parser.add_argument("--limit", type=float, default=10, help="seconds for a call")
+    parser.add_argument("--limit", type=float, default=10, help="seconds of CPU time for a call")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=OPERATORS)
     parser.add_argument("--worst", type=int, default=10, help="scenes to list of each operator")
@@ -397,7 +405,7 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(options.threads)
+        serve(options.threads, options.limit)
         return
     builds = [Build(directory, options.threads) for directory in options.builds]
     print(f"seed {options.seed}, threads {options.threads}, load {os.getloadavg()[0]:.1f}\n")

@@ -23,9 +23,7 @@ def main() -> None:
     calls = {
         "far away from 0": lambda: mmort.nms(far, scores, 0.01),
         "empty, threshold below 0": lambda: mmort.nms(boxes * 0, scores, -1.0),
-        "classes": lambda: mmort.multiclass_nms(
-            far[None], scores[None, :, None], iou_threshold=0.01, max_per_image=-1
-        ),
+        "classes": lambda: mmort.multiclass_nms(far[None], scores[None, :, None], iou_threshold=0.01, max_per_image=-1),
         "rotated": lambda: mmort.nms_rotated(rotated, scores, 0.5),
         "rotated, by class": lambda: mmort.nms_rotated_indices(rotated[None], scores[None, None], 0.5, 0.0),
     }
