@@ -48,7 +48,9 @@ def hard_voxelize_forward(
     cells = points.new_empty(len(points), NDim, dtype=torch.int32)
     dynamic_voxelize_forward(points, voxel_size, coors_range, cells, NDim)
     inside = (cells[:, 0] >= 0).nonzero()[:, 0]
-    distinct, cell = cells[inside].unique(dim=0, return_inverse=True)  # type: ignore[no-untyped-call]
+    sizes = cells.amax(0).clamp(min=0).long() + 1 if len(cells) else torch.ones(NDim, dtype=torch.int64)
+    strides = sizes.flip(0).cumprod(0).flip(0) // sizes
+    distinct, cell = torch.unique((cells[inside] * strides).sum(1), return_inverse=True)
     number = torch.arange(len(inside))
     first = torch.full((len(distinct),), len(inside)).scatter_reduce_(0, cell, number, "amin")
     voxel = first.argsort().argsort()[cell]  # numbered by their first point
