@@ -14,6 +14,10 @@ TEMPORARY = ".mmort-"
 """How the names of files begin that are not finished."""
 
 
+_OPEN_FILES = "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/"
+"""Where the files are that a process has open already."""
+
+
 def require_name(file: str | os.PathLike[str]) -> None:
     """Refuse an empty name, which would mean the current directory."""
     if not os.fspath(file):
@@ -90,8 +94,10 @@ def write_output(file: str | os.PathLike[str], content: bytes | str) -> None:
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     path = os.path.realpath(file)  # a link stays, and what it leads to is replaced
-    if os.path.exists(path) and not os.path.isfile(path):
-        descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe without a reader is an error
+    is_open = os.path.abspath(file).startswith(_OPEN_FILES)  # a shell may have redirected it to a regular file
+    if is_open or (os.path.exists(file) and not os.path.isfile(file)):
+        # A pipe without a reader is an error.
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0))
         os.set_blocking(descriptor, True)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)

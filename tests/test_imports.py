@@ -27,7 +27,7 @@ ARROWS = {
     "demo": {"detect", "evaluate"},
     "torch": {"ops"},
     "mmcv": {"torch"},
-    "onnx": {"torch", "ort", "tables", "_outputs"},
+    "onnx": {"torch", "ort", "tables", "_inputs", "_outputs"},
     "detect": {"onnx", "predict"},
     "info": {"ort"},
     "cli": {"evaluate", "demo", "detect", "info", "tables", "_outputs"},

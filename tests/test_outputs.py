@@ -67,6 +67,15 @@ def test_pipes_and_devices(tmp_path):
     assert read == [b"x" * 200_000]
 
 
+def test_standard_output(tmp_path):
+    code = "from mmort._outputs import write_output\nprint(1, flush=True)\nwrite_output('/dev/stdout', '2')\nprint(3)"
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"1\n23\n"
+    with (tmp_path / "a").open("ab") as file:
+        subprocess.run(command, stdout=file, check=True)
+    assert (tmp_path / "a").read_bytes() == b"1\n23\n"
+
+
 def test_lone_surrogates_become_escapes(tmp_path):
     write_output(tmp_path / "a", "\udcff")
     assert (tmp_path / "a").read_bytes() == rb"\udcff"

@@ -36,5 +36,6 @@ def test_files_that_are_none(tmp_path, monkeypatch, make, arguments):
     monkeypatch.chdir(tmp_path)
     commands.write_files(tmp_path)
     make(tmp_path / next(word for word in arguments if word.startswith("X")))
-    with pytest.raises(commands.RefusedError):
+    with pytest.raises(commands.RefusedError) as caught:
         commands.run(tmp_path, list(arguments))
+    assert caught.type is commands.RefusedError

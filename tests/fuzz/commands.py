@@ -38,6 +38,10 @@ class RefusedError(Exception):
     """A command that ended with a line."""
 
 
+class UsageError(RefusedError):
+    """A command line that is none."""
+
+
 def prepare() -> None:
     """Let libraries use one thread, and be silent."""
     opencv().setNumThreads(1)
@@ -78,7 +82,7 @@ def run(folder: Path, arguments: list[str]) -> None:
     except SystemExit as usage:
         code = usage.code
         if code == 0 or (code == 2 and ": error: " in err.getvalue()):
-            raise RefusedError from None
+            raise UsageError from None
     finally:
         signal.alarm(0)
         mmort.set_num_threads(1)

@@ -4,7 +4,7 @@
 # Notes in the file RECORD what has run, so that another call continues there.  A call stops after about SECONDS, by
 # default when all is done, in some hours.  The parts take turns, one process at a time and at the lowest priority.
 # PYTHON, by default .venv/bin/python, has the packages of mmort[test]; the part `bridge` needs clang, and is left out
-# without it.
+# without it.  TMPDIR=/dev/shm spares the disk, with which outputs are synchronized.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 readonly RECORD=$(realpath "${1:?usage: tests/fuzz/long.sh RECORD [SECONDS]}") SECONDS_MAX=${2:-1000000}
