@@ -19,7 +19,7 @@ _MASKED = {**PREPROCESSOR, "pad_mask": True}
 
 def _solo(kind: str, head: Config, **entries: Any) -> Config:
     """Return a SOLO."""
-    matrix = {"nms_pre": 60, "score_thr": 0.1, "mask_thr": 0.5, "filter_thr": 0.05, "kernel": "gaussian", "sigma": 2.0}
+    matrix = {"nms_pre": 500, "score_thr": 0.1, "mask_thr": 0.5, "filter_thr": 0.05, "kernel": "gaussian", "sigma": 2.0}
     boxes = {
         "num_classes": 3,
         "in_channels": 16,
