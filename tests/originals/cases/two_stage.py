@@ -28,6 +28,13 @@ def _of(case: str | None, **changes: Any) -> Config:
     model["backbone"] |= {"base_channels": 4, "stem_channels": 4}
     neck = model["neck"][0] if isinstance(model["neck"], list) else model["neck"]
     neck["in_channels"] = [4, 8, 16, 32]
+    for name, extractor in model.get("roi_head", {}).items():
+        if (
+            name.endswith("_roi_extractor")
+            and extractor["type"] == "SingleRoIExtractor"
+            and "finest_scale" not in extractor
+        ):
+            extractor["finest_scale"] = 14  # so that boxes of these small images are read from all levels
     test_cfg = model["test_cfg"]
     if test_cfg["rpn"]:
         test_cfg["rpn"] |= {"nms_pre": 60, "max_per_img": 40}
