@@ -7,8 +7,10 @@ from libc.stdint cimport int32_t, int64_t
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box, plane_intersection
-from mmort._kernels.kernels cimport mmk_item, mmk_order
+from mmort._kernels.boxes cimport BOX_NUMBERS, intersection, pack_box, plane_intersection
+from mmort._kernels.kernels cimport mmk_item, mmk_order, mmk_sort
+from mmort._kernels.nms_grid cimport (LANES, NO_BUCKET, Grid, Lookup, choose_levels, fill_grid, grid_size, look_up,
+                                      next_range)
 from mmort._kernels.suppression cimport check_compared, check_threshold, goes_on
 from mmort._kernels.workspace cimport element_size, take
 
@@ -25,6 +27,11 @@ cdef enum:
     MATCH  # phases of nms_match_pairs
     COLLECT
 
+cdef enum:  # nms_match, clusters, 1000 to 20,000 boxes of benchmarks/scenes.py
+    PAIRWISE_MAX_BOXES = 1024  # up to which comparing all pairs is faster than a grid
+    PAIRWISE_PROBES = 8  # boxes compared with all others before judging whether that pays
+    MAX_LEFT_PER_MEMBER = 200  # it pays if a kept box takes one in as many of the remaining boxes
+
 cdef enum:  # picoseconds per box
     MATCH_COST = 10000  # nms_match, clustered, 2000 boxes; other inputs take ten times as long
 
@@ -40,6 +47,10 @@ cdef struct _Workspace:
     int64_t *keepers   # of each pair: the kept box, which may be the member itself
     int64_t *members   # of each pair: a box, each once
     int64_t *rows      # of a result
+    int64_t *order     # indices by descending score
+    mmk_item *hits     # members of a keeper
+    mmk_item *spare_hits
+    char *grid         # its memory
     size_t size
 
 
@@ -55,19 +66,95 @@ cdef _Workspace _workspace(const mmk_call *call, int type, size_t n, size_t row)
     w.keepers = <int64_t *>take(&address, n * sizeof(int64_t))
     w.members = <int64_t *>take(&address, n * sizeof(int64_t))
     w.rows = <int64_t *>take(&address, (n * row + 1) * sizeof(int64_t))
+    w.order = <int64_t *>take(&address, n * sizeof(int64_t))
+    w.hits = <mmk_item *>take(&address, n * sizeof(mmk_item))
+    w.spare_hits = <mmk_item *>take(&address, n * sizeof(mmk_item))
+    w.grid = <char *>take(&address, n * grid_size(type))
     w.size = address - <size_t>call.scratch
     return w
+
+
+cdef inline bint _reaches(real common, real area_a, real area_b, real threshold, double guard) noexcept nogil:
+    """Returns whether IoU reaches the threshold; with a guard it is divided in double precision, as in MMDeploy."""
+    cdef real union_area = (area_a + area_b) - common
+    if guard == 0:
+        return common / union_area >= threshold
+    return <real>(<double>common / (<double>union_area + guard)) >= threshold
 
 
 cdef simd_void _compare(const real *planes, ptrdiff_t count, ptrdiff_t box, real threshold, double guard,
                         int32_t *reaches) noexcept nogil:
     cdef const real *area = planes + 4 * count
-    cdef real common
     cdef ptrdiff_t i
-    for i in range(box + 1, count):
-        common = plane_intersection(planes, count, box, i, <real>0)
-        # divided in double precision, as in MMDeploy; without a guard this rounds to the quotient in float32
-        reaches[i] = <real>(<double>common / (<double>((area[box] + area[i]) - common) + guard)) >= threshold
+    if guard == 0:  # loops of their own, for vectors
+        for i in range(box + 1, count):
+            reaches[i] = _reaches(plane_intersection(planes, count, box, i, <real>0), area[box], area[i], threshold, 0)
+    else:
+        for i in range(box + 1, count):
+            reaches[i] = _reaches(plane_intersection(planes, count, box, i, <real>0), area[box], area[i], threshold,
+                                  guard)
+
+
+cdef simd_void _find_members(const Grid *grid, const real *planes, ptrdiff_t entry, real threshold, double guard,
+                             int32_t *taken, mmk_item *members, ptrdiff_t *number, int64_t *unasked) noexcept nogil:
+    """Lists the ranks of the boxes that join an entry's box, and takes them."""
+    cdef ptrdiff_t count = grid.stride, begin = 0, end = 0, i, k
+    cdef real[5] box
+    cdef int32_t[LANES] near
+    cdef int32_t any_near, rank
+    cdef real common, low = <real>(threshold * 0.99999)
+    cdef Lookup lookup = look_up(grid, planes, entry, entry < grid.regular)
+    number[0] = 0
+    for k in range(5):
+        box[k] = planes[k * count + entry]
+    while next_range(grid, &lookup, &begin, &end):
+        unasked[0] += end - begin + 1
+        i = begin
+        while i < end:
+            any_near = entry >= grid.regular or end > grid.regular  # whose products may be denormal
+            for k in range(LANES):
+                common = intersection(planes[i + k], planes[count + i + k], planes[2 * count + i + k],
+                                      planes[3 * count + i + k], box[0], box[1], box[2], box[3], <real>0)
+                near[k] = common >= low * ((planes[4 * count + i + k] + box[4]) - common)
+                any_near |= near[k]
+            for k in range(min(<ptrdiff_t>LANES, end - i) if any_near else 0):
+                rank = grid.ranks[i + k]
+                common = intersection(planes[i + k], planes[count + i + k], planes[2 * count + i + k],
+                                      planes[3 * count + i + k], box[0], box[1], box[2], box[3], <real>0)
+                if not taken[rank] and _reaches(common, box[4], planes[4 * count + i + k], threshold, guard):
+                    taken[rank] = 1
+                    members[number[0]].key = rank
+                    number[0] += 1
+            i += LANES
+
+
+cdef void _match_by_grid(mmk_call *call, Grid *grid, char *memory, real threshold, double guard, mmk_item *hits,
+                         mmk_item *spare, ptrdiff_t pairs, int64_t *keepers, int64_t *members) noexcept nogil:
+    """Appends the pairs of the boxes from rank `begin` on that are not taken."""
+    cdef ptrdiff_t rank, number, i
+    cdef int64_t unasked = 0
+    cdef int32_t *taken = grid.flags
+    cdef const mmk_item *sorted_hits
+    choose_levels(call, grid, memory)
+    grid.is_crowded = True  # visited in the order of scores
+    fill_grid(call, grid, memory)
+    for rank in range(grid.begin, grid.end):
+        if taken[rank]:
+            continue
+        taken[rank] = 1
+        keepers[pairs] = members[pairs] = grid.order[rank]
+        pairs += 1
+        if grid.keys[rank] == NO_BUCKET:
+            continue
+        _find_members(grid, <const real *>grid.planes, grid.keys[rank], threshold, guard, taken, hits, &number,
+                      &unasked)
+        sorted_hits = mmk_sort(call, hits, spare, number)
+        for i in range(number):
+            keepers[pairs] = grid.order[rank]
+            members[pairs] = grid.order[sorted_hits[i].key]
+            pairs += 1
+        if not goes_on(call, &grid.comparisons, &unasked, grid.stride):
+            return
 
 
 cdef void _match(mmk_call *call, const _Workspace *w, ptrdiff_t start, ptrdiff_t count, const real *boxes,
@@ -80,17 +167,37 @@ cdef void _match(mmk_call *call, const _Workspace *w, ptrdiff_t start, ptrdiff_t
     cdef int64_t *members = w.members + start
     cdef int type = MMK_FLOAT32 if sizeof(real) == sizeof(float) else MMK_FLOAT64
     cdef mmk_item *items = mmk_order(call, scores, type, w.items + start, w.spare + start, count)
-    cdef ptrdiff_t i, j, pairs = 0
+    cdef ptrdiff_t kept = 0, pairs = 0, i, j
     cdef int64_t comparisons = 0, unasked = 0
+    cdef Grid grid
     for i in range(count):
         pack_box(boxes + stride * items[i].index, <real>0, planes, count, i)
         taken[i] = 0
     for i in range(count):
         if taken[i]:
             continue
+        if (count - i > PAIRWISE_MAX_BOXES and kept >= PAIRWISE_PROBES and threshold > 0
+                and (pairs - kept) * MAX_LEFT_PER_MEMBER < kept * (count - i)):
+            grid.type = type
+            grid.threshold = threshold
+            grid.offset = 0
+            grid.boxes = boxes
+            grid.box_stride = stride
+            grid.order = w.order + start
+            for j in range(count):
+                w.order[start + j] = items[j].index
+            grid.by_rank = planes
+            grid.stride = count
+            grid.flags = taken
+            grid.begin = i
+            grid.end = count
+            _match_by_grid(call, &grid, w.grid + start * grid_size(type), threshold, guard, w.hits + start,
+                           w.spare_hits + start, pairs, keepers, members)
+            return
         unasked += count - i
         if not goes_on(call, &comparisons, &unasked, count):
             return
+        kept += 1
         _compare(planes, count, i, threshold, guard, reaches)
         reaches[i] = 1
         for j in range(i, count):

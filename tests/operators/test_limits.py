@@ -150,7 +150,7 @@ LONG = {
     "nms": lambda: mmort.nms(FAR, SCORES, 0.01),
     "nms of empty boxes": lambda: mmort.nms(BOXES * 0, SCORES, -1.0),
     "soft_nms": lambda: mmort.soft_nms(BOXES, SCORES),
-    "nms_match": lambda: mmort.nms_match(np.concatenate([BOXES, SCORES[:, None]], axis=1), 0.5),
+    "nms_match": lambda: mmort.nms_match(np.concatenate([FAR, SCORES[:, None]], axis=1), 0.5),
     "multiclass_nms": lambda: mmort.multiclass_nms(
         FAR[None], SCORES[None, :, None], iou_threshold=0.01, max_per_image=len(BOXES)
     ),

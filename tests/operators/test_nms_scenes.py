@@ -1,4 +1,4 @@
-"""nms of more boxes than are all compared with each other, in scenes that a grid could get wrong."""
+"""nms and nms_match of more boxes than are all compared with each other, in scenes that a grid could get wrong."""
 
 import time
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mmort
-from tests.operators.families.nms import nms
+from tests.operators.families.nms import nms, nms_match
 
 COUNT = 1500
 
@@ -95,6 +95,17 @@ def test_grid_gives_what_all_pairs_give(scene, threshold):
             expected, kept = nms(boxes, scores, threshold, **options)
             np.testing.assert_array_equal(indices, kept)
             np.testing.assert_array_equal(dets, expected)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("threshold", [1e-6, 0.3, 0.9, 1.0])
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+def test_groups_are_those_of_all_pairs(scene, threshold):
+    rng = np.random.default_rng(SCENES.index(scene))
+    boxes = scene(rng)
+    dets = np.concatenate([boxes, rng.random((COUNT, 1)).astype(boxes.dtype)], axis=1)
+    groups, expected = mmort.nms_match(dets, threshold), nms_match(dets, threshold)
+    assert [group.tolist() for group in groups] == [group.tolist() for group in expected]
 
 
 def ascending(sides):
