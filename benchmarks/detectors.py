@@ -25,8 +25,8 @@ import torch
 
 import mmort
 import mmort.ort
+from mmort.configs import read_config
 from mmort.detect import load
-from mmort.detect.config import read_config
 from mmort.detect.export.examples import Examples
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.onnx import make_portable

@@ -50,8 +50,8 @@ def prepare(files: Path, name: str, config: Path, checkpoint: Path | None = None
 
     import mmort.onnx
     from mmort.cli.pictures import inputs_of
+    from mmort.configs import read_config
     from mmort.detect import build
-    from mmort.detect.config import read_config
     from mmort.detect.export import ExportOptions, export
     from mmort.detect.export.examples import Examples
     from mmort.detect.export.pipeline import DEFAULT_IMAGE

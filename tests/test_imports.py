@@ -21,7 +21,7 @@ ARROWS = {
     "_kernels": set(),
     "ops": {"_rotated", "_kernels", "schemas"},
     "ort": {"ops"},
-    "configs": set(),
+    "configs": {"_inputs"},
     "predict": {"configs", "ort", "_inputs", "_outputs", "_text"},
     "evaluate": {"onnx", "predict"},
     "demo": {"detect", "evaluate"},

@@ -6,19 +6,6 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-_READ = (
-    "data",
-    "data_preprocessor",
-    "data_root",
-    "evaluation",
-    "model",
-    "test_cfg",
-    "test_dataloader",
-    "test_evaluator",
-    "test_pipeline",
-)
-"""Entries that are read, so that an override may add them."""
-
 
 def read(path: str, options: Sequence[str] | None) -> dict[str, Any]:
     """Read a config with its overrides.
@@ -28,13 +15,14 @@ def read(path: str, options: Sequence[str] | None) -> dict[str, Any]:
     ValueError
         If an override adds an entry that is not read.
     """
-    from mmort.detect.config import parse_options, read_config
-    from mmort.detect.config.options import added_entries
+    from mmort.configs import parse_options, read_config
+    from mmort.configs.layout import READ_ENTRIES
+    from mmort.configs.options import added_entries
 
     overrides = parse_options(options or ())
     for key, (name, others) in added_entries(overrides, read_config(path) if overrides else {}).items():
-        if key.split(".")[0] == name and name not in _READ:
-            similar = get_close_matches(name, {*_READ, *others}, 1)
+        if key.split(".")[0] == name and name not in READ_ENTRIES:
+            similar = get_close_matches(name, {*READ_ENTRIES, *others}, 1)
             advice = f" (did you mean {similar[0]}?)" if similar else ""
             raise ValueError(f"--cfg-options must name entries of the config, got {key}: it has no {name}{advice}")
     return read_config(path, overrides)

@@ -119,8 +119,8 @@ def run(arguments: argparse.Namespace) -> str | None:
 
 def _check(arguments: argparse.Namespace) -> str | None:
     """Print that a config is supported, or return what of it is not."""
+    from mmort.configs import parse_options, read_config
     from mmort.detect import unsupported
-    from mmort.detect.config import parse_options, read_config
 
     problems = unsupported(read_config(arguments.config, parse_options(arguments.cfg_options or ())))
     if problems:

@@ -144,7 +144,7 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
     network = engines.load(arguments, arguments.provider)
     settings: dict[str, Any] = {}
     if arguments.config is not None:
-        from mmort.detect.config import read_config
+        from mmort.configs import read_config
         from mmort.evaluate.configured import classes_of
 
         config = read_config(arguments.config)

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> str | None:
     """Run the detector, and do what was asked for."""
     _check(arguments)
-    from mmort.detect.config import parse_options
+    from mmort.configs import parse_options
     from mmort.evaluate import (
         CocoDataset,
         CocoPanopticDataset,

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, Literal
 
 from mmort.configs.data_preprocessor import DataPreprocessor, read_data_preprocessor
 from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
 from mmort.configs.test_pipeline import TestPipeline, read_steps
+
+READ_ENTRIES = (
+    *("data", "data_preprocessor", "data_root", "evaluation", "model", "test_cfg", "test_dataloader"),
+    *("test_evaluator", "test_pipeline"),
+)
+"""Entries of a config's top level that are read when a detector is evaluated."""
 
 _ENTRIES_OF_2 = (
     *("checkpoint_config", "data", "dist_params", "evaluation", "img_norm_cfg", "log_config", "lr_config"),
@@ -19,49 +27,205 @@ _ENTRIES_OF_3 = (
     "visualizer",
 )
 _STEPS_OF_2 = ("Collect", "DefaultFormatBundle", "ImageToTensor", "MultiScaleFlipAug")
+_SEMI_SUPERVISED = ("SemiBaseDetector", "SoftTeacher")
+"""Models of a student and a teacher, two detectors of one config, of which one detects.
+
+Source: M. Xu et al., "End-to-End Semi-Supervised Object Detection with Soft Teacher", ICCV 2021.
+"""
 
 
-def version_of(config: Config) -> Literal[2, 3]:
-    """Return the version of MMDetection that a config is for: 3 if nothing in it says otherwise.
+class DetectorConfig:
+    """A config of MMDetection 2 or 3, by what its entries mean; each is read when it is asked for.
 
-    The versions select boxes a little differently and give the defaults of steps other values.
+    Parameters
+    ----------
+    config : dict
+        As `mmort.configs.read_config` returns it.
     """
-    if data_preprocessor_of(config) is not None or any(name in config for name in _ENTRIES_OF_3):
-        return 3
-    if any(name in config for name in _ENTRIES_OF_2):
-        return 2
-    beside = config.get("test_cfg")
-    if isinstance(beside, dict) and "type" not in beside and beside:  # that of version 3 names a loop
-        return 2
-    return 2 if _has_step(config.get("test_pipeline"), _STEPS_OF_2) else 3
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+
+    @cached_property
+    def version(self) -> Literal[2, 3]:
+        """The version of MMDetection that the config is for: 3 if nothing in it says otherwise.
+
+        The versions select boxes a little differently and give the defaults of steps other values.
+        """
+        if self._data_preprocessor is not None or any(name in self._config for name in _ENTRIES_OF_3):
+            return 3
+        if any(name in self._config for name in _ENTRIES_OF_2):
+            return 2
+        beside = self._config.get("test_cfg")
+        if isinstance(beside, dict) and "type" not in beside and beside:  # that of version 3 names a loop
+            return 2
+        return 2 if _has_step(self._config.get("test_pipeline"), _STEPS_OF_2) else 3
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the config describes a model; one that only evaluates or prepares images need not."""
+        return isinstance(self._config.get("model"), dict)
+
+    @cached_property
+    def model(self) -> Config:
+        """The detector's config: of a model of student and teacher, that of both.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        model = self._config.get("model")
+        if not isinstance(model, dict):
+            raise ValueError("detect.build: the config must have a dict 'model'")
+        if self.branch is None:
+            return model
+        detector = model.get("detector")
+        if not isinstance(detector, dict):
+            raise ValueError("detect.build: model.detector must be a dict: the model of student and teacher")
+        return {"data_preprocessor": model.get("data_preprocessor"), **detector}
+
+    @cached_property
+    def branch(self) -> str | None:
+        """Which of a semi-supervised model's detectors detects, "student" or "teacher"; None for other models."""
+        model = self._config.get("model")
+        if not isinstance(model, dict) or plain_type(model.get("type")) not in _SEMI_SUPERVISED:
+            return None
+        name: str = (model.get("semi_test_cfg") or {}).get("predict_on", "teacher")
+        if name not in ("student", "teacher"):
+            raise ValueError(f"detect.build: semi_test_cfg.predict_on must be 'teacher' or 'student', got {name!r}")
+        return name
+
+    @cached_property
+    def test_cfg(self) -> Config:
+        """How detections are selected: inside the model since MMDetection 2.4, beside it before."""
+        beside = {} if self.version == 3 else self._config.get("test_cfg")  # MMDetection 3's is the test loop's
+        test_cfg: Config = self.model.get("test_cfg") or beside or {}
+        return test_cfg
+
+    def with_test_cfg(self, test_cfg: Config) -> DetectorConfig:
+        """Return a config whose detections are selected otherwise."""
+        return DetectorConfig({**self._config, "model": {**self.model, "test_cfg": test_cfg}})
+
+    @property
+    def custom_hooks(self) -> Any:
+        """What MMDetection does around training and testing, a list of dicts or None."""
+        return self._config.get("custom_hooks")
+
+    @cached_property
+    def data_preprocessor(self) -> DataPreprocessor:
+        """What the model of MMDetection 3 does with images itself."""
+        entries = self._data_preprocessor
+        return DataPreprocessor() if entries is None else read_data_preprocessor(entries)
+
+    @property
+    def _data_preprocessor(self) -> Any:
+        """Its config; if the model has none, MMEngine takes that beside the model."""
+        model = self._config.get("model")
+        if isinstance(model, dict) and "data_preprocessor" in model:
+            return model["data_preprocessor"]
+        return self._config.get("data_preprocessor")
+
+    @cached_property
+    def test_pipeline(self) -> TestPipeline:
+        """The pipeline of the test data set, or ``test_pipeline``.
+
+        Raises
+        ------
+        ValueError
+            If there is none, or it has a step that is not supported; the message names it.
+        """
+        if not self.has_test_pipeline:
+            raise ValueError("preprocessing: the config has no test pipeline")
+        return read_steps(self._test_steps)
+
+    @property
+    def has_test_pipeline(self) -> bool:
+        """Whether there is one."""
+        return bool(self._test_steps)
+
+    @cached_property
+    def _test_steps(self) -> Any:
+        """The test pipeline's config."""
+        data_set: Any = self._test_data or {}
+        while isinstance(data_set, list) or "pipeline" not in data_set:  # data sets that repeat or concatenate others
+            data_set = (
+                data_set[0] if isinstance(data_set, list) else data_set.get("dataset") or data_set.get("datasets")
+            )
+            if not data_set:
+                return self._config.get("test_pipeline")
+        return data_set["pipeline"]
+
+    @cached_property
+    def test_data_sets(self) -> list[Mapping[str, Any]]:
+        """The configs of the test data sets, one or more.
+
+        Raises
+        ------
+        ValueError
+            If there are none.
+        """
+        data_sets = list(_flattened(self._test_data))
+        if not data_sets:
+            raise ValueError("evaluate: the config has no test data set: neither data.test nor test_dataloader.dataset")
+        return data_sets
+
+    @property
+    def _test_data(self) -> Any:
+        """The test data sets, however they are nested."""
+        data, loader = self._config.get("data") or {}, self._config.get("test_dataloader") or {}
+        return data.get("test") or loader.get("dataset")
+
+    @property
+    def data_root(self) -> Any:
+        """The folder that configs join the paths of their data sets with."""
+        return self._config.get("data_root")
+
+    @property
+    def batch_size(self) -> int:
+        """How many images of the test data set run together, 1 by default."""
+        data = self._config.get("data") or {}
+        for loaders in (self._config.get("test_dataloader"), data.get("test_dataloader"), data.get("test")):
+            sizes = [
+                loader[name]
+                for loader in (loaders if isinstance(loaders, (list, tuple)) else [loaders])
+                if isinstance(loader, Mapping)
+                for name in ("batch_size", "samples_per_gpu")
+                if name in loader
+            ]
+            if sizes:
+                return max(map(int, sizes))
+        return 1
+
+    @property
+    def evaluators(self) -> list[Mapping[str, Any]]:
+        """The configs of the metrics."""
+        evaluators = self._config.get("test_evaluator") or self._config.get("evaluation") or {}
+        return list(evaluators) if isinstance(evaluators, (list, tuple)) else [evaluators]
 
 
-def data_preprocessor_of(config: Config) -> Any:
-    """Return the config of the model's ``data_preprocessor``; if it has none, MMEngine takes that beside the model."""
-    model = config.get("model")
-    if isinstance(model, dict) and "data_preprocessor" in model:
-        return model["data_preprocessor"]
-    return config.get("data_preprocessor")
+def _flattened(data: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the data sets in lists and in data sets that wrap others or have several annotation files."""
+    if isinstance(data, (list, tuple)):
+        for item in data:
+            yield from _flattened(item)
+    elif isinstance(data, Mapping):
+        if data.get("separate_eval") is False:
+            raise ValueError("evaluate: separate_eval=False is not supported; each data set is measured by itself")
+        if "ann_file" not in data and ("dataset" in data or "datasets" in data):
+            yield from _flattened(data.get("dataset") or data["datasets"])
+        elif isinstance(data.get("ann_file"), (list, tuple)):
+            yield from _separated(data)
+        else:
+            yield data
 
 
-def data_preprocessor(config: Config) -> DataPreprocessor:
-    """Return the entries of a config's ``data_preprocessor``, which may have none."""
-    entries = data_preprocessor_of(config)
-    return DataPreprocessor() if entries is None else read_data_preprocessor(entries)
-
-
-def test_pipeline(config: Config) -> TestPipeline:
-    """Return the pipeline of the test data set, or ``test_pipeline``."""
-    data = config.get("data") or {}
-    loader = config.get("test_dataloader") or {}
-    found: Any = data.get("test") or loader.get("dataset") or {}
-    while isinstance(found, list) or "pipeline" not in found:  # data sets that repeat or concatenate others
-        found = found[0] if isinstance(found, list) else found.get("dataset") or found.get("datasets")
-        if not found:
-            found = {"pipeline": config.get("test_pipeline")}
-    if not found["pipeline"]:
-        raise ValueError("preprocessing: the config has no test pipeline")
-    return read_steps(found["pipeline"])
+def _separated(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a data set for each annotation file; each has its own images if the entry has a list of them too."""
+    files, images = entry["ann_file"], entry.get("img_prefix")
+    for number, file in enumerate(files):
+        prefix = {"img_prefix": images[number]} if isinstance(images, (list, tuple)) else {}
+        yield {**entry, "ann_file": file, **prefix}
 
 
 def _has_step(pipeline: Any, kinds: tuple[str, ...]) -> bool:

@@ -112,8 +112,8 @@ class CenterPad(Step):
     test_mode: bool = False
     test_pad_mode: Sequence[Any] | None = None
     test_pad_add_pix: int = 0
-    mean: Sequence[float]
-    to_rgb: bool
+    mean: Sequence[float] | None = None
+    to_rgb: bool = False
 
     ignored: ClassVar = {
         "bbox_clip_border": "of annotations",
@@ -132,8 +132,16 @@ class CenterPad(Step):
             )
 
     @property
-    def value(self) -> tuple[float, float, float]:
-        """Of blue, green and red."""
+    def pad_or(self) -> int:
+        """What the sides are combined with, bit by bit."""
+        assert self.test_pad_mode is not None
+        return int(self.test_pad_mode[1])
+
+    @property
+    def value(self) -> tuple[float, float, float] | None:
+        """Of blue, green and red; None for what becomes 0 when it is normalized."""
+        if self.mean is None:
+            return None
         values = tuple(self.mean)
         if len(values) != 3:
             raise ValueError(f"preprocessing: mean of RandomCenterCropPad must be 3 numbers, got {values}")

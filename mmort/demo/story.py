@@ -88,7 +88,7 @@ def _panels(predictor: Predictor) -> Iterator[tuple[str, Image, Detections]]:
 
 def _compare(model: Path) -> None:
     """Print and report metrics and detections of the checkpoint in torch, and of the file."""
-    from mmort.detect.config import read_config
+    from mmort.configs import read_config
     from mmort.detect.network import load_network
     from mmort.evaluate import CocoDataset
     from mmort.evaluate.parity import compare_models, write_report

@@ -17,7 +17,8 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.local_files import open_file
+from mmort.configs.layout import DetectorConfig
+from mmort.configs.local_files import open_file
 
 MAX_LISTED = 10
 """Maximum number of keys of each kind that an error lists."""
@@ -276,7 +277,8 @@ def _class_layers(module: nn.Module) -> dict[str, int]:
 
 def _check_classes(key: str, rows: int, own_rows: int, other_rows: int, config: dict[str, Any]) -> None:
     """Refuse a class layer with other rows than the model's if the number of classes explains them."""
-    wanted = set(_numbers_of_classes(config.get("model")))
+    layout = DetectorConfig(config)
+    wanted = set(_numbers_of_classes(layout.model if layout.has_model else None))
     if len(wanted) != 1:
         return
     classes = wanted.pop()

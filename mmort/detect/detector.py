@@ -8,8 +8,8 @@ from typing import ClassVar, TypeVar
 
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, Schema
-from mmort.detect.versions import Config, test_config
 from mmort.predict import MaskFormat
 
 
@@ -23,15 +23,15 @@ class ModelEntries(Schema):
 _Model = TypeVar("_Model", bound=ModelEntries)
 
 
-def read_model(schema: type[_Model], config: Config, parts: Parts) -> _Model:
+def read_model(schema: type[_Model], config: DetectorConfig, parts: Parts) -> _Model:
     """Return the entries of a config's ``model``, and its ``test_cfg``, wherever that is; its parts are built."""
-    return parts.read("model", schema, {**config["model"], "test_cfg": test_config(config)})
+    return parts.read("model", schema, {**config.model, "test_cfg": config.test_cfg})
 
 
 class Detector(nn.Module):
     """A detector; its submodules, and so the keys of its ``state_dict``, have MMDetection's names.
 
-    A family is a subclass.  Its constructor takes the whole config, as `read_config` returns it, and the `Parts` to
+    A family is a subclass.  Its constructor takes the whole config as a `DetectorConfig`, and the `Parts` to
     build its parts with.
 
     Attributes

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from torch import Tensor
+
+from mmort.configs import read_config
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.checkpoint import load_checkpoint, load_weights
-from mmort.detect.config import read_config
 from mmort.detect.detector import Detector, ModelEntries
 from mmort.detect.entries import Parts, check_names
 from mmort.detect.receptive_fields import set_receptive_fields
 from mmort.detect.registry import FAMILIES, PARTS, ROTATED_FAMILIES
-from mmort.detect.semi_supervised import own_weights, unwrapped
 from mmort.detect.versions import Config, plain_type
 
 _HEADS = (
@@ -21,7 +23,7 @@ _HEADS = (
 """Entries of a model that may hold the head that names its family, or a list of heads; the last head first."""
 
 
-def _family_of(config: Config) -> Callable[[Config, Parts], Detector]:
+def _family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Detector]:
     """Return the class of the detector that a config describes.
 
     Raises
@@ -29,9 +31,7 @@ def _family_of(config: Config) -> Callable[[Config, Parts], Detector]:
     ValueError
         If the config has no model, or its head is missing or not supported; the message names it.
     """
-    model = config.get("model")
-    if not isinstance(model, dict):
-        raise ValueError("detect.build: the config must have a dict 'model'")
+    model = config.model
     entry = next((entry for entry in _HEADS if model.get(entry)), None)
     if entry is None:
         raise ValueError(
@@ -65,7 +65,7 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
     Parameters
     ----------
     config : dict
-        As `mmort.detect.config.read_config` returns it.
+        As `mmort.configs.read_config` returns it.
     parts : Parts, optional
         The supported parts, by default those of the registry.
 
@@ -74,19 +74,19 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
     ValueError
         If the config has no model, or a part of the model is missing or not supported; the message names it.
     """
-    config = unwrapped(config)
-    family = _family_of(config)
+    layout = DetectorConfig(config)
+    family = _family_of(layout)
     try:
-        detector = family(config, parts)
+        detector = family(layout, parts)
     except KeyError as error:  # families index the config for what they cannot do without
         raise ValueError(f"detect.build: the config's model must have {error}") from error
     if detector.Model is None:
         check_names(
             "model",
-            (key for key, value in config["model"].items() if value is not None and key not in ModelEntries.ignored),
+            (key for key, value in layout.model.items() if value is not None and key not in ModelEntries.ignored),
             detector.model_entries,
         )
-    set_receptive_fields(detector, config)
+    set_receptive_fields(detector, layout.custom_hooks)
     return detector.eval().requires_grad_(False)
 
 
@@ -116,5 +116,17 @@ def load(config: str | os.PathLike[str], checkpoint: str | os.PathLike[str], opt
 def load_trained(detector: Detector, checkpoint: str | os.PathLike[str], config: Config) -> None:
     """Load a checkpoint's weights and classes into a detector that was built from `config`; see `load`."""
     weights, meta = load_checkpoint(checkpoint)
-    load_weights(detector, own_weights(weights, config), config)
+    layout = DetectorConfig(config)
+    load_weights(detector, _weights_of_branch(weights, layout.branch), config)
     detector.name_classes(meta.get("classes", ()))
+
+
+def _weights_of_branch(weights: dict[str, Tensor], branch: str | None) -> dict[str, Tensor]:
+    """Return the weights of the "student" or the "teacher", of which one detects, by the detector's own names.
+
+    Weights that are neither's are returned as they are: MMDetection gives them to both.
+    """
+    if branch is None or not any(key.startswith(("student.", "teacher.")) for key in weights):
+        return weights
+    prefix = f"{branch}."
+    return {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}

@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mmort.configs.local_files import open_file
 from mmort.detect.entries import Schema, at_least, nested, read_entries
-from mmort.detect.local_files import open_file
-from mmort.detect.versions import Config, plain_type
+from mmort.detect.versions import plain_type
 
 Pair = tuple[int, int]
 
@@ -119,22 +119,21 @@ class BranchedConv2d(nn.Module):
         return total
 
 
-def set_receptive_fields(detector: nn.Module, config: Config) -> None:
+def set_receptive_fields(detector: nn.Module, hooks: Any) -> None:
     """Give a detector's convolutions the dilations of the config's ``RFSearchHook``, if it has one.
 
     Parameters
     ----------
     detector : torch.nn.Module
         Changed in place.
-    config : dict
-        The whole config.
+    hooks : list of dict, or None
+        The config's ``custom_hooks``.
 
     Raises
     ------
     ValueError
         If the hook is not supported, or its file cannot be read or lacks a convolution.
     """
-    hooks = config.get("custom_hooks")
     known = hooks if isinstance(hooks, (list, tuple)) else ()
     named = (hook for hook in known if isinstance(hook, dict) and plain_type(hook.get("type")) == "RFSearchHook")
     hook = next(named, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts
 from mmort.detect.families.atss import ATSS
@@ -144,9 +145,8 @@ from mmort.detect.parts.rotated.priors import (
 from mmort.detect.parts.rotated.proposals import OrientedRPNHead, RotatedRPNHead
 from mmort.detect.parts.rotated.roi_extractor import RotatedRoIExtractor
 from mmort.detect.parts.shared_head import ResLayer
-from mmort.detect.versions import Config
 
-FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
+FAMILIES: dict[str, Callable[[DetectorConfig, Parts], Detector]] = {
     "FCOSHead": FCOS,
     "NASFCOSHead": NASFCOS,
     "FSAFHead": FSAF,
@@ -238,7 +238,7 @@ FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
 }
 """By the type of the last head: ``model.type`` is not enough, since two-stage detectors may share one."""
 
-ROTATED_FAMILIES: dict[str, Callable[[Config, Parts], Detector]] = {
+ROTATED_FAMILIES: dict[str, Callable[[DetectorConfig, Parts], Detector]] = {
     "CascadeRoIHead": RoITransformer,
     "RetinaHead": RotatedRetinaNet,
     "StandardRoIHead": OrientedRCNN,

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts
 from mmort.detect.loading import build
 from mmort.detect.registry import PARTS
@@ -27,7 +28,7 @@ def unsupported(config: Config) -> list[str]:
     Parameters
     ----------
     config : dict
-        As `mmort.detect.config.read_config` returns it.
+        As `mmort.configs.read_config` returns it.
 
     Returns
     -------
@@ -46,14 +47,15 @@ def unsupported(config: Config) -> list[str]:
     preprocessing: the config has no test pipeline
     """
     collector = _Collector(PARTS)
-    model = config.get("model")
+    layout = DetectorConfig(config)
     with torch.device("meta"):
         collector.attempt(build, config, collector)
+        model = collector.attempt(getattr, layout, "model")
         if collector.problems and isinstance(model, dict):
             for entry in _SHARED_ENTRIES:
                 if model.get(entry) is not None:
                     collector.build(entry, model[entry])
-    if isinstance(model, dict):
+    if layout.has_model:
         collector.attempt(Preprocessing.from_config, config)
     return collector.problems
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from mmort._inputs import read_text
+from mmort.configs.layout import DetectorConfig
 from mmort.evaluate import class_names
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
@@ -48,7 +49,7 @@ def dataset_of(
     Parameters
     ----------
     config : dict, optional
-        An MMDetection config, as `mmort.detect.config.read_config` returns it.  Its ``data.test`` or
+        An MMDetection config, as `mmort.configs.read_config` returns it.  Its ``data.test`` or
         ``test_dataloader.dataset`` is used.  If there are several, each is measured, as MMDetection 2 does it: the
         names of their figures begin with the number of the data set, ``0_bbox_mAP``.
     classes : sequence of str, optional
@@ -71,15 +72,16 @@ def dataset_of(
     if config is None:
         if annotation_file is None or image_dir is None:
             raise ValueError("evaluate: without a config, the annotation file and the image directory must be given")
-        return _open({}, {}, tuple(classes), _Paths(annotation_file, image_dir, data_root))
-    entries = _entries(config)
+        return _open(None, {}, tuple(classes), _Paths(annotation_file, image_dir, data_root))
+    layout = DetectorConfig(config)
+    entries = layout.test_data_sets
     if len(entries) > 1 and (annotation_file is not None or image_dir is not None):
         raise ValueError(
             f"evaluate: the config tests on {len(entries)} data sets, so an annotation file or an image directory must "
             "be given in the config, not as an argument"
         )
     datasets = [
-        _open(config, entry, tuple(classes), _Paths(annotation_file, image_dir, data_root)) for entry in entries
+        _open(layout, entry, tuple(classes), _Paths(annotation_file, image_dir, data_root)) for entry in entries
     ]
     return datasets[0] if len(datasets) == 1 else ConcatenatedDataset(datasets)
 
@@ -92,7 +94,7 @@ class _Paths(NamedTuple):
     data_root: _Path | None
 
 
-def _open(config: Mapping[str, Any], entry: Mapping[str, Any], classes: tuple[str, ...], given: _Paths) -> Dataset:
+def _open(config: DetectorConfig | None, entry: Mapping[str, Any], classes: tuple[str, ...], given: _Paths) -> Dataset:
     """Open a data set by its entry of a config, which may be empty."""
     kind = _kind(entry) if entry else "CocoDataset"
     if given.annotation_file is not None and Path(given.annotation_file).is_dir():
@@ -122,71 +124,27 @@ def _open(config: Mapping[str, Any], entry: Mapping[str, Any], classes: tuple[st
 
 def classes_of(config: Mapping[str, Any], detector: Sequence[str] = ()) -> tuple[str, ...] | None:
     """Return the class names of a config's test data set, by default the detector's; None if they are unknown."""
-    return _classes(_entries(config)[0], tuple(detector))
+    return _classes(DetectorConfig(config).test_data_sets[0], tuple(detector))
 
 
 def batch_size_of(config: Mapping[str, Any]) -> int:
     """Return how many images of a config's test data set run together, 1 by default."""
-    data = config.get("data") or {}
-    for loaders in (config.get("test_dataloader"), data.get("test_dataloader"), data.get("test")):
-        given = [
-            loader[name]
-            for loader in (loaders if isinstance(loaders, (list, tuple)) else [loaders])
-            if isinstance(loader, Mapping)
-            for name in ("batch_size", "samples_per_gpu")
-            if name in loader
-        ]
-        if given:
-            return max(map(int, given))
-    return 1
+    return DetectorConfig(config).batch_size
 
 
 def metric_options(config: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     """Return the options that a config's ``test_evaluator``, or its ``evaluation``, gives to a data set's metrics."""
-    evaluators = config.get("test_evaluator") or config.get("evaluation") or {}
     schema = DotaOptions if isinstance(dataset, DotaDataset) else _OPTIONS[dataset.metric_names[0]]
     known = {field.name for field in dataclasses.fields(schema)}
     if schema in (VocOptions, DotaOptions):
         known.add("iou_thr")
     options: dict[str, Any] = {}
-    for evaluator in evaluators if isinstance(evaluators, (list, tuple)) else [evaluators]:
+    evaluators = DetectorConfig(config).evaluators
+    for evaluator in evaluators:
         options |= {name: value for name, value in evaluator.items() if name in known}
-    if schema is VocOptions and "test_evaluator" in config:
+    if schema is VocOptions and any("type" in evaluator for evaluator in evaluators):  # MMDetection 3's
         options.setdefault("eval_mode", "11points")
     return options
-
-
-def _entries(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the configs of the test data sets, one or more."""
-    loader = config.get("test_dataloader") or {}
-    entries = list(_unwrapped((config.get("data") or {}).get("test") or loader.get("dataset")))
-    if not entries:
-        raise ValueError("evaluate: the config has no test data set: neither data.test nor test_dataloader.dataset")
-    return entries
-
-
-def _unwrapped(found: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the data sets in lists and in data sets that wrap others or have several annotation files."""
-    if isinstance(found, (list, tuple)):
-        for item in found:
-            yield from _unwrapped(item)
-    elif isinstance(found, Mapping):
-        if found.get("separate_eval") is False:
-            raise ValueError("evaluate: separate_eval=False is not supported; each data set is measured by itself")
-        if "ann_file" not in found and ("dataset" in found or "datasets" in found):
-            yield from _unwrapped(found.get("dataset") or found["datasets"])
-        elif isinstance(found.get("ann_file"), (list, tuple)):
-            yield from _separated(found)
-        else:
-            yield found
-
-
-def _separated(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield a data set for each annotation file; each has its own images if the entry has a list of them too."""
-    files, images = entry["ann_file"], entry.get("img_prefix")
-    for number, file in enumerate(files):
-        own = {"img_prefix": images[number]} if isinstance(images, (list, tuple)) else {}
-        yield {**entry, "ann_file": file, **own}
 
 
 def _kind(entry: Mapping[str, Any]) -> str:
@@ -219,8 +177,9 @@ def _classes(entry: Mapping[str, Any], detector: tuple[str, ...]) -> tuple[str, 
 class _Root:
     """Resolves the paths of a data set's config."""
 
-    def __init__(self, config: Mapping[str, Any], entry: Mapping[str, Any], replacement: _Path | None) -> None:
-        self.own, self.variable, self.replacement = entry.get("data_root"), config.get("data_root"), replacement
+    def __init__(self, config: DetectorConfig | None, entry: Mapping[str, Any], replacement: _Path | None) -> None:
+        self.own, self.replacement = entry.get("data_root"), replacement
+        self.variable = None if config is None else config.data_root
 
     def path(self, path: str | None) -> Path:
         """Return a path of the config, below the replaced root if there is one."""

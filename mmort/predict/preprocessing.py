@@ -11,6 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.configs.layout import DetectorConfig
 from mmort.predict import test_pipeline
 from mmort.predict.images import Image, ResizeBackend, look_up, read_image, resize
 from mmort.predict.padding import Padding, multiple, positive_size
@@ -149,7 +150,7 @@ class Preprocessing:
             If the config has no test pipeline, or a step that is not supported; the message names it.
         """
         try:
-            return cls(**test_pipeline.settings_of(config))
+            return cls(**test_pipeline.settings_of(DetectorConfig(config)))
         except (AttributeError, OverflowError, TypeError) as error:  # of values that are no numbers, or no dicts
             raise ValueError(
                 f"preprocessing: the config's test pipeline has an entry of another type: {error}"

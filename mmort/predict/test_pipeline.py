@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmort.configs import layout
 from mmort.configs.data_preprocessor import DataPreprocessor
-from mmort.configs.schema import Config
+from mmort.configs.layout import DetectorConfig
 from mmort.configs.test_pipeline import CenterPad, Load, Normalize, Pad, Resize, Step, TestPipeline
 from mmort.predict.padding import Padding
 
 _ORDER = "LoadImageFromFile, Resize, Pad or RandomCenterCropPad, Normalize, Pad"
 
 
-def settings_of(config: Config) -> dict[str, Any]:
+def settings_of(config: DetectorConfig) -> dict[str, Any]:
     """Return the arguments of `Preprocessing` for a config.
 
     Raises
@@ -22,8 +21,7 @@ def settings_of(config: Config) -> dict[str, Any]:
         If the config has no test pipeline, a step or an entry that is not supported, or steps in an order that
         `Preprocessing` does not have; the message names them.
     """
-    pipeline, version_3 = layout.test_pipeline(config), layout.version_of(config) == 3
-    preprocessor = layout.data_preprocessor(config)
+    pipeline, version_3 = config.test_pipeline, config.version == 3
     settings: dict[str, Any] = {"flip": True} if pipeline.flip else {}
     position, previous = -1, ""
     for kind, step in pipeline.steps:
@@ -37,7 +35,7 @@ def settings_of(config: Config) -> dict[str, Any]:
             )
         position, previous = stage, kind
         settings |= _settings(step, pipeline, settings, version_3=version_3)
-    settings |= _model_settings(preprocessor, settings)
+    settings |= _model_settings(config.data_preprocessor, settings)
     return _without_zero_padding(settings)
 
 
@@ -60,9 +58,8 @@ def _settings(step: Step, pipeline: TestPipeline, before: dict[str, Any], *, ver
     if isinstance(step, Normalize):
         return {"mean": step.mean, "std": step.std, "to_rgb": step.to_rgb}
     if isinstance(step, CenterPad):
-        assert step.test_pad_mode is not None
         padding = Padding(value=step.value)
-        return {"pad_or": step.test_pad_mode[1], "pad_add": step.test_pad_add_pix, "padding": padding}
+        return {"pad_or": step.pad_or, "pad_add": step.test_pad_add_pix, "padding": padding}
     assert isinstance(step, Pad)
     return _pad(step, before, version_3=version_3)
 

@@ -13,8 +13,8 @@ import torch
 
 import mmort.onnx
 import mmort.ort
+from mmort.configs import read_config
 from mmort.detect import build, load
-from mmort.detect.config import read_config
 from mmort.detect.parts.selection import best_priors, detections, take
 from mmort.detect.parts.test_cfg import NMS, SelectionEntries
 from mmort.detect.registry import PARTS

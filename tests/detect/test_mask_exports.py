@@ -15,8 +15,8 @@ from torch.nn import functional
 import mmort.onnx
 import mmort.ort
 from mmort import Predictor
+from mmort.configs import read_config
 from mmort.detect import build
-from mmort.detect.config import read_config
 from mmort.detect.export import ExportOptions, export
 from mmort.detect.export.wrappers import Exported
 from mmort.detect.network import load_network

@@ -1,17 +1,17 @@
 """Entries of heads, layers and test_cfg change the result as in MMDetection, or are refused by name."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
 
 import mmort.torch
-from mmort.configs import layout
 from mmort.detect import build
+from mmort.detect.parts.backbones.ssd_vgg import SSDVGG
 from mmort.detect.parts.csp import CSPNeXtBlock
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.layers import ConvWS, activation, convolution, normalization
+from mmort.detect.parts.necks.fpg import UpTransition
+from mmort.detect.parts.plugins import plugins_of_stage
 from mmort.detect.parts.test_cfg import NMS, SelectionEntries
 from tests.detect import dense_cases, two_stage_cases
 from tests.detect.batches import SHAPES, images
@@ -123,6 +123,9 @@ def test_layers_obey_their_entries():
     assert activation({"type": "LeakyReLU", "negative_slope": 0.5, "inplace": True}).negative_slope == 0.5
 
 
+PLUGIN = {"cfg": {"type": "NonLocal2d"}, "position": "after_conv2"}
+
+
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
@@ -136,6 +139,10 @@ def test_layers_obey_their_entries():
         (lambda: activation({"type": "ReLU", "negative_slope": 0.1}), "act_cfg 'ReLU' with negative_slope is not"),
         (lambda: activation({"type": "Mish"}), "act_cfg 'Mish' is not supported"),
         (lambda: NMS(iou_threshold=0.5, method="cubic"), "nms.method must be one of"),
+        (lambda: plugins_of_stage([{"cfg": {}, "position": "after"}], 0), "position of a plugin 'after' is not"),
+        (lambda: plugins_of_stage([{**PLUGIN, "stage": 1}], 0), "backbone.plugins with stage .* is not supported"),
+        (lambda: UpTransition({"type": "interpolation_conv", "scale": 2}, 4, 4), "interpolation_conv' with scale"),
+        (lambda: UpTransition({"type": "conv"}, 4, 4), "transition of FPG 'conv' is not supported"),
     ],
 )
 def test_layers_that_are_refused(layer, message):
@@ -143,26 +150,24 @@ def test_layers_that_are_refused(layer, message):
         layer()
 
 
-PREPROCESSOR = {"type": "DetDataPreprocessor"}
+def test_outputs_of_vgg_are_what_the_next_relu_makes_of_them():
+    """MMDetection's ReLUs change their input, which may be an output already."""
+    layers = SSDVGG(SSDVGG.Entries(depth=11, out_feature_indices=(0, 1)))
+    before, after = layers(torch.randn(1, 3, 32, 32))
+    assert torch.equal(before, after)
+    assert (before >= 0).all()
 
 
-@pytest.mark.parametrize(
-    ("config", "version"),
-    [
-        ({"model": {}}, 3),
-        ({"model": {"data_preprocessor": PREPROCESSOR}, "data": {}}, 3),
-        ({"model": {}, "data_preprocessor": PREPROCESSOR}, 3),
-        ({"model": {}, "test_dataloader": {}}, 3),
-        ({"model": {}, "default_scope": "mmdet"}, 3),
-        ({"model": {}, "test_cfg": {"type": "TestLoop"}}, 3),
-        ({"model": {}, "test_pipeline": [{"type": "PackDetInputs"}]}, 3),
-        ({"model": {}, "data": {"test": {}}}, 2),
-        ({"model": {}, "img_norm_cfg": {}}, 2),
-        ({"model": {}, "test_cfg": {"rcnn": {}}}, 2),
-        ({"model": {}, "test_pipeline": [{"type": "MultiScaleFlipAug", "transforms": []}]}, 2),
-    ],
-)
-def test_version(config, version):
-    before = copy.deepcopy(config)
-    assert layout.version_of(config) == version
-    assert config == before
+def test_anchors_of_a_location_may_be_several_in_paa():
+    config = dense_cases.config("PAAHead")
+    config["model"]["bbox_head"]["anchor_generator"]["scales_per_octave"] = 2
+    dets, labels = build(config)(images(), SHAPES)
+    assert dets.shape == (2, 4, 5)
+    assert (labels >= 0).any()
+
+
+def test_a_head_with_fewer_strides_than_levels():
+    config = dense_cases.config("GFLHead")
+    config["model"]["bbox_head"]["anchor_generator"]["strides"] = [8]
+    with pytest.raises(ValueError, match="one stride for each of the 2 levels, got 1"):
+        build(config)(images(), SHAPES)

@@ -66,7 +66,7 @@ def test_one_dilation_of_a_file(tmp_path):
     """The padding follows from the stride too."""
     module = network()
     file = write(tmp_path, {"structure": {"module.tail.0": [1, 3], "module.other": 7}})
-    set_receptive_fields(module, hooks("fixed_single_branch", file))
+    set_receptive_fields(module, hooks("fixed_single_branch", file)["custom_hooks"])
     (layer,) = module["tail"]
     assert (layer.dilation, layer.padding) == ((1, 3), (0, 4))
     for name in ("stem", "point", "even"):
@@ -76,7 +76,8 @@ def test_one_dilation_of_a_file(tmp_path):
 def test_branches_are_weighted_by_their_shares(tmp_path):
     """Dilations 1 and 3 around 2, with shares 1/4 and 3/4, of a row of squares that is read at every fourth."""
     module = network()
-    set_receptive_fields(module, hooks("fixed_multi_branch", write(tmp_path, {"structure": {"module.tail.0": [1, 2]}})))
+    config = hooks("fixed_multi_branch", write(tmp_path, {"structure": {"module.tail.0": [1, 2]}}))
+    set_receptive_fields(module, config["custom_hooks"])
     weights = {"weight": torch.tensor([[[[1.0, 10, 100]]]]), "bias": torch.tensor([0.5])}
     own = {f"op_layer.{name}": value for name, value in weights.items()} | {"branch_weights": torch.tensor([-2.0, 6])}
     load_weights(module["tail"][0], own)
@@ -113,7 +114,7 @@ def test_a_search_without_a_file_starts_at_the_network_s_dilations():
 def test_files_that_do_not_fit(tmp_path, content, message):
     file = str(tmp_path / "missing") if content is None else write(tmp_path, content)
     with pytest.raises(ValueError, match=message):
-        set_receptive_fields(network(), hooks("fixed_single_branch", file))
+        set_receptive_fields(network(), hooks("fixed_single_branch", file)["custom_hooks"])
 
 
 @pytest.mark.parametrize(
@@ -127,4 +128,4 @@ def test_files_that_do_not_fit(tmp_path, content, message):
 )
 def test_hooks_that_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        set_receptive_fields(network(), hooks(**changes))
+        set_receptive_fields(network(), hooks(**changes)["custom_hooks"])

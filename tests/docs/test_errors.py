@@ -15,8 +15,8 @@ import mmort
 import mmort.cli.completion
 import mmort.onnx
 import mmort.torch
+from mmort.configs import read_config
 from mmort.detect.checkpoint import load_checkpoint, load_weights
-from mmort.detect.config import read_config
 
 PAGE = Path(mmort.__file__).parents[1] / "docs" / "errors.md"
 ROWS = re.findall(r"^\| `(.+?)` \| ", PAGE.read_text(), re.MULTILINE)

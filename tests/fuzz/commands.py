@@ -18,7 +18,7 @@ import tqdm
 
 import mmort
 import mmort.cli
-import mmort.detect.config
+import mmort.configs
 import mmort.detect.export
 import mmort.evaluate
 import mmort.onnx

@@ -7,8 +7,8 @@ import random
 import sys
 from pathlib import Path
 
-from mmort.detect.config import read_config
-from mmort.detect.config.sources import MAX_FILE_SIZE
+from mmort.configs import read_config
+from mmort.configs.sources import MAX_FILE_SIZE
 from tests.fuzz.children import Fuzzer, main
 
 NAMES = ("a", "b", "model", "_base_", "_base_.a", "d['k']", "x")

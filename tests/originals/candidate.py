@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from mmort import Predictor
-from mmort.detect.config import read_config
+from mmort.configs import read_config
 from mmort.detect.network import TorchNetwork, load_network
 from mmort.predict import Detections
 from tests.originals.results import BatchResult, ImageResult

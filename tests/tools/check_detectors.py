@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import mmort.ort
+from mmort.configs import read_config
 from mmort.detect import Detector, build, load
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.config import read_config
 from mmort.detect.families.cornernet import CornerNet
 from mmort.detect.families.solo import SOLO
 from mmort.detect.registry import FAMILIES

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 import mmort
 import mmort.onnx
+from mmort.configs import read_config
 from mmort.detect import Detector, load
-from mmort.detect.config import read_config
 from mmort.onnx.verify.detections import NAMES, DetectionRow, compare_detections
 from mmort.predict import Preprocessing
 

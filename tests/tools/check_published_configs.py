@@ -15,7 +15,7 @@ from typing import Any
 
 from mmengine import Config
 
-from mmort.detect.config import ConfigError, read_config  # the checkout's, not an installed one
+from mmort.configs import ConfigError, read_config  # the checkout's, not an installed one
 
 
 def differences(ours: Any, theirs: Any, key: str = "") -> list[str]:

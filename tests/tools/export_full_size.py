@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from mmort.configs import read_config
 from mmort.detect import Detector, build
-from mmort.detect.config import read_config
 from mmort.detect.export.examples import Examples
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.predict import Preprocessing, read_image

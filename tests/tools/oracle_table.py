@@ -25,8 +25,8 @@ import onnxruntime
 import torch
 
 import mmort
+from mmort.configs import read_config
 from mmort.detect import build
-from mmort.detect.config import read_config
 from mmort.detect.families.solo import SOLO
 from tests.tools import check_detectors, check_exported
 from tests.tools.check_detectors import Difference, Found

@@ -17,7 +17,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from mmort.detect.config import read_config
+from mmort.configs import read_config
 from mmort.detect.export import export
 from mmort.detect.network import load_network
 from mmort.evaluate import dataset_of

@@ -21,8 +21,8 @@ from typing import Any
 import yaml
 from tqdm import tqdm
 
+from mmort.configs import read_config
 from mmort.detect import unsupported
-from mmort.detect.config import read_config
 
 PAGE = Path(__file__).parents[2] / "docs" / "configs.md"
 TASKS = {"Object Detection", "Instance Segmentation"}

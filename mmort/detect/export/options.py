@@ -11,7 +11,7 @@ from typing import Any
 
 from mmort._inputs import require_regular
 from mmort._outputs import require_output
-from mmort.detect.local_files import refuse_address
+from mmort.configs.local_files import refuse_address
 from mmort.onnx.portable.forms import Form
 
 MIN_OPSET = 11

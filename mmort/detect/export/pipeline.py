@@ -15,8 +15,9 @@ import onnx.helper
 from torch import nn
 
 import mmort
-from mmort.detect.config import parse_options, read_config
-from mmort.detect.config.options import added_entries
+from mmort.configs import parse_options, read_config
+from mmort.configs.layout import DetectorConfig
+from mmort.configs.options import added_entries
 from mmort.detect.detector import Detector
 from mmort.detect.entries import suggested
 from mmort.detect.export import finishing, flip, heads, listing
@@ -27,8 +28,7 @@ from mmort.detect.export.progress import Steps, muted
 from mmort.detect.export.wrappers import Exported, ExportedWithProposals, Raw
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
-from mmort.detect.semi_supervised import unwrapped
-from mmort.detect.versions import Config, test_config
+from mmort.detect.versions import Config
 from mmort.onnx import Report, VerificationError, files
 from mmort.onnx import verify as compare
 from mmort.onnx.export.options import Options
@@ -93,7 +93,7 @@ def _write(
         steps.progress(f"left out: {omission}")
     if detector.flip_test:
         steps.progress(flip.price(detector))
-    metadata = finishing.metadata(detector, network.preprocessing, test_config(unwrapped(config)))
+    metadata = finishing.metadata(detector, network.preprocessing, DetectorConfig(config).test_cfg)
     return _Export(detector, network.preprocessing, metadata, options, steps, images).write(output_file)
 
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts, Schema, at_least, read_entries
-from mmort.detect.versions import Config, test_config
 
 
 class CenterNetHead(nn.Module):
@@ -63,13 +63,13 @@ class CenterNet(Detector):
 
         ignored: ClassVar = {"max_per_img": "of the suppression of MMDetection's flip test", "nms": "likewise"}
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
-        model = config["model"]
+        model = config.model
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = parts.build("neck", model["neck"])
         self.bbox_head: CenterNetHead = parts.construct("bbox_head", CenterNetHead, model["bbox_head"])
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
+        self.test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
 
     @property
     def raw_names(self) -> tuple[str, ...]:

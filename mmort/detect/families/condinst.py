@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, Schema, nested
 from mmort.detect.families.fcos import FCOSHead
 from mmort.detect.parts.boxes import image_limits
@@ -162,9 +163,9 @@ class CondInst(DenseDetector):
 
         mask_thr: float = 0.5
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.mask_head: CondInstMaskHead = parts.build("mask_head", config["model"]["mask_head"], _MASK_HEADS)
+        self.mask_head: CondInstMaskHead = parts.build("mask_head", config.model["mask_head"], _MASK_HEADS)
         self.output_names = ("dets", "labels", "masks")
         self.mask_format = MaskFormat("image", self.test_cfg.mask_thr, self.mask_head.out_stride, alignment="corners")
 

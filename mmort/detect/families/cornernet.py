@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
+from mmort.configs.test_pipeline import CenterPad
 from mmort.detect.detector import Detector
 from mmort.detect.entries import Parts, Schema, at_least, nested, read_entries, require
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.selection import take_rows
 from mmort.detect.parts.test_cfg import NMS
-from mmort.detect.versions import Config, plain_type, test_config
 from mmort.torch import corner_pool, multiclass_nms
 
 _Edge = Literal["top", "bottom", "left", "right"]
@@ -146,13 +147,13 @@ class CornerNet(Detector):
 
         ignored: ClassVar = {"score_thr": "MMDetection does not read it either"}
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
-        model = config["model"]
+        model = config.model
         require("model.type", model["type"], "CornerNet")
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.bbox_head: CornerHead = parts.construct("bbox_head", self.head, model["bbox_head"])
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
+        self.test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
         nms = self.test_cfg.nms or self.test_cfg.nms_cfg
         if nms is None:
             raise ValueError("detect.build: test_cfg must have nms")
@@ -269,26 +270,15 @@ def _mirrored(input: Tensor, canvas: Tensor) -> Tensor:
     return input.gather(3, sources[:, None, None].expand(-1, input.shape[1], input.shape[2], -1))
 
 
-def _pad_or(config: Config) -> int:
+def _pad_or(config: DetectorConfig) -> int:
     """Return the number of ``test_pad_mode=("logical_or", number)`` in the test pipeline; 0 without such padding."""
-    step = _find([config.get("data", {}).get("test"), config.get("test_dataloader"), config.get("test_pipeline")])
+    steps = config.test_pipeline.steps if config.has_test_pipeline else ()
+    step = next((step for _, step in steps if isinstance(step, CenterPad)), None)
     if step is None:
         return 0
-    mode, number = step.get("test_pad_mode") or ("logical_or", 127)
-    if mode != "logical_or" or number & (number + 1) or step.get("test_pad_add_pix"):
+    if step.pad_or & (step.pad_or + 1) or step.test_pad_add_pix:
         raise ValueError(
             "detect.build: RandomCenterCropPad must have test_pad_mode ('logical_or', 2**n - 1) and no "
-            f"test_pad_add_pix, got {step}"
+            f"test_pad_add_pix, got {step.pad_or} and {step.test_pad_add_pix}"
         )
-    return int(number)
-
-
-def _find(value: Any) -> Config | None:
-    """Return the first ``RandomCenterCropPad`` at any depth of a test pipeline."""
-    if isinstance(value, dict):
-        if plain_type(value.get("type")) == "RandomCenterCropPad":
-            return value
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return next(filter(None, map(_find, value)), None)
-    return None
+    return step.pad_or

@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import read_model
 from mmort.detect.entries import Parts, Schema, at_least, nested, read_entries
 from mmort.detect.parts.deformable_transformer import (
@@ -141,7 +142,7 @@ class DeformableDETR(QueryDetector):
         (r"^bbox_head\.query_embedding\.", "query_embedding."),
     )
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
         model = read_model(self.Model, config, parts)
         assert isinstance(model, DeformableDETR.Model)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import read_model
 from mmort.detect.entries import Parts, Schema, at_least, nested, read_entries
 from mmort.detect.parts.isolation import SingleMapDetector
@@ -127,7 +128,7 @@ class DETR(SingleMapDetector):
         (r"^bbox_head\.transformer\.decoder\.norm\.", "decoder.post_norm."),
     )
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         model = read_model(self.Model, config, parts)
         super().__init__(model.backbone, model.neck)
         self.positional_encoding = SinePositionalEncoding(model.positional_encoding)

@@ -13,6 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, Schema, nested, part
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.heads.box_head import BoxHead
@@ -26,7 +27,6 @@ from mmort.detect.parts.rotated.geometry import (
 from mmort.detect.parts.rotated.roi_head import RotatedRoIHead
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.two_stage import TwoStageDetector
-from mmort.detect.versions import Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +131,6 @@ class GlidingVertex(TwoStageDetector):
     head = GVRatioRoIHead
     roi_head: GVRatioRoIHead
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.angle_version = self.roi_head.bbox_head.points_version

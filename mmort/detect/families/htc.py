@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, part
 from mmort.detect.families.cascade_rcnn import CascadeRoIHead, mean
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
@@ -19,7 +20,6 @@ from mmort.detect.parts.heads.semantic_head import FusedSemanticHead, with_surro
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.two_stage import TwoStageDetector
-from mmort.detect.versions import Config, is_version_3
 
 
 class HTCMaskHead(FCNMaskHead):
@@ -113,7 +113,7 @@ class HTC(TwoStageDetector):
     head = HybridTaskCascadeRoIHead
     roi_head: HybridTaskCascadeRoIHead
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         # MMDetection 3 computes the masks of all stages and pastes the last one's.
-        self.roi_head.averages_masks = not is_version_3(config)
+        self.roi_head.averages_masks = config.version == 2

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, part
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.rotated.box_head import RotatedBoxHead
 from mmort.detect.parts.rotated.proposals import OrientedRPNHead
 from mmort.detect.parts.rotated.roi_head import RotatedRoIHead
 from mmort.detect.parts.two_stage import TwoStageDetector
-from mmort.detect.versions import Config, is_version_3
 
 
 class RotatedStandardRoIHead(RotatedRoIHead):
@@ -47,10 +47,10 @@ class OrientedRCNN(TwoStageDetector):
     head = RotatedStandardRoIHead
     roi_head: RotatedStandardRoIHead
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.angle_version = self.roi_head.bbox_head.coder.version
         self.family = "Rotated Faster R-CNN"
         if isinstance(self.rpn_head, OrientedRPNHead):
             self.family = "Oriented R-CNN"
-            self.rpn_head.drops_empty = is_version_3(config)
+            self.rpn_head.drops_empty = config.version == 3

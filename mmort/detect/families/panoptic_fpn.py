@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, Schema, default, nested, read_entries, require
 from mmort.detect.families.faster_rcnn import FasterRCNN
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.two_stage import TwoStageDetector
-from mmort.detect.versions import Config, test_config
+from mmort.detect.versions import Config
 from mmort.predict import PanopticFormat
 
 
@@ -115,12 +116,12 @@ class PanopticFPN(FasterRCNN):
     model_types = ("PanopticFPN",)
     model_entries: ClassVar[tuple[str, ...]] = (*FasterRCNN.model_entries, "semantic_head", "panoptic_fusion_head")
 
-    def __init__(self, config: Config, parts: Parts) -> None:
-        model, test_cfg = config["model"], test_config(config)
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
+        model, test_cfg = config.model, config.test_cfg
         fusion = read_entries("test_cfg", self.TestCfg, test_cfg).panoptic
         require("panoptic_fusion_head", (model.get("panoptic_fusion_head") or {}).get("type"), "HeuristicFusionHead")
         rcnn = {**test_cfg["rcnn"], **fusion.selecting()}
-        super().__init__({**config, "model": {**model, "test_cfg": {**test_cfg, "rcnn": rcnn}}}, parts)
+        super().__init__(config.with_test_cfg({**test_cfg, "rcnn": rcnn}), parts)
         self.semantic_head = parts.construct("semantic_head", PanopticFPNHead, model["semantic_head"])
         if not self.roi_head.with_mask:
             raise ValueError("detect.build: Panoptic FPN must have a roi_head.mask_head, which makes its segments")

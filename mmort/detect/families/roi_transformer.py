@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, nested, part
 from mmort.detect.families.cascade_rcnn import BoxCascade
 from mmort.detect.parts.backbones.re_resnet import ReResNet
 from mmort.detect.parts.rotated.box_head import RotatedBoxHead
 from mmort.detect.parts.rotated.test_cfg import RotatedRCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector
-from mmort.detect.versions import Config
 
 
 class RoITransRoIHead(BoxCascade):
@@ -40,7 +40,7 @@ class RoITransformer(TwoStageDetector):
     head = RoITransRoIHead
     roi_head: RoITransRoIHead
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.family = "ReDet" if isinstance(self.backbone, ReResNet) else "RoI Transformer"
         heads: list[RotatedBoxHead] = list(self.roi_head.bbox_head)  # type: ignore[arg-type]

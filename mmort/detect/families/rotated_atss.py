@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, part
 from mmort.detect.families.atss import ATSSHead
 from mmort.detect.families.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
-from mmort.detect.versions import Config, is_version_3
 
 
 class RotatedATSSHead(ATSSHead):
@@ -41,6 +41,6 @@ class RotatedATSSWithoutCenterness(RotatedDenseDetector):
     head = RotatedRetinaHead
 
 
-def rotated_atss(config: Config, parts: Parts) -> RotatedDenseDetector:
+def rotated_atss(config: DetectorConfig, parts: Parts) -> RotatedDenseDetector:
     """Return the detector that the config's version means by ``RotatedATSSHead``."""
-    return (RotatedATSS if is_version_3(config) else RotatedATSSWithoutCenterness)(config, parts)
+    return (RotatedATSS if config.version == 3 else RotatedATSSWithoutCenterness)(config, parts)

@@ -12,12 +12,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, part
 from mmort.detect.families.rotated_fcos import RotatedFCOS, RotatedFCOSHead
 from mmort.detect.families.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
-from mmort.detect.versions import Config
 
 
 class CSLRetinaHead(RotatedRetinaHead):
@@ -61,7 +61,7 @@ class CSLRetinaNet(RotatedDenseDetector):
     head = CSLRetinaHead
     bbox_head: CSLRetinaHead
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.family = f"{self.bbox_head.angle_coder.name} RetinaNet"
 

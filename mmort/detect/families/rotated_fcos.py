@@ -11,13 +11,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, part
 from mmort.detect.families.fcos import FCOSHead
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
-from mmort.detect.versions import Config
 
 
 class RotatedFCOSHead(FCOSHead):
@@ -57,6 +57,6 @@ class RotatedFCOS(RotatedDenseDetector):
     head = RotatedFCOSHead
     bbox_head: RotatedFCOSHead
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.family = f"{self.bbox_head.angle_coder.name} FCOS"

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, read_entries, require
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import check_size_of_original
-from mmort.detect.versions import Config, test_config
+from mmort.detect.versions import Config
 
 
 class RPN(Detector):
@@ -33,9 +34,9 @@ class RPN(Detector):
 
         rpn: Config
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
-        model, test_cfg = config["model"], read_entries("test_cfg", self.TestCfg, test_config(config))
+        model, test_cfg = config.model, read_entries("test_cfg", self.TestCfg, config.test_cfg)
         require("model.type", model["type"], "RPN")
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])

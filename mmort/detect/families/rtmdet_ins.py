@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, default
 from mmort.detect.families.rtmdet import RTMDetSepBNHead, level_towers
 from mmort.detect.parts.boxes import image_limits
@@ -116,7 +117,7 @@ class RTMDetIns(DenseDetector):
                     f"detect.build: test_cfg.mask_thr_binary must be between 0 and 1, got {self.mask_thr_binary}"
                 )
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         probability, stride = self.test_cfg.mask_thr_binary, self.bbox_head.priors.strides[0][0]
         self.output_names = ("dets", "labels", "masks")

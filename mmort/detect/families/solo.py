@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, at_least, default, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import tower
-from mmort.detect.versions import Config, test_config
+from mmort.detect.versions import Config
 from mmort.predict import MaskFormat
 
 MASK_STRIDE = 4
@@ -287,13 +288,13 @@ class SOLO(Detector):
         "DecoupledSOLOLightHead": DecoupledSOLOLightHead,
     }
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
-        model = config["model"]
+        model = config.model
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = parts.build("neck", model["neck"])
         self.mask_head: GridHead = parts.build("mask_head", model["mask_head"], self.head_types)
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
+        self.test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
         self.output_names = ("dets", "labels", "masks")
         self.mask_format = MaskFormat("image", self.test_cfg.mask_thr, MASK_STRIDE, boxes="masks")
 

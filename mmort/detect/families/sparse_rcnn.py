@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import Detector, ModelEntries, read_model
 from mmort.detect.entries import Parts, Schema, at_least, default, nested, only, part
 from mmort.detect.parts.boxes import image_limits, regions
@@ -298,7 +299,7 @@ class SparseRCNN(Detector):
                 return config
             return {**config, "roi_head": {**roi_head, "test_cfg": test_cfg.get("rcnn")}}
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
         model = read_model(self.Model, config, parts)
         self.backbone = model.backbone

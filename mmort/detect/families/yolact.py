@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, at_least, part, read_entries
 from mmort.detect.parts.boxes import image_limits
@@ -22,7 +23,7 @@ from mmort.detect.parts.image_masks import of_rows
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import best_priors, take
-from mmort.detect.versions import Config, test_config
+from mmort.detect.versions import Config
 from mmort.predict import MaskFormat
 
 _ANCHORS = {
@@ -198,9 +199,9 @@ class YOLACT(Detector):
     model_entries = ("backbone", "neck", "bbox_head", "mask_head", "segm_head")
     unused_weights = "mask_head.segm_branch.", "segm_head."  # of a segmentation in training
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
-        model = config["model"]
+        model = config.model
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = parts.build("neck", model["neck"])
         if class_activation(model["bbox_head"].get("loss_cls", {})) != "softmax":
@@ -209,7 +210,7 @@ class YOLACT(Detector):
         self.mask_head: YOLACTProtonet = parts.build(
             "mask_head", model["mask_head"], {"YOLACTProtonet": YOLACTProtonet}
         )
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
+        self.test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
         self.output_names = ("dets", "labels", "masks")
         self.mask_format = MaskFormat("image", self.test_cfg.mask_thr, rescaling="stretch")
 

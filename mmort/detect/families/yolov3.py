@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, Schema, default, nested, part, require
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.layers import ConvModule, LayerEntries
@@ -19,7 +20,7 @@ from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import detections
 from mmort.detect.parts.single_stage import Head, SingleStageDetector
 from mmort.detect.parts.test_cfg import DenseEntries, check_size_of_original
-from mmort.detect.versions import Config, is_version_3
+from mmort.detect.versions import Config
 from mmort.torch import filter_scores
 
 _ANCHORS = {
@@ -111,10 +112,10 @@ class YOLOv3(SingleStageDetector):
 
         conf_thr: float = -1
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         # Only MMDetection 3 reads nms_pre and min_bbox_size here.
-        version_3 = is_version_3(config)
+        version_3 = config.version == 3
         self.nms_pre: int = self.test_cfg.nms_pre if version_3 else -1
         self.min_size: float = self.test_cfg.min_bbox_size if version_3 else -1
         check_size_of_original("test_cfg.min_bbox_size", self.min_size)

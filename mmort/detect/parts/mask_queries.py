@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import Detector, ModelEntries, read_model
 from mmort.detect.entries import Parts, Schema, at_least, default, nested, only, part
 from mmort.detect.parts.boxes import image_limits
@@ -171,7 +172,7 @@ class MaskQueryDetector(Detector):
     Model: ClassVar[type[MaskQueryModelEntries]]
     heads = ("panoptic_head",)
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
         model = read_model(self.Model, config, parts)
         self.backbone = model.backbone

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Parts, Schema, require
+from mmort.detect.entries import Parts, Schema, read_entries, require
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.versions import Config
 
@@ -211,19 +211,36 @@ _PLUGINS: dict[str, type[Any]] = {
 }
 
 
-def plugins_of_stage(configs: Sequence[Config] | None, stage: int) -> list[Config]:
+_POSITIONS = ("after_conv1", "after_conv2", "after_conv3")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginEntries(Schema):
+    """The entries of one of a backbone's ``plugins``."""
+
+    cfg: Config
+    position: str
+    stages: Sequence[bool] | None = None
+
+    def __post_init__(self) -> None:
+        require("position of a plugin", self.position, *_POSITIONS)
+        if not isinstance(self.cfg, dict):
+            raise ValueError(f"detect.build: cfg of a plugin must be a dict, got {type(self.cfg).__name__}")
+
+
+def plugins_of_stage(configs: Sequence[Config] | None, stage: int) -> list[PluginEntries]:
     """Return those of a backbone's ``plugins`` that its stage, counted from 0, has."""
-    return [config for config in configs or () if config.get("stages") is None or config["stages"][stage]]
+    plugins = [read_entries("backbone.plugins", PluginEntries, config) for config in configs or ()]
+    return [plugin for plugin in plugins if plugin.stages is None or plugin.stages[stage]]
 
 
-def add_plugins(block: nn.Module, configs: Sequence[Config], position: str, channels: int) -> list[str]:
+def add_plugins(block: nn.Module, plugins: Sequence[PluginEntries], position: str, channels: int) -> list[str]:
     """Add the plugins of one position ("after_conv1" to 3) to a block for maps with `channels`; return their names."""
     names = []
-    for config in configs:
-        require("position of a plugin", config["position"], "after_conv1", "after_conv2", "after_conv3")
-        if config["position"] != position:
+    for entries in plugins:
+        if entries.position != position:
             continue
-        described = dict(config["cfg"])
+        described = dict(entries.cfg)
         postfix = described.pop("postfix", "")
         plugin = Parts({"plugin": _PLUGINS}).build("plugin", {**described, "in_channels": channels})
         names.append(f"{plugin.name}{postfix}")

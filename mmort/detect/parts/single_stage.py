@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, read_entries
 from mmort.detect.parts.boxes import image_limits, larger
@@ -15,7 +16,6 @@ from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import Activation, best_priors, detections, take
 from mmort.detect.parts.test_cfg import DenseEntries, check_size_of_original
-from mmort.detect.versions import Config, is_version_3, test_config
 from mmort.torch import filter_scores
 
 
@@ -40,13 +40,13 @@ class SingleStageDetector(Detector):
     head: ClassVar[type[Head]]
     bbox_head: Head
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
-        model = config["model"]
+        model = config.model
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
         self.bbox_head = parts.construct("bbox_head", self.head, model["bbox_head"])
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
+        self.test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
 
     @property
     def raw_names(self) -> tuple[str, ...]:
@@ -110,10 +110,10 @@ class DenseDetector(SingleStageDetector):
     head: ClassVar[type[DenseHead]]
     bbox_head: DenseHead
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         # Before version 3 MMDetection kept the dense heads' boxes without area.
-        self.min_size: float = self.test_cfg.min_bbox_size if is_version_3(config) else -1
+        self.min_size: float = self.test_cfg.min_bbox_size if config.version == 3 else -1
         check_size_of_original("test_cfg.min_bbox_size", self.min_size)
         if self.test_cfg.nms_pre < 1:
             raise ValueError(

@@ -11,12 +11,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, nested, read_entries, require
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import RCNNEntries
-from mmort.detect.versions import Config, plain_type, test_config
+from mmort.detect.versions import Config, plain_type
 from mmort.predict import MaskFormat
 
 
@@ -108,10 +109,10 @@ class TwoStageDetector(Detector):
         rpn: Config | None = None
         rcnn: Config
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
-        model = config["model"]
-        test_cfg = read_entries("test_cfg", self.TestCfg, test_config(config))
+        model = config.model
+        test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
         require("model.type", model["type"], *self.model_types)
         self.backbone: nn.Module = parts.build("backbone", model["backbone"])
         self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])

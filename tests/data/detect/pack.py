@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mmort.configs import read_config
 from mmort.detect.checkpoint import load_checkpoint
-from mmort.detect.config import read_config
 
 FAMILIES = ("fcos", "fsaf", "retinanet", "ssd", "yolov3")
 IMAGES = 3

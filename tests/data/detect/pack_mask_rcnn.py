@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from pycocotools import mask
 
-from mmort.detect.config import read_config
+from mmort.configs import read_config
 
 MEAN, STD = np.float32([123.675, 116.28, 103.53]), np.float32([58.395, 57.12, 57.375])
 

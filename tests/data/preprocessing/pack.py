@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mmort.detect.config import read_config
+from mmort.configs import read_config
 
 HERE = Path(__file__).parent
 

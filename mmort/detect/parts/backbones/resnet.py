@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import Schema, default
 from mmort.detect.parts.layers import convolution, normalization
-from mmort.detect.parts.plugins import add_plugins, plugins_of_stage
+from mmort.detect.parts.plugins import PluginEntries, add_plugins, plugins_of_stage
 from mmort.detect.versions import Config, plain_type
 
 _BN = {"type": "BN"}
@@ -34,8 +34,8 @@ class BlockSettings:
         Which of a `Bottleneck`'s convolutions has the stride: the 3x3 or the first.
     dcn : dict, optional
         The kind of the 3x3 convolution, if it is deformable.
-    plugins : list of dict
-        Further layers inside a `Bottleneck`, as ``plugins`` of a config has them.
+    plugins : list of PluginEntries
+        Further layers inside a `Bottleneck`.
     """
 
     width: int | None = None
@@ -45,7 +45,7 @@ class BlockSettings:
     conv_cfg: Config | None = None
     norm_cfg: Config = default(_BN)
     dcn: Config | None = None
-    plugins: Sequence[Config] = ()
+    plugins: Sequence[PluginEntries] = ()
 
 
 _PLAIN = BlockSettings()

@@ -48,10 +48,10 @@ class DenseLoss(Schema):
 
 
 _DENSE_LOSSES = (
-    *("CrossEntropyLoss", "EQLV2Loss", "FocalLoss", "GHMC", "GaussianFocalLoss", "QualityFocalLoss"),
-    *("SmoothFocalLoss", "VarifocalLoss"),
+    *("CrossEntropyLoss", "EQLV2Loss", "FocalCustomLoss", "FocalLoss", "GHMC", "GaussianFocalLoss"),
+    *("QualityFocalLoss", "SmoothFocalLoss", "VarifocalLoss"),
 )
-"""Losses that activate nothing themselves when they detect, as Seesaw Loss does."""
+"""Losses that activate as `use_sigmoid` says; Seesaw Loss and others do it in ways of their own."""
 
 
 def class_activation(loss_cls: Config) -> Activation:

@@ -12,9 +12,25 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, default, require
+from mmort.detect.entries import Schema, default, read_values, require
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.versions import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransitionEntries(Schema):
+    """The entries of connections, which are arguments of `ConvModule`."""
+
+    kernel_size: int = 3
+    stride: int = 1
+    padding: int = 0
+    bias: bool | str = "auto"
+    conv_cfg: Config | None = None
+    norm_cfg: Config | None = None
+    act_cfg: Config | None = None
+    order: Sequence[str] = ("conv", "norm", "act")
+
+    ignored: ClassVar = {"inplace": "the same values"}
 
 
 class UpTransition(nn.Module):
@@ -23,8 +39,8 @@ class UpTransition(nn.Module):
     def __init__(self, config: Config, in_channels: int, channels: int) -> None:
         super().__init__()
         options = dict(config)
-        self.mode = options.pop("mode", "nearest")
-        options.pop("scale_factor", None)
+        self.mode = require("mode of a transition of FPG", options.pop("mode", "nearest"), "nearest", "bilinear")
+        options.pop("scale_factor", None)  # the size is that of the finer level
         self.conv = _convolution("interpolation_conv", options, in_channels, channels)
 
     def forward(self, x: Tensor, size: Sequence[int]) -> Tensor:
@@ -134,9 +150,8 @@ def _connections(entries: FPG.Entries, widths: Sequence[int], level: int, pyrami
 
 def _convolution(kind: str, config: Config, in_channels: int, channels: int) -> nn.Module:
     """Return the convolution of a transition, which must be of a kind."""
-    options = dict(config)
-    require("transition of FPG", options.pop("type"), kind)
-    options.pop("inplace", None)
+    require("transition of FPG", config.get("type"), kind)
+    options = read_values(f"transition of FPG {kind!r}", TransitionEntries, config)
     kernel = options.pop("kernel_size", 3)
     if kind != "conv":
         options["padding"] = (kernel - 1) // 2

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.rotated.geometry import AngleVersion
@@ -15,7 +16,6 @@ from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
 from mmort.detect.parts.selection import best_indices, best_priors, take, take_rows
 from mmort.detect.parts.single_stage import DenseHead, SingleStageDetector
-from mmort.detect.versions import Config, is_version_3
 from mmort.torch import filter_scores
 
 
@@ -27,10 +27,10 @@ class RotatedDenseDetector(SingleStageDetector):
     bbox_head: DenseHead
     test_cfg: RotatedDenseEntries  # type: ignore[assignment]
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.angle_version = version_of(self.bbox_head)
-        self.by_pairs = is_version_3(config)
+        self.by_pairs = config.version == 3
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, read_entries
 from mmort.detect.parts.boxes import image_limits
@@ -16,7 +17,7 @@ from mmort.detect.parts.rotated.dense import candidates, version_of
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
 from mmort.detect.parts.single_stage import DenseHead
-from mmort.detect.versions import Config, is_version_3, test_config
+from mmort.detect.versions import Config
 
 LOCATIONS = {"type": "PseudoAnchorGenerator", "strides": [8, 16, 32, 64, 128]}
 """The prior generator of heads whose priors are boxes."""
@@ -45,9 +46,9 @@ class RefiningDetector(Detector):
     first_heads: ClassVar[Mapping[str, type[DenseHead]]]
     next_heads: ClassVar[Mapping[str, type[DenseHead]]]
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
-        model = self.entries_of_version_1(config["model"])
+        model = self.entries_of_version_1(config.model)
         heads = model["bbox_head_refine"]
         if not isinstance(heads, list) or not heads:
             raise ValueError("detect.build: bbox_head_refine must be a list with at least one dict")
@@ -55,8 +56,8 @@ class RefiningDetector(Detector):
         self.neck: nn.Module = parts.build("neck", model["neck"])
         self.bbox_head_init: DenseHead = parts.build("bbox_head_init", model["bbox_head_init"], self.first_heads)
         self.bbox_head_refine = nn.ModuleList(parts.build("bbox_head_refine", head, self.next_heads) for head in heads)
-        self.test_cfg = read_entries("test_cfg", RotatedDenseEntries, test_config(config))
-        self.by_pairs = is_version_3(config)
+        self.test_cfg = read_entries("test_cfg", RotatedDenseEntries, config.test_cfg)
+        self.by_pairs = config.version == 3
         self.angle_version = version_of(self.last_head)
 
     @staticmethod

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TypeGuard
 
-from mmort.detect.config.budget import Budget
-from mmort.detect.config.errors import excerpt
-from mmort.detect.config.expressions import Evaluator
-from mmort.detect.config.values import Imported
+from mmort.configs.budget import Budget
+from mmort.configs.errors import excerpt
+from mmort.configs.expressions import Evaluator
+from mmort.configs.values import Imported
 
 
 class Program(Evaluator):

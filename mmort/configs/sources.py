@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mmort.detect.config.budget import BYTE, FILE, MAX_DEPTH, YAML_EVENT, Budget
-from mmort.detect.config.errors import ConfigError
-from mmort.detect.local_files import open_file
+from mmort.configs.budget import BYTE, FILE, MAX_DEPTH, YAML_EVENT, Budget
+from mmort.configs.errors import ConfigError
+from mmort.configs.local_files import open_file
 
 MAX_FILE_SIZE = 128_000  # bytes; the largest published config has 29,440
 MAX_NUMBER = 100  # characters; PyYAML takes quadratic time for 1:2:3...

@@ -14,7 +14,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
-from mmort.detect.config.budget import (
+from mmort.configs.budget import (
     CALL,
     COMPREHENSION,
     FORMATTED_FIELD,
@@ -23,8 +23,8 @@ from mmort.detect.config.budget import (
     check_integer,
     check_key,
 )
-from mmort.detect.config.errors import ConfigError, excerpt
-from mmort.detect.config.values import ConfigDict, Imported
+from mmort.configs.errors import ConfigError, excerpt
+from mmort.configs.values import ConfigDict, Imported
 
 
 def _new_dict(pairs: Any = (), /, **entries: Any) -> dict[Any, Any]:

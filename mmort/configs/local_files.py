@@ -25,7 +25,7 @@ def refuse_address(name: str, path: str | os.PathLike[str]) -> None:
 
     Examples
     --------
-    >>> from mmort.detect.local_files import refuse_address
+    >>> from mmort.configs.local_files import refuse_address
     >>> refuse_address("checkpoint", "https://download.openmmlab.com/x.pth")
     Traceback (most recent call last):
       ...
@@ -53,7 +53,7 @@ def open_file(name: str, path: str | os.PathLike[str]) -> BinaryIO:
 
     Examples
     --------
-    >>> from mmort.detect.local_files import open_file
+    >>> from mmort.configs.local_files import open_file
     >>> open_file("config", "/dev/null")
     Traceback (most recent call last):
       ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mmort.detect.config.errors import ConfigError
+from mmort.configs.errors import ConfigError
 
 
 def parse_options(options: Iterable[str]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def parse_options(options: Iterable[str]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from mmort.detect.config import parse_options
+    >>> from mmort.configs import parse_options
     >>> parse_options(["model.test_cfg.score_thr=0.3", "scale=(800,1333)", "ratios=[0.5,1]", "name=x", "flip=False"])
     {'model.test_cfg.score_thr': 0.3, 'scale': (800, 1333), 'ratios': [0.5, 1], 'name': 'x', 'flip': False}
     """
@@ -66,7 +66,7 @@ def added_entries(options: Mapping[str, Any], config: Mapping[str, Any]) -> dict
 
     Examples
     --------
-    >>> from mmort.detect.config.options import added_entries
+    >>> from mmort.configs.options import added_entries
     >>> added_entries({"data.test.nope": 3, "data.0": 1}, {"data": {"test": {"type": "A"}}})
     {'data.test.nope': ('nope', ('type',)), 'data.0': ('0', ('test',))}
     """

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmort.detect.config import sources
-from mmort.detect.config.budget import FILE, Budget
-from mmort.detect.config.errors import ConfigError
-from mmort.detect.config.merging import add_scope, merge, plain, unshared
-from mmort.detect.config.options import nested, parse_options
-from mmort.detect.config.statements import ImportingProgram, Program, assigns_base, imports_bases
-from mmort.detect.config.values import ConfigDict
-from mmort.detect.local_files import refuse_address
+from mmort.configs import sources
+from mmort.configs.budget import FILE, Budget
+from mmort.configs.errors import ConfigError
+from mmort.configs.local_files import refuse_address
+from mmort.configs.merging import add_scope, merge, plain, unshared
+from mmort.configs.options import nested, parse_options
+from mmort.configs.statements import ImportingProgram, Program, assigns_base, imports_bases
+from mmort.configs.values import ConfigDict
 
 MAX_INHERITANCE = 20  # configs in a chain of bases
 
@@ -61,7 +61,7 @@ def read_config(
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
-    >>> from mmort.detect.config import read_config
+    >>> from mmort.configs import read_config
     >>> with TemporaryDirectory() as folder:
     ...     base, config = Path(folder, "base.py"), Path(folder, "config.py")
     ...     _ = base.write_text("model = dict(type='FCOS', head=dict(classes=80, sizes=[8 * 2**i for i in range(3)]))")

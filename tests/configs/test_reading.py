@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mmort.detect.config import ConfigError, parse_options, read_config
-from mmort.detect.config.budget import MAX_STEPS, Budget
-from mmort.detect.local_files import open_file
+from mmort.configs import ConfigError, parse_options, read_config
+from mmort.configs.budget import MAX_STEPS, Budget
+from mmort.configs.local_files import open_file
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 EXPECTED = ast.literal_eval((CONFIGS / "expected.txt").read_text())  # written by make_expected.py

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmort.detect.config.errors import ConfigError
-from mmort.detect.config.values import Imported
+from mmort.configs.errors import ConfigError
+from mmort.configs.values import Imported
 
 
 def merge(new: Any, old: Any, source: str, *, into_lists: bool = False) -> Any:

@@ -1,0 +1,97 @@
+"""What a config's top level means is known in one module, whatever the version and the wrappers."""
+
+import ast
+import copy
+import pathlib
+
+import pytest
+
+import mmort
+from mmort.configs.layout import READ_ENTRIES, DetectorConfig
+
+ROOT = pathlib.Path(mmort.__file__).parent
+PREPROCESSOR = {"type": "DetDataPreprocessor"}
+
+
+@pytest.mark.parametrize(
+    ("config", "version"),
+    [
+        ({"model": {}}, 3),
+        ({"model": {"data_preprocessor": PREPROCESSOR}, "data": {}}, 3),
+        ({"model": {}, "data_preprocessor": PREPROCESSOR}, 3),
+        ({"model": {}, "test_dataloader": {}}, 3),
+        ({"model": {}, "default_scope": "mmdet"}, 3),
+        ({"model": {}, "test_cfg": {"type": "TestLoop"}}, 3),
+        ({"model": {}, "test_pipeline": [{"type": "PackDetInputs"}]}, 3),
+        ({"model": {}, "data": {"test": {}}}, 2),
+        ({"model": {}, "img_norm_cfg": {}}, 2),
+        ({"model": {}, "test_cfg": {"rcnn": {}}}, 2),
+        ({"model": {}, "test_pipeline": [{"type": "MultiScaleFlipAug", "transforms": []}]}, 2),
+    ],
+)
+def test_version(config, version):
+    before = copy.deepcopy(config)
+    assert DetectorConfig(config).version == version
+    assert config == before
+
+
+TOP_LEVEL = {*READ_ENTRIES, "custom_hooks"} - {"data", "data_root", "test_cfg"}  # which data sets and models have too
+
+
+def indexed_names(tree):
+    """Yield the constants that a file's expressions index anything with, or pass to ``get``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript):
+            yield node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+            yield from node.args[:1]
+
+
+def test_only_configs_index_the_top_level():
+    found = [
+        f"{path.relative_to(ROOT)}:{name.lineno}: {name.value}"
+        for path in sorted(ROOT.rglob("*.py"))
+        if "configs" not in path.relative_to(ROOT).parts[:1] and "demo" not in path.relative_to(ROOT).parts[:1]
+        for name in indexed_names(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(name, ast.Constant) and name.value in TOP_LEVEL
+    ]
+    assert found == []
+
+
+def test_version_3_has_its_selection_inside_the_model():
+    selection = {"rcnn": {"score_thr": 0.1}}
+    beside = {"model": {"type": "FasterRCNN"}, "test_cfg": selection}
+    assert DetectorConfig(beside).test_cfg == selection
+    assert DetectorConfig({**beside, "test_dataloader": {}}).test_cfg == {}
+    assert DetectorConfig({**beside, "model": {"test_cfg": {"rpn": {}}}}).test_cfg == {"rpn": {}}
+
+
+def test_the_selection_of_a_config_can_be_replaced():
+    config = DetectorConfig({"model": {"type": "SOLO", "test_cfg": {"nms_pre": 1}}, "optimizer": {}})
+    replaced = config.with_test_cfg({"nms_pre": 2})
+    assert (replaced.test_cfg, replaced.model["type"], replaced.version) == ({"nms_pre": 2}, "SOLO", 2)
+    assert config.test_cfg == {"nms_pre": 1}
+
+
+def test_the_model_of_student_and_teacher_is_the_detector():
+    model = {"type": "mmdet.SoftTeacher", "detector": {"type": "FasterRCNN", "data_preprocessor": PREPROCESSOR}}
+    config = DetectorConfig({"model": model})
+    assert config.model == model["detector"]
+    assert config.branch == "teacher"
+    assert DetectorConfig({"model": {**model, "semi_test_cfg": {"predict_on": "student"}}}).branch == "student"
+    assert DetectorConfig({"model": model["detector"]}).branch is None
+
+
+def test_data_preprocessor_beside_the_model_is_the_model_s_if_it_has_none():
+    beside, inside = {**PREPROCESSOR, "pad_size_divisor": 2}, {**PREPROCESSOR, "pad_size_divisor": 3}
+    assert DetectorConfig({"model": {}, "data_preprocessor": beside}).data_preprocessor.pad_size_divisor == 2
+    config = {"model": {"data_preprocessor": inside}, "data_preprocessor": beside}
+    assert DetectorConfig(config).data_preprocessor.pad_size_divisor == 3
+
+
+def test_configs_without_a_model():
+    config = DetectorConfig({"test_pipeline": [{"type": "Resize", "scale": (3, 4)}]})
+    assert not config.has_model
+    assert [kind for kind, _ in config.test_pipeline.steps] == ["Resize"]
+    with pytest.raises(ValueError, match="must have a dict 'model'"):
+        config.model  # noqa: B018
