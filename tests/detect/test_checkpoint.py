@@ -84,6 +84,20 @@ def test_skipped_objects_do_nothing(saved):
     assert meta == {}
 
 
+def test_what_others_allowed_is_not_called(saved):
+    """`mmort.mmcv` lets torch.load call functions for MMEngine's logs, in the whole process."""
+    calls = []
+
+    def record(*arguments):
+        calls.append(arguments)
+
+    path = saved({"meta": {"x": Attack(getattr, "text", "__class__")}, "state_dict": {"a": torch.ones(1)}})
+    with torch.serialization.safe_globals([(record, "builtins.getattr")]):
+        assert list(load_checkpoint(path)[0]) == ["a"]
+        assert torch.serialization.get_safe_globals() == [(record, "builtins.getattr")]
+    assert calls == []
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
