@@ -94,7 +94,7 @@ def test_what_others_allowed_is_not_called(saved):
     path = saved({"meta": {"x": Attack(getattr, "text", "__class__")}, "state_dict": {"a": torch.ones(1)}})
     with torch.serialization.safe_globals([(record, "builtins.getattr")]):
         assert list(load_checkpoint(path)[0]) == ["a"]
-        assert torch.serialization.get_safe_globals() == [(record, "builtins.getattr")]
+        assert (record, "builtins.getattr") in torch.serialization.get_safe_globals()
     assert calls == []
 
 
