@@ -205,7 +205,7 @@ def digest(value: Any, state: Any) -> None:
 def serve(threads: int, limit: float) -> None:
     """Time the scenes that come as lines of JSON; answer with seconds and a hash of the result.
 
-    A scene that takes more than `limit` seconds of CPU time ends the process.
+    A scene that takes more than `limit` seconds ends the process.
     """
     import mmort
 
@@ -219,7 +219,7 @@ def serve(threads: int, limit: float) -> None:
         function = getattr(mmort, name, None)
         answer: dict[str, Any] = {"seconds": None, "hash": None}
         if function is not None:
-            signal.setitimer(signal.ITIMER_PROF, limit * threads)
+            signal.setitimer(signal.ITIMER_REAL, limit)  # a timer of CPU time would make its clock coarse
             try:
                 state = hashlib.sha256()
                 begin = clock()
@@ -236,7 +236,7 @@ def serve(threads: int, limit: float) -> None:
                 answer = {"seconds": min(samples), "hash": state.hexdigest()}
             except (ValueError, MemoryError) as error:
                 answer["error"] = str(error)
-            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
         print(json.dumps(answer), flush=True)
 
 
@@ -264,7 +264,7 @@ class Build:
             return dict(json.loads(line))
         status = self.process.wait()
         self.process = None
-        if status != -signal.SIGPROF:
+        if status != -signal.SIGALRM:
             raise SystemExit(f"{self.directory} ended with {status}: {describe(scene)} {scene}")
         return {"seconds": limit, "hash": None, "error": f"more than {limit:g} s"}
 
@@ -338,6 +338,9 @@ def compare(builds: list[Build], options: argparse.Namespace) -> None:
                 raise SystemExit(f"{answers[-1]['error']}: {describe(scene)} {scene}")
             if before and answers[-1]["seconds"]:
                 rows.append(((answers[-1]["seconds"] + CALL) / (min(before) + CALL), scene, answers))
+        if len(rows) < 2:
+            print(f"| `{operator}` | {len(rows)} | too few for quantiles: more --seconds | | | | | |", flush=True)
+            continue
         rows.sort(key=lambda row: row[0])
         ratios = [row[0] for row in rows]
         cuts = statistics.quantiles(ratios, n=20, method="inclusive")
@@ -396,7 +399,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**6)
     parser.add_argument("--scenes", type=int, default=100, help="of each operator")
     parser.add_argument("--seconds", type=float, default=600, help="for all scenes together")
-    parser.add_argument("--limit", type=float, default=10, help="seconds of CPU time for a call")
+    parser.add_argument("--limit", type=float, default=10, help="seconds for the calls of a turn")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=OPERATORS)
     parser.add_argument("--worst", type=int, default=10, help="scenes to list of each operator")
