@@ -90,7 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return getattr(COMMANDS[arguments.command], "ERROR_CODE", 1)
     if failure is None:
         return 0
-    print(f"mmort: error: {terminal.one_line(failure)}", file=sys.stderr)
+    lines = [failure] if isinstance(failure, str) else failure
+    print("mmort: error:", "\n  ".join(map(terminal.one_line, lines)), file=sys.stderr)
     return 1
 
 

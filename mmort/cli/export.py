@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, nargs="+", help="does nothing, as the config's values are used")
 
 
-def run(arguments: argparse.Namespace) -> str | None:
+def run(arguments: argparse.Namespace) -> str | list[str] | None:
     """Export a detector, or check its config."""
     if arguments.check:
         return _check(arguments)
@@ -117,13 +117,13 @@ def run(arguments: argparse.Namespace) -> str | None:
     return None
 
 
-def _check(arguments: argparse.Namespace) -> str | None:
+def _check(arguments: argparse.Namespace) -> list[str] | None:
     """Print that a config is supported, or return what of it is not."""
     from mmort.configs import parse_options, read_config
     from mmort.detect import unsupported
 
     problems = unsupported(read_config(arguments.config, parse_options(arguments.cfg_options or ())))
     if problems:
-        return "\n  ".join([f"{arguments.config}: not supported:", *problems])
+        return [f"{arguments.config}: not supported:", *problems]
     print(f"{arguments.config}: supported")
     return None

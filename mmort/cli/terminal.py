@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from mmort._text import printable
+from mmort.onnx.verify.report import VerificationError
 
 FORESEEN = (ImportError, MemoryError, OSError, ValueError)
 """The errors that mmort raises on purpose, whose message says what is wrong."""
@@ -63,7 +64,7 @@ def one_line_warnings() -> Iterator[None]:
 
 
 def print_error(error: BaseException, *, verbose: bool) -> None:
-    """Print an error as one line; with `verbose`, after its traceback."""
+    """Print an error as one line, that of a comparison with its table; with `verbose`, after its traceback."""
     if verbose:
         print(printable("".join(traceback.format_exception(error))), file=sys.stderr)
     text = " ".join(str(error).split("\n")) or type(error).__name__  # those of libraries may have several lines
@@ -75,7 +76,8 @@ def print_error(error: BaseException, *, verbose: bool) -> None:
             f"{type(error).__name__}: {text} (mmort did not foresee this; please report it to mmort's repository, "
             f"with the traceback{advice})"
         )
-    print(f"mmort: error: {one_line(text)}", file=sys.stderr)
+    shown = printable(str(error)) if isinstance(error, VerificationError) else one_line(text)
+    print(f"mmort: error: {shown}", file=sys.stderr)
 
 
 def one_line(text: object) -> str:

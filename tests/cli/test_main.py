@@ -7,6 +7,8 @@ import sys
 import pytest
 
 import mmort.cli
+from mmort.onnx.verify.numbers import NumbersRow
+from mmort.onnx.verify.report import Report, VerificationError
 from tests.cli.running import refused, run
 from tests.predict import tiny_detector
 
@@ -231,3 +233,16 @@ def test_text_of_files_does_not_control_the_terminal(tmp_path):
     assert r"\x1b]0;x\x07\x9b2J\u202e" in out
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(out)
     assert r"no image matches \x1b[31m .png;" in refused("predict", model, "\x1b[31m\n.png")
+
+
+def test_a_comparison_that_differs_shows_its_table(monkeypatch, capsys):
+    report = Report((NumbersRow("1x3", "y", "3", 1.0, None, "exact", "3 of 3 numbers"),))
+
+    def fail(arguments):
+        raise VerificationError(f"x.onnx was not written\n{report}\x1b[2J", report)
+
+    monkeypatch.setattr(mmort.cli.COMMANDS["info"], "run", fail)
+    assert mmort.cli.main(["info"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "mmort: error: x.onnx was not written"
+    assert lines[-1].endswith(r"DIFFERS: 3 of 3 numbers\x1b[2J")

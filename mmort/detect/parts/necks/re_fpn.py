@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmort.detect.entries import Schema
-from mmort.detect.parts.necks.fpn import FPN
+from mmort.detect.parts.necks.fpn import FPN, UpsampleEntries
 
 
 class ReFPN(FPN):
@@ -31,5 +31,6 @@ class ReFPN(FPN):
                 out_channels=entries.out_channels,
                 num_outs=entries.num_outs,
                 conv_cfg={"type": "R2Conv"},
+                upsample_cfg=UpsampleEntries(),
             )
         )
