@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from mmort.configs.names import plain_type
 from mmort.configs.schema import Schema, read_entries
 
-_TYPES = ("DetDataPreprocessor", "ImgDataPreprocessor")
+_TYPES = ("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,16 @@ class DataPreprocessor(Schema):
 
     ignored: ClassVar = {
         "batch_augments": "training only",
+        "bottom_pixels_removed": "training only",
         "boxtype2tensor": "of annotations",
         "mask_pad_value": "of annotations",
+        "mask_stride": "training only",
         "non_blocking": "how data go to a device",
         "pad_mask": "of annotations",
         "pad_seg": "of annotations",
+        "pairwise_color_thresh": "training only",
+        "pairwise_dilation": "training only",
+        "pairwise_size": "training only",
         "seg_pad_value": "of annotations",
     }
 

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import mmort.torch
+from mmort.configs.data_preprocessor import read_data_preprocessor
 from mmort.detect import build
 from mmort.detect.parts.backbones.ssd_vgg import SSDVGG
 from mmort.detect.parts.csp import CSPNeXtBlock
@@ -171,3 +172,8 @@ def test_a_head_with_fewer_strides_than_levels():
     config["model"]["bbox_head"]["anchor_generator"]["strides"] = [8]
     with pytest.raises(ValueError, match="one stride for each of the 2 levels, got 1"):
         build(config)(images(), SHAPES)
+
+
+def test_what_boxinst_prepares_for_training_is_ignored():
+    config = {"type": "BoxInstDataPreprocessor", "pad_size_divisor": 32, "mask_stride": 4, "pairwise_size": 3}
+    assert read_data_preprocessor(config).pad_size_divisor == 32
