@@ -94,7 +94,8 @@ def run(folder: Path, arguments: list[str]) -> None:
         raise CommandError(f"code {code} of {arguments}: {lines[-1:]}")
     if not verbose and any("Traceback" in line for line in lines):
         raise CommandError(f"a traceback of {arguments}: {lines[-1:]}")
-    if code and (not lines or not lines[-1].startswith("mmort: error: ")):
+    messages = [line for line in lines if not line.startswith("  ")]  # --check lists problems below its message
+    if code and not "".join(messages[-1:]).startswith("mmort: error: "):
         raise CommandError(f"code {code} of {arguments} without a line: {lines[-1:]}")
     if code:
         raise RefusedError
