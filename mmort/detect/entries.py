@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from mmort.configs.names import plain_type
 from mmort.configs.schema import (
+    Config,
     Schema,
     at_least,
     check_names,
@@ -24,7 +26,6 @@ from mmort.configs.schema import (
     read_values,
     suggested,
 )
-from mmort.detect.versions import Config, plain_type
 
 __all__ = [
     "Parts",

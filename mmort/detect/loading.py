@@ -9,12 +9,13 @@ from torch import Tensor
 
 from mmort.configs import read_config
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.names import plain_type
+from mmort.configs.schema import Config
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.detector import Detector, ModelEntries
 from mmort.detect.entries import Parts, check_names
 from mmort.detect.receptive_fields import set_receptive_fields
 from mmort.detect.registry import FAMILIES, PARTS, ROTATED_FAMILIES
-from mmort.detect.versions import Config, plain_type
 
 _HEADS = (
     *("semantic_head", "roi_head", "odm_head", "refine_heads", "bbox_head_refine", "bbox_head", "mask_head"),

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mmort.configs.schema import Config
 from mmort.detect.detector import Detector
 from mmort.detect.loading import build, load_trained
-from mmort.detect.versions import Config
 from mmort.predict import MaskFormat, Preprocessing
 
 

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.local_files import open_file
+from mmort.configs.names import plain_type
 from mmort.detect.entries import Schema, at_least, nested, read_entries
-from mmort.detect.versions import plain_type
 
 Pair = tuple[int, int]
 

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.entries import Parts
 from mmort.detect.loading import build
 from mmort.detect.registry import PARTS
-from mmort.detect.versions import Config
 from mmort.predict import Preprocessing
 
 _SHARED_ENTRIES = ("backbone", "neck")

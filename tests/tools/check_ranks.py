@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import mmort
+from mmort.configs.schema import Config
 from mmort.detect import load
 from mmort.detect.entries import Parts
 from mmort.detect.families.dino import DINO
@@ -32,7 +33,6 @@ from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import Pyramid
 from mmort.detect.parts.queries import best_pairs_of_queries
 from mmort.detect.registry import FAMILIES
-from mmort.detect.versions import Config
 from tests.tools import check_detectors, check_exported
 from tests.tools.check_detectors import Found
 from tests.tools.oracle_table import BOX, OLDEST, THREADS, Oracle

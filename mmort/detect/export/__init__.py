@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from mmort.detect.export.options import ExportOptions, check
 
 if TYPE_CHECKING:
+    from mmort.configs.schema import Config
     from mmort.detect.network import TorchNetwork
-    from mmort.detect.versions import Config
     from mmort.onnx import Report
 
 __all__ = ["ExportOptions", "export", "export_network"]

@@ -18,6 +18,7 @@ import mmort
 from mmort.configs import parse_options, read_config
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.options import added_entries
+from mmort.configs.schema import Config
 from mmort.detect.detector import Detector
 from mmort.detect.entries import suggested
 from mmort.detect.export import finishing, flip, heads, listing
@@ -28,7 +29,6 @@ from mmort.detect.export.progress import Steps, muted
 from mmort.detect.export.wrappers import Exported, ExportedWithProposals, Raw
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
-from mmort.detect.versions import Config
 from mmort.onnx import Report, VerificationError, files
 from mmort.onnx import verify as compare
 from mmort.onnx.export.options import Options

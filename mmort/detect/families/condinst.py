@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.entries import Parts, Schema, nested
 from mmort.detect.families.fcos import FCOSHead
 from mmort.detect.parts.boxes import image_limits
@@ -25,7 +26,6 @@ from mmort.detect.parts.priors import Points
 from mmort.detect.parts.selection import indexed_detections
 from mmort.detect.parts.single_stage import DenseDetector
 from mmort.detect.parts.test_cfg import DenseEntries
-from mmort.detect.versions import Config
 from mmort.predict import MaskFormat
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.detector import read_model
 from mmort.detect.entries import Parts, Schema, at_least, nested, read_entries
 from mmort.detect.parts.deformable_transformer import (
@@ -25,7 +26,6 @@ from mmort.detect.parts.deformable_transformer import (
 from mmort.detect.parts.positions import SinePositionalEncoding, waves_of_coordinates
 from mmort.detect.parts.queries import QueryDetector, QueryHeadEntries, QueryModelEntries, moved
 from mmort.detect.parts.selection import take_rows
-from mmort.detect.versions import Config
 
 
 @dataclass(frozen=True, kw_only=True)

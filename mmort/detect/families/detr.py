@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.detector import read_model
 from mmort.detect.entries import Parts, Schema, at_least, nested, read_entries
 from mmort.detect.parts.isolation import SingleMapDetector
 from mmort.detect.parts.positions import SinePositionalEncoding, padding_cells
 from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries
 from mmort.detect.parts.transformer import FFN, Decoder, Encoder, EncoderEntries, FFNEntries
-from mmort.detect.versions import Config
 
 
 @dataclass(frozen=True, kw_only=True)

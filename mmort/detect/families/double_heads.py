@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default, part
 from mmort.detect.families.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.backbones.resnet import BlockSettings, Bottleneck
 from mmort.detect.parts.heads.box_head import RegionHead, connected, linears
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.two_stage import TwoStageDetector
-from mmort.detect.versions import Config
 
 _BN: Config = {"type": "BN"}
 

@@ -11,12 +11,12 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default
 from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.layers import convolution
 from mmort.detect.parts.single_stage import DenseDetector
-from mmort.detect.versions import Config
 
 
 class FCOSHead(AnchorFreeHead):

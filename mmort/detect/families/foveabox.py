@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.heads.class_scores import class_activation
@@ -19,7 +20,6 @@ from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import ConvModule, tower
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
-from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d
 
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.guided_anchors import (
     FeatureAdaption,
@@ -24,7 +25,6 @@ from mmort.detect.parts.guided_anchors import (
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.selection import best_priors, detections, take, take_rows
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
-from mmort.detect.versions import Config
 
 
 class GARetinaHead(DenseHead):

@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default, part
 from mmort.detect.families.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.two_stage import TwoStageDetector, to_rows, used_rows
-from mmort.detect.versions import Config
 
 
 class GridHead(nn.Module):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from torch import nn
 
+from mmort.configs.schema import Config
 from mmort.detect.families.fcos import FCOS, FCOSHead
 from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.versions import Config
 
 _DEFORMABLE: Config = {"type": "DCNv2", "deform_groups": 2}
 

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.entries import Parts, Schema, default, nested, read_entries, require
 from mmort.detect.families.faster_rcnn import FasterRCNN
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.two_stage import TwoStageDetector
-from mmort.detect.versions import Config
 from mmort.predict import PanopticFormat
 
 

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, at_least, nested, part, require
 from mmort.detect.families.faster_rcnn import StandardRoIHead
 from mmort.detect.parts.heads.mask_head import own_class
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.test_cfg import RCNNEntries
 from mmort.detect.parts.two_stage import TwoStageDetector
-from mmort.detect.versions import Config
 from mmort.torch import point_sample, rel_roi_point_to_rel_img_point
 
 

@@ -12,11 +12,11 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, part
 from mmort.detect.families.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector
-from mmort.detect.versions import Config
 from mmort.torch import rotated_feature_align
 
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import part
 from mmort.detect.parts.heads.tower_head import TowerHead
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector
-from mmort.detect.versions import Config
 
 ANCHORS = {
     "type": "AnchorGenerator",

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, read_entries, require
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import check_size_of_original
-from mmort.detect.versions import Config
 
 
 class RPN(Detector):

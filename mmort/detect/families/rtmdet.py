@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default, part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.layers import LayerEntries, shared_towers
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
-from mmort.detect.versions import Config
 
 
 class RTMDetSepBNHead(DenseHead):

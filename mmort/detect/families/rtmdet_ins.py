@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.entries import Parts, default
 from mmort.detect.families.rtmdet import RTMDetSepBNHead, level_towers
 from mmort.detect.parts.boxes import image_limits
@@ -24,7 +25,6 @@ from mmort.detect.parts.layers import tower
 from mmort.detect.parts.selection import indexed_detections
 from mmort.detect.parts.single_stage import DenseDetector
 from mmort.detect.parts.test_cfg import DenseEntries
-from mmort.detect.versions import Config
 from mmort.predict import MaskFormat
 
 

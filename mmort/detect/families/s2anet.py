@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, part
 from mmort.detect.families.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.layers import tower
@@ -20,7 +21,6 @@ from mmort.detect.parts.priors import Priors, shifts
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector
 from mmort.detect.parts.single_stage import DenseHead
-from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d, active_rotated_filter
 
 ORIENTATIONS = 8

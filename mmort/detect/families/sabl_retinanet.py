@@ -13,6 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default, part
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.buckets import BucketingBBoxCoder
@@ -21,7 +22,6 @@ from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
-from mmort.detect.versions import Config
 
 _SQUARES = {"type": "AnchorGenerator", "ratios": [1.0], "scales": [4], "strides": [8, 16, 32, 64, 128]}
 

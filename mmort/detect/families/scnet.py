@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, part
 from mmort.detect.families.cascade_rcnn import BoxCascade
 from mmort.detect.parts.heads.box_head import BoxHead
@@ -22,7 +23,6 @@ from mmort.detect.parts.heads.semantic_head import FusedSemanticHead, with_surro
 from mmort.detect.parts.layers import convolution, tower
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.two_stage import TwoStageDetector
-from mmort.detect.versions import Config
 
 
 class SimplifiedBasicBlock(nn.Module):

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, at_least, default, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import tower
-from mmort.detect.versions import Config
 from mmort.predict import MaskFormat
 
 MASK_STRIDE = 4

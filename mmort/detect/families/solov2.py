@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.detector import level_names
 from mmort.detect.entries import Schema, nested
 from mmort.detect.families.solo import (
@@ -26,7 +27,6 @@ from mmort.detect.families.solo import (
 )
 from mmort.detect.parts.image_masks import of_rows
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.versions import Config
 
 
 @dataclass(frozen=True, kw_only=True)

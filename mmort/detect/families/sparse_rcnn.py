@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, read_model
 from mmort.detect.entries import Parts, Schema, at_least, default, nested, only, part
 from mmort.detect.parts.boxes import image_limits, regions
@@ -23,7 +24,6 @@ from mmort.detect.parts.layers import activation
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.selection import take_rows
 from mmort.detect.parts.transformer import FFN, AttentionEntries, FFNEntries, NormEntries
-from mmort.detect.versions import Config
 from mmort.predict import MaskFormat
 
 _RELU: Config = {"type": "ReLU"}

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.layers import ConvModule, DepthwiseSeparableConvModule, LayerEntries
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
-from mmort.detect.versions import Config
 
 _ANCHORS = {
     "type": "SSDAnchorGenerator",

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.parts.heads.tower_head import TowerHead
 from mmort.detect.parts.layers import ConvModule, Scale
 from mmort.detect.parts.priors import Centres
 from mmort.detect.parts.single_stage import DenseDetector
-from mmort.detect.versions import Config
 from mmort.torch import deform_conv2d
 
 

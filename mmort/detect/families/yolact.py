@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, at_least, part, read_entries
 from mmort.detect.parts.boxes import image_limits
@@ -23,7 +24,6 @@ from mmort.detect.parts.image_masks import of_rows
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import best_priors, take
-from mmort.detect.versions import Config
 from mmort.predict import MaskFormat
 
 _ANCHORS = {

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.entries import Parts, Schema, default, nested, part, require
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.layers import ConvModule, LayerEntries
@@ -20,7 +21,6 @@ from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import detections
 from mmort.detect.parts.single_stage import Head, SingleStageDetector
 from mmort.detect.parts.test_cfg import DenseEntries, check_size_of_original
-from mmort.detect.versions import Config
 from mmort.torch import filter_scores
 
 _ANCHORS = {

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default
 from mmort.detect.parts.csp import convolution_block
 from mmort.detect.parts.layers import LayerEntries
@@ -20,7 +21,6 @@ from mmort.detect.parts.priors import Points
 from mmort.detect.parts.selection import detections
 from mmort.detect.parts.single_stage import Head, SingleStageDetector
 from mmort.detect.parts.test_cfg import DenseEntries
-from mmort.detect.versions import Config
 
 
 class YOLOXHead(Head):

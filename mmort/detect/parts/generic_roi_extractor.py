@@ -12,11 +12,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, part, require
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.plugins import GeneralizedAttention
 from mmort.detect.parts.roi_extractor import RoILayer, scaled
-from mmort.detect.versions import Config
 
 
 class PluginConv(ConvModule):

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import DeltaXYWHBBoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.priors import Priors
-from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d
 
 _CODER = {"type": "DeltaXYWHBBoxCoder"}

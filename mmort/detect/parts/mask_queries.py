@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, read_model
 from mmort.detect.entries import Parts, Schema, at_least, default, nested, only, part
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.positions import SinePositionalEncoding
 from mmort.detect.parts.transformer import DecoderEntries
-from mmort.detect.versions import Config
 from mmort.predict import MaskFormat, PanopticFormat
 
 MASK_STRIDE = 4

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Parts, Schema, read_entries, require
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.versions import Config
 
 
 class ContextBlock(nn.Module):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries
 from mmort.detect.entries import Schema, at_least, nested, part
 from mmort.detect.parts.boxes import clip, image_limits
@@ -17,7 +18,6 @@ from mmort.detect.parts.heads.class_scores import ClassScores, CustomScores, Sig
 from mmort.detect.parts.positions import SinePositionalEncoding
 from mmort.detect.parts.selection import take_rows
 from mmort.detect.parts.transformer import DecoderEntries, EncoderEntries
-from mmort.detect.versions import Config
 
 
 @dataclass(frozen=True, kw_only=True)

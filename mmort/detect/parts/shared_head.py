@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default
 from mmort.detect.parts.backbones.resnet import ResNet
-from mmort.detect.versions import Config
 
 
 class ResLayer(nn.Module):

@@ -14,9 +14,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, at_least, default, nested, only, read_entries
 from mmort.detect.parts.layers import LayerNormEntries, activation
-from mmort.detect.versions import Config
 from mmort.torch import MultiScaleDeformableAttention
 
 _DROPOUTS = dict.fromkeys(("attn_drop", "proj_drop", "dropout", "dropout_layer"), "training only")

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.names import plain_type
+from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, Schema, nested, read_entries, require
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import RCNNEntries
-from mmort.detect.versions import Config, plain_type
 from mmort.predict import MaskFormat
 
 

@@ -13,9 +13,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default, read_entries
 from mmort.detect.parts.layers import activation
-from mmort.detect.versions import Config
 
 # By name, the number of blocks and the channels of each stage.
 _ARCHITECTURES: dict[str, tuple[Sequence[int], Sequence[int]]] = {

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default
 from mmort.detect.parts.csp import CSPLayer, DarknetBottleneck, SPPBottleneck, convolution_block
 from mmort.detect.parts.layers import ConvModule, LayerEntries
-from mmort.detect.versions import Config
 
 
 class Stage(NamedTuple):

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default
 from mmort.detect.parts.backbones.csp_darknet import Architectures, CSPDarknet, Stage
 from mmort.detect.parts.csp import CSPNeXtBlock
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.versions import Config
 
 
 class CSPNeXt(CSPDarknet):

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default
 from mmort.detect.parts.layers import ConvModule, LayerEntries
-from mmort.detect.versions import Config
 
 _BLOCKS = (1, 2, 8, 8, 4)  # by stage; a stage has twice the channels of the one before, from 64 on
 

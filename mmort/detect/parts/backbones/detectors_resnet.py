@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, read_entries, require
 from mmort.detect.parts.backbones.resnet import (
     BLOCK_COUNTS,
@@ -27,7 +28,6 @@ from mmort.detect.parts.backbones.resnet import (
     stage_widths,
 )
 from mmort.detect.parts.layers import ConvAWS
-from mmort.detect.versions import Config
 from mmort.torch import deform_conv2d
 
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default
 from mmort.detect.parts.layers import ConvModule, LayerEntries, multiple_of_8
-from mmort.detect.versions import Config
 
 # Kernel size, channels, stride of the first block, expansion inside the blocks, number of blocks.
 _RUNS = (

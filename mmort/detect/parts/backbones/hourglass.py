@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default
 from mmort.detect.parts.backbones.resnet import BasicBlock, BlockSettings
 from mmort.detect.parts.layers import ConvModule, convolution, normalization
-from mmort.detect.versions import Config
 
 _BN = {"type": "BN"}
 

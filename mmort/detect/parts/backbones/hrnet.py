@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default, nested, require
 from mmort.detect.parts.backbones.resnet import BasicBlock, BlockSettings, Bottleneck, add_norm
 from mmort.detect.parts.layers import convolution, normalization
-from mmort.detect.versions import Config
 
 _BLOCKS: dict[str, type[Any]] = {"BASIC": BasicBlock, "BOTTLENECK": Bottleneck}
 

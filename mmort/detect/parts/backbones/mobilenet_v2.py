@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default
 from mmort.detect.parts.layers import ConvModule, LayerEntries, multiple_of_8
-from mmort.detect.versions import Config
 
 # Expansion inside the blocks, channels, number of blocks, stride of the first.
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))

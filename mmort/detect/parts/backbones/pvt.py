@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default
 from mmort.detect.parts.layers import activation, normalization
-from mmort.detect.versions import Config
 
 
 class SelfAttention(nn.Module):

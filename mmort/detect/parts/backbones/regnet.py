@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, at_least, read_entries
 from mmort.detect.parts.backbones.resnet import (
     Bottleneck,
@@ -23,7 +24,6 @@ from mmort.detect.parts.backbones.resnet import (
     block_settings,
 )
 from mmort.detect.parts.layers import convolution
-from mmort.detect.versions import Config
 
 # Initial width, slope of the widths, factor between stages, channels of a group, number of blocks.
 _ARCHITECTURES: dict[str, tuple[int, float, float, int, int]] = {

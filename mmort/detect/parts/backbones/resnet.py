@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.names import plain_type
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default
 from mmort.detect.parts.layers import convolution, normalization
 from mmort.detect.parts.plugins import PluginEntries, add_plugins, plugins_of_stage
-from mmort.detect.versions import Config, plain_type
 
 _BN = {"type": "BN"}
 

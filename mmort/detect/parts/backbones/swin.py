@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default
 from mmort.detect.parts.layers import normalization
 from mmort.detect.parts.transformer import FFN, FFNEntries
-from mmort.detect.versions import Config
 
 _OTHER_WINDOW = -100.0
 """Added to the logits of two tokens that a shift has brought into one window from different sides of the map."""

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default, part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import Scale, tower_pair
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseHead
-from mmort.detect.versions import Config
 
 
 class AnchorFreeHead(DenseHead):

@@ -11,13 +11,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import ClassScores, CustomScores, SeesawScores, SoftmaxScores
 from mmort.detect.parts.layers import linear, tower
 from mmort.detect.parts.selection import detections
 from mmort.detect.parts.test_cfg import RCNNEntries
-from mmort.detect.versions import Config
 
 _CODER = {"type": "DeltaXYWHBBoxCoder", "target_means": [0.0] * 4, "target_stds": [0.1, 0.1, 0.2, 0.2]}
 

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default, nested, part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.heads.rpn_head import Level, ProposalHead
 from mmort.detect.parts.priors import Priors, shifts
 from mmort.detect.parts.test_cfg import RPNEntries
-from mmort.detect.versions import Config
 from mmort.torch import DeformConv2d
 
 _ANCHORS = {"type": "AnchorGenerator", "scales": [8], "ratios": [1.0], "strides": [4, 8, 16, 32, 64]}

@@ -12,9 +12,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, read_entries, require
 from mmort.detect.parts.selection import Activation
-from mmort.detect.versions import Config
 
 _TRAINING = dict.fromkeys(
     (

@@ -10,10 +10,10 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Parts, Schema, at_least, default, read_entries, require
 from mmort.detect.parts.carafe import CARAFE
 from mmort.detect.parts.layers import convolution, tower
-from mmort.detect.versions import Config
 
 
 class Deconvolution(nn.ConvTranspose2d):

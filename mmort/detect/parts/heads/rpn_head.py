@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default, nested, part
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.coders import BoxCoder
@@ -20,7 +21,6 @@ from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import best_indices
 from mmort.detect.parts.test_cfg import RPNEntries
-from mmort.detect.versions import Config
 from mmort.torch import multiclass_nms
 
 MIN_SCORE = torch.finfo(torch.float32).min

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import part
 from mmort.detect.parts.buckets import BucketingBBoxCoder
 from mmort.detect.parts.heads.box_head import RegionHead, connected, linears
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.versions import Config
 
 _CODER = {"type": "BucketingBBoxCoder", "num_buckets": 14, "scale_factor": 1.7}
 

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema
 from mmort.detect.parts.layers import ConvModule, tower
-from mmort.detect.versions import Config
 
 
 class FusedSemanticHead(nn.Module):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema
-from mmort.detect.versions import Config
 
 
 @dataclass(frozen=True, kw_only=True)

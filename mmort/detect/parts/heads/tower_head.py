@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from torch import nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default, part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
@@ -14,7 +15,6 @@ from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseHead
-from mmort.detect.versions import Config
 
 
 class TowerHead(DenseHead):

@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, require
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.plugins import NonLocal2d
-from mmort.detect.versions import Config
 
 
 class BFP(nn.Module):

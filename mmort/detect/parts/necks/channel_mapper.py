@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default
 from mmort.detect.parts.layers import ConvModule, LayerEntries
-from mmort.detect.versions import Config
 
 
 class ChannelMapper(nn.Module):

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import default
 from mmort.detect.parts.csp import CSPLayer, CSPNeXtBlock, DarknetBottleneck, convolution_block
 from mmort.detect.parts.layers import ConvModule, LayerEntries
-from mmort.detect.versions import Config
 
 
 class YOLOXPAFPN(nn.Module):

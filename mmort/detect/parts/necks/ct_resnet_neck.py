@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.versions import Config
 
 
 class CTResNetNeck(nn.Module):

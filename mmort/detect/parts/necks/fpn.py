@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, nested
 from mmort.detect.parts.layers import ConvModule, LayerEntries
-from mmort.detect.versions import Config
 
 
 @dataclass(frozen=True, kw_only=True)

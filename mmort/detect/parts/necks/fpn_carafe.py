@@ -11,10 +11,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Parts, Schema, default
 from mmort.detect.parts.carafe import CARAFE
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.versions import Config
 
 
 class CARAFEFPN(nn.Module):

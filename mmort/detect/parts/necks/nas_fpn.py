@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.merge_cells import resize, weighted_sum
-from mmort.detect.versions import Config
 
 _CELLS = ("gp_64_4", "sum_44_4", "sum_43_3", "sum_34_4", "gp_43_5", "sum_55_5", "gp_54_7", "sum_77_7", "gp_75_6")
 """In MMDetection's names, the operation, the levels of both inputs, and the level of the result."""

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Schema
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.merge_cells import resize
-from mmort.detect.versions import Config
 
 _CELLS = ("c22_1", "c22_2", "c32", "c02", "c42", "c36", "c61")
 """In MMDetection's names, which two maps are merged: 0 to 2 are the backbone's, and each cell adds one."""

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.schema import Config
 from mmort.detect.entries import Parts
 from mmort.detect.parts.backbones.detectors_resnet import DetectoRSResNet
 from mmort.detect.parts.necks.fpn import FPN
-from mmort.detect.versions import Config
 
 
 class ASPP(nn.Module):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, level_names
 from mmort.detect.entries import Parts, read_entries
 from mmort.detect.parts.boxes import image_limits
@@ -17,7 +18,6 @@ from mmort.detect.parts.rotated.dense import candidates, version_of
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
 from mmort.detect.parts.single_stage import DenseHead
-from mmort.detect.versions import Config
 
 LOCATIONS = {"type": "PseudoAnchorGenerator", "strides": [8, 16, 32, 64, 128]}
 """The prior generator of heads whose priors are boxes."""
