@@ -4,7 +4,7 @@
 what of a config they refuse.  mmcv and mmdet are not needed.
 Programs that run an exported detector need `mmort.predict` only, and no torch.
 
-``registry`` lists the families of detectors (``families``, a file each) and the parts that they share (``parts``).
+``families`` are the detectors, a file each, and ``parts`` what they share; both register the names that configs use.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ such as ``test_cfg``, have schemas of the same kind.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from mmort.configs.schema import (
 )
 
 __all__ = [
+    "PARTS",
     "Parts",
     "Schema",
     "at_least",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 _Entries = TypeVar("_Entries", bound=Schema)
+_Class = TypeVar("_Class", bound=Callable[..., Any])
 _IN_A_ROW = ("neck",)
 """Kinds of parts of which a config may have a list."""
 
@@ -65,9 +67,9 @@ def part(
     Parameters
     ----------
     kind : str
-        A kind of the registry, such as "box coder"; errors name it.
+        A kind of registered parts, such as "box coder"; errors name it.
     types : dict of str to class, optional
-        The supported types, if not those of the registry.
+        The supported types, if not the registered ones.
     default : dict or None, optional
         The config if the entry is left out; None leaves the field None.  By default the entry is required.
     count : str, optional
@@ -85,8 +87,27 @@ class Parts:
         By kind, the class of each of MMDetection's type names.
     """
 
-    def __init__(self, types: Mapping[str, Mapping[str, type[Any]]]) -> None:
+    def __init__(self, types: dict[str, dict[str, Any]]) -> None:
         self.types = types
+
+    def register(self, kind: str, *names: str) -> Callable[[_Class], _Class]:
+        """Return a decorator: the class is what these of MMDetection's type names mean.
+
+        Raises
+        ------
+        ValueError
+            If another class has the name.
+        """
+
+        def register(part_class: _Class) -> _Class:
+            types = self.types.setdefault(kind, {})
+            for name in names:
+                if name in types:
+                    raise ValueError(f"detect: {kind} {name!r} is registered already, as {types[name].__qualname__}")
+                types[name] = part_class
+            return part_class
+
+        return register
 
     def build(self, kind: str, config: Any, types: Mapping[str, type[Any]] | None = None) -> Any:
         """Build the part that a config describes; a list of necks becomes one, in which each reads the one before.
@@ -94,7 +115,7 @@ class Parts:
         Raises
         ------
         ValueError
-            If its type is not among `types` (default: the registry's), an entry is unknown or a required one missing.
+            If its type is not among `types` (default: all registered), an entry is unknown or a required one missing.
         """
         if kind in _IN_A_ROW and isinstance(config, (list, tuple)):
             return nn.Sequential(*(self.build(kind, each, types) for each in config))
@@ -132,6 +153,15 @@ class Parts:
         entries = schema(**values)
         entries.check(name)
         return entries
+
+
+PARTS = Parts({})
+"""All that is registered, by kind; a part of only one family is named in that family's file.
+
+Detectors are registered by the type of their last head: ``model.type`` is not enough, since two-stage detectors may
+share one.  A "rotated detector" is what such a type means if the head's box coder is one of rotated boxes, as in
+MMRotate 1.
+"""
 
 
 def require(kind: str, name: Any, *supported: str) -> str:

@@ -11,11 +11,11 @@ from mmort.configs import read_config
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
+from mmort.detect import families as _families  # noqa: F401 - registers them
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.detector import Detector, ModelEntries
-from mmort.detect.entries import Parts, check_names
+from mmort.detect.entries import PARTS, Parts, check_names
 from mmort.detect.receptive_fields import set_receptive_fields
-from mmort.detect.registry import FAMILIES, PARTS, ROTATED_FAMILIES
 
 _HEADS = (
     *("semantic_head", "roi_head", "odm_head", "refine_heads", "bbox_head_refine", "bbox_head", "mask_head"),
@@ -33,21 +33,22 @@ def _family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Dete
         If the config has no model, or its head is missing or not supported; the message names it.
     """
     model = config.model
+    families = PARTS.types["detector"]
     entry = next((entry for entry in _HEADS if model.get(entry)), None)
     if entry is None:
         raise ValueError(
-            f"detect.build: model.type {model.get('type')!r} is not supported; supported heads: {', '.join(FAMILIES)}"
+            f"detect.build: model.type {model.get('type')!r} is not supported; supported heads: {', '.join(families)}"
         )
     several = isinstance(model[entry], list) and entry in ("refine_heads", "bbox_head_refine")
     head = model[entry][-1] if several else model[entry]
     if not isinstance(head, dict):
         raise ValueError(f"detect.build: {entry} must be one dict, got {type(head).__name__}")
     name = plain_type(head.get("type"))
-    family = (ROTATED_FAMILIES.get(name) if _finds_rotated_boxes(head) else None) or FAMILIES.get(name)
+    family = (PARTS.types["rotated detector"].get(name) if _finds_rotated_boxes(head) else None) or families.get(name)
     if family is None:
         raise ValueError(
             f"detect.build: {entry} {name!r} of model.type {model.get('type')!r} is not "
-            f"supported; supported heads: {', '.join(FAMILIES)}"
+            f"supported; supported heads: {', '.join(families)}"
         )
     return family
 
@@ -68,7 +69,7 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
     config : dict
         As `mmort.configs.read_config` returns it.
     parts : Parts, optional
-        The supported parts, by default those of the registry.
+        The supported parts, by default the registered ones.
 
     Raises
     ------

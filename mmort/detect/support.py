@@ -13,9 +13,8 @@ from torch import nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import Parts
+from mmort.detect.entries import PARTS, Parts
 from mmort.detect.loading import build
-from mmort.detect.registry import PARTS
 from mmort.predict import Preprocessing
 
 _SHARED_ENTRIES = ("backbone", "neck")

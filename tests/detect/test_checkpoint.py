@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from mmort.detect.checkpoint import load_checkpoint, load_weights
+from mmort.detect.loading import PARTS
 from mmort.detect.parts.layers import DeformConv
-from mmort.detect.registry import PARTS
 
 MMENGINE = Path(__file__).parents[1] / "data" / "checkpoints" / "mmengine.pth"
 

@@ -8,7 +8,7 @@ import torch
 
 import mmort.onnx
 from mmort.detect import build
-from mmort.detect.families.crowddet import left_by, select
+from mmort.detect.families.two_stage.crowddet import left_by, select
 from tests.detect.two_stage_cases import config_of
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from mmort.detect import build
-from mmort.detect.families.paa import iou, vote
-from mmort.detect.families.tood import sample
-from mmort.detect.registry import PARTS
+from mmort.detect.families.dense.paa import iou, vote
+from mmort.detect.families.dense.tood import sample
+from mmort.detect.loading import PARTS
 from tests.detect.dense_cases import ANCHORS, HEADS, SQUARES, config
 
 HEIGHT, WIDTH = 60, 64

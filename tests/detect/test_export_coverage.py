@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.loading import _family_of
-from mmort.detect.registry import FAMILIES
+from mmort.detect.loading import PARTS, _family_of
 from tests.detect import (
     dense_cases,
     mask_cases,
@@ -48,7 +47,7 @@ FULL_SIZE = ("CenterNet", "CentripetalNet", "SOLO", "SOLOv2", "TridentFasterRCNN
 
 def test_every_family_is_exported_somewhere():
     in_cases = {_family_of(DetectorConfig(config)).__name__ for config in CASES}
-    families = {family.__name__ for family in FAMILIES.values()}
+    families = {family.__name__ for family in PARTS.types["detector"].values()}
     assert families == in_cases.union(TESTS, DIGITS, FULL_SIZE)
     assert not in_cases.intersection(TESTS, DIGITS, FULL_SIZE)
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.families.solo import matrix_nms
+from mmort.detect.families.masks.solo import matrix_nms
 from mmort.detect.parts.image_masks import mask_boxes
 from mmort.predict import MaskFormat, Prepared
 from mmort.predict.postprocessing import Postprocessing

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from mmort.detect.loading import PARTS
 from mmort.detect.parts.layers import convolution
-from mmort.detect.registry import PARTS
 from tests.detect import part_cases
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "detect" / "parts.json").read_text())

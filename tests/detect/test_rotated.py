@@ -9,10 +9,11 @@ import torch
 
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.families.r3det import FeatureRefineModule
-from mmort.detect.families.s2anet import AlignConv, AlignConvs, ORConv, SharedAlignConv
+from mmort.detect.families.rotated.r3det import FeatureRefineModule
+from mmort.detect.families.rotated.s2anet import AlignConv, AlignConvs, ORConv, SharedAlignConv
+from mmort.detect.loading import PARTS
+from mmort.detect.parts.equivariant import EquivariantConv, FieldBatchNorm
 from mmort.detect.parts.rotated.angle_coder import CSLCoder
-from mmort.detect.parts.rotated.equivariant import EquivariantConv, FieldBatchNorm
 from mmort.detect.parts.rotated.geometry import (
     bounding_boxes,
     boxes_of_points,
@@ -22,7 +23,6 @@ from mmort.detect.parts.rotated.geometry import (
 )
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedNMS, RotatedSelectionEntries
-from mmort.detect.registry import PARTS
 from mmort.torch import active_rotated_filter
 from tests.detect import query_cases, rotated_1_cases
 from tests.detect.batches import outputs_as_alone

@@ -10,7 +10,7 @@ from torch import nn
 import mmort.onnx
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.registry import PARTS
+from mmort.detect.loading import PARTS
 
 NORM, STRIDES = {"type": "SyncBN"}, [8, 16, 32]
 CSP = {"deepen_factor": 0.33, "widen_factor": 0.125}

@@ -13,7 +13,7 @@ import mmort
 from mmort.detect import build
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.entries import read_entries
-from mmort.detect.families.point_rend import PointExtractor
+from mmort.detect.families.two_stage.point_rend import PointExtractor
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.predict import paste_masks
 

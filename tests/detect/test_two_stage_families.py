@@ -7,11 +7,10 @@ import torch
 
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.loading import load_trained
+from mmort.detect.loading import PARTS, load_trained
 from mmort.detect.parts.deform_roi_pool import deform_roi_pool
 from mmort.detect.parts.heads.cascade_rpn_head import taps_on
 from mmort.detect.parts.roi_extractor import scaled
-from mmort.detect.registry import PARTS
 from tests.detect.batches import SHAPES, images, outputs_as_alone
 from tests.detect.two_stage_cases import CASES, SQUARES, config_of
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 from mmort.detect import build
 from mmort.detect.checkpoint import load_weights
 from mmort.detect.export.graph_masks import paste_masks
-from mmort.detect.families.yolact import cropped, fast_nms
+from mmort.detect.families.masks.yolact import cropped, fast_nms
 from mmort.detect.parts.image_masks import enlarged_from_corners
 from mmort.predict import MaskFormat, Prepared
 from tests.detect import mask_cases

@@ -12,8 +12,8 @@ import torch
 
 from mmort.detect import build
 from mmort.detect.entries import Parts
-from mmort.detect.families.conditional_detr import ConditionalDETRHead
-from mmort.detect.families.dab_detr import DABDETRHead
+from mmort.detect.families.query.conditional_detr import ConditionalDETRHead
+from mmort.detect.families.query.dab_detr import DABDETRHead
 from tests.detect import query_cases
 from tests.detect.part_cases import names
 

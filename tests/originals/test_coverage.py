@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mmort.detect.registry import FAMILIES, PARTS
+from mmort.detect.loading import PARTS
 from tests.originals.cases import CASES
 from tests.originals.original import MODELS, TASK_UTILS
 
@@ -18,7 +18,7 @@ def _types(value: Any) -> set[str]:
 
 
 def _known() -> set[str]:
-    return {*FAMILIES, *(name for types in PARTS.types.values() for name in types)}
+    return {name for types in PARTS.types.values() for name in types}
 
 
 def test_every_type_has_a_case():

@@ -34,9 +34,9 @@ import mmort.ort
 from mmort.configs import read_config
 from mmort.detect import Detector, build, load
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.families.cornernet import CornerNet
-from mmort.detect.families.solo import SOLO
-from mmort.detect.registry import FAMILIES
+from mmort.detect.families.dense.cornernet import CornerNet
+from mmort.detect.families.masks.solo import SOLO
+from mmort.detect.loading import PARTS
 from mmort.onnx.verify.detections import match_detections
 from mmort.predict import MaskFormat, Prepared, Preprocessing
 from mmort.predict.masks import ImageMasks, put
@@ -319,7 +319,7 @@ def oracle(folder: Path, family: str, options: argparse.Namespace) -> Iterator[t
     """Yield the difference of each image of a full-size detector's cases, in the recorded batches."""
     version_3 = options.what != "oracle"
     if not version_3:
-        FAMILIES["CornerHead"] = CornerNetOfMMDetection2
+        PARTS.types["detector"]["CornerHead"] = CornerNetOfMMDetection2
     cases, recipe = import_file(folder / "cases.py"), import_file(folder / "recipe.py")
     meta, arrays = cases.load(folder / f"{family}_ref.npz")
     with np.load(folder / "images.npz") as file:

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 import mmort.torch
 from mmort.detect.checkpoint import load_weights
-from mmort.detect.registry import PARTS
+from mmort.detect.loading import PARTS
 from mmort.onnx import export
 from tests.detect import part_cases
 from tests.tools.small_detectors import print_problems, write_record

@@ -28,11 +28,11 @@ import mmort
 from mmort.configs.schema import Config
 from mmort.detect import load
 from mmort.detect.entries import Parts
-from mmort.detect.families.dino import DINO
+from mmort.detect.families.query.dino import DINO
+from mmort.detect.loading import PARTS
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import Pyramid
 from mmort.detect.parts.queries import best_pairs_of_queries
-from mmort.detect.registry import FAMILIES
 from tests.tools import check_detectors, check_exported
 from tests.tools.check_detectors import Found
 from tests.tools.oracle_table import BOX, OLDEST, THREADS, Oracle
@@ -153,7 +153,7 @@ def main() -> int:
     parser.add_argument("--runtimes", nargs="*", default=[OLDEST], help="versions besides the installed one")
     arguments = parser.parse_args()
     oracle = Oracle(arguments.folder, FAMILY)
-    FAMILIES["DINOHead"] = Exchanging
+    PARTS.types["detector"]["DINOHead"] = Exchanging
     detector = load(oracle.config, arguments.files / f"{FAMILY}.pth")
     assert isinstance(detector, Exchanging)
     cases = {case: Case(detector, batch, oracle.metas[case]) for case, batch in oracle.batches.items()}

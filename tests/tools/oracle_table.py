@@ -27,7 +27,7 @@ import torch
 import mmort
 from mmort.configs import read_config
 from mmort.detect import build
-from mmort.detect.families.solo import SOLO
+from mmort.detect.families.masks.solo import SOLO
 from tests.tools import check_detectors, check_exported
 from tests.tools.check_detectors import Difference, Found
 from tests.tools.run_on_runtimes import find_python, make_environment

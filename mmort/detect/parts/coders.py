@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.boxes import clip
 
 
@@ -43,6 +43,7 @@ class BoxCoder(nn.Module):
         raise NotImplementedError
 
 
+@PARTS.register("box coder", "DeltaXYWHBBoxCoder", "DeltaXYWHHBBoxCoder", "DeltaXYWHQBBoxCoder")
 class DeltaXYWHBBoxCoder(BoxCoder):
     """Shift of the centre in units of the prior's size, and logarithm of the growth; MMDetection's coder."""
 
@@ -84,6 +85,7 @@ class DeltaXYWHBBoxCoder(BoxCoder):
         return priors[..., 2:] - priors[..., :2]
 
 
+@PARTS.register("box coder", "LegacyDeltaXYWHBBoxCoder")
 class LegacyDeltaXYWHBBoxCoder(DeltaXYWHBBoxCoder):
     """The coder of models that were trained with MMDetection 1, where boxes end with their last pixel."""
 
@@ -108,6 +110,7 @@ class LegacyDeltaXYWHBBoxCoder(DeltaXYWHBBoxCoder):
         return super().sizes(priors) + 1
 
 
+@PARTS.register("box coder", "TBLRBBoxCoder")
 class TBLRBBoxCoder(BoxCoder):
     """Distances of the sides from the prior's centre, in units of its size; MMDetection's coder."""
 
@@ -133,6 +136,7 @@ class TBLRBBoxCoder(BoxCoder):
         return torch.cat([first, last], -1)
 
 
+@PARTS.register("box coder", "DistancePointBBoxCoder")
 class DistancePointBBoxCoder(BoxCoder):
     """Distances of the sides from a point, in pixels; MMDetection's coder."""
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, part, require
+from mmort.detect.entries import PARTS, Schema, part, require
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.plugins import GeneralizedAttention
 from mmort.detect.parts.roi_extractor import RoILayer, scaled
@@ -49,6 +49,7 @@ class PluginConv(ConvModule):
 _STEPS = {"ConvModule": PluginConv, "GeneralizedAttention": GeneralizedAttention}
 
 
+@PARTS.register("RoI extractor", "GenericRoIExtractor")
 class GenericRoIExtractor(nn.Module):
     """RoIAlign on every level, the results summed or in a row, perhaps with a layer before and one after."""
 

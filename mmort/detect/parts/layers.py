@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, default, read_values, require
-from mmort.detect.parts.rotated.equivariant import EquivariantConv, FieldBatchNorm
+from mmort.detect.parts.equivariant import EquivariantConv, FieldBatchNorm
 from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
 
 _RELU: Config = {"type": "ReLU"}

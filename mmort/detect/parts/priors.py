@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 
 _IGNORED = {"use_box_type": "a wrapper of MMDetection 3 around the same numbers"}
 
@@ -65,6 +65,7 @@ class Anchors(Priors):
         return (corners + boxes).flatten(0, 2)
 
 
+@PARTS.register("prior generator", "AnchorGenerator")
 class AnchorGenerator(Anchors):
     """Anchors of some ratios (height by width) and scales; MMDetection's generator."""
 
@@ -109,12 +110,14 @@ class AnchorGenerator(Anchors):
         self.center_offset = entries.center_offset
 
 
+@PARTS.register("prior generator", "LegacyAnchorGenerator")
 class LegacyAnchorGenerator(AnchorGenerator):
     """The anchors of models that were trained with MMDetection 1."""
 
     last_pixel = 1
 
 
+@PARTS.register("prior generator", "SSDAnchorGenerator")
 class SSDAnchorGenerator(Anchors):
     """SSD's anchors, around the middle of each location; MMDetection's generator.
 
@@ -152,12 +155,14 @@ class SSDAnchorGenerator(Anchors):
         super().__init__(entries.strides, boxes)
 
 
+@PARTS.register("prior generator", "LegacySSDAnchorGenerator")
 class LegacySSDAnchorGenerator(SSDAnchorGenerator):
     """SSD's anchors in models that were trained with MMDetection 1."""
 
     last_pixel = 1
 
 
+@PARTS.register("prior generator", "YOLOAnchorGenerator")
 class YOLOAnchorGenerator(Anchors):
     """Anchors of given sizes (width, height), around the middle of each location; MMDetection's generator."""
 
@@ -210,6 +215,7 @@ class Centres(Priors):
         return (boxes[:, :2] + boxes[:, 2:]) / 2
 
 
+@PARTS.register("prior generator", "MlvlPointGenerator")
 class PointGenerator(Points):
     """Points that a config describes; MMDetection's ``MlvlPointGenerator``."""
 

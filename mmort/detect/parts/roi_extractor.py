@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema, part
+from mmort.detect.entries import PARTS, Schema, part
 from mmort.detect.parts.deform_roi_pool import DeformRoIPoolLayer, ModulatedDeformRoIPoolLayer
 from mmort.torch import RoIAlign
 
@@ -49,6 +49,7 @@ _ROI_LAYERS: dict[str, type[Any]] = {
 }
 
 
+@PARTS.register("RoI extractor", "SingleRoIExtractor")
 class RoIExtractor(nn.Module):
     """RoIAlign, or deformable RoI pooling, over the levels of a feature pyramid."""
 

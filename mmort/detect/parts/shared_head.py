@@ -11,10 +11,11 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default
+from mmort.detect.entries import PARTS, Schema, default
 from mmort.detect.parts.backbones.resnet import ResNet
 
 
+@PARTS.register("shared_head", "ResLayer")
 class ResLayer(nn.Module):
     """One stage of a ResNet."""
 

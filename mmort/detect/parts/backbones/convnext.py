@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default, read_entries
+from mmort.detect.entries import PARTS, Schema, default, read_entries
 from mmort.detect.parts.layers import activation
 
 # By name, the number of blocks and the channels of each stage.
@@ -70,6 +70,7 @@ class ArchEntries(Schema):
     channels: Sequence[int]
 
 
+@PARTS.register("backbone", "ConvNeXt")
 class ConvNeXt(nn.Module):
     """ConvNeXt."""
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default
+from mmort.detect.entries import PARTS, default
 from mmort.detect.parts.csp import CSPLayer, DarknetBottleneck, SPPBottleneck, convolution_block
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
@@ -42,6 +42,7 @@ class Focus(nn.Module):
         return self.conv(torch.cat([top[..., ::2], bottom[..., ::2], top[..., 1::2], bottom[..., 1::2]], 1))
 
 
+@PARTS.register("backbone", "CSPDarknet")
 class CSPDarknet(nn.Module):
     """CSPDarknet; `deepen_factor` and `widen_factor` scale the blocks of each stage and the channels."""
 

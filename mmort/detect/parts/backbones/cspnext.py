@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 from torch import nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default
+from mmort.detect.entries import PARTS, default
 from mmort.detect.parts.backbones.csp_darknet import Architectures, CSPDarknet, Stage
 from mmort.detect.parts.csp import CSPNeXtBlock
 from mmort.detect.parts.layers import ConvModule
 
 
+@PARTS.register("backbone", "CSPNeXt")
 class CSPNeXt(CSPDarknet):
     """CSPNeXt; see `CSPDarknet`."""
 

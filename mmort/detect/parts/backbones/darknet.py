@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default
+from mmort.detect.entries import PARTS, default
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 _BLOCKS = (1, 2, 8, 8, 4)  # by stage; a stage has twice the channels of the one before, from 64 on
@@ -30,6 +30,7 @@ class ResBlock(nn.Module):
         return x + self.conv2(self.conv1(x))
 
 
+@PARTS.register("backbone", "Darknet")
 class Darknet(nn.Module):
     """Darknet-53."""
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, read_entries, require
+from mmort.detect.entries import PARTS, Schema, read_entries, require
 from mmort.detect.parts.backbones.resnet import (
     BLOCK_COUNTS,
     BlockSettings,
@@ -91,6 +91,7 @@ class DetectoRSBlock(Bottleneck):
             self.conv2 = SwitchableConv(width, stride, settings.dilation, use_deform=sac.use_deform)
 
 
+@PARTS.register("backbone", "DetectoRS_ResNet")
 class DetectoRSResNet(ResNetBase):
     """ResNet of DetectoRS; with `output_img` its first output is the image."""
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default
+from mmort.detect.entries import PARTS, default
 from mmort.detect.parts.layers import ConvModule, LayerEntries, multiple_of_8
 
 # Kernel size, channels, stride of the first block, expansion inside the blocks, number of blocks.
@@ -73,6 +73,7 @@ class EfficientBlock(nn.Module):
         return x + out if self.shortcut else out
 
 
+@PARTS.register("backbone", "EfficientNet")
 class EfficientNet(nn.Module):
     """EfficientNet B0 to B8."""
 

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default
+from mmort.detect.entries import PARTS, Schema, default
 from mmort.detect.parts.backbones.resnet import BasicBlock, BlockSettings
 from mmort.detect.parts.layers import ConvModule, convolution, normalization
 
 _BN = {"type": "BN"}
 
 
+@PARTS.register("backbone", "HourglassNet")
 class HourglassNet(nn.Module):
     """Hourglasses in a row, each fed with the maps of the one before; the maps of all are returned."""
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default, nested, require
+from mmort.detect.entries import PARTS, Schema, default, nested, require
 from mmort.detect.parts.backbones.resnet import BasicBlock, BlockSettings, Bottleneck, add_norm
 from mmort.detect.parts.layers import convolution, normalization
 
@@ -119,6 +119,7 @@ class StagesEntries(Schema):
     stage4: StageEntries = nested(StageEntries)
 
 
+@PARTS.register("backbone", "HRNet")
 class HRNet(nn.Module):
     """HRNet; the maps of all branches are returned, finest first."""
 

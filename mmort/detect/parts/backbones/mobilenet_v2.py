@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default
+from mmort.detect.entries import PARTS, default
 from mmort.detect.parts.layers import ConvModule, LayerEntries, multiple_of_8
 
 # Expansion inside the blocks, channels, number of blocks, stride of the first.
@@ -37,6 +37,7 @@ class InvertedResidual(nn.Module):
         return x + out if self.shortcut else out
 
 
+@PARTS.register("backbone", "MobileNetV2")
 class MobileNetV2(nn.Module):
     """MobileNetV2."""
 

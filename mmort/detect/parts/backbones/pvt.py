@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default
+from mmort.detect.entries import PARTS, Schema, default
 from mmort.detect.parts.layers import activation, normalization
 
 
@@ -117,6 +117,7 @@ class PositionEmbedding(nn.Module):
         return x + F.interpolate(table, size=x.shape[1:3], mode="bilinear", align_corners=False).permute(0, 2, 3, 1)
 
 
+@PARTS.register("backbone", "PyramidVisionTransformer")
 class PyramidVisionTransformer(nn.Module):
     """Pyramid Vision Transformer."""
 
@@ -175,6 +176,7 @@ class PyramidVisionTransformer(nn.Module):
         return tuple(outputs)
 
 
+@PARTS.register("backbone", "PyramidVisionTransformerV2")
 class PyramidVisionTransformerV2(PyramidVisionTransformer):
     """Version 2: patches that overlap, positions from a convolution in each block."""
 

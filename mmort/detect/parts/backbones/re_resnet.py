@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mmort.detect.entries import PARTS
 from mmort.detect.parts.backbones.resnet import ResNet
 
 
+@PARTS.register("backbone", "ReResNet")
 class ReResNet(ResNet):
     """A `ResNet` whose layers have no other settings than MMRotate gives them."""
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, at_least, read_entries
+from mmort.detect.entries import PARTS, Schema, at_least, read_entries
 from mmort.detect.parts.backbones.resnet import (
     Bottleneck,
     ResNetBase,
@@ -60,6 +60,7 @@ class RegNetBlock(Bottleneck):
     expansion = 1
 
 
+@PARTS.register("backbone", "RegNet")
 class RegNet(ResNetBase):
     """RegNetX."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mmort.detect.entries import PARTS
 from mmort.detect.parts.backbones.resnet import (
     BLOCK_COUNTS,
     BlockSettings,
@@ -58,6 +59,7 @@ class Bottle2neck(Bottleneck):
         return torch.cat([*outputs, last if self.stride == 1 else self.pool(last)], 1)
 
 
+@PARTS.register("backbone", "Res2Net")
 class Res2Net(ResNetBase):
     """Res2Net with a deep stem and pooling in its shortcuts, which MMDetection's always has."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from mmort.detect.entries import PARTS
 from mmort.detect.parts.backbones.resnet import (
     BLOCK_COUNTS,
     BlockSettings,
@@ -87,6 +88,7 @@ class ResNeStBlock(Bottleneck):
         return self.avd_layer(self.conv2(x))
 
 
+@PARTS.register("backbone", "ResNeSt")
 class ResNeSt(ResNetBase):
     """ResNeSt."""
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default
+from mmort.detect.entries import PARTS, Schema, default
 from mmort.detect.parts.layers import convolution, normalization
 from mmort.detect.parts.plugins import PluginEntries, add_plugins, plugins_of_stage
 
@@ -246,6 +246,7 @@ _BLOCKS: dict[int, tuple[type[Any], Sequence[int]]] = {
 }
 
 
+@PARTS.register("backbone", "ResNet", "ResNeXt")
 class ResNet(ResNetBase):
     """ResNet in the styles of PyTorch and Caffe, with deformable convolutions in the stages of `stage_with_dcn`.
 
@@ -274,6 +275,7 @@ class ResNet(ResNetBase):
         )
 
 
+@PARTS.register("backbone", "ResNetV1d")
 class ResNetV1d(ResNet):
     """A `ResNet` with a deep stem and pooling in its shortcuts, unless the config sets them otherwise."""
 

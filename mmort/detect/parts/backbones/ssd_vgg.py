@@ -11,12 +11,13 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 
 # By depth, the number of convolutions of each stage.
 _CONVOLUTIONS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
 
+@PARTS.register("backbone", "SSDVGG")
 class SSDVGG(nn.Module):
     """VGG for SSD."""
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default
+from mmort.detect.entries import PARTS, Schema, default
 from mmort.detect.parts.layers import normalization
 from mmort.detect.parts.transformer import FFN, FFNEntries
 
@@ -173,6 +173,7 @@ class SwinStage(nn.Module):
         return x, self.downsample(x)
 
 
+@PARTS.register("backbone", "SwinTransformer")
 class SwinTransformer(nn.Module):
     """Swin Transformer; its weights may have the names of its authors' code."""
 

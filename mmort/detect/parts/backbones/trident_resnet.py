@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mmort.detect.entries import PARTS
 from mmort.detect.parts.backbones.resnet import (
     BLOCK_COUNTS,
     Bottleneck,
@@ -21,6 +22,7 @@ from mmort.detect.parts.backbones.resnet import (
 )
 
 
+@PARTS.register("backbone", "TridentResNet")
 class TridentResNet(ResNetBase):
     """ResNet with the one branch of its last stage that detects."""
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default, part
+from mmort.detect.entries import PARTS, Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import ClassScores, CustomScores, SeesawScores, SoftmaxScores
 from mmort.detect.parts.layers import linear, tower
@@ -99,6 +99,7 @@ class RegionHead(nn.Module):
         return scores
 
 
+@PARTS.register("bbox_head", "BBoxHead", "ConvFCBBoxHead")
 class BoxHead(RegionHead):
     """Shared layers, then layers for the classes and for the boxes, then one linear layer for each."""
 
@@ -177,6 +178,7 @@ class BoxHead(RegionHead):
         return x.mean((2, 3)) if self.average else x.flatten(1)
 
 
+@PARTS.register("bbox_head", "Shared2FCBBoxHead")
 class Shared2FCBoxHead(BoxHead):
     """A `BoxHead` with two shared linear layers, unless the config has another number."""
 
@@ -187,6 +189,7 @@ class Shared2FCBoxHead(BoxHead):
         num_shared_fcs: int = 2
 
 
+@PARTS.register("bbox_head", "Shared4Conv1FCBBoxHead")
 class Shared4Conv1FCBoxHead(BoxHead):
     """A `BoxHead` with four shared convolutions and a linear layer, unless the config has other numbers."""
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default, nested, part
+from mmort.detect.entries import PARTS, Schema, default, nested, part
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.heads.rpn_head import Level, ProposalHead
@@ -109,6 +109,7 @@ def taps_on(anchors: Tensor, map: Tensor, stride: float) -> Tensor:
     return torch.unflatten(offsets.flip(-1).flatten(2).transpose(1, 2), 2, (height, width))
 
 
+@PARTS.register("rpn_head", "CascadeRPNHead")
 class CascadeRPNHead(ProposalHead):
     """Stages, of which the last has the objectness."""
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import nested
+from mmort.detect.entries import PARTS, nested
 from mmort.detect.parts.guided_anchors import (
     FeatureAdaption,
     GuidedAnchorEntries,
@@ -45,6 +45,7 @@ class GARPNEntries(RPNEntries):
             )
 
 
+@PARTS.register("rpn_head", "GARPNHead")
 class GARPNHead(ProposalHead):
     """One objectness and one box for each guided anchor."""
 

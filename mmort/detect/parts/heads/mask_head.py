@@ -11,7 +11,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Parts, Schema, at_least, default, read_entries, require
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, read_entries, require
 from mmort.detect.parts.carafe import CARAFE
 from mmort.detect.parts.layers import convolution, tower
 
@@ -30,6 +30,7 @@ class DeconvolutionEntries(Schema):
     scale_factor: int = at_least(1)
 
 
+@PARTS.register("mask_head", "FCNMaskHead")
 class FCNMaskHead(nn.Module):
     """Convolutions, an upsampling layer, and one mask for each class."""
 

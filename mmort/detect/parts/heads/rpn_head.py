@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default, nested, part
+from mmort.detect.entries import PARTS, Schema, default, nested, part
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
@@ -129,6 +129,7 @@ class ProposalHead(nn.Module):
         return larger(boxes, self.test_cfg.min_bbox_size)
 
 
+@PARTS.register("rpn_head", "RPNHead")
 class RPNHead(ProposalHead):
     """One objectness and one box for every anchor; the best boxes are proposals."""
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import part
+from mmort.detect.entries import PARTS, part
 from mmort.detect.parts.buckets import BucketingBBoxCoder
 from mmort.detect.parts.heads.box_head import RegionHead, connected, linears
 from mmort.detect.parts.layers import ConvModule
@@ -21,6 +21,7 @@ from mmort.detect.parts.layers import ConvModule
 _CODER = {"type": "BucketingBBoxCoder", "num_buckets": 14, "scale_factor": 1.7}
 
 
+@PARTS.register("bbox_head", "SABLHead")
 class SABLHead(RegionHead):
     """Linear layers for the classes, and for each column and row a bucket's logit and a shift."""
 

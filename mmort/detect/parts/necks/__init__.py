@@ -1,1 +1,24 @@
-"""Networks from the feature maps of a backbone to those that heads read."""
+"""Networks from the feature maps of a backbone to those that heads read.
+
+An import here registers the parts of a module.
+"""
+
+from mmort.detect.parts.necks import (
+    bfp,
+    channel_mapper,
+    csp_pafpn,
+    ct_resnet_neck,
+    dilated_encoder,
+    dyhead,
+    fpg,
+    fpn,
+    fpn_carafe,
+    hrfpn,
+    nas_fpn,
+    nasfcos_fpn,
+    pafpn,
+    re_fpn,
+    rfp,
+    ssd_neck,
+    yolo_neck,
+)

@@ -13,11 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, require
+from mmort.detect.entries import PARTS, Schema, require
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.plugins import NonLocal2d
 
 
+@PARTS.register("neck", "BFP")
 class BFP(nn.Module):
     """Balanced feature pyramid, after another neck."""
 

@@ -12,10 +12,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default
+from mmort.detect.entries import PARTS, default
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 
+@PARTS.register("neck", "ChannelMapper")
 class ChannelMapper(nn.Module):
     """A convolution for every level; further levels come from convolutions with stride 2."""
 

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default
+from mmort.detect.entries import PARTS, default
 from mmort.detect.parts.csp import CSPLayer, CSPNeXtBlock, DarknetBottleneck, convolution_block
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 
+@PARTS.register("neck", "YOLOXPAFPN")
 class YOLOXPAFPN(nn.Module):
     """YOLOX's neck."""
 
@@ -79,6 +80,7 @@ class YOLOXPAFPN(nn.Module):
         return tuple(conv(output) for conv, output in zip(self.out_convs, outputs, strict=True))
 
 
+@PARTS.register("neck", "CSPNeXtPAFPN")
 class CSPNeXtPAFPN(YOLOXPAFPN):
     """RTMDet's neck."""
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.layers import ConvModule
 
 
+@PARTS.register("neck", "CTResNetNeck")
 class CTResNetNeck(nn.Module):
     """CenterNet's neck."""
 

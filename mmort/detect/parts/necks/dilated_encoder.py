@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.layers import ConvModule
 
 
@@ -28,6 +28,7 @@ class DilatedBottleneck(nn.Module):
         return x + self.conv3(self.conv2(self.conv1(x)))
 
 
+@PARTS.register("neck", "DilatedEncoder")
 class DilatedEncoder(nn.Module):
     """YOLOF's neck."""
 

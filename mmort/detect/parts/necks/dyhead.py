@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.layers import ConvModule
 from mmort.torch import ModulatedDeformConv2d
 
@@ -88,6 +88,7 @@ def _reread(maps: Tensor, size: Sequence[int]) -> Tensor:
     return maps.flatten(1)[:, :count].reshape(maps.shape[0], maps.shape[1], size[0], size[1])
 
 
+@PARTS.register("neck", "DyHead")
 class DyHead(nn.Module):
     """Rounds of attention, after another neck."""
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default, read_values, require
+from mmort.detect.entries import PARTS, Schema, default, read_values, require
 from mmort.detect.parts.layers import ConvModule
 
 
@@ -58,6 +58,7 @@ class LastTransition(nn.Module):
         return self.conv_out(x)
 
 
+@PARTS.register("neck", "FPG")
 class FPG(nn.Module):
     """Feature pyramid grid, whose pyramids are all computed from the finest level to the coarsest."""
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, nested
+from mmort.detect.entries import PARTS, Schema, nested
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 
@@ -32,6 +32,7 @@ class UpsampleEntries(Schema):
             raise ValueError("detect.build: neck.upsample_cfg.align_corners must be left out with mode 'nearest'")
 
 
+@PARTS.register("neck", "FPN")
 class FPN(nn.Module):
     """Feature pyramid.
 
@@ -114,6 +115,7 @@ class FPN(nn.Module):
         return tuple(outputs)
 
 
+@PARTS.register("neck", "FPN_DropBlock")
 class DropBlockFPN(FPN):
     """An `FPN` whose training leaves out blocks of its maps."""
 

@@ -12,11 +12,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Parts, Schema, default
+from mmort.detect.entries import PARTS, Parts, Schema, default
 from mmort.detect.parts.carafe import CARAFE
 from mmort.detect.parts.layers import ConvModule
 
 
+@PARTS.register("neck", "FPN_CARAFE")
 class CARAFEFPN(nn.Module):
     """Feature pyramid; the levels beyond the backbone's take part in the way from coarse to fine too."""
 

@@ -14,10 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, require
+from mmort.detect.entries import PARTS, Schema, require
 from mmort.detect.parts.layers import ConvModule
 
 
+@PARTS.register("neck", "HRFPN")
 class HRFPN(nn.Module):
     """HRNet's pyramid."""
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.merge_cells import resize, weighted_sum
 
@@ -23,6 +23,7 @@ _CELLS = ("gp_64_4", "sum_44_4", "sum_43_3", "sum_34_4", "gp_43_5", "sum_55_5", 
 _WITHOUT_CONVOLUTION = ("gp_43_5", "gp_54_7")
 
 
+@PARTS.register("neck", "NASFPN")
 class NASFPN(nn.Module):
     """NAS-FPN with the levels 3 to 7."""
 

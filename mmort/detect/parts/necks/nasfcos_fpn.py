@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.merge_cells import resize
 
@@ -52,6 +52,7 @@ class MergeCell(nn.Module):
         return self.out_conv(torch.cat(maps, 1))
 
 
+@PARTS.register("neck", "NASFCOS_FPN")
 class NASFCOSFPN(nn.Module):
     """NAS-FCOS's neck, for three levels of a backbone."""
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from mmort.detect.entries import PARTS
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.necks.fpn import FPN
 
 
+@PARTS.register("neck", "PAFPN")
 class PAFPN(FPN):
     """Path aggregation."""
 

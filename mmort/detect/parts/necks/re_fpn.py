@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.necks.fpn import FPN, UpsampleEntries
 
 
+@PARTS.register("neck", "ReFPN")
 class ReFPN(FPN):
     """An `FPN` without further convolutions."""
 

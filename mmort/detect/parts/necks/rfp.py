@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Parts
+from mmort.detect.entries import PARTS, Parts
 from mmort.detect.parts.backbones.detectors_resnet import DetectoRSResNet
 from mmort.detect.parts.necks.fpn import FPN
 
@@ -40,6 +40,7 @@ class ASPP(nn.Module):
         return torch.cat([*maps, mean.expand(-1, -1, *x.shape[2:])], 1)
 
 
+@PARTS.register("neck", "RFP")
 class RFP(FPN):
     """Recursive feature pyramid."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mmort.detect.entries import PARTS
 from mmort.detect.parts.layers import ConvModule, DepthwiseSeparableConvModule, LayerEntries
 
 
@@ -27,6 +28,7 @@ class L2Norm(nn.Module):
         return self.weight[:, None, None] * x / norm
 
 
+@PARTS.register("neck", "SSDNeck")
 class SSDNeck(nn.Module):
     """SSD's neck."""
 

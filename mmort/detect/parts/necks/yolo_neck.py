@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default
+from mmort.detect.entries import PARTS, default
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 
@@ -33,6 +33,7 @@ class DetectionBlock(nn.Module):
         return self.conv5(self.conv4(self.conv3(self.conv2(self.conv1(x)))))
 
 
+@PARTS.register("neck", "YOLOV3Neck")
 class YOLOV3Neck(nn.Module):
     """YOLOv3's neck; its levels are returned coarsest first."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import part
+from mmort.detect.entries import PARTS, part
 from mmort.detect.parts.heads.box_head import BoxHead
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.selection import rotated_detections
@@ -19,6 +19,7 @@ from mmort.detect.parts.rotated.selection import rotated_detections
 _CODER = {"type": "DeltaXYWHAOBBoxCoder", "target_stds": [0.1, 0.1, 0.2, 0.2, 0.1]}
 
 
+@PARTS.register("rotated bbox_head", "RotatedBBoxHead", "RotatedConvFCBBoxHead")
 class RotatedBoxHead(BoxHead):
     """A `BoxHead` with five numbers for each box."""
 
@@ -55,6 +56,7 @@ class RotatedBoxHead(BoxHead):
         return rotated_detections(self.coder.decode(boxes, deltas, limits), scores, test_cfg)
 
 
+@PARTS.register("rotated bbox_head", "RotatedKFIoUShared2FCBBoxHead", "RotatedShared2FCBBoxHead", "Shared2FCBBoxHead")
 class RotatedShared2FCBoxHead(RotatedBoxHead):
     """A `RotatedBoxHead` with two shared linear layers, unless the config has another number."""
 

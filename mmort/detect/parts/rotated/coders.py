@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.coders import BoxCoder, CoderEntries
 from mmort.detect.parts.rotated.geometry import (
     AngleVersion,
@@ -104,6 +104,7 @@ class _DeltaCoder(RotatedBoxCoder):
         return with_longer_width(boxes, self.version) if self.edge_swap else boxes
 
 
+@PARTS.register("rotated box coder", "DeltaXYWHAOBBoxCoder", "DeltaXYWHTRBBoxCoder")
 class DeltaXYWHAOBBoxCoder(_DeltaCoder):
     """Deltas of rotated priors; MMRotate's coder of this name."""
 
@@ -130,6 +131,7 @@ class DeltaXYWHAOBBoxCoder(_DeltaCoder):
         return self.box(centre, size, angle + turn)
 
 
+@PARTS.register("rotated box coder", "DeltaXYWHAHBBoxCoder", "DeltaXYWHTHBBoxCoder")
 class DeltaXYWHAHBBoxCoder(_DeltaCoder):
     """Deltas of upright priors; MMRotate's coder of this name."""
 
@@ -141,6 +143,7 @@ class DeltaXYWHAHBBoxCoder(_DeltaCoder):
         return self.box((priors[..., :2] + priors[..., 2:]) * 0.5 + shift, size, turn)
 
 
+@PARTS.register("rotated box coder", "MidpointOffsetCoder")
 class MidpointOffsetCoder(RotatedBoxCoder):
     """An upright box, and where its upper and its right side are touched; MMRotate's coder of this name.
 
@@ -180,6 +183,7 @@ class MidpointOffsetCoder(RotatedBoxCoder):
         return boxes_of_points(centre[..., None, :] + corners, self.version)
 
 
+@PARTS.register("rotated box coder", "DistanceAnglePointCoder")
 class DistanceAnglePointCoder(RotatedBoxCoder):
     """Distances of the sides from a point, in the box's own directions, and its angle; MMRotate's coder."""
 

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import Schema
+from mmort.detect.entries import PARTS, Schema
 from mmort.detect.parts.priors import AnchorGenerator, Points
 from mmort.detect.parts.rotated.geometry import AngleVersion, angle_version, upright_boxes, with_longer_width
 
 
+@PARTS.register("prior generator", "RotatedAnchorGenerator")
 class RotatedAnchorGenerator(AnchorGenerator):
     """Upright anchors as rotated boxes, whose angle is 0 whichever side is longer; MMRotate's generator."""
 
@@ -29,6 +30,7 @@ class RotatedAnchorGenerator(AnchorGenerator):
         return upright_boxes(super().level(index, map))
 
 
+@PARTS.register("prior generator", "FakeRotatedAnchorGenerator")
 class FakeRotatedAnchorGenerator(RotatedAnchorGenerator):
     """Upright anchors as the rotated boxes that a version of angles makes of them; MMRotate 1's generator."""
 
@@ -54,6 +56,7 @@ class FakeRotatedAnchorGenerator(RotatedAnchorGenerator):
         return with_longer_width(boxes, self.version)
 
 
+@PARTS.register("prior generator", "PseudoAnchorGenerator", "PseudoRotatedAnchorGenerator")
 class PseudoAnchorGenerator(Points):
     """The strides of a head whose priors are the boxes of the head before it; MMRotate's generator."""
 

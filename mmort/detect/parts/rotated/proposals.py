@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import part
+from mmort.detect.entries import PARTS, part
 from mmort.detect.parts.heads.rpn_head import MIN_SCORE, RPNHead
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.geometry import bounding_boxes
@@ -20,6 +20,7 @@ from mmort.detect.parts.selection import take_rows
 from mmort.torch import multiclass_nms
 
 
+@PARTS.register("rpn_head", "RotatedRPNHead")
 class RotatedRPNHead(RPNHead):
     """MMDetection's head, which here keeps boxes without area."""
 
@@ -34,6 +35,7 @@ class RotatedRPNHead(RPNHead):
         return _large(boxes[..., 2:] - boxes[..., :2], self.test_cfg.min_bbox_size)
 
 
+@PARTS.register("rpn_head", "OrientedRPNHead")
 class OrientedRPNHead(RPNHead):
     """A head that proposes rotated boxes; their upright bounding boxes suppress each other."""
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import Schema, part
+from mmort.detect.entries import PARTS, Schema, part
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.torch import RiRoIAlignRotated, RoIAlignRotated
 
@@ -75,6 +75,7 @@ class OrientedRoILayer:
 _ROI_LAYERS: dict[str, type[Any]] = {"RoIAlignRotated": RotatedRoILayer, "RiRoIAlignRotated": OrientedRoILayer}
 
 
+@PARTS.register("RoI extractor", "RotatedSingleRoIExtractor")
 class RotatedRoIExtractor(RoIExtractor):
     """RoIAlignRotated or RiRoIAlignRotated over the levels of a feature pyramid; its regions are [R, 6]."""
 

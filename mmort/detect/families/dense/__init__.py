@@ -1,0 +1,30 @@
+"""Detectors that predict a class and a box at every location or anchor of the maps.
+
+An import here registers a family.
+"""
+
+from mmort.detect.families.dense import (
+    atss,
+    autoassign,
+    centernet,
+    centernet_update,
+    centripetalnet,
+    cornernet,
+    ddod,
+    fcos,
+    foveabox,
+    ga_retinanet,
+    gfl,
+    nas_fcos,
+    paa,
+    reppoints,
+    retinanet,
+    rtmdet,
+    sabl_retinanet,
+    ssd,
+    tood,
+    vfnet,
+    yolof,
+    yolov3,
+    yolox,
+)

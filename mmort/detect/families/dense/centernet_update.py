@@ -1,0 +1,52 @@
+"""CenterNet as MMDetection 3 retrains it: a dense head without anchors, and no centerness as FCOS has it.
+
+Source: X. Zhou et al., "Probabilistic two-stage detection", 2021, its first stage; MMDetection's
+``CenterNetUpdateHead``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from mmort.detect.entries import PARTS
+from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
+from mmort.detect.parts.single_stage import DenseDetector
+
+
+class CenterNetUpdateHead(AnchorFreeHead):
+    """A tower for the classes, which are heatmaps, and a tower for the boxes."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(AnchorFreeHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        strides: Sequence[Any] = (4, 8, 16, 32, 64)
+
+        ignored: ClassVar = {
+            **AnchorFreeHead.Entries.ignored,
+            "hm_min_radius": "training only",
+            "hm_min_overlap": "training only",
+            "more_pos_thresh": "training only",
+            "more_pos_topk": "training only",
+            "soft_weight_on_reg": "training only",
+        }
+
+    def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        logits = [self.conv_cls(self.cls_convs(x)) for x in features]  # [N, classes, h, w]
+        distances = [
+            scale(self.conv_reg(self.reg_convs(x))).relu() * stride  # [N, 4, h, w]
+            for x, scale, stride in zip(features, self.scales, self.strides, strict=True)
+        ]
+        return (*logits, *distances)
+
+
+@PARTS.register("detector", "CenterNetUpdateHead")
+class CenterNetUpdate(DenseDetector):
+    """CenterNet with a feature pyramid."""
+
+    family = "CenterNet-update"
+    head = CenterNetUpdateHead

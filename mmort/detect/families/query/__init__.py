@@ -1,0 +1,14 @@
+"""Detectors whose learned queries become objects: DETR and its relatives, and Sparse R-CNN.
+
+An import here registers a family.
+"""
+
+from mmort.detect.families.query import (
+    conditional_detr,
+    dab_detr,
+    ddq,
+    deformable_detr,
+    detr,
+    dino,
+    sparse_rcnn,
+)

@@ -1,0 +1,101 @@
+"""R3Det: the boxes of one head choose the features that the next one reads, once or twice.
+
+Source: X. Yang et al., "R3Det: Refined Single-Stage Detector with Feature Refinement for Rotating Object", AAAI 2021;
+MMRotate 0's ``FeatureRefineModule`` and ``RotatedRetinaRefineHead``, in MMRotate 1 ``FRM`` and ``R3RefineHead``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from mmort.configs.schema import Config
+from mmort.detect.entries import PARTS, Schema, part
+from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
+from mmort.detect.parts.priors import Priors
+from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector
+from mmort.torch import rotated_feature_align
+
+
+class FeatureRefineModule(FeatureRefinement):
+    """Convolutions, whose features are added to the maps, and once more those at the centres of the boxes.
+
+    As in MMRotate, x of a centre is taken as the row and y as the column: models are trained with it.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``frm_cfg``."""
+
+        feat_channels: int
+        strides: Sequence[float]
+
+        ignored: ClassVar = dict.fromkeys(("conv_cfg", "norm_cfg"), "MMRotate does not read it")
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        channels, self.strides = entries.feat_channels, entries.strides
+        self.conv_5_1 = nn.Conv2d(channels, channels, (5, 1), padding=(2, 0))
+        self.conv_1_5 = nn.Conv2d(channels, channels, (1, 5), padding=(0, 2))
+        self.conv_1_1 = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, features: Sequence[Tensor], boxes: Sequence[Tensor]) -> list[Tensor]:
+        refined = []
+        for x, own, stride in zip(features, boxes, self.strides, strict=True):
+            mixed = self.conv_5_1(self.conv_1_5(x)) + self.conv_1_1(x)
+            by_location = own.reshape(x.shape[0], x.shape[2], x.shape[3], 5)
+            refined.append(x + rotated_feature_align(mixed, by_location, 1 / stride))
+        return refined
+
+
+class R3RefineHead(RotatedRetinaHead):
+    """A head whose priors are boxes, one at each location."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(RotatedRetinaHead.Entries):
+        """The entries of one of ``bbox_head_refine``."""
+
+        frm_cfg: FeatureRefineModule = part("frm_cfg", types={"FRM": FeatureRefineModule})
+        anchor_generator: Priors = part("prior generator", default=LOCATIONS)
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self.feat_refine_module = entries.frm_cfg
+
+
+@PARTS.register("detector", "KFIoURRetinaRefineHead", "R3RefineHead", "RotatedRetinaRefineHead")
+class R3Det(RefiningDetector):
+    """R3Det."""
+
+    family = "R3Det"
+    model_entries = (*RefiningDetector.model_entries, "bbox_head", "frm_cfgs", "num_refine_stages", "refine_heads")
+    renamed_keys = (
+        (r"^bbox_head\.", "bbox_head_init."),
+        (r"^feat_refine_module\.(\d+)\.", r"bbox_head_refine.\1.feat_refine_module."),
+        (r"^refine_head\.", "bbox_head_refine."),
+    )
+    # ATSS's is the same network with one anchor.
+    first_heads = dict.fromkeys(
+        ("R3Head", "RotatedRetinaHead", "KFIoURRetinaHead", "RotatedATSSHead"), RotatedRetinaHead
+    )
+    next_heads = dict.fromkeys(("R3RefineHead", "RotatedRetinaRefineHead", "KFIoURRetinaRefineHead"), R3RefineHead)
+
+    @staticmethod
+    def entries_of_version_1(model: Config) -> Config:
+        """Return a model with ``bbox_head_init`` and ``bbox_head_refine``."""
+        if "refine_heads" not in model:
+            return model
+        modules, heads, stages = model["frm_cfgs"], model["refine_heads"], model["num_refine_stages"]
+        if not isinstance(stages, int) or not 1 <= stages <= min(len(modules), len(heads)):
+            raise ValueError(
+                f"detect.build: num_refine_stages must be 1 to the number of frm_cfgs and of refine_heads, got {stages}"
+            )
+        names = {"in_channels": "feat_channels", "featmap_strides": "strides"}
+        renamed = [{**{names.get(key, key): value for key, value in each.items()}, "type": "FRM"} for each in modules]
+        next_heads = [
+            {**head, "frm_cfg": module} for head, module in zip(heads[:stages], renamed[:stages], strict=True)
+        ]
+        return {**model, "bbox_head_init": model["bbox_head"], "bbox_head_refine": next_heads}

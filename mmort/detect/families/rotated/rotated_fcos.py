@@ -1,0 +1,63 @@
+"""Rotated FCOS: FCOS that also regresses an angle, for the distances along the sides of a turned box.
+
+Source: MMRotate's ``RotatedFCOSHead``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mmort.configs.layout import DetectorConfig
+from mmort.detect.entries import PARTS, Parts, part
+from mmort.detect.families.dense.fcos import FCOSHead
+from mmort.detect.parts.layers import Scale
+from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
+from mmort.detect.parts.rotated.coders import RotatedBoxCoder
+from mmort.detect.parts.rotated.dense import RotatedDenseDetector
+
+
+class RotatedFCOSHead(FCOSHead):
+    """FCOS's head with an angle for each box."""
+
+    box_channels = 5
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(FCOSHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        scale_angle: bool = True
+        angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS, default={"type": "PseudoAngleCoder"})
+        bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DistanceAnglePointCoder"})
+
+        ignored: ClassVar = {
+            **FCOSHead.Entries.ignored,
+            "angle_version": "the coder's",
+            **dict.fromkeys(("separate_angle", "h_bbox_coder", "use_hbbox_loss"), "training only"),
+        }
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__(entries)
+        self.angle_coder = entries.angle_coder
+        self.conv_angle = nn.Conv2d(entries.feat_channels, self.angle_coder.channels, 3, padding=1)
+        self.scale_angle: nn.Module = Scale() if entries.scale_angle else nn.Identity()
+
+    def regressed(self, for_boxes: Tensor, scale: nn.Module, stride: int) -> Tensor:
+        """Return the distances, with the angle in radians as fifth channel."""
+        angle = self.angle_coder.decode(self.scale_angle(self.conv_angle(for_boxes)), 1)  # [N, 1, h, w]
+        return torch.cat([super().regressed(for_boxes, scale, stride), angle], 1)
+
+
+@PARTS.register("detector", "RotatedFCOSHead")
+class RotatedFCOS(RotatedDenseDetector):
+    """Rotated FCOS, or CSL or PSC FCOS by its angle coder."""
+
+    head = RotatedFCOSHead
+    bbox_head: RotatedFCOSHead
+
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
+        super().__init__(config, parts)
+        self.family = f"{self.bbox_head.angle_coder.name} FCOS"

@@ -1,0 +1,56 @@
+"""FCOS as a first stage: its boxes, without their classes, are the proposals of a two-stage detector.
+
+Source: MMDetection 3's ``FCOSHead`` instead of an ``RPNHead``.  It suppresses across levels, by the product of class
+score and centerness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from mmort.detect.entries import PARTS, nested
+from mmort.detect.families.dense.fcos import FCOSHead
+from mmort.detect.parts.heads.rpn_head import ProposalHead
+from mmort.detect.parts.selection import best_indices, take
+from mmort.detect.parts.test_cfg import RPNEntries
+
+
+@PARTS.register("rpn_head", "FCOSHead")
+class FCOSRPNHead(ProposalHead):
+    """The best locations of each level are proposals."""
+
+    renamed_keys = ((r"^rpn_head\.", "rpn_head.head."),)
+    outputs = ("head.conv_cls", "head.conv_reg", "head.conv_centerness")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(FCOSHead.Entries):
+        """The entries of ``rpn_head``."""
+
+        num_classes: int = 1
+        test_cfg: RPNEntries = nested(RPNEntries, "test_cfg.rpn")
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        self.head = FCOSHead(replace(entries, num_classes=1))  # MMDetection sets it, whatever the config has
+        self.priors, self.coder, self.test_cfg = self.head.priors, self.head.coder, entries.test_cfg
+
+    def raw(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, ...]:
+        maps: tuple[Tensor, ...] = self.head(features)
+        return maps[: 2 * len(features)]
+
+    def candidates(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the boxes of the best locations, [N, P, 4], and their scores, [N, P, 1]."""
+        maps, count = self.head(features), len(features)
+        chosen: list[tuple[Tensor, Tensor, Tensor]] = []
+        for level in range(count):
+            logits, distances, centerness = maps[level::count]
+            indices = best_indices(logits.flatten(1), self.test_cfg.nms_pre)  # [N, K]
+            scores = take(logits, indices, 1).sigmoid() * take(centerness, indices, 1).sigmoid()  # [N, K, 1]
+            chosen.append((scores, take(distances, indices, 4), self.priors.level(level, logits)[indices]))
+        scores, moves, points = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
+        boxes = self.coder.decode(points, moves, limits)
+        return boxes, torch.where(self.valid(boxes), scores, -torch.inf)

@@ -1,0 +1,69 @@
+"""RPN: the first stage of Faster R-CNN alone, which finds objects without telling their classes.
+
+Source: S. Ren et al., "Faster R-CNN", NeurIPS 2015.  Average recall of 1000 proposals of MMDetection's R-50-FPN
+model on COCO val2017: 58.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
+from mmort.detect.detector import Detector, level_names
+from mmort.detect.entries import PARTS, Parts, Schema, read_entries, require
+from mmort.detect.parts.boxes import image_limits
+from mmort.detect.parts.heads.rpn_head import ProposalHead
+from mmort.detect.parts.test_cfg import check_size_of_original
+
+
+@PARTS.register("detector", "RPNHead", "GARPNHead", "CascadeRPNHead")
+class RPN(Detector):
+    """RPN: all detections have the label 0."""
+
+    family = "RPN"
+    model_entries = ("backbone", "neck", "rpn_head")
+    renamed_keys = ((r"^bbox_head\.", "rpn_head."),)  # the head's name in MMDetection 3
+
+    @dataclass(frozen=True, kw_only=True)
+    class TestCfg(Schema):
+        """The entries of ``test_cfg``."""
+
+        rpn: Config
+
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
+        super().__init__()
+        model, test_cfg = config.model, read_entries("test_cfg", self.TestCfg, config.test_cfg)
+        require("model.type", model["type"], "RPN")
+        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
+        self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
+        self.rpn_head: ProposalHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+        check_size_of_original("test_cfg.rpn.min_bbox_size", self.rpn_head.test_cfg.min_bbox_size)
+        check_size_of_original("test_cfg.rpn.nms.offset", self.rpn_head.test_cfg.nms.offset)
+
+    def name_classes(self, names: Sequence[str]) -> None:
+        """Take over no names: the checkpoint's are those of the data set, and label 0 is none of them."""
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The layers whose outputs are compared where there are few detections."""
+        return tuple(f"rpn_head.{layer}" for layer in self.rpn_head.outputs)
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of the head's maps."""
+        return level_names(("rpn_cls_score", "rpn_bbox_pred"), len(self.rpn_head.priors.strides))
+
+    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
+        """Return the objectness logits, [N, A, h, w] of each level, and then the deltas, [N, A*4, h, w]."""
+        return self.rpn_head.raw(self.neck(self.backbone(input)), image_limits(input, None))
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        dets, used = self.rpn_head.proposals(self.neck(self.backbone(input)), image_limits(input, img_shape))
+        scores = dets[..., 4].sigmoid() if self.rpn_head.ranks else dets[..., 4]
+        scores = torch.where(used, scores, 0)
+        return torch.cat([dets[..., :4], scores[..., None]], 2), torch.where(used, 0, -1)
