@@ -67,7 +67,7 @@ def openvino_of_fixed_size(source: Source, form: str) -> Run:
     """Open a file again for each size: OpenVINO compiles integers only then."""
     from openvino import Core
 
-    from mmort.predict.openvino_network import _add_img_shape
+    from mmort.predict.engines.openvino import _add_img_shape
 
     core = Core()
 
@@ -170,7 +170,7 @@ def average_precision(engine: str, source: Source, annotations: Path, images: Pa
     """Return the metrics on a data set, image by image."""
     from mmort import Predictor
     from mmort.evaluate import CocoDataset, evaluate
-    from mmort.predict.network import OnnxNetwork
+    from mmort.predict.engines.onnxruntime import OnnxNetwork
 
     described = OnnxNetwork(source.file(".onnx"))
     network = Network(open_engine(engine, source), described.mask_format)

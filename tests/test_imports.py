@@ -10,27 +10,25 @@ import mmort
 ROOT = pathlib.Path(mmort.__file__).parent
 
 ARROWS = {
-    "_inputs": set(),
+    "_files": set(),
     "_interpreter": set(),
-    "_outputs": set(),
-    "_rotated": set(),
-    "_text": set(),
     "schemas": {"_kernels"},
     "build": set(),
     "tables": set(),
     "_kernels": set(),
-    "ops": {"_rotated", "_kernels", "schemas"},
+    "ops": {"_kernels", "schemas"},
     "ort": {"ops"},
-    "configs": {"_inputs"},
-    "predict": {"configs", "ort", "_inputs", "_outputs", "_text"},
+    "configs": {"_files"},
+    "detections": set(),
+    "predict": {"configs", "detections", "ort"},
     "evaluate": {"onnx", "predict"},
     "demo": {"detect", "evaluate"},
     "torch": {"ops"},
     "mmcv": {"torch"},
-    "onnx": {"torch", "ort", "tables", "_inputs", "_outputs"},
+    "onnx": {"torch", "ort", "detections", "tables", "_files"},
     "detect": {"onnx", "predict"},
     "info": {"ort"},
-    "cli": {"evaluate", "demo", "detect", "info", "tables", "_outputs"},
+    "cli": {"evaluate", "demo", "detect", "info", "tables"},
 }
 """What each part is built on; it may import that, and whatever that is built on."""
 

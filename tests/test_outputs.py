@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from mmort._outputs import inside, write_output
+from mmort._files.outputs import inside, write_output
 
 
 def test_a_file_is_replaced_whole(tmp_path, monkeypatch):
@@ -34,7 +34,7 @@ def test_a_kill_leaves_the_former_content(tmp_path):
     file = tmp_path / "a.json"
     file.write_text("first")
     for name in ("open", "fsync", "chmod", "replace"):
-        code = f"import os\nfrom mmort._outputs import write_output\nos.{name} = lambda *a: os._exit(9)\n"
+        code = f"import os\nfrom mmort._files.outputs import write_output\nos.{name} = lambda *a: os._exit(9)\n"
         command = [sys.executable, "-c", f"{code}write_output({str(file)!r}, 'second')"]
         assert subprocess.run(command).returncode == 9
         assert file.read_text() == "first"
@@ -68,7 +68,7 @@ def test_pipes_and_devices(tmp_path):
 
 
 def test_standard_output(tmp_path):
-    code = "from mmort._outputs import write_output\nprint(1, flush=True)\nwrite_output('/dev/stdout', '2')\nprint(3)"
+    code = "from mmort._files import outputs\nprint(1, flush=True)\noutputs.write_output('/dev/stdout', '2')\nprint(3)"
     command = [sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, check=True).stdout == b"1\n23\n"
     with (tmp_path / "a").open("ab") as file:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mmort._inputs import require_regular
+from mmort._files.inputs import require_regular
 
 if TYPE_CHECKING:
     from mmort.evaluate import Dataset

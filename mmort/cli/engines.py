@@ -59,7 +59,7 @@ def predict_function(arguments: argparse.Namespace, predictor: Predictor) -> Cal
     """Return the `Predictor.predict` of the engine."""
     if arguments.engine != "ray":
         return predictor.predict
-    from mmort.evaluate.ray_engine import predict_on_ray
+    from mmort.predict.engines.ray import predict_on_ray
 
     cores = threads(arguments)
     assert cores is not None  # with Ray, each detector has a number of threads

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from mmort._outputs import require_output
+from mmort._files.outputs import require_output
 
 
 def add_output(

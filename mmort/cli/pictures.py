@@ -24,8 +24,8 @@ def inputs_of(model: str, files: Iterable[str | Path]) -> Iterator[list[NDArray[
 
 def prepared(model: str, pictures: Iterable[str | Path], *, option: str) -> Iterator[list[NDArray[Any]]]:
     """Yield a set of inputs for each picture; `option` is how the command gets inputs of files without metadata."""
+    from mmort.predict.engines.onnxruntime import OnnxNetwork
     from mmort.predict.fixed_size import fit
-    from mmort.predict.network import OnnxNetwork
 
     network = OnnxNetwork(model)
     prepare = network.preprocessing

@@ -196,7 +196,7 @@ def _settings(arguments: argparse.Namespace, predictor: Predictor, windows: Wind
     """Return what the detections depend on."""
     import hashlib
 
-    from mmort._inputs import open_regular
+    from mmort._files.inputs import open_regular
 
     digest = hashlib.sha256()
     with open_regular("model", arguments.model) as file:

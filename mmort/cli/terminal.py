@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from mmort._text import printable
+from mmort._files.text import printable
 from mmort.onnx.verify.report import VerificationError
 
 FORESEEN = (ImportError, MemoryError, OSError, ValueError)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmort._outputs import write_output
+from mmort._files.outputs import write_output
 from mmort.cli import configs, datasets, engines
 from mmort.cli.outputs import add_output, check_new_outputs, check_outputs
 from mmort.cli.thresholds import share
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
     from mmort.evaluate import Dataset, Evaluation, Metrics, Predict
     from mmort.predict import Detections, Preprocessing
+    from mmort.predict.engines.onnxruntime import DetectorFile
     from mmort.predict.images import Image
-    from mmort.predict.network import DetectorFile
 
 HELP = "run a detector over a data set, and compute AP or recall, or write its results"
 PROVIDERS = {"onnxruntime": None, "tensorrt": ["TensorrtExecutionProvider", "CPUExecutionProvider"]}

@@ -6,7 +6,7 @@ import os
 import re
 from typing import BinaryIO
 
-from mmort._inputs import open_regular
+from mmort._files.inputs import open_regular
 
 
 def refuse_address(name: str, path: str | os.PathLike[str]) -> None:

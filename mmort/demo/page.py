@@ -15,8 +15,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from mmort._outputs import inside
-from mmort._text import printable
+from mmort._files.outputs import inside
+from mmort._files.text import printable
 from mmort.demo import IMAGES, MODEL
 
 _DEMO = Path(__file__).resolve().parent

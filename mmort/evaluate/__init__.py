@@ -12,7 +12,6 @@ from mmort.evaluate.configured import batch_size_of, dataset_of, metric_options
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
-from mmort.evaluate.ray_engine import predict_on_ray
 from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.voc import VocDataset, VocOptions
 
@@ -37,6 +36,5 @@ __all__ = [
     "dataset_of",
     "evaluate",
     "metric_options",
-    "predict_on_ray",
     "write_results",
 ]

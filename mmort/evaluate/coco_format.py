@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mmort._inputs import read_bytes
+from mmort._files.inputs import read_bytes
 
 MAX_COORDINATE = 2.0**31
 """Larger numbers are not pixels."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._outputs import inside, write_output
+from mmort._files.outputs import inside, write_output
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import coco_library
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from mmort._inputs import read_text
+from mmort._files.inputs import read_text
 from mmort.configs.layout import DetectorConfig
 from mmort.evaluate import class_names
 from mmort.evaluate.coco import CocoDataset

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort import ops
-from mmort._inputs import read_text
-from mmort._outputs import inside, require_folder, write_output
+from mmort._files.inputs import read_text
+from mmort._files.outputs import inside, require_folder, write_output
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
 from mmort.evaluate.options import check_numbers, option_values

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._outputs import write_output
+from mmort._files.outputs import write_output
 
 if TYPE_CHECKING:
-    from mmort.predict.detections import Detections, RunLengths
-    from mmort.predict.panoptic import SegmentIds
+    from mmort.detections.detections import Detections, RunLengths
+    from mmort.detections.panoptic import SegmentIds
 
 
 @dataclass(frozen=True, eq=False)

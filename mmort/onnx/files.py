@@ -15,7 +15,7 @@ import onnx.external_data_helper
 import onnx.helper
 
 from mmort import schemas
-from mmort._outputs import require_directory, require_name
+from mmort._files.outputs import require_directory, require_name
 from mmort.onnx import structure
 from mmort.ort.sessions import refuse_pipe
 

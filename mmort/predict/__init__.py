@@ -6,18 +6,19 @@ into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV,
 OpenVINO; the rest needs numpy only.
 """
 
-from mmort.predict.detections import Detections
+from mmort.detections.detections import Detections
+from mmort.detections.masks import BoxMasks, ImageMasks, paste_masks
+from mmort.detections.panoptic import PanopticFormat
 from mmort.predict.drawing import contact_sheet, draw
+from mmort.predict.engines.onnxruntime import DetectorFile, Network, OnnxNetwork
+from mmort.predict.engines.openvino import OpenVinoNetwork
+from mmort.predict.engines.ray import predict_on_ray
 from mmort.predict.fixed_size import FixedSizeWarning
 from mmort.predict.image_files import list_images
 from mmort.predict.images import read_image, write_image
 from mmort.predict.mask_format import MaskFormat
-from mmort.predict.masks import BoxMasks, ImageMasks, paste_masks
-from mmort.predict.network import DetectorFile, Network, OnnxNetwork
-from mmort.predict.openvino_network import OpenVinoNetwork
 from mmort.predict.output import AnnotatedPictures, Record, to_line
 from mmort.predict.padding import Padding
-from mmort.predict.panoptic import PanopticFormat
 from mmort.predict.predictor import Predictor
 from mmort.predict.preprocessing import Prepared, Preprocessing
 from mmort.predict.windows import Windows, predict_windows
@@ -44,6 +45,7 @@ __all__ = [
     "draw",
     "list_images",
     "paste_masks",
+    "predict_on_ray",
     "predict_windows",
     "read_image",
     "to_line",

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.detections.masks import Region
 from mmort.predict.images import Image, opencv
 from mmort.predict.labels import Colour, Font, place_labels
-from mmort.predict.masks import Region
 
 if TYPE_CHECKING:
-    from mmort.predict.detections import Detections
+    from mmort.detections.detections import Detections
 
 MASK_OPACITY = 0.4
 LINES_PER_SIDE = 270  # a side is the square root of the image's area

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._inputs import read_bytes
-from mmort._outputs import write_output
+from mmort._files.inputs import read_bytes
+from mmort._files.outputs import write_output
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.detections.masks import BoxMasks, ImageMasks, Masks
+from mmort.detections.panoptic import PanopticFormat
 from mmort.predict.images import resize_mask
-from mmort.predict.masks import BoxMasks, ImageMasks, Masks
-from mmort.predict.panoptic import PanopticFormat
 from mmort.predict.preprocessing import Prepared
 
 _WORDS = {

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmort._outputs import inside, require_folder, write_output
-from mmort._text import path_text
-from mmort.predict.detections import Detections
+from mmort._files.outputs import inside, require_folder, write_output
+from mmort._files.text import path_text
+from mmort.detections.detections import Detections
 from mmort.predict.drawing import draw
 from mmort.predict.image_files import SUFFIXES, identity
 from mmort.predict.images import read_image, write_image

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mmort._inputs import require_regular
+from mmort._files.inputs import require_regular
 from mmort.predict.images import Image, read_image
 
 SUFFIXES_IN_PARTS = (".jp2", ".tif", ".tiff", ".vrt")

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.predict.detections import Detections
+from mmort.detections.detections import Detections
+from mmort.detections.masks import ImageMasks, Masks
+from mmort.detections.panoptic import INSTANCE_OFFSET, PanopticFormat, PanopticMap, SegmentIds
 from mmort.predict.mask_format import MaskFormat
-from mmort.predict.masks import ImageMasks, Masks
-from mmort.predict.panoptic import INSTANCE_OFFSET, PanopticFormat, PanopticMap, SegmentIds
 from mmort.predict.preprocessing import Prepared
 
 

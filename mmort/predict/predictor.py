@@ -14,12 +14,12 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 
 from mmort._kernels import as_integer
-from mmort.predict.detections import Detections
+from mmort.detections.detections import Detections
+from mmort.predict.engines.onnxruntime import DetectorFile, Network, OnnxNetwork
+from mmort.predict.engines.openvino import OpenVinoNetwork
 from mmort.predict.fixed_size import FixedSizeWarning, effect, fit
 from mmort.predict.image_files import list_images
 from mmort.predict.images import Image, decode_image
-from mmort.predict.network import DetectorFile, Network, OnnxNetwork
-from mmort.predict.openvino_network import OpenVinoNetwork
 from mmort.predict.postprocessing import Postprocessing, check_outputs
 from mmort.predict.preprocessing import Prepared, Preprocessing
 from mmort.predict.reading import Chunk, Reader

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort import ops
-from mmort.predict.detections import Detections
+from mmort.detections.detections import Detections
+from mmort.detections.masks import Masks, Region
 from mmort.predict.images import Image
-from mmort.predict.masks import Masks, Region
 from mmort.predict.pixels import open_pixels
 
 if TYPE_CHECKING:

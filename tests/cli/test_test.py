@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from mmort import cli, demo
-from mmort.evaluate import ray_engine
-from mmort.predict import network, read_image
+from mmort.predict import read_image
+from mmort.predict.engines import onnxruntime as network
+from mmort.predict.engines import ray as ray_engine
 from tests.cli import voc
 from tests.cli.running import refused, run
 

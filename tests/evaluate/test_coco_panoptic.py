@@ -6,10 +6,10 @@ import pickle
 import numpy as np
 import pytest
 
+from mmort.detections.panoptic import SegmentIds
 from mmort.evaluate import CocoDataset, CocoPanopticDataset, Evaluation, dataset_of, metric_options, write_results
 from mmort.evaluate.panoptic_quality import ClassCounts, TrueSegment, add_image
 from mmort.predict import Detections, ImageMasks, read_image, write_image
-from mmort.predict.panoptic import SegmentIds
 
 CATEGORIES = [
     {"id": 1, "name": "cat", "isthing": 1},

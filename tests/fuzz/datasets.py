@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from mmort._inputs import require_regular
+from mmort._files.inputs import require_regular
+from mmort.detections.masks import ImageMasks
+from mmort.detections.panoptic import SegmentIds
 from mmort.evaluate import CocoDataset, CocoPanopticDataset, Dataset, DotaDataset, Evaluation, VocDataset
 from mmort.predict import Detections
 from mmort.predict.images import write_image
-from mmort.predict.masks import ImageMasks
-from mmort.predict.panoptic import SegmentIds
 from tests.fuzz import json_values
 from tests.fuzz.children import Fuzzer, main
 

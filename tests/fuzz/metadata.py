@@ -13,10 +13,10 @@ from typing import Any
 import cv2
 import numpy as np
 
+from mmort.detections.panoptic import PanopticFormat
 from mmort.predict import MaskFormat, Predictor, Preprocessing
 from mmort.predict.metadata import MAX_TEXT, Metadata, read_metadata
 from mmort.predict.padding import Padding
-from mmort.predict.panoptic import PanopticFormat
 from tests.fuzz import json_values
 from tests.fuzz.children import Fuzzer, main
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mmort._outputs import TEMPORARY
+from mmort._files.outputs import TEMPORARY
 from mmort.predict import AnnotatedPictures, Detections, list_images
 from mmort.predict.images import write_image
 from tests.fuzz.children import Fuzzer, main

@@ -13,7 +13,7 @@ from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
 from mmort.onnx import make_portable
 from mmort.predict import OpenVinoNetwork
-from mmort.predict.openvino_network import _compile
+from mmort.predict.engines.openvino import _compile
 from tests.cli.running import refused, run
 
 BFLOAT16 = "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")

@@ -16,8 +16,8 @@ from ray.cluster_utils import Cluster
 
 from mmort import Predictor
 from mmort.demo import ANNOTATIONS, IMAGES, MODEL
-from mmort.evaluate import ray_engine
-from mmort.evaluate.ray_engine import predict_on_ray
+from mmort.predict.engines import ray as ray_engine
+from mmort.predict.engines.ray import predict_on_ray
 
 pytestmark = [  # of Ray itself
     pytest.mark.filterwarnings("default::DeprecationWarning:ray"),

@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 
-from mmort import _rotated
+from mmort.detections.boxes import corners
 
 WATER, WAVES = (120, 80, 40), 12
 HULL = (205, 215, 220)
@@ -22,7 +22,7 @@ def scene(height=600, width=900, count=40, seed=0):
         gaps = np.hypot(*(boxes[:, :2] - box[:2]).T) - (boxes[:, 2] + length) / 2
         if gaps.min(initial=9) > 4:
             boxes = np.vstack([boxes, np.array(box, np.float32)])
-    for polygon in _rotated.corners(boxes):
+    for polygon in corners(boxes):
         cv2.fillPoly(image, [np.rint(polygon * 16).astype(np.int32)], HULL, cv2.LINE_AA, 4)
     return np.clip(image, 0, 255).astype(np.uint8), boxes
 

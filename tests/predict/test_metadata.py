@@ -7,10 +7,10 @@ import onnx
 import onnx.helper as oh
 import pytest
 
+from mmort.detections.panoptic import PanopticFormat
 from mmort.predict import MaskFormat, Predictor, Preprocessing
 from mmort.predict.metadata import _MASKS, _PREPROCESSING, read_metadata
 from mmort.predict.padding import Padding
-from mmort.predict.panoptic import PanopticFormat
 from tests.predict import tiny_detector
 
 PREPROCESSING = tiny_detector.PREPROCESSING.to_dict()

@@ -10,7 +10,8 @@ import pytest
 
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
-from mmort.predict import FixedSizeWarning, MaskFormat, OnnxNetwork, OpenVinoNetwork, Preprocessing, binding
+from mmort.predict import FixedSizeWarning, MaskFormat, OnnxNetwork, OpenVinoNetwork, Preprocessing
+from mmort.predict.engines import binding
 from tests.predict import tiny_detector
 from tests.predict.tiny_detector import METADATA, PREPROCESSING
 

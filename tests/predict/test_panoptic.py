@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from mmort.detections.panoptic import SegmentIds
 from mmort.predict import Detections, ImageMasks, MaskFormat, PanopticFormat, Prepared, draw
-from mmort.predict.panoptic import SegmentIds
 from mmort.predict.postprocessing import Postprocessing
 
 QUERIES = PanopticFormat("queries", things=2, classes=4, min_visible=0.5)

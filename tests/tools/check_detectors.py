@@ -37,9 +37,9 @@ from mmort.detect.checkpoint import load_weights
 from mmort.detect.families.dense.cornernet import CornerNet
 from mmort.detect.families.masks.solo import SOLO
 from mmort.detect.loading import PARTS
+from mmort.detections.masks import ImageMasks, put
 from mmort.onnx.verify.detections import match_detections
 from mmort.predict import MaskFormat, Prepared, Preprocessing
-from mmort.predict.masks import ImageMasks, put
 
 Array = NDArray[Any]
 Network = Callable[[Array, Array], list[Array]]

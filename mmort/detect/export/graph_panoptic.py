@@ -1,4 +1,4 @@
-"""Panoptic maps for graphs: what `mmort.predict.panoptic` does in the picture's size, here in the input's, for batches.
+"""Panoptic maps for graphs: what `mmort.detections.panoptic` does in an image's size, in the input's, for batches.
 
 A test asserts that both agree.
 """
@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from mmort.detect.export.graph_masks import paste_masks
+from mmort.detections.panoptic import INSTANCE_OFFSET
 from mmort.predict import MaskFormat, PanopticFormat
-from mmort.predict.panoptic import INSTANCE_OFFSET
 
 CHUNK = 10
 """Masks that are enlarged at the same time, for less memory."""

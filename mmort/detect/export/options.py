@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mmort._inputs import require_regular
-from mmort._outputs import require_output
+from mmort._files.inputs import require_regular
+from mmort._files.outputs import require_output
 from mmort.configs.local_files import refuse_address
 from mmort.onnx.portable.forms import Form
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mmort._outputs import write_output
+from mmort._files.outputs import write_output
 from mmort.evaluate.parity.comparison import MIN_MASK_IOU, TOLERANCES
 from mmort.evaluate.parity.histogram import histogram
 from mmort.evaluate.parity.pictures import DRAW_THRESHOLD, MAX_ROWS, picture_pair

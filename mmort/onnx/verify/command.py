@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._inputs import open_regular
+from mmort._files.inputs import open_regular
 from mmort.onnx.verify import ATOL, MIN_MASK_OVERLAP, RTOL, verify
 from mmort.onnx.verify.report import Report
 from mmort.onnx.verify.sessions import open_session, required_inputs

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmort.onnx.verify import boxes, numbers, panoptic
+from mmort.detections import boxes
+from mmort.onnx.verify import numbers, panoptic
 from mmort.onnx.verify.masks import Masks, Overlaps
 from mmort.onnx.verify.report import Row, number_text
 from mmort.onnx.verify.ties import at_limit

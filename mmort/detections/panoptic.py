@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.predict.masks import Masks
+from mmort.detections.masks import Masks
 
 INSTANCE_OFFSET = 1000
 """A segment's id is its label plus this times the number of its instance: from 1 for things, 0 for stuff."""
@@ -83,7 +83,7 @@ class PanopticFormat:
     Two queries compete for three pixels; the second one, a thing, has the higher score.
 
     >>> import numpy as np
-    >>> from mmort.predict.panoptic import PanopticFormat
+    >>> from mmort.detections.panoptic import PanopticFormat
     >>> logits = np.array([[[4.0, 1.0, -3.0]], [[-4.0, 2.0, 1.0]]], np.float32)
     >>> PanopticFormat("queries", things=1, classes=2, min_visible=0.5).of_queries(logits, [1, 0], [0.5, 0.75], (1, 3))
     PanopticMap(ids=array([[   1, 1000, 1000]], dtype=int32), scores={1: 0.5, 1000: 0.75})

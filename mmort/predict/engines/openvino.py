@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.predict.network import DetectorFile, require_counts, require_model
+from mmort.predict.engines.onnxruntime import DetectorFile, require_counts, require_model
 
 _HINTS = {"float32": "f32", "bfloat16": "bf16"}
 """OpenVINO's names."""

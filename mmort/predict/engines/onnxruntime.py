@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import mmort.ort
 from mmort.ops.threads import get_num_threads
-from mmort.predict.binding import BoundSession
+from mmort.predict.engines.binding import BoundSession
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.metadata import read_metadata
 

@@ -25,7 +25,7 @@ def open_regular(name: str, path: str | os.PathLike[str]) -> BinaryIO:
 
     Examples
     --------
-    >>> from mmort._inputs import open_regular
+    >>> from mmort._files.inputs import open_regular
     >>> open_regular("image", "/dev/null")
     Traceback (most recent call last):
       ...

@@ -20,7 +20,7 @@ def printable(text: str, *, breaks: bool = True) -> str:
 
     Examples
     --------
-    >>> from mmort._text import printable
+    >>> from mmort._files.text import printable
     >>> print(printable("class \x1b[2J"))
     class \x1b[2J
     """

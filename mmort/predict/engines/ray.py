@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 if TYPE_CHECKING:
-    from mmort.predict import Detections, Predictor
+    from mmort.detections import Detections
+    from mmort.predict.predictor import Predictor
 
 BATCHES_PER_TASK = 16  # a worker reads the next pictures while the detector runs, but only within a task
 MAX_RETRIES = 3  # of a task whose worker died; a picture that ends every worker must not run for ever

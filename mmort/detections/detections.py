@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmort import _rotated
-from mmort.predict.masks import Masks, Region, put
-from mmort.predict.panoptic import SegmentIds
+from mmort.detections.boxes import bounding_boxes, corners
+from mmort.detections.masks import Masks, Region, put
+from mmort.detections.panoptic import SegmentIds
 
 if TYPE_CHECKING:
     import supervision
@@ -103,7 +103,7 @@ class Detections:
         [[45.0, 30.0, 55.0, 50.0]]
         """
         rows = np.asarray(rotated_boxes, np.float32).reshape(-1, 5)
-        boxes, scores, labels = _rotated.bounding_boxes(rows), np.asarray(scores), np.asarray(labels)
+        boxes, scores, labels = bounding_boxes(rows), np.asarray(scores), np.asarray(labels)
         return cls(boxes, scores, labels, names, image_size, rotated_boxes=rows)
 
     def __post_init__(self) -> None:
@@ -155,7 +155,7 @@ class Detections:
         """The four corners of each box, rotated or not, (N, 4, 2): x, y, clockwise on screen."""
         if self.rotated_boxes is None:
             return self.boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
-        points: NDArray[np.float32] = _rotated.corners(self.rotated_boxes)
+        points: NDArray[np.float32] = corners(self.rotated_boxes)
         return points
 
     @property

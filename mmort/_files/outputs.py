@@ -67,7 +67,7 @@ def inside(directory: str | os.PathLike[str], name: str | os.PathLike[str]) -> P
 
     Examples
     --------
-    >>> from mmort._outputs import inside
+    >>> from mmort._files.outputs import inside
     >>> inside("results", "val/a.png").as_posix()
     'results/val/a.png'
     >>> inside("results", "../a.png")

@@ -1,0 +1,53 @@
+"""Boxes as points, and how far they are apart.
+
+Upright boxes are x1, y1, x2, y2, rotated ones x, y of the centre, width, height, and an angle in radians, clockwise on
+screen; a score may follow.  Rotated boxes are compared by their corners: an angle that differs by half a turn, or width
+and height that are exchanged with a quarter of a turn, make no difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+COLUMNS = 5, 6
+"""The numbers of columns of detections: of upright and of rotated boxes."""
+
+
+def corners(boxes: NDArray[Any]) -> NDArray[Any]:
+    """Return the corners (..., 4, 2) of boxes (..., 5), clockwise on screen; without a turn the upper left is first."""
+    cos, sin = np.cos(boxes[..., 4]), np.sin(boxes[..., 4])
+    across = boxes[..., 2, None] / 2 * np.stack([cos, sin], -1)
+    along = boxes[..., 3, None] / 2 * np.stack([-sin, cos], -1)
+    centre = boxes[..., :2]
+    points: NDArray[Any] = np.stack(
+        [centre - across - along, centre + across - along, centre + across + along, centre - across + along], -2
+    )
+    return points
+
+
+def bounding_boxes(boxes: NDArray[Any]) -> NDArray[Any]:
+    """Return the upright boxes x1, y1, x2, y2 (..., 4) around boxes (..., 5)."""
+    points = corners(boxes)
+    return np.concatenate([points.min(-2), points.max(-2)], -1)
+
+
+def distances(dets: NDArray[Any], target: NDArray[Any]) -> NDArray[Any]:
+    """Return the largest difference of a corner's coordinate of each box (K, 5 or 6) from that of `target`, (K,)."""
+    distance: NDArray[Any]
+    if dets.shape[1] == COLUMNS[0]:
+        distance = np.abs(dets[:, :4] - target[:4]).max(1, initial=0)
+        return distance
+    points, target_points = corners(dets[:, :5]), corners(target[:5])
+    turns = [np.abs(points - np.roll(target_points, turn, 0)).max((1, 2), initial=0) for turn in range(4)]
+    distance = np.min(turns, 0)
+    return distance
+
+
+def reach(dets: NDArray[Any]) -> NDArray[Any]:
+    """Return the largest coordinate of each box's corners, (K,)."""
+    points = dets[:, :4] if dets.shape[1] == COLUMNS[0] else corners(dets[:, :5]).reshape(len(dets), 8)
+    coordinate: NDArray[Any] = np.abs(points).max(1, initial=0)
+    return coordinate

@@ -1,0 +1,1 @@
+"""What runs a detector's file: ONNX Runtime, OpenVINO, or processes of Ray."""
