@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 
 from mmort import schemas
-from mmort.onnx import files
+from mmort.onnx.graph import files, inspection
 from mmort.onnx.portable.apply import first_obstacle
 from mmort.onnx.portable.definitions import MIN_OPSET
 from mmort.tables import lay_out
@@ -60,7 +60,7 @@ def describe(path: files.PathLike) -> dict[str, Any]:
     model = files.load(path)
     defaults = {tensor.name for tensor in model.graph.initializer}
     defined = {(function.domain, function.name) for function in model.functions}
-    counts = Counter((node.domain, node.op_type) for node in files.every_node(model))
+    counts = Counter((node.domain, node.op_type) for node in inspection.every_node(model))
     operators = {
         f"{domain}::{op_type}": {"nodes": count, "provider": _provider(domain, op_type, defined)}
         for (domain, op_type), count in sorted(counts.items())
@@ -169,7 +169,7 @@ def _runs_on(model: onnx.ModelProto, operators: dict[str, dict[str, Any]]) -> st
     if None in providers:
         unknown = [name for name, operator in operators.items() if operator["provider"] is None]
         return f"ONNX Runtime with a library that has {', '.join(unknown)}, which mmort does not"
-    opset = files.opset_of(model) or 1
+    opset = inspection.opset_of(model) or 1
     if "mmort" in providers:
         first = next((version for newest, version in _ONNX_RUNTIMES if opset <= newest), None)
         versions = f"{first} or later" if first else f"of a version that has opset {opset},"

@@ -15,9 +15,8 @@ import onnx
 
 import mmort
 import mmort.ort
-from mmort.onnx import files
 from mmort.onnx.describe import describe
-from mmort.onnx.portable import optional_inputs
+from mmort.onnx.graph import files, optional_inputs
 
 MAX_BATCH_SIZE = 8
 MAX_QUEUE_DELAY = 2000  # microseconds that a request waits for others to run with

@@ -22,10 +22,10 @@ from mmort.cli import main
 from mmort.detect import build, load
 from mmort.detect.export import finishing, graph_masks, heads, options, pipeline, progress
 from mmort.detect.export.examples import Examples
-from mmort.detect.export.finishing import make_optional
 from mmort.detect.export.wrappers import Exported
 from mmort.onnx import Report
 from mmort.onnx.export.exporters import EXPORTERS
+from mmort.onnx.graph.optional_inputs import make_optional
 from mmort.onnx.verify.detections import compare_detections
 from mmort.predict import MaskFormat, Padding, Preprocessing, paste_masks, read_image
 from tests.cli import running

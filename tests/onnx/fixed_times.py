@@ -1,8 +1,8 @@
 """Accelerations whose measured times do not depend on the machine, nor on what else it does."""
 
 from mmort.onnx.accelerate import pipeline
-from mmort.onnx.accelerate.graph import PREFIX
 from mmort.onnx.accelerate.measuring import measure
+from mmort.onnx.graph.matching import PREFIX
 
 
 def set_seconds(monkeypatch, before, after):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from mmort.onnx.files import load, replacing
+from mmort.onnx.graph.files import load, replacing
 
 
 def names(directory):

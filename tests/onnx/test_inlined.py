@@ -9,8 +9,8 @@ import pytest
 
 import mmort
 import mmort.cli
-from mmort.detect.export.finishing import make_optional
 from mmort.onnx import Coverage, make_portable
+from mmort.onnx.graph.optional_inputs import make_optional
 from tests.onnx.test_portable import OPSET, corner_pools, grid_samplers, stock_session, suppressions
 
 

@@ -14,7 +14,7 @@ import mmort.cli
 import mmort.ort
 from mmort import demo
 from mmort.onnx import Coverage, make_portable, upgrade
-from mmort.onnx.files import every_node
+from mmort.onnx.graph.inspection import every_node
 from mmort.onnx.portable.definitions import DEFINITIONS, attention, windows
 from tests import compare, front_ends, old_export
 from tests.operators import cases

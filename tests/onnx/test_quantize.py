@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 import mmort.onnx
-from mmort.onnx.accelerate.graph import name_nodes, name_of
+from mmort.onnx.graph.matching import name_nodes, name_of
 from mmort.onnx.quantize.calibration import ranges
 from mmort.onnx.quantize.folding import fold_normalizations
 from mmort.onnx.quantize.selection import quantized_nodes, silu_inputs

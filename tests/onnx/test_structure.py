@@ -8,7 +8,7 @@ import onnx.helper as oh
 import pytest
 
 import mmort.onnx
-from mmort.onnx import structure
+from mmort.onnx.graph import structure
 from tests.cli.running import refused
 
 F = onnx.TensorProto.FLOAT

@@ -18,7 +18,7 @@ import onnx
 import onnx.numpy_helper
 from numpy.typing import NDArray
 
-from mmort.onnx import files
+from mmort.onnx.graph import inspection
 from mmort.onnx.verify.detections import match_within, used_rows
 from mmort.onnx.verify.masks import Masks
 from mmort.onnx.verify.values import Tolerances
@@ -42,7 +42,7 @@ class NudgedRuns:
     def outputs(self) -> list[Outputs]:
         """The outputs of each run, computed once they are needed."""
         rng, path = np.random.default_rng(0), self._work / "nudged.onnx"
-        nodes = files.every_node(onnx.load(self._source))
+        nodes = inspection.every_node(onnx.load(self._source))
         factors = {name for node in nodes if node.op_type in SIZES for name in node.input}
         found = []
         for _ in range(DRAWS):

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import mmort
 from mmort.detect.export.heads import run_tensors
-from mmort.onnx import files
+from mmort.onnx.graph import files
 from mmort.onnx.verify import RTOL
 
 MAX_ROUNDING = RTOL

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.onnx import Report, files
+from mmort.onnx import Report
+from mmort.onnx.graph import files
 from mmort.onnx.verify.detections import DetectionRow
 from mmort.onnx.verify.masks import probabilities
 from mmort.onnx.verify.numbers import compare_output, refusal

@@ -29,10 +29,12 @@ from mmort.detect.export.progress import Steps, muted
 from mmort.detect.export.wrappers import Exported, ExportedWithProposals, Raw
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
-from mmort.onnx import Report, VerificationError, files
+from mmort.onnx import Report, VerificationError
 from mmort.onnx import verify as compare
 from mmort.onnx.export.options import Options
 from mmort.onnx.export.pipeline import export_model
+from mmort.onnx.graph import inspection
+from mmort.onnx.graph.optional_inputs import make_optional
 from mmort.predict import FixedSizeWarning, Predictor, Preprocessing, read_image
 from mmort.predict.fixed_size import mismatch
 from mmort.predict.images import Image
@@ -215,13 +217,13 @@ class _Export:
     def _finish(self, model: onnx.ModelProto) -> None:
         """Give the model its optional input and its metadata, which is the last step before the comparison."""
         if not self.options.skip_postprocess:
-            finishing.make_optional(model, "img_shape", portable=bool(self.options.portable))
+            make_optional(model, "img_shape", portable=bool(self.options.portable))
         metadata = dict(self.metadata)
         if isinstance(self.module, Exported) and "masks" in self.detector.output_names:
             metadata["masks"] = json.dumps(self.module.mask_format.to_dict())
         onnx.helper.set_model_props(model, metadata)
         finishing.remove_traces(model)
-        model.ir_version = files.needed_format(model)  # so that older ONNX Runtimes load it
+        model.ir_version = inspection.needed_format(model)  # so that older ONNX Runtimes load it
         if self.options.verify is not False:
             sizes = ", ".join("x".join(map(str, args[0].shape)) for args in (self.args, *self.checks))
             self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")

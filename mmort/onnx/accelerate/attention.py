@@ -13,19 +13,9 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from mmort.onnx.accelerate.graph import (
-    Replacement,
-    Runs,
-    array,
-    axes_of,
-    climb,
-    constant,
-    integer,
-    name_of,
-    only_user,
-    run_of,
-)
 from mmort.onnx.accelerate.rules import BILINEAR, ZEROS, Sampling, sampling_of
+from mmort.onnx.accelerate.runs import Runs, run_of
+from mmort.onnx.graph.matching import Replacement, array, axes_of, climb, constant, integer, name_of, only_user
 
 
 class _Part(NamedTuple):

@@ -14,8 +14,8 @@ import onnx.shape_inference
 
 import mmort.ort
 from mmort import get_num_threads
-from mmort.onnx import files
-from mmort.onnx.accelerate.graph import Run
+from mmort.onnx.accelerate.runs import Run
+from mmort.onnx.graph import inspection
 from mmort.onnx.verify.sessions import feeds, refusals
 
 MIN_RUNS, MAX_RUNS = 4, 32
@@ -108,7 +108,7 @@ def _nodes(events: list[dict[str, Any]], skipped_runs: int) -> dict[str, Run]:
 def _declared(model: onnx.ModelProto, runs: dict[str, Run]) -> dict[str, Run]:
     """Correct first inputs of float16, which ONNX Runtime converts for nodes that it has in float32 only."""
     halves = _halves(model)
-    first = {node.name: node.input[0] for node in files.every_node(model) if node.input}
+    first = {node.name: node.input[0] for node in inspection.every_node(model) if node.input}
     return {
         name: run._replace(types=(halves[first[name]], *run.types[1:])) if first.get(name) in halves else run
         for name, run in runs.items()
@@ -121,7 +121,7 @@ def _halves(model: onnx.ModelProto) -> dict[str, str]:
     found = {tensor.name: kinds[tensor.data_type] for tensor in model.graph.initializer if tensor.data_type in kinds}
     sources = [formal.type.tensor_type.elem_type for formal in model.graph.input]
     sources += [
-        attribute.i for node in files.every_node(model) for attribute in node.attribute if attribute.name == "to"
+        attribute.i for node in inspection.every_node(model) for attribute in node.attribute if attribute.name == "to"
     ]
     if not found and not set(sources) & set(kinds):
         return {}

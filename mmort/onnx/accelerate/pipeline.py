@@ -12,14 +12,15 @@ import onnx.external_data_helper
 import onnx_ir as ir
 
 from mmort import get_num_threads
-from mmort.onnx import files
 from mmort.onnx.accelerate import rows, rules
 from mmort.onnx.accelerate.attention import multi_scale_deformable_attention
-from mmort.onnx.accelerate.graph import NotReplaceableError, Replacement, Runs, name_nodes, name_of, replace
 from mmort.onnx.accelerate.measuring import measure, run_once
 from mmort.onnx.accelerate.nonzero import nonzero_of_rows
 from mmort.onnx.accelerate.pasting import pasting
 from mmort.onnx.accelerate.report import Acceleration, Left, Replaced
+from mmort.onnx.accelerate.runs import Runs
+from mmort.onnx.graph import files, inspection
+from mmort.onnx.graph.matching import NotReplaceableError, Replacement, name_nodes, name_of, replace
 from mmort.onnx.verify import verify
 from mmort.onnx.verify.command import random_inputs
 from mmort.onnx.verify.report import VerificationError
@@ -66,7 +67,7 @@ def accelerate_file(
     sets = _generated(path) if inputs is None else inputs
     if not sets:
         raise ValueError("accelerate: inputs must have at least one set, got none")
-    if not any(node.op_type in _CANDIDATES for node in files.every_node(original)):
+    if not any(node.op_type in _CANDIDATES for node in inspection.every_node(original)):
         return Acceleration((), (), None, None, get_num_threads(), generated)
     runs = run_once(original, sets[0])
     edited = edit(original, runs, RULES)

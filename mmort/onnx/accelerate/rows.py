@@ -7,18 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from mmort.onnx.accelerate.graph import (
-    Replacement,
-    Runs,
-    array,
-    axes_of,
-    climb,
-    constant,
-    integer,
-    name_of,
-    run_of,
-    text,
-)
+from mmort.onnx.accelerate.runs import Runs, run_of
+from mmort.onnx.graph.matching import Replacement, array, axes_of, climb, constant, integer, name_of, text
 
 
 class _Writing(NamedTuple):

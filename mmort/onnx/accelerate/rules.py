@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from mmort.onnx.accelerate.graph import (
+from mmort.onnx.accelerate.runs import Run, Runs, run_of
+from mmort.onnx.graph.matching import (
     NotReplaceableError,
     Replacement,
-    Run,
-    Runs,
     array,
     axes_of,
     climb,
@@ -25,7 +24,6 @@ from mmort.onnx.accelerate.graph import (
     number,
     only_user,
     opset_of,
-    run_of,
     text,
 )
 

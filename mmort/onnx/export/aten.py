@@ -19,7 +19,7 @@ import torch
 from onnx.defs import OpSchema
 from onnxscript import ir
 
-from mmort.onnx.portable.builder import END, Builder, Value
+from mmort.onnx.graph.builder import END, Builder, Value
 from mmort.onnx.portable.definitions.scans import cumulative
 
 OPSET = 18

@@ -17,12 +17,13 @@ import onnx
 import torch
 
 from mmort import schemas
-from mmort.onnx import files, op_schemas
+from mmort.onnx import op_schemas
 from mmort.onnx.export import inputs
 from mmort.onnx.export.dtypes import refuse_dtypes
 from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.export.frozen import frozen_axes, violated_guards
 from mmort.onnx.export.options import Example, Options
+from mmort.onnx.graph import files, inspection
 from mmort.onnx.portable import make_portable
 from mmort.onnx.portable.forms import FORMS, Form
 from mmort.onnx.verify import torch_reference
@@ -152,7 +153,7 @@ def _check_inputs(model: onnx.ModelProto, example: Example) -> None:
 
 def _check_opset(model: onnx.ModelProto, options: Options) -> None:
     """Refuse an opset other than the requested one."""
-    opset = files.opset_of(model)
+    opset = inspection.opset_of(model)
     if options.opset_version not in (None, opset):
         advice = "; exporter='legacy' has 11 to 20" if options.exporter == "dynamo" else ""
         raise ValueError(

@@ -7,9 +7,9 @@ import onnx.helper
 import onnx.inliner
 
 from mmort import schemas
-from mmort.onnx import files
-from mmort.onnx.portable import functions, optional_inputs
-from mmort.onnx.portable.builder import NotCoveredError
+from mmort.onnx.graph import files, inspection, optional_inputs
+from mmort.onnx.graph.builder import NotCoveredError
+from mmort.onnx.portable import functions
 from mmort.onnx.portable.coverage import Coverage
 from mmort.onnx.portable.definitions import MIN_OPSET
 from mmort.onnx.portable.forms import FORMS, Form
@@ -26,7 +26,7 @@ def define_operators(
         raise ValueError(f"make_portable: form must be {' or '.join(map(repr, FORMS))}, got {form!r}")
     files.check_new(output)
     proto = model if isinstance(model, onnx.ModelProto) else files.load(model)
-    opset = files.opset_of(proto)
+    opset = inspection.opset_of(proto)
     if opset is None:
         opset = MIN_OPSET
         proto.opset_import.append(onnx.helper.make_opsetid("", opset))
@@ -48,7 +48,7 @@ def first_obstacle(model: onnx.ModelProto) -> str | None:
 
     Defaults of attributes are written into the model's nodes.
     """
-    opset = max(files.opset_of(model) or MIN_OPSET, MIN_OPSET)
+    opset = max(inspection.opset_of(model) or MIN_OPSET, MIN_OPSET)
     definitions = functions.Definitions()
     for operator, nodes in _groups(model).items():
         for node in nodes:
@@ -61,10 +61,10 @@ def first_obstacle(model: onnx.ModelProto) -> str | None:
 
 def _groups(model: onnx.ModelProto) -> dict[schemas.Operator, list[onnx.NodeProto]]:
     """Return the nodes of each of mmort's operators."""
-    foreign = files.own_functions(model)
+    foreign = inspection.own_functions(model)
     groups: dict[schemas.Operator, list[onnx.NodeProto]] = {}
-    for node in files.every_node(model):
-        operator = files.operator_of(node)
+    for node in inspection.every_node(model):
+        operator = inspection.operator_of(node)
         if operator is not None and (node.domain, node.op_type) not in foreign:
             groups.setdefault(operator, []).append(node)
     return groups
@@ -93,7 +93,7 @@ def _add_functions(model: onnx.ModelProto, opset: int, form: Form) -> list[Cover
         covered.append(Coverage(f"{operator.domain}::{operator.type}", names, missing))
         if missing is None:
             model.ir_version = max(model.ir_version, 8)  # the first version of the format with functions
-            if files.opset_of(model, operator.domain) is None:
+            if inspection.opset_of(model, operator.domain) is None:
                 model.opset_import.append(onnx.helper.make_opsetid(operator.domain, 1))
     return covered
 
@@ -105,7 +105,7 @@ def _inline(model: onnx.ModelProto) -> None:
     except Exception as error:  # onnx raises classes of its checker, among others
         raise ValueError(f"make_portable: the model's functions cannot be inlined: {error}") from None
     model.CopyFrom(inlined)
-    used = {node.domain for node in files.every_node(model)} | {"", "ai.onnx"}
+    used = {node.domain for node in inspection.every_node(model)} | {"", "ai.onnx"}
     imports = [opset for opset in model.opset_import if opset.domain in used]
     del model.opset_import[:]
     model.opset_import.extend(imports)

@@ -14,8 +14,8 @@ import onnx
 from onnx import helper
 
 from mmort import schemas
-from mmort.onnx import files
-from mmort.onnx.portable.builder import FunctionBuilder, NotCoveredError, TensorType, Value
+from mmort.onnx.graph import inspection
+from mmort.onnx.graph.builder import FunctionBuilder, NotCoveredError, TensorType, Value
 from mmort.onnx.portable.definitions import DEFINITIONS
 
 Attributes = Mapping[str, schemas.Value]
@@ -41,8 +41,8 @@ def of(
     share one of `definitions`, which must not be changed.
     """
     if operator.kernel not in DEFINITIONS:
-        raise NotCoveredError(f"no definition of {files.name_of(node)}: the operator has none")
-    attributes = files.attributes_of(node, operator)
+        raise NotCoveredError(f"no definition of {inspection.name_of(node)}: the operator has none")
+    attributes = inspection.attributes_of(node, operator)
     try:
         _check_inputs(operator, node)
         given = tuple(map(bool, node.input))
@@ -56,9 +56,9 @@ def of(
         _write_attributes(node, operator, references)
         return function
     except NotCoveredError as reason:
-        raise NotCoveredError(f"no definition of {files.name_of(node)}: {reason}") from None
+        raise NotCoveredError(f"no definition of {inspection.name_of(node)}: {reason}") from None
     except ValueError as error:
-        raise ValueError(f"{files.name_of(node)}: {error}") from None
+        raise ValueError(f"{inspection.name_of(node)}: {error}") from None
 
 
 def own(operator: schemas.Operator, nodes: Sequence[onnx.NodeProto], opset: int) -> list[onnx.FunctionProto]:
@@ -83,10 +83,10 @@ def shared(operator: schemas.Operator, nodes: Sequence[onnx.NodeProto], opset: i
     different = [node for node, function in zip(nodes, functions, strict=True) if id(function) in distinct]
     if not different:
         return functions[0]
-    attributes = [files.attributes_of(node, operator) for node in nodes]
+    attributes = [inspection.attributes_of(node, operator) for node in nodes]
     names = _deciding(operator, attributes, functions)
     if names is None or len({tuple(map(bool, node.input)) for node in nodes}) > 1:
-        first, other = files.name_of(nodes[0]), files.name_of(different[0])
+        first, other = inspection.name_of(nodes[0]), inspection.name_of(different[0])
         raise NotCoveredError(f"one definition must serve all nodes, and {first} and {other} need different ones")
     cases = {tuple(values[name] for name in names): values for values in attributes}
     op = FunctionBuilder(opset)
@@ -171,13 +171,13 @@ def _function(
         op.nodes,
         [helper.make_opsetid("", op.opset)],
         attributes=sorted(op.references),
-        doc_string=files.DEFINITION_NOTE,
+        doc_string=inspection.DEFINITION_NOTE,
     )
 
 
 def _write_attributes(node: onnx.NodeProto, operator: schemas.Operator, names: Iterable[str]) -> None:
     """Write attributes into a node, under their current names, which may rely on defaults."""
-    values = files.attributes_of(node, operator)
+    values = inspection.attributes_of(node, operator)
     for name in sorted(names):
         stated = helper.make_attribute(name, values[name])
         others = [attribute for attribute in node.attribute if attribute.name != name]

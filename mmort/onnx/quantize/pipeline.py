@@ -11,9 +11,9 @@ import onnx.helper
 import onnx_ir as ir
 from onnx_ir.passes.common import IdentityEliminationPass, LiftConstantsToInitializersPass
 
-from mmort.onnx import files
-from mmort.onnx.accelerate.graph import constant, name_of
 from mmort.onnx.accelerate.pipeline import load
+from mmort.onnx.graph import files, inspection
+from mmort.onnx.graph.matching import constant, name_of
 from mmort.onnx.quantize.calibration import ranges
 from mmort.onnx.quantize.folding import fold_normalizations
 from mmort.onnx.quantize.report import Quantization
@@ -27,10 +27,10 @@ def quantize_file(path: files.PathLike, output: files.PathLike, calibration: Ite
     """Implement `mmort.onnx.quantize`."""
     files.check_new(output)
     model = load(path)
-    opset = files.opset_of(model) or 1
+    opset = inspection.opset_of(model) or 1
     if opset < MIN_OPSET:
         raise ValueError(f"quantize: the opset must be {MIN_OPSET} or higher, got {opset}; mmort upgrade raises it")
-    if any(node.op_type == "QuantizeLinear" for node in files.every_node(model)):
+    if any(node.op_type == "QuantizeLinear" for node in inspection.every_node(model)):
         raise ValueError(f"quantize: {path} is quantized already")
     folded = ir.from_proto(model)
     IdentityEliminationPass()(folded)  # a bias behind an Identity is not quantized

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import onnx_ir as ir
 
-from mmort.onnx.accelerate.graph import constant, name_of
+from mmort.onnx.graph.matching import constant, name_of
 
 LAYERS = {"Conv", "Gemm"}
 """Layers that compute with integers, if their weights are constant.  Those of transformers are MatMul, and stay."""

@@ -11,7 +11,7 @@ import onnx.helper
 import onnx.version_converter
 
 from mmort import schemas
-from mmort.onnx import files
+from mmort.onnx.graph import files, inspection
 
 OPSET = 18
 """Older opsets are converted to this one, which every ONNX Runtime that mmort's library supports knows."""
@@ -30,28 +30,28 @@ def upgrade_model(model: files.PathLike | onnx.ModelProto, output: files.PathLik
     source = None if isinstance(model, onnx.ModelProto) else model
     target = (source if changes else None) if output is None else output
     if target is not None:
-        files.save(proto, target, source, library=any(map(files.operator_of, files.every_node(proto))))
+        files.save(proto, target, source, library=any(map(inspection.operator_of, inspection.every_node(proto))))
     return changes
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[str]:
     """Give nodes their preferred domain, and attributes their current names and types."""
     functions = {(function.domain, function.name) for function in model.functions}
-    for node in files.every_node(model):
+    for node in inspection.every_node(model):
         if (node.domain, node.op_type) in functions:
             continue
         preferred = _preferred_domain(node)
         if preferred is not None and preferred != node.domain:
             yield f"{node.domain or '(no domain)'}::{node.op_type}: {preferred}::{node.op_type} now"
             node.domain = preferred
-        operator = files.operator_of(node)
+        operator = inspection.operator_of(node)
         if operator is not None and not any(attribute.ref_attr_name for attribute in node.attribute):
             yield from _attributes(node, operator)
 
 
 def _attributes(node: onnx.NodeProto, operator: schemas.Operator) -> Iterator[str]:
     """Give a node's attributes their current names, and make pairs of strides, paddings and dilations."""
-    files.attributes_of(node, operator)  # raises if an attribute is wrong
+    inspection.attributes_of(node, operator)  # raises if an attribute is wrong
     formals = {name: formal for formal in operator.attributes for name in (formal.name, formal.former_name)}
     names = {attribute.name for attribute in node.attribute}
     for attribute in node.attribute:
@@ -63,7 +63,7 @@ def _attributes(node: onnx.NodeProto, operator: schemas.Operator) -> Iterator[st
             yield f"{label} is {formal.name} now"
             attribute.name = formal.name
         if formal.type == "INTS":
-            pair = files.pair_of(node, attribute)
+            pair = inspection.pair_of(node, attribute)
             if attribute.type != onnx.AttributeProto.INTS or tuple(attribute.ints) != pair:
                 yield f"{label} is a pair now"
                 attribute.CopyFrom(onnx.helper.make_attribute(attribute.name, pair))
@@ -76,7 +76,7 @@ def _preferred_domain(node: onnx.NodeProto) -> str | None:
         if onnx.defs.has(node.op_type):
             return None
         return next((row.domain for row in rows if row.type == node.op_type), None)
-    operator = files.operator_of(node)
+    operator = inspection.operator_of(node)
     if operator is None:
         return None
     return next(row.domain for row in rows if (row.kernel, row.type) == (operator.kernel, operator.type))
@@ -104,7 +104,7 @@ def _is_open(formal: onnx.ValueInfoProto) -> bool:
 def _imports(model: onnx.ModelProto) -> Iterator[str]:
     """Import exactly those of mmort's domains that have nodes."""
     domains = {row.domain for row in schemas.operators()}
-    used = {node.domain for node in files.every_node(model)} & domains
+    used = {node.domain for node in inspection.every_node(model)} & domains
     unused = {opset.domain for opset in model.opset_import} & (domains - used)
     for domain in sorted(unused):
         yield f"domain {domain}: no longer imported, there are no nodes of it"
@@ -113,7 +113,7 @@ def _imports(model: onnx.ModelProto) -> Iterator[str]:
         del model.opset_import[:]
         model.opset_import.extend(kept)
     for domain in sorted(used):
-        if files.opset_of(model, domain) is None:
+        if inspection.opset_of(model, domain) is None:
             model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
             yield f"domain {domain}: imported now"
         for opset in model.opset_import:
@@ -124,12 +124,15 @@ def _imports(model: onnx.ModelProto) -> Iterator[str]:
 
 def _opset(model: onnx.ModelProto) -> Iterator[str]:
     """Convert an old opset of standard operators."""
-    opset = files.opset_of(model)
+    opset = inspection.opset_of(model)
     if opset is None or opset >= OPSET:
         return
     if model.functions:  # onnx.version_converter would drop them
         raise ValueError(f"upgrade: the model's opset, {opset}, cannot be converted while it has functions of its own")
-    version, model.ir_version = model.ir_version, files.needed_format(model)  # 3 would want weights among the inputs
+    version, model.ir_version = (
+        model.ir_version,
+        inspection.needed_format(model),
+    )  # 3 would want weights among the inputs
     try:
         model.CopyFrom(onnx.version_converter.convert_version(model, OPSET))
     except Exception as error:  # the converter's and the checker's exceptions have no common base class
@@ -140,7 +143,7 @@ def _opset(model: onnx.ModelProto) -> Iterator[str]:
 
 def _format(model: onnx.ModelProto) -> Iterator[str]:
     """Set the version of the file format that the opset, functions and their overloads need."""
-    version = max(files.needed_format(model), min(model.ir_version, IR_VERSION))
+    version = max(inspection.needed_format(model), min(model.ir_version, IR_VERSION))
     if version != model.ir_version:
         yield f"format version {model.ir_version}: {version} now"
         model.ir_version = version

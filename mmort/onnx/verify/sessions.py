@@ -53,13 +53,15 @@ def open_session(
 def _has_functions_of_our_names(path: str | os.PathLike[str]) -> bool:
     """Return whether nodes named as mmort's operators call functions of the model; raise ValueError if only some do."""
     try:
-        from mmort.onnx import files
+        from mmort.onnx.graph import files, inspection
 
         model = files.load(path)
     except (ModuleNotFoundError, OSError, ValueError):  # without onnx; or ONNX Runtime will tell what is wrong
         return False
-    functions = files.own_functions(model)
-    called = {(node.domain, node.op_type) for node in files.every_node(model) if files.operator_of(node) is not None}
+    functions = inspection.own_functions(model)
+    called = {
+        (node.domain, node.op_type) for node in inspection.every_node(model) if inspection.operator_of(node) is not None
+    }
     if called & functions and called - functions:
         own, other = ("::".join(sorted(names)[0]) for names in (called & functions, called - functions))
         raise ValueError(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmort.onnx.portable.builder import BOOL, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.graph.builder import BOOL, FLOAT, INT64, Builder, FunctionBuilder, Value
 from mmort.onnx.portable.definitions.sampling import clipped, sample
 
 MAX_GATHERED = 2**17

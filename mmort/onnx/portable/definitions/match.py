@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmort.onnx.portable.builder import BOOL, DOUBLE, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.graph.builder import BOOL, DOUBLE, FLOAT, INT64, Builder, FunctionBuilder, Value
 from mmort.onnx.portable.definitions.overlaps import shared_area
 from mmort.onnx.portable.definitions.suppression import MINUS_INFINITY
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmort.onnx.portable.builder import DOUBLE, END, FLOAT, FunctionBuilder, Value
+from mmort.onnx.graph.builder import DOUBLE, END, FLOAT, FunctionBuilder, Value
 
 
 def group_norm(op: FunctionBuilder, x: Value, scale: Value, bias: Value, *, attributes: Mapping[str, Any]) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmort.onnx.portable.builder import Builder, Value
+from mmort.onnx.graph.builder import Builder, Value
 
 
 def shared_area(op: Builder, first: Sequence[Value], second: Sequence[Value], offset: Value | None = None) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmort.onnx.portable.builder import FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.graph.builder import FLOAT, INT64, Builder, FunctionBuilder, Value
 from mmort.onnx.portable.definitions.sampling import OUTSIDE, sample
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from mmort.onnx.portable.builder import FLOAT, INT64, FunctionBuilder, NotCoveredError, Reference, Value
+from mmort.onnx.graph.builder import FLOAT, INT64, FunctionBuilder, NotCoveredError, Reference, Value
 from mmort.onnx.portable.definitions import windows
 from mmort.onnx.portable.definitions.pixels import clamped_pixels, on_map, sample_pixels, sample_positions, stacked
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmort.onnx.portable.builder import FLOAT, FunctionBuilder, Value
+from mmort.onnx.graph.builder import FLOAT, FunctionBuilder, Value
 from mmort.onnx.portable.definitions.pixels import (
     bordered,
     clamped_pixels,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mmort.onnx.portable.builder import BOOL, DOUBLE, END, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.graph.builder import BOOL, DOUBLE, END, FLOAT, INT64, Builder, FunctionBuilder, Value
 from mmort.onnx.portable.definitions.suppression import descending
 
 COLUMNS = 7  # centre x, y, half width, half height, cosine, sine, area

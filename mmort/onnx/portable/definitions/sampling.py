@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmort.onnx.portable.builder import FLOAT, Builder, FunctionBuilder, Value
+from mmort.onnx.graph.builder import FLOAT, Builder, FunctionBuilder, Value
 
 OUTSIDE = 100.0
 """A coordinate outside every map, in the units of GridSample's grid, in which maps lie between -1 and 1."""

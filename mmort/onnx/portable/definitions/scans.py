@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx.helper
 
-from mmort.onnx.portable.builder import END, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.graph.builder import END, FLOAT, INT64, Builder, FunctionBuilder, Value
 
 
 def corner_pool(op: FunctionBuilder, input: Value, *, attributes: Mapping[str, Any]) -> Value:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mmort.onnx.portable.builder import BOOL, DOUBLE, END, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.graph.builder import BOOL, DOUBLE, END, FLOAT, INT64, Builder, FunctionBuilder, Value
 from mmort.onnx.portable.definitions.overlaps import shared_area
 
 MINUS_INFINITY = -math.inf

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmort import schemas
-from mmort.onnx.portable.builder import BOOL, END, FLOAT, INT64, Builder, FunctionBuilder, Value
+from mmort.onnx.graph.builder import BOOL, END, FLOAT, INT64, Builder, FunctionBuilder, Value
 from mmort.onnx.portable.definitions.overlaps import shared_area
 from mmort.onnx.portable.definitions.soft_suppression import SoftSuppression
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from mmort.onnx.portable.builder import FLOAT, INT64, FunctionBuilder, Value
+from mmort.onnx.graph.builder import FLOAT, INT64, FunctionBuilder, Value
 from mmort.onnx.portable.definitions.pixels import clamped_pixels, on_axis, sample_positions
 
 MAX_SAMPLES = 64.0

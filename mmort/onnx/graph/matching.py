@@ -1,9 +1,9 @@
-"""Reading and editing a model's graph, as the rules need it."""
+"""Finding patterns of nodes in a graph of onnx_ir, and putting other nodes in their place."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,24 +13,6 @@ from onnx.reference import ReferenceEvaluator
 
 PREFIX = "mmort/"
 """How the names of new nodes begin."""
-
-
-class Run(NamedTuple):
-    """What a node did when the model was run."""
-
-    seconds: float
-    types: tuple[str, ...]
-    """ONNX Runtime's names of the inputs' element types; inputs that were left out are missing."""
-    shapes: tuple[tuple[int, ...], ...]
-
-
-Runs = Mapping[str, Run]
-"""What nodes did, by their names."""
-
-
-def run_of(node: ir.Node, runs: Runs) -> Run:
-    """Return what a node did."""
-    return runs[name_of(node)]
 
 
 def name_of(node: ir.Node) -> str:

@@ -30,7 +30,7 @@ def check(model: onnx.ModelProto) -> None:
     Examples
     --------
     >>> import onnx.helper as oh
-    >>> from mmort.onnx import structure
+    >>> from mmort.onnx.graph import structure
     >>> opset = oh.make_opsetid("f", 1)
     >>> node = oh.make_node("again", ["x"], ["y"], domain="f")
     >>> function = oh.make_function("f", "again", ["x"], ["y"], [node], [opset])
