@@ -1,18 +1,22 @@
-"""Compare builds of mmort over scenes of suppression that a seed draws: no list that a kernel could be tuned to.
+"""Compare builds of mmort over scenes that a seed draws: no list that a kernel could be tuned to.
 
     pip install --target BEFORE --no-deps SOURCES      # for each build
     python benchmarks/scenes.py BEFORE ... AFTER [--seed S] [--scenes N] [--threads T] [--operators NAME ...]
 
-Each build runs in a process of its own; they take turns, scene by scene, and their results must be the same bits.  A
-scene's time is the smallest of its turns: CPU time on one thread, else elapsed time.  Its ratio is AFTER's time divided
-by the best BEFORE's, with 5 microseconds added to both for the call.  Prints, for each operator, quantiles of the ratio
-and the worst scenes; with --growth, exponents of the time between scenes of n and 4 n boxes; with --table, the time of
-each build for fixed scenes.
+Each build runs in a process of its own; they take turns, scene by scene.  Results of suppression must be the same
+bits; other results may differ in rounding, and it is said how many do.
+
+A scene's cost is the smallest of its turns: CPU time on one thread, else elapsed time, with 5 microseconds added for
+the call; or, with --instructions, a number of instructions.  Its ratio is AFTER's cost divided by the best BEFORE's.
+Prints, for each operator, quantiles of the ratio and the worst scenes; with --fail-above, fails if a ratio is larger.
+With --growth, prints exponents of the cost between scenes of n and 4 n boxes; with --table, the cost of each build for
+fixed scenes.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import math
@@ -22,172 +26,36 @@ import statistics
 import subprocess
 import sys
 import time
+import zlib
+from collections.abc import Callable
 from typing import Any
 
+import map_scenes
 import numpy as np
+import suppression_scenes
+from instructions import Counter, command, make_directory
 from numpy.typing import NDArray
+from suppression_scenes import MAX_BOXES, SIZES, TABLE
 
 Scene = dict[str, Any]
 Array = NDArray[Any]
 
-OPERATORS = ("nms", "batched_nms", "nms_indices", "multiclass_nms", "nms_match", "nms_rotated", "soft_nms")
-MAX_BOXES = {
-    "nms": 1_000_000, "batched_nms": 300_000, "nms_indices": 300_000, "multiclass_nms": 20_000, "nms_match": 20_000,
-    "nms_rotated": 100_000, "soft_nms": 10_000,
-}  # fmt: skip
-SIZES = ("one", "uniform", "log", "long", "clusters", "anchors", "equal", "nested", "giant")
-ORDERS = ("random", "size", "position", "ties")
-METHODS = ("naive", "linear", "gaussian")
+OPERATORS = suppression_scenes.OPERATORS + map_scenes.OPERATORS
 CALL = 5e-6
 """Seconds; what differs by less is no difference between kernels."""
+CALL_INSTRUCTIONS = 20_000
+"""Likewise."""
 TURNS = 3
 SAMPLE = 2e-3
 """Seconds that the calls of a turn take at least together."""
-TABLE: tuple[tuple[str, int, str, float, float, float], ...] = (
-    ("nms", 300_000, "long", 4_000, 0.1, 0),
-    ("nms", 300_000, "clusters", 1_000, 0.5, 0),
-    ("nms", 100_000, "one", 4_000, 0.1, 0),
-    ("nms", 10_000, "one", 4_000, 0.1, 0),
-    ("nms", 300_000, "one", 4_000, 0.1, 0),
-    ("nms", 300_000, "clusters", 4_000, 0.1, 0),
-    ("nms", 300_000, "uniform", 4_000, 0.1, 0),
-    ("nms", 100_000, "uniform", 4_000, 0.1, 0),
-    ("nms", 300_000, "log", 4_000, 0.3, 0),
-    ("nms", 100_000, "log", 4_000, 0.3, 0),
-    ("nms", 100_000, "uniform", 1_000, 0.3, 0),
-    ("nms", 3_000, "one", 4_000, 0.1, 0),
-    ("batched_nms", 30_000, "long", 1_000, 0.1, 20),
-    ("nms_rotated", 30_000, "clusters", 1_000, 0.1, 0),
-    ("multiclass_nms", 10_000, "clusters", 4_000, 0.7, 20),
-    ("soft_nms", 1_000, "clusters", 1_000, 0.5, 0),
-    ("nms_match", 10_000, "one", 1_000, 0.5, 0),
-    ("nms", 131_072, "pixels", 0, 0.1, 0),
-    ("nms", 120_000, "nested", 0, 0.5, 0),
-    ("nms", 260_000, "outlier", 10_000, 0.5, 0),
-    ("nms", 260_000, "decades", 0, 0.5, 0),
-    ("nms", 300_000, "empty", 0, 0.0, 0),
-    ("soft_nms", 100_000, "one", 1_000, 0.5, 0),
-    ("nms_match", 100_000, "one", 1_000, 0.5, 0),
-)  # fmt: skip
-"""Operator, boxes, sizes, plane, threshold, classes."""
 
 
-# ---- scenes ----------------------------------------------------------------------------------------------------------
+def module_of(operator: str) -> Any:
+    return map_scenes if operator in map_scenes.OPERATORS else suppression_scenes
 
 
-def draw(rng: np.random.Generator, operator: str) -> Scene:
-    """Return the description of a random scene."""
-    count = int(100 * (MAX_BOXES[operator] / 100) ** rng.random())
-    return {
-        "operator": operator,
-        "count": count,
-        "density": float(rng.choice([0, 0.1, 1, 3, 10, 30, 100, 300, 1000])),
-        "sizes": str(rng.choice(SIZES)),
-        "order": str(rng.choice(ORDERS, p=[0.7, 0.1, 0.1, 0.1])),
-        "threshold": round(float(rng.uniform(0.1, 0.9)), 2),
-        "classes": int(rng.choice([1, 20, 1203])) if operator == "batched_nms" else int(rng.choice([1, 20, 80])),
-        "offset": int(rng.random() < 0.1),
-        "max_num": int(rng.choice([-1, 100, 1000], p=[0.8, 0.1, 0.1])),
-        "dtype": str(rng.choice(["float32", "float64"], p=[0.85, 0.15])),
-        "method": str(rng.choice(METHODS)),
-        "seed": int(rng.integers(2**31)),
-    }
-
-
-def make_sides(rng: np.random.Generator, kind: str, count: int) -> Array:
-    """Return widths and heights of (count, 2)."""
-    if kind == "uniform":
-        return rng.uniform(10, 100, (count, 2))
-    if kind == "log":
-        return 2 * 500 ** rng.random((count, 2))
-    if kind == "long":
-        return np.stack([rng.uniform(100, 300, count), rng.uniform(10, 30, count)], axis=1)
-    if kind == "giant":
-        sides = rng.uniform(10, 30, (count, 2))
-        sides[rng.integers(count)] = 1e5
-        return sides
-    if kind == "decades":
-        return 10 ** rng.uniform(-15, 15, (count, 1)) * np.ones((1, 2))
-    return np.full((count, 2), 32.0)
-
-
-def make_boxes(rng: np.random.Generator, scene: Scene) -> Array:
-    """Return corners of (count, 4) in the plane of the scene, or one where a box overlaps `density` others."""
-    kind, count = scene["sizes"], scene["count"]
-    sides = make_sides(rng, kind, count)
-    if kind == "nested":
-        centers, sides = np.full((count, 2), 500.0), np.linspace(1, 1000, count)[:, None] * np.ones((1, 2))
-    elif kind == "equal":
-        centers = np.full((count, 2), 500.0)
-    elif kind == "empty":
-        centers, sides = rng.uniform(0, 1000, (count, 2)), sides * 0
-    elif kind == "pixels":
-        centers = np.stack(np.divmod(rng.permutation(count), 512), axis=1) * 1.0
-    elif kind == "anchors":
-        cells = -(-count // 9)
-        columns = math.isqrt(cells - 1) + 1
-        shapes = np.array([[a * r, a / r] for a in (32, 40.3, 50.8) for r in (0.7071, 1, 1.4142)])
-        positions = np.stack(np.divmod(np.arange(cells), columns), axis=1) * 8.0
-        centers = np.repeat(positions, 9, axis=0)[:count]
-        sides = np.tile(shapes, (cells, 1))[:count]
-    else:
-        plane = scene.get("plane") or math.sqrt(
-            count * 4 * float(np.median(sides[:, 0]) * np.median(sides[:, 1])) / (scene["density"] or 1e-3)
-        )
-        centers = rng.uniform(0, plane, (count, 2))
-        if kind == "clusters":
-            groups = max(count // 50, 1)
-            members = np.arange(count) % groups
-            sizes = rng.uniform(20, 200, (groups, 2))
-            centers = centers[:groups][members] + rng.normal(0, 4, (count, 2))
-            sides = sizes[members] * np.exp(rng.normal(0, 0.08, (count, 2)))
-        elif kind == "outlier":
-            centers[-1], sides[-1] = (1e30, 5), (1e25, 10)
-    return np.concatenate([centers - sides / 2, centers + sides / 2], axis=1)
-
-
-def make_scores(rng: np.random.Generator, scene: Scene, boxes: Array) -> Array:
-    scores = rng.random(len(boxes))
-    if scene["order"] == "ties":
-        scores = np.round(scores, 1)
-    elif scene["order"] != "random":
-        area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-        by = area if scene["order"] == "size" else boxes[:, 0]
-        scores = np.sort(scores)[np.argsort(np.argsort(by, kind="stable"))]
-    return scores
-
-
-def prepare(scene: Scene) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    """Return the function's name and arguments."""
-    rng = np.random.default_rng(scene["seed"])
-    operator, threshold, classes = scene["operator"], scene["threshold"], scene["classes"]
-    boxes = make_boxes(rng, scene)
-    scores = make_scores(rng, scene, boxes).astype(scene["dtype"])
-    corners, limit = boxes.astype(scene["dtype"]), scene["max_num"]
-    if operator == "nms":
-        return operator, (corners, scores, threshold), {"offset": scene["offset"], "max_num": limit}
-    if operator == "batched_nms":
-        labels = rng.integers(0, max(classes, 1), len(boxes))
-        return operator, (corners, scores, labels, {"type": "nms", "iou_threshold": threshold, "max_num": limit}), {}
-    if operator == "nms_match":
-        return operator, (np.concatenate([corners, scores[:, None]], axis=1), threshold), {}
-    if operator == "soft_nms":
-        return operator, (corners, scores), {"iou_threshold": threshold, "method": scene["method"]}
-    if operator == "nms_indices":
-        classes = min(classes, 5)
-        scores = np.stack([rng.permutation(scores) for _ in range(classes)])[None]
-        options = {"iou_threshold": threshold, "score_threshold": 0.05, "max_per_class": limit}
-        return operator, (corners[None], scores), options
-    if operator == "multiclass_nms":
-        few = np.zeros((1, len(boxes), classes), scene["dtype"])
-        few[0, np.arange(len(boxes)), rng.integers(0, classes, len(boxes))] = scores
-        options = {"iou_threshold": threshold, "score_threshold": 0.05, "max_per_image": limit}
-        return operator, (corners[None], few), options
-    angles = rng.uniform(-1.6, 1.6, (len(boxes), 1))
-    if scene["sizes"] in {"clusters", "equal"}:
-        angles[:] = 0.3
-    rotated = np.concatenate([(boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2], angles], axis=1)
-    return operator, (rotated.astype(scene["dtype"]), scores, threshold), {}
+def describe(scene: Scene) -> str:
+    return str(module_of(scene["operator"]).describe(scene))
 
 
 # ---- a build ---------------------------------------------------------------------------------------------------------
@@ -202,38 +70,52 @@ def digest(value: Any, state: Any) -> None:
         state.update(np.ascontiguousarray(value).tobytes())
 
 
-def serve(threads: int, limit: float) -> None:
-    """Time the scenes that come as lines of JSON; answer with seconds and a hash of the result.
+def summarize(value: Any) -> list[float]:
+    """Return numbers that are about the same if results are."""
+    parts = value if isinstance(value, (tuple, list)) else [value]
+    return [float(f(np.asarray(part, np.float64))) for part in parts for f in (np.size, np.sum, np.linalg.norm)]
 
-    A scene that takes more than `limit` seconds ends the process.
+
+def measure_time(function: Callable[[], Any], threads: int) -> tuple[float, Any]:
+    """Return the seconds of a call, the smallest of some samples, and the result."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    begin = clock()
+    result = function()
+    seconds = clock() - begin
+    calls = int(SAMPLE / max(seconds, 1e-7))
+    samples = [seconds]
+    for _ in range(3 if calls else 0):
+        begin = clock()
+        for _ in range(calls):
+            function()
+        samples.append((clock() - begin) / calls)
+    return min(samples), result
+
+
+def serve(threads: int, limit: float, counted: str | None) -> None:
+    """Measure the scenes that come as lines of JSON; answer with the cost and what tells results apart.
+
+    A scene that takes more than `limit` seconds ends the process.  `counted` is the directory of the counter.
     """
     import mmort
 
     mmort.set_num_threads(threads)
-    clock = time.process_time if threads == 1 else time.perf_counter
+    counter = Counter(counted) if counted else None
     known: str = ""
     for line in sys.stdin:
         if line != known:
-            name, arguments, options = prepare(json.loads(line))
+            scene = json.loads(line)
+            name, arguments, options = module_of(scene["operator"]).prepare(scene)
             known = line
-        function = getattr(mmort, name, None)
-        answer: dict[str, Any] = {"seconds": None, "hash": None}
-        if function is not None:
+        answer: dict[str, Any] = {"cost": None, "hash": None}
+        if hasattr(mmort, name):
+            call = functools.partial(getattr(mmort, name), *arguments, **options)
             signal.setitimer(signal.ITIMER_REAL, limit)  # a timer of CPU time would make its clock coarse
             try:
+                cost, result = counter.count(call) if counter else measure_time(call, threads)
                 state = hashlib.sha256()
-                begin = clock()
-                result = function(*arguments, **options)
-                seconds = clock() - begin
                 digest(result, state)
-                calls = int(SAMPLE / max(seconds, 1e-7))
-                samples = [seconds]
-                for _ in range(3 if calls else 0):
-                    begin = clock()
-                    for _ in range(calls):
-                        function(*arguments, **options)
-                    samples.append((clock() - begin) / calls)
-                answer = {"seconds": min(samples), "hash": state.hexdigest()}
+                answer = {"cost": cost, "hash": state.hexdigest(), "summary": summarize(result)}
             except (ValueError, MemoryError) as error:
                 answer["error"] = str(error)
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -243,17 +125,20 @@ def serve(threads: int, limit: float) -> None:
 class Build:
     """A build of mmort in a directory, and its process."""
 
-    def __init__(self, directory: str, threads: int) -> None:
-        self.directory, self.threads = directory, threads
+    def __init__(self, directory: str, options: argparse.Namespace, counted: str | None) -> None:
+        self.directory, self.threads, self.limit, self.counted = directory, options.threads, options.limit, counted
         self.process: subprocess.Popen[str] | None = None
 
-    def time(self, scene: Scene, limit: float) -> dict[str, Any]:
-        """Return the answer of a turn; a call may take `limit` seconds."""
+    def measure(self, scene: Scene) -> dict[str, Any]:
+        """Return the answer of a turn."""
         if self.process is None:
+            words = [sys.executable, "-P", __file__, "--serve", "--threads", str(self.threads)]
+            words += ["--limit", str(self.limit)]
+            if self.counted:
+                words = [*command(self.counted), *words, "--counted", self.counted]
             self.process = subprocess.Popen(
-                [sys.executable, "-P", __file__, "--serve", "--threads", str(self.threads), "--limit", str(limit)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                env={**os.environ, "PYTHONPATH": self.directory},
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([self.directory, os.path.dirname(__file__)])},
             )  # fmt: skip
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -266,7 +151,7 @@ class Build:
         self.process = None
         if status != -signal.SIGALRM:
             raise SystemExit(f"{self.directory} ended with {status}: {describe(scene)} {scene}")
-        return {"seconds": limit, "hash": None, "error": f"more than {limit:g} s"}
+        return {"cost": math.inf, "hash": None, "error": f"more than {self.limit:g} s"}
 
     def end(self) -> None:
         if self.process is not None:
@@ -278,102 +163,106 @@ class Build:
 # ---- comparison ------------------------------------------------------------------------------------------------------
 
 
+def check_results(scene: Scene, answers: list[dict[str, Any]]) -> bool:
+    """Raise if results differ in more than rounding; return whether they are the same bits."""
+    known = [answer for answer in answers if answer["hash"]]
+    equal = len({answer["hash"] for answer in known}) <= 1
+    if not equal and scene["operator"] in suppression_scenes.OPERATORS:
+        raise SystemExit(f"results differ: {describe(scene)} {scene}")
+    for answer in known[1:]:
+        if not np.allclose(answer["summary"], known[0]["summary"], rtol=1e-3, atol=1e-2, equal_nan=True):
+            raise SystemExit(f"results differ by more than rounding: {describe(scene)} {scene}")
+    return equal
+
+
 def measure(builds: list[Build], scene: Scene, limit: float) -> list[dict[str, Any]]:
-    """Return the best answer of each build; raise if results differ."""
+    """Return the best answer of each build."""
     answers: list[list[dict[str, Any]]] = [[] for _ in builds]
-    for turn in range(TURNS):
+    for turn in range(1 if builds[0].counted else TURNS):
         for i in range(len(builds)):
             k = (i + turn) % len(builds)
-            if turn and (answers[k][-1].get("error") or answers[k][-1]["seconds"] is None):
+            if turn and (answers[k][-1].get("error") or answers[k][-1]["cost"] is None):
                 continue
-            if turn and answers[k][-1]["seconds"] > limit / 10:
+            if turn and answers[k][-1]["cost"] > limit / 10:
                 continue
-            answers[k].append(builds[k].time(scene, limit))
-    best = [min(turns, key=lambda answer: answer["seconds"] or math.inf) for turns in answers]
-    hashes = {answer["hash"] for answer in best if answer["hash"]}
-    if len(hashes) > 1:
-        raise SystemExit(f"results differ: {describe(scene)} {scene}")
-    return best
+            answers[k].append(builds[k].measure(scene))
+    return [min(turns, key=lambda answer: answer["cost"] or math.inf) for turns in answers]
 
 
-def describe(scene: Scene) -> str:
-    """Return a line of what matters to the operator."""
-    words = [f"{scene['count']:,} {scene['sizes']}", f"IoU {scene['threshold']}"]
-    if scene.get("plane"):
-        words.append(f"in {scene['plane']:,}")
-    elif scene["sizes"] not in {"equal", "nested", "anchors", "pixels", "empty"}:
-        words.append(f"{scene['density']:g} overlaps")
-    words.append(f"scores by {scene['order']}" if scene["order"] in {"size", "position"} else scene["order"])
-    if scene["classes"] > 1 and scene["operator"] in {"batched_nms", "multiclass_nms", "nms_indices"}:
-        words.append(f"{scene['classes']} classes")
-    if scene["max_num"] > 0 and scene["operator"] in {"nms", "batched_nms", "multiclass_nms", "nms_indices"}:
-        words.append(f"at most {scene['max_num']}")
-    if scene["operator"] == "soft_nms":
-        words.append(scene["method"])
-    words += [scene["dtype"]] * (scene["dtype"] == "float64") + ["offset 1"] * (scene["offset"] == 1)
-    return ", ".join(words)
-
-
-def milliseconds(answer: dict[str, Any]) -> str:
+def show(answer: dict[str, Any]) -> str:
+    """Return milliseconds, or millions of instructions."""
     if answer.get("error"):
-        return "refused" if answer["seconds"] is None else f"> {1e3 * answer['seconds']:,.0f}"
-    return "-" if answer["seconds"] is None else f"{1e3 * answer['seconds']:.3g}"
+        return "refused" if answer["cost"] is None else "too slow"
+    if answer["cost"] is None:
+        return "-"
+    return f"{answer['cost'] * (1e-6 if isinstance(answer['cost'], int) else 1e3):.3g}"
 
 
 def compare(builds: list[Build], options: argparse.Namespace) -> None:
     """Print quantiles and the worst scenes of each operator."""
     print("| operator | scenes | smallest | 5 % | median | 95 % | worst | scene of the worst |\n|-|-|-|-|-|-|-|-|")
     listing: list[str] = []
+    call = CALL_INSTRUCTIONS if options.instructions else CALL
+    rounded: dict[str, int] = {}
+    largest = 0.0
     for operator in options.operators:
-        rng = np.random.default_rng([options.seed, OPERATORS.index(operator)])
+        rng = np.random.default_rng([options.seed, zlib.crc32(operator.encode())])
         rows: list[tuple[float, Scene, list[dict[str, Any]]]] = []
         end = time.monotonic() + options.seconds / len(options.operators)
         for _ in range(options.scenes):
             if time.monotonic() > end:
                 break
-            scene = draw(rng, operator)
+            scene = module_of(operator).draw(rng, operator, options.scale)
             answers = measure(builds, scene, options.limit)
-            before = [answer["seconds"] for answer in answers[:-1] if answer["seconds"] is not None]
             if answers[-1].get("error") and any(answer["hash"] for answer in answers):
                 raise SystemExit(f"{answers[-1]['error']}: {describe(scene)} {scene}")
-            if before and answers[-1]["seconds"]:
-                rows.append(((answers[-1]["seconds"] + CALL) / (min(before) + CALL), scene, answers))
+            if not check_results(scene, answers):
+                rounded[operator] = rounded.get(operator, 0) + 1
+            before = [answer["cost"] for answer in answers[:-1] if answer["cost"] is not None]
+            if before and answers[-1]["cost"]:
+                rows.append(((answers[-1]["cost"] + call) / (min(before) + call), scene, answers))
         if len(rows) < 2:
             print(f"| `{operator}` | {len(rows)} | too few for quantiles: more --seconds | | | | | |", flush=True)
             continue
         rows.sort(key=lambda row: row[0])
         ratios = [row[0] for row in rows]
+        largest = max(largest, ratios[-1])
         cuts = statistics.quantiles(ratios, n=20, method="inclusive")
         print(
             f"| `{operator}` | {len(rows)} | {ratios[0]:.3f} | {cuts[0]:.2f} | {cuts[9]:.2f} | {cuts[18]:.2f} "
             f"| {ratios[-1]:.2f} | {describe(rows[-1][1])} |", flush=True
         )  # fmt: skip
+        unit = "million instructions" if options.instructions else "ms"
         for ratio, scene, answers in rows[: -options.worst - 1 : -1]:
-            times = " ".join(f"{milliseconds(answer):>8}" for answer in answers)
-            listing.append(f"{ratio:6.2f} {times} ms  {operator}: {describe(scene)}")
+            costs = " ".join(f"{show(answer):>8}" for answer in answers)
+            listing.append(f"{ratio:6.2f} {costs} {unit}  {operator}: {describe(scene)}")
     print("\n" + "\n".join(listing))
+    for operator, number in rounded.items():
+        print(f"{operator}: {number} results differ in rounding")
+    if options.fail_above is not None and largest > options.fail_above:
+        raise SystemExit(f"a scene costs {largest:.2f} times as much as before, more than {options.fail_above:g}")
 
 
 def grow(builds: list[Build], options: argparse.Namespace) -> None:
     """Print exponents of growth: of each build's time between n and 4 n boxes of the same density."""
     print("| operator | sizes | overlaps | IoU | boxes |" + " exponent |" * len(builds))
     print("|-|-|-|-|-|" + "-|" * len(builds))
-    for operator in options.operators:
-        largest = MAX_BOXES[operator] // 4
+    for operator in (name for name in options.operators if name in MAX_BOXES):
+        largest = int(options.scale * MAX_BOXES[operator]) // 4
         for sizes in SIZES:
             for density, threshold in ((1.0, 0.5), (100.0, 0.1), (100.0, 0.5)):
                 scene = {
                     "operator": operator, "count": largest, "density": density, "sizes": sizes, "order": "random",
                     "threshold": threshold, "classes": 1, "offset": 0, "max_num": -1, "dtype": "float32",
-                    "method": "linear", "seed": options.seed,
+                    "method": "linear", "angles": "any", "seed": options.seed,
                 }  # fmt: skip
                 if sizes in {"anchors", "equal", "nested"} and density == 1.0:
                     continue
                 small, large = (measure(builds, scene | {"count": n}, options.limit) for n in (largest, 4 * largest))
                 words = []
                 for few, many in zip(small, large, strict=True):
-                    both = few["seconds"] and many["seconds"]
-                    words.append(f"{math.log(many['seconds'] / few['seconds'], 4):.2f}" if both else "-")
+                    both = few["hash"] and many["hash"]
+                    words.append(f"{math.log(many['cost'] / few['cost'], 4):.2f}" if both else "-")
                 print(f"| `{operator}` | {sizes} | {density:g} | {threshold} | {largest:,} | {' | '.join(words)} |",
                       flush=True)  # fmt: skip
 
@@ -387,10 +276,11 @@ def tabulate(builds: list[Build], options: argparse.Namespace) -> None:
             scene = {
                 "operator": operator, "count": count, "plane": plane, "density": 1.0, "sizes": sizes,
                 "order": "size" if sizes == "nested" else "random", "threshold": threshold, "classes": classes or 1,
-                "offset": 0, "max_num": -1, "dtype": "float32", "method": "linear", "seed": options.seed,
+                "offset": 0, "max_num": -1, "dtype": "float32", "method": "linear",
+                "angles": "any", "seed": options.seed,
             }  # fmt: skip
             answers = measure(builds, scene, options.limit)
-            print(f"| `{operator}`, {describe(scene)} | {' | '.join(map(milliseconds, answers))} |", flush=True)
+            print(f"| `{operator}`, {describe(scene)} | {' | '.join(map(show, answers))} |", flush=True)
 
 
 def main() -> None:
@@ -405,18 +295,24 @@ def main() -> None:
     parser.add_argument("--worst", type=int, default=10, help="scenes to list of each operator")
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--scale", type=float, default=1, help="of the largest scenes")
+    parser.add_argument("--instructions", action="store_true", help="count them by valgrind instead of taking times")
+    parser.add_argument("--fail-above", type=float, metavar="RATIO")
+    parser.add_argument("--counted", help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(options.threads, options.limit)
+        serve(options.threads, options.limit, options.counted)
         return
-    builds = [Build(directory, options.threads) for directory in options.builds]
-    print(f"seed {options.seed}, threads {options.threads}, load {os.getloadavg()[0]:.1f}\n")
-    try:
-        (grow if options.growth else tabulate if options.table else compare)(builds, options)
-    finally:
-        for build in builds:
-            build.end()
+    unit = "instructions" if options.instructions else "CPU time" if options.threads == 1 else "elapsed time"
+    print(f"seed {options.seed}, {unit}, threads {options.threads}, load {os.getloadavg()[0]:.1f}\n")
+    with make_directory() as directory:
+        builds = [Build(name, options, directory if options.instructions else None) for name in options.builds]
+        try:
+            (grow if options.growth else tabulate if options.table else compare)(builds, options)
+        finally:
+            for build in builds:
+                build.end()
 
 
 if __name__ == "__main__":
