@@ -17,6 +17,7 @@ from mmk cimport *
 from mmort._kernels.deform_product cimport MMK_PANEL, mmk_product_rows, mmk_product_shape, multiply
 from mmort._kernels.deform_taps cimport MAX_DEPTH, MAX_TAPS, TILE, Sizes, Workspace, locate_taps, sample, workspace
 from mmort._kernels.sampling cimport COPY, LANES, add_copy_phase, padded, run_copy_phase
+from mmort._kernels.transposition cimport transpose
 from mmort._kernels.workspace cimport element_size
 
 cdef enum:  # attributes
@@ -46,7 +47,7 @@ cdef enum:
     MAX_SIZE = 1 << 29  # strides, paddings, dilations, and pixels of a plane, so that all coordinates fit in 32 bits
 
 cdef enum:  # picoseconds
-    PACK_COST = 1000  # per weight
+    PACK_COST = 300  # per weight; 1x256x7x7 to 256 channels, stride 2
     # per position; deform_conv2d, 1x256x100x152 to 256 channels
     PRODUCT_COST = 10  # and per weight
     SAMPLE_COST = 200  # and per tap of a channel
@@ -78,18 +79,19 @@ cdef void _pack(const mmk_call *call, const real *weights, int64_t begin, int64_
     """Packs panels [begin, end), counted through all groups, and sets the pixel of zeros."""
     cdef Sizes s = _sizes(call)
     cdef ptrdiff_t lanes = MMK_PANEL // sizeof(real), depth = s.channels // s.groups * s.taps
-    cdef ptrdiff_t outputs = s.outputs // s.groups, unit, first, lane, k
-    cdef const real *row
+    cdef ptrdiff_t outputs = s.outputs // s.groups, unit, first, rows, lane, k
     cdef real *panel
     if begin == 0:
         memset(<real *>call.scratch + s.pixels * padded(s.channels), 0, padded(s.channels) * sizeof(real))
     for unit in range(begin, end):
         panel = _packed_weights(call, &s, weights) + unit * depth * lanes
         first = unit % s.panels * lanes
-        for lane in range(lanes):
-            row = weights + (unit // s.panels * outputs + first + lane) * depth
+        rows = min(lanes, outputs - first)
+        transpose(weights + (unit // s.panels * outputs + first) * depth, depth, rows, depth, panel, lanes)
+        if rows < lanes:
             for k in range(depth):
-                panel[k * lanes + lane] = row[k] if first + lane < outputs else 0
+                for lane in range(rows, lanes):
+                    panel[k * lanes + lane] = 0
 
 
 # ---- tiles -----------------------------------------------------------------------------------------------------------

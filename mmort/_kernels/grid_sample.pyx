@@ -1,9 +1,10 @@
 """grid_sample: samples of a feature map at the positions of a grid (torch.nn.functional.grid_sample).
 
-In AVX2 and AVX-512, float32 pixels are gathered for a vector of positions at a time (grid_lanes.h), from a few planes
-that stay in the cache while all positions are read.  Elsewhere a tile of positions is converted to pixel indices and
-weights (grid_locations.pxd), which are then used for every channel (grid_reading.pxd): from the planes, or, where many
-channels are read at many positions, from a copy with channels adjacent.
+A tile of positions is converted to pixel indices and weights (grid_locations.pxd), which are then used for every
+channel (grid_reading.pxd): where many channels are read at many positions, from a copy with channels adjacent, else
+from the planes.  From planes, AVX2 and AVX-512 gather float32 pixels for a vector of positions at a time
+(grid_lanes.h), from a few planes that stay in the cache while all positions are read; a load of adjacent channels is
+faster than that on processors whose gathers are as many loads.
 
 Coordinates that are not finite read as zeros with zeros padding, and as the last row or column with border and
 reflection padding; bicubic gives NaN.
@@ -202,7 +203,7 @@ cdef ptrdiff_t _groups_in_bundle(const mmk_call *call) noexcept nogil:
 cdef bint _copy_pays(const mmk_call *call, const Geometry *g) noexcept nogil:
     cdef const mmk_tensor *x = &call.inputs[INPUT]
     cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES, pixels = x.shape[2] * x.shape[3]
-    return (not g.lanes and x.shape[1] >= LANES and x.shape[0] * groups >= 2
+    return (x.shape[1] >= LANES and x.shape[0] * groups >= 2
             and 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] >= pixels)
 
 
