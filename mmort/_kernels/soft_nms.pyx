@@ -29,7 +29,8 @@ cdef enum:
     PLANES = BOX_NUMBERS + 1  # with the scores
 
 cdef enum:  # chosen by soft_nms, uniform and clustered, 100 to 3000 boxes
-    PROBES = 8  # boxes emitted before judging whether a grid pays
+    SETTLING = 4  # boxes emitted first, by which a crowd goes away
+    PROBES = 4  # boxes emitted then, whose overlaps tell whether a grid pays
     MIN_GRID_BOXES = 200  # from which on it pays; more if they overlap
     NAIVE_BOXES_PER_HIT = 20  # as many boxes soon remain no longer
     LINEAR_BOXES_PER_HIT = 6
@@ -119,6 +120,15 @@ cdef inline void _swap(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff
     indices[b] = index
 
 
+cdef simd_void _find_below(const real *score, ptrdiff_t begin, ptrdiff_t end, real min_score,
+                           bint *any_below) noexcept nogil:
+    cdef int32_t found = 0
+    cdef ptrdiff_t i
+    for i in range(begin, end):
+        found |= score[i] < min_score
+    any_below[0] = found
+
+
 cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t begin,
                                   ptrdiff_t end, int64_t *count, const Rule *rule) noexcept nogil:
     """Emits boxes to the positions [begin, end), or until none remains; returns the position where that ended."""
@@ -126,6 +136,7 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices
     cdef int64_t comparisons = 0, unasked = 0
     cdef real *score = planes + SCORE * stride
     cdef real offset = <real>rule.offset, min_score = <real>rule.min_score, value
+    cdef bint any_below
     while i < min(end, count[0]):
         unasked += count[0] - i
         if not goes_on(call, &comparisons, &unasked, stride):
@@ -141,7 +152,8 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices
         else:
             _decay(planes, stride, i, count[0], <real>rule.iou_threshold, offset, rule.method == LINEAR)
         i += 1
-        j = i
+        _find_below(score, i, count[0], min_score, &any_below)
+        j = i if any_below else count[0]
         while j < count[0]:
             if score[j] < min_score:
                 count[0] -= 1
@@ -174,11 +186,12 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
         boxes_per_hit = NAIVE_BOXES_PER_HIT
     if stride >= min_boxes and only_overlap_decays:
         # Crowds of boxes suppress each other in few rounds, and nearly all pairs overlap.
-        for i in range(PROBES):
+        for i in range(SETTLING + PROBES):
             emitted = _suppress_by_pairs(call, planes, indices, stride, i, i + 1, &count, rule)
             if emitted <= i:
                 return count
-            _count_overlaps(planes, stride, emitted, count, i, <real>rule.offset, &hits)
+            if i >= SETTLING:
+                _count_overlaps(planes, stride, emitted, count, i, <real>rule.offset, &hits)
         if count - emitted > min_boxes + boxes_per_hit * hits // PROBES:
             m = moving(type, stride, scratch)
             m.grid.begin = emitted

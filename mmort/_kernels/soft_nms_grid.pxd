@@ -22,6 +22,8 @@ cdef enum:  # where a box begins; the order makes both that begin in the column 
 cdef enum:
     MAX_CELLS_PER_BOX = 6  # on average
     LANES = 8  # entries that are compared at once
+    SAMPLE = 64  # boxes that tell where nearly all are
+    OUTLIERS = 16  # one in so many may be elsewhere
 
 
 cdef struct _Range:
@@ -83,9 +85,36 @@ cdef inline int64_t _bucket(const Grid *grid, const _Range *cells, int64_t colum
     return BUCKETS_PER_CELL * (line * grid.columns + column) + kind
 
 
+cdef inline void _insert(double *sorted_values, int count, double value) noexcept nogil:
+    while count and sorted_values[count - 1] > value:
+        sorted_values[count] = sorted_values[count - 1]
+        count -= 1
+    sorted_values[count] = value
+
+
+cdef inline void _find_bulk(const real *low, const real *high, int64_t begin, int64_t end, double *start,
+                            double *stop) noexcept nogil:
+    """Finds an interval that has the corners of nearly all of the boxes [begin, end), by a sample of them."""
+    cdef double[SAMPLE] lows, highs
+    cdef double part
+    cdef int64_t size = min(<int64_t>SAMPLE, end - begin), i, box
+    for i in range(size):
+        box = begin + (end - begin) * i // size
+        _insert(lows, <int>i, low[box])
+        _insert(highs, <int>i, high[box])
+    start[0] = lows[size // OUTLIERS]
+    stop[0] = highs[size - 1 - size // OUTLIERS]
+    part = (stop[0] - start[0]) / (OUTLIERS - 2)  # what the sample leaves out if boxes are spread evenly, and more
+    start[0] -= 2 * part
+    stop[0] += 2 * part
+
+
 cdef inline bint choose_cells(Grid *grid, const real *planes, real offset) noexcept nogil:
-    """Makes cells of about the mean box; returns False for odd boxes, whose IoU may be NaN without any overlap."""
-    cdef double width = 0, height = 0, max_x = -INFINITY, max_y = -INFINITY
+    """Makes cells of about the mean box; returns False for odd boxes, whose IoU may be NaN without any overlap.
+
+    The cells are where nearly all boxes are; the outer ones have all that is farther out.
+    """
+    cdef double width = 0, height = 0, max_x = -INFINITY, max_y = -INFINITY, start, stop
     cdef int64_t stride = grid.stride, count = grid.end - grid.begin, box, total
     cdef _Range cells
     grid.margin = offset * 1.000001  # rounding of a distance of less than the offset
@@ -99,8 +128,15 @@ cdef inline bint choose_cells(Grid *grid, const real *planes, real offset) noexc
         grid.min_y = min(grid.min_y, <double>planes[stride + box])
         max_x = max(max_x, <double>planes[2 * stride + box])
         max_y = max(max_y, <double>planes[3 * stride + box])
-        width += <double>planes[2 * stride + box] - planes[box]
-        height += <double>planes[3 * stride + box] - planes[stride + box]
+    _find_bulk(planes, planes + 2 * stride, grid.begin, grid.end, &start, &stop)
+    grid.min_x = max(grid.min_x, start)
+    max_x = min(max_x, stop)
+    _find_bulk(planes + stride, planes + 3 * stride, grid.begin, grid.end, &start, &stop)
+    grid.min_y = max(grid.min_y, start)
+    max_y = min(max_y, stop)
+    for box in range(grid.begin, grid.end):
+        width += min(<double>planes[2 * stride + box] - planes[box], max_x - grid.min_x)
+        height += min(<double>planes[3 * stride + box] - planes[stride + box], max_y - grid.min_y)
     width = width / count + grid.margin
     height = height / count + grid.margin
     if not (isfinite(count / (max_x - grid.min_x + grid.margin)) and isfinite(max_x - grid.min_x)
