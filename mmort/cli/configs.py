@@ -1,10 +1,32 @@
-"""CONFIG and ``--cfg-options`` of the commands that evaluate: a config, and overrides whose keys are checked."""
+"""What commands that read configs share: overrides whose keys are checked, and detectors of the user's own."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
+
+
+def add_import(parser: argparse.ArgumentParser) -> None:
+    """Add ``--import``."""
+    parser.add_argument(
+        "--import",
+        dest="extensions",
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="run a Python file that registers detectors of your own, which must be trusted; may be repeated",
+    )
+
+
+def run_extensions(arguments: argparse.Namespace) -> None:
+    """Run the files of ``--import``."""
+    if arguments.extensions:
+        from mmort.detect.extension import run_extension
+
+        for file in arguments.extensions:
+            run_extension(file)
 
 
 def read(path: str, options: Sequence[str] | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
+from mmort.cli import configs
 from mmort.cli.outputs import add_output, check_new_outputs
 from mmort.cli.portable import add_form
 
@@ -89,12 +90,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cfg-options", nargs="+", action="extend", metavar="KEY=VALUE", help="override the config, by dotted key"
     )
+    configs.add_import(parser)
     for name in IGNORED:
         parser.add_argument(name, nargs="+", help="does nothing, as the config's values are used")
 
 
 def run(arguments: argparse.Namespace) -> str | list[str] | None:
     """Export a detector, or check its config."""
+    configs.run_extensions(arguments)
     if arguments.check:
         return _check(arguments)
     if arguments.checkpoint is None:

@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cfg-options", nargs="+", action="extend", metavar="KEY=VALUE", help="override the config, by dotted key"
     )
+    configs.add_import(parser)
 
 
 def run(arguments: argparse.Namespace) -> str | None:
@@ -71,6 +72,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     from mmort.evaluate.parity import compare_models, write_report
     from mmort.predict import Predictor
 
+    configs.run_extensions(arguments)
     config = configs.read(arguments.config, arguments.cfg_options)
     network = load_network(config, arguments.checkpoint)
     dataset = datasets.dataset(arguments, config, network.classes)

@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, what in (("cfg", "override the config, by dotted key"), ("eval", "options of the metrics")):
         parser.add_argument(f"--{name}-options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=what)
+    configs.add_import(parser)
     datasets.add_arguments(parser)
     parser.add_argument("--metrics-json", metavar="FILE", help="write the figures of --eval as JSON")
     parser.add_argument("--batch-size", type=int, help="pictures that run together (default: the config's, or 1)")
@@ -145,6 +146,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError("--parallel is for ONNX files; torch runs one batch after another")
     if arguments.backend == "torch" and arguments.engine in engines.OPENVINO:
         raise ValueError(f"--engine {arguments.engine} is for ONNX files; --backend torch runs a checkpoint")
+    if arguments.extensions and arguments.backend != "torch":
+        raise ValueError("--import is for checkpoints: give --backend torch; a file has its detector already")
     if arguments.config is None and (arguments.cfg_options or arguments.data_root):
         raise ValueError("--cfg-options and --data-root change a CONFIG; give one")
 
@@ -159,6 +162,7 @@ def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> De
         if error.name != "torch":
             raise
         raise ImportError("mmort test --backend torch needs torch: pip install 'mmort[detect]'") from None
+    configs.run_extensions(arguments)
     return load_network(config, arguments.model, engines.threads(arguments))
 
 

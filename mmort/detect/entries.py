@@ -91,12 +91,28 @@ class Parts:
         self.types = types
 
     def register(self, kind: str, *names: str) -> Callable[[_Class], _Class]:
-        """Return a decorator: the class is what these of MMDetection's type names mean.
+        """Return a decorator: the class is what these type names mean in configs.
+
+        Parameters
+        ----------
+        kind : str
+            "detector", by the type of its last head, or the kind of a part, such as "backbone" or "box coder".
+        *names : str
+            MMDetection's type names, without a scope.
 
         Raises
         ------
         ValueError
-            If another class has the name.
+            If a name is registered already.
+
+        Examples
+        --------
+        >>> from mmort.detect.entries import Parts
+        >>> parts = Parts({})  # `mmort.detect.register` is that of the parts that `mmort.detect.build` has
+        >>> @parts.register("neck", "MyNeck")
+        ... class MyNeck: ...
+        >>> parts.types["neck"]["MyNeck"].__name__
+        'MyNeck'
         """
 
         def register(part_class: _Class) -> _Class:
@@ -162,6 +178,10 @@ Detectors are registered by the type of their last head: ``model.type`` is not e
 share one.  A "rotated detector" is what such a type means if the head's box coder is one of rotated boxes, as in
 MMRotate 1.
 """
+
+
+register = PARTS.register
+"""Registers detectors and parts of one's own; see `Parts.register`."""
 
 
 def require(kind: str, name: Any, *supported: str) -> str:

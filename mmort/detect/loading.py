@@ -48,7 +48,7 @@ def _family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Dete
     if family is None:
         raise ValueError(
             f"detect.build: {entry} {name!r} of model.type {model.get('type')!r} is not "
-            f"supported; supported heads: {', '.join(families)}"
+            f"supported; supported heads: {', '.join(families)}; one of your own: docs/own_detectors.md"
         )
     return family
 

@@ -1,0 +1,52 @@
+"""Detectors and parts of one's own: a Python file that registers them is run because the user names it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+from mmort.detect import families, parts  # noqa: F401 - what a file registers must not have their names
+
+
+def run_extension(path: str | os.PathLike[str]) -> None:
+    """Run a Python file that registers detectors or parts; it must be trusted, as any program.
+
+    Parameters
+    ----------
+    path : path
+        Of the ``.py`` file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is no Python file, or registers a name that is taken.
+
+    Notes
+    -----
+    What the file itself raises is raised.  In Python, importing a module that registers them does the same.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from mmort.detect.extension import run_extension
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "my_parts.py")
+    >>> _ = file.write_text('print("registers my parts")')
+    >>> run_extension(file)
+    registers my parts
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"file of own detectors does not exist: {file}")
+    if file.suffix != ".py":
+        raise ValueError(f"file of own detectors must be Python (.py), got {file}")
+    name = f"{__name__}:{file}"  # not the file's, which an installed module may have
+    loader = SourceFileLoader(name, str(file))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
+    loader.exec_module(module)
