@@ -83,8 +83,13 @@ export class Detector {
 
   /** Return a row's box in the picture: x1, y1, x2, y2, or of a rotated one centre, width, height and angle. */
   boxIn(row, { offset: [top, left], scale: [x, y] }) {
-    if (row.length === 6)
-      return { rotatedBox: [(row[0] - left) / x, (row[1] - top) / y, row[2] / x, row[3] / y, row[4]] };
+    if (row.length === 6) {
+      const [centreX, centreY, width, height, angle] = row, cos = Math.cos(angle), sin = Math.sin(angle);
+      const turned = this.preprocessing.turn_boxes // as in MMRotate 1
+        ? [width * Math.hypot(cos / x, sin / y), height * Math.hypot(sin / x, cos / y), Math.atan2(sin / x, cos / y)]
+        : [width / x, height / y, angle];
+      return { rotatedBox: [(centreX - left) / x, (centreY - top) / y, ...turned] };
+    }
     const box = [(row[0] - left) / x, (row[1] - top) / y, (row[2] - left) / x, (row[3] - top) / y];
     return { box: top || left ? box.map((edge) => Math.max(edge, 0)) : box };
   }

@@ -183,6 +183,7 @@ _PREPROCESSING: dict[str, Any] = {
     "to_float32": _FLAG,
     "divide": _FLAG,
     "flip": _FLAG,
+    "turn_boxes": _FLAG,
 }
 """The entries of "preprocessing", the fields of `Preprocessing`."""
 

@@ -34,6 +34,8 @@ class Prepared:
         Divide boxes (x1, y1, x2, y2) of the resized image by it to get boxes of the original.
     offset : (int, int)
         Row and column of `input` at which the resized image starts: (0, 0) unless `Preprocessing.pad_or` is set.
+    turn_boxes : bool
+        See `Preprocessing`.
     """
 
     input: NDArray[np.float32]
@@ -42,6 +44,7 @@ class Prepared:
     pad_shape: tuple[int, int]
     scale_factor: NDArray[np.float32]
     offset: tuple[int, int]
+    turn_boxes: bool = False
 
     @property
     def border(self) -> tuple[int, int, int, int]:
@@ -58,11 +61,17 @@ class Prepared:
     def rotated_boxes_in_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         """Map rotated boxes (N, 5) of `input`, centre x, y, width, height, angle, to the original image.
 
-        As in MMRotate, the angle stays, and the width is scaled as x is: the aspect ratio should be kept.
+        Boxes stay rectangles, so that they fit if the aspect ratio is kept, which it is but for rounding.
         """
         top, left = self.offset
         mapped = boxes.copy()
         mapped[:, :4] = (boxes[:, :4] - np.array([left, top, 0, 0], np.float32)) / self.scale_factor
+        if self.turn_boxes:
+            x, y = 1 / self.scale_factor[:2]
+            cosine, sine = np.cos(boxes[:, 4]), np.sin(boxes[:, 4])
+            mapped[:, 2] = boxes[:, 2] * np.hypot(x * cosine, y * sine)
+            mapped[:, 3] = boxes[:, 3] * np.hypot(x * sine, y * cosine)
+            mapped[:, 4] = np.arctan2(x * sine, y * cosine)
         return mapped
 
 
@@ -98,6 +107,9 @@ class Preprocessing:
         Divide by `std`, as MMDetection 3 does.  Otherwise multiply by ``1 / std``; a bit of the result may differ.
     flip : bool
         Whether the config also detects in the mirrored image and merges both results, which is left to the caller.
+    turn_boxes : bool
+        Whether rotated boxes turn where the original image has other proportions than the resized one, as in MMRotate
+        1.  Otherwise their angle stays, and their width is scaled as x is, as in MMRotate 0.
 
     Examples
     --------
@@ -122,6 +134,7 @@ class Preprocessing:
     to_float32: bool = False
     divide: bool = False
     flip: bool = False
+    turn_boxes: bool = False
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
@@ -275,7 +288,7 @@ class Preprocessing:
                 target[:] = self._normalized(source, channel)
         scale = np.array([width / ori_shape[1], height / ori_shape[0]] * 2, np.float32)
         img_shape = shape if padding.in_image else (height, width)
-        return Prepared(canvas, ori_shape, img_shape, pad_shape, scale, offset)
+        return Prepared(canvas, ori_shape, img_shape, pad_shape, scale, offset, self.turn_boxes)
 
     def batch(self, images: Sequence[Prepared]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Stack preprocessed images of any sizes, padded with zeros to the largest height and width.

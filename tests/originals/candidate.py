@@ -78,4 +78,5 @@ def _image_result(detections: Detections) -> ImageResult:
     if panoptic is not None:
         empty = np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64)
         return ImageResult(*empty, None, panoptic.astype(np.int64))
-    return ImageResult(detections.boxes, detections.scores, detections.labels, detections.masks)
+    boxes = detections.boxes if detections.rotated_boxes is None else detections.rotated_boxes
+    return ImageResult(boxes, detections.scores, detections.labels, detections.masks)

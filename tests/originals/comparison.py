@@ -58,12 +58,14 @@ def _unmatched(actual: ImageResult, expected: ImageResult, tolerance: float) -> 
     for name, side in (("mmort", actual), ("MMDetection", expected)):
         if not (np.isfinite(side.boxes).all() and np.isfinite(side.scores).all()):
             return [f"a box or a score of {name} is not finite"]
-    limits = tolerance * np.maximum(np.abs(expected.boxes).max(1), 100)[:, None, None]
-    boxes = np.abs(expected.boxes[:, None].astype(np.float64) - actual.boxes[None]) / limits
+    if actual.boxes.shape != expected.boxes.shape:
+        return [f"boxes: shape {actual.boxes.shape} instead of {expected.boxes.shape}"]
+    limits = tolerance * np.maximum(np.abs(expected.boxes).max(1), 100)[:, None]
+    boxes = _distances(expected.boxes.astype(np.float64), actual.boxes.astype(np.float64)) / limits
     scores = np.abs(expected.scores[:, None].astype(np.float64) - actual.scores[None]) / tolerance
     if expected.masks is not None and not expected.boxes.any():
         boxes[:] = 0  # MMDetection's SOLO has zeros where mmort has the masks' boxes
-    apart = np.maximum(boxes.max(2), scores)
+    apart = np.maximum(boxes, scores)
     apart[expected.labels[:, None] != actual.labels[None]] = np.inf
     if expected.masks is not None:
         masks = [side.masks.reshape(len(side.masks), -1).astype(np.float32) for side in (expected, actual)]
@@ -80,6 +82,27 @@ def _unmatched(actual: ImageResult, expected: ImageResult, tolerance: float) -> 
         f"{len(missing)} of {len(expected.boxes)} detections differ, such as "
         f"{_text(expected, worst)}, where there is {_text(actual, nearest)}"
     ]
+
+
+def _distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return how far each box is from each other one in pixels: the farthest side, or the farthest corner.
+
+    A rotated box can be described in four ways, between which rounding may choose: by any of its corners first.
+    """
+    if first.shape[1] == 4:
+        return np.abs(first[:, None] - second[None]).max(2)
+    corners = _corners(first)[:, None]
+    turned = (np.roll(_corners(second), turn, 1)[None] for turn in range(4))
+    return np.min([np.hypot(*np.moveaxis(corners - other, 3, 0)).max(2) for other in turned], 0)
+
+
+def _corners(boxes: np.ndarray) -> np.ndarray:
+    """Return the corners (N, 4, 2) of rotated boxes, clockwise on the screen."""
+    cosine, sine = np.cos(boxes[:, 4]), np.sin(boxes[:, 4])
+    along = np.stack([cosine, sine], 1) * boxes[:, 2:3] / 2
+    across = np.stack([-sine, cosine], 1) * boxes[:, 3:4] / 2
+    signs = (-1, -1), (1, -1), (1, 1), (-1, 1)
+    return np.stack([boxes[:, :2] + x * along + y * across for x, y in signs], 1)
 
 
 def _assignment(fits: np.ndarray) -> dict[int, int]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.originals.original import MODELS, TASK_UTILS, TRANSFORMS, Original
+from tests.originals.original import Original, type_named
 from tests.originals.published_values import published
 
 Path = tuple[Any, ...]
@@ -127,6 +127,7 @@ BY_NAME: dict[str, tuple[Any, ...]] = {
         {"type": "PseudoBBoxCoder"},
     ),
     "anchor_generator": (),
+    "angle_version": ("oc", "le90", "le135"),
 }
 STEPS: tuple[Any, ...] = (
     {"type": "Resize", "scale": (90, 70), "keep_ratio": True},
@@ -286,7 +287,7 @@ def _parameters(node: dict[str, Any], module: Any) -> dict[str, Any]:
     owner: Any = None
     if isinstance(kind, str):
         name = kind.rpartition(".")[2]
-        owner = next((found for registry in (MODELS, TASK_UTILS, TRANSFORMS) if (found := registry.get(name))), None)
+        owner = type_named(name)
     elif module is not None and not isinstance(module, dict):
         owner = type(module)
     return _signature(owner) if inspect.isclass(owner) else {}

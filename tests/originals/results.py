@@ -14,8 +14,8 @@ class ImageResult:
 
     Attributes
     ----------
-    boxes : ndarray (N, 4)
-        x1, y1, x2, y2.
+    boxes : ndarray (N, 4) or (N, 5)
+        x1, y1, x2, y2; of rotated boxes: centre x, y, width, height, angle in radians.
     scores, labels : ndarray (N,)
     masks : ndarray of bool (N, H, W), or None
     panoptic : ndarray of int (H, W), or None

@@ -84,6 +84,25 @@ def test_sees_inputs_and_masks_and_segments():
     assert differences(replace(result, images=[]), result)
 
 
+def _rotated(*changes):
+    """Return a result of boxes of 30 x 20, with changes to the numbers of the first."""
+    boxes = np.array([[40.0 * index, 50, 30, 20, 0.3] for index in range(4)])
+    boxes[0] += changes or 0
+    return BatchResult(np.zeros((1, 3, 8, 8)), [ImageResult(boxes, np.full(4, 0.5), np.arange(4))])
+
+
+@pytest.mark.parametrize(
+    "changes", [(0.02, 0, 0, 0, 0), (0, 0.02, 0, 0, 0), (0, 0, 0.04, 0, 0), (0, 0, 0, 0.04, 0), (0, 0, 0, 0, 2e-3)]
+)
+def test_sees_changes_of_rotated_boxes(changes):
+    assert differences(_rotated(*changes), _rotated())
+
+
+@pytest.mark.parametrize("changes", [(), (0, 0, 0, 0, np.pi), (0, 0, -10, 10, np.pi / 2), (0, 0, -10, 10, -np.pi / 2)])
+def test_descriptions_of_a_rotated_box_are_equal(changes):
+    assert not differences(_rotated(*changes), _rotated())
+
+
 NOTHING = {
     "no detection": dict.fromkeys(("boxes", "scores", "labels", "masks"), lambda values: values[:0]),
     "equal scores": {"scores": np.zeros_like},

@@ -4,7 +4,7 @@ from typing import Any
 
 from mmort.detect.loading import PARTS
 from tests.originals.cases import CASES
-from tests.originals.original import MODELS, TASK_UTILS
+from tests.originals.original import type_named
 
 
 def _types(value: Any) -> set[str]:
@@ -27,5 +27,5 @@ def test_every_type_has_a_case():
     # What MMDetection builds where a config leaves it out is in its defaults.
     defaults = {"DeltaXYWHBBoxCoder", "DistancePointBBoxCoder", "MlvlPointGenerator", "SinePositionalEncoding"}
     missing = _known() - used - defaults
-    in_mmdetection = {name for name in missing if MODELS.get(name) is not None or TASK_UTILS.get(name) is not None}
+    in_mmdetection = {name for name in missing if type_named(name) is not None}
     assert not in_mmdetection, "types without a case in tests/originals/cases"

@@ -25,6 +25,9 @@ SPREAD: Spread = {
     r"(fc_cls|rpn_cls|conv_cls|atss_cls|retina_cls|gfl_cls|vfnet_cls|cls_branches\.\d+|cls_embed)$": (-1.0, 1.5),
 }
 
+_CONSTANTS = "sampled_basis", "bias_expansion"
+"""Tensors that are saved with the weights of equivariant convolutions, and that no training changes."""
+
 
 def before(first: Spread, second: Spread) -> Spread:
     """Return both, with the entries of the first before those of the second, which they replace."""
@@ -76,7 +79,10 @@ def fill(
         What this function returned for another detector, whose layers of the same names are scaled by the same.
     """
     for name, tensor in model.state_dict().items():
-        tensor.copy_(initial(name, tensor))
+        if not name.endswith(_CONSTANTS):
+            tensor.copy_(initial(name, tensor))
+    model.train()
+    model.eval()  # now MMRotate's equivariant convolutions expand their weights
     layers = {name: layer for name, layer in model.named_modules() if _is_layer(layer)}
     patterns = before(spread, SPREAD)
     for name, layer in layers.items():
@@ -111,7 +117,7 @@ def _scaling(name: str, patterns: Spread, measured: dict[str, float]) -> Callabl
         if name in measured or not isinstance(output, Tensor) or output.numel() < 2:
             return None
         bias = getattr(layer, "bias", None)
-        shift = 0 if bias is None else bias.reshape(-1, *[1] * (layer.weight.ndim - 2))
+        shift = 0 if bias is None else bias.reshape(-1, *[1] * (min(layer.weight.ndim, 4) - 2))
         centred = output - shift
         deviation = float(centred.std())
         factor = wanted / deviation if deviation > 1e-6 else 1.0

@@ -137,13 +137,14 @@ def test_configs_of_mmdetection_3():
     resize = {"type": "mmdet.datasets.transforms.Resize", "scale": (208, 160), "keep_ratio": True}
     mean, std = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
     config = config3(resize, mean=mean, std=std, bgr_to_rgb=True, pad_size_divisor=32, pad_mask=True)
-    assert Preprocessing.from_config(config) == replace(preprocessing("cascade_mask_rcnn"), divide=True)
+    version_3 = {"divide": True, "turn_boxes": True}
+    assert Preprocessing.from_config(config) == replace(preprocessing("cascade_mask_rcnn"), **version_3)
     resize = {"type": "Resize", "scale": (320, 320)}  # keep_ratio=False is the default there
     assert not Preprocessing.from_config(config3(resize)).keep_ratio
     pad = {"type": "RandomCenterCropPad", "test_mode": True, "test_pad_mode": ["logical_or", 31], "test_pad_add_pix": 0}
     pad |= {"mean": mean, "std": std, "to_rgb": True}
     config = config3(pad, mean=mean, std=std, bgr_to_rgb=True)
-    assert Preprocessing.from_config(config) == replace(preprocessing("cornernet"), divide=True, to_float32=False)
+    assert Preprocessing.from_config(config) == replace(preprocessing("cornernet"), **version_3, to_float32=False)
 
 
 RESIZE = {"type": "Resize", "scale": (6, 8)}

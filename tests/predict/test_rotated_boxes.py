@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,6 +30,17 @@ def test_polygons_and_upright_boxes(detections):
     np.testing.assert_allclose(detections.polygons[0], [[55, 30], [55, 50], [45, 50], [45, 30]], atol=1e-4)
     upright = Detections([[1, 2, 5, 8]], [0.9], [0], ("cat",), (10, 12))
     assert upright.polygons.tolist() == [[[1, 2], [5, 2], [5, 8], [1, 8]]]
+
+
+def test_boxes_turn_with_the_image_as_in_mmrotate_1_or_not_as_in_0():
+    """A square of 12 on its tip, in an image that is made twice as high: its sides run along (1, 2) and (-1, 2)."""
+    image, tip = np.zeros((20, 30, 3), np.uint8), np.array([[15, 10, 12, 12, math.pi / 4]], np.float32)
+    half_as_high = Preprocessing(size=(30, 10), keep_ratio=False, turn_boxes=True)
+    side = 12 * math.hypot(1, 2) / math.sqrt(2)
+    found = half_as_high(image).rotated_boxes_in_image(tip)
+    np.testing.assert_allclose(found, [[15, 20, side, side, math.atan(1 / 2)]], rtol=1e-6)
+    stays = replace(half_as_high, turn_boxes=False)(image).rotated_boxes_in_image(tip)
+    np.testing.assert_allclose(stays, [[15, 20, 12, 24, math.pi / 4]], rtol=1e-6)
 
 
 def test_json(detections):

@@ -41,6 +41,8 @@ class Case:
         mmort keeps images apart that change each other's results in MMDetection.
     classes : int
         How many classes must be among the detections, or else the comparison shows too little.
+    scope : str
+        The package whose types the config names without a prefix.
     """
 
     model: Config
@@ -48,11 +50,12 @@ class Case:
     pipeline: list[Config] = field(default_factory=lambda: PIPELINE)
     batches: bool = True
     classes: int = 2
+    scope: str = "mmdet"
 
     def config(self) -> Config:
         """Return the whole config, to be changed by the caller if need be."""
         config = {
-            "default_scope": "mmdet",
+            "default_scope": self.scope,
             "model": self.model,
             "test_dataloader": {"dataset": {"type": "CocoDataset", "pipeline": self.pipeline}},
         }
