@@ -16,6 +16,7 @@ from mmort.detect.parts.plugins import plugins_of_stage
 from mmort.detect.parts.test_cfg import NMS, SelectionEntries
 from tests.detect import dense_cases, two_stage_cases
 from tests.detect.batches import SHAPES, images
+from tests.detect.test_dense_detectors import model
 
 
 def proposals_of(**nms):
@@ -71,6 +72,16 @@ def with_test_cfg(kind="ATSSHead", **entries):
 def test_selections_that_are_refused(entries, message):
     with pytest.raises(ValueError, match=message):
         build(with_test_cfg(**entries))
+
+
+@pytest.mark.parametrize("nms_pre", [0, -1])
+def test_yolov3_of_version_3_needs_a_preselection(nms_pre):
+    config = model("yolov3")
+    config["model"]["test_cfg"]["nms_pre"] = nms_pre
+    assert build({**config, "optimizer": {}}).nms_pre == -1  # version 2 does not read it
+    config["model"]["data_preprocessor"] = {}
+    with pytest.raises(ValueError, match="nms_pre of a dense detector must be at least 1"):
+        build(config)
 
 
 @pytest.mark.parametrize("name", ["Mask Scoring R-CNN", "HTC"])

@@ -15,7 +15,7 @@ from mmort.detect.parts.boxes import image_limits, larger
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import Activation, best_priors, detections, take
-from mmort.detect.parts.test_cfg import DenseEntries, check_size_of_original
+from mmort.detect.parts.test_cfg import DenseEntries, check_preselection, check_size_of_original
 from mmort.torch import filter_scores
 
 
@@ -115,11 +115,7 @@ class DenseDetector(SingleStageDetector):
         # Before version 3 MMDetection kept the dense heads' boxes without area.
         self.min_size: float = self.test_cfg.min_bbox_size if config.version == 3 else -1
         check_size_of_original("test_cfg.min_bbox_size", self.min_size)
-        if self.test_cfg.nms_pre < 1:
-            raise ValueError(
-                "detect.build: test_cfg.nms_pre of a dense detector must be at least 1: with -1 MMDetection drops the "
-                f"worst pair of each level, with 0 all, got {self.test_cfg.nms_pre}"
-            )
+        check_preselection(self.test_cfg.nms_pre)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         boxes, scores, _ = self.candidates(self.raw(input), image_limits(input, img_shape))

@@ -68,6 +68,15 @@ class SuppressionEntries(Schema):
             object.__setattr__(self, "nms", NO_SUPPRESSION)
 
 
+def check_preselection(nms_pre: int) -> None:
+    """Refuse what leaves some pairs of a level, or all, out in MMDetection."""
+    if nms_pre < 1:
+        raise ValueError(
+            "detect.build: test_cfg.nms_pre of a dense detector must be at least 1: with -1 MMDetection drops the "
+            f"worst pair of each level, with 0 all, got {nms_pre}"
+        )
+
+
 def check_size_of_original(name: str, size: float) -> None:
     """Refuse a size above 0 that MMDetection compares with boxes in pixels of the image before it was resized."""
     if size > 0:

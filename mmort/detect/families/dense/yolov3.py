@@ -20,7 +20,7 @@ from mmort.detect.parts.layers import ConvModule, LayerEntries
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import detections
 from mmort.detect.parts.single_stage import Head, SingleStageDetector
-from mmort.detect.parts.test_cfg import DenseEntries, check_size_of_original
+from mmort.detect.parts.test_cfg import DenseEntries, check_preselection, check_size_of_original
 from mmort.torch import filter_scores
 
 _ANCHORS = {
@@ -120,6 +120,8 @@ class YOLOv3(SingleStageDetector):
         self.nms_pre: int = self.test_cfg.nms_pre if version_3 else -1
         self.min_size: float = self.test_cfg.min_bbox_size if version_3 else -1
         check_size_of_original("test_cfg.min_bbox_size", self.min_size)
+        if version_3:
+            check_preselection(self.nms_pre)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         # Nothing here is clipped to the image, so its shape does not matter.
