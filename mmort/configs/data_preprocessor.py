@@ -45,6 +45,9 @@ class DataPreprocessor(Schema):
             raise ValueError(
                 f"preprocessing: data_preprocessor must have both mean and std or neither, got {self.mean}, {self.std}"
             )
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if values is not None and len(values) != 3:
+                raise ValueError(f"preprocessing: {name} of data_preprocessor must be 3 numbers, got {values}")
         if self.bgr_to_rgb and self.rgb_to_bgr:
             raise ValueError("preprocessing: data_preprocessor must not have both bgr_to_rgb and rgb_to_bgr")
         if self.pad_value:

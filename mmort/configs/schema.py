@@ -26,19 +26,23 @@ IGNORED = {
 }
 """Entries that any part of MMDetection may have, beside its losses, ``loss_...``."""
 
-_NUMBERS: Mapping[str, tuple[tuple[type, ...], str]] = {
+_CHECKED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "True or False"),
     "int": ((int,), "an integer"),
     "float": ((int, float), "a number"),
+    "str": ((str,), "a string"),
+    "Config": ((dict,), "a dict"),
+    "None": ((type(None),), "None"),
 }
-"""Annotations of entries whose values are checked: what they may be, and its name."""
+"""Annotations of entries whose values are checked, also within ``list[...]`` and ``Sequence[...]``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
     """Base of all schemas: a subclass has a field for each entry, by its name.
 
-    A field annotated as ``bool``, ``int`` or ``float``, optional or not, takes nothing else.
+    A field annotated as ``bool``, ``int``, ``float``, ``str``, ``Config``, or a ``list`` or ``Sequence`` of these,
+    optional or not, takes nothing else.
 
     Attributes
     ----------
@@ -142,9 +146,9 @@ def read_values(
         raise ValueError(f"{schema.reader}: {name} must have {', '.join(missing)}")
     values = {key: value for key, value in config.items() if key in fields and key not in schema.ignored}
     for key, value in values.items():
-        _check_number(name, schema, fields[key], value)
-        supported = fields[key].metadata.get("only", value)
-        if value != supported:
+        if "only" not in fields[key].metadata:
+            _check_value(name, schema, fields[key], value)
+        elif value != (supported := fields[key].metadata["only"]):
             raise ValueError(f"{schema.reader}: {key} of {name} must be {supported!r}, got {value!r}")
     for key, entry in fields.items():
         child: _Nested | None = entry.metadata.get("nested")
@@ -181,17 +185,33 @@ def suggested(name: str, known: Iterable[str]) -> str:
     return f"{name} (did you mean {similar[0]}?)" if similar else name
 
 
-def _check_number(name: str, schema: type[Schema], entry: dataclasses.Field[Any], value: Any) -> None:
-    """Refuse a value that is not of the entry's type, if that is a number or a bool, or that is below its minimum."""
-    kind = str(entry.type).removesuffix(" | None")
-    if kind not in _NUMBERS or (value is None and kind != entry.type):
+def _check_value(name: str, schema: type[Schema], entry: dataclasses.Field[Any], value: Any) -> None:
+    """Refuse a value that is not of the entry's type, if values of that type are checked, or below its minimum."""
+    kinds = str(entry.type).split(" | ")
+    fits = [_fits(kind, value) for kind in kinds]
+    if None in fits:
         return
-    types, required = _NUMBERS[kind]
     minimum = entry.metadata.get("minimum", -math.inf)
-    # A bool is an int to Python; a NaN is not at least anything.
-    if type(value) not in types or (kind != "bool" and not value >= minimum):
+    # A NaN is not at least anything.
+    too_small = isinstance(value, (int, float)) and not isinstance(value, bool) and not value >= minimum
+    if not any(fits) or too_small:
         limit = "" if minimum == -math.inf else f" of at least {minimum}"
+        required = " or ".join(_description(kind) for kind in kinds if kind != "None")
         raise ValueError(f"{schema.reader}: {entry.name} of {name} must be {required}{limit}, got {value!r}")
+
+
+def _fits(kind: str, value: Any) -> bool | None:
+    """Return whether a value is of an annotation's kind; None if values of that kind are not checked."""
+    outer, _, inner = kind.removesuffix("]").partition("[")
+    if inner not in _CHECKED or outer not in ("list", "Sequence"):
+        return type(value) in _CHECKED[kind][0] if kind in _CHECKED else None
+    return isinstance(value, (list, tuple)) and all(type(element) in _CHECKED[inner][0] for element in value)
+
+
+def _description(kind: str) -> str:
+    """Return what an annotation's kind is called in errors."""
+    _, _, inner = kind.removesuffix("]").partition("[")
+    return f"a list, each element {_CHECKED[inner][1]}" if inner else _CHECKED[kind][1]
 
 
 def _is_required(entry: dataclasses.Field[Any]) -> bool:

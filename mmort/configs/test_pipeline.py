@@ -70,6 +70,11 @@ class Resize(Step):
         "clip_object_border": "of annotations",
     }
 
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Return a config in which `keep_ratio` is not None: that is no default, but false."""
+        return {**config, "keep_ratio": False} if config.get("keep_ratio", False) is None else config
+
     def __post_init__(self) -> None:
         self.require("Resize", scale_factor=1.0, interpolation="bilinear", multiscale_mode="range", override=False)
         if self.ratio_range is not None:

@@ -155,7 +155,10 @@ class Parts:
             described = values.get(entry.name, child.default)
             if described is None:
                 values[entry.name] = None
-            elif child.count is None:
+                continue
+            if not isinstance(described, (dict, list, tuple)):
+                raise ValueError(f"detect.build: {entry.name} of {name} must be a dict, got {type(described).__name__}")
+            if child.count is None:
                 values[entry.name] = self.build(child.kind, described, child.types)
             else:
                 count: int = values.get(child.count, getattr(schema, child.count, 0))

@@ -78,8 +78,9 @@ def test_the_linear_kernel_drops_the_third_of_equal_masks(monkeypatch):
     scores[0, [0, 2, 4, 6]] = torch.tensor([0.9, 0.8, 0.7, 0.6])
     equal, alone = torch.zeros(16, 16), torch.zeros(16, 16)
     equal[:8], alone[12:] = 1, 1
+    masks = torch.stack([equal] * 3 + [alone] * (scores.shape[1] - 3))[None]
     monkeypatch.setattr(detector.mask_head, "scores", lambda maps: scores)
-    monkeypatch.setattr(detector.mask_head, "masks", lambda maps, cells: torch.stack([equal] * 3 + [alone])[None])
+    monkeypatch.setattr(detector.mask_head, "masks", lambda maps, cells: masks[:, : cells.shape[1]])
     dets, labels = detector(torch.rand(1, 3, 64, 64))[:2]
     torch.testing.assert_close(dets[0, labels[0] >= 0, 4], torch.tensor([0.9, 0.6]))
 

@@ -320,7 +320,6 @@ def _set(config, path, value):
         ("roi_head.mask_head.type", "MaskIoUHead", "mask_head 'MaskIoUHead' is not supported"),
         ("roi_head.mask_head.upsample_cfg", {"type": "nearest", "scale_factor": 2}, "upsample_cfg 'nearest' is not"),
         ("rpn_head.type", "ATSSHead", "rpn_head 'ATSSHead' is not supported"),
-        ("rpn_head.loss_cls.use_sigmoid", False, "rpn_head.loss_cls.use_sigmoid must be true"),
         ("type", "PanopticFPN", "model.type 'PanopticFPN' is not supported"),
     ],
 )

@@ -73,7 +73,7 @@ class GenericRoIExtractor(nn.Module):
 
     def forward(self, features: list[Tensor], rois: Tensor, scale: float = 1.0) -> Tensor:
         """Pool the features [N, C, h, w] of regions [R, 5]; see `RoIExtractor.forward`."""
-        if scale != 1:
+        if scale != 1 and min(len(self.roi_layers), len(features)) > 1:
             rois = scaled(rois, scale)
         pooled = [layer(level, rois) for layer, level in zip(self.roi_layers, features, strict=False)]
         if len(pooled) == 1:

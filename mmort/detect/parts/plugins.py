@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Parts, Schema, read_entries, require
+from mmort.detect.entries import Parts, Schema, at_least, read_entries, require
 from mmort.detect.parts.layers import ConvModule
 
 
@@ -84,8 +84,8 @@ class GeneralizedAttention(nn.Module):
         num_heads: int = 9
         position_embedding_dim: int = -1
         position_magnitude: float = 1
-        kv_stride: int = 2
-        q_stride: int = 1
+        kv_stride: int = at_least(1, default=2)
+        q_stride: int = at_least(1, default=1)
         attention_type: str = "1111"
 
     def __init__(self, entries: Entries) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, Schema
+from mmort.detect.entries import PARTS, Schema, at_least
 
 _IGNORED = {"use_box_type": "a wrapper of MMDetection 3 around the same numbers"}
 
@@ -78,7 +78,7 @@ class AnchorGenerator(Anchors):
         scales: Sequence[float] | None = None
         base_sizes: Sequence[float] | None = None
         scale_major: bool = True
-        octave_base_scale: float | None = None
+        octave_base_scale: float | None = at_least(0, default=None)
         scales_per_octave: int | None = None
         centers: Sequence[tuple[float, float]] | None = None
         center_offset: float = 0.0

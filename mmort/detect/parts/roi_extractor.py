@@ -79,18 +79,17 @@ class RoIExtractor(nn.Module):
         rois : Tensor, [R, 5]
             Index of the image in the batch, x1, y1, x2, y2 in pixels of the network's input.
         scale : float, default 1
-            Factor of the regions' sides; their levels are those of the given sizes.
+            Factor of the regions' sides; their levels are those of the sizes before.  One level alone has no factor.
 
         Returns
         -------
         Tensor, [R, C, output height, output width]
         """
-        sized = rois
+        if len(self.strides) == 1:  # as in MMDetection, whatever the factor
+            return self.roi_layers[0](features[0], rois)
+        level = self.levels(rois)
         if scale != 1:
             rois = scaled(rois, scale)
-        if len(self.strides) == 1:
-            return self.roi_layers[0](features[0], rois)
-        level = self.levels(sized)
         rows = [torch.nonzero(level == index)[:, 0] for index in range(len(self.strides))]  # [R'] for each level
         aligned = [
             layer(features[index], rois.index_select(0, rows[index])) for index, layer in enumerate(self.roi_layers)

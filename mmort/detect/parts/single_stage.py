@@ -59,7 +59,8 @@ class SingleStageDetector(Detector):
         strides = len(self.bbox_head.priors.strides)
         if len(features) != strides:
             raise ValueError(
-                f"{self.family}: bbox_head must have one stride for each of the {len(features)} levels, got {strides}"
+                f"{self.family}: bbox_head must have as many strides as there are levels, the neck's num_outs or the "
+                f"backbone's out_indices, {len(features)}, got {strides}"
             )
         maps: tuple[Tensor, ...] = self.bbox_head(features)
         return maps

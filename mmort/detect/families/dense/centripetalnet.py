@@ -55,25 +55,25 @@ class CentripetalHead(CornerHead):
             for name, of_levels in layers.items():
                 self.add_module(f"{kind}_{name}", nn.ModuleList(of_levels))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+    def maps(self, x: Tensor, level: int) -> tuple[Tensor, ...]:
         """Return heat [N, C, h, w], offset, guiding and centripetal shift [N, 2, h, w]; top left first."""
         maps: dict[str, Tensor] = {}
         for kind in ("tl", "br"):
-            pooled = self._last(f"{kind}_pool", x)
-            guide = self._last(f"{kind}_guiding_shift", pooled)
-            adapted = self._last(f"{kind}_feat_adaption", pooled, self._last(f"{kind}_dcn_offset", guide))
+
+            def output(name: str, *inputs: Tensor, kind: str = kind) -> Tensor:
+                layers: Any = getattr(self, f"{kind}_{name}")
+                return layers[level](*inputs)
+
+            pooled = output("pool", x)
+            guide = output("guiding_shift", pooled)
+            adapted = output("feat_adaption", pooled, output("dcn_offset", guide))
             maps |= {
-                f"{kind}_heat": self._last(f"{kind}_heat", pooled),
-                f"{kind}_off": self._last(f"{kind}_off", pooled),
+                f"{kind}_heat": output("heat", pooled),
+                f"{kind}_off": output("off", pooled),
                 f"{kind}_guiding_shift": guide,
-                f"{kind}_centripetal_shift": self._last(f"{kind}_centripetal_shift", adapted),
+                f"{kind}_centripetal_shift": output("centripetal_shift", adapted),
             }
         return tuple(maps[name] for name in MAPS)
-
-    def _last(self, name: str, *inputs: Tensor) -> Tensor:
-        """Return the output of the layer of the last level."""
-        layers: Any = getattr(self, name)
-        return layers[-1](*inputs)
 
 
 @PARTS.register("detector", "CentripetalHead")

@@ -6,7 +6,7 @@ Hourglass-104 model on COCO val2017, with the flip test: 41.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -51,7 +51,7 @@ class BiCornerPool(nn.Module):
 class CornerHead(nn.Module):
     """Heatmaps of the corners by class, and at each location an embedding and the offset to the exact corner.
 
-    There are branches for each of the backbone's stacks; only those of the last detect.
+    There are branches for each of the backbone's stacks; only those of the last that has both detect.
     """
 
     class_layers: ClassVar = {"tl_heat": 0, "br_heat": 0}
@@ -63,7 +63,7 @@ class CornerHead(nn.Module):
 
         num_classes: int
         in_channels: int
-        num_feat_levels: int = 2
+        num_feat_levels: int = at_least(1, default=2)
         corner_emb_channels: int = 1
 
     def __init__(self, entries: Entries) -> None:
@@ -86,11 +86,16 @@ class CornerHead(nn.Module):
         self.tl_off = nn.ModuleList(branch(in_channels, 2) for _ in levels)
         self.br_off = nn.ModuleList(branch(in_channels, 2) for _ in levels)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return the maps of the last stack [N, in_channels, h, w] that has branches; see `maps`."""
+        last = min(len(features), len(self.tl_pool)) - 1
+        return self.maps(features[last], last)
+
+    def maps(self, x: Tensor, level: int) -> tuple[Tensor, ...]:
         """Return heat [N, C, h, w], embedding [N, 1, h, w], offset [N, 2, h, w], each of top left and bottom right."""
-        tl, br = self.tl_pool[-1](x), self.br_pool[-1](x)  # [N, in_channels, h, w]
+        tl, br = self.tl_pool[level](x), self.br_pool[level](x)  # [N, in_channels, h, w]
         branches = (self.tl_heat, self.br_heat), (self.tl_emb, self.br_emb), (self.tl_off, self.br_off)
-        return tuple(branch[-1](pooled) for pair in branches for branch, pooled in zip(pair, (tl, br), strict=True))
+        return tuple(branch[level](pooled) for pair in branches for branch, pooled in zip(pair, (tl, br), strict=True))
 
 
 def branch(in_channels: int, channels: int) -> nn.Sequential:
@@ -173,7 +178,8 @@ class CornerNet(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps, as `CornerHead` does."""
-        return self.bbox_head(self.backbone(input)[-1])
+        maps: tuple[Tensor, ...] = self.bbox_head(self.backbone(input))
+        return maps
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         size = image_limits(input, None)  # width, height, width, height of the input, [N, 1, 4]

@@ -22,9 +22,12 @@ from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, read_e
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import tower
+from mmort.detect.parts.selection import take_rows
 from mmort.predict import MaskFormat
 
 MASK_STRIDE = 4
+MIN_PRESELECTED = 500
+"""Minimum number of pairs of cell and class whose masks are computed; the ``nms_pre`` of all published models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,16 +262,17 @@ class SOLO(Detector):
 
     Notes
     -----
-    Of the pairs of cell and class above ``score_thr``, the ``nms_pre`` best by their class scores take part, whereas
-    MMDetection chooses these with scores that include the masks' quality.  That makes a difference only where there
-    are more pairs above the threshold, and it needs far less memory.
+    MMDetection computes the masks of all pairs of cell and class above ``score_thr``, and chooses the ``nms_pre`` best
+    by scores that include the masks' quality.  Here only the pairs with the best class scores have masks, 500 of them
+    or ``nms_pre`` if that is more, which needs far less memory and makes a difference only if more are above the
+    threshold.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(Schema):
         """The entries of ``test_cfg``."""
 
-        nms_pre: int = 500
+        nms_pre: int = at_least(1, default=500)
         score_thr: float = 0.1
         mask_thr: float = 0.5
         filter_thr: float = 0.05
@@ -313,7 +317,7 @@ class SOLO(Detector):
         head, test_cfg = self.mask_head, self.test_cfg
         maps = self.raw(input)
         scores = head.scores(maps)  # [N, cells * C]
-        scores, pairs = scores.topk(min(test_cfg.nms_pre, scores.shape[1]))  # [N, P]
+        scores, pairs = scores.topk(min(max(test_cfg.nms_pre, MIN_PRESELECTED), scores.shape[1]))  # [N, P]
         cells, labels = pairs // head.classes, pairs % head.classes
         masks = head.masks(maps, cells)  # [N, P, h, w]
         binary = (masks > test_cfg.mask_thr).to(scores.dtype).flatten(2)  # [N, P, h * w]
@@ -321,6 +325,9 @@ class SOLO(Detector):
         quality = (masks.flatten(2) * binary).sum(2) / areas.clamp(min=1)  # the mean inside the mask
         used = (scores > test_cfg.score_thr) & (areas > head.get_buffer("min_areas")[cells])
         scores = torch.where(used, scores * quality, 0)
+        if test_cfg.nms_pre < scores.shape[1]:
+            scores, chosen = scores.topk(test_cfg.nms_pre)
+            labels, masks, binary = labels.gather(1, chosen), of_rows(masks, chosen), take_rows(binary, chosen)
         scores = matrix_nms(binary, scores, labels, test_cfg.kernel, test_cfg.sigma)
         # NaN, which the linear kernel gives to the third of three equal masks, is not at least anything.
         scores = torch.where((scores > 0) & (scores >= test_cfg.filter_thr), scores, 0)

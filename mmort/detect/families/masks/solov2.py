@@ -33,7 +33,6 @@ from mmort.detect.parts.layers import ConvModule
 class MaskFeatureEntries(Schema):
     """The entries of ``mask_head.mask_feature_head``."""
 
-    in_channels: int = 256
     feat_channels: int
     start_level: int
     end_level: int
@@ -41,6 +40,8 @@ class MaskFeatureEntries(Schema):
     mask_stride: int = 4
     conv_cfg: Config | None = None
     norm_cfg: Config | None = None
+
+    ignored: ClassVar = {"in_channels": "those of mask_head, in MMDetection too"}
 
     def __post_init__(self) -> None:
         if self.mask_stride != 4 or self.start_level != 0:
@@ -53,14 +54,14 @@ class MaskFeatureEntries(Schema):
 class MaskFeatModule(nn.Module):
     """The sum of several levels' features at the finest one's size; the coarsest has its pixels' coordinates too."""
 
-    def __init__(self, entries: MaskFeatureEntries) -> None:
+    def __init__(self, entries: MaskFeatureEntries, in_channels: int) -> None:
         super().__init__()
         layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}
         self.end_level = entries.end_level
         self.convs_all_levels = nn.ModuleList()
         for level in range(entries.end_level + 1):
             convs = nn.Sequential()
-            inputs = entries.in_channels + 2 * (0 < level == entries.end_level)
+            inputs = in_channels + 2 * (0 < level == entries.end_level)
             for step in range(max(level, 1)):
                 convs.add_module(f"conv{step}", ConvModule(inputs, entries.feat_channels, 3, padding=1, **layer))
                 if level > 0:
@@ -98,7 +99,7 @@ class SOLOV2Head(GridHead):
         super().__init__(entries, grid_tower(entries, 0, **convs))
         self.kernel_convs = grid_tower(entries, 2, **convs)
         self.conv_kernel = nn.Conv2d(entries.feat_channels, entries.mask_feature_head.out_channels, 3, padding=1)
-        self.mask_feature_head = MaskFeatModule(entries.mask_feature_head)
+        self.mask_feature_head = MaskFeatModule(entries.mask_feature_head, entries.in_channels)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
         located = on_grids([with_coordinates(x) for x in resized_features(features)], self.grids)

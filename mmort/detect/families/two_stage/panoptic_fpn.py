@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, Schema, default, nested, read_entries, require
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, read_entries
 from mmort.detect.families.two_stage.faster_rcnn import FasterRCNN
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import ConvModule
@@ -49,7 +49,6 @@ class PanopticFPNHead(nn.Module):
     class Entries(Schema):
         """The entries of ``semantic_head``."""
 
-        num_things_classes: int = 80
         num_stuff_classes: int = 53
         in_channels: int = 256
         inner_channels: int = 128
@@ -58,11 +57,14 @@ class PanopticFPNHead(nn.Module):
         conv_cfg: Config | None = None
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
 
-        ignored: ClassVar = {"num_classes": "it follows from num_stuff_classes"}
+        ignored: ClassVar = {
+            "num_classes": "it follows from num_stuff_classes",
+            "num_things_classes": "training only: the fusion head's counts",
+        }
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        self.things, self.classes = entries.num_things_classes, entries.num_things_classes + entries.num_stuff_classes
+        self.stuff = entries.num_stuff_classes
         self.start_level = entries.start_level
         self.conv_upsample_layers = nn.ModuleList(
             ConvUpsample(
@@ -83,6 +85,16 @@ class PanopticFPNHead(nn.Module):
         )
         logits: Tensor = self.conv_logits(sum(others, first))
         return logits
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionHeadEntries(Schema):
+    """The entries of ``panoptic_fusion_head``."""
+
+    num_things_classes: int = at_least(0, default=80)
+    num_stuff_classes: int = at_least(0, default=53)
+
+    types = ("HeuristicFusionHead",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,19 +132,27 @@ class PanopticFPN(FasterRCNN):
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         model, test_cfg = config.model, config.test_cfg
         fusion = read_entries("test_cfg", self.TestCfg, test_cfg).panoptic
-        require("panoptic_fusion_head", (model.get("panoptic_fusion_head") or {}).get("type"), "HeuristicFusionHead")
+        classes = read_entries("panoptic_fusion_head", FusionHeadEntries, model["panoptic_fusion_head"])
         rcnn = {**test_cfg["rcnn"], **fusion.selecting()}
         super().__init__(config.with_test_cfg({**test_cfg, "rcnn": rcnn}), parts)
         self.semantic_head = parts.construct("semantic_head", PanopticFPNHead, model["semantic_head"])
         if not self.roi_head.with_mask:
             raise ValueError("detect.build: Panoptic FPN must have a roi_head.mask_head, which makes its segments")
+        things, stuff = classes.num_things_classes, classes.num_stuff_classes
+        box_head: Any = self.roi_head.bbox_head
+        expected = box_head.classes, self.semantic_head.stuff
+        if (things, stuff) != expected:
+            raise ValueError(
+                "detect.build: num_things_classes and num_stuff_classes of panoptic_fusion_head must be num_classes of "
+                f"roi_head.bbox_head and num_stuff_classes of semantic_head, {expected}, got {things, stuff}"
+            )
         self.output_names = ("dets", "labels", "masks", "semantic")
         self.mask_format = replace(
             self.mask_format,
             panoptic=PanopticFormat(
                 "instances",
-                self.semantic_head.things,
-                self.semantic_head.classes,
+                things,
+                things + stuff,
                 max_overlap=fusion.mask_overlap,
                 min_stuff_area=fusion.stuff_area_limit,
             ),

@@ -26,7 +26,7 @@ class AnchorFreeHead(DenseHead):
     class Entries(TowerEntries):
         """The entries of ``bbox_head``."""
 
-        strides: Sequence[Any] = (8, 16, 32, 64, 128)
+        strides: Sequence[Any] = (4, 8, 16, 32, 64)
         dcn_on_last_conv: bool = False
         conv_bias: bool | str = "auto"
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})

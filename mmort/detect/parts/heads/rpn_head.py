@@ -149,16 +149,15 @@ class RPNHead(ProposalHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if class_activation(entries.loss_cls) != "sigmoid":
-            raise ValueError("detect.build: rpn_head.loss_cls.use_sigmoid must be true: softmax is not supported")
+        self.softmax = class_activation(entries.loss_cls) == "softmax"
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
         in_channels, channels = entries.in_channels, entries.feat_channels
-        if entries.num_convs == 1:
+        if entries.num_convs <= 1:
             self.rpn_conv: nn.Module = nn.Conv2d(in_channels, channels, 3, padding=1)
         else:
             self.rpn_conv = tower(in_channels, channels, entries.num_convs)
         anchors = self.priors.num_base_priors[0]
-        self.rpn_cls = nn.Conv2d(channels, anchors, 1)
+        self.rpn_cls = nn.Conv2d(channels, anchors * (2 if self.softmax else 1), 1)
         self.rpn_reg = nn.Conv2d(channels, anchors * 4, 1)
         self.test_cfg = entries.test_cfg
 
@@ -166,6 +165,8 @@ class RPNHead(ProposalHead):
         """Return what is predicted on each level."""
         hidden = [torch.relu(self.rpn_conv(level)) for level in features]
         logits = [self.rpn_cls(level) for level in hidden]
+        if self.softmax:  # of object and background, each anchor's in a row: the sigmoid of their difference
+            logits = [level[:, ::2] - level[:, 1::2] for level in logits]
         deltas = [self.rpn_reg(level) for level in hidden]
         anchors = [self.priors.level(index, map) for index, map in enumerate(logits)]
         return list(map(Level, logits, deltas, anchors))

@@ -1,0 +1,41 @@
+"""Entries that mmort once read otherwise than MMDetection, or refused without naming them."""
+
+import pytest
+
+from tests.originals.mutants import REMOVED, Mutant
+from tests.originals.outcomes import DEFECTS, EFFECT, NO_EFFECT, REFUSED, TIES, Judge
+
+TEST_CFG = "model", "test_cfg"
+SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
+
+
+@pytest.mark.parametrize(
+    ("case", "path", "value", "kind"),
+    [
+        ("cornernet", ("model", "backbone", "num_stacks"), 1, EFFECT),
+        ("cornernet", ("model", "backbone", "num_stacks"), 3, NO_EFFECT),
+        ("centripetalnet", ("model", "bbox_head", "num_feat_levels"), 1, EFFECT),
+        ("crowddet", ("model", "rpn_head", "loss_cls"), SOFTMAX, EFFECT),
+        ("double_heads", ("model", "roi_head", "bbox_roi_extractor", "featmap_strides"), [16], EFFECT),
+        ("double_heads", ("model", "roi_head", "mask_roi_extractor"), 2, REFUSED),
+        ("fcos", ("model", "neck", "num_outs"), 5, REFUSED),
+        ("grid_rcnn", ("model", "roi_head", "bbox_head", "bbox_coder", "target_stds"), None, REFUSED),
+        ("nas_fcos", ("model", "bbox_head", "cls_predictor_cfg"), True, REFUSED),
+        ("neck_bfp_conv", ("model", "bbox_head", "strides"), REMOVED, EFFECT),
+        ("panoptic_fpn", ("model", "panoptic_fusion_head", "num_things_classes"), 5, REFUSED),
+        ("panoptic_fpn", ("model", "semantic_head", "num_things_classes"), -1, NO_EFFECT),
+        ("pisa_retina", ("model", "neck", "conv_cfg"), {"type": "ConvWS"}, TIES),
+        ("retinanet", ("test_dataloader", "dataset", "pipeline", 1, "keep_ratio"), None, EFFECT),
+        ("rpn", ("model", "rpn_head", "num_convs"), 0, NO_EFFECT),
+        ("solo", (*TEST_CFG, "nms_pre"), 5, EFFECT),
+        ("solov2", (*TEST_CFG, "nms_pre"), 5, EFFECT),
+        ("solov2", (*TEST_CFG, "nms_pre"), 0, REFUSED),
+        ("solov2", ("model", "mask_head", "mask_feature_head", "in_channels"), 7, NO_EFFECT),
+        ("yolact", ("model", "bbox_head", "anchor_generator", "octave_base_scale"), -1, REFUSED),
+    ],
+)
+def test_outcome(case, path, value, kind):
+    mutant = Mutant(path, value)
+    outcome = Judge(case)(mutant)
+    assert outcome.kind not in DEFECTS, outcome
+    assert outcome.kind == kind, outcome
