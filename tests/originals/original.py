@@ -19,6 +19,7 @@ plain_kernels.install()
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what MMDetection imports warns of its own future
+    from mmdet.models.roi_heads.mask_heads import fcn_mask_head
     from mmdet.registry import MODELS, TASK_UTILS, TRANSFORMS
     from mmdet.utils import register_all_modules
     from mmengine.config import Config, ConfigDict
@@ -29,6 +30,18 @@ with warnings.catch_warnings():
     register_all_modules(init_default_scope=True)
     from tests.originals import mmrotate_1
 logging.getLogger("mmengine").setLevel(logging.ERROR)
+
+
+class _AnyFloatFunctional:
+    """The function that MMDetection pastes masks with, which it casts to float32 although boxes may be float64."""
+
+    @staticmethod
+    def grid_sample(masks: torch.Tensor, grid: torch.Tensor, align_corners: bool) -> torch.Tensor:
+        return torch.nn.functional.grid_sample(masks.to(grid.dtype), grid, align_corners=align_corners)
+
+
+fcn_mask_head.F = _AnyFloatFunctional
+
 
 REGISTRIES = MODELS, TASK_UTILS, TRANSFORMS, mmrotate_1.MODELS, mmrotate_1.TASK_UTILS, mmrotate_1.TRANSFORMS
 
@@ -104,6 +117,8 @@ def _image_result(sample: Any) -> ImageResult:
     if panoptic is not None or found is None:
         empty = np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64)
         return ImageResult(*empty, None, panoptic)
+    if "masks" in found:  # MaskFormer's have a score of 0 if they are empty, and a box of zeros: nothing is detected
+        found = found[(found.scores != 0) | torch.as_tensor(np.asarray(found.masks)).flatten(1).any(1)]
     masks = found.get("masks")
     labels = found.labels if "labels" in found else torch.zeros(len(found.scores), dtype=torch.long)
     return ImageResult(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from mmort.detect import build
 from mmort.predict import Preprocessing
@@ -22,16 +23,17 @@ from tests.originals.candidate import Candidate
 from tests.originals.cases import CASES
 from tests.originals.cases.case import PIPELINE
 from tests.originals.compare import batches_of, filled, save
-from tests.originals.comparison import differences
+from tests.originals.comparison import differences, image_differences
 from tests.originals.mutants import REMOVED, Mutant, mutants
 from tests.originals.original import Original
 from tests.originals.results import BatchResult, ImageResult
 
 EFFECT, NO_EFFECT = "equal, with an effect", "equal, no effect"
 REFUSED, REFUSED_BY_ORIGINAL = "refused by mmort", "refused by MMDetection"
-ROUNDING, DIFFERENT, UNCLEAR = "rounding", "SILENTLY DIFFERENT", "UNCLEAR ERROR"
+ROUNDING, TIES = "rounding", "equal scores"
+DIFFERENT, UNCLEAR = "SILENTLY DIFFERENT", "UNCLEAR ERROR"
 NO_RESULT = "no result in time"
-OUTCOMES = (EFFECT, NO_EFFECT, REFUSED, REFUSED_BY_ORIGINAL, ROUNDING, NO_RESULT, DIFFERENT, UNCLEAR)
+OUTCOMES = (EFFECT, NO_EFFECT, REFUSED, REFUSED_BY_ORIGINAL, ROUNDING, TIES, NO_RESULT, DIFFERENT, UNCLEAR)
 DEFECTS = DIFFERENT, UNCLEAR
 SECONDS = 20
 OF_PIPELINE = "retinanet", "mask_rcnn", "deformable_detr", "mask2former_panoptic"
@@ -131,26 +133,68 @@ class Judge:
             text = f"{type(error).__name__}: {error}"
             clear = isinstance(error, (TypeError, ValueError)) and _names(str(error), mutant)
             return Outcome(REFUSED if clear else UNCLEAR, text[:300])
-        return self._compared(original, candidate, expected, actual)
-
-    def _compared(
-        self, original: Original, candidate: Candidate, expected: list[BatchResult], actual: list[BatchResult]
-    ) -> Outcome:
-        """Return the outcome of results on both sides."""
         found = _all_differences(actual, expected)
         if not found:
             effect = _all_differences(expected, self.expected)
             return Outcome(EFFECT if effect else NO_EFFECT, "; ".join(effect)[:200])
-        if not any("inputs" in line for line in found):
-            try:
-                exact = [[side.run(batch, torch.float64) for batch in self.batches] for side in (candidate, original)]
-            except OutOfTimeError:
-                raise
-            except Exception as error:
-                return Outcome(DIFFERENT, f"{'; '.join(found)[:300]} (in float64: {error})"[:500])
-            if not _all_differences(*exact, "float64"):
-                return Outcome(ROUNDING, f"equal in float64; in float32: {'; '.join(found)}"[:300])
-        return Outcome(DIFFERENT, "; ".join(found)[:400])
+        text = "; ".join(found)
+        if any("inputs" in line for line in found):
+            return Outcome(DIFFERENT, text[:400])
+        try:
+            actual = [candidate.run(batch, torch.float64) for batch in self.batches]
+            expected = [original.run(batch, torch.float64) for batch in self.batches]
+        except OutOfTimeError:
+            raise
+        except Exception as error:
+            return Outcome(DIFFERENT, f"{text[:300]} (in float64: {error})"[:500])
+        if not _all_differences(actual, expected, "float64"):
+            return Outcome(ROUNDING, f"equal in float64; in float32: {text}"[:300])
+        if (_are_tied(actual, expected) or _saturates(original, self.batches[-1])) and self._are_equal_scaled(config):
+            return Outcome(TIES, f"equal where scores do not tie; {text}"[:300])
+        return Outcome(DIFFERENT, text[:400])
+
+    def _are_equal_scaled(self, config: dict[str, Any]) -> bool:
+        """Return whether results are equal in float64 with weights that are scaled for a mutant: scores are not all 1.
+
+        They are scaled by one image, so that scores of another may tie still; at least one image has none that do.
+        """
+        original, _ = filled(self.case, config)
+        with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+            candidate = Candidate(config, save(original, Path(folder)))
+        actual, expected = (
+            [side.run(batch, torch.float64) for batch in self.batches] for side in (candidate, original)
+        )
+        equal = [not image_differences(*pair, "float64") for pair in _pairs(actual, expected)]
+        return any(equal) and (all(equal) or _are_tied(actual, expected))
+
+
+def _pairs(actual: list[BatchResult], expected: list[BatchResult]) -> list[tuple[ImageResult, ImageResult]]:
+    """Return what both sides made of each image."""
+    batches = zip(actual, expected, strict=True)
+    return [pair for batch in batches for pair in zip(*(side.images for side in batch), strict=True)]
+
+
+def _are_tied(actual: list[BatchResult], expected: list[BatchResult]) -> bool:
+    """Return whether each image that differs has, on both sides, detections of exactly the same score."""
+    different = [pair for pair in _pairs(actual, expected) if image_differences(*pair, "float64")]
+    return all(len(np.unique(side.scores)) < len(side.scores) for pair in different for side in pair)
+
+
+def _saturates(original: Original, batch: list[str]) -> bool:
+    """Return whether probabilities of classes are exactly 1 in float64, that of a logit of 37 for instance, and tie."""
+    highest: list[float] = []
+
+    def note(layer: Any, inputs: Any, output: Any) -> None:
+        highest.append(float(output.max()) if isinstance(output, torch.Tensor) and output.numel() else 0.0)
+
+    layers = [layer for name, layer in original.model.named_modules() if "cls" in name and "convs" not in name]
+    hooks = [layer.register_forward_hook(note) for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear))]
+    try:
+        original.run(batch, torch.float64)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(highest, default=0.0) > 37
 
 
 def _is_finite(image: ImageResult) -> bool:

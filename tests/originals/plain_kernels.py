@@ -112,14 +112,15 @@ def _roi_align(
 def _weights_of_bins(start: Tensor, side: Tensor, bins: int, cells: int, sampling_ratio: int) -> Tensor:
     """Return the weight of each cell of an axis in each bin of each region, (K, bins, cells)."""
     counts = torch.full_like(side, sampling_ratio) if sampling_ratio > 0 else (side / bins).ceil()
+    counts = counts[:, None, None]  # 0 for a side of 0, and below for one that ends before it begins
     samples = torch.arange(int(counts.max()) if len(counts) else 0)
     width = (side / bins)[:, None, None]
     positions = start[:, None, None] + torch.arange(bins)[:, None] * width
-    positions = positions + (samples + 0.5) * width / counts[:, None, None]
-    used = (samples < counts[:, None, None]) & (positions >= -1) & (positions <= cells)
+    positions = positions + (samples + 0.5) * width / counts.clamp(min=1)
+    used = (samples < counts) & (positions >= -1) & (positions <= cells)
     positions = positions.clamp(0, cells - 1)
     distances = (positions[..., None] - torch.arange(cells)).abs()
-    weights = (1 - distances).clamp(min=0) * used[..., None] / counts.clamp(min=1)[:, None, None, None]
+    weights = (1 - distances).clamp(min=0) * used[..., None] / counts.clamp(min=1)[..., None]
     return weights.sum(2)
 
 
@@ -192,6 +193,8 @@ def deform_conv_forward(
     deformable_group: int,
     im2col_step: int,
 ) -> None:
+    if input.shape[1] != weight.shape[1] * group:
+        raise ValueError(f"deform_conv: {input.shape[1]} channels for weights {tuple(weight.shape)} and {group} groups")
     ones = offset.new_ones(len(offset), offset.shape[1] // 2, *offset.shape[2:])
     output.copy_(_deform_conv(input, weight, offset, ones, (dH, dW), (padH, padW), (dilationH, dilationW)))
 

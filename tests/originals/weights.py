@@ -124,6 +124,6 @@ def _scaling(name: str, patterns: Spread, measured: dict[str, float]) -> Callabl
         measured[name] = factor
         with torch.no_grad():
             layer.weight.mul_(factor)
-        return output + centred * (factor - 1)
+        return layer.forward(*arguments)  # which standardizes its weights, if it is a ConvWS
 
     return scale
