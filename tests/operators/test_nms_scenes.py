@@ -1,4 +1,4 @@
-"""nms and nms_match of more boxes than are all compared with each other, in scenes that a grid could get wrong."""
+"""nms, nms_match and soft_nms of more boxes than are all compared, in scenes that a grid could get wrong."""
 
 import time
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mmort
-from tests.operators.families.nms import nms, nms_match
+from tests.operators.families.nms import nms, nms_match, soft_nms
 
 COUNT = 1500
 
@@ -141,4 +141,26 @@ def test_hostile_scenes_take_no_time(name):
     mmort.set_num_threads(1)
     begin = time.process_time()
     mmort.nms(boxes, scores.astype(np.float32), threshold)
+    assert time.process_time() - begin < 2
+
+
+@pytest.mark.parametrize("method", ["naive", "linear", "gaussian"])
+@pytest.mark.parametrize("scene", [giant, outlier, crowd, sparse, lattice], ids=lambda scene: scene.__name__)
+def test_soft_nms_gives_what_all_pairs_give(scene, method):
+    rng = np.random.default_rng(SCENES.index(scene))
+    boxes, scores = scene(rng), rng.random(COUNT).astype(np.float32)
+    dets, indices = mmort.soft_nms(boxes, scores, method=method, min_score=0.3)
+    expected, kept = soft_nms(boxes, scores, method=method, min_score=0.3)
+    np.testing.assert_array_equal(indices, kept)
+    np.testing.assert_allclose(dets, expected, rtol=1e-5)
+
+
+def test_a_giant_does_not_slow_soft_nms():
+    """It made all cells so large that every pair was compared, which took 8 seconds."""
+    rng = np.random.default_rng(0)
+    boxes = scattered(rng, 4000, rng.uniform(10, 30, (100_000, 2)))
+    boxes[7] = [-1e6, -1e6, 1e6, 1e6]
+    mmort.set_num_threads(1)
+    begin = time.process_time()
+    mmort.soft_nms(boxes, rng.random(len(boxes)).astype(np.float32))
     assert time.process_time() - begin < 2
