@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -123,6 +122,8 @@ def _metrics(dataset: Dataset, network: TorchNetwork) -> list[str]:
 
 def _facts(arguments: argparse.Namespace, dataset: Dataset, batch_size: int) -> dict[str, str]:
     """Return how the comparison was made, for the report."""
+    from importlib.metadata import version
+
     packages = ["mmort", "torch", "onnxruntime", *(["openvino"] if arguments.engine in engines.OPENVINO else [])]
     facts = {
         "Config": arguments.config,

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from mmort._files.text import printable
-from mmort.onnx.verify.report import VerificationError
 
 FORESEEN = (ImportError, MemoryError, OSError, ValueError)
 """The errors that mmort raises on purpose, whose message says what is wrong."""
@@ -76,8 +75,14 @@ def print_error(error: BaseException, *, verbose: bool) -> None:
             f"{type(error).__name__}: {text} (mmort did not foresee this; please report it to mmort's repository, "
             f"with the traceback{advice})"
         )
-    shown = printable(str(error)) if isinstance(error, VerificationError) else one_line(text)
+    shown = printable(str(error)) if _is_comparison(error) else one_line(text)
     print(f"mmort: error: {shown}", file=sys.stderr)
+
+
+def _is_comparison(error: BaseException) -> bool:
+    """Return whether an error carries the table of a comparison, whose module it has loaded then."""
+    module = sys.modules.get("mmort.onnx.verify.report")
+    return module is not None and isinstance(error, module.VerificationError)
 
 
 def one_line(text: object) -> str:

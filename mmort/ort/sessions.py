@@ -34,8 +34,12 @@ def register(session_options: onnxruntime.SessionOptions) -> None:
     session_options.register_custom_ops_library(library_path())
 
 
-def refuse_pipe(path: str | os.PathLike[str]) -> None:
-    """Raise ValueError for a pipe or a device, which could block forever."""
+def require_model_name(path: str | os.PathLike[str]) -> None:
+    """Raise ValueError for a pipe or a device, which could block forever, and for a name that ONNX Runtime refuses."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the name of an ONNX file must be UTF-8, got {os.fspath(path)!r}") from None
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise ValueError(f"{path} is not an ONNX model: it is a pipe or a device")
 
@@ -62,7 +66,8 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
     ImportError
         If onnxruntime is not installed.
     ValueError
-        If the domains of these operators are already registered in ``sess_options``, or the path is a pipe's.
+        If the domains of these operators are already registered in ``sess_options``, or the path is a pipe's or not
+        UTF-8.
     Exception
         Any exception of onnxruntime, if the model cannot be loaded.
 
@@ -87,7 +92,7 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
     kwargs.setdefault("providers", ["CPUExecutionProvider"])
     source = model if isinstance(model, bytes) else os.fspath(model)
     if not isinstance(source, bytes):
-        refuse_pipe(source)
+        require_model_name(source)
     try:
         return onnxruntime.InferenceSession(source, options, **kwargs)
     except Exception as error:

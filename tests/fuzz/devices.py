@@ -6,6 +6,7 @@ python -m tests.fuzz.devices --seconds 60 [--seed N] [--count N]
 import os
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fuzz import commands
@@ -54,15 +55,16 @@ def make(rng: random.Random, folder: Path) -> tuple[Path, list[str]]:
             break
         index = rng.choice(places)
         suffix = Path(arguments[index]).suffix if rng.random() < 0.6 else rng.choice(SUFFIXES)
-        arguments[index] = strange(rng, folder, f"strange{number}{suffix}")
+        kinds = [kind for kind in KINDS if arguments[0] != "demo" or kind != "directory"]  # demo would run in it
+        arguments[index] = strange(rng, folder, f"strange{number}{suffix}", kinds)
     if rng.random() < 0.2:  # beside what a folder has
-        strange(rng, folder / "images", f"strange{rng.choice(SUFFIXES)}")
+        strange(rng, folder / "images", f"strange{rng.choice(SUFFIXES)}", KINDS)
     return folder, arguments
 
 
-def strange(rng: random.Random, folder: Path, name: str) -> str:
+def strange(rng: random.Random, folder: Path, name: str, kinds: Sequence[str]) -> str:
     """Make something that is no ordinary file; return its path."""
-    path, kind = folder / name, rng.choice(KINDS)
+    path, kind = folder / name, rng.choice(kinds)
     if path.exists() or path.is_symlink():
         return str(path)
     if kind == "pipe":

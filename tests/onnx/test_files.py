@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from mmort.onnx.graph.files import load, replacing
+import mmort.ort
+from mmort.onnx.graph.files import check_new, load, replacing
 
 
 def names(directory):
@@ -69,3 +70,9 @@ def test_no_models(tmp_path):
             load(tmp_path / f"{name}.onnx")
     with pytest.raises(IsADirectoryError):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("use", [check_new, load, mmort.ort.session])
+def test_names_that_are_not_utf8(use, tmp_path):
+    with pytest.raises(ValueError, match=r"the name of an ONNX file must be UTF-8, got '.*\\udcff\.onnx'"):
+        use(os.path.join(tmp_path, "\udcff.onnx"))

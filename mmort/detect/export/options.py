@@ -13,6 +13,7 @@ from mmort._files.inputs import require_regular
 from mmort._files.outputs import require_output
 from mmort.configs.local_files import refuse_address
 from mmort.onnx.portable.forms import Form
+from mmort.ort.sessions import require_model_name
 
 MIN_OPSET = 11
 MIN_DYNAMO_OPSET = 18  # torch's older exporter makes lower ones
@@ -101,6 +102,7 @@ def check(config: PathLike, checkpoint: PathLike, output_file: Path, options: Ex
         if path is not None:
             require_regular(name, path)
     require_output(output_file)
+    require_model_name(output_file)
     if options.shape is not None and min(options.shape) < 1:
         raise ValueError(f"export: shape must be positive, got {options.shape[0]} {options.shape[1]}")
     if options.opset_version is not None:

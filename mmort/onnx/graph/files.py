@@ -14,7 +14,7 @@ import onnx.helper
 
 from mmort._files.outputs import require_directory, require_name
 from mmort.onnx.graph import structure
-from mmort.ort.sessions import refuse_pipe
+from mmort.ort.sessions import require_model_name
 
 PathLike = str | os.PathLike[str]
 
@@ -79,6 +79,7 @@ def check_new(path: PathLike | None) -> None:
     if path is None:
         return
     require_name(path)
+    require_model_name(path)
     require_directory(path)
     if os.path.lexists(path):
         raise FileExistsError(
@@ -96,7 +97,7 @@ def load(path: PathLike) -> onnx.ModelProto:
     OSError
         If it cannot be read.
     """
-    refuse_pipe(path)
+    require_model_name(path)
     try:
         model = onnx.load(path, load_external_data=False)
     except OSError:

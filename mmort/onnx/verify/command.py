@@ -24,6 +24,10 @@ _DTYPES = {
 }
 """The dtypes of random inputs, by ONNX Runtime's name."""
 
+MAX_EXPANSION = 10
+MAX_EXPANDED_BYTES = 2**28
+"""Arrays that take more must not have more than `MAX_EXPANSION` times the bytes of their file."""
+
 
 def verify_against(
     path: str | os.PathLike[str],
@@ -95,17 +99,25 @@ def read_inputs(
     Raises
     ------
     ValueError
-        If an input is missing, an array is no input, or the file is not an ``.npz`` file of numbers.
+        If an input is missing, an array is no input, or the file is not an ``.npz`` file of numbers, or some bytes that
+        become gigabytes.
     """
     session = open_session(path, libraries)
     needed = [tensor.name for tensor in session.get_inputs()]
     optional = [tensor.name for tensor in session.get_overridable_initializers()]
     try:
         with open_regular("inputs", file) as content, np.load(content, allow_pickle=False) as arrays:
-            given = {name: arrays[name] for name in arrays.files}
+            size = sum(member.file_size for member in arrays.zip.infolist())
+            is_bomb = size > max(MAX_EXPANDED_BYTES, MAX_EXPANSION * os.fstat(content.fileno()).st_size)
+            given = {} if is_bomb else {name: arrays[name] for name in arrays.files}
     except (AttributeError, EOFError, NotImplementedError, TypeError, ValueError, zipfile.BadZipFile, zlib.error):
         # An .npy file, objects, another file, a damaged one.
         raise ValueError(f"verify: inputs must be an .npz file of numbers, got {os.fspath(file)}") from None
+    if is_bomb:
+        raise ValueError(
+            f"verify: arrays of {size} bytes must not be compressed to less than a tenth; write them with np.savez, "
+            f"got {os.fspath(file)}"
+        )
     names = [name for name in needed + optional if name in given]
     if set(names) != set(given) or not set(needed) <= set(given):
         raise ValueError(f"verify: {os.fspath(file)} must have arrays {', '.join(needed)}, got {', '.join(given)}")
