@@ -22,6 +22,10 @@ _SUBPACKAGES = ("detect", "evaluate", "onnx", "predict", "torch")  # imported by
 __all__ = [*_operators, "get_onnxruntime_op_path", *_LAZY]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
+
+
 def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         raise AttributeError(f"mmort.{name} is not imported yet: import mmort.{name}")

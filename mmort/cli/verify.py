@@ -61,6 +61,11 @@ def run(arguments: argparse.Namespace) -> str | None:
     from mmort.cli.pictures import prepared
     from mmort.onnx.verify.command import read_inputs, verify_against
 
+    if arguments.against.endswith((".pth", ".pt")):
+        raise ValueError(
+            f"verify: --against is an ONNX file or script.py:function, got the checkpoint {arguments.against}; "
+            "mmort parity CONFIG CHECKPOINT compares one with its exported file"
+        )
     inputs: list[Sequence[Any]] | None = None
     if arguments.inputs:
         inputs = [read_inputs(arguments.model, file, arguments.library) for file in arguments.inputs]
@@ -77,6 +82,9 @@ def run(arguments: argparse.Namespace) -> str | None:
         libraries=arguments.library,
     )
     print(report.to_json() if arguments.json else report)
+    differing = [row for row in report.rows if row.problem]
+    if differing and all(getattr(row, "proves_nothing", False) for row in differing):
+        raise ValueError("verify: nothing but ties was detected, which proves nothing; pass --image or --inputs")
     return None if report.ok else f"the outputs of {arguments.model} differ from those of {arguments.against}"
 
 

@@ -151,6 +151,11 @@ class Detections:
         return self[self.scores >= score_threshold]
 
     @property
+    def xywh(self) -> NDArray[np.float32]:
+        """The boxes as x, y of the top left corner, width and height, (N, 4)."""
+        return np.concatenate([self.boxes[:, :2], self.boxes[:, 2:] - self.boxes[:, :2]], axis=1)
+
+    @property
     def polygons(self) -> NDArray[np.float32]:
         """The four corners of each box, rotated or not, (N, 4, 2): x, y, clockwise on screen."""
         if self.rotated_boxes is None:
@@ -251,9 +256,15 @@ class Detections:
 
         Raises
         ------
+        ValueError
+            If a label has no category.
         ImportError
             If there are masks, and faster-coco-eval is not installed.
         """
+        if category_ids is not None:
+            known = category_ids if isinstance(category_ids, Mapping) else range(len(category_ids))
+            if missing := sorted({*self.labels.tolist()} - {*known}):
+                raise ValueError(f"to_coco: category_ids must have an id for each label, got none for {missing[0]}")
         entries: list[dict[str, Any]] = []
         for (x1, y1, x2, y2), score, label in zip(
             self.boxes.tolist(), self.scores.tolist(), self.labels.tolist(), strict=True

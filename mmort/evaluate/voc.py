@@ -24,6 +24,9 @@ from mmort.tables import lay_out
 MAX_COORDINATE = 2.0**24
 """Pixels; float32 has no fractions beyond."""
 
+MAX_NAME = 4096
+"""Characters of an image's name in an image set, as of a path in Linux."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class VocOptions:
@@ -87,7 +90,9 @@ class VocDataset(Dataset):
         self.folder, self.classes = Path(folder), tuple(classes)
         self.annotation_dir = self.folder / annotation_subdir
         image_dir, lines = self.folder / image_subdir, read_text("image set", image_set).splitlines()
-        names = filter(None, map(str.strip, lines))
+        names = list(filter(None, map(str.strip, lines)))
+        if any(len(name) > MAX_NAME for name in names):  # which would stand in an error
+            raise ValueError(f"evaluate: names of images must have at most {MAX_NAME} characters: {image_set}")
         self.images = tuple(DatasetImage(name, image_dir / f"{name}.jpg", f"{name}.jpg") for name in names)
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:

@@ -148,22 +148,32 @@ class Predictor:
         """Detections with a lower score are left out."""
         return self._postprocessing.score_threshold
 
+    def __repr__(self) -> str:
+        model = getattr(self.network, "path", type(self.network).__name__)
+        classes = f"{len(self.classes)} classes" if self.classes else "classes without names"
+        return f"<Predictor: {model}, {classes}, score threshold {self.score_threshold:g}>"
+
     @overload
     def __call__(self, image: ImageSource) -> Detections: ...
     @overload
+    def __call__(self, image: list[ImageSource]) -> list[Detections]: ...
+    @overload
     def __call__(self, image: Mapping[str, Any]) -> dict[str, Any]: ...
-    def __call__(self, image: ImageSource | Mapping[str, Any]) -> Detections | dict[str, Any]:
-        """Detect objects in a picture, or in a batch of Ray Data.
+    def __call__(
+        self, image: ImageSource | list[ImageSource] | Mapping[str, Any]
+    ) -> Detections | list[Detections] | dict[str, Any]:
+        """Detect objects in a picture, in a list of pictures as one batch, or in a batch of Ray Data.
 
         Parameters
         ----------
-        image : ndarray of uint8, (H, W, 3), or path, or bytes, or mapping
-            Blue, green, red; or an image file's path or content; or a batch of Ray Data: a mapping with a column
-            ``bytes`` of files' contents (as ``ray.data.read_binary_files`` gives) or a column ``path``.
+        image : ndarray of uint8, (H, W, 3), or path, or bytes, or list of these, or mapping
+            Blue, green, red, or grey, (H, W), or with alpha, (H, W, 4); or an image file's path or content; or a list
+            of these; or a batch of Ray Data: a mapping with a column ``bytes`` of files' contents (as
+            ``ray.data.read_binary_files`` gives) or a column ``path``.
 
         Returns
         -------
-        Detections or dict
+        Detections, or list of Detections, or dict
             For a batch of Ray Data, its columns without ``bytes``, and two more: ``detections``, what
             `Detections.to_json` returns, and ``error``, the message for a picture that could not be processed; the
             other one is empty.
@@ -179,6 +189,8 @@ class Predictor:
         """
         if isinstance(image, Mapping):
             return self._predict_columns(image)
+        if isinstance(image, list):
+            return self.run([self._prepare(item) for item in image])
         (detections,) = self.run([self._prepare(image)])
         return detections
 

@@ -188,7 +188,8 @@ class Preprocessing:
         Parameters
         ----------
         image : ndarray of uint8, (H, W, 3), or path
-            Blue, green, red, as OpenCV reads files.
+            Blue, green, red, as OpenCV reads files.  Grey arrays, (H, W) or (H, W, 1), and those with alpha, (H, W, 4),
+            are taken as files are: grey is repeated, and alpha is left out.
 
         Raises
         ------
@@ -203,8 +204,8 @@ class Preprocessing:
             image = read_image(image)
         elif not isinstance(image, np.ndarray):
             raise TypeError(f"preprocessing: image must be a numpy array or a path, got {type(image).__name__}")
-        elif image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
-            raise ValueError(f"preprocessing: image must be [H, W, 3] of uint8, got {[*image.shape]} of {image.dtype}")
+        else:
+            image = _in_three_channels(image)
         height, width = image.shape[:2]
         size = self.resized_size(width, height)
         resized = resize(image.astype(np.float32) if self.to_float32 else image, *size, self.resize_backend)
@@ -331,3 +332,14 @@ class Preprocessing:
 def _plain(value: Any) -> Any:
     """Return a tuple as a list."""
     return list(value) if isinstance(value, tuple) else value
+
+
+def _in_three_channels(image: NDArray[Any]) -> Image:
+    """Return an array as OpenCV would read its file: grey is repeated, and alpha is left out."""
+    channels = 1 if image.ndim == 2 else image.shape[2] if image.ndim == 3 else 0
+    if image.dtype != np.uint8 or channels not in (1, 3, 4) or not image.size:
+        raise ValueError(
+            f"preprocessing: image must be [H, W, 3] of uint8, or [H, W] or [H, W, 4], got {[*image.shape]} of "
+            f"{image.dtype}"
+        )
+    return np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2) if channels == 1 else image[..., :3]

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import mmort
 import mmort.cli
 from mmort.onnx.verify.numbers import NumbersRow
 from mmort.onnx.verify.report import Report, VerificationError
@@ -246,3 +247,7 @@ def test_a_comparison_that_differs_shows_its_table(monkeypatch, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "mmort: error: x.onnx was not written"
     assert lines[-1].endswith(r"DIFFERS: 3 of 3 numbers\x1b[2J")
+
+
+def test_names_that_are_loaded_when_used_are_listed():
+    assert {"Detections", "Predictor", "nms"} <= {*dir(mmort)}

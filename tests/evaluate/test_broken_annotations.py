@@ -249,3 +249,9 @@ def test_files_of_panoptic_results_stay_in_their_folder(tmp_path):
             image["file_name"] = name
         with pytest.raises(ValueError, match=message):
             panoptic(tmp_path, broken).segment_files(tmp_path / "out")
+
+
+def test_names_of_voc_images_fit_into_a_message(tmp_path):
+    (tmp_path / "set.txt").write_text("a\n" + 5000 * "\0")
+    with pytest.raises(ValueError, match=r"names of images must have at most 4096 characters: .*set\.txt$"):
+        VocDataset(tmp_path / "set.txt", tmp_path, ["a"])

@@ -19,6 +19,7 @@ from mmort.onnx.verify import RTOL, numbers
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances
 from tests import front_ends
 from tests.cli.running import refused, run
+from tests.predict import tiny_detector
 
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
 
@@ -431,3 +432,19 @@ def test_command_refuses(tmp_path, weight, script):
 def test_no_inputs(tmp_path, weight):
     report = mmort.onnx.verify(linear(tmp_path / "a.onnx", weight), tmp_path / "a.onnx", [])
     assert (report.ok, str(report)) == (False, "nothing was compared")
+
+
+def test_command_on_checkpoints_and_where_nothing_is_detected(tmp_path):
+    path = tiny_detector.write(tmp_path / "x.onnx")
+    assert "mmort parity CONFIG CHECKPOINT compares" in refused("verify", path, "--against", "best.pth")
+    model = onnx.load(path)
+    (tail,) = (value for value in model.graph.initializer if value.name == "tail")
+    tail.CopyFrom(onnx.numpy_helper.from_array(np.array([0, 5]), "tail"))
+    (pair,) = (node for node in model.graph.node if node.output[0] == "pair")
+    pair.input[1] = "zero"
+    onnx.save(model, path)
+    code, out, err = run("verify", path, "--against", path, "--sizes", "1x3x16x32")
+    assert (code, "nothing detected" in out) == (2, True)
+    assert (
+        err == "mmort: error: verify: nothing but ties was detected, which proves nothing; pass --image or --inputs\n"
+    )

@@ -183,3 +183,13 @@ def test_shapes_are_checked(arguments, message):
         Detections(*arguments[:4], *(arguments[4:] or [(1, 1)]))
     with pytest.raises(ValueError, match="BoxMasks: probabilities and boxes"):
         BoxMasks(PROBABILITIES, BOXES[:4])
+
+
+def test_boxes_by_width_and_height_and_missing_categories():
+    found = Detections([[1, 2, 5, 8], [0, 0, 4, 4]], [0.9, 0.4], [1, 0], ("b", "a"), (10, 12))
+    assert found.xywh.tolist() == [[1, 2, 4, 6], [0, 0, 4, 4]]
+    assert found[:0].xywh.shape == (0, 4)
+    assert [len(detection) for detection in found] == [1, 1]
+    for categories in ([17], {0: 17}):
+        with pytest.raises(ValueError, match="category_ids must have an id for each label, got none for 1"):
+            found.to_coco(1, categories)

@@ -465,8 +465,8 @@ def test_arguments(arguments, message):
 def test_batch_size_is_checked_at_once():
     with pytest.raises(ValueError, match="predict: batch_size must be positive, got 0"):
         predictor().predict([], 0)
-    with pytest.raises(ValueError, match=r"image must be \[H, W, 3\] of uint8, got \[4, 4\]"):
-        predictor()(np.zeros((4, 4), np.uint8))
+    with pytest.raises(ValueError, match=r"image must be \[H, W, 3\] of uint8, or .*, got \[4, 4, 2\]"):
+        predictor()(np.zeros((4, 4, 2), np.uint8))
 
 
 # ---- Ray Data --------------------------------------------------------------------------------------------------
@@ -516,3 +516,29 @@ def test_pickled(tmp_path):
 def test_files_without_metadata_need_the_preprocessing(tmp_path):
     with pytest.raises(ValueError, match=r"x\.onnx has no preprocessing in its metadata; pass it as"):
         Predictor(tiny_detector.write(tmp_path / "x.onnx", metadata={}))
+
+
+# ---- what people pass ------------------------------------------------------------------------------------------
+
+
+def test_grey_arrays_and_alpha_are_taken_as_files_are(tmp_path):
+    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1)
+    grey = np.arange(20 * 30, dtype=np.uint8).reshape(20, 30)
+    expected = predict.preprocessing(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR)).input
+    for image in (grey, grey[..., None]):
+        np.testing.assert_array_equal(predict.preprocessing(image).input, expected)
+    with_alpha = np.random.default_rng(0).integers(0, 256, (20, 30, 4), np.uint8)
+    cv2.imwrite(str(tmp_path / "alpha.png"), with_alpha)
+    from_file = predict.preprocessing(tmp_path / "alpha.png").input
+    np.testing.assert_array_equal(predict.preprocessing(with_alpha).input, from_file)
+    for image in (grey[None, ..., None, None], grey.astype(float), np.zeros((4, 4, 2), np.uint8)):
+        with pytest.raises(ValueError, match=r"image must be \[H, W, 3\] of uint8, or \[H, W\] or \[H, W, 4\], got"):
+            predict.preprocessing(image)
+
+
+def test_a_list_of_pictures_and_a_repr(tmp_path):
+    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1)
+    images = [picture(1), picture(2)]
+    assert [found.to_json() for found in predict(images)] == [predict(image).to_json() for image in images]
+    assert predict([]) == []
+    assert repr(predict) == f"<Predictor: {tmp_path / 'x.onnx'}, 2 classes, score threshold 0>"

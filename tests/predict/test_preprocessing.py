@@ -303,10 +303,10 @@ def test_files_that_are_not_images(tmp_path):
     with pytest.raises(FileNotFoundError):
         settings(tmp_path / "nowhere.png")
     for array in (
-        np.zeros((3, 4), np.uint8),
+        np.zeros(4, np.uint8),
         np.zeros((3, 4, 3)),
         np.zeros((0, 4, 3), np.uint8),
-        np.zeros((3, 4, 4), np.uint8),
+        np.zeros((3, 4, 2), np.uint8),
     ):
         with pytest.raises(ValueError, match=r"image must be \[H, W, 3\] of uint8"):
             settings(array)

@@ -173,7 +173,9 @@ def require_model(path: str) -> None:
     if not Path(path).is_file():
         raise FileNotFoundError(f"model file does not exist: {path}")
     if path.endswith((".pth", ".pt")):
-        raise ValueError(f"{path}: a checkpoint is no ONNX file; run mmort export first, or --backend torch")
+        raise ValueError(
+            f"{path}: a checkpoint is no ONNX file: mmort export makes one of it, mmort test --backend torch runs it"
+        )
 
 
 def _open(path: str, providers: Sequence[Any], threads: int | None) -> Any:
