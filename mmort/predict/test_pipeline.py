@@ -9,7 +9,7 @@ from mmort.configs.layout import DetectorConfig
 from mmort.configs.test_pipeline import CenterPad, Load, Normalize, Pad, Resize, Step, TestPipeline
 from mmort.predict.padding import Padding
 
-_ORDER = "LoadImageFromFile, Resize, Pad or RandomCenterCropPad, Normalize, Pad"
+_ORDER = "LoadImageFromFile, Resize and Pad or RandomCenterCropPad, Normalize, Pad"
 
 
 def settings_of(config: DetectorConfig) -> dict[str, Any]:
@@ -58,6 +58,8 @@ def _settings(step: Step, pipeline: TestPipeline, before: dict[str, Any], *, ver
     if isinstance(step, Normalize):
         return {"mean": step.mean, "std": step.std, "to_rgb": step.to_rgb}
     if isinstance(step, CenterPad):
+        if "size" in before:
+            raise ValueError("preprocessing: RandomCenterCropPad after Resize is not supported")
         padding = Padding(value=step.value)
         return {"pad_or": step.pad_or, "pad_add": step.test_pad_add_pix, "padding": padding}
     assert isinstance(step, Pad)

@@ -55,15 +55,15 @@ class OutOfTimeError(Exception):
 @contextmanager
 def _at_most(seconds: int) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
-        raise OutOfTimeError
+        raise OutOfTimeError(OutOfTimeError.__name__)
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # CPU time, which other processes do not take
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 class Judge:
@@ -96,9 +96,11 @@ class Judge:
         """Return the outcome of a mutant."""
         try:
             with _at_most(SECONDS):
-                return self._judged(mutant)
+                outcome = self._judged(mutant)
         except OutOfTimeError:
             return Outcome(NO_RESULT)
+        # torch catches what is raised while it copies weights, and raises an error of its own.
+        return Outcome(NO_RESULT) if OutOfTimeError.__name__ in outcome.detail else outcome
 
     def _judged(self, mutant: Mutant) -> Outcome:
         config = mutant.of(self.config)
@@ -177,7 +179,9 @@ def _pairs(actual: list[BatchResult], expected: list[BatchResult]) -> list[tuple
 def _are_tied(actual: list[BatchResult], expected: list[BatchResult]) -> bool:
     """Return whether each image that differs has, on both sides, detections of exactly the same score."""
     different = [pair for pair in _pairs(actual, expected) if image_differences(*pair, "float64")]
-    return all(len(np.unique(side.scores)) < len(side.scores) for pair in different for side in pair)
+    # mmort.Predictor returns float32 whatever the network computes in.
+    sides = [side.scores.astype(np.float32) for pair in different for side in pair]
+    return all(len(np.unique(scores)) < len(scores) for scores in sides)
 
 
 def _saturates(original: Original, batch: list[str]) -> bool:

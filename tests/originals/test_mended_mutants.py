@@ -16,6 +16,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("cornernet", ("model", "backbone", "num_stacks"), 3, NO_EFFECT),
         ("centripetalnet", ("model", "bbox_head", "num_feat_levels"), 1, EFFECT),
         ("crowddet", ("model", "rpn_head", "loss_cls"), SOFTMAX, EFFECT),
+        ("detr", ("model", "data_preprocessor", "pad_size_divisor"), 32, EFFECT),
         ("double_heads", ("model", "roi_head", "bbox_roi_extractor", "featmap_strides"), [16], EFFECT),
         ("double_heads", ("model", "roi_head", "mask_roi_extractor"), 2, REFUSED),
         ("fcos", ("model", "neck", "num_outs"), 5, REFUSED),
@@ -32,6 +33,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("solov2", (*TEST_CFG, "nms_pre"), 0, REFUSED),
         ("solov2", ("model", "mask_head", "mask_feature_head", "in_channels"), 7, NO_EFFECT),
         ("yolact", ("model", "bbox_head", "anchor_generator", "octave_base_scale"), -1, REFUSED),
+        ("yolov3", ("model", "neck", "act_cfg"), None, TIES),
     ],
 )
 def test_outcome(case, path, value, kind):

@@ -160,6 +160,10 @@ NORMALIZE = {"type": "Normalize", "mean": [1, 2, 3], "std": [2, 2, 2]}
         ([RESIZE, PAD, PAD], "Pad of the test pipeline is not supported after Pad"),
         ([NORMALIZE, RESIZE], "Resize of the test pipeline is not supported after Normalize"),
         ([RESIZE, NORMALIZE, NORMALIZE], "Normalize of the test pipeline is not supported after Normalize"),
+        (
+            [RESIZE, {"type": "RandomCenterCropPad", "test_pad_mode": ["logical_or", 3], "test_mode": True}],
+            "RandomCenterCropPad after Resize is not supported",
+        ),
         ([RESIZE, LOAD], "LoadImageFromFile of the test pipeline is not supported after Resize"),
         ([RESIZE, {"type": "RandomFlip", "prob": 1.0}], "RandomFlip is supported with prob=0 only, got 1.0"),
         (

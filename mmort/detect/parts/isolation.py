@@ -21,8 +21,9 @@ class SingleMapDetector(QueryDetector):
     of larger ones gives slightly different results than alone; see `isolate_images`.
     """
 
-    def __init__(self, backbone: nn.Module, neck: nn.Module | None) -> None:
+    def __init__(self, backbone: nn.Module, neck: nn.Module | None, size_divisor: int = 1) -> None:
         super().__init__()
+        self.size_divisor = size_divisor  # to a multiple of it an image alone is padded, and its padding stays
         self.backbone = backbone
         self.neck = nn.Identity() if neck is None else neck
         self._isolation: Isolation | None = None
@@ -43,7 +44,7 @@ class SingleMapDetector(QueryDetector):
     def last_map(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the last map [N, C, h, w], and which of its rows [N, h] and columns [N, w] are the images'."""
         if self._isolation is not None:
-            with self._isolation.of(limits):
+            with self._isolation.of(torch.ceil(limits / self.size_divisor) * self.size_divisor):
                 map = self.neck(self.backbone(input))[-1]
             return map, *used_cells(map, limits, self._isolation.stride)
         map = self.neck(self.backbone(input))[-1]

@@ -19,6 +19,7 @@ from mmort.detect.parts.isolation import SingleMapDetector
 from mmort.detect.parts.positions import SinePositionalEncoding, padding_cells
 from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries
 from mmort.detect.parts.transformer import FFN, Decoder, Encoder, EncoderEntries, FFNEntries
+from mmort.predict.test_pipeline import settings_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +132,8 @@ class DETR(SingleMapDetector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         model = read_model(self.Model, config, parts)
-        super().__init__(model.backbone, model.neck)
+        divisor = settings_of(config).get("size_divisor", 1) if config.has_test_pipeline else 1
+        super().__init__(model.backbone, model.neck, divisor)
         self.positional_encoding = SinePositionalEncoding(model.positional_encoding)
         self.build_transformer(model)
         self.scores = model.bbox_head.loss_cls
