@@ -1,0 +1,83 @@
+"""MMDetection 2's and MMRotate 0's side: a detector, built from a config, and what it makes of image files."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import types
+import warnings
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.originals import plain_kernels
+from tests.originals.results import BatchResult, ImageResult
+
+
+def _prepare_imports() -> None:
+    """Give MMCV 1.7 what it imports and today's packages lack; none of it detects anything."""
+    for alias in (int, float):  # numpy 2 has them no longer
+        setattr(np, alias.__name__, alias)
+    for name in ("torchvision", "torchvision.models", "torchvision.utils"):  # MMCV only imports it
+        module = types.ModuleType(name)
+        vars(module).update(__version__="0.20.0", __path__=[], __spec__=ModuleSpec(name, None, is_package=True))
+        sys.modules[name] = module
+
+
+_prepare_imports()
+plain_kernels.install()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import mmdet.datasets.pipelines
+    import mmdet.models
+    import mmrotate.datasets
+    import mmrotate.models
+    from mmcv import ConfigDict
+    from mmcv.parallel import collate
+    from mmdet.datasets.pipelines import Compose
+
+
+class Original:
+    """A detector of MMDetection 2 or MMRotate 0 with the test pipeline of its config.
+
+    Parameters
+    ----------
+    config : dict
+        It is not changed.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        config = copy.deepcopy(config)
+        package = mmrotate if config["rotated"] else mmdet
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.model = package.models.build_detector(ConfigDict(config["model"])).eval().requires_grad_(False)
+        self.pipeline = Compose(config["data"]["test"]["pipeline"])
+
+    def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32) -> BatchResult:
+        """Detect objects in images, as one batch."""
+        items = [self.pipeline({"img_info": {"filename": path}, "img_prefix": None}) for path in paths]
+        batch = collate(items, samples_per_gpu=len(items))
+        images, metas = [batch["img"][0].data[0].to(dtype)], [batch["img_metas"][0].data[0]]
+        self.model.to(dtype)
+        with torch.inference_mode(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = self.model(images, metas, return_loss=False, rescale=True)
+        return BatchResult(images[0].numpy(), [_image_result(result) for result in results])
+
+
+def _image_result(result: Any) -> ImageResult:
+    """Return what MMDetection 2 returns for an image: boxes by class, perhaps with masks by class."""
+    by_class, masks = result if isinstance(result, tuple) else (result, None)
+    rows = np.concatenate(by_class)
+    labels = np.repeat(np.arange(len(by_class)), [len(boxes) for boxes in by_class])
+    scores = rows[:, -1]
+    if isinstance(masks, tuple):  # Mask Scoring R-CNN gives masks a score of their own
+        masks, mask_scores = masks
+        scores = np.concatenate([np.reshape(each, -1) for each in mask_scores])
+    if masks is not None:
+        masks = np.array([mask for each in masks for mask in each], bool)
+    return ImageResult(rows[:, :-1], scores, labels, masks)
