@@ -448,3 +448,10 @@ def test_command_on_checkpoints_and_where_nothing_is_detected(tmp_path):
     assert (
         err == "mmort: error: verify: nothing but ties was detected, which proves nothing; pass --image or --inputs\n"
     )
+
+
+def test_libraries_that_are_pipes(tmp_path, weight):
+    os.mkfifo(tmp_path / "pipe.so")
+    path = linear(tmp_path / "a.onnx", weight)
+    message = refused("verify", path, "--against", path, "--sizes", "2x4", "--library", tmp_path / "pipe.so")
+    assert "library must be a regular file, got " in message

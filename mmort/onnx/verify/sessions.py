@@ -40,6 +40,8 @@ def open_session(
     options.log_severity_level = 4  # errors are raised anyway, and warnings do not concern the results
     try:
         for library in libraries:
+            if os.path.exists(library) and not os.path.isfile(library):
+                raise ValueError(f"library must be a regular file, got {os.fspath(library)}")
             options.register_custom_ops_library(os.fspath(library))
         if own_library and not _has_functions_of_our_names(path):
             return mmort.ort.session(path, sess_options=options)
