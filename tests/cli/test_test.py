@@ -93,6 +93,15 @@ def test_config(boxes):
     assert "change a CONFIG; give one" in refused("test", demo.MODEL, *DATA, "--data-root", ".", "--eval", "bbox")
 
 
+def test_import(tmp_path):
+    (tmp_path / "heads.py").write_text("raise ValueError('was run')")
+    refusal = refused(
+        *("test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--backend", "torch", "--eval", "bbox"),
+        *("--import", tmp_path / "heads.py"),
+    )
+    assert "was run" in refusal
+
+
 def test_model():
     assert "model file does not exist: nowhere.onnx" in refused("test", demo.CONFIG, "nowhere.onnx", "--eval", "bbox")
 
