@@ -226,7 +226,10 @@ def compare(builds: list[Build], options: argparse.Namespace) -> None:
             if before and answers[-1]["cost"]:
                 rows.append(((answers[-1]["cost"] + call) / (min(before) + call), scene, answers))
         if len(rows) < 2:
-            print(f"| `{operator}` | {len(rows)} | too few for quantiles: more --seconds | | | | | |", flush=True)
+            print(
+                f"| `{operator}` | {len(rows)} | too few to compare: not in the builds before, or more --seconds | | | | | |",
+                flush=True,
+            )
             continue
         rows.sort(key=lambda row: row[0])
         ratios = [row[0] for row in rows]
