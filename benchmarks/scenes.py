@@ -227,7 +227,7 @@ def compare(builds: list[Build], options: argparse.Namespace) -> None:
                 rows.append(((answers[-1]["cost"] + call) / (min(before) + call), scene, answers))
         if len(rows) < 2:
             print(
-                f"| `{operator}` | {len(rows)} | too few to compare: not in the builds before, or more --seconds | | | | | |",
+                f"| `{operator}` | {len(rows)} | not in earlier builds, or too few: more --seconds | | | | | |",
                 flush=True,
             )
             continue
