@@ -42,8 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="shapes of random inputs, such as 2x3x64x96,1x3x50x40 for two runs; a model with two inputs takes "
         "1x3x64x96+1x2,2x3x64x96+2x2",
     )
-    parser.add_argument("--rtol", type=float, default=RTOL, help="relative tolerance (default: %(default)s)")
-    parser.add_argument("--atol", type=float, default=ATOL, help="absolute tolerance (default: %(default)s)")
+    for name, default in (("relative", RTOL), ("absolute", ATOL)):
+        parser.add_argument(
+            f"--{name[0]}tol",
+            type=float,
+            help=f"{name} tolerance (default: {default:g} for two files; for a torch model its own rounding)",
+        )
     parser.add_argument(
         "--min-mask-overlap",
         type=share,

@@ -38,12 +38,18 @@ def distances(dets: NDArray[Any], target: NDArray[Any]) -> NDArray[Any]:
     """Return the largest difference of a corner's coordinate of each box (K, 5 or 6) from that of `target`, (K,)."""
     distance: NDArray[Any]
     if dets.shape[1] == COLUMNS[0]:
-        distance = np.abs(dets[:, :4] - target[:4]).max(1, initial=0)
+        distance = _differences(dets[:, :4], target[:4]).max(1, initial=0)
         return distance
     points, target_points = corners(dets[:, :5]), corners(target[:5])
-    turns = [np.abs(points - np.roll(target_points, turn, 0)).max((1, 2), initial=0) for turn in range(4)]
+    turns = [_differences(points, np.roll(target_points, turn, 0)).max((1, 2), initial=0) for turn in range(4)]
     distance = np.min(turns, 0)
     return distance
+
+
+def _differences(numbers: NDArray[Any], target: NDArray[Any]) -> NDArray[Any]:
+    """Return the absolute differences of all numbers, 0 for equal infinities."""
+    with np.errstate(invalid="ignore"):
+        return np.where(numbers == target, 0, np.abs(numbers - target))
 
 
 def reach(dets: NDArray[Any]) -> NDArray[Any]:

@@ -1,7 +1,5 @@
 """Comparison at a file's choices: what rounding decides is followed, any other choice is not."""
 
-from contextlib import nullcontext
-
 import numpy as np
 import onnx
 import onnx.helper
@@ -9,10 +7,14 @@ import pytest
 import torch
 
 import mmort.torch
-from mmort.detect.export.following import Following, _Replay, orders_of
-from mmort.onnx import VerificationError
-from mmort.onnx.export.options import Options
-from mmort.onnx.export.pipeline import export_model
+from mmort.detect.export.following import Following
+from mmort.onnx.verify.operator_calls import Intercepted
+from mmort.onnx.verify.replay import Replay, orders_of
+
+
+def replaying(choices):
+    """Return a context manager in which operators that choose follow the choices."""
+    return Intercepted(Replay(choices).call)
 
 
 @pytest.mark.parametrize(
@@ -36,14 +38,14 @@ def test_an_order_of_scores(order, in_order, expected):
 def test_a_file_without_an_output_is_not_followed():
     scores = torch.tensor([[[0.9], [0.9]]])
     boxes = torch.tensor([[[0.0, 0, 9, 9], [90, 90, 99, 99]]])
-    with _Replay([("MultiClassNMS", [torch.tensor([[1, 0]])])]):
+    with replaying([("MultiClassNMS", [torch.tensor([[1, 0]])])]):
         indices = mmort.torch.multiclass_nms(boxes, scores, 0.2, 0.8, max_per_image=2)[2]
     assert indices.tolist() == [[0, 1]]
 
 
 def test_each_row_is_followed_by_itself():
     scores = torch.tensor([[[2.0, 1.9999999, 1.0]], [[3.0, 2.0, 1.0]]])
-    with _Replay([("TopK", [torch.tensor([[[1, 0]], [[2, 0]]])])]):
+    with replaying([("TopK", [torch.tensor([[[1, 0]], [[2, 0]]])])]):
         values, indices = scores.topk(2)
     assert indices.tolist() == [[[1, 0]], [[0, 1]]]
     assert torch.equal(values, scores.gather(2, indices))
@@ -94,7 +96,7 @@ def test_scores_that_pass(passing, followed):
     chosen = torch.zeros_like(SCORES)
     for pair in passing:
         chosen[0][pair] = 7.0  # numbers of the file are not taken over
-    with _Replay([("FilterScores", [chosen])]):
+    with replaying([("FilterScores", [chosen])]):
         found = mmort.torch.filter_scores(SCORES, 0.25, 3)
     expected = passing if followed else [(0, 0), (1, 1), (1, 0)]
     assert [tuple(pair) for pair in found[0].nonzero().tolist()] == sorted(expected)
@@ -104,7 +106,7 @@ def test_scores_that_pass(passing, followed):
 def test_scores_at_the_threshold_may_pass_or_not():
     for passing in (False, True):
         chosen = torch.where((0.25 if passing else 0.35) < SCORES, SCORES, 0)
-        with _Replay([("FilterScores", [chosen])]):
+        with replaying([("FilterScores", [chosen])]):
             found = mmort.torch.filter_scores(SCORES, 0.3000001, -1)
         assert bool(found[0, 2, 1] > 0) is passing
 
@@ -123,7 +125,7 @@ def test_the_largest_or_smallest_number(kind, sign, keepdim):
         ([7, -1, 3], [0] * 3),
     ):
         index = torch.tensor(chosen)
-        with _Replay([(kind, [index[:, None] if keepdim else index])]):
+        with replaying([(kind, [index[:, None] if keepdim else index])]):
             numbers = sign * AREAS
             found = numbers.argmax(1, keepdim) if sign == 1 else numbers.argmin(1, keepdim)
         assert found.shape == ((3, 1) if keepdim else (3,))
@@ -137,7 +139,7 @@ def test_probabilities_at_a_threshold_are_above_it_or_not():
         ([[True, True], [True, True]], [[True, True], [True, True]]),
         ([[False, False], [True, False]], [[False, True], [True, True]]),
     ):
-        with _Replay([("Greater", [torch.tensor(chosen)])]):
+        with replaying([("Greater", [torch.tensor(chosen)])]):
             assert (logits > 0.05).tolist() == [[False, True], [True, True]]
             assert (logits.sigmoid() > 0.5).tolist() == expected
 
@@ -165,7 +167,7 @@ def test_rotated_boxes_that_suppression_keeps(kept, followed, with_labels):
     sides = upright[:, 2:] - upright[:, :2]
     boxes = torch.cat([(upright[:, :2] + upright[:, 2:]) / 2, sides, torch.zeros(5, 1)], 1)
     labels = torch.zeros(5, dtype=torch.int64) if with_labels else None
-    with _Replay([("RotatedNonMaxSuppression", [torch.tensor(kept)])]):
+    with replaying([("RotatedNonMaxSuppression", [torch.tensor(kept)])]):
         found = mmort.torch.nms_rotated(boxes, scores, 0.8001, labels)[1]
     assert found.tolist() == (kept if followed else [2, 0, 1, 4])
 
@@ -185,7 +187,7 @@ def test_many_rotated_boxes_are_compared_with_their_neighbours_only(monkeypatch)
 
     monkeypatch.setattr(mmort, "box_iou_rotated", counting)
     for choice, followed in ((kept, True), (kept.roll(-1), False), (kept[kept != kept[500]], False)):
-        with _Replay([("RotatedNonMaxSuppression", [choice])]):
+        with replaying([("RotatedNonMaxSuppression", [choice])]):
             found = mmort.torch.nms_rotated(boxes, scores, 0.1, labels)[1]
         assert torch.equal(found, choice) == followed
     assert 0 < sum(compared) < 0.2 * 3000 * len(kept)
@@ -200,7 +202,7 @@ def test_boxes_that_suppression_keeps(kept, followed, of_classes):
         scores = torch.cat([scores, torch.zeros_like(scores)], 2)
     indices = torch.tensor([kept + [-1] * (6 - len(kept))])
     labels = torch.where(indices < 0, -1, 0)
-    with _Replay([("MultiClassNMS", [labels, indices])]):
+    with replaying([("MultiClassNMS", [labels, indices])]):
         dets, labels, indices = mmort.torch.multiclass_nms(boxes, scores, 0.2, 0.8, max_per_image=6)
     expected = kept if followed else [2, 0, 1, 4]
     assert indices[0, labels[0] >= 0].tolist() == expected
@@ -212,7 +214,7 @@ def test_only_as_many_boxes_as_allowed():
     scores = torch.tensor([[[0.6], [0.5], [0.9], [0.9], [0.59999]]])
     for kept, followed in (([2, 4], True), ([2, 0], True), ([2, 1], False)):
         chosen = [torch.zeros(1, 2, dtype=torch.int64), torch.tensor([kept])]
-        with _Replay([("MultiClassNMS", chosen)]):
+        with replaying([("MultiClassNMS", chosen)]):
             indices = mmort.torch.multiclass_nms(BOXES[None], scores, 0.2, 0.85, max_per_image=2)[2]
         assert (indices[0].tolist() == kept) is followed
 
@@ -256,58 +258,3 @@ def test_pixels_that_a_query_attends_to(shifts, followed, tmp_path):
     assert other == [[False, True, True]]
     assert second == [[True, False, False]]
     assert module(logits)[0].tolist() == [[False, False, True]]
-
-
-class Shifted(torch.nn.Module):
-    """Adds a number, and another one when it is exported."""
-
-    def __init__(self, shift, exported):
-        super().__init__()
-        self.shift, self.exported = shift, exported
-
-    def forward(self, x):
-        return x + (self.exported if torch.onnx.is_in_onnx_export() else self.shift)
-
-
-@pytest.mark.parametrize("shift", [2.0, 3.0])
-def test_a_draft_that_differs_is_compared_again(shift, tmp_path):
-    """With the model that the option returns: the draft adds 2."""
-    drafts = []
-
-    def reference(draft):
-        drafts.append(draft.exists())
-        return Shifted(shift, 2.0).eval()
-
-    path, options = tmp_path / "file.onnx", Options(reference=reference, exporter="legacy")  # the faster one
-    with pytest.raises(VerificationError) if shift == 3.0 else nullcontext():
-        export_model(Shifted(1.0, 2.0).eval(), (torch.ones(2),), path, options)
-    assert drafts == [True]
-    assert path.exists() == (shift == 2.0)
-
-
-class Counting(torch.nn.Module):
-    """Doubles its input, which its export does not if `wrong`; notes the sizes of its runs without export."""
-
-    def __init__(self, wrong):
-        super().__init__()
-        self.wrong, self.sizes = wrong, []
-
-    def forward(self, x):
-        if torch.onnx.is_in_onnx_export():
-            return x * (3 if self.wrong else 2)
-        self.sizes.append(len(x))
-        return x * 2
-
-
-@pytest.mark.parametrize(("wrong", "sizes"), [(False, [2, 3, 4]), (True, [2])])
-def test_the_smallest_inputs_come_first(wrong, sizes, tmp_path):
-    """A model that differs on these does not run on the others; the report has the order of the inputs."""
-    model, other = Counting(wrong).eval(), Shifted(0.0, 0.0).eval()
-    checks = [(torch.ones(3),), (torch.ones(2),)]
-    options = Options(
-        dynamic_shapes={"x": {0: "n"}}, check_sizes=checks, exporter="legacy", reference=lambda draft: other
-    )
-    with pytest.raises(VerificationError) if wrong else nullcontext():
-        report = export_model(model, (torch.ones(4),), tmp_path / "file.onnx", options)
-        assert [row.inputs for row in report.rows] == ["4", "3", "2"]
-    assert model.sizes == sizes

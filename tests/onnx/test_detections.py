@@ -231,9 +231,10 @@ def test_verify_reports_detections(tmp_path):
     path = reversing(tmp_path / "detector.onnx")
     report = mmort.onnx.verify(path, lambda dets, labels: (dets, labels), [outputs()])
     assert report.ok
-    (row,) = report.rows
+    row, *more = report.rows
     assert (row.inputs, row.image, row.matched) == ("1x6x5, 1x6", 0, 4)
-    head, line = str(report).splitlines()
+    assert [(row.output, row.shape, row.max_abs_diff) for row in more] == [("boxes", "4x4", 0), ("scores", "4", 0)]
+    head, line = str(report).splitlines()[:2]
     assert head.split("  ")[0] == "inputs"
     assert "missing  extra" in head
     assert line.endswith("ok")

@@ -13,6 +13,7 @@ from tests.detect import (
     mask_cases,
     panoptic_cases,
     query_cases,
+    remaining_cases,
     rotated_1_cases,
     rotated_cases,
     two_stage_cases,
@@ -32,5 +33,6 @@ def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
         (two_stage_cases.CASES, two_stage_cases.config_of, lambda name: check_two_stage.randomize),
         (rotated_cases.CASES, rotated_cases.config_of, lambda name: dense_cases.fill),
         (rotated_1_cases.CASES, rotated_1_cases.config_of, lambda name: rotated_1_cases.fill),
+        (remaining_cases.MODELS, remaining_cases.config, lambda name: partial(remaining_cases.fill, name)),
     ]
     return {name: (config(name)["model"], fill(name)) for names, config, fill in groups for name in names}

@@ -96,9 +96,12 @@ class Examples:
         """Return inputs to compare with; if sizes may vary, of two other sizes, one tall and one wide."""
         if not self.dynamic:
             args = self(image[::-1], 1, height, width)
+            other = [args[0].flip(-1), *args[1:]]
             if self.with_proposals:
-                return [args, (args[0].flip(-1), args[1][:, ::2], *args[2:])]
-            return [args, (args[0].flip(-1), *args[1:])]
+                other[1] = args[1][:, ::2]
+            if self.with_shapes:
+                other[-1] = args[-1] - args[-1] // 8
+            return [args, tuple(other)]
         # Where all images are resized to one size, frozen feature maps of 1 pixel only show at much larger sizes.
         min_side, factors = (64, (0.5, 0.3)) if self.preprocessing.keep_ratio else (544, (1.125, 1.25))
         if self.preprocessing.keep_ratio and 2 * max(height, width) <= max(DEFAULT_SHAPE):

@@ -1,12 +1,13 @@
-"""Comparison of what the heads of a detector compute, for inputs in which it detects too little to prove anything.
+"""What the heads of a detector compute, compared with the same tensors of its file.
 
-The heads' outputs are no outputs of the file, and their names in it are those that torch's exporter chose.  So they are
-searched among all tensors of the file that have the right shape, with the smallest inputs.  That a file computes a
-whole map of the right numbers by accident is impossible.
+Detections hide most of what a network computes, and in an image without objects nearly all.  So a detector is traced
+with the outputs of its heads as further outputs, which gives the tensors names; the finished file has the names, but
+not the outputs.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -24,19 +23,100 @@ from mmort.detect.detector import Detector
 from mmort.onnx import Report
 from mmort.onnx.graph import files
 from mmort.onnx.verify.detections import DetectionRow
-from mmort.onnx.verify.masks import probabilities
-from mmort.onnx.verify.numbers import compare_output, refusal
+from mmort.onnx.verify.numbers import compare, refusal
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances, leaves, shapes_text
 
 Arguments = tuple[Tensor, ...]
 
-MASK_LOGITS = "mask_pred"
-"""The output of a head with the masks of queries."""
-
 MIN_DETECTIONS = 10
 """The number of matches, over the images of a batch, below which detections alone prove too little."""
+
+PREFIX = "heads/"
+"""How the names begin that tensors of a file have as outputs of heads."""
+
+
+class WithHeads(nn.Module):
+    """A module with a detector in it; it returns the outputs of the detector's heads too, in the order of their calls.
+
+    Parameters
+    ----------
+    module, detector : nn.Module
+    """
+
+    def __init__(self, module: nn.Module, detector: Detector) -> None:
+        super().__init__()
+        self.module = module
+        self._layers = dict.fromkeys(_layers(detector))
+        self._raw_names, self._last_head = detector.raw_names, detector.heads[-1]
+
+        def forward(*args: Tensor) -> tuple[Tensor, ...]:
+            return self._outputs(*args)
+
+        forward.__signature__ = inspect.signature(module.forward)  # type: ignore[attr-defined]  # names the inputs
+        self.forward = forward
+        self.eval()
+
+    def _outputs(self, *args: Tensor) -> tuple[Tensor, ...]:
+        """Return the module's outputs and those of the heads."""
+        outputs: list[Tensor] = []
+
+        def record(layer: nn.Module, arguments: Any, output: Any) -> None:
+            outputs.extend(tensor.clone() for tensor in leaves(output))  # it may be changed in place later
+
+        hooks = [layer.register_forward_hook(record) for layer in self._layers]
+        try:
+            results = self.module(*args)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return *results, *outputs
+
+    def names(self, count: int) -> list[str]:
+        """Return the names of `count` outputs of heads: those of `Detector.raw`, then numbers."""
+        more = (f"{self._last_head}_{index}" for index in range(count - len(self._raw_names)))
+        return [*self._raw_names, *more]
+
+
+def _layers(detector: Detector) -> Iterator[nn.Module]:
+    """Yield the heads of a detector."""
+    for name in detector.heads:
+        head = detector.get_submodule(name)
+        yield from head if isinstance(head, nn.ModuleList) else [head]
+
+
+def hide(model: onnx.ModelProto) -> None:
+    """Turn the outputs of heads into inner tensors of the graph, without the nodes that nothing else needs."""
+    graph = model.graph
+    outputs = [value for value in graph.output if not value.name.startswith(PREFIX)]
+    needed = {value.name for value in outputs}
+    nodes = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            nodes.append(node)
+            needed.update(_read(node))
+    initializers = [tensor for tensor in graph.initializer if tensor.name in needed]
+    values = [value for value in graph.value_info if value.name in {name for node in nodes for name in node.output}]
+    for field, kept in (
+        (graph.output, outputs),
+        (graph.node, nodes[::-1]),
+        (graph.initializer, initializers),
+        (graph.value_info, values),
+    ):
+        copies = [type(message).FromString(message.SerializeToString()) for message in kept]
+        del field[:]
+        field.extend(copies)
+
+
+def _read(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the tensors that a node reads, those of its inner graphs included."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            yield from (value.name for value in graph.output)
+            for inner in graph.node:
+                yield from _read(inner)
 
 
 def few_detections(report: Report, inputs: Sequence[Arguments]) -> list[Arguments]:
@@ -46,94 +126,32 @@ def few_detections(report: Report, inputs: Sequence[Arguments]) -> list[Argument
     return [args for args in inputs if sum(itertools.islice(matches, len(args[0]))) < MIN_DETECTIONS]
 
 
-def add_outputs(
-    report: Report, draft: Path, detector: Detector, module: nn.Module, inputs: Sequence[Arguments]
-) -> Report:
-    """Add rows for the heads' outputs, for all inputs with few detections, and notes that say so.
-
-    Parameters
-    ----------
-    report : Report
-        Rows of detections, in the order of `inputs`.
-    draft : Path
-        The file.
-    detector, module : nn.Module
-        The detector, and the module with it that the file was made of.
-    inputs : sequence of tuples of Tensor
-        The module's arguments.
-    """
-    few = few_detections(report, inputs)
-    shapes = {shapes_text(args) for args in few}
-    rows: list[Row] = [
-        replace(row, note="few detections, see the outputs of the heads", proves_nothing=False)
-        if isinstance(row, DetectionRow) and row.inputs in shapes
-        else row
-        for row in report.rows
-    ]
-    return Report((*rows, *_compare(draft, detector, module, sorted(few, key=lambda args: args[0].numel()))))
+def note_few(report: Report, inputs: Sequence[Arguments]) -> Report:
+    """Note at detections of some inputs that they are few, and that the heads' outputs prove what they do not."""
+    shapes = {shapes_text(args) for args in inputs}
+    return Report(
+        tuple(
+            replace(row, note="few detections, see the outputs of the heads", proves_nothing=False)
+            if isinstance(row, DetectionRow) and row.inputs in shapes
+            else row
+            for row in report.rows
+        )
+    )
 
 
-def _compare(draft: Path, detector: Detector, module: nn.Module, inputs: Sequence[Arguments]) -> Iterator[Row]:
-    """Yield a row for each output of a head and each of the inputs, the smallest first."""
-    sources: list[str] = []  # the names in the file of the heads' outputs
-    for args in inputs:
-        expected = _head_outputs(detector, module, args)
-        found = run_tensors(draft, sources or _candidates(files.load(draft), list(expected.values())), args)
-        sources = sources or [_nearest(found, array) for array in expected.values()]
-        text = shapes_text(args)
-        for source, (name, array) in zip(sources, expected.items(), strict=True):
-            if not source:
-                yield refusal(text, f"no tensor of the file has the shape of {name}")
-                continue
-            yield compare_maps(text, name, found[source], array)
-
-
-def compare_maps(inputs: str, name: str, found: NDArray[Any], expected: NDArray[Any]) -> Row:
-    """Compare a head's output in the file with torch's; logits of masks as probabilities, as in detections.
-
-    Among the millions of logits of a query's mask at full size, some near 0 are sums of large numbers.
-    """
-    if name == MASK_LOGITS:
-        found, expected = (probabilities(logits).astype(np.float32) for logits in (found, expected))
-    outputs = Outputs(inputs, (), (), Reference(()), Tolerances())
-    return compare_output(outputs, name, _unordered(found), _unordered(expected))
-
-
-def _head_outputs(detector: Detector, module: nn.Module, args: Arguments) -> dict[str, NDArray[Any]]:
-    """Return the outputs of all calls of the detector's heads by name, those of `Detector.raw` first."""
-    outputs: list[NDArray[Any]] = []
-
-    def record(layer: nn.Module, given: Any, output: Any) -> None:
-        outputs.extend(tensor.numpy() for tensor in leaves(output))
-
-    heads = [detector.get_submodule(name) for name in detector.heads]
-    layers = [layer for head in heads for layer in (head if isinstance(head, nn.ModuleList) else [head])]
-    hooks = [layer.register_forward_hook(record) for layer in layers]
-    try:
-        with torch.no_grad():
-            module(*args)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    names = detector.raw_names
-    more = [f"{detector.heads[-1]}_{index}" for index in range(len(outputs) - len(names))]
-    return dict(zip((*names, *more), outputs, strict=True))
-
-
-def _candidates(model: onnx.ModelProto, expected: Sequence[NDArray[Any]]) -> list[str]:
-    """Return the names of the tensors computed by a graph that may have the shape of one of the expected ones."""
-    shapes = {
-        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in model.graph.value_info
-    }
-
-    def may_have(name: str, shape: tuple[int, ...]) -> bool:
-        known = shapes.get(name)
-        if known is None:
-            return True
-        return len(known) == len(shape) and all(size in (0, other) for size, other in zip(known, shape, strict=True))
-
-    names = [name for node in model.graph.node for name in node.output if name]
-    return [name for name in names if any(may_have(name, array.shape) for array in expected)]
+def compare_heads(draft: Path, args: Arguments, names: Sequence[str], reference: Reference) -> list[Row]:
+    """Compare the outputs of heads that a file computes; `reference` has all of them, by these names."""
+    text = shapes_text(args)
+    computed = {name for node in files.load(draft).graph.node for name in node.output}
+    indices = [index for index, name in enumerate(names) if PREFIX + name in computed]
+    if not indices:
+        return [refusal(text, "the file has no tensors with the names of the heads' outputs")]
+    actual = run_tensors(draft, [PREFIX + names[index] for index in indices], args)
+    rows: list[Row] = []
+    for index in indices:
+        expected = reference.part(slice(index, index + 1))
+        rows += compare(Outputs(text, (names[index],), [actual[PREFIX + names[index]]], expected, Tolerances()))
+    return rows
 
 
 @contextmanager
@@ -150,24 +168,9 @@ def _with_outputs(draft: Path, names: Sequence[str]) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def run_tensors(draft: Path, names: Sequence[str], args: Arguments) -> dict[str, NDArray[Any]]:
+def run_tensors(draft: Path, names: Sequence[str], args: Sequence[Any]) -> dict[str, NDArray[Any]]:
     """Return tensors that a file computes, by name."""
     names = [name for name in dict.fromkeys(names) if name]
     with _with_outputs(draft, names) as path:
         session = open_session(path)
         return dict(zip(names, session.run(names, feeds(session, args)), strict=True))
-
-
-def _nearest(found: dict[str, NDArray[Any]], expected: NDArray[Any]) -> str:
-    """Return the name of the tensor that is nearest to the expected one, an empty text if none has its shape."""
-    distances = {
-        name: np.nan_to_num(np.abs(_unordered(array) - _unordered(expected)).max(initial=0), nan=np.inf)
-        for name, array in found.items()
-        if array.shape == expected.shape and array.dtype == expected.dtype
-    }
-    return min(distances, key=lambda name: distances[name], default="")
-
-
-def _unordered(array: NDArray[Any]) -> NDArray[Any]:
-    """Return rows of regions with each column sorted: nearly equal scores of proposals may swap rows."""
-    return np.sort(array, axis=0) if array.ndim == 2 else array

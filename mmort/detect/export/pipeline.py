@@ -12,7 +12,6 @@ from typing import Any
 
 import onnx
 import onnx.helper
-from torch import nn
 
 import mmort
 from mmort.configs import parse_options, read_config
@@ -23,16 +22,15 @@ from mmort.detect.detector import Detector
 from mmort.detect.entries import suggested
 from mmort.detect.export import finishing, flip, heads, listing
 from mmort.detect.export.examples import Examples
-from mmort.detect.export.following import Following
 from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
+from mmort.detect.export.proof import Proof
 from mmort.detect.export.wrappers import Exported, ExportedWithProposals, Raw
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
-from mmort.onnx import Report, VerificationError
-from mmort.onnx import verify as compare
+from mmort.onnx import Report
 from mmort.onnx.export.options import Options
-from mmort.onnx.export.pipeline import export_model
+from mmort.onnx.export.pipeline import expected_outputs, export_model
 from mmort.onnx.graph import inspection
 from mmort.onnx.graph.optional_inputs import make_optional
 from mmort.predict import FixedSizeWarning, Predictor, Preprocessing, read_image
@@ -128,6 +126,7 @@ class _Export:
         if not options.skip_postprocess:
             kind = ExportedWithProposals if detector.takes_proposals else Exported
             self.module = kind(detector, pasted=options.paste_masks)
+        self.traced = self.module if options.skip_postprocess else heads.WithHeads(self.module, detector)
         image, self.test_image = images
         self.examples = Examples(
             preprocessing,
@@ -155,7 +154,7 @@ class _Export:
             dynamic_shapes=self.examples.dynamic_shapes,
             check_sizes=self.checks,
             opset_version=options.opset_version,
-            output_names=list(self.module.output_names),
+            output_names=self._output_names(),
             portable=options.portable,
             simplify=options.simplify,
             exporter=options.exporter,
@@ -172,6 +171,14 @@ class _Export:
         megabytes = output_file.stat().st_size / 1e6
         self.steps.progress(f"wrote {output_file}, {megabytes:.1f} MB, for inputs of {sizes}{unproven}")
         return report
+
+    def _output_names(self) -> list[str]:
+        """Return the names of the traced module's outputs."""
+        names = list(self.module.output_names)
+        if isinstance(self.traced, heads.WithHeads):
+            outputs = expected_outputs(self.traced, self.args, decides=False).outputs
+            names += [heads.PREFIX + name for name in self.traced.names(len(outputs) - len(names))]
+        return names
 
     def _show(self, output_file: Path) -> None:
         """Print the graph; print and draw the detections, or print the shapes of raw outputs."""
@@ -194,12 +201,11 @@ class _Export:
                     with audible():
                         self._finish(model)
 
-                def accept(draft: Path, report: Report) -> Report:
+                def prove(draft: Path) -> Report:
                     with audible():
-                        return self._accept(draft, output_file, report)
+                        return self._prove(draft, output_file, settings)
 
-                settings = replace(settings, finish=finish, accept=accept, reference=self._following)
-                return export_model(self.module, self.args, output_file, settings)
+                return export_model(self.traced, self.args, output_file, replace(settings, finish=finish, prove=prove))
         except (ValueError, ImportError, OSError) as error:
             if isinstance(error, ValueError) and settings.exporter == "legacy" and self.options.dynamic:
                 self.steps.progress(
@@ -217,6 +223,7 @@ class _Export:
     def _finish(self, model: onnx.ModelProto) -> None:
         """Give the model its optional input and its metadata, which is the last step before the comparison."""
         if not self.options.skip_postprocess:
+            heads.hide(model)
             make_optional(model, "img_shape", portable=bool(self.options.portable))
         metadata = dict(self.metadata)
         if isinstance(self.module, Exported) and "masks" in self.detector.output_names:
@@ -224,38 +231,16 @@ class _Export:
         onnx.helper.set_model_props(model, metadata)
         finishing.remove_traces(model)
         model.ir_version = inspection.needed_format(model)  # so that older ONNX Runtimes load it
-        if self.options.verify is not False:
-            sizes = ", ".join("x".join(map(str, args[0].shape)) for args in (self.args, *self.checks))
-            self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
 
-    def _following(self, draft: Path) -> nn.Module:
-        """Return the module with the draft's choices between equal scores."""
-        return Following(self.module, draft)
-
-    def _compared(self, draft: Path, inputs: list[Any]) -> Report:
-        """Compare the draft with torch, and if they differ, with torch that makes the draft's choices."""
-        report = compare(draft, self.module, inputs)
-        if not report.ok:
-            report = compare(draft, self._following(draft), inputs)
-        return report
-
-    def _accept(self, draft: Path, output_file: Path, report: Report) -> Report:
-        """Check the file without ``img_shape``, on the test image, and by its heads where there are few detections."""
-        if self.options.verify is False:
-            return report
+    def _prove(self, draft: Path, output_file: Path, settings: Options) -> Report:
+        """Compare the draft with torch, also on the test image, and without ``img_shape``."""
         options, inputs = self.options, [self.args, *self.checks]
-        if not options.skip_postprocess:
-            finishing.check_optional(draft, min(inputs, key=lambda args: args[0].numel()))
         if options.verify and (options.dynamic or options.test_img is not None):  # otherwise the example again
-            self.steps.begin(f"verifying with {os.fspath(options.test_img or options.input_img or 'the example')}")
             inputs.append(self.examples.test_inputs(self.test_image, self.height, self.width))
-            report = Report((*report.rows, *self._compared(draft, inputs[-1:]).rows))
-        if not options.skip_postprocess and heads.few_detections(report, inputs):
-            self.steps.begin("comparing the outputs of the heads, as there are few detections")
-            report = heads.add_outputs(report, draft, self.detector, self.module, inputs)
-        if not report.ok:
-            text = (
-                f"export: {output_file} was not written, as its outputs in ONNX Runtime differ from torch's\n{report}"
-            )
-            raise VerificationError(text, report)
+        sizes = ", ".join("x".join(map(str, args[0].shape)) for args in inputs)
+        self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
+        proof = Proof(self.detector, self.module, output_file, settings, heads=not options.skip_postprocess)
+        report = proof(draft, inputs, self.steps.begin)
+        if report.ok and not options.skip_postprocess:
+            finishing.check_optional(draft, min(inputs, key=lambda args: args[0].numel()))
         return report

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from mmort import schemas
 from mmort.onnx._extras import needed_by
 from mmort.onnx.portable.forms import Form
-from mmort.onnx.verify import ATOL, RTOL
 from mmort.onnx.verify.report import Report
 
 if TYPE_CHECKING:
@@ -35,8 +34,8 @@ def export(
     mmcv_nodes: Collection[str] = (),
     operators: Sequence[schemas.Operator] = (),
     libraries: Sequence[str | os.PathLike[str]] = (),
-    rtol: float = RTOL,
-    atol: float = ATOL,
+    rtol: float | None = None,
+    atol: float | None = None,
     verify: bool = True,
 ) -> Report:
     """Export a model to an ONNX file, and verify that its outputs in ONNX Runtime are torch's.
@@ -81,8 +80,8 @@ def export(
         Operators of other packages, as for `translation_table`; their library goes into `libraries`.
     libraries : sequence of paths, default ()
         Further libraries of custom operators that the check needs.
-    rtol, atol : float
-        As for `mmort.onnx.verify`.
+    rtol, atol : float, optional
+        As for `mmort.onnx.verify`; by default torch's own rounding is the yardstick.
     verify : bool, default True
         Whether to compare the file with the model.  Otherwise the file is written without having been run, and
         has the metadata ``verified``: ``false``.

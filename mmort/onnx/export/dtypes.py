@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from mmort.onnx.export.options import Example
+from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.values import leaves
 
 
@@ -19,21 +19,17 @@ def refuse_dtypes(example: Example) -> None:
     if torch.bfloat16 in dtypes:
         raise ValueError(_text("model and args", torch.bfloat16))
     if dtypes:
-        with torch.no_grad(), _Watch():  # type: ignore[no-untyped-call]
+        with torch.no_grad(), Intercepted(_refuse_other):
             example.module(*example.args)
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuses calls of mmort's operators with other dtypes than float32."""
-
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func.namespace == "mmort":
-            for value in args:
-                if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != torch.float32:
-                    raise ValueError(_text(f"the inputs of {func._opname}", value.dtype))
-        return func(*args, **(kwargs or {}))
+def _refuse_other(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Refuse a call of one of mmort's operators with another dtype than float32."""
+    if func.namespace == "mmort":
+        for value in args:
+            if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != torch.float32:
+                raise ValueError(_text(f"the inputs of {func._opname}", value.dtype))
+    return func(*args, **kwargs)
 
 
 def _text(what: str, dtype: torch.dtype) -> str:

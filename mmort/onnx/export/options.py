@@ -14,7 +14,6 @@ import torch
 from mmort import schemas
 from mmort.onnx.export.inputs import DynamicAxes
 from mmort.onnx.portable.forms import Form
-from mmort.onnx.verify import ATOL, RTOL
 from mmort.onnx.verify.report import Report
 
 
@@ -33,17 +32,14 @@ class Options:
     mmcv_nodes: Collection[str] = ()
     operators: Sequence[schemas.Operator] = ()
     libraries: Sequence[str | os.PathLike[str]] = ()
-    rtol: float = RTOL
-    atol: float = ATOL
+    rtol: float | None = None
+    atol: float | None = None
     verify: bool = True
     finish: Callable[[onnx.ModelProto], None] | None = None
     """Changes the model before it is verified.  A model above 2 GB comes without its tensors, which are in a file."""
-    reference: Callable[[Path], torch.nn.Module] | None = None
-    """Takes the path of a draft that differs from the exported model, and returns the model to compare it with again:
-    one that orders equal scores as the draft does."""
-    accept: Callable[[Path, Report], Report] | None = None
-    """Takes the path of the verified draft and the report, and returns the final report.  If it raises, nothing is
-    written."""
+    prove: Callable[[Path], Report] | None = None
+    """Takes the path of the draft, and compares it with the model instead of the export.  If the report is not ok,
+    nothing is written."""
 
 
 @dataclass(frozen=True)

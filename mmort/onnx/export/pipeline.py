@@ -31,7 +31,7 @@ from mmort.onnx.verify.comparators import compare
 from mmort.onnx.verify.numbers import refusal
 from mmort.onnx.verify.report import Report, Row, VerificationError
 from mmort.onnx.verify.sessions import open_session
-from mmort.onnx.verify.values import Reference, Tolerances, leaves, shapes_text
+from mmort.onnx.verify.values import Reference, Tolerances, index_of_smallest, leaves, shapes_text
 
 VERIFIED = "verified"
 """The key of the metadata that a file has, with the value "false", if it was not compared with its model."""
@@ -66,8 +66,6 @@ def export_model(
         if frozen or (options.verify and not report.ok):
             causes = [*frozen, *_causes(example, checks, report, hints, options)]
             raise VerificationError(_explanation(path, causes, report), report)
-        if options.accept is not None:
-            report = options.accept(draft, report)
     return report
 
 
@@ -189,36 +187,23 @@ def _complete(model: onnx.ModelProto, draft: Path, options: Options) -> None:
 def _proof(
     draft: Path, path: Path, module: torch.nn.Module, checks: Sequence[tuple[Any, ...]], options: Options
 ) -> Report:
-    """Compare the draft with the model and, if they differ, with the one of `options.reference`.
-
-    The smallest inputs come first: where the model differs on these, it need not run on the larger ones.
-    """
-    if options.reference is None:
-        return _verify(draft, path, module, checks, options)
-    sizes = [sum(tensor.numel() for tensor in leaves(values)) for values in checks]
-    rows: list[Row] = []
-    for size in sorted(set(sizes)):
-        same = [values for values, own in zip(checks, sizes, strict=True) if own == size]
-        report = _verify(draft, path, module, same, options)
-        if not report.ok:
-            return _verify(draft, path, options.reference(draft), checks, options)
-        rows += report.rows
-    return Report(tuple(_in_order(rows, checks)))
-
-
-def _in_order(rows: Sequence[Row], checks: Sequence[tuple[Any, ...]]) -> list[Row]:
-    """Return rows in the order of their inputs, those without mmort's library last."""
-    order = [shapes_text(values) for values in checks]
-    order += [f"{text}{ALONE}" for text in order]
-    return sorted(rows, key=lambda row: order.index(row.inputs))
-
-
-def _verify(
-    draft: Path, path: Path, module: torch.nn.Module, checks: Sequence[tuple[Any, ...]], options: Options
-) -> Report:
-    """Compare the draft with the model; a portable one also without mmort's library, which an inlined one ignores."""
+    """Compare the draft with the model, as the options say or with all inputs."""
+    if options.prove is not None:
+        return options.prove(draft)
+    deciding = index_of_smallest(checks)
     # Before a session is open: both would hold the memory of a run at once.
-    references = [_reference(module, values) for values in checks]
+    references = [expected_outputs(module, values, decides=index == deciding) for index, values in enumerate(checks)]
+    return compare_draft(draft, path, checks, references, options)
+
+
+def compare_draft(
+    draft: Path, path: Path, checks: Sequence[tuple[Any, ...]], references: Sequence[Reference], options: Options
+) -> Report:
+    """Compare the draft of a file with the expected outputs for some arguments.
+
+    A portable one is also compared without mmort's library, which an inlined one ignores.  Messages name `path`, which
+    the draft is to become.
+    """
     report = _compare(draft, path, checks, references, options, own_library=options.portable != "inlined")
     if options.portable and options.portable != "inlined" and report.ok:
         alone = _compare(draft, path, checks, references, options, own_library=False)
@@ -227,10 +212,10 @@ def _verify(
     return report
 
 
-def _reference(module: torch.nn.Module, values: tuple[Any, ...]) -> Reference:
-    """Run the model on inputs."""
+def expected_outputs(module: torch.nn.Module, values: tuple[Any, ...], *, decides: bool) -> Reference:
+    """Run a module; `decides` says whether its outputs in float64 do."""
     try:
-        return torch_reference.run(module, values)
+        return torch_reference.run(module, values, decides=decides)
     except Exception as error:
         raise ValueError(
             f"export: check_sizes must suit the model, which fails with {shapes_text(values)}: {error}"
@@ -253,7 +238,7 @@ def _compare(
         return Report((refusal("-", text),))
     rows: list[Row] = []
     for values, expected in zip(checks, references, strict=True):
-        rows += compare(session, values, expected, Tolerances(options.rtol, options.atol))
+        rows += compare(session, values, expected, Tolerances.stated(options.rtol, options.atol))
     return Report(tuple(rows))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort._files.inputs import open_regular
-from mmort.onnx.verify import ATOL, MIN_MASK_OVERLAP, RTOL, verify
+from mmort.onnx.verify import MIN_MASK_OVERLAP, verify
 from mmort.onnx.verify.report import Report
 from mmort.onnx.verify.sessions import open_session, required_inputs
 from mmort.schemas import ELEMENT_TYPES
@@ -35,8 +35,8 @@ def verify_against(
     sizes: Sequence[Sequence[Sequence[int]]] | None = None,
     *,
     inputs: Sequence[Sequence[Any]] | None = None,
-    rtol: float = RTOL,
-    atol: float = ATOL,
+    rtol: float | None = None,
+    atol: float | None = None,
     min_mask_overlap: float = MIN_MASK_OVERLAP,
     libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> Report:

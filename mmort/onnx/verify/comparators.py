@@ -53,8 +53,11 @@ def mask_threshold(session: onnxruntime.InferenceSession) -> float | None:
 
 def reference(
     model: Callable[..., Any] | str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]]
-) -> Callable[[Sequence[Any]], Reference]:
-    """Return a function that computes a model's outputs, whether the model is a file or a function of tensors."""
+) -> Callable[[Sequence[Any], bool], Reference]:
+    """Return a function that computes a model's outputs, whether the model is a file or a function of tensors.
+
+    Its second argument says whether the outputs of a function in float64 decide.
+    """
     if isinstance(model, (str, os.PathLike)):
         return _file_reference(model, libraries)
     import torch
@@ -63,19 +66,20 @@ def reference(
 
     function = model
 
-    def run_model(values: Sequence[Any]) -> Reference:
-        return run(function, [torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in values])
+    def run_model(values: Sequence[Any], decides: bool) -> Reference:
+        tensors = [torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in values]
+        return run(function, tensors, decides=decides)
 
     return run_model
 
 
 def _file_reference(
     path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]]
-) -> Callable[[Sequence[Any]], Reference]:
-    """Return a function that runs a file."""
+) -> Callable[[Sequence[Any], bool], Reference]:
+    """Return a function that runs a file, in float32 only."""
     session = open_session(path, libraries)
 
-    def run_file(values: Sequence[Any]) -> Reference:
+    def run_file(values: Sequence[Any], decides: bool) -> Reference:
         named = feeds(session, values)
         try:
             return Reference(session.run(None, named))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort.detections import boxes
-from mmort.onnx.verify import numbers, panoptic
+from mmort.onnx.verify import numbers, panoptic, rounding
 from mmort.onnx.verify.masks import Masks, Overlaps
 from mmort.onnx.verify.report import Row, number_text
 from mmort.onnx.verify.ties import at_limit
@@ -101,7 +101,7 @@ def compare(outputs: Outputs) -> list[Row] | None:
         return None
     if any(map(_differ_in_kind, actual, expected)):
         return None
-    rows: list[Row] = [*_compare_batch(detections)]
+    rows: list[Row] = [*_compare_batch(detections), *_compare_rounding(detections)]
     for index in range(count, len(outputs.names)):
         other = outputs.part(slice(index, index + 1))
         rows += panoptic.compare(other) or panoptic.compare_logits(other) or numbers.compare(other)
@@ -249,6 +249,63 @@ def match_detections(
     return matches
 
 
+def _compare_rounding(outputs: Outputs) -> list[rounding.RoundingRow]:
+    """Compare matching detections once more, by torch's rounding, if its outputs in float64 decide.
+
+    Rounding may let torch choose other boxes in float64.  The detections that it has in both are compared.
+    """
+    exact = outputs.reference.exact
+    if exact is None or not exact.decides or not outputs.tolerances.by_rounding:
+        return []
+    runs = outputs.actual, outputs.expected, *exact.outputs()
+    if any(len(run) != len(outputs.expected) or any(map(_differ_in_shape, run, outputs.expected)) for run in runs):
+        return []
+    images = []
+    for image in range(len(outputs.actual[1])):
+        detections = [used_rows([array[image] for array in run]) for run in runs]
+        dets, labels, *_ = detections[1]
+        matches = np.array([match_within(run[0], run[1], dets, labels, outputs.tolerances) for run in detections])
+        matches = matches[:, (matches >= 0).all(0)]
+        images.append([[array[rows] for array in run] for run, rows in zip(detections, matches, strict=True)])
+    arrays = [[np.concatenate(parts) for parts in zip(*run, strict=True)] for run in zip(*images, strict=True)]
+    if not len(arrays[0][0]):
+        return []
+    rows = []
+    if outputs.mask_threshold is None:  # otherwise a cell at the threshold changes box and score
+        rows += _rounding_of_boxes(outputs.inputs, *(run[0] for run in arrays))
+    if len(runs[0]) == len(NAMES) and not _are_binary(arrays[1][2]):
+        # Far outside an object the numbers of a mask are tiny, and mean nothing.
+        reach = np.abs(arrays[2][2]).max(keepdims=True)
+        rows.append(rounding.compare_output(outputs.inputs, "masks", *(run[2] for run in arrays), magnitude=reach))
+    return rows
+
+
+def _rounding_of_boxes(
+    inputs: str, actual: NDArray[Any], expected: NDArray[Any], exact: NDArray[Any], rounded: NDArray[Any]
+) -> list[rounding.RoundingRow]:
+    """Compare the boxes and the scores of matching detections (K, 5 or 6)."""
+
+    def distances(dets: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+        pairs = zip(dets, other, strict=True)
+        return np.array([boxes.distances(box[None], target)[0] for box, target in pairs])
+
+    difference = np.fmin(distances(actual, expected), distances(actual, exact))
+    spread = np.fmax(distances(expected, exact), distances(rounded, exact))
+    row = rounding.row_of(inputs, "boxes", actual[:, :-1].shape, difference, spread, boxes.reach(exact))
+    scores = (array[:, -1] for array in (actual, expected, exact, rounded))
+    return [row, rounding.compare_output(inputs, "scores", *scores)]
+
+
+def _differ_in_shape(array: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Return whether two arrays differ in their shapes, apart from the number of detections."""
+    return array.shape[:1] + array.shape[2:] != other.shape[:1] + other.shape[2:]
+
+
+def _are_binary(masks: NDArray[Any]) -> bool:
+    """Return whether masks are of 0 and 1, which no rounding describes."""
+    return bool(((masks == 0) | (masks == 1)).all())
+
+
 def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
     """Compare the detections of one image."""
     actual, expected = ([array[image] for array in arrays] for arrays in (outputs.actual, outputs.expected))
@@ -326,6 +383,7 @@ def match_within(
 ) -> NDArray[np.int64]:
     """Match detections with the tolerances of their largest coordinates and of their scores."""
     reach = boxes.reach(expected_dets)
+    reach = np.where(np.isfinite(reach), reach, 0)  # an infinite box makes no other one uncertain
     # A box at the origin is a difference of larger numbers, so its own coordinates do not bound its rounding.
     reach = np.maximum(reach, MIN_REACH * reach.max(initial=0))
     return match_detections(

@@ -1,15 +1,20 @@
-"""Outputs compared number by number: the comparator for all outputs that no other comparator takes."""
+"""Outputs compared number by number: the comparator for all outputs that no other comparator takes.
+
+Torch's rounding is the yardstick (`rounding`) wherever float64 outputs of the model decide, or where the tolerances are
+exceeded and there are such outputs.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.onnx.verify.report import number_text
-from mmort.onnx.verify.values import Outputs, shape_text
+from mmort.onnx.verify import rounding
+from mmort.onnx.verify.report import Row, number_text
+from mmort.onnx.verify.values import Exact, Outputs, shape_text
 
 CHUNK = 1 << 20
 """How many numbers are compared at once."""
@@ -32,6 +37,8 @@ class NumbersRow:
     tolerance: str
     """The largest absolute one, and the relative one."""
     problem: str
+    note: str = ""
+    """Why the tolerance is the yardstick, where torch's rounding was to be."""
 
     @property
     def ok(self) -> bool:
@@ -44,11 +51,11 @@ class NumbersRow:
         return self.inputs, self.output, self.shape, *differences, self.tolerance
 
 
-def compare(outputs: Outputs) -> list[NumbersRow]:
+def compare(outputs: Outputs) -> list[Row]:
     """Compare each output, and the number of outputs."""
     rows = [
-        compare_output(outputs, name, np.asarray(actual), expected)
-        for name, actual, expected in zip(outputs.names, outputs.actual, outputs.expected, strict=False)
+        _compare_output(outputs.part(slice(index, index + 1)))
+        for index in range(min(len(outputs.names), len(outputs.expected)))
     ]
     if len(outputs.names) != len(outputs.expected):
         problem = f"the file has {len(outputs.names)} outputs, the model {len(outputs.expected)}"
@@ -61,11 +68,38 @@ def refusal(inputs: str, problem: str) -> NumbersRow:
     return NumbersRow(inputs, "-", "-", None, None, "-", problem)
 
 
+def _compare_output(outputs: Outputs) -> Row:
+    """Compare a single output by the model's rounding or by the tolerances."""
+    (name,), actual, expected, exact = outputs.names, outputs.actual[0], outputs.expected[0], outputs.reference.exact
+    actual = np.asarray(actual)
+    if exact is None or not outputs.tolerances.by_rounding or expected.dtype != np.float32:
+        return compare_output(outputs, name, actual, expected)
+    if not exact.decides:
+        row = compare_output(outputs, name, actual, expected)
+        if not row.problem or row.max_abs_diff is None:
+            return row
+    wide, rounded = exact.outputs()
+    if wide and rounding.comparable(actual, expected, wide[0], rounded[0]):
+        return rounding.compare_output(outputs.inputs, name, actual, expected, wide[0], rounded[0])
+    row = compare_output(outputs, name, actual, expected)
+    return row if row.problem else replace(row, note=f"by the tolerance, as {_obstacle(exact)}")
+
+
+def _obstacle(exact: Exact) -> str:
+    """Return why an output in float64 is none to compare with."""
+    wide, _ = exact.outputs()
+    if not wide:
+        return f"the model does not run in float64: {exact.obstacle}"
+    if wide[0].dtype != np.float64:
+        return "the model computes it in float32 only"
+    return "it has another shape in float64"
+
+
 def compare_output(outputs: Outputs, name: str, actual: NDArray[Any], expected: NDArray[Any]) -> NumbersRow:
     """Compare one output: dtype, shape, then each number."""
     exact = expected.dtype.kind != "f"
     rtol, atol = (0.0, 0.0) if exact else (outputs.tolerances.rtol, outputs.tolerances.atol)
-    absolute = atol * np.maximum(1, np.zeros(()) if exact else _scale(expected))
+    absolute = atol * np.maximum(1, np.zeros(()) if exact else rounding.around(expected))
     tolerance = "exact" if exact else f"{absolute.max(initial=atol):.0e} + {100 * rtol:g} %"
 
     def row(max_abs_diff: float | None, max_rel_diff: float | None, problem: str) -> NumbersRow:
@@ -94,17 +128,3 @@ def compare_output(outputs: Outputs, name: str, actual: NDArray[Any], expected: 
         max_difference = float(np.maximum(max_difference, difference.max()))
         max_relative = float(np.maximum(max_relative, relative.max()))
     return row(max_difference, max_relative, f"{wrong} of {actual.size} numbers" if wrong else "")
-
-
-def _scale(array: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the magnitude around each number: the smallest root mean square of a slice that it is in.
-
-    An axis has a slice for each index, unless that is a single number.
-    """
-    squares = np.square(array, where=np.isfinite(array), out=np.zeros(array.shape), dtype=np.float64)
-    scale = np.sqrt(squares.mean(keepdims=True)) if array.size else np.zeros(())
-    for axis in range(array.ndim):
-        others = tuple(other for other in range(array.ndim) if other != axis)
-        if array.size >= 2 * array.shape[axis] > 0:
-            scale = np.minimum(scale, np.sqrt(squares.mean(others, keepdims=True)))
-    return np.where(np.isfinite(scale), scale, 0)

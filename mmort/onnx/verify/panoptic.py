@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.onnx.verify import numbers
+from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances
 
 NAME = "panoptic"
@@ -71,8 +72,8 @@ def compare(outputs: Outputs) -> list[PanopticRow] | None:
     ]
 
 
-def compare_logits(outputs: Outputs) -> list[numbers.NumbersRow] | None:
-    """Compare logits of stuff (N, S, H, W) as probabilities, which decide; return None if the output is none.
+def compare_logits(outputs: Outputs) -> list[Row] | None:
+    """Compare logits of stuff (N, S, H, W), or if they differ the probabilities, which decide; None of other outputs.
 
     Logits of hundreds differ by more than the tolerance of numbers near 0 in the same map, which no pixel depends on.
     """
@@ -81,6 +82,9 @@ def compare_logits(outputs: Outputs) -> list[numbers.NumbersRow] | None:
     (actual,), (expected,) = outputs.actual, outputs.expected
     if any(array.ndim != 4 or array.dtype.kind != "f" for array in (actual, expected)):
         return None
+    rows = numbers.compare(outputs)
+    if not any(row.problem for row in rows):
+        return rows
     reference = Reference([_probabilities(expected)])
     return numbers.compare(replace(outputs, actual=[_probabilities(actual)], reference=reference))
 

@@ -6,71 +6,89 @@ Of a detector, what competes in its last ``mmort::multiclass_nms`` is recorded, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
+from mmort.onnx.verify.double_precision import in_float64, rounded_otherwise
+from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name
+from mmort.onnx.verify.replay import Replay
 from mmort.onnx.verify.ties import Candidates
-from mmort.onnx.verify.values import Reference, as_array, leaves
+from mmort.onnx.verify.values import Arrays, Exact, Reference, as_array, leaves
 
 _SUPPRESSION = "mmort::multiclass_nms"
 
 
-def run(function: Callable[..., Any], values: Sequence[Any]) -> Reference:
-    """Run a module or a function of tensors without gradients."""
-    outputs, recorder = _outputs(function, values, _SuppressionRecorder())
+def run(function: Callable[..., Any], values: Sequence[Any], *, decides: bool = False) -> Reference:
+    """Run a module or a function of tensors without gradients; `decides` says whether its float64 outputs do."""
+    recorder, replay = _SuppressionRecorder(), Replay()
+    outputs = _outputs(function, values, recorder.mode(), Intercepted(replay.call))
+
+    def compute() -> tuple[Arrays, Arrays]:
+        """Run again with the same choices."""
+        wide, again = tree_map(_doubled, list(values)), Intercepted(Replay(replay.made).call)
+        exact = _outputs(function, wide, in_float64(), Intercepted(Replay(replay.made).call))
+        return exact, _outputs(function, values, rounded_otherwise(), again)
+
+    exact = Exact(compute, decides=decides)
     candidates = recorder.candidates(outputs)
     if candidates is None:
-        return Reference(outputs)
+        return Reference(outputs, exact=exact)
 
     def reselected(*results: NDArray[Any]) -> list[NDArray[Any]]:
-        return _outputs(function, values, recorder.replaying(list(map(torch.from_numpy, results))))[0]
+        return _outputs(function, values, recorder.replaying(list(map(torch.from_numpy, results))).mode())
 
-    return Reference(outputs, candidates, reselected)
+    return Reference(outputs, candidates, reselected, exact)
 
 
 def _outputs(
-    function: Callable[..., Any], values: Sequence[Any], recorder: _SuppressionRecorder
-) -> tuple[list[NDArray[Any]], _SuppressionRecorder]:
-    """Return a function's outputs, and the recorder that watched it."""
-    with torch.no_grad(), recorder:
+    function: Callable[..., Any], values: Sequence[Any], *modes: AbstractContextManager[Any]
+) -> list[NDArray[Any]]:
+    """Return a function's outputs in modes that observe or change the calls of operators, the outermost first."""
+    with torch.no_grad(), ExitStack() as stack:
+        for mode in modes:
+            stack.enter_context(mode)
         results = function(*values)
-    return [as_array(value) for value in leaves(results)], recorder
+    return [as_array(value) for value in leaves(results)]
 
 
-class _SuppressionRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+def _doubled(value: Any) -> Any:
+    """Convert tensors of float32 to float64."""
+    return value.double() if isinstance(value, torch.Tensor) and value.dtype == torch.float32 else value
+
+
+class _SuppressionRecorder:
     """Keeps the arguments and results of the last suppression that is called in the block.
 
     The call that has the number `replaced` returns `replacement` instead of its results.
     """
 
     def __init__(self, replaced: int = 0, replacement: Sequence[torch.Tensor] = ()) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
         self._replaced, self._replacement = replaced, replacement
         self._calls = 0
         self._arguments: dict[str, Any] = {}
         self._results: Sequence[torch.Tensor] = ()
 
+    def mode(self) -> Intercepted:
+        """Return the context manager of the block."""
+        return Intercepted(self._note)
+
     def replaying(self, results: Sequence[torch.Tensor]) -> _SuppressionRecorder:
         """Return a recorder that replaces the results of the suppression that this one has recorded."""
         return _SuppressionRecorder(self._calls, results)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    def _note(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call an operator, and note it if it is a suppression."""
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         if func.name() == _SUPPRESSION:
             self._calls += 1
             if self._calls == self._replaced:
                 result = tuple(self._replacement)
-            formals = func._schema.arguments
-            self._arguments = {formal.name: formal.default_value for formal in formals}
-            self._arguments |= {formal.name: value for formal, value in zip(formals, args, strict=False)}
-            self._arguments |= kwargs or {}
+            self._arguments = arguments_by_name(func, args, kwargs)
             self._results = result
         return result
 

@@ -19,6 +19,19 @@ class Tolerances:
     rtol: float = 1e-3
     atol: float = 1e-4
     min_mask_overlap: float = 0.99
+    by_rounding: bool = True
+    """Whether numbers are compared by the model's own rounding instead, where it runs in float64."""
+
+    @classmethod
+    def stated(cls, rtol: float | None, atol: float | None, min_mask_overlap: float = min_mask_overlap) -> Tolerances:
+        """Return those of a caller, who has no others if both are None."""
+        defaults = cls()
+        return cls(
+            defaults.rtol if rtol is None else rtol,
+            defaults.atol if atol is None else atol,
+            min_mask_overlap,
+            by_rounding=rtol is None and atol is None,
+        )
 
     def __post_init__(self) -> None:
         """Refuse tolerances that nothing is within."""
@@ -36,6 +49,41 @@ Reselected = Callable[[NDArray[Any], NDArray[Any], NDArray[np.int64]], Sequence[
 """From other results of the suppression, dets, labels and indices, to the outputs that the model makes of them."""
 
 
+Arrays = Sequence[NDArray[Any]]
+
+
+class Exact:
+    """A model's outputs in float64, and in float32 with other rounding, computed when they are first asked for."""
+
+    def __init__(self, compute: Callable[[], tuple[Arrays, Arrays]], *, decides: bool) -> None:
+        self._compute = compute
+        self.decides = decides
+        """Whether they decide; otherwise they are only asked for where the tolerances are exceeded."""
+        self._results: tuple[Arrays, Arrays] | None = None
+        self.obstacle = ""
+        """Why there are none, once they have been asked for."""
+
+    def outputs(self) -> tuple[Arrays, Arrays]:
+        """Return the outputs in float64 and with other rounding; none if the model does not run in float64."""
+        if self._results is None:
+            try:
+                self._results = self._compute()
+            except Exception as error:  # of operators that take no float64, and of code that expects float32
+                self._results, self.obstacle = ((), ()), " ".join(str(error).split()) or type(error).__name__
+        return self._results
+
+    def part(self, selected: slice) -> Exact:
+        """Return some of the outputs."""
+
+        def compute() -> tuple[Arrays, Arrays]:
+            exact, rounded = self.outputs()
+            if self.obstacle:
+                raise ValueError(self.obstacle)
+            return exact[selected], rounded[selected]
+
+        return Exact(compute, decides=self.decides)
+
+
 @dataclass(frozen=True)
 class Reference:
     """The expected outputs for one set of inputs."""
@@ -45,6 +93,13 @@ class Reference:
     """For each image what competed in the suppression, if the outputs are its results."""
     reselected: Reselected | None = None
     """Runs the model again, if there are `candidates`."""
+    exact: Exact | None = None
+    """The outputs in float64; None if the reference is a file."""
+
+    def part(self, selected: slice) -> Reference:
+        """Return some of the outputs; candidates are those of the first ones."""
+        exact = None if self.exact is None else self.exact.part(selected)
+        return replace(self, outputs=self.outputs[selected], exact=exact)
 
 
 @dataclass(frozen=True)
@@ -68,8 +123,14 @@ class Outputs:
 
     def part(self, selected: slice) -> Outputs:
         """Return some of the outputs."""
-        reference = replace(self.reference, outputs=self.expected[selected])
+        reference = self.reference.part(selected)
         return replace(self, names=self.names[selected], actual=self.actual[selected], reference=reference)
+
+
+def index_of_smallest(inputs: Sequence[Any]) -> int:
+    """Return which set of nested tensors and arrays has the fewest numbers, the first of several; 0 of no sets."""
+    sizes = [sum(int(np.prod(leaf.shape)) for leaf in leaves(values)) for values in inputs]
+    return sizes.index(min(sizes)) if sizes else 0
 
 
 def leaves(value: Any) -> list[Any]:

@@ -1,0 +1,76 @@
+"""The comparison of a detector's draft with torch: detections at all sizes, and the outputs of the heads.
+
+The smallest inputs come first, and are compared by torch's own rounding, heads included.  Larger ones show what was
+frozen, and are compared by tolerances, their heads only where there are few detections.  If something differs, torch
+makes the draft's choices wherever rounding decides, and all is compared again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from torch import nn
+
+from mmort.detect.detector import Detector
+from mmort.detect.export.following import Following
+from mmort.detect.export.heads import Arguments, WithHeads, compare_heads, few_detections, note_few
+from mmort.onnx import Report
+from mmort.onnx.export.options import Options
+from mmort.onnx.export.pipeline import ALONE, compare_draft, expected_outputs
+from mmort.onnx.graph import files
+from mmort.onnx.verify.report import Row
+from mmort.onnx.verify.values import index_of_smallest, shapes_text
+
+
+class Proof:
+    """Compares drafts of a detector's file with the module that they were made of.
+
+    Parameters
+    ----------
+    detector, module : nn.Module
+        The detector, and the module with it.
+    path : Path
+        The file that a draft is to become, for messages.
+    options : Options
+        Those of the export.
+    heads : bool
+        Whether the outputs of heads are compared too.
+    """
+
+    def __init__(
+        self, detector: Detector, module: nn.Module, path: Path, options: Options, *, heads: bool = True
+    ) -> None:
+        self.detector, self.module, self.path, self.options, self.heads = detector, module, path, options, heads
+
+    def __call__(self, draft: Path, inputs: Sequence[Arguments], begin: Callable[[str], None]) -> Report:
+        """Compare a draft with torch; `begin` takes the text of a further step."""
+        report = self._report(draft, self.module, inputs, begin)
+        return report if report.ok else self._report(draft, Following(self.module, draft), inputs, begin)
+
+    def _report(
+        self, draft: Path, module: nn.Module, inputs: Sequence[Arguments], begin: Callable[[str], None]
+    ) -> Report:
+        """Compare a draft with a module, first for the smallest inputs: if they differ, no others are needed."""
+        first = index_of_smallest(inputs)
+        with_heads = WithHeads(module, self.detector) if self.heads else module
+        count = len(files.load(draft).graph.output)
+        smallest = expected_outputs(with_heads, inputs[first], decides=True)
+        report = compare_draft(draft, self.path, [inputs[first]], [smallest.part(slice(count))], self.options)
+        others = [args for index, args in enumerate(inputs) if index != first]
+        if others and report.ok:
+            references = [expected_outputs(module, args, decides=False) for args in others]
+            report = Report((*report.rows, *compare_draft(draft, self.path, others, references, self.options).rows))
+        order = [shapes_text(args) for args in inputs]
+        order += ["-", *(f"{text}{ALONE}" for text in order)]  # "-" stands for a file that cannot be loaded
+        report = Report(tuple(sorted(report.rows, key=lambda row: order.index(row.inputs))))
+        if not isinstance(with_heads, WithHeads) or not report.ok:
+            return report
+        few = few_detections(report, inputs)
+        begin("comparing the outputs of the heads" + ", also where there are few detections" * bool(few))
+        rows: list[Row] = [*note_few(report, few).rows]
+        for args in [inputs[first], *(args for args in few if args is not inputs[first])]:
+            reference = smallest if args is inputs[first] else expected_outputs(with_heads, args, decides=False)
+            names = with_heads.names(len(reference.outputs) - count)
+            rows += compare_heads(draft, args, names, reference.part(slice(count, None)))
+        return Report(tuple(rows))

@@ -1,0 +1,128 @@
+"""Runs of a torch model in float64, and in float32 with other rounding: the yardstick of what rounding does to outputs.
+
+Nothing of the model is changed: the arguments of each operator are converted when it is called.  So parameters, buffers
+and constants of all kinds follow, and dtypes that the code names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name
+
+MAX_COLUMNS = 1 << 24
+"""How many numbers a convolution may unfold its input into at once: 128 MB."""
+
+_CONVOLUTION = torch.ops.aten.convolution.default
+_SUMS = _CONVOLUTION, *(getattr(torch.ops.aten, name).default for name in ("addmm", "baddbmm", "bmm", "mm"))
+
+_ARITHMETIC = {
+    "aten": "add addmm baddbmm bmm convolution cos div exp log mm mul pow rsqrt sigmoid sin _softmax sqrt sub tanh",
+    "mmort": "deform_conv2d modulated_deform_conv2d multi_scale_deformable_attention roi_align",
+}
+ROUNDED = frozenset(f"{namespace}::{name}" for namespace, names in _ARITHMETIC.items() for name in names.split())
+"""Operators whose rounding differs from one implementation to another: sums in any order, products, functions."""
+
+GRID = 64
+"""Numbers that are a multiple of its reciprocal, such as coordinates of cells, are taken to be exact."""
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """Let all operators in the block compute in float64 what they would compute in float32."""
+    with Intercepted(_call), _Widening():
+        yield
+
+
+def rounded_otherwise() -> Intercepted:
+    """Return a context manager in which results are rounded otherwise than they are, always in the same way."""
+    generator = torch.Generator().manual_seed(0)
+
+    def call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        if func._schema.name not in ROUNDED or func._schema.is_mutable or result.dtype != torch.float32:
+            return result
+        noise = torch.randn(result.shape, generator=generator) * torch.finfo(torch.float32).eps
+        if func in _SUMS and result.numel():  # whose terms may be larger than the sum
+            return result + noise * (result.abs() + result.abs().mean())
+        return torch.where(result * GRID == (result * GRID).round(), result, result + noise * result.abs())
+
+    return Intercepted(call)
+
+
+class _Widening(TorchFunctionMode):
+    """Converts the arguments of functions that compare dtypes before they call an operator, such as convolutions."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if not getattr(func, "__name__", "_").endswith("_"):  # those change their first argument
+            args, kwargs = tree_map(_widened, (tuple(args), dict(kwargs or {})))
+        return func(*args, **(kwargs or {}))
+
+
+def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call an operator with wider arguments."""
+    if func._schema.is_mutable:
+        _refuse_float32(func, args, kwargs)
+    args, kwargs = tree_map(_widened, (tuple(args), dict(kwargs)))
+    if func is _CONVOLUTION:
+        return _convolution(arguments_by_name(func, args, kwargs))
+    return tree_map(_widened, func(*args, **kwargs))
+
+
+def _widened(value: Any) -> Any:
+    """Return float64 for float32, both of tensors and of dtypes."""
+    if isinstance(value, Tensor):
+        return value.double() if value.dtype == torch.float32 else value
+    return torch.float64 if value is torch.float32 else value
+
+
+def _refuse_float32(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse to change a tensor of float32, of which only a copy would change."""
+    values = arguments_by_name(func, args, kwargs)
+    for formal in func._schema.arguments:
+        value = values[formal.name]
+        written = formal.alias_info is not None and formal.alias_info.is_write
+        if written and isinstance(value, Tensor) and value.dtype == torch.float32:
+            raise TypeError(f"{func.name()} changes a tensor of the model")
+
+
+def _convolution(arguments: Mapping[str, Any]) -> Tensor:
+    """Convolve strip by strip: torch unfolds the input of a convolution in float64, which takes gigabytes."""
+    input, weight, strides, dilation = (arguments[name] for name in ("input", "weight", "stride", "dilation"))
+    if input.ndim != 4 or arguments["transposed"] or 0 in input.shape:
+        return _called(arguments)
+    above, beside = arguments["padding"] if len(arguments["padding"]) == 2 else arguments["padding"] * 2
+    stride, reach = strides[0], dilation[0] * (weight.shape[2] - 1) + 1
+    rows = (input.shape[2] + 2 * above - reach) // stride + 1
+    columns = weight[0].numel() * input.shape[3]  # of a row of an image
+    strip = max(1, MAX_COLUMNS // columns)
+    if strip >= rows * len(input):
+        return _called(arguments)
+    padded = F.pad(input, (0, 0, above, above))
+    return torch.cat([
+        torch.cat([
+            _called({
+                **arguments,
+                "input": image[None, :, stride * first : stride * (min(first + strip, rows) - 1) + reach],
+                "padding": [0, beside],
+            })
+            for first in range(0, rows, strip)
+        ], 2)
+        for image in padded
+    ])  # fmt: skip
+
+
+def _called(arguments: Mapping[str, Any]) -> Tensor:
+    """Convolve."""
+    result: Tensor = _CONVOLUTION(*arguments.values())
+    return result

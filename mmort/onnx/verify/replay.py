@@ -1,0 +1,272 @@
+"""Choices between nearly equal scores, overlaps and numbers: torch makes those that were made elsewhere.
+
+What a detector chooses on the way, the best cells, the pairs above a threshold, the boxes that suppression leaves,
+the pixels that a query attends to, the smallest of the rectangles around some points, decides which boxes and queries
+exist after it, and what they are.  Among thousands of candidates some are so near to each other, or to a threshold,
+that rounding decides, and ONNX Runtime rounds otherwise than torch.  A choice of the file is followed if torch's own
+numbers allow it, within rounding; they are torch's numbers that go on, and all else must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import mmort
+from mmort.onnx.verify.operator_calls import arguments_by_name
+from mmort.onnx.verify.values import Tolerances
+
+MAX_ROUNDING = Tolerances.rtol
+"""Difference up to which overlaps are equal and, as a share of the largest score, scores: the comparison's own."""
+
+MAX_BLOCK = 256
+"""Rotated boxes that are compared with their neighbours together: an image may have a hundred thousand."""
+
+CHOICES = {
+    "TopK": (1,),
+    "FilterScores": (0,),
+    "MultiClassNMS": (1, 2),
+    "RotatedNonMaxSuppression": (0,),
+    "ArgMax": (0,),
+    "ArgMin": (0,),
+    "Greater": (0,),
+    "Less": (0,),
+}
+"""The nodes that choose, and the outputs that tell what."""
+
+COMPARISONS = "Greater", "Less"
+"""Nodes that choose if they compare probabilities of a sigmoid."""
+
+_OPERATORS = {
+    "aten::argmax": "ArgMax",
+    "aten::argmin": "ArgMin",
+    "aten::gt": "Greater",
+    "aten::lt": "Less",
+    "aten::topk": "TopK",
+    "aten::sort": "TopK",
+    "mmort::filter_scores": "FilterScores",
+    "mmort::multiclass_nms": "MultiClassNMS",
+    "mmort::nms_rotated": "RotatedNonMaxSuppression",
+}
+"""The nodes that torch's operators are exported as."""
+
+Arguments = Mapping[str, Any]
+Choice = tuple[str, Sequence[Tensor]]
+"""The kind of a node that chooses, and its outputs that tell what."""
+
+Follow = Callable[[Arguments, Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
+"""From arguments, torch's results and the file's to results that follow the file's where the arguments allow it."""
+
+
+class Replay:
+    """Gives operators that choose the results that follow a file's choices, those of a kind in the same order."""
+
+    def __init__(self, choices: Sequence[Choice] = ()) -> None:
+        self.made: list[Choice] = []
+        """The choices in the results, in the order of the calls."""
+        self._choices = {kind: iter([outputs for other, outputs in choices if other == kind]) for kind in CHOICES}
+        self._probabilities: Any = None  # of the last sigmoid
+
+    def call(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call an operator."""
+        result = func(*args, **kwargs)
+        kind = _OPERATORS.get(func._schema.name)
+        if func._schema.name == "aten::sigmoid":
+            self._probabilities = result
+        if kind is None or (kind in COMPARISONS and args[0] is not self._probabilities):
+            return result
+        chosen = next(self._choices[kind], ())
+        results = [result] if isinstance(result, Tensor) else list(result)
+        if len(chosen) == len(CHOICES[kind]):  # a file may lack an output that nothing reads
+            results = list(_FOLLOW[kind](arguments_by_name(func, args, kwargs), results, chosen))
+        self.made.append((kind, [results[index] for index in CHOICES[kind]]))
+        return results[0] if isinstance(result, Tensor) else tuple(results)
+
+
+def _best(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow the indices of the best scores, or of scores in order, in each row that allows it."""
+    scores, (order,) = arguments["self"], chosen
+    descending = arguments.get("largest", arguments.get("descending"))
+    last = arguments["dim"] in (-1, scores.ndim - 1)
+    if not (descending and last and scores.is_floating_point() and order.shape == own[1].shape):
+        return own
+    allowed = orders_of(scores, order, in_order=arguments.get("sorted", True))
+    order = torch.where(allowed[..., None], order, own[1])
+    return scores.gather(-1, order), order
+
+
+def orders_of(scores: Tensor, order: Tensor, *, in_order: bool = True) -> Tensor:
+    """Return for which rows indices [..., K] are those of the best scores [..., P], by descending score if `in_order`.
+
+    But for rounding.
+    """
+    rounding = _rounding(scores)
+    scores = scores.clamp(min=-1e6 * rounding - 1)  # -inf minus -inf is no number
+    exist = ((order >= 0) & (order < scores.shape[-1])).all(-1)
+    order = order.clamp(0, scores.shape[-1] - 1)
+    flags = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, True)
+    chosen = scores.gather(-1, order)
+    distinct = flags.sum(-1) == order.shape[-1]
+    descending = (chosen.diff(dim=-1) <= rounding).all(-1) | (not in_order)
+    others = torch.where(flags, -torch.inf, scores).amax(-1)
+    return exist & distinct & descending & (others <= chosen.amin(-1) + rounding)
+
+
+def _passing(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow which scores pass the threshold and are among the best, in each image that allows it."""
+    scores, limit, rounding = arguments["scores"], arguments["nms_pre"], _rounding(arguments["scores"])
+    if chosen[0].shape != scores.shape:
+        return own
+    threshold, passing = arguments["score_threshold"], chosen[0] != 0
+    count = passing.sum((1, 2))
+    lowest = torch.where(passing, scores, torch.inf).amin((1, 2))
+    above = torch.where(passing, -torch.inf, scores).amax((1, 2))
+    enough = (above <= threshold + rounding) | ((count == limit) & (above <= lowest + rounding))
+    allowed = enough & (lowest > threshold - rounding) & ((count <= limit) | (limit <= 0))
+    return (torch.where(allowed[:, None, None], torch.where(passing, scores, 0), own[0]),)
+
+
+def _kept(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow which boxes the suppression keeps, in each image that allows it."""
+    labels, indices = chosen
+    if arguments["method"] != "nms" or arguments["nms_pre"] > 0 or labels.shape != own[1].shape:
+        return own
+    boxes, scores = arguments["boxes"], arguments["scores"]
+    images = zip(boxes.numpy(), scores.numpy(), labels.numpy(), indices.numpy(), strict=True)
+    allowed = torch.tensor([_may_keep(arguments, *image) for image in images])[:, None]
+    labels, indices = torch.where(allowed, labels, own[1]), torch.where(allowed, indices, own[2])
+    used, rows, columns = labels >= 0, indices.clamp(min=0), labels.clamp(min=0)
+    image = torch.arange(len(boxes))[:, None]
+    found = boxes[image, rows] if boxes.ndim == 3 else boxes[image, rows, columns]
+    dets = torch.cat([found, scores[image, rows, columns][..., None]], 2)
+    return torch.where(used[..., None], dets, 0), labels, indices
+
+
+def _kept_rotated(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow which rotated boxes the suppression keeps, if all of them allow it."""
+    boxes, scores, kept = arguments["dets"].numpy(), arguments["scores"].numpy(), chosen[0].numpy()
+    labels = np.zeros(len(boxes), np.int64) if arguments["labels"] is None else arguments["labels"].numpy()
+    if not len(kept) or kept.max() >= len(boxes) or len(np.unique(kept)) < len(kept):
+        return own
+    threshold, clockwise = arguments["iou_threshold"], arguments["clockwise"]
+    rounding = _rounding(arguments["scores"])
+    if (np.diff(scores[kept]) > rounding).any():
+        return own
+    order = -np.arange(len(kept), dtype=boxes.dtype)
+    apart = mmort.nms_rotated(boxes[kept], order, threshold + MAX_ROUNDING, labels[kept], clockwise)[1]
+    if len(apart) < len(kept):
+        return own
+    rejected = np.setdiff1d(np.arange(len(boxes)), kept)
+    for first, others in _neighbours(boxes, labels, kept, rejected):
+        overlap = mmort.box_iou_rotated(boxes[first], boxes[others], clockwise=clockwise)
+        suppressed = (overlap > threshold - MAX_ROUNDING) & (scores[first, None] >= scores[others] - rounding)
+        if not suppressed.any(0).all():
+            return own
+    return chosen
+
+
+def _neighbours(
+    boxes: NDArray[Any], labels: NDArray[np.int64], kept: NDArray[np.int64], rejected: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield all rejected boxes in blocks, after the kept ones that may overlap them: along x no box is farther away."""
+    reach = np.hypot(boxes[:, 2], boxes[:, 3]).max(initial=0)
+    for label in np.unique(labels[rejected]):
+        own, others = (
+            each[np.argsort(boxes[each, 0], kind="stable")]
+            for each in (kept[labels[kept] == label], rejected[labels[rejected] == label])
+        )
+        for block in np.array_split(others, -(-len(others) // MAX_BLOCK)):
+            first, last = np.searchsorted(boxes[own, 0], [boxes[block[0], 0] - reach, boxes[block[-1], 0] + reach])
+            yield own[first:last], block
+
+
+def _compared(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow which probabilities are below or above a number, in each row that allows it."""
+    if chosen[0].shape != own[0].shape or chosen[0].dtype != own[0].dtype:
+        return own
+    equal = (arguments["self"] - arguments["other"]).abs() <= MAX_ROUNDING
+    allowed = ((chosen[0] == own[0]) | equal).all(-1, keepdim=True)
+    return (torch.where(allowed, chosen[0], own[0]),)
+
+
+def _largest(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow the index of the largest number, in each row that allows it."""
+    numbers, dim = arguments["self"], arguments["dim"]
+    if dim is None or not numbers.is_floating_point() or chosen[0].shape != own[0].shape:
+        return own
+    index, other = ((each if arguments["keepdim"] else each.unsqueeze(dim)) for each in (own[0], chosen[0]))
+    exists = (other >= 0) & (other < numbers.shape[dim])
+    found = numbers.gather(dim, torch.where(exists, other, index))
+    near = found >= numbers.gather(dim, index) - MAX_ROUNDING * numbers.abs().amax(dim, keepdim=True)
+    followed = torch.where(exists & near, other, index)
+    return (followed if arguments["keepdim"] else followed.squeeze(dim),)
+
+
+def _smallest(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Follow the index of the smallest number, in each row that allows it."""
+    return _largest({**arguments, "self": -arguments["self"]}, own, chosen)
+
+
+def _may_keep(
+    arguments: Arguments,
+    boxes: NDArray[Any],
+    scores: NDArray[Any],
+    labels: NDArray[np.int64],
+    indices: NDArray[np.int64],
+) -> bool:
+    """Return whether the suppression of an image may keep these pairs of a box and a class, by descending score.
+
+    None of them suppresses another one, and each pair that is not kept is suppressed by one with a score that is not
+    lower, or has no higher score than the last one kept if there are as many as allowed.
+    """
+    used = labels >= 0
+    pairs = indices[used], labels[used]
+    if not all(((each >= 0) & (each < size)).all() for each, size in zip(pairs, scores.shape, strict=True)):
+        return False
+    threshold, rounding = arguments["score_threshold"], _rounding(torch.from_numpy(scores))
+    rejected = scores > threshold + rounding
+    rejected[pairs] = False
+    kept_scores = scores[pairs]
+    if used.sum() == arguments["max_per_image"]:
+        rejected &= scores > kept_scores.min() + rounding
+    if (kept_scores <= threshold - rounding).any() or (np.diff(kept_scores) > rounding).any():
+        return False
+    others = rejected.nonzero()
+
+    def overlaps(second: tuple[NDArray[np.int64], ...]) -> NDArray[Any]:
+        """Return how far the pairs that are kept overlap others [K, P]; -1 if they do not compete."""
+        first, others = (boxes[each] if boxes.ndim == 3 else boxes[each[0]] for each in (pairs, second))
+        competing = arguments["class_agnostic"] | (pairs[1][:, None] == second[1])
+        overlap: NDArray[Any] = np.where(competing, mmort.box_iou(first, others, offset=arguments["offset"]), -1)
+        return overlap
+
+    threshold = arguments["iou_threshold"]
+    own = overlaps(pairs)
+    np.fill_diagonal(own, -1)
+    if (own > threshold + MAX_ROUNDING).any():
+        return False
+    suppressed = overlaps(others) > threshold - MAX_ROUNDING
+    return bool((suppressed & (kept_scores[:, None] >= scores[others] - rounding)).any(0).all())
+
+
+def _rounding(scores: Tensor) -> float:
+    """Return the difference up to which scores are equal."""
+    finite = scores[scores.isfinite()]
+    return MAX_ROUNDING * float(finite.abs().max()) if finite.numel() else 0.0
+
+
+_FOLLOW: dict[str, Follow] = {
+    "TopK": _best,
+    "FilterScores": _passing,
+    "MultiClassNMS": _kept,
+    "RotatedNonMaxSuppression": _kept_rotated,
+    "ArgMax": _largest,
+    "ArgMin": _smallest,
+    "Greater": _compared,
+    "Less": _compared,
+}

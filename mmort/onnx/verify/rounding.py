@@ -1,0 +1,161 @@
+"""Outputs compared by the rounding of torch itself: the comparator wherever torch can compute in float64 too.
+
+A file's number is right if it is as near to torch's in float64, or in float32, as torch's number in float32 is to that
+in float64, within a factor.  No magnitude needs a tolerance of its own: where terms cancel, or an exponential
+amplifies, the rounding of torch shows it.
+
+A single number may be exact by accident.  So torch computes it twice in float32, the second time rounded
+otherwise, and its rounding is the largest of
+
+* its own, in both,
+* the root mean square around it: of its image, channel, row or column, whichever is smallest,
+* the median of the numbers of its magnitude, as the rounding of some outputs is a share of them,
+* a unit in the last place of float32, at the number and at the magnitude around it.
+
+Neither large numbers nor large errors elsewhere hide a wrong number so: one of its slices is without them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort.onnx.verify.report import number_text
+from mmort.onnx.verify.values import shape_text
+
+MAX_FACTOR = 32
+"""How many times torch's rounding a number may be off.  ``docs/reliability.md`` has the factors that were measured."""
+
+EPSILON = float(np.finfo(np.float32).eps)
+MIN_SLICE = 8
+"""Numbers that a slice, or a range of magnitudes, must have for its average to say something."""
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RoundingRow:
+    """One output for one set of inputs, compared with torch in float64."""
+
+    HEADINGS: ClassVar[tuple[str, ...]] = (
+        *("inputs", "output", "shape", "max abs diff"),
+        *("worst diff", "torch's rounding there", "factor", "allowed"),
+    )
+
+    inputs: str
+    """The inputs' shapes, ``2x3x64x96``."""
+    output: str
+    shape: str
+    max_abs_diff: float
+    """The largest difference from torch in float64 or, where that is smaller, in float32."""
+    worst_diff: float
+    """The difference at the number that is off by the largest factor."""
+    rounding: float
+    """That of torch at this number."""
+    factor: float
+    """`worst_diff` divided by `rounding`."""
+    problem: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the output agrees."""
+        return not self.problem
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the text of each column."""
+        numbers = self.max_abs_diff, self.worst_diff, self.rounding, self.factor
+        return self.inputs, self.output, self.shape, *map(number_text, numbers), str(MAX_FACTOR)
+
+
+def comparable(actual: Array, expected: Array, exact: Array, rounded: Array) -> bool:
+    """Return whether arrays of the same shape are float32, and `exact` float64."""
+    return (
+        actual.dtype == expected.dtype == rounded.dtype == np.float32
+        and exact.dtype == np.float64
+        and actual.shape == expected.shape == exact.shape == rounded.shape
+    )
+
+
+def compare_output(
+    inputs: str,
+    name: str,
+    actual: Array,
+    expected: Array,
+    exact: Array,
+    rounded: Array,
+    *,
+    magnitude: Array | None = None,
+) -> RoundingRow:
+    """Compare one output with torch's, in float32, in float64, and in float32 with other rounding.
+
+    `magnitude`, which must broadcast to the shape, is by default that of each number.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):  # infinity - infinity, and what float32 cannot hold
+        difference = np.fmin(_distance(actual, expected), _distance(actual, exact))
+        rounding = np.fmax(_distance(expected, exact), _distance(rounded, exact))
+    magnitude = np.abs(exact) if magnitude is None else np.broadcast_to(magnitude, exact.shape)
+    return row_of(inputs, name, actual.shape, difference, rounding, magnitude)
+
+
+def row_of(
+    inputs: str, name: str, shape: tuple[int, ...], difference: Array, rounding: Array, magnitude: Array
+) -> RoundingRow:
+    """Judge differences by torch's rounding; NaN and infinite differences never pass."""
+    unit = units(rounding, magnitude)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(difference > 0, difference / unit, 0)
+    factor = np.nan_to_num(np.where(np.isnan(difference), np.inf, factor), nan=np.inf, posinf=np.inf)
+    wrong = int((factor > MAX_FACTOR).sum())
+    worst = int(factor.argmax()) if factor.size else None
+    return RoundingRow(
+        inputs,
+        name,
+        shape_text(shape),
+        max_abs_diff=float(difference.max(initial=0)),
+        worst_diff=0.0 if worst is None else float(difference.flat[worst]),
+        rounding=0.0 if worst is None else float(unit.flat[worst]),
+        factor=0.0 if worst is None else float(factor.flat[worst]),
+        problem=f"{wrong} of {factor.size} numbers" if wrong else "",
+    )
+
+
+def _distance(array: Array, other: Array) -> Array:
+    """Return the absolute differences of all numbers, 0 for equal infinities and for NaN in both, as float64."""
+    array, other = array.astype(np.float64), other.astype(np.float64)
+    return np.where((array == other) | (np.isnan(array) & np.isnan(other)), 0, np.abs(array - other))
+
+
+def units(rounding: Array, magnitude: Array) -> Array:
+    """Return for each number how far torch's rounding may move it; the arguments, of one shape, are not negative."""
+    rounding, magnitude = (np.where(np.isfinite(array), array, 0) for array in (rounding, magnitude))
+    unit = np.maximum(rounding, around(rounding))
+    unit = np.maximum(unit, _of_magnitude(rounding, magnitude))
+    return np.maximum(unit, EPSILON * np.maximum(magnitude, around(magnitude)))
+
+
+def around(array: Array) -> Array:
+    """Return the magnitude around each number: the smallest root mean square of a slice that it is in.
+
+    An axis has a slice for each index, unless that is only a few numbers.  The shape is one that broadcasts.
+    """
+    squares = np.square(array, where=np.isfinite(array), out=np.zeros(array.shape), dtype=np.float64)
+    scale = np.sqrt(squares.mean(keepdims=True)) if array.size else np.zeros(())
+    for axis in range(array.ndim):
+        others = tuple(other for other in range(array.ndim) if other != axis)
+        if array.size >= MIN_SLICE * array.shape[axis] > 0:
+            scale = np.minimum(scale, np.sqrt(squares.mean(others, keepdims=True)))
+    return np.where(np.isfinite(scale), scale, 0)
+
+
+def _of_magnitude(rounding: Array, magnitude: Array) -> Array:
+    """Return for each number the median rounding of the numbers that are as large, but for a factor of two."""
+    exponents = np.frexp(magnitude)[1]
+    medians = np.zeros(magnitude.shape)
+    for exponent in np.unique(exponents):
+        alike = exponents == exponent
+        if alike.sum() >= MIN_SLICE:
+            medians[alike] = np.median(rounding[alike])
+    return medians

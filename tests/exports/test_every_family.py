@@ -1,0 +1,42 @@
+"""Each family of detectors is exported, small and with proof, from the image that ships.
+
+`.ci/run exports` runs this; the suite does not, as it takes minutes.
+"""
+
+import onnx
+import pytest
+
+from mmort.configs.layout import DetectorConfig
+from mmort.detect.export.heads import PREFIX
+from mmort.detect.loading import PARTS, _family_of
+from mmort.onnx.verify.rounding import RoundingRow
+from tests.tools.small_cases import small_cases
+from tests.tools.small_exports import SmallExport
+
+CASES = small_cases()
+NAMES = {_family_of(DetectorConfig({"model": model})).__name__: name for name, (model, _) in reversed(CASES.items())}
+"""For each family its first case."""
+
+
+def test_every_family_has_a_case():
+    assert set(NAMES) == {family.__name__ for family in PARTS.types["detector"].values()}
+
+
+@pytest.mark.parametrize("family", sorted(NAMES))
+def test_export(family, tmp_path):
+    """The file is proven by torch's rounding: the outputs of its heads, which all families have.
+
+    Some of these are not in the file, as no detection depends on them.
+    """
+    path = tmp_path / "detector.onnx"
+    small = SmallExport(*CASES[NAMES[family]], path)
+    report = small.write()
+    assert report.ok
+    assert path.exists()
+    proven = [row for row in report.rows if isinstance(row, RoundingRow)]
+    assert {row.inputs for row in proven} == {report.rows[0].inputs}
+    computed = {name for node in onnx.load(path).graph.node for name in node.output}
+    raw = {name for name in small.detector.raw_names if PREFIX + name in computed}
+    assert raw
+    assert raw <= {row.output for row in proven}
+    assert not any(getattr(row, "note", "").startswith("by the tolerance") for row in report.rows)

@@ -1,0 +1,254 @@
+"""Comparison by torch's own rounding: what is as good as torch passes at any magnitude, what is not never does."""
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import pytest
+import torch
+
+import mmort.onnx
+import mmort.torch
+from mmort.onnx.verify import double_precision, rounding
+from mmort.onnx.verify.detections import match_within
+from mmort.onnx.verify.double_precision import in_float64
+from mmort.onnx.verify.rounding import EPSILON, MAX_FACTOR, RoundingRow, compare_output
+from mmort.onnx.verify.values import Tolerances
+
+
+def arrays(rng, scale=1.0, noise=1e-6, shape=(2, 8, 20, 30)):
+    """Return numbers in float64, and two float32 versions of them with noise that is a share of the scale."""
+    exact = scale * rng.standard_normal(shape)
+    versions = [(exact + noise * scale * rng.standard_normal(shape)).astype(np.float32) for _ in range(3)]
+    return exact, *versions
+
+
+def row_of(actual, expected, exact, rounded):
+    return compare_output("-", "y", actual, expected, exact, rounded)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-3, 1.0, 1e6, 1e20])
+@pytest.mark.parametrize("noise", [1e-7, 1e-3])
+def test_equally_rounded_numbers_pass_at_any_magnitude(scale, noise, rng):
+    exact, actual, expected, rounded = arrays(rng, scale, noise)
+    row = row_of(actual, expected, exact, rounded)
+    assert not row.problem
+    assert 1 < row.factor < MAX_FACTOR / 2
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
+def test_a_hundred_times_the_rounding_does_not(scale, rng):
+    exact, actual, expected, rounded = arrays(rng, scale)
+    actual[0, 1, 2, 3] += np.float32(1e-4 * scale)
+    row = row_of(actual, expected, exact, rounded)
+    assert row.problem == f"1 of {actual.size} numbers"
+    assert row.worst_diff == pytest.approx(1e-4 * scale, rel=0.1)
+    assert row.rounding == pytest.approx(1e-6 * scale, rel=2)
+    assert row.factor == row.worst_diff / row.rounding > MAX_FACTOR
+
+
+@pytest.mark.parametrize("part", [(0, 3), (0, slice(None), 2, 7), (1, 1), (0, 1, 9), (slice(None), slice(None), 5)])
+def test_large_rounding_elsewhere_hides_nothing(part, rng):
+    """In the same image, the same row, the same channel."""
+    exact, actual, expected, rounded = arrays(rng)
+    expected[part] += 10
+    actual[part] += 10
+    assert not row_of(actual, expected, exact, rounded).problem
+    actual[0, 1, 2, 3] += np.float32(1e-3)
+    assert row_of(actual, expected, exact, rounded).problem == f"1 of {actual.size} numbers"
+
+
+def test_a_small_region_is_found(rng):
+    """It is off by three times the largest rounding of all."""
+    exact, actual, expected, rounded = arrays(rng, noise=1e-6)
+    actual[1, :, 4:6, 4:6] += np.float32(1e-4)
+    assert row_of(actual, expected, exact, rounded).problem == f"32 of {actual.size} numbers"
+
+
+def test_rounding_that_is_a_share_of_the_number(rng):
+    """As that of an exponential: the largest numbers are off most, and small ones may not be."""
+    exact = np.exp(rng.standard_normal((4, 50, 60)))
+    actual, expected, rounded = ((exact * (1 + 1e-6 * rng.standard_normal(exact.shape))).astype("f4") for _ in range(3))
+    assert not row_of(actual, expected, exact, rounded).problem
+    index = np.unravel_index(exact.argmin(), exact.shape)
+    actual[index] *= np.float32(1.01)
+    assert row_of(actual, expected, exact, rounded).problem
+
+
+def test_numbers_that_torch_has_exactly_still_have_a_last_place():
+    exact = np.array([1.0, 2.0, 4.0])
+    expected = exact.astype(np.float32)
+    near, far = expected * np.float32(1 + 4 * EPSILON), expected * np.float32(1 + 100 * EPSILON)
+    assert not row_of(near, expected, exact, expected).problem
+    assert row_of(far, expected, exact, expected).problem == "3 of 3 numbers"
+    zeros = np.zeros(3)
+    assert not row_of(zeros.astype("f4"), zeros.astype("f4"), zeros, zeros.astype("f4")).problem
+    assert row_of(np.float32([0, 1e-30, 0]), zeros.astype("f4"), zeros, zeros.astype("f4")).problem == "1 of 3 numbers"
+
+
+NAN, INF = np.nan, np.inf
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "exact", "ok"),
+    [
+        ([NAN, INF, -INF, 1], [NAN, INF, -INF, 1], [NAN, INF, -INF, 1], True),
+        ([INF, 1], [INF, 1], [1e39, 1], True),  # float32 has no such number
+        ([NAN, 1], [2, 1], [2, 1], False),
+        ([INF, 1], [2, 1], [2, 1], False),
+        ([2, 1], [NAN, 1], [NAN, 1], False),
+        ([2, 1], [NAN, 1], [2, 1], True),
+        ([2, 1], [INF, 1], [INF, 1], False),
+        ([INF, 1], [-INF, 1], [-INF, 1], False),
+        ([], [], [], True),
+    ],
+)
+def test_special_numbers(actual, expected, exact, ok):
+    actual, expected, exact = np.array(actual, "f4"), np.array(expected, "f4"), np.array(exact, "f8")
+    assert row_of(actual, expected, exact, expected).problem == ("" if ok else "1 of 2 numbers")
+
+
+@pytest.mark.parametrize(
+    ("stride", "dilation", "padding", "groups"), [(1, 1, 1, 1), (2, 1, 0, 1), (2, 2, 2, 2), (3, 1, 1, 4)]
+)
+def test_convolutions_in_strips(stride, dilation, padding, groups, monkeypatch):
+    monkeypatch.setattr(double_precision, "MAX_COLUMNS", 500)
+    module = torch.nn.Conv2d(4, 8, 3, stride, padding, dilation, groups)
+    image = torch.randn(2, 4, 23, 17)
+    with torch.no_grad():
+        with in_float64():
+            found = module(image.double())
+        assert found.dtype == torch.float64
+        assert torch.allclose(found, module.double()(image.double()), rtol=1e-13, atol=1e-13)
+
+
+class Constants(torch.nn.Module):
+    """Has a parameter, a buffer, tensors that are neither, and dtypes in its code."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm2d(3)
+        self.register_buffer("shift", torch.tensor([0.1, 0.2, 0.3]))
+        self.plain = torch.tensor(0.7)
+
+    def forward(self, x):
+        x = self.norm(x) + self.shift[:, None, None] * self.plain
+        x = x + torch.arange(x.shape[3], dtype=torch.float32) / 3
+        x = torch.cat([x, x.new_ones(x.shape) * torch.tensor(1 / 3)], 1)
+        return x.float().exp().to(torch.float32)
+
+
+def test_constants_of_all_kinds_follow():
+    module, x = Constants().eval(), torch.randn(2, 3, 4, 5)
+    with torch.no_grad():
+        with in_float64():
+            wide = module(x.double())
+        narrow = module(x)
+        assert (wide.dtype, narrow.dtype) == (torch.float64, torch.float32)
+        assert torch.allclose(wide, narrow.double(), rtol=1e-5)
+        assert (wide != narrow.double()).float().mean() > 0.9
+        assert module.shift.dtype == torch.float32
+
+
+def file_of(path, op_type, **attributes):
+    x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xy")
+    graph = oh.make_graph([oh.make_node(op_type, ["x"], ["y"], **attributes)], "one", [x], [y])
+    onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 20)], ir_version=10), path)
+    return path
+
+
+def test_the_smallest_inputs_decide_and_others_if_need_be(tmp_path):
+    """A difference of 1e-5 is within the tolerances, which are asked first for larger inputs."""
+    path = file_of(tmp_path / "file.onnx", "Exp")
+    small, large = [torch.randn(3, 4)], [torch.randn(5, 4)]
+    report = mmort.onnx.verify(path, torch.exp, [large, small])
+    assert [type(row).__name__ for row in report.rows] == ["NumbersRow", "RoundingRow"]
+    assert report.ok
+    report = mmort.onnx.verify(path, lambda x: torch.exp(x) * 1.00001, [large, small])
+    assert [bool(row.problem) for row in report.rows] == [False, True]
+    report = mmort.onnx.verify(path, lambda x: torch.exp(x) * 1.01, [large, small])
+    assert [(type(row), bool(row.problem)) for row in report.rows] == [(RoundingRow, True)] * 2
+    assert mmort.onnx.verify(path, lambda x: torch.exp(x) * 1.00001, [small], rtol=1e-3).ok
+
+
+def test_large_rounding_is_no_false_alarm(tmp_path):
+    """Sines of large numbers: the tolerances are exceeded, at all inputs, by rounding alone."""
+    numbers = {"fifth": 0.2, "rest": 0.8}
+    x, y = (oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xy")
+    nodes = [
+        oh.make_node("Mul", ["x", "fifth"], ["a"]),
+        oh.make_node("Mul", ["x", "rest"], ["b"]),
+        oh.make_node("Add", ["a", "b"], ["d"]),
+        oh.make_node("Sin", ["d"], ["y"]),
+    ]
+    constants = [onnx.numpy_helper.from_array(np.float32(value), name) for name, value in numbers.items()]
+    graph = oh.make_graph(nodes, "sine", [x], [y], constants)
+    path = tmp_path / "file.onnx"
+    onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 20)], ir_version=10), path)
+    inputs = [[1e5 * torch.rand(n, 50)] for n in (40, 60)]
+    report = mmort.onnx.verify(path, lambda x: (x * 0.7 + x * 0.3).sin(), inputs)
+    assert report.ok
+    assert all(isinstance(row, RoundingRow) and row.max_abs_diff > 5e-3 for row in report.rows)
+    assert not mmort.onnx.verify(path, lambda x: (x * 0.7 + x * 0.3).sin() + 0.9, inputs).ok
+
+
+class Only(torch.autograd.Function):
+    """Takes float32 only."""
+
+    @staticmethod
+    def forward(ctx, x):
+        if x.dtype != torch.float32:
+            raise TypeError("only float32 is implemented")
+        return x.exp()
+
+
+def test_a_model_without_float64_is_compared_by_the_tolerance_and_the_report_says_so(tmp_path):
+    path, x = file_of(tmp_path / "file.onnx", "Exp"), torch.randn(3, 4)
+    report = mmort.onnx.verify(path, Only.apply, [[x]])
+    assert report.ok
+    assert "ok: by the tolerance, as the model does not run in float64: only float32 is implemented" in str(report)
+    numbers = torch.exp(x).numpy()
+    report = mmort.onnx.verify(path, lambda x: numbers, [[x]])
+    assert "ok: by the tolerance, as the model computes it in float32 only" in str(report)
+
+
+def test_choices_are_the_same_in_float64(tmp_path):
+    """In float64 the second score is the largest; the file and torch chose the first."""
+    module = torch.nn.Module()
+    module.forward = lambda x: ((x + 1e8).argmax(1), x.sum(1))
+    reference = mmort.onnx.verify.__globals__["reference"](module.forward, ())([torch.tensor([[1.0, 2.0]])], True)
+    wide, rounded = reference.exact.outputs()
+    assert wide[0].tolist() == rounded[0].tolist() == reference.outputs[0].tolist() == [0]
+    assert wide[1].dtype == np.float64
+
+
+def test_no_slice_of_few_numbers_counts(monkeypatch):
+    """A row of three numbers may be exact by accident."""
+    array = np.ones((8, 3))
+    array[2] = 0
+    assert np.broadcast_to(rounding.around(array), array.shape)[2, 0] > 0.5
+    monkeypatch.setattr(rounding, "MIN_SLICE", 3)
+    assert np.broadcast_to(rounding.around(array), array.shape)[2, 0] == 0
+
+
+def test_tiny_numbers_of_a_mask_may_differ_by_rounding_of_its_largest():
+    """As the logistic function of ONNX Runtime does far outside an object; elsewhere in the mask nothing more may."""
+    exact = np.full((1, 8, 8), 1e-12)
+    exact[0, 4:] = 0.9
+    expected = exact.astype(np.float32)
+    for index, difference, ok in (((0, 0, 0), 1e-9, True), ((0, 0, 0), 1e-3, False), ((0, 5, 5), 1e-3, False)):
+        actual = expected.copy()
+        actual[index] += difference
+        largest = exact.max((1, 2), keepdims=True)
+        assert compare_output("-", "masks", actual, expected, exact, expected, magnitude=largest).ok is ok
+    actual = expected.copy()
+    actual[0, 0, 0] += 1e-9
+    assert not compare_output("-", "maps", actual, expected, exact, expected).ok
+
+
+def test_equal_infinite_boxes_match():
+    """They make no other box uncertain."""
+    dets = np.array([[0, 0, np.inf, 9, 0.9], [0, 0, 9, 9, 0.8]])
+    labels = np.zeros(2, int)
+    assert match_within(dets, labels, dets, labels, Tolerances()).tolist() == [0, 1]
+    other = dets + np.array([[0] * 5, [0, 0, 1, 0, 0]])
+    assert match_within(other, labels, dets, labels, Tolerances()).tolist() == [0, -1]
