@@ -19,6 +19,7 @@ from mmort.detect.parts.isolation import SingleMapDetector
 from mmort.detect.parts.positions import SinePositionalEncoding, padding_cells
 from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries
 from mmort.detect.parts.transformer import FFN, Decoder, Encoder, EncoderEntries, FFNEntries
+from mmort.predict import Preprocessing
 from mmort.predict.test_pipeline import settings_of
 
 
@@ -132,7 +133,7 @@ class DETR(SingleMapDetector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         model = read_model(self.Model, config, parts)
-        divisor = settings_of(config).get("size_divisor", 1) if config.has_test_pipeline else 1
+        divisor = Preprocessing(**settings_of(config)).size_divisor if config.has_test_pipeline else 1
         super().__init__(model.backbone, model.neck, divisor)
         self.positional_encoding = SinePositionalEncoding(model.positional_encoding)
         self.build_transformer(model)
