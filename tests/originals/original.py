@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import logging
 import warnings
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from tests.originals import plain_kernels
 from tests.originals.results import BatchResult, ImageResult
@@ -32,15 +35,14 @@ with warnings.catch_warnings():
 logging.getLogger("mmengine").setLevel(logging.ERROR)
 
 
-class _AnyFloatFunctional:
-    """The function that MMDetection pastes masks with, which it casts to float32 although boxes may be float64."""
-
-    @staticmethod
-    def grid_sample(masks: torch.Tensor, grid: torch.Tensor, align_corners: bool) -> torch.Tensor:
-        return torch.nn.functional.grid_sample(masks.to(grid.dtype), grid, align_corners=align_corners)
+def _grid_sample(input: torch.Tensor, grid: torch.Tensor, **keywords: Any) -> torch.Tensor:
+    dtype = torch.promote_types(input.dtype, grid.dtype)
+    return functional.grid_sample(input.to(dtype), grid.to(dtype), **keywords)
 
 
-fcn_mask_head.F = _AnyFloatFunctional
+# MMDetection pastes masks of float32 into boxes of float64, and MMCV samples maps of float64 at points of float32.
+fcn_mask_head.F = SimpleNamespace(**{**vars(functional), "grid_sample": _grid_sample})
+importlib.import_module("mmcv.ops.point_sample").F = fcn_mask_head.F  # type: ignore[attr-defined]
 
 
 REGISTRIES = MODELS, TASK_UTILS, TRANSFORMS, mmrotate_1.MODELS, mmrotate_1.TASK_UTILS, mmrotate_1.TRANSFORMS

@@ -32,6 +32,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("solov2", (*TEST_CFG, "nms_pre"), 5, EFFECT),
         ("solov2", (*TEST_CFG, "nms_pre"), 0, REFUSED),
         ("solov2", ("model", "mask_head", "mask_feature_head", "in_channels"), 7, NO_EFFECT),
+        ("tridentnet", (*TEST_CFG, "rcnn", "nms", "type"), "soft_nms", REFUSED),
         ("yolact", ("model", "bbox_head", "anchor_generator", "octave_base_scale"), -1, REFUSED),
         ("yolov3", ("model", "neck", "act_cfg"), None, TIES),
     ],

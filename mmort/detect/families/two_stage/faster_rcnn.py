@@ -100,6 +100,11 @@ class TridentRoIHead(StandardRoIHead):
             raise ValueError(
                 "detect.build: roi_head.test_branch_idx must be a branch; the union of all is not supported"
             )
+        if entries.test_cfg.nms.type != "nms":
+            raise ValueError(
+                "detect.build: test_cfg.rcnn.nms of TridentNet must be of type 'nms': MMDetection applies it twice, so "
+                f"that scores decay twice, got {entries.test_cfg.nms.type!r}"
+            )
         super().__init__(entries)
 
 
