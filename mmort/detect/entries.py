@@ -7,7 +7,7 @@ such as ``test_cfg``, have schemas of the same kind.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, TypeVar
 
@@ -41,6 +41,7 @@ __all__ = [
     "read_values",
     "require",
     "suggested",
+    "type_of",
 ]
 
 _Entries = TypeVar("_Entries", bound=Schema)
@@ -135,11 +136,9 @@ class Parts:
         """
         if kind in _IN_A_ROW and isinstance(config, (list, tuple)):
             return nn.Sequential(*(self.build(kind, each, types) for each in config))
-        if not isinstance(config, dict):
-            raise ValueError(f"detect.build: {kind} must be one dict, got {type(config).__name__}")
         if types is None:
             types = self.types[kind]
-        return self.construct(kind, types[require(kind, config.get("type"), *types)], config)
+        return self.construct(kind, types[type_of(kind, config, types)], config)
 
     def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
         """Build an object of a class that has `Entries` from a config; see `build`."""
@@ -185,6 +184,13 @@ MMRotate 1.
 
 register = PARTS.register
 """Registers detectors and parts of one's own; see `Parts.register`."""
+
+
+def type_of(kind: str, config: Any, supported: Iterable[str]) -> str:
+    """Return the plain name of a config's type; ValueError if it is no dict, or not of a supported type."""
+    if not isinstance(config, dict):
+        raise ValueError(f"detect.build: {kind} must be a dict, got {type(config).__name__}")
+    return require(kind, config.get("type"), *supported)
 
 
 def require(kind: str, name: Any, *supported: str) -> str:

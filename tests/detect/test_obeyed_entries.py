@@ -7,11 +7,12 @@ from torch import nn
 import mmort.torch
 from mmort.configs.data_preprocessor import read_data_preprocessor
 from mmort.detect import build
+from mmort.detect.entries import read_entries
 from mmort.detect.parts.backbones.ssd_vgg import SSDVGG
 from mmort.detect.parts.csp import CSPNeXtBlock
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.layers import ConvWS, activation, convolution, normalization
-from mmort.detect.parts.necks.fpg import UpTransition
+from mmort.detect.parts.necks.fpg import UpEntries
 from mmort.detect.parts.plugins import plugins_of_stage
 from mmort.detect.parts.test_cfg import NMS, SelectionEntries
 from tests.detect import dense_cases, two_stage_cases
@@ -135,6 +136,7 @@ def test_layers_obey_their_entries():
     assert activation({"type": "LeakyReLU", "negative_slope": 0.5, "inplace": True}).negative_slope == 0.5
 
 
+UP = {"type": "interpolation_conv"}
 PLUGIN = {"cfg": {"type": "NonLocal2d"}, "position": "after_conv2"}
 
 
@@ -153,8 +155,10 @@ PLUGIN = {"cfg": {"type": "NonLocal2d"}, "position": "after_conv2"}
         (lambda: NMS(iou_threshold=0.5, method="cubic"), "nms.method must be one of"),
         (lambda: plugins_of_stage([{"cfg": {}, "position": "after"}], 0), "position of a plugin 'after' is not"),
         (lambda: plugins_of_stage([{**PLUGIN, "stage": 1}], 0), "backbone.plugins with stage .* is not supported"),
-        (lambda: UpTransition({"type": "interpolation_conv", "scale": 2}, 4, 4), "interpolation_conv' with scale"),
-        (lambda: UpTransition({"type": "conv"}, 4, 4), "transition of FPG 'conv' is not supported"),
+        (lambda: read_entries("trans", UpEntries, {**UP, "scale": 2}), "trans with scale"),
+        (lambda: read_entries("trans", UpEntries, {"type": "conv"}), "trans 'conv' is not supported"),
+        (lambda: read_entries("trans", UpEntries, {}), "trans must have type"),
+        (lambda: read_entries("trans", UpEntries, {**UP, "mode": "area"}), "mode of trans 'area' is not supported"),
     ],
 )
 def test_layers_that_are_refused(layer, message):

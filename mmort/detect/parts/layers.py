@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default, read_values, require
+from mmort.detect.entries import Schema, default, read_values, type_of
 from mmort.detect.parts.equivariant import EquivariantConv, FieldBatchNorm
 from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
 
@@ -26,7 +26,7 @@ class LayerEntries(Schema):
     act_cfg: Config | None = default(_RELU)
 
     @property
-    def layer(self) -> dict[str, Config | None]:
+    def layer(self) -> dict[str, Any]:
         """These entries as arguments of `ConvModule`."""
         return {"conv_cfg": self.conv_cfg, "norm_cfg": self.norm_cfg, "act_cfg": self.act_cfg}
 
@@ -165,9 +165,15 @@ class DeformEntries(PlainEntries):
 
     groups: int = 1
     deform_groups: int = 1
-    deformable_groups: int | None = None  # MMCV's name until 1.3
 
     ignored: ClassVar = {"fallback_on_stride": "read by the backbone", "im2col_step": "how MMCV divides the work"}
+
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Rename ``deformable_groups``, MMCV's name until 1.3."""
+        if config.get("deformable_groups") is None:
+            return config
+        return {("deform_groups" if key == "deformable_groups" else key): value for key, value in config.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +261,11 @@ class GELUEntries(ActivationEntries):
     approximate: str = "none"
 
 
+def _group_norm(channels: int, num_groups: int, **options: Any) -> nn.GroupNorm:
+    """Return the layer, whose channels torch takes after the groups."""
+    return nn.GroupNorm(num_groups, channels, **options)
+
+
 _Layers = dict[str, tuple[Any, type[Schema]]]
 _CONVOLUTIONS: _Layers = {
     "Conv": (nn.Conv2d, PlainEntries),
@@ -273,7 +284,7 @@ _LINEARS: _Layers = {"Linear": (nn.Linear, PlainEntries), "NormedLinear": (Norme
 _NORMALIZATIONS: _Layers = {
     "BN": (nn.BatchNorm2d, BatchNormEntries),
     "BN2d": (nn.BatchNorm2d, BatchNormEntries),
-    "GN": (nn.GroupNorm, GroupNormEntries),
+    "GN": (_group_norm, GroupNormEntries),
     "InnerBatchNorm": (FieldBatchNorm, FieldNormEntries),
     "LN": (nn.LayerNorm, LayerNormEntries),
     "MMSyncBN": (nn.BatchNorm2d, BatchNormEntries),  # the same once trained
@@ -293,17 +304,15 @@ _ACTIVATIONS: _Layers = {
 }
 
 
-def convolution(config: Config | None, *args: Any, **kwargs: Any) -> nn.Module:
+def convolution(config: Config | None, *args: Any, groups: int | None = None, **kwargs: Any) -> nn.Module:
     """Build a convolution: a plain one, or that of a ``conv_cfg`` or ``dcn``."""
     layer, options = _layer("conv_cfg", _CONVOLUTIONS, config or {"type": "Conv2d"})
-    if options.get("deformable_groups") is not None:
-        options["deform_groups"] = options["deformable_groups"]
-    options.pop("deformable_groups", None)
-    if "groups" in options and kwargs.get("groups", 1) not in (1, options["groups"]):
-        raise ValueError(
-            f"detect.build: conv_cfg.groups must be that of the layer, {kwargs['groups']}, got {options['groups']}"
-        )
-    return layer(*args, **{**kwargs, **options})
+    if groups is not None:
+        kwargs["groups"] = groups
+    built = layer(*args, **{**kwargs, **options})
+    if groups not in (None, 1) and built.groups != groups:
+        raise ValueError(f"detect.build: conv_cfg.groups must be that of the layer, {groups}, got {built.groups}")
+    return built
 
 
 def linear(config: Config, features: int, outputs: int) -> nn.Module:
@@ -315,8 +324,8 @@ def linear(config: Config, features: int, outputs: int) -> nn.Module:
 def normalization(config: Config, channels: int) -> tuple[str, nn.Module]:
     """Build the layer of a ``norm_cfg``; return its short name in a module ("bn", "gn", "ln") too."""
     layer, options = _layer("norm_cfg", _NORMALIZATIONS, config)
-    groups = (options.pop("num_groups"),) if "num_groups" in options else ()
-    return _SHORT_NAMES[layer], layer(*groups, channels, **options)
+    norm = layer(channels, **options)
+    return _SHORT_NAMES[type(norm)], norm
 
 
 def activation(config: Config | None) -> nn.Module:
@@ -329,9 +338,7 @@ def activation(config: Config | None) -> nn.Module:
 
 def _layer(name: str, layers: _Layers, config: Any) -> tuple[Any, dict[str, Any]]:
     """Return the class of a layer that a config describes, and those of its arguments that the config has."""
-    if not isinstance(config, dict):
-        raise ValueError(f"detect.build: {name} must be a dict, got {type(config).__name__}")
-    kind = require(name, config.get("type"), *layers)
+    kind = type_of(name, config, layers)
     layer, schema = layers[kind]
     return layer, read_values(f"{name} {kind!r}", schema, config)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,22 +19,47 @@ from mmort.detect.entries import Parts, Schema, at_least, read_entries, require
 from mmort.detect.parts.layers import ConvModule
 
 
-class ContextBlock(nn.Module):
+@dataclass(frozen=True, kw_only=True)
+class LayerEntries(Schema):
+    """The entries that every plugin's ``cfg`` has."""
+
+    in_channels: int
+    postfix: str | int = ""
+
+
+class Plugin(nn.Module):
+    """Base of these layers.
+
+    Attributes
+    ----------
+    abbreviation : str
+        MMCV's short name of the class.
+    name : str
+        Its name in a block.
+    """
+
+    abbreviation: ClassVar[str]
+
+    def __init__(self, entries: LayerEntries) -> None:
+        super().__init__()
+        self.name = f"{self.abbreviation}{entries.postfix}"
+
+
+class ContextBlock(Plugin):
     """A weighted mean of the whole map, added to (or multiplied with) every location after two convolutions."""
 
-    name = "context_block"
+    abbreviation = "context_block"
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(LayerEntries):
         """The entries of a plugin's ``cfg``."""
 
-        in_channels: int
         ratio: float
         pooling_type: str = "att"
         fusion_types: Sequence[str] = ("channel_add",)
 
     def __init__(self, entries: Entries) -> None:
-        super().__init__()
+        super().__init__(entries)
         channels = entries.in_channels
         pooling = require("ContextBlock.pooling_type", entries.pooling_type, "att", "avg")
         self.conv_mask = nn.Conv2d(channels, 1, 1) if pooling == "att" else None
@@ -66,20 +91,19 @@ class ContextBlock(nn.Module):
         return out
 
 
-class GeneralizedAttention(nn.Module):
+class GeneralizedAttention(Plugin):
     """Attention whose logits are any sum of four terms.
 
     These are, by the characters of ``attention_type``: query and key, query and relative position, key alone, and
     relative position alone.
     """
 
-    name = "gen_attention_block"
+    abbreviation = "gen_attention_block"
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(LayerEntries):
         """The entries of a plugin's ``cfg``."""
 
-        in_channels: int
         spatial_range: int = -1
         num_heads: int = 9
         position_embedding_dim: int = -1
@@ -89,7 +113,7 @@ class GeneralizedAttention(nn.Module):
         attention_type: str = "1111"
 
     def __init__(self, entries: Entries) -> None:
-        super().__init__()
+        super().__init__(entries)
         if entries.spatial_range >= 0:
             raise ValueError(
                 "detect.build: GeneralizedAttention.spatial_range must be negative: a limit is not supported"
@@ -168,16 +192,15 @@ class GeneralizedAttention(nn.Module):
         return embedded.unflatten(2, (self.heads, -1)).permute(2, 0, 3, 1)
 
 
-class NonLocal2d(nn.Module):
+class NonLocal2d(Plugin):
     """Attention of every location over the whole map, between two 1x1 convolutions beside a shortcut."""
 
-    name = "nonlocal_block"
+    abbreviation = "nonlocal_block"
 
     @dataclass(frozen=True, kw_only=True)
-    class Entries(Schema):
+    class Entries(LayerEntries):
         """The entries of a plugin's ``cfg``."""
 
-        in_channels: int
         reduction: int = 2
         use_scale: bool = True
         conv_cfg: Config | None = None
@@ -186,7 +209,7 @@ class NonLocal2d(nn.Module):
         sub_sample: bool = False
 
     def __init__(self, entries: Entries) -> None:
-        super().__init__()
+        super().__init__(entries)
         require("NonLocal2d.mode", entries.mode, "embedded_gaussian")
         if entries.sub_sample:
             raise ValueError("detect.build: NonLocal2d.sub_sample must be False")
@@ -204,7 +227,7 @@ class NonLocal2d(nn.Module):
         return x + self.conv_out((value @ weights.transpose(1, 2)).unflatten(2, x.shape[2:]))
 
 
-_PLUGINS: dict[str, type[Any]] = {
+_PLUGINS: dict[str, type[Plugin]] = {
     "ContextBlock": ContextBlock,
     "GeneralizedAttention": GeneralizedAttention,
     "NonLocal2d": NonLocal2d,
@@ -224,8 +247,6 @@ class PluginEntries(Schema):
 
     def __post_init__(self) -> None:
         require("position of a plugin", self.position, *_POSITIONS)
-        if not isinstance(self.cfg, dict):
-            raise ValueError(f"detect.build: cfg of a plugin must be a dict, got {type(self.cfg).__name__}")
 
 
 def plugins_of_stage(configs: Sequence[Config] | None, stage: int) -> list[PluginEntries]:
@@ -240,9 +261,7 @@ def add_plugins(block: nn.Module, plugins: Sequence[PluginEntries], position: st
     for entries in plugins:
         if entries.position != position:
             continue
-        described = dict(entries.cfg)
-        postfix = described.pop("postfix", "")
-        plugin = Parts({"plugin": _PLUGINS}).build("plugin", {**described, "in_channels": channels})
-        names.append(f"{plugin.name}{postfix}")
-        block.add_module(names[-1], plugin)
+        plugin: Plugin = Parts({"plugin": _PLUGINS}).build("plugin", {**entries.cfg, "in_channels": channels})
+        names.append(plugin.name)
+        block.add_module(plugin.name, plugin)
     return names

@@ -38,13 +38,17 @@ class NMS(Schema):
             raise ValueError("detect.build: nms cannot have both 'class_agnostic' and 'max_output_boxes_per_class'")
 
     @property
+    def threshold(self) -> float:
+        """The overlap above which a box suppresses another; MMCV's defaults differ."""
+        threshold = self.iou_thr if self.iou_threshold is None else self.iou_threshold
+        return {"nms": 0.5, "soft_nms": 0.3}[self.type] if threshold is None else threshold
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `multiclass_nms`."""
-        hard = self.type == "nms"
-        given = self.iou_thr if self.iou_threshold is None else self.iou_threshold
         return {
-            "method": "nms" if hard else f"soft_nms_{self.method}",
-            "iou_threshold": (0.5 if hard else 0.3) if given is None else given,
+            "method": "nms" if self.type == "nms" else f"soft_nms_{self.method}",
+            "iou_threshold": self.threshold,
             "class_agnostic": self.class_agnostic,
             "offset": self.offset,
             "sigma": self.sigma,

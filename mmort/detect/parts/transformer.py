@@ -130,8 +130,8 @@ class TransformerLayers(Schema):
     norm_cfg: Config = default({"type": "LN"})
     batch_first: bool = only(False)
 
-    def layer_cfg(self, name: str, attentions: Sequence[str]) -> Config:
-        """Return the same as MMDetection 3 describes it, for a layer with the `attentions` in their order."""
+    def configs_of(self, name: str, attentions: Sequence[str]) -> list[Config]:
+        """Return the configs of the `attentions`, which must be the layer's, in their order."""
         order = (*(step for attention in attentions for step in (attention, "norm")), "ffn", "norm")
         if self.operation_order is not None and tuple(self.operation_order) != order:
             raise ValueError(
@@ -142,20 +142,13 @@ class TransformerLayers(Schema):
             raise ValueError(
                 f"detect.build: attn_cfgs of {name} must have {len(attentions)} entries, got {len(configs)}"
             )
-        if any(config.get("batch_first") for config in configs):
-            raise ValueError(f"detect.build: batch_first of {name}.attn_cfgs must be False, got True")
+        return configs
+
+    @property
+    def ffn_cfg(self) -> Config:
+        """What the layer and its ``ffn_cfgs`` say of the fully connected layers."""
         sizes = {"feedforward_channels": self.feedforward_channels, "num_fcs": self.ffn_num_fcs}
-        ffn = {"embed_dims": configs[0].get("embed_dims", 256), **self.ffn_cfgs}
-        return {
-            **{f"{attention}_cfg": _batch_first(config) for attention, config in zip(attentions, configs, strict=True)},
-            "ffn_cfg": ffn | {key: size for key, size in sizes.items() if size is not None},
-            "norm_cfg": self.norm_cfg,
-        }
-
-
-def _batch_first(config: Config) -> Config:
-    """Return an attention's config without its order of axes."""
-    return {key: value for key, value in config.items() if key != "batch_first"}
+        return {**self.ffn_cfgs, **{key: size for key, size in sizes.items() if size is not None}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +167,16 @@ class EncoderLayerEntries(Schema):
         """Translate what MMDetection 2 describes."""
         if not config.keys() & {"attn_cfgs", "operation_order"}:
             return config
-        return read_entries(name, TransformerLayers, config).layer_cfg(name, cls.attentions)
+        layer = read_entries(name, TransformerLayers, config)
+        configs = layer.configs_of(name, cls.attentions)
+        if any(config.get("batch_first") for config in configs):
+            raise ValueError(f"detect.build: batch_first of {name}.attn_cfgs must be False, got True")
+        by_attention = {
+            f"{attention}_cfg": {key: value for key, value in config.items() if key != "batch_first"}
+            for attention, config in zip(cls.attentions, configs, strict=True)
+        }
+        dims = configs[0].get("embed_dims", 256)
+        return {**by_attention, "ffn_cfg": {"embed_dims": dims, **layer.ffn_cfg}, "norm_cfg": layer.norm_cfg}
 
     @property
     def embed_dims(self) -> int:

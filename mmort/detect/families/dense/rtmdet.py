@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -85,7 +85,7 @@ class RTMDetSepBNHead(DenseHead):
 
 def level_towers(entries: RTMDetSepBNHead.Entries, levels: int, shared: bool) -> nn.ModuleList:
     """Build a tower for each level."""
-    layer: dict[str, Any] = entries.layer
+    layer = entries.layer
     stacked = entries.in_channels, entries.feat_channels, entries.stacked_convs
     return shared_towers(levels, *stacked, shared=shared, **layer)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -70,7 +70,7 @@ class YOLOV3Head(Head):
         self.classes = entries.num_classes
         self.strides = list(entries.featmap_strides)
         self.priors = entries.anchor_generator
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         numbers = self.priors.num_base_priors[0] * (5 + self.classes)
         self.convs_bridge = nn.ModuleList(
             ConvModule(in_channels, out_channels, 3, padding=1, **layer)

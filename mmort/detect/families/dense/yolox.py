@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +46,7 @@ class YOLOXHead(Head):
         super().__init__()
         self.classes = entries.num_classes
         self.priors = Points(entries.strides, offset=0)
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         block, channels = convolution_block(entries.use_depthwise), entries.feat_channels
         inputs = [entries.in_channels] + [channels] * (entries.stacked_convs - 1)
         self.multi_level_cls_convs, self.multi_level_reg_convs = (

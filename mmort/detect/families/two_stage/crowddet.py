@@ -102,7 +102,7 @@ def select(boxes: Tensor, scores: Tensor, test_cfg: RCNNEntries) -> tuple[Tensor
     best, order = scores.topk(scores.shape[1])
     proposal, rank = order // INSTANCES, torch.arange(order.shape[1], device=order.device)
     competing = (rank[:, None] < rank) & (proposal[:, :, None] != proposal[:, None]) & (best > 0)[:, None]
-    overlaps = overlap(take_rows(boxes, order)) > test_cfg.nms.arguments["iou_threshold"]
+    overlaps = overlap(take_rows(boxes, order)) > test_cfg.nms.threshold
     kept = left_by(overlaps & competing) & (best > 0)
     # If there are too many, MMDetection keeps the first proposals', whatever their scores.
     kept = torch.zeros_like(kept).scatter(1, order, kept)

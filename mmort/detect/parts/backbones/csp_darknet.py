@@ -77,7 +77,7 @@ class CSPDarknet(nn.Module):
             raise ValueError(f"detect.build: backbone.arch must be one of {known}, got {entries.arch!r}")
         stages = self.architectures[entries.arch]
         self.out_indices, self.count = tuple(entries.out_indices), len(stages)
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         downsample = convolution_block(entries.use_depthwise)
         channels = int(stages[0].channels // 2 * entries.widen_factor)
         self.stem = self.build_stem(channels, layer)

@@ -50,7 +50,7 @@ class Darknet(nn.Module):
         if entries.depth != 53:
             raise ValueError(f"detect.build: backbone.depth must be 53 for Darknet, got {entries.depth}")
         self.out_indices = tuple(entries.out_indices)
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         self.conv1 = ConvModule(3, 32, 3, padding=1, **layer)
         for stage, count in enumerate(_BLOCKS, start=1):
             channels = 32 * 2**stage

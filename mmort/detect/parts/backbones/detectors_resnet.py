@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, read_entries, require
+from mmort.detect.entries import PARTS, Schema, nested
 from mmort.detect.parts.backbones.resnet import (
     BLOCK_COUNTS,
     BlockSettings,
@@ -68,6 +67,9 @@ class SwitchableConv(ConvAWS):
 class SwitchableEntries(Schema):
     """The entries of ``sac``."""
 
+    types = ("SAC",)
+
+    type: str
     use_deform: bool = False
 
 
@@ -75,7 +77,7 @@ class SwitchableEntries(Schema):
 class DetectoRSSettings(BlockSettings):
     """`BlockSettings`, and the config of a `SwitchableConv`, if the stage has them."""
 
-    sac: Config | None = None
+    sac: SwitchableEntries | None = None
 
 
 class DetectoRSBlock(Bottleneck):
@@ -86,9 +88,7 @@ class DetectoRSBlock(Bottleneck):
         super().add_middle(width, stride, settings)
         assert isinstance(settings, DetectoRSSettings)
         if settings.sac is not None:
-            require("backbone.sac", settings.sac.get("type"), "SAC")
-            sac = read_entries("backbone.sac", SwitchableEntries, settings.sac)
-            self.conv2 = SwitchableConv(width, stride, settings.dilation, use_deform=sac.use_deform)
+            self.conv2 = SwitchableConv(width, stride, settings.dilation, settings.sac.use_deform)
 
 
 @PARTS.register("backbone", "DetectoRS_ResNet")
@@ -100,7 +100,7 @@ class DetectoRSResNet(ResNetBase):
         """The entries of ``backbone``."""
 
         depth: int
-        sac: Config | None = None
+        sac: SwitchableEntries | None = nested(SwitchableEntries, "backbone.sac", default=None)
         stage_with_sac: Sequence[bool] = (False, False, False, False)
         rfp_inplanes: int | None = None
         output_img: bool = False

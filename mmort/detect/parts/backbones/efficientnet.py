@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -56,15 +56,15 @@ class EfficientBlock(nn.Module):
     """A depthwise convolution between two 1x1, with weighted channels, and a shortcut where shapes allow it."""
 
     def __init__(
-        self, in_channels: int, channels: int, kernel_size: int, stride: int, expansion: int, layer: dict[str, Any]
+        self, in_channels: int, channels: int, kernel_size: int, stride: int, expansion: int, entries: LayerEntries
     ) -> None:
         super().__init__()
-        inner = in_channels * expansion
+        inner, layer = in_channels * expansion, entries.layer
         self.expand_conv = ConvModule(in_channels, inner, 1, **layer) if expansion != 1 else nn.Identity()
         self.depthwise_conv = ConvModule(
             inner, inner, kernel_size, stride=stride, padding=kernel_size // 2, groups=inner, **layer
         )
-        self.se = ChannelWeights(inner, in_channels // 4, layer["act_cfg"])
+        self.se = ChannelWeights(inner, in_channels // 4, entries.act_cfg)
         self.linear_conv = ConvModule(inner, channels, 1, **{**layer, "act_cfg": None})
         self.shortcut = stride == 1 and in_channels == channels
 
@@ -99,7 +99,7 @@ class EfficientNet(nn.Module):
         if entries.arch not in _SCALES:
             raise ValueError(f"detect.build: backbone.arch must be one of {', '.join(_SCALES)} got {entries.arch!r}")
         wider, deeper = _SCALES[entries.arch]
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         self.out_indices = tuple(entries.out_indices)
         last = max(self.out_indices)
         channels = multiple_of_8(32 * wider)
@@ -108,10 +108,10 @@ class EfficientNet(nn.Module):
             if stride > 1:
                 stages.append([])
             width = multiple_of_8(width * wider)
-            for block in range(math.ceil(deeper * count)):
+            for _ in range(math.ceil(deeper * count)):
                 if len(stages) <= last:
-                    stages[-1].append(EfficientBlock(channels, width, kernel, 1 if block else stride, expansion, layer))
-                channels = width
+                    stages[-1].append(EfficientBlock(channels, width, kernel, stride, expansion, entries))
+                channels, stride = width, 1
         self.layers = nn.ModuleList([ConvModule(3, multiple_of_8(32 * wider), 3, stride=2, padding=1, **layer)])
         self.layers.extend(nn.Sequential(*blocks) for blocks in stages[:last])
         if len(self.layers) <= last:

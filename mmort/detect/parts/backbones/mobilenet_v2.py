@@ -56,7 +56,7 @@ class MobileNetV2(nn.Module):
         super().__init__()
         self.out_indices = tuple(entries.out_indices)
         widen_factor = entries.widen_factor
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         channels = multiple_of_8(32 * widen_factor)
         self.conv1 = ConvModule(3, channels, 3, stride=2, padding=1, **layer)
         for stage, (expansion, width, count, stride) in enumerate(_STAGES):

@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default
-from mmort.detect.parts.layers import convolution, normalization
+from mmort.detect.entries import PARTS, Schema, default, read_entries
+from mmort.detect.parts.layers import DeformEntries, convolution, normalization
 from mmort.detect.parts.plugins import PluginEntries, add_plugins, plugins_of_stage
 
 _BN = {"type": "BN"}
@@ -190,6 +189,17 @@ class ResNetEntries(Schema):
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeformableStageEntries(DeformEntries):
+    """The entries of ``dcn``, which is a ``conv_cfg`` besides."""
+
+    types = ("DCN", "DCNv2")
+    ignored: ClassVar = {key: why for key, why in DeformEntries.ignored.items() if key != "fallback_on_stride"}
+
+    type: str
+    fallback_on_stride: bool = False
+
+
 class ResNetBase(nn.Module):
     """A stem and the stages that a subclass plans."""
 
@@ -301,11 +311,9 @@ def group_width(entries: ResNet.Entries, channels: int) -> int:
 
 def block_settings(entries: ResNetEntries, stage: int, width: int | None = None, groups: int = 1) -> BlockSettings:
     """Return what the blocks of a stage, counted from 0, have in common."""
-    dcn = entries.dcn
-    if not dcn or not entries.stage_with_dcn[stage] or dcn.get("fallback_on_stride"):
+    dcn = entries.dcn if entries.stage_with_dcn[stage] else None
+    if dcn and read_entries("backbone.dcn", DeformableStageEntries, dcn).fallback_on_stride:
         dcn = None
-    elif not isinstance(dcn, dict) or plain_type(dcn.get("type")) not in ("DCN", "DCNv2"):
-        raise ValueError(f"detect.build: backbone.dcn must be of type 'DCN' or 'DCNv2', got {dcn}")
     return BlockSettings(
         width=width,
         groups=groups,
@@ -313,7 +321,7 @@ def block_settings(entries: ResNetEntries, stage: int, width: int | None = None,
         style=entries.style,
         conv_cfg=entries.conv_cfg,
         norm_cfg=entries.norm_cfg,
-        dcn=dcn,
+        dcn=dcn or None,
         plugins=plugins_of_stage(entries.plugins, stage),
     )
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, read_entries, require
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, type_of
 from mmort.detect.parts.carafe import CARAFE
 from mmort.detect.parts.layers import convolution, tower
 
@@ -19,15 +19,23 @@ from mmort.detect.parts.layers import convolution, tower
 class Deconvolution(nn.ConvTranspose2d):
     """A transposed convolution with a ReLU."""
 
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``upsample_cfg``."""
+
+        in_channels: int
+        out_channels: int
+        scale_factor: int = at_least(1)
+
+    def __init__(self, entries: Entries) -> None:
+        factor = entries.scale_factor
+        super().__init__(entries.in_channels, entries.out_channels, factor, stride=factor)
+
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         return super().forward(input, output_size).relu()
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeconvolutionEntries(Schema):
-    """The entries of ``upsample_cfg`` of type "deconv"."""
-
-    scale_factor: int = at_least(1)
+_UPSAMPLING = Parts({"mask_head.upsample_cfg": {"carafe": CARAFE, "deconv": Deconvolution}})
 
 
 @PARTS.register("mask_head", "FCNMaskHead")
@@ -55,7 +63,6 @@ class FCNMaskHead(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        kind = require("mask_head.upsample_cfg", entries.upsample_cfg.get("type"), "carafe", "deconv")
         width = entries.conv_out_channels
         self.convs = tower(
             entries.in_channels,
@@ -66,13 +73,10 @@ class FCNMaskHead(nn.Module):
             norm_cfg=entries.norm_cfg,
         )
         channels = width if entries.num_convs else entries.in_channels
-        if kind == "deconv":
-            factor = read_entries("mask_head.upsample_cfg", DeconvolutionEntries, entries.upsample_cfg).scale_factor
-            self.upsample: nn.Module = Deconvolution(channels, width, factor, stride=factor)
-            channels = width
-        else:
-            parts = Parts({"mask_head.upsample_cfg": {"carafe": CARAFE}})
-            self.upsample = parts.build("mask_head.upsample_cfg", {**entries.upsample_cfg, "channels": channels})
+        keeps = type_of("mask_head.upsample_cfg", entries.upsample_cfg, ("carafe", "deconv")) == "carafe"
+        sizes = {"channels": channels} if keeps else {"in_channels": channels, "out_channels": width}
+        self.upsample: nn.Module = _UPSAMPLING.build("mask_head.upsample_cfg", {**entries.upsample_cfg, **sizes})
+        channels = channels if keeps else width
         masks = 1 if entries.class_agnostic else entries.num_classes
         self.conv_logits = convolution(entries.predictor_cfg, channels, masks, 1)
 

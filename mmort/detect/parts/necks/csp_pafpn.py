@@ -47,7 +47,7 @@ class YOLOXPAFPN(nn.Module):
                 f"got {entries.upsample_cfg}"
             )
         channels = list(entries.in_channels)
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         downsample = convolution_block(entries.use_depthwise)
         options = {"block": self.block, "use_depthwise": entries.use_depthwise, **self.csp_options(entries), **layer}
         pairs = list(itertools.pairwise(channels))  # of a level and the next, finest first

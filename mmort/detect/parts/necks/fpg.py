@@ -12,47 +12,118 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, read_values, require
-from mmort.detect.parts.layers import ConvModule
+from mmort.detect.entries import PARTS, Schema, nested, require
+from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransitionEntries(Schema):
-    """The entries of connections, which are arguments of `ConvModule`."""
+class TransitionEntries(LayerEntries):
+    """The entries that all connections have, each with one convolution."""
 
+    type: str
     kernel_size: int = 3
     stride: int = 1
-    padding: int = 0
     bias: bool | str = "auto"
-    conv_cfg: Config | None = None
-    norm_cfg: Config | None = None
-    act_cfg: Config | None = None
     order: Sequence[str] = ("conv", "norm", "act")
 
     ignored: ClassVar = {"inplace": "the same values"}
+
+    @property
+    def border(self) -> int:
+        """The convolution's padding: what keeps the size of maps."""
+        return (self.kernel_size - 1) // 2
+
+    def convolution(self, in_channels: int, channels: int) -> ConvModule:
+        """Return the convolution."""
+        return ConvModule(
+            in_channels,
+            channels,
+            self.kernel_size,
+            self.stride,
+            self.border,
+            bias=self.bias,
+            order=self.order,
+            **self.layer,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvEntries(TransitionEntries):
+    """The entries of a connection that is a `ConvModule`."""
+
+    types = ("conv",)
+
+    padding: int = 0
+
+    @property
+    def border(self) -> int:
+        """The convolution's padding."""
+        return self.padding
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpEntries(TransitionEntries):
+    """The entries of an `UpTransition`."""
+
+    types = ("interpolation_conv",)
+    ignored: ClassVar = {**TransitionEntries.ignored, "scale_factor": "the size is that of the finer level"}
+
+    mode: str = "nearest"
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if the mode is not supported."""
+        require(f"mode of {name}", self.mode, "nearest", "bilinear")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastEntries(TransitionEntries):
+    """The entries of a `LastTransition`."""
+
+    types = ("last_conv",)
 
 
 class UpTransition(nn.Module):
     """Enlarges a map to the size of another, and convolves it."""
 
-    def __init__(self, config: Config, in_channels: int, channels: int) -> None:
+    def __init__(self, entries: UpEntries, in_channels: int, channels: int) -> None:
         super().__init__()
-        options = dict(config)
-        self.mode = require("mode of a transition of FPG", options.pop("mode", "nearest"), "nearest", "bilinear")
-        options.pop("scale_factor", None)  # the size is that of the finer level
-        self.conv = _convolution("interpolation_conv", options, in_channels, channels)
+        self.mode = entries.mode
+        self.conv = entries.convolution(in_channels, channels)
 
     def forward(self, x: Tensor, size: Sequence[int]) -> Tensor:
         return self.conv(F.interpolate(x, size=size, mode=self.mode))
 
 
+class Connections(nn.Module):
+    """What computes a level of a pyramid, with MMDetection's names."""
+
+    def __init__(self, entries: FPG.Entries, widths: Sequence[int], level: int) -> None:
+        super().__init__()
+        self.level, width, finer = level, widths[level], widths[level - 1]
+        self.across_lateral = entries.across_lateral_trans.convolution(width, width)
+        self.across_skip = entries.across_skip_trans.convolution(finer, width)
+        if level > 0:
+            self.same_up = entries.same_up_trans.convolution(finer, width)
+        if level < len(widths) - 1:
+            self.across_down = UpTransition(entries.across_down_trans, widths[level + 1], width)
+
+    def forward(self, before: Sequence[Tensor], finer: Sequence[Tensor], first: Sequence[Tensor]) -> Tensor:
+        """Return a map [N, C, h, w] of the pyramid before, the finer maps of this one, and the inputs, by level."""
+        level = self.level
+        x = self.across_lateral(before[level])
+        if level > 0:
+            x = self.same_up(finer[-1]) + x
+        if level < len(before) - 1:
+            x = x + self.across_down(before[level + 1], before[level].shape[2:])
+        return x + self.across_skip(first[level])
+
+
 class LastTransition(nn.Module):
     """The convolution of a level's result."""
 
-    def __init__(self, config: Config, in_channels: int, channels: int) -> None:
+    def __init__(self, entries: LastEntries, in_channels: int, channels: int) -> None:
         super().__init__()
-        self.conv_out = _convolution("last_conv", config, in_channels, channels)
+        self.conv_out = entries.convolution(in_channels, channels)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.conv_out(x)
@@ -73,11 +144,13 @@ class FPG(nn.Module):
         paths: Sequence[str]
         skip_inds: Sequence[Sequence[int]]  # for each level, the pyramids that keep its map
         inter_channels: int | Sequence[int] | None = None
-        same_up_trans: Config = default({"type": "conv", "kernel_size": 3, "stride": 2, "padding": 1})
-        across_lateral_trans: Config = default({"type": "conv", "kernel_size": 1})
-        across_down_trans: Config = default({"type": "conv", "kernel_size": 3})
-        across_skip_trans: Config = default({"type": "identity"})
-        output_trans: Config = default({"type": "last_conv", "kernel_size": 3})
+        same_up_trans: ConvEntries = nested(
+            ConvEntries, default={"type": "conv", "kernel_size": 3, "stride": 2, "padding": 1}
+        )
+        across_lateral_trans: ConvEntries = nested(ConvEntries, default={"type": "conv", "kernel_size": 1})
+        across_down_trans: UpEntries = nested(UpEntries)  # MMDetection's defaults of these two cannot be built
+        across_skip_trans: ConvEntries = nested(ConvEntries)
+        output_trans: LastEntries = nested(LastEntries, default={"type": "last_conv", "kernel_size": 3})
         start_level: int = 0
         end_level: int = -1
         add_extra_convs: bool = False
@@ -103,9 +176,11 @@ class FPG(nn.Module):
             else nn.MaxPool2d(1, stride=2)
             for level in range(len(used), count)
         )
-        self.skipped = [[*pyramids] for pyramids in entries.skip_inds]
         self.fpn_transitions = nn.ModuleList(
-            nn.ModuleList(_connections(entries, widths, level, pyramid) for level in range(count))
+            nn.ModuleList(
+                nn.Identity() if pyramid in entries.skip_inds[level] else Connections(entries, widths, level)
+                for level in range(count)
+            )
             for pyramid in range(entries.stack_times)
         )
         self.output_transition = nn.ModuleList(
@@ -117,43 +192,11 @@ class FPG(nn.Module):
         for downsample in self.extra_downsamples:
             maps.append(downsample(maps[-1]))
         first = maps
-        for pyramid, transitions in enumerate(self.fpn_transitions):
+        for transitions in self.fpn_transitions:
             before, maps = maps, []
             for level, connections in enumerate(transitions.children()):
-                if pyramid in self.skipped[level]:
+                if isinstance(connections, Connections):
+                    maps.append(connections(before, maps, first))
+                else:
                     maps.append(before[level])
-                    continue
-                layers = dict(connections.named_children())
-                x = layers["across_lateral"](before[level])
-                if level > 0:
-                    x = layers["same_up"](maps[-1]) + x
-                if level < len(before) - 1:
-                    x = x + layers["across_down"](before[level + 1], before[level].shape[2:])
-                maps.append(x + layers["across_skip"](first[level]))
         return tuple(layer(x) for layer, x in zip(self.output_transition, maps, strict=True))
-
-
-def _connections(entries: FPG.Entries, widths: Sequence[int], level: int, pyramid: int) -> nn.ModuleDict:
-    """Return what computes a level of a pyramid, by MMDetection's names; nothing if its map is kept."""
-    if pyramid in entries.skip_inds[level]:
-        return nn.ModuleDict()
-    width, finer = widths[level], widths[level - 1]
-    connections = {
-        "across_lateral": _convolution("conv", entries.across_lateral_trans, width, width),
-        "across_skip": _convolution("conv", entries.across_skip_trans, finer, width),
-    }
-    if level > 0:
-        connections["same_up"] = _convolution("conv", entries.same_up_trans, finer, width)
-    if level < len(widths) - 1:
-        connections["across_down"] = UpTransition(entries.across_down_trans, widths[level + 1], width)
-    return nn.ModuleDict(connections)
-
-
-def _convolution(kind: str, config: Config, in_channels: int, channels: int) -> nn.Module:
-    """Return the convolution of a transition, which must be of a kind."""
-    require("transition of FPG", config.get("type"), kind)
-    options = read_values(f"transition of FPG {kind!r}", TransitionEntries, config)
-    kernel = options.pop("kernel_size", 3)
-    if kind != "conv":
-        options["padding"] = (kernel - 1) // 2
-    return ConvModule(in_channels, channels, kernel, **options)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -75,7 +75,7 @@ class FPN(nn.Module):
         self.start_level, self.end, self.extra, self.source = start_level, end, extra, source
         self.relu_before_extra_convs = entries.relu_before_extra_convs
         self.upsampling = entries.upsample_cfg
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         lateral = {**layer, "norm_cfg": None} if entries.no_norm_on_lateral else layer
         used = in_channels[start_level:end]
         self.lateral_convs = nn.ModuleList(ConvModule(channels, out_channels, 1, **lateral) for channels in used)

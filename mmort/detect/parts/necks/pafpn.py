@@ -6,7 +6,6 @@ Source: S. Liu et al., "Path Aggregation Network for Instance Segmentation", CVP
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -21,7 +20,7 @@ class PAFPN(FPN):
 
     def __init__(self, entries: FPN.Entries) -> None:
         super().__init__(entries)
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         channels, steps = entries.out_channels, range(len(self.lateral_convs) - 1)
         self.downsample_convs = nn.ModuleList(
             ConvModule(channels, channels, 3, stride=2, padding=1, **layer) for _ in steps

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +54,7 @@ class SSDNeck(nn.Module):
                 f"the backbone's: {len(extra)}"
             )
         self.l2_norm = L2Norm(in_channels[0]) if entries.l2_norm_scale else None
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         second = DepthwiseSeparableConvModule if entries.use_depthwise else ConvModule
         self.extra_layers = nn.ModuleList()
         before = out_channels[len(in_channels) - 1]

@@ -55,7 +55,7 @@ class YOLOV3Neck(nn.Module):
                 f"detect.build: neck.in_channels and neck.out_channels must have num_scales={num_scales} entries, got "
                 f"{in_channels} and {out_channels}"
             )
-        layer: dict[str, Any] = entries.layer
+        layer = entries.layer
         self.detect1 = DetectionBlock(in_channels[0], out_channels[0], **layer)
         for level in range(1, num_scales):
             channels = out_channels[level]
