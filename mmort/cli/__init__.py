@@ -76,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _parser().parse_args([*filter(None, [arguments.of]), "--help"])
     arguments.parser = _parser
     try:
-        with terminal.neutral_output(), terminal.one_line_warnings():
+        silent = arguments.quiet and not getattr(arguments, "json", False)
+        with terminal.neutral_output(silent=silent), terminal.one_line_warnings():
             failure = COMMANDS[arguments.command].run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as head, has stopped reading: nothing may be flushed at exit
@@ -105,7 +106,11 @@ def _parser() -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         command_parser = commands.add_parser(name, help=command.HELP, description=command.HELP, allow_abbrev=False)
         command.add_arguments(command_parser)
-        command_parser.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an error")
+        amount = command_parser.add_mutually_exclusive_group()
+        amount.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an error")
+        amount.add_argument(
+            "-q", "--quiet", action="store_true", help="print errors and warnings only, and what --json prints"
+        )
     help_parser = commands.add_parser("help", help="print this help, or that of a command", allow_abbrev=False)
     help_parser.add_argument("of", metavar="COMMAND", nargs="?", choices=list(COMMANDS), help="the command")
     return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from mmort.cli.outputs import check_new_outputs, print_written
 from mmort.cli.rewriting import add_new_file
 
 HELP = (
@@ -26,16 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(arguments: argparse.Namespace) -> str | None:
+def run(arguments: argparse.Namespace) -> None:
     """Accelerate a model, and print what was replaced."""
     import mmort.onnx
     from mmort.cli.pictures import inputs_of
 
     if arguments.threads is not None:
         mmort.set_num_threads(arguments.threads)
+    check_new_outputs(arguments.output, force=arguments.force)
     inputs = None if arguments.input is None else list(inputs_of(arguments.model, arguments.input))
-    result = mmort.onnx.accelerate(arguments.model, arguments.output, inputs)
+    result = mmort.onnx.accelerate(arguments.model, arguments.output, inputs, force=arguments.force)
     print(result.to_json() if arguments.json else result)
-    if result.replaced and not arguments.json:
-        print(f"wrote {arguments.output}")
-    return None if result.replaced else f"nothing was replaced, so {arguments.output} was not written"
+    if arguments.json:
+        return
+    if result.replaced:
+        print_written(arguments.output)
+    else:
+        print(f"nothing to do: {arguments.model} stays as it is, and {arguments.output} was not written")

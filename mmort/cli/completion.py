@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 
 HELP = 'print a script that completes commands and options in a shell: eval "$(mmort completion bash)" in ~/.bashrc'
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,6 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         import shtab
     except ModuleNotFoundError:
-        raise ImportError("mmort completion needs shtab: pip install shtab") from None
+        raise ImportError("mmort completion needs shtab: pip install 'mmort[completion]'") from None
     parser: Callable[[], argparse.ArgumentParser] = arguments.parser
     print(shtab.complete(parser(), shell=arguments.shell))

@@ -19,7 +19,12 @@ def add_output(
     """
     container.add_argument("-o", "--output", *aliases, help=help, **settings)
     if force:
-        container.add_argument("--force", action="store_true", help="replace the output file if it exists")
+        add_force(container)
+
+
+def add_force(container: argparse._ActionsContainer) -> None:
+    """Add ``--force``, for `check_new_outputs`."""
+    container.add_argument("--force", action="store_true", help="replace the output if it exists")
 
 
 def check_outputs(*files: str | None) -> None:
@@ -34,6 +39,16 @@ def check_new_outputs(*files: str | None, force: bool) -> None:
     for file in _wanted(files):
         if not force and os.path.isfile(file):
             raise FileExistsError(f"output file exists: {file}; --force replaces it")
+
+
+def print_written(path: object, note: str = "") -> None:
+    """Print that a file, or a directory of files, was written; `note` is what is in it."""
+    print(f"wrote {path}{note and f' ({note})'}", flush=True)
+
+
+def image_count(count: int) -> str:
+    """Return a number of images as text."""
+    return f"{count:,} image{'s' * (count != 1)}"
 
 
 def _wanted(files: Iterable[str | None]) -> list[str]:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from mmort.cli import configs, datasets, engines
-from mmort.cli.outputs import add_output, check_new_outputs, check_outputs
+from mmort.cli.outputs import add_output, check_new_outputs, check_outputs, print_written
 
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     write_report(parity, arguments.report, subject=subject, facts=_facts(arguments, dataset, batch_size))
     for file in (arguments.output, arguments.report):
         if file is not None:
-            print(f"wrote {file}")
+            print_written(file)
     differing = [column.name for column in parity.columns if not column.equal]
     return f"these differ from torch: {', '.join(differing)}" if differing else None
 

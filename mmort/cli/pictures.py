@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,22 @@ def inputs_of(model: str, files: Iterable[str | Path]) -> Iterator[list[NDArray[
         yield from prepared(model, pictures, option="pass arrays in .npz files")
 
 
-def prepared(model: str, pictures: Iterable[str | Path], *, option: str) -> Iterator[list[NDArray[Any]]]:
-    """Yield a set of inputs for each picture; `option` is how the command gets inputs of files without metadata."""
-    from mmort.predict.engines.onnxruntime import OnnxNetwork
+def prepared(
+    model: str, pictures: Iterable[str | Path], *, option: str, against: Sequence[str] = ()
+) -> Iterator[list[NDArray[Any]]]:
+    """Yield a set of inputs for each picture; `option` is how the command gets inputs of files without metadata.
+
+    The sizes of images are left out if the model, or one of those that it is compared `against`, does not take them.
+    """
+    from mmort.onnx.verify.sessions import open_session
+    from mmort.predict.engines.onnxruntime import OnnxNetwork, takes_img_shape
     from mmort.predict.fixed_size import fit
 
     network = OnnxNetwork(model)
     prepare = network.preprocessing
     if prepare is None:
         raise ValueError(f"{model} has no preprocessing in its metadata, which pictures need; {option}")
-    optional = *network.session.get_inputs(), *network.session.get_overridable_initializers()
-    count = 2 if any(formal.name == "img_shape" for formal in optional) else 1
+    sessions = [network.session, *map(open_session, against)]
+    count = 2 if all(map(takes_img_shape, sessions)) else 1
     for picture in pictures:
         yield list(fit(*prepare.batch([prepare(picture)]), network.input_shape)[:count])

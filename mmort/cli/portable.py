@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 
+from mmort.cli.outputs import check_new_outputs, print_written
 from mmort.cli.rewriting import add_files
 from mmort.tables import lay_out
 
@@ -42,7 +43,8 @@ def run(arguments: argparse.Namespace) -> str | None:
     """Add the definitions, and print which operators have one."""
     import mmort.onnx
 
-    coverages = mmort.onnx.make_portable(arguments.model, arguments.output, arguments.portable)
+    check_new_outputs(arguments.output, force=arguments.force)
+    coverages = mmort.onnx.make_portable(arguments.model, arguments.output, arguments.portable, force=arguments.force)
     if arguments.json:
         print(json.dumps({"operators": [dataclasses.asdict(coverage) for coverage in coverages]}, indent=2))
     elif coverages:
@@ -58,7 +60,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     else:
         print("nothing to do: the model has none of mmort's operators")
     if not arguments.json:
-        print(f"wrote {arguments.output or arguments.model}")
+        print_written(arguments.output or arguments.model)
     missing = sum(len(coverage.nodes) for coverage in coverages if coverage.missing)
     if not missing:
         return None

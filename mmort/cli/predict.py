@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from mmort.cli import engines
-from mmort.cli.outputs import add_output
+from mmort.cli.outputs import add_output, image_count, print_written
 from mmort.cli.terminal import one_line
 from mmort.cli.thresholds import share
 
@@ -93,17 +94,19 @@ def _predict_all(
     from tqdm import tqdm
 
     def is_done(path: Path) -> bool:
-        return record is not None and path in record and (annotated is None or annotated.path(path).exists())
+        return record is not None and path in record and (annotated is None or os.path.exists(annotated.path(path)))
 
     todo = [path for path in images if not is_done(path)]
     failures = 0
     # Lines on the terminal go above the bar.
-    with tqdm(total=len(images), initial=len(images) - len(todo), unit="picture", disable=None) as bar:
+    with tqdm(
+        total=len(images), initial=len(images) - len(todo), unit="picture", disable=arguments.quiet or None
+    ) as bar:
         if windows is None:
             predict = engines.predict_function(arguments, predictor)
             outcomes = predict(todo, arguments.batch_size, return_exceptions=True)
         else:
-            outcomes = _outcomes_of_windows(predictor, todo, windows, arguments.batch_size)
+            outcomes = _outcomes_of_windows(predictor, todo, windows, arguments.batch_size, quiet=arguments.quiet)
         for path, outcome in zip(todo, outcomes, strict=True):
             problem = outcome if isinstance(outcome, Exception) else None
             if not isinstance(outcome, Exception):
@@ -120,9 +123,10 @@ def _predict_all(
                 bar.write(f"mmort: {one_line(named)}", file=sys.stderr)
             bar.update()
     if record is not None and not arguments.json:
-        print(f"wrote {record.path}, with {len(record)} pictures")
+        print_written(record.path, image_count(len(record)))
     if annotated is not None and not arguments.json:
-        print(f"wrote annotated pictures to {arguments.show_dir}")
+        drawn = sum(os.path.exists(annotated.path(path)) for path in images)
+        print_written(arguments.show_dir, f"{image_count(drawn)}, annotated")
     return f"{failures} of {len(images)} pictures could not be processed" if failures else None
 
 
@@ -169,7 +173,7 @@ def _windows(arguments: argparse.Namespace) -> Windows | None:
 
 
 def _outcomes_of_windows(
-    predictor: Predictor, images: Iterable[Path], windows: Windows, batch_size: int
+    predictor: Predictor, images: Iterable[Path], windows: Windows, batch_size: int, *, quiet: bool
 ) -> Iterator[Detections | Exception]:
     """Yield the detections in each picture, or its exception, with a bar for the windows of each."""
     from tqdm import tqdm
@@ -177,7 +181,7 @@ def _outcomes_of_windows(
     from mmort.predict import predict_windows
 
     for path in images:
-        with tqdm(unit="window", leave=False, disable=None, desc=path.name) as bar:
+        with tqdm(unit="window", leave=False, disable=quiet or None, desc=path.name) as bar:
 
             def progress(done: int, total: int, bar: Any = bar) -> None:
                 bar.total = total

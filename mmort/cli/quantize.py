@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from mmort.cli.outputs import check_new_outputs, print_written
 from mmort.cli.rewriting import add_new_file
 
 HELP = (
@@ -37,6 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     from mmort.predict import list_images
     from mmort.predict.image_files import SUFFIXES
 
+    check_new_outputs(arguments.output, force=arguments.force)
     folder = Path(arguments.calibrate)
     if not os.path.isdir(arguments.calibrate):
         raise NotADirectoryError(f"no folder to calibrate with: {arguments.calibrate}")
@@ -44,6 +46,6 @@ def run(arguments: argparse.Namespace) -> None:
     if files and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
         raise ValueError(f"--calibrate must have either pictures or .npz files, got both: {folder}")
     files = files or list_images(folder)
-    sets = tqdm(inputs_of(arguments.model, files), total=len(files), unit="picture", disable=None)
-    print(mmort.onnx.quantize(arguments.model, arguments.output, sets))
-    print(f"wrote {arguments.output}")
+    sets = tqdm(inputs_of(arguments.model, files), total=len(files), unit="picture", disable=arguments.quiet or None)
+    print(mmort.onnx.quantize(arguments.model, arguments.output, sets, force=arguments.force))
+    print_written(arguments.output)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import argparse
 
-from mmort.cli.outputs import add_output
+from mmort.cli.outputs import add_force, add_output
 
 _MODEL = "the model to read"
-_OUTPUT = "the model to write; it must not exist"
+_OUTPUT = "the model to write"
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
     """Add the model to read and the file to write; `output` is None with ``--in-place``."""
     parser.add_argument("model", metavar="MODEL.onnx", help=_MODEL)
     target = parser.add_mutually_exclusive_group(required=True)
-    add_output(target, metavar="FILE", help=_OUTPUT)
+    add_output(target, metavar="FILE.onnx", help=_OUTPUT)
     target.add_argument("--in-place", action="store_true", help="replace the file itself")
+    add_force(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def add_new_file(parser: argparse.ArgumentParser) -> None:
-    """Add the model to read, and the file to write, of a command that never replaces a model."""
+    """Add the model to read, and the file to write, of a command that measures both."""
     parser.add_argument("model", metavar="MODEL.onnx", help=_MODEL)
-    add_output(parser, required=True, metavar="FILE.onnx", help=_OUTPUT)
+    add_output(parser, force=True, required=True, metavar="FILE.onnx", help=_OUTPUT)

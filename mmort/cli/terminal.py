@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import traceback
 import warnings
@@ -30,12 +31,18 @@ class _Neutral:
 
 
 @contextlib.contextmanager
-def neutral_output() -> Iterator[None]:
-    """Let nothing that is printed to stdout control the terminal, or fail for characters that it does not have."""
+def neutral_output(*, silent: bool = False) -> Iterator[None]:
+    """Let nothing that is printed to stdout control the terminal, or fail for characters that it does not have.
+
+    With `silent`, nothing is printed there at all.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    with contextlib.redirect_stdout(_Neutral(sys.stdout)):
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        contextlib.redirect_stdout(nowhere if silent else _Neutral(sys.stdout)),
+    ):
         yield
 
 

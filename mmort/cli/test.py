@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmort._files.outputs import write_output
 from mmort.cli import configs, datasets, engines
-from mmort.cli.outputs import add_output, check_new_outputs, check_outputs
+from mmort.cli.outputs import add_output, check_new_outputs, check_outputs, image_count, print_written
 from mmort.cli.thresholds import share
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def run(arguments: argparse.Namespace) -> str | None:
     collect(evaluation, predict)
     _write(evaluation, arguments.output, prefix)
     if submission is not None and isinstance(dataset, DotaDataset):
-        print(f"wrote {len(dataset.write_submission(evaluation.results, submission))} files to {submission}")
+        print_written(submission, f"{len(dataset.write_submission(evaluation.results, submission))} files")
+    if arguments.show_dir is not None:
+        print_written(arguments.show_dir, f"{image_count(len(dataset.images) - len(not_drawn))}, annotated")
     if arguments.eval:
         _report(evaluation.metrics(), arguments.metrics_json)
     return f"{len(not_drawn)} pictures could not be drawn, the first: {not_drawn[0]}" if not_drawn else None
@@ -226,10 +228,10 @@ def _write(evaluation: Evaluation, out: str | None, prefix: str | None) -> None:
 
     if out:
         write_results(out, evaluation.results, len(evaluation.dataset.classes))
-        print(f"wrote {out}")
+        print_written(out)
     if prefix is not None and isinstance(evaluation.dataset, (CocoDataset, CocoPanopticDataset)):
         for path in evaluation.dataset.write_rows(evaluation.results, prefix):
-            print(f"wrote {path}")
+            print_written(path)
 
 
 def _report(metrics: Metrics, file: str | None) -> None:
@@ -242,7 +244,7 @@ def _report(metrics: Metrics, file: str | None) -> None:
     if file:
         figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})
         write_output(file, json.dumps(_rounded(figures), indent=2) + "\n")
-        print(f"wrote {file}")
+        print_written(file)
 
 
 def _rounded(figures: Any) -> Any:

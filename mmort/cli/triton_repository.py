@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mmort.cli.outputs import add_output
+from mmort.cli.outputs import add_output, print_written
 
 HELP = "write the folder from which NVIDIA's Triton Inference Server serves a model: the model, its config, the library"
 
@@ -12,7 +12,7 @@ HELP = "write the folder from which NVIDIA's Triton Inference Server serves a mo
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("model", metavar="MODEL.onnx", help="the model to serve, under its name without .onnx")
-    add_output(parser, metavar="DIR", help="the model repository, which must exist")
+    add_output(parser, force=True, metavar="DIR", help="the model repository, which must exist")
     parser.add_argument("directory", metavar="DIR", nargs="?", help="the same as --output DIR")
     parser.add_argument(
         "--server-path", metavar="PATH", help="path of DIR on the server, such as /models in a container (default: DIR)"
@@ -27,5 +27,9 @@ def run(arguments: argparse.Namespace) -> None:
 
     with needed_by("mmort triton-repository"):
         from mmort.onnx.triton import write_triton_repository
-    folder = write_triton_repository(arguments.model, arguments.output or arguments.directory, arguments.server_path)
-    print(f"wrote {folder}")
+    directory = arguments.output or arguments.directory
+    try:
+        folder = write_triton_repository(arguments.model, directory, arguments.server_path, force=arguments.force)
+    except FileExistsError as error:
+        raise FileExistsError(str(error).replace("force=True", "--force")) from None
+    print_written(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from mmort.cli.outputs import check_new_outputs, print_written
 from mmort.cli.rewriting import add_files
 
 HELP = "bring an old model up to date: opset, attributes, domains and weights as exporters write them today"
@@ -19,10 +20,11 @@ def run(arguments: argparse.Namespace) -> None:
     """Upgrade a model, and print what changed."""
     import mmort.onnx
 
-    changes = mmort.onnx.upgrade(arguments.model, arguments.output)
+    check_new_outputs(arguments.output, force=arguments.force)
+    changes = mmort.onnx.upgrade(arguments.model, arguments.output, force=arguments.force)
     if arguments.json:
         print(json.dumps({"changes": changes}, indent=2))
         return
-    print("\n".join(changes or ["nothing to do"]))
+    print("\n".join(changes or ["nothing to do: the model is up to date"]))
     if changes or arguments.output is not None:
-        print(f"wrote {arguments.output or arguments.model}")
+        print_written(arguments.output or arguments.model)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import onnx
 
 import mmort
 import mmort.ort
+from mmort._files.outputs import TEMPORARY
 from mmort.onnx.describe import describe
 from mmort.onnx.graph import files, optional_inputs
 
@@ -33,7 +35,11 @@ _TYPES: dict[int, str] = {
 
 
 def write_triton_repository(
-    model: str | os.PathLike[str], directory: str | os.PathLike[str], server_path: str | None = None
+    model: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
+    server_path: str | None = None,
+    *,
+    force: bool = False,
 ) -> Path:
     """Write what Triton's ONNX Runtime backend needs to serve a model.
 
@@ -46,10 +52,12 @@ def write_triton_repository(
     model : path
         An ONNX file; its name without the suffix is the model's name in Triton.
     directory : path
-        The model repository, which must exist; the model's folder in it must not.
+        The model repository, which must exist; the model's folder in it must not, unless `force` is true.
     server_path : str, optional
         The path of `directory` on the server, which looks the library up there, such as ``/models`` in a container.
         By default that of `directory` on this machine.
+    force : bool, default False
+        Whether to replace the model's folder in the repository if it exists.  It must be one that has a config.pbtxt.
 
     Returns
     -------
@@ -61,14 +69,18 @@ def write_triton_repository(
     ValueError
         If the file is not an ONNX model, needs another library, or has an input or output that Triton cannot serve.
     OSError
-        If the folder exists or cannot be written, or the library is needed and was not built.
+        If the folder exists and is not to be replaced, or cannot be written, or the library is needed and was not
+        built.
     """
     if not os.path.isdir(directory):
         raise FileNotFoundError(f"model repository does not exist: {os.fspath(directory)}")
     directory, name = Path(directory), Path(model).stem
     folder = directory / name
     if os.path.lexists(folder):
-        raise FileExistsError(f"the repository has a model of this name already: {folder}")
+        if not force:
+            raise FileExistsError(f"the repository has a model of this name already: {folder}; force=True replaces it")
+        if folder.is_symlink() or not (folder / "config.pbtxt").is_file():
+            raise FileExistsError(f"only the folder of a model can be replaced, which has a config.pbtxt: {folder}")
     providers = {operator["provider"] for operator in describe(model)["operators"].values()}
     if None in providers:
         raise ValueError(f"{model}: some of its operators are of a library that mmort does not have; see mmort info")
@@ -77,15 +89,16 @@ def write_triton_repository(
     library = Path(mmort.ort.library_path()) if "mmort" in providers else None
     at_server = Path(server_path or directory.absolute()) / name
     text = _config(name, proto, at_server / library.name if library else None)
-    (folder / "1").mkdir(parents=True)
-    try:
-        files.save(proto, folder / "1" / "model.onnx", model, library=library is not None)
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=directory) as drafts:
+        draft, former = Path(drafts, name), Path(drafts, "former")
+        (draft / "1").mkdir(parents=True)
+        files.save(proto, draft / "1" / "model.onnx", model, library=library is not None)
         if library:
-            shutil.copy(library, folder)
-        (folder / "config.pbtxt").write_text(text, encoding="utf-8")
-    except BaseException:
-        shutil.rmtree(folder)
-        raise
+            shutil.copy(library, draft)
+        (draft / "config.pbtxt").write_text(text, encoding="utf-8")
+        if folder.exists():
+            folder.rename(former)
+        draft.rename(folder)
     return folder
 
 

@@ -1,5 +1,6 @@
 """The command line itself: usage errors, closed pipes, and that extras are imported only when a command needs them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import mmort
 import mmort.cli
 from mmort.onnx.verify.numbers import NumbersRow
 from mmort.onnx.verify.report import Report, VerificationError
+from mmort.predict import OnnxNetwork
 from tests.cli.running import refused, run
 from tests.predict import tiny_detector
 
@@ -18,7 +20,7 @@ def test_module_runs_and_extras_load_late():
     code = (
         "import runpy, sys; sys.argv = ['mmort', 'info', '--help']\n"
         "try: runpy.run_module('mmort', run_name='__main__')\n"
-        "finally: print({'PIL', 'onnxruntime', 'torch', 'onnx'} & set(sys.modules))"
+        "finally: print({'PIL', 'onnxruntime', 'torch', 'onnx', 'mmort.onnx'} & set(sys.modules))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "--json" in result.stdout
@@ -136,6 +138,10 @@ def test_every_command_that_writes_is_tested():
         ["export", "not_even_read.py", "x.pth", "-o", "OUT"],
         ["parity", "not_even_read.py", "x.pth", "-o", "OUT"],
         ["test", "not_even_read.py", "x.onnx", "-o", "OUT"],
+        ["accelerate", "not_even_read.py", "-o", "OUT"],
+        ["portable", "not_even_read.py", "-o", "OUT"],
+        ["quantize", "not_even_read.py", "--calibrate", "not_even_read.py", "-o", "OUT"],
+        ["upgrade", "not_even_read.py", "-o", "OUT"],
     ],
 )
 def test_existing_files_are_replaced_only_by_force(arguments, tmp_path):
@@ -145,6 +151,40 @@ def test_existing_files_are_replaced_only_by_force(arguments, tmp_path):
     assert refused(*arguments) == f"mmort: error: output file exists: {file}; --force replaces it\n"
     assert "not_even_read.py" in refused(*arguments, "--force")
     assert file.read_text() == "precious"
+
+
+def test_models_are_replaced_by_force(tmp_path):
+    """Of the same name too."""
+    model = tiny_detector.write(tmp_path / "model.onnx")
+    for command, output in (("upgrade", tmp_path / "other.onnx"), ("portable", model)):
+        if output != model:
+            output.write_text("precious")
+        code, out, err = run(command, model, "-o", output, "--force")
+        assert (code, err) == (0, "")
+        assert out.endswith(f"wrote {output}\n")
+        assert OnnxNetwork(output).classes == ("a", "b")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.onnx", "other.onnx"]
+
+
+def test_a_directory_is_replaced_by_no_force(tmp_path):
+    model = tiny_detector.write(tmp_path / "model.onnx")
+    (tmp_path / "folder").mkdir()
+    error = refused("upgrade", model, "-o", tmp_path / "folder", "--force")
+    assert error == f"mmort: error: output file is a directory: {tmp_path}/folder\n"
+
+
+@pytest.mark.parametrize("command", sorted(set(mmort.cli.COMMANDS)))
+def test_every_command_can_be_verbose_or_quiet(command, capsys):
+    assert (options_of(command)["verbose"], options_of(command)["quiet"]) == (["-v", "--verbose"], ["-q", "--quiet"])
+
+
+def test_quiet(tmp_path, capsys):
+    """Neither the exit code nor what a program reads is lost."""
+    model = tiny_detector.write(tmp_path / "model.onnx", shape=(1, 3, 16, 32))
+    assert run("upgrade", model, "-o", tmp_path / "new.onnx", "-q") == (0, "", "")
+    assert run("verify", model, "--against", model, "-q") == (0, "", "")
+    assert json.loads(run("info", "-q", "--json")[1])["mmort"] == mmort.__version__
+    assert "output file exists" in refused("upgrade", model, "-o", tmp_path / "new.onnx", "-q")
 
 
 def test_the_picture_of_an_export_replaces_no_file(tmp_path):
@@ -169,10 +209,17 @@ def test_completion_is_a_script_of_the_shell(capsys):
     assert result.stdout == "export\n"
 
 
+@pytest.mark.parametrize("shell", mmort.cli.completion.SHELLS)
+def test_completion_of_every_shell(shell):
+    code, out, err = run("completion", shell)
+    assert (code, err) == (0, "")
+    assert "triton-repository" in out
+
+
 def test_completion_names_its_package(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert mmort.cli.main(["completion", "zsh"]) == 1
-    assert capsys.readouterr().err == "mmort: error: mmort completion needs shtab: pip install shtab\n"
+    assert capsys.readouterr().err == "mmort: error: mmort completion needs shtab: pip install 'mmort[completion]'\n"
 
 
 WRITING = [

@@ -81,7 +81,7 @@ def test_a_file_is_no_output_directory(folder, tiny, option):
 
 def test_writes_lines_and_pictures(folder):
     code, out, err = predict(MODEL, "photos", "--out-dir", "out/a", "--show-dir", "show/b", "--batch-size", 3)
-    wrote = f"wrote out/a/detections.jsonl, with {len(NAMES)} pictures\nwrote annotated pictures to show/b\n"
+    wrote = f"wrote out/a/detections.jsonl ({len(NAMES)} images)\nwrote show/b ({len(NAMES)} images, annotated)\n"
     assert (code, out, err) == (0, wrote, "")
     lines = records(folder / "out/a/detections.jsonl")
     assert [line["image"] for line in lines] == [f"photos/{name}" for name in NAMES]
@@ -146,8 +146,8 @@ def test_a_killed_run_continues(tiny, folder):
 def test_missing_annotated_pictures_are_drawn_without_repeating_lines(tiny, folder):
     predict(tiny, "photos", "--out-dir", "out")
     lines = (folder / "out/detections.jsonl").read_text()
-    wrote = f"wrote out/detections.jsonl, with {len(NAMES)} pictures\n"  # with those of the run before
-    wrote += "wrote annotated pictures to show\n"
+    wrote = f"wrote out/detections.jsonl ({len(NAMES)} images)\n"  # with those of the run before
+    wrote += f"wrote show ({len(NAMES)} images, annotated)\n"
     assert predict(tiny, "photos", "--out-dir", "out", "--show-dir", "show") == (0, wrote, "")
     assert sorted(os.listdir("show")) == NAMES
     assert (folder / "out/detections.jsonl").read_text() == lines
@@ -251,7 +251,7 @@ def test_broken_pictures_are_named_and_skipped(tiny, folder):
     (folder / "photos/a.png").write_bytes(b"?")
     code, out, err = predict(tiny, "photos", "none.png", "--out-dir", "out", "--batch-size", 2)
     assert code == 1
-    assert out == f"wrote out/detections.jsonl, with {len(NAMES)} pictures\n"
+    assert out == f"wrote out/detections.jsonl ({len(NAMES)} images)\n"
     assert err.splitlines() == [
         "mmort: photos/a.png: not an image in a format that OpenCV reads",
         "mmort: [Errno 2] No such file or directory: 'none.png'",
@@ -278,7 +278,7 @@ def test_pictures_that_cannot_be_drawn_are_skipped(tiny, folder, monkeypatch):
 
     monkeypatch.setattr(AnnotatedPictures, "write", gone)
     code, out, err = predict(tiny, "photos", f"photos/{long}", "--out-dir", "out", "--show-dir", "show")
-    wrote = f"wrote out/detections.jsonl, with {len(NAMES) + 2} pictures\nwrote annotated pictures to show\n"
+    wrote = f"wrote out/detections.jsonl ({len(NAMES) + 2} images)\nwrote show ({len(NAMES)} images, annotated)\n"
     assert (code, out) == (1, wrote)
     assert [("c.png" in line, "File name too long" in line) for line in err.splitlines()] == [
         (True, False),

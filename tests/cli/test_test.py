@@ -164,7 +164,8 @@ def test_show(monkeypatch):
 
 
 def test_show_dir(tmp_path):
-    assert printed(*COMMAND, "--show-dir", tmp_path / "new" / "pictures") == ""
+    wrote = f"wrote {tmp_path}/new/pictures ({len(demo.IMAGES)} images, annotated)\n"
+    assert printed(*COMMAND, "--show-dir", tmp_path / "new" / "pictures") == wrote
     for path in demo.IMAGES:
         drawn, image = read_image(tmp_path / "new" / "pictures" / path.name), read_image(path)
         assert drawn.shape == image.shape

@@ -576,6 +576,15 @@ def test_what_is_not_faster_is_left(tmp_path, slow, monkeypatch):
     assert not (tmp_path / "fast.onnx").exists()
 
 
+def test_nothing_is_written_if_the_whole_file_is_not_faster(tmp_path, slow, monkeypatch):
+    set_seconds(monkeypatch, before=1.0, after=0.5, elsewhere=2.0)
+    code, out, err = run("accelerate", slow, "-o", tmp_path / "fast.onnx", "--input", tmp_path / "inputs.npz")
+    assert (code, err) == (0, "")
+    assert "left NonMaxSuppression -> NMSIndices (NonMaxSuppression_0): the whole file is not faster" in out
+    assert out.endswith(f"nothing to do: {slow} stays as it is, and {tmp_path}/fast.onnx was not written\n")
+    assert not (tmp_path / "fast.onnx").exists()
+
+
 def test_times_are_of_the_fastest_run(tmp_path, slow):
     """Whole runs and nodes are counted in the same runs, without the first."""
     with np.load(tmp_path / "inputs.npz") as arrays:
@@ -600,8 +609,8 @@ def test_nothing_to_replace(tmp_path):
     model = model_of([node("Relu", ["x"], ["y"])], {"x": 4})
     onnx.save(model, tmp_path / "model.onnx")
     code, out, err = run("accelerate", tmp_path / "model.onnx", "-o", tmp_path / "fast.onnx")
-    assert (code, out) == (1, "nothing to replace\n")
-    assert err.startswith("mmort: error: nothing was replaced, so ")
+    reason = f"{tmp_path}/model.onnx stays as it is, and {tmp_path}/fast.onnx was not written"
+    assert (code, out, err) == (0, f"nothing to replace\nnothing to do: {reason}\n", "")
     assert not (tmp_path / "fast.onnx").exists()
 
 

@@ -1,11 +1,12 @@
 """Files are replaced at once or not at all."""
 
 import os
+from functools import partial
 
 import pytest
 
 import mmort.ort
-from mmort.onnx.graph.files import check_new, load, replacing
+from mmort.onnx.graph.files import check_output, load, replacing
 
 
 def names(directory):
@@ -72,7 +73,7 @@ def test_no_models(tmp_path):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("use", [check_new, load, mmort.ort.session])
+@pytest.mark.parametrize("use", [partial(check_output, force=False), load, mmort.ort.session])
 def test_names_that_are_not_utf8(use, tmp_path):
     with pytest.raises(ValueError, match=r"the name of an ONNX file must be UTF-8, got '.*\\udcff\.onnx'"):
         use(os.path.join(tmp_path, "\udcff.onnx"))

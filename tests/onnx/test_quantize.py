@@ -263,7 +263,7 @@ def test_the_command_prepares_pictures(tmp_path, rng, photos, monkeypatch):
     prepared = Preprocessing(size=(32, 16), size_divisor=16)
     seen = []
 
-    def quantize(path, output, calibration):
+    def quantize(path, output, calibration, *, force):
         seen.extend(calibration)
         return "quantized"
 

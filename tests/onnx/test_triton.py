@@ -62,6 +62,15 @@ def test_repository_of_a_portable_file_has_no_library(tmp_path):
     assert "model_operations" not in text
 
 
+def test_a_model_in_the_repository_is_replaced_by_force(tmp_path):
+    folder = write_triton_repository(MODEL, tmp_path)
+    (folder / "1" / "former").touch()
+    code, out, err = run("triton-repository", MODEL, "-o", tmp_path, "--force")
+    assert (code, out, err) == (0, f"wrote {folder}\n", "")
+    assert [path.name for path in (folder / "1").iterdir()] == ["model.onnx"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mask_rcnn"]
+
+
 def model_of(*dims, domain="", elem_type=onnx.TensorProto.FLOAT):
     value = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
@@ -87,7 +96,8 @@ def test_refusals(tmp_path):
     for directory in (tmp_path / "absent", ""):
         assert f"model repository does not exist: {directory}\n" in refused("triton-repository", MODEL, directory)
     (tmp_path / "mask_rcnn").mkdir()
-    assert "has a model of this name already" in refused("triton-repository", MODEL, tmp_path)
+    assert "already: " + f"{tmp_path}/mask_rcnn; --force replaces it" in refused("triton-repository", MODEL, tmp_path)
+    assert "only the folder of a model can be replaced" in refused("triton-repository", MODEL, tmp_path, "--force")
     for name, model, reason in (
         ("strange", model_of(1, domain="strange"), "of a library that mmort does not have"),
         ("text", model_of("n", elem_type=onnx.TensorProto.STRING), "Triton cannot serve x: "),

@@ -280,7 +280,7 @@ def test_a_detector_of_mmdetection(tmp_path, capsys):
     assert mmort.cli.main(["upgrade", str(path), "--in-place", "--json"]) == 0
     assert capsys.readouterr().out == '{\n  "changes": []\n}\n'
     assert mmort.cli.main(["upgrade", str(path), "--in-place"]) == 0
-    assert capsys.readouterr().out == "nothing to do\n"
+    assert capsys.readouterr().out == "nothing to do: the model is up to date\n"
 
 
 def test_command_line_errors(tmp_path, capsys):

@@ -15,7 +15,8 @@ import mmort
 import mmort.cli
 import mmort.demo
 import mmort.onnx
-from mmort.onnx.verify import RTOL, numbers
+from mmort.onnx.graph import optional_inputs
+from mmort.onnx.verify import ATOL, MIN_MASK_OVERLAP, RTOL, numbers
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances
 from tests import front_ends
 from tests.cli.running import refused, run
@@ -381,6 +382,42 @@ def test_command_with_pictures(tmp_path):
     assert run("verify", model, "--against", file, "--image", picture, "--min-mask-overlap", 0.85)[0] == 0
 
 
+def test_the_default_tolerances_are_those_of_the_function():
+    """The command states them again, as its help must not import what compares."""
+    defaults = {"rtol": RTOL, "atol": ATOL}
+    assert (defaults, MIN_MASK_OVERLAP) == (mmort.cli.verify.DEFAULTS, mmort.cli.verify.MIN_MASK_OVERLAP)
+
+
+def test_two_detectors_of_all_sizes_need_no_image(tmp_path):
+    """They detect in one that comes with mmort."""
+    code, out, err = run("verify", mmort.demo.MODEL, "--against", mmort.demo.MODEL)
+    assert (code, err) == (0, "")
+    assert int(out.splitlines()[1].split()[3]) > 0  # detections
+
+
+@pytest.mark.parametrize("option", [(), ("--image", mmort.demo.IMAGES[0])])
+def test_sizes_of_images_are_left_out_if_one_file_does_not_take_them(tmp_path, option):
+    """An old export has no such input, but it may have a weight of that name among its inputs."""
+    model = onnx.load(mmort.demo.MODEL)
+    optional_inputs.replace(model)
+    sizes = next(tensor for tensor in model.graph.initializer if tensor.name == "img_shape")
+    model.graph.input.remove(next(formal for formal in model.graph.input if formal.name == "img_shape"))
+    onnx.save(model, tmp_path / "without.onnx")
+    for file in (tmp_path / "without.onnx", mmort.demo.MODEL):
+        other = mmort.demo.MODEL if file != mmort.demo.MODEL else tmp_path / "without.onnx"
+        code, _, err = run("verify", file, "--against", other, *option)
+        assert (code, err) == (0, "")
+    weight = onnx.helper.make_tensor_value_info("img_shape", onnx.TensorProto.FLOAT, [3])
+    model = tiny_detector.write(tmp_path / "weight.onnx")
+    proto = onnx.load(model)
+    proto.graph.input.append(weight)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(3, np.float32), "img_shape"))
+    onnx.save(proto, model)
+    assert sizes.data_type == onnx.TensorProto.INT64
+    assert "Unexpected input data type" not in run("verify", model, "--against", model, *option)[2]
+    assert len(mmort.Predictor(model, score_threshold=0)(mmort.demo.IMAGES[0])) == 1
+
+
 def test_command_with_a_script(tmp_path, weight, script):
     path = linear(tmp_path / "a.onnx", weight)
     code, out, _ = run("verify", path, "--against", f"{script}:pair")
@@ -406,7 +443,9 @@ def test_command_with_several_and_fixed_inputs(tmp_path):
 
 def test_command_refuses(tmp_path, weight, script):
     path = linear(tmp_path / "a.onnx", weight)
-    assert "sizes must be given, as the inputs have dynamic sizes: x" in refused("verify", path, "--against", path)
+    assert "sizes must be given (--sizes), or inputs (--inputs, --image), as these are dynamic: x" in refused(
+        "verify", path, "--against", path
+    )
     assert "sizes must have length 1 per set (x), got 2" in refused(
         "verify", path, "--against", path, "--sizes", "1x4+2"
     )

@@ -14,6 +14,8 @@ def accelerate(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str],
     inputs: Sequence[Sequence[Any]] | None = None,
+    *,
+    force: bool = False,
 ) -> Acceleration:
     """Replace slow operators of a detector's ONNX file by mmort's, check the outputs, and measure the gain.
 
@@ -33,11 +35,14 @@ def accelerate(
     path : path
         The file.  If its tensors are in other files, they become part of the new one.
     output : path
-        The file to write, which must not exist.  It is not written if nothing in the file can be made faster.
+        The file to write, which must not exist unless `force` is true.  It is not written if the
+        file cannot be made faster.
     inputs : sequence of sequences of arrays, optional
         Sets of inputs, each in the order of the file's inputs.  By default one set of normal random numbers, with
         one image of 640 x 640 where the file leaves the size open.  Real pictures are better: a detector may find
         nothing in noise, and what is not run is not replaced.
+    force : bool, default False
+        Whether to replace `output` if it exists.
 
     Returns
     -------
@@ -52,7 +57,7 @@ def accelerate(
     mmort.onnx.VerificationError
         If the outputs differ.  Nothing is written then.
     OSError
-        If a file cannot be read or written, or `output` exists.
+        If a file cannot be read or written, or `output` exists and `force` is false.
 
     Examples
     --------
@@ -70,4 +75,4 @@ def accelerate(
     """
     with needed_by("mmort.onnx.accelerate"):
         from mmort.onnx.accelerate.pipeline import accelerate_file
-    return accelerate_file(path, output, inputs)
+    return accelerate_file(path, output, inputs, force=force)

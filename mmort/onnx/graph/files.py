@@ -12,7 +12,7 @@ import onnx
 import onnx.external_data_helper
 import onnx.helper
 
-from mmort._files.outputs import require_directory, require_name
+from mmort._files.outputs import require_directory, require_output
 from mmort.onnx.graph import structure
 from mmort.ort.sessions import require_model_name
 
@@ -69,22 +69,21 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
                 os.replace(file, path.parent / file.name)
 
 
-def check_new(path: PathLike | None) -> None:
-    """Refuse a file that exists, or cannot be written in its directory, before the work whose result it is to hold.
+def check_output(path: PathLike | None, *, force: bool) -> None:
+    """Refuse a file that cannot be written, before the work whose result it is to hold.
+
+    A file that exists is replaced only with `force`, and a directory never.
 
     Raises
     ------
-    ValueError, FileExistsError, FileNotFoundError, PermissionError
+    ValueError, FileExistsError, IsADirectoryError, FileNotFoundError, PermissionError
     """
     if path is None:
         return
-    require_name(path)
+    require_output(path)
     require_model_name(path)
-    require_directory(path)
-    if os.path.lexists(path):
-        raise FileExistsError(
-            f"output file exists: {path}; remove it, choose another name, or replace the model itself"
-        )
+    if not force and os.path.lexists(path):
+        raise FileExistsError(f"output file exists: {path}; force=True replaces it")
 
 
 def load(path: PathLike) -> onnx.ModelProto:

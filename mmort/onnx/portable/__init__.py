@@ -22,6 +22,8 @@ def make_portable(
     model: str | os.PathLike[str] | onnx.ModelProto,
     output: str | os.PathLike[str] | None = None,
     form: Form = "functions",
+    *,
+    force: bool = False,
 ) -> list[Coverage]:
     """Define mmort's operators in a model by standard operators, so that it also runs without the library.
 
@@ -33,13 +35,15 @@ def make_portable(
     model : path or onnx.ModelProto
         A file, or a model, which is changed in place.  Its opset must be 16 or higher.
     output : path, optional
-        The file to write, which must not exist.  By default the model's own file is replaced.  Tensors in files beside
-        the model stay there.
+        The file to write, which must not exist unless `force` is true.  By default the model's own file is replaced.
+        Tensors in files beside the model stay there.
     form : {"functions", "inlined"}, default "functions"
         "functions": a definition is a function in the model, by which ONNX Runtime, `onnx.reference` and other runtimes
         replace a node whose operator they do not know; with the library loaded, ONNX Runtime uses the kernel.
         "inlined": definitions replace the nodes, and the model has neither functions nor operators of other domains,
         as OpenVINO requires.
+    force : bool, default False
+        Whether to replace `output` if it exists.
 
     Returns
     -------
@@ -52,7 +56,7 @@ def make_portable(
         If `form` is unknown, the model's opset is too low, an attribute is wrong, or the result does not pass onnx's
         checker or, where onnxruntime is installed, does not load.  Nothing is written then.
     OSError
-        If a file cannot be read or written, or `output` exists.
+        If a file cannot be read or written, or `output` exists and `force` is false.
 
     Examples
     --------
@@ -69,4 +73,4 @@ def make_portable(
     """
     with needed_by("mmort.onnx.make_portable"):
         from mmort.onnx.portable.apply import define_operators
-    return define_operators(model, output, form)
+    return define_operators(model, output, form, force=force)

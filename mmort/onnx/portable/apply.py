@@ -19,12 +19,12 @@ MAX_INLINED = 20
 
 
 def define_operators(
-    model: files.PathLike | onnx.ModelProto, output: files.PathLike | None, form: Form
+    model: files.PathLike | onnx.ModelProto, output: files.PathLike | None, form: Form, *, force: bool
 ) -> list[Coverage]:
     """Implement `mmort.onnx.make_portable`."""
     if form not in FORMS:
         raise ValueError(f"make_portable: form must be {' or '.join(map(repr, FORMS))}, got {form!r}")
-    files.check_new(output)
+    files.check_output(output, force=force)
     proto = model if isinstance(model, onnx.ModelProto) else files.load(model)
     opset = inspection.opset_of(proto)
     if opset is None:

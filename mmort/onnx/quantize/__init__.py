@@ -11,7 +11,11 @@ from mmort.onnx.quantize.report import Quantization
 
 
 def quantize(
-    path: str | os.PathLike[str], output: str | os.PathLike[str], calibration: Iterable[Sequence[Any]]
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    calibration: Iterable[Sequence[Any]],
+    *,
+    force: bool = False,
 ) -> Quantization:
     """Write a file whose convolutions and hidden fully connected layers compute with 8-bit integers.
 
@@ -26,10 +30,12 @@ def quantize(
     path : path
         The file; its opset must be 13 or higher.
     output : path
-        The file to write, which must not exist.
+        The file to write, which must not exist unless `force` is true.
     calibration : iterable of sequences of arrays
         Sets of inputs, each in the order of the file's inputs: some tens of typical pictures.  They are used one at a
         time; only ranges are kept.
+    force : bool, default False
+        Whether to replace `output` if it exists.
 
     Returns
     -------
@@ -44,7 +50,7 @@ def quantize(
     ImportError
         If onnxruntime is not installed.
     OSError
-        If a file cannot be read or written, or `output` exists.
+        If a file cannot be read or written, or `output` exists and `force` is false.
 
     Examples
     --------
@@ -64,4 +70,4 @@ def quantize(
     """
     with needed_by("mmort.onnx.quantize"):
         from mmort.onnx.quantize.pipeline import quantize_file
-    return quantize_file(path, output, calibration)
+    return quantize_file(path, output, calibration, force=force)

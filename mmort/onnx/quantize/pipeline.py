@@ -23,9 +23,11 @@ MIN_OPSET = 13
 """The lowest opset with scales for each channel."""
 
 
-def quantize_file(path: files.PathLike, output: files.PathLike, calibration: Iterable[Sequence[Any]]) -> Quantization:
+def quantize_file(
+    path: files.PathLike, output: files.PathLike, calibration: Iterable[Sequence[Any]], *, force: bool
+) -> Quantization:
     """Implement `mmort.onnx.quantize`."""
-    files.check_new(output)
+    files.check_output(output, force=force)
     model = load(path)
     opset = inspection.opset_of(model) or 1
     if opset < MIN_OPSET:

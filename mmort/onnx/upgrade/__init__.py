@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     import onnx
 
 
-def upgrade(model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.PathLike[str] | None = None) -> list[str]:
+def upgrade(
+    model: str | os.PathLike[str] | onnx.ModelProto,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    force: bool = False,
+) -> list[str]:
     """Bring an old model up to date without changing its outputs.
 
     - Nodes move to their operator's preferred domain (from mmdeploy to mmcv), as do nodes of MMCV's types without a
@@ -27,8 +32,10 @@ def upgrade(model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.Pa
     model : path or onnx.ModelProto
         A file, or a model, which is changed in place.
     output : path, optional
-        The file to write, which must not exist.  By default the model's own file is replaced if there was anything to
-        change.  Tensors in files beside the model stay there.
+        The file to write, which must not exist unless `force` is true.  By default the model's own file is replaced if
+        there was anything to change.  Tensors in files beside the model stay there.
+    force : bool, default False
+        Whether to replace `output` if it exists.
 
     Returns
     -------
@@ -41,7 +48,7 @@ def upgrade(model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.Pa
         If an attribute is wrong, the opset cannot be converted, or the result does not pass onnx's checker or, where
         onnxruntime is installed, does not load.  Nothing is written then.
     OSError
-        If a file cannot be read or written, or `output` exists.
+        If a file cannot be read or written, or `output` exists and `force` is false.
 
     Examples
     --------
@@ -62,4 +69,4 @@ def upgrade(model: str | os.PathLike[str] | onnx.ModelProto, output: str | os.Pa
     """
     with needed_by("mmort.onnx.upgrade"):
         from mmort.onnx.upgrade.steps import upgrade_model
-    return upgrade_model(model, output)
+    return upgrade_model(model, output, force=force)

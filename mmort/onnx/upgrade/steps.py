@@ -20,9 +20,9 @@ IR_VERSION = 10
 """The newest version of the file format that is kept if no opset needs a newer one."""
 
 
-def upgrade_model(model: files.PathLike | onnx.ModelProto, output: files.PathLike | None) -> list[str]:
+def upgrade_model(model: files.PathLike | onnx.ModelProto, output: files.PathLike | None, *, force: bool) -> list[str]:
     """Implement `mmort.onnx.upgrade`."""
-    files.check_new(output)
+    files.check_output(output, force=force)
     proto = model if isinstance(model, onnx.ModelProto) else files.load(model)
     counts = Counter(_nodes(proto))
     changes = [f"{change} ({count} node{'s' * (count > 1)})" for change, count in counts.items()]

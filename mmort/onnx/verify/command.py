@@ -135,7 +135,9 @@ def random_inputs(
     if sizes is None:
         own_shapes = [tensor.shape for tensor in tensors]
         if not all(isinstance(size, int) for shape in own_shapes for size in shape):
-            raise ValueError(f"verify: sizes must be given, as the inputs have dynamic sizes: {names}")
+            raise ValueError(
+                f"verify: sizes must be given (--sizes), or inputs (--inputs, --image), as these are dynamic: {names}"
+            )
         sizes = [own_shapes]
     generator = np.random.default_rng(0)
     inputs = []

@@ -138,8 +138,7 @@ class OnnxNetwork(DetectorFile):
             parallel,
         )
         self._bound = BoundSession(self.session, self._outputs) if io_binding else None
-        optional = *self.session.get_inputs(), *self.session.get_overridable_initializers()
-        self._takes_img_shape = any(argument.name == "img_shape" for argument in optional)
+        self._takes_img_shape = takes_img_shape(self.session)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OnnxNetwork, self._arguments
@@ -153,6 +152,12 @@ class OnnxNetwork(DetectorFile):
             return self._bound(feeds)
         outputs: list[NDArray[Any]] = self.session.run(self._outputs, feeds)
         return outputs
+
+
+def takes_img_shape(session: Any) -> bool:
+    """Return whether a session takes the heights and widths of images; a weight may have the name of that input."""
+    arguments = *session.get_inputs(), *session.get_overridable_initializers()
+    return any(argument.name == "img_shape" and "int64" in argument.type for argument in arguments)
 
 
 def require_counts(**counts: int | None) -> None:
