@@ -23,8 +23,12 @@ def add_import(parser: argparse.ArgumentParser) -> None:
 def run_extensions(arguments: argparse.Namespace) -> None:
     """Run the files of ``--import``."""
     if arguments.extensions:
-        from mmort.detect.extension import run_extension
-
+        try:
+            from mmort.detect.extension import run_extension
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise ImportError("--import needs torch: pip install 'mmort[detect]'") from None
         for file in arguments.extensions:
             run_extension(file)
 

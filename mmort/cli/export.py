@@ -127,6 +127,8 @@ def _check(arguments: argparse.Namespace) -> list[str] | None:
 
     problems = unsupported(read_config(arguments.config, parse_options(arguments.cfg_options or ())))
     if problems:
-        return [f"{arguments.config}: not supported:", *problems]
+        unknown_type = any(problem.endswith("is not supported") and " with " not in problem for problem in problems)
+        advice = ["docs/own_detectors.md says how to register a head or part of your own"] if unknown_type else []
+        return [f"{arguments.config}: not supported:", *problems, *advice]
     print(f"{arguments.config}: supported")
     return None

@@ -156,6 +156,8 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
             "preprocessing": Preprocessing.from_config(config),
             "classes": classes_of(config, network.classes or ()),
         }
+    elif network.preprocessing is None:
+        raise ValueError(f"{arguments.model} has no preprocessing in its metadata; pass --config CONFIG, which has it")
     return Predictor(network, score_threshold=arguments.score_thr, **settings)
 
 

@@ -113,7 +113,9 @@ def run(arguments: argparse.Namespace) -> str | None:
     masks = True if arguments.output or prefix else None
     evaluation = Evaluation(dataset, arguments.eval or (), masks=masks, **options)
     predictor = Predictor(
-        network, classes=network.classes or dataset.classes, preprocessing=_preprocessing(config, network)
+        network,
+        classes=network.classes or dataset.classes,
+        preprocessing=_preprocessing(arguments.model, config, network),
     )
     batch_size = batch_size_of(config or {}) if arguments.batch_size is None else arguments.batch_size
     predict: Predict = partial(engines.predict_function(arguments, predictor), batch_size=batch_size)
@@ -168,11 +170,15 @@ def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> De
     return load_network(config, arguments.model, engines.threads(arguments))
 
 
-def _preprocessing(config: dict[str, Any] | None, network: DetectorFile | TorchNetwork) -> Preprocessing | None:
+def _preprocessing(
+    model: str, config: dict[str, Any] | None, network: DetectorFile | TorchNetwork
+) -> Preprocessing | None:
     """Return the preprocessing of the config, as in test.py; of the file, if the config's is not supported."""
     from mmort.predict import Preprocessing
 
     if config is None:
+        if network.preprocessing is None:
+            raise ValueError(f"{model} has no preprocessing in its metadata; give its CONFIG, which has it")
         return network.preprocessing
     try:
         preprocessing = Preprocessing.from_config(config)

@@ -136,9 +136,9 @@ class Parts:
         """
         if kind in _IN_A_ROW and isinstance(config, (list, tuple)):
             return nn.Sequential(*(self.build(kind, each, types) for each in config))
-        if types is None:
-            types = self.types[kind]
-        return self.construct(kind, types[type_of(kind, config, types)], config)
+        advice = "; one of your own: docs/own_detectors.md" if types is None else ""
+        types = self.types[kind] if types is None else types
+        return self.construct(kind, types[type_of(kind, config, types, advice)], config)
 
     def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
         """Build an object of a class that has `Entries` from a config; see `build`."""
@@ -186,16 +186,16 @@ register = PARTS.register
 """Registers detectors and parts of one's own; see `Parts.register`."""
 
 
-def type_of(kind: str, config: Any, supported: Iterable[str]) -> str:
-    """Return the plain name of a config's type; ValueError if it is no dict, or not of a supported type."""
+def type_of(kind: str, config: Any, supported: Iterable[str], advice: str = "") -> str:
+    """Return the plain name of a config's type; ValueError, with the advice, if it is no dict, or not supported."""
     if not isinstance(config, dict):
         raise ValueError(f"detect.build: {kind} must be a dict, got {type(config).__name__}")
-    return require(kind, config.get("type"), *supported)
+    return require(kind, config.get("type"), *supported, advice=advice)
 
 
-def require(kind: str, name: Any, *supported: str) -> str:
+def require(kind: str, name: Any, *supported: str, advice: str = "") -> str:
     """Return a type's plain name; ValueError if it is not one of the supported ones."""
     plain = plain_type(name)
     if plain not in supported:
-        raise ValueError(f"detect.build: {kind} {plain!r} is not supported; supported: {', '.join(supported)}")
+        raise ValueError(f"detect.build: {kind} {plain!r} is not supported; supported: {', '.join(supported)}{advice}")
     return plain

@@ -37,7 +37,8 @@ def _family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Dete
     entry = next((entry for entry in _HEADS if model.get(entry)), None)
     if entry is None:
         raise ValueError(
-            f"detect.build: model.type {model.get('type')!r} is not supported; supported heads: {', '.join(families)}"
+            f"detect.build: model.type {model.get('type')!r} is not supported; supported heads: {', '.join(families)}; "
+            "one of your own: docs/own_detectors.md"
         )
     several = isinstance(model[entry], list) and entry in ("refine_heads", "bbox_head_refine")
     head = model[entry][-1] if several else model[entry]

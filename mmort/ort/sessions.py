@@ -52,8 +52,8 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
     model : path or bytes
         The ONNX model, or the path of its file.
     **kwargs
-        Arguments of ``onnxruntime.InferenceSession``.  The operators are registered in ``sess_options``, if given;
-        ``providers`` defaults to the CPU.
+        Arguments of ``onnxruntime.InferenceSession``.  The operators are registered in ``sess_options``, which
+        by default logs errors only; ``providers`` defaults to the CPU.
 
     Returns
     -------
@@ -87,7 +87,10 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
         import onnxruntime
     except ModuleNotFoundError:
         raise ImportError("mmort.ort.session needs ONNX Runtime: pip install onnxruntime") from None
-    options = kwargs.pop("sess_options", None) or onnxruntime.SessionOptions()
+    options = kwargs.pop("sess_options", None)
+    if options is None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # old files list each weight as an input, which gives a warning for each
     register(options)
     kwargs.setdefault("providers", ["CPUExecutionProvider"])
     source = model if isinstance(model, bytes) else os.fspath(model)

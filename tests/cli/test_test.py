@@ -163,6 +163,13 @@ def test_show(monkeypatch):
     assert "--show needs a display, and opencv-python" in refused(*COMMAND, "--show")
 
 
+def test_a_file_without_metadata_needs_its_config(tmp_path):
+    model = tiny_detector.write(tmp_path / "old.onnx", metadata={})
+    assert "old.onnx has no preprocessing in its metadata; give its CONFIG" in refused(
+        "test", model, *DATA, "--eval", "bbox"
+    )
+
+
 def test_show_dir(tmp_path):
     wrote = f"wrote {tmp_path}/new/pictures ({len(demo.IMAGES)} images, annotated)\n"
     assert printed(*COMMAND, "--show-dir", tmp_path / "new" / "pictures") == wrote

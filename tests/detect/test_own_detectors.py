@@ -60,6 +60,23 @@ def test_files_that_are_no_python_files(tmp_path, name):
         run_extension(tmp_path / name)
 
 
+def test_both_refusals_name_the_guide():
+    for unknown in (config(type="Other"), config() | {"model": config()["model"] | {"backbone": {"type": "Other"}}}):
+        with pytest.raises(
+            ValueError, match=r"'Other' .*is not supported; .*; one of your own: docs/own_detectors\.md$"
+        ):
+            build(unknown)
+
+
+def test_without_torch(file):
+    code = (
+        "import sys; sys.modules['torch'] = None; import mmort.cli; "
+        f"sys.exit(mmort.cli.main(['export', 'x.py', '--check', '--import', {str(file)!r}]))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stderr == "mmort: error: --import needs torch: pip install 'mmort[detect]'\n"
+
+
 def test_commands(file, tmp_path):
     settings = tmp_path / "config.json"
     pipeline = [{"type": "LoadImageFromFile"}, {"type": "Resize", "scale": (64, 64)}, {"type": "PackDetInputs"}]
@@ -67,7 +84,8 @@ def test_commands(file, tmp_path):
     command = [sys.executable, "-m", "mmort", "export", "--check", str(settings)]
     unknown = subprocess.run(command, capture_output=True, text=True)
     assert unknown.returncode == 1
-    assert NAME in unknown.stdout + unknown.stderr
+    assert NAME in unknown.stderr
+    assert unknown.stderr.endswith("docs/own_detectors.md says how to register a head or part of your own\n")
     accepted = subprocess.run([*command, "--import", str(file)], capture_output=True, text=True)
     assert (accepted.returncode, accepted.stdout.strip()) == (0, f"{settings}: supported")
     assert "--import is for checkpoints" in refused("test", settings, "model.onnx", "--eval", "bbox", "--import", file)

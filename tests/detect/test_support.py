@@ -64,6 +64,9 @@ def test_command(tmp_path, capsys):
     options = ["model.backbone.depth=7", "model.neck.type=BiFPN"]
     assert main(["export", str(path), "--check", "--cfg-options", *options]) == 1
     expected = f"mmort: error: {path}: not supported:\n  backbone.depth must be one of 18, 34, 50, 101, 152, got 7\n"
-    assert capsys.readouterr().err == f"{expected}  neck 'BiFPN' is not supported\n"
+    assert capsys.readouterr().err == (
+        f"{expected}  neck 'BiFPN' is not supported\n"
+        "  docs/own_detectors.md says how to register a head or part of your own\n"
+    )
     assert main(["export", str(path)]) == 1
     assert "CHECKPOINT is required, unless --check is given" in capsys.readouterr().err

@@ -163,6 +163,17 @@ def test_model_as_path_and_as_bytes(tmp_path):
         assert_same(front_ends.run_session(mmort.ort.session(source), case.arrays), wanted)
 
 
+def test_old_files_give_no_warnings(capfd):
+    """Their weights are listed as inputs, each of which ONNX Runtime warns of."""
+    onnxruntime.set_default_logger_severity(2)
+    mmort.ort.session(Path(__file__).parents[1] / "data" / "old_export" / "mask_rcnn.onnx")
+    assert capfd.readouterr().err == ""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 2
+    mmort.ort.session(Path(__file__).parents[1] / "data" / "old_export" / "mask_rcnn.onnx", sess_options=options)
+    assert "appears in graph inputs" in capfd.readouterr().err
+
+
 def test_import_is_light():
     """Neither torch nor ONNX Runtime, whose import takes seconds, comes with mmort."""
     code = (
