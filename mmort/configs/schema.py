@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from difflib import get_close_matches
 from typing import Any, ClassVar, TypeVar
@@ -34,15 +34,15 @@ _CHECKED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "Config": ((dict,), "a dict"),
     "None": ((type(None),), "None"),
 }
-"""Annotations of entries whose values are checked, also within ``list[...]`` and ``Sequence[...]``."""
+"""Annotations of entries whose values are checked, also in ``list[...]``, ``Sequence[...]`` and ``tuple[...]``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
     """Base of all schemas: a subclass has a field for each entry, by its name.
 
-    A field annotated as ``bool``, ``int``, ``float``, ``str``, ``Config``, or a ``list`` or ``Sequence`` of these,
-    optional or not, takes nothing else.
+    A field annotated as ``bool``, ``int``, ``float``, ``str``, ``Config``, or a ``list`` or ``Sequence`` of these, or a
+    ``tuple`` of a certain length, optional or not, takes nothing else.
 
     Attributes
     ----------
@@ -203,14 +203,30 @@ def _check_value(name: str, schema: type[Schema], entry: dataclasses.Field[Any],
 def _fits(kind: str, value: Any) -> bool | None:
     """Return whether a value is of an annotation's kind; None if values of that kind are not checked."""
     outer, _, inner = kind.removesuffix("]").partition("[")
+    if outer == "tuple":
+        return _fit_each(inner.split(", "), value)
     if inner not in _CHECKED or outer not in ("list", "Sequence"):
         return type(value) in _CHECKED[kind][0] if kind in _CHECKED else None
     return isinstance(value, (list, tuple)) and all(type(element) in _CHECKED[inner][0] for element in value)
 
 
+def _fit_each(kinds: Sequence[str], value: Any) -> bool | None:
+    """Return whether a value has an element of each kind; None if values of a kind are not checked."""
+    if any(kind not in _CHECKED for kind in kinds):
+        return None
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == len(kinds)
+        and all(type(element) in _CHECKED[kind][0] for element, kind in zip(value, kinds, strict=True))
+    )
+
+
 def _description(kind: str) -> str:
     """Return what an annotation's kind is called in errors."""
-    _, _, inner = kind.removesuffix("]").partition("[")
+    outer, _, inner = kind.removesuffix("]").partition("[")
+    if outer == "tuple":
+        kinds = inner.split(", ")
+        return f"{len(kinds)} elements, each {_CHECKED[kinds[0]][1]}"
     return f"a list, each element {_CHECKED[inner][1]}" if inner else _CHECKED[kind][1]
 
 

@@ -77,7 +77,8 @@ class Postprocessing:
         found = Detections(boxes, scores * factors, labels, self._names(labels), image.ori_shape, stored)
         if (factors == 1).all():
             return found
-        return found[np.argsort(-found.scores, kind="stable")].above(self.score_threshold)
+        found = found[np.argsort(-found.scores, kind="stable")].above(self.score_threshold)
+        return found[found.scores > 0]  # a mask of the network may cover no pixel of the image
 
     def _segments(self, image: Prepared, found: PanopticMap, panoptic: PanopticFormat) -> Detections:
         """Return the segments of a panoptic segmentation as detections."""

@@ -17,6 +17,7 @@ class Entries(Schema):
 
     means: Sequence[float] = (0.0, 0.0)
     sizes: list[int] | None = None
+    size: int | tuple[int, int] = 7
     factor: float | Sequence[float] = 1.0
     mode: str = "avg"
     layer: Config | None = None
@@ -33,6 +34,8 @@ class Entries(Schema):
         ("means", 1.0, "a list, each element a number, got"),
         ("sizes", (1, 2.5), "a list, each element an integer, got"),
         ("sizes", [True], "a list, each element an integer, got"),
+        ("size", [1, 2, 3], "an integer or 2 elements, each an integer, got"),
+        ("size", (1, 2.5), "an integer or 2 elements, each an integer, got"),
         ("factor", "2", "a number or a list, each element a number, got '2'"),
         ("mode", 3, "a string, got 3"),
         ("layer", True, "a dict, got True"),

@@ -200,12 +200,12 @@ def test_levels_follow_the_size_of_a_region(mask_rcnn):
     extractor = mask_rcnn.roi_head.bbox_roi_extractor
     sides = torch.tensor([0, 1, 56, 111.99, 112, 223.99, 224, 447.99, 448, 5000])
     rois = torch.stack([torch.zeros(10), torch.zeros(10), torch.zeros(10), sides, sides], 1)
-    assert extractor.levels(rois).tolist() == [0, 0, 0, 0, 1, 1, 2, 2, 3, 3]
+    assert extractor.levels(rois, 4).tolist() == [0, 0, 0, 0, 1, 1, 2, 2, 3, 3]
     features = [torch.randn(2, 32, 128 // 2**i, 96 // 2**i) for i in range(5)]
     rois[:, 0] = torch.tensor([0, 1] * 5)
     pooled = extractor(features, rois[torch.tensor([8, 1, 4, 9, 6, 2])])
     for row, region in zip(pooled, rois[torch.tensor([8, 1, 4, 9, 6, 2])], strict=True):
-        level = int(extractor.levels(region[None]))
+        level = int(extractor.levels(region[None], 4))
         wanted = mmort.roi_align(features[level].numpy(), region[None].numpy(), 7, 1 / (4 * 2**level))
         np.testing.assert_allclose(row, wanted[0], atol=1e-5)
 

@@ -9,16 +9,23 @@ from __future__ import annotations
 import copy
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tests.originals.original import Original, type_named
 from tests.originals.published_values import published
+from tests.originals.results import ImageResult
 
 Path = tuple[Any, ...]
 PIPELINE: Path = ("test_dataloader", "dataset", "pipeline")
 REMOVED = "(removed)"
+SCORES = "score_thr", "conf_thr", "filter_thr", "object_mask_thr", "min_score", "score_threshold"
+OVERLAPS = "iou_threshold", "iou_thr", "nms_thr"
+"""Entries that are compared with scores of detections, and with their overlaps."""
 LEFT_ALONE = ("type", "init_cfg", "_scope_", "train_cfg", "pretrained", "num_classes", "self", "with_cp")
 """Entries that say what the network is, not how it works, or how it is trained."""
 
@@ -215,11 +222,16 @@ class Mutant:
         )
 
 
-def mutants(config: dict[str, Any], original: Original) -> list[Mutant]:
-    """Return all mutants of a case's config; `original` is its detector in MMDetection."""
+def mutants(config: dict[str, Any], original: Original, detected: Sequence[ImageResult] = ()) -> list[Mutant]:
+    """Return all mutants of a case's config.
+
+    `original` is its detector in MMDetection, and `detected` what this detects: thresholds are put among the scores
+    and overlaps of these detections, where they have an effect.
+    """
     made: dict[str, Mutant] = {}
+    scores, overlaps = _levels_of([image.scores for image in detected]), _levels_of(map(_overlaps, detected))
     for mutant in (
-        *_of_node(config["model"], ("model",), original.model),
+        *_of_node(config["model"], ("model",), original.model, {SCORES: scores, OVERLAPS: overlaps}),
         *_of_preprocessor(config),
         *_of_pipeline(config),
     ):
@@ -243,24 +255,53 @@ def _same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and json.dumps(first, default=str) == json.dumps(second, default=str)
 
 
-def _of_node(node: dict[str, Any], path: Path, module: Any) -> Iterator[Mutant]:
-    """Yield the mutants of a dict and of what is in it; `module` is what MMDetection made of it, or None."""
+def _levels_of(values: Iterable[NDArray[np.floating]]) -> list[float]:
+    """Return three numbers between values: a fifth, a half and four fifths of them are smaller."""
+    ordered = np.unique(np.concatenate([np.zeros(0), *values]).round(4))
+    between = (ordered[1:] + ordered[:-1]) / 2
+    return [round(float(between[int(share * len(between))]), 5) for share in (0.2, 0.5, 0.8)] if len(between) else []
+
+
+def _overlaps(image: ImageResult) -> NDArray[np.floating]:
+    """Return the intersections over unions above 0 of an image's upright boxes of the same class."""
+    if not len(image.boxes) or image.boxes.shape[1] != 4:
+        return np.zeros(0)
+    first, last = np.split(image.boxes.astype(np.float64), 2, axis=1)
+    shared = (np.minimum(last[:, None], last) - np.maximum(first[:, None], first)).clip(min=0).prod(2)
+    areas = (last - first).clip(min=0).prod(1)
+    overlaps = shared / (areas[:, None] + areas - shared).clip(min=1e-9)
+    same = np.triu(image.labels[:, None] == image.labels[None], 1)
+    return overlaps[same & (overlaps > 0)]
+
+
+def _of_node(
+    node: dict[str, Any], path: Path, module: Any, observed: Mapping[tuple[str, ...], Sequence[float]]
+) -> Iterator[Mutant]:
+    """Yield the mutants of a dict and of what is in it.
+
+    `module` is what MMDetection made of the dict, or None, and `observed` has values for entries by their names.
+    """
     name = str(path[-1]) if not isinstance(path[-1], int) else str(path[-2])
     parameters = _parameters(node, module)
     for key in [*node, *(key for key in parameters if key not in node)]:
         if key in LEFT_ALONE or (key == "data_preprocessor" and len(path) == 1):
             continue
         present = node.get(key, parameters.get(key))
-        for value in _values(name, node, key, present):
+        for value in (*_values(name, node, key, present), *_observed(observed, key)):
             yield Mutant((*path, key), value)
         if key in node:
             yield Mutant((*path, key), REMOVED)
         if isinstance(present, dict):
-            yield from _of_node(present, (*path, key), _child(module, key))
+            yield from _of_node(present, (*path, key), _child(module, key), observed)
         elif isinstance(present, (list, tuple)) and key in node:
             for index, element in enumerate(present):
                 if isinstance(element, dict):
-                    yield from _of_node(element, (*path, key, index), _element(_child(module, key), index))
+                    yield from _of_node(element, (*path, key, index), _element(_child(module, key), index), observed)
+
+
+def _observed(observed: Mapping[tuple[str, ...], Sequence[float]], key: str) -> Sequence[float]:
+    """Return the values that were observed for an entry."""
+    return next((values for keys, values in observed.items() if key in keys), ())
 
 
 def _child(module: Any, key: str) -> Any:

@@ -7,7 +7,8 @@ import functools
 import importlib
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ plain_kernels.install()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what MMDetection imports warns of its own future
     from mmdet.models.roi_heads.mask_heads import fcn_mask_head
+    from mmdet.models.task_modules.prior_generators import AnchorGenerator, MlvlPointGenerator
     from mmdet.registry import MODELS, TASK_UTILS, TRANSFORMS
     from mmdet.utils import register_all_modules
     from mmengine.config import Config, ConfigDict
@@ -43,6 +45,30 @@ def _grid_sample(input: torch.Tensor, grid: torch.Tensor, **keywords: Any) -> to
 # MMDetection pastes masks of float32 into boxes of float64, and MMCV samples maps of float64 at points of float32.
 fcn_mask_head.F = SimpleNamespace(**{**vars(functional), "grid_sample": _grid_sample})
 importlib.import_module("mmcv.ops.point_sample").F = fcn_mask_head.F  # type: ignore[attr-defined]
+
+
+def _grid_priors(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(self: Any, sizes: Any, dtype: torch.dtype = torch.float32, **keywords: Any) -> Any:
+        return function(self, sizes, dtype=torch.promote_types(dtype, torch.get_default_dtype()), **keywords)
+
+    return call
+
+
+# The heads ask for anchors in float32 whatever the network computes in; rotated ones are not integers then.
+for generator in (AnchorGenerator, MlvlPointGenerator):
+    generator.grid_priors = _grid_priors(generator.grid_priors)
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Create tensors of a type where MMDetection does not name one."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 REGISTRIES = MODELS, TASK_UTILS, TRANSFORMS, mmrotate_1.MODELS, mmrotate_1.TASK_UTILS, mmrotate_1.TRANSFORMS
@@ -104,7 +130,7 @@ class Original:
         preprocessor = self.model.data_preprocessor
         self.model.to(dtype)
         preprocessor.to(torch.float32)  # both sides normalize images in float32
-        with torch.inference_mode():
+        with torch.inference_mode(), _default_dtype(dtype):
             inputs = batch["inputs"].to(dtype)
             samples = self.model(inputs, batch["data_samples"], mode="predict")
         return BatchResult(inputs.numpy(), [_image_result(sample) for sample in samples])

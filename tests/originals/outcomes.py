@@ -88,7 +88,9 @@ class Judge:
         else:
             raise ValueError(f"{name} itself differs from MMDetection: see test_detectors.py")
         self.batches, self.expected = batches, expected
-        self.mutants: list[Mutant] = mutants(self.config, original)
+        self.mutants: list[Mutant] = mutants(
+            self.config, original, [image for batch in expected for image in batch.images]
+        )
         if self.case.pipeline is PIPELINE and name not in OF_PIPELINE:
             self.mutants = [mutant for mutant in self.mutants if "pipeline" not in mutant.path]
 

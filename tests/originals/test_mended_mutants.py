@@ -6,12 +6,15 @@ from tests.originals.mutants import REMOVED, Mutant
 from tests.originals.outcomes import DEFECTS, EFFECT, NO_EFFECT, REFUSED, TIES, Judge
 
 TEST_CFG = "model", "test_cfg"
+MASKS_OF_QUERYINST = "model", "roi_head", "mask_roi_extractor"
 SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
 
 
 @pytest.mark.parametrize(
     ("case", "path", "value", "kind"),
     [
+        ("condinst", ("model", "backbone", "strides"), (2, 4, 4, 4), REFUSED),
+        ("condinst", ("model", "neck", "num_outs"), 10, REFUSED),
         ("cornernet", ("model", "backbone", "num_stacks"), 1, EFFECT),
         ("cornernet", ("model", "backbone", "num_stacks"), 3, NO_EFFECT),
         ("centripetalnet", ("model", "bbox_head", "num_feat_levels"), 1, EFFECT),
@@ -20,14 +23,21 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("double_heads", ("model", "roi_head", "bbox_roi_extractor", "featmap_strides"), [16], EFFECT),
         ("double_heads", ("model", "roi_head", "mask_roi_extractor"), 2, REFUSED),
         ("fcos", ("model", "neck", "num_outs"), 5, REFUSED),
+        ("fcos_rpn", ("model", "rpn_head", "loss_cls", "use_sigmoid"), REMOVED, EFFECT),
+        ("grid_rcnn", ("model", "roi_head", "bbox_head", "bbox_coder", "target_means"), [0.0, 0.0, 0.0], REFUSED),
         ("grid_rcnn", ("model", "roi_head", "bbox_head", "bbox_coder", "target_stds"), None, REFUSED),
+        ("grid_rcnn", ("model", "rpn_head", "bbox_coder", "clip_border"), False, EFFECT),
+        ("groie", ("model", "data_preprocessor", "std"), [3.0, 4.0, 5.0], TIES),
+        ("maskformer", ("model", "panoptic_head", "pixel_decoder", "norm_cfg"), {"type": "BN", "eps": 0.3}, EFFECT),
         ("nas_fcos", ("model", "bbox_head", "cls_predictor_cfg"), True, REFUSED),
         ("neck_bfp_conv", ("model", "bbox_head", "strides"), REMOVED, EFFECT),
         ("panoptic_fpn", ("model", "panoptic_fusion_head", "num_things_classes"), 5, REFUSED),
         ("panoptic_fpn", ("model", "semantic_head", "num_things_classes"), -1, NO_EFFECT),
         ("pisa_retina", ("model", "neck", "conv_cfg"), {"type": "ConvWS"}, TIES),
+        ("queryinst", (*MASKS_OF_QUERYINST, "featmap_strides"), [8, 16, 32, 64, 128], EFFECT),
         ("retinanet", ("test_dataloader", "dataset", "pipeline", 1, "keep_ratio"), None, EFFECT),
         ("rpn", ("model", "rpn_head", "num_convs"), 0, NO_EFFECT),
+        ("scnet", ("model", "roi_head", "semantic_head", "num_ins"), 10, NO_EFFECT),
         ("solo", (*TEST_CFG, "nms_pre"), 5, EFFECT),
         ("solov2", (*TEST_CFG, "nms_pre"), 5, EFFECT),
         ("solov2", (*TEST_CFG, "nms_pre"), 0, REFUSED),

@@ -54,8 +54,8 @@ class DeltaXYWHBBoxCoder(BoxCoder):
     class Entries(CoderEntries):
         """The entries of ``bbox_coder``."""
 
-        target_means: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
-        target_stds: Sequence[float] = (1.0, 1.0, 1.0, 1.0)
+        target_means: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+        target_stds: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
         add_ctr_clamp: bool = False
         ctr_clamp: int = 32
 
@@ -93,8 +93,8 @@ class LegacyDeltaXYWHBBoxCoder(DeltaXYWHBBoxCoder):
     class Entries(Schema):
         """The entries of ``bbox_coder``."""
 
-        target_means: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
-        target_stds: Sequence[float] = (1.0, 1.0, 1.0, 1.0)
+        target_means: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+        target_stds: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
 
         ignored: ClassVar = CoderEntries.ignored
 

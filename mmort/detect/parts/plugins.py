@@ -186,7 +186,7 @@ class GeneralizedAttention(Plugin):
         position = torch.arange(queries, device=device)[:, None] * self.query_stride
         offset = (position - torch.arange(keys, device=device) * self.key_stride) * self.magnitude
         count = layer.in_features // 2
-        wave = 1000 ** (torch.arange(count, device=device, dtype=torch.float32) / count)
+        wave = 1000 ** (torch.arange(count, device=device, dtype=layer.weight.dtype) / count)
         angle = offset[..., None] / wave
         embedded = layer(torch.cat([angle.sin(), angle.cos()], 2)) / 2**0.5
         return embedded.unflatten(2, (self.heads, -1)).permute(2, 0, 3, 1)

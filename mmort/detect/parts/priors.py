@@ -38,6 +38,14 @@ class Priors(nn.Module):
         """Return the priors of a level whose map is `map` [N, C, h, w]: float32, [h*w*A, 4], for points [h*w, 2]."""
         raise NotImplementedError
 
+    def check_levels(self, head: str, maps: Sequence[Tensor]) -> None:
+        """Raise a ValueError if the maps are not as many as the strides; `head` is its entry in the config."""
+        if len(maps) != len(self.strides):
+            raise ValueError(
+                f"detect: {head} must have as many strides as there are levels, the neck's num_outs or the backbone's "
+                f"out_indices, {len(maps)}, got {len(self.strides)}"
+            )
+
 
 class Anchors(Priors):
     """The same boxes around every location of a level, given as lists by level: strides (x, y) and boxes [A, 4].

@@ -65,9 +65,8 @@ class RoIExtractor(nn.Module):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        self.strides = entries.featmap_strides
         self.finest_scale = entries.finest_scale
-        self.roi_layers = nn.ModuleList(entries.roi_layer.at_stride(stride) for stride in self.strides)
+        self.roi_layers = nn.ModuleList(entries.roi_layer.at_stride(stride) for stride in entries.featmap_strides)
 
     def forward(self, features: list[Tensor], rois: Tensor, scale: float = 1.0) -> Tensor:
         """Pool the features of regions.
@@ -75,7 +74,7 @@ class RoIExtractor(nn.Module):
         Parameters
         ----------
         features : list of Tensor, [N, C, h, w]
-            By level, finest first; levels beyond the last stride are not read.
+            By level, finest first; levels beyond the last stride are not read, nor are strides beyond the last level.
         rois : Tensor, [R, 5]
             Index of the image in the batch, x1, y1, x2, y2 in pixels of the network's input.
         scale : float, default 1
@@ -85,15 +84,14 @@ class RoIExtractor(nn.Module):
         -------
         Tensor, [R, C, output height, output width]
         """
-        if len(self.strides) == 1:  # as in MMDetection, whatever the factor
+        count = min(len(self.roi_layers), len(features))
+        if count == 1:  # as in MMDetection, whatever the factor
             return self.roi_layers[0](features[0], rois)
-        level = self.levels(rois)
+        level = self.levels(rois, count)
         if scale != 1:
             rois = scaled(rois, scale)
-        rows = [torch.nonzero(level == index)[:, 0] for index in range(len(self.strides))]  # [R'] for each level
-        aligned = [
-            layer(features[index], rois.index_select(0, rows[index])) for index, layer in enumerate(self.roi_layers)
-        ]
+        rows = [torch.nonzero(level == index)[:, 0] for index in range(count)]  # [R'] for each level
+        aligned = [self.roi_layers[index](features[index], rois.index_select(0, rows[index])) for index in range(count)]
         order = torch.cat(rows)
         # Gathering by position takes half the time of writing each level's regions to their rows.
         nothing = aligned[0].new_zeros(1, *aligned[0].shape[1:])  # for regions without a level
@@ -101,14 +99,13 @@ class RoIExtractor(nn.Module):
         positions = positions.scatter(0, order, torch.arange(1, order.shape[0] + 1, device=level.device))
         return torch.cat([nothing, *aligned]).index_select(0, positions)
 
-    def levels(self, rois: Tensor) -> Tensor:
-        """Return the level of each region, [R]: 0 below twice ``finest_scale``, one more with each doubling.
+    def levels(self, rois: Tensor, count: int) -> Tensor:
+        """Return the level of each region, [R]: 0 below twice ``finest_scale``, one more with each doubling, of `count`.
 
         A region whose width or height is negative, as SABL's sides allow, has none: NaN.
         """
         scale = torch.sqrt((rois[:, 3] - rois[:, 1]) * (rois[:, 4] - rois[:, 2]))
-        level = torch.floor(torch.log2(scale / self.finest_scale + 1e-6))
-        return level.clamp(0, len(self.strides) - 1)
+        return torch.floor(torch.log2(scale / self.finest_scale + 1e-6)).clamp(0, count - 1)
 
 
 def scaled(rois: Tensor, factor: float) -> Tensor:

@@ -55,15 +55,14 @@ class SingleStageDetector(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps, by kind and level."""
-        features = self.neck(self.backbone(input))
-        strides = len(self.bbox_head.priors.strides)
-        if len(features) != strides:
-            raise ValueError(
-                f"{self.family}: bbox_head must have as many strides as there are levels, the neck's num_outs or the "
-                f"backbone's out_indices, {len(features)}, got {strides}"
-            )
-        maps: tuple[Tensor, ...] = self.bbox_head(features)
+        maps: tuple[Tensor, ...] = self.bbox_head(self.levels(input))
         return maps
+
+    def levels(self, input: Tensor) -> Sequence[Tensor]:
+        """Return the neck's maps [N, C, h, w]; ValueError if the head's strides are not as many."""
+        features: Sequence[Tensor] = self.neck(self.backbone(input))
+        self.bbox_head.priors.check_levels("bbox_head", features)
+        return features
 
 
 class DenseHead(Head):

@@ -153,7 +153,14 @@ class TwoStageDetector(Detector):
         """
         if self.rpn_head is None:
             raise ValueError(f"{self.family} has no outputs without post-processing: all of them depend on proposals")
-        return self.rpn_head.raw(self.neck(self.backbone(input)), image_limits(input, None))
+        return self.rpn_head.raw(self.levels(input), image_limits(input, None))
+
+    def levels(self, input: Tensor) -> list[Tensor]:
+        """Return the neck's maps [N, C, h, w]; ValueError if the strides of the RPN are not as many."""
+        features: list[Tensor] = self.neck(self.backbone(input))
+        if self.rpn_head is not None:
+            self.rpn_head.priors.check_levels("rpn_head", features)
+        return features
 
     def forward(
         self, input: Tensor, img_shape: Tensor | None = None, proposals: Tensor | None = None
@@ -163,16 +170,16 @@ class TwoStageDetector(Detector):
             needed = "needs proposals (N, P, 4) besides" if self.takes_proposals else "makes proposals itself, of"
             raise ValueError(f"{self.family} {needed} the images")
         limits = image_limits(input, img_shape)  # [N, 1, 4]
-        return self.detect(self.neck(self.backbone(input)), limits, proposals)
+        return self.detect(self.levels(input), limits, proposals)
 
     def detect(self, features: list[Tensor], limits: Tensor, proposals: Tensor | None = None) -> tuple[Tensor, ...]:
         """Return dets, labels and perhaps masks, as `forward` does, of the neck's maps [N, C, h, w]."""
-        features = self.roi_head.prepare(features)
         if self.rpn_head is not None:
-            proposals, used = self.rpn_head(features[: len(self.rpn_head.priors.strides)], limits)  # [N, P, 4], [N, P]
+            proposals, used = self.rpn_head(features, limits)  # [N, P, 4], [N, P]
         else:
             assert proposals is not None
             used = (proposals != 0).any(2)
+        features = self.roi_head.prepare(features)
         dets, labels = self.roi_head.detect(features, proposals, used, limits)  # [N, K, 5], [N, K]
         if not self.roi_head.with_mask:
             return dets, labels

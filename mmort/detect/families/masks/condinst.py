@@ -91,7 +91,13 @@ class MaskFeatModule(nn.Module):
         used = features[self.first : self.last + 1]
         first, *others = (convs(x) for convs, x in zip(self.convs_all_levels, used, strict=True))
         for level, x in enumerate(others, 1):
-            first = first + enlarged_from_corners(x, 2**level)
+            enlarged = enlarged_from_corners(x, 2**level)
+            if enlarged.shape != first.shape:
+                raise ValueError(
+                    "detect: mask_feature_head reads levels of which each must have half the rows and columns of the "
+                    f"one before, by the strides of the backbone, got maps of {[tuple(x.shape[2:]) for x in used]}"
+                )
+            first = first + enlarged
         return self.conv_pred(self.conv_branch(first))
 
 
@@ -177,7 +183,7 @@ class CondInst(DenseDetector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the heads' maps, those of the masks' features last."""
-        features = self.neck(self.backbone(input))
+        features = self.levels(input)
         return *self.bbox_head(features), self.mask_head(features)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:

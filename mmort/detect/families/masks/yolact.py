@@ -223,6 +223,7 @@ class YOLACT(Detector):
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the heads' maps, the prototypes last."""
         features = self.neck(self.backbone(input))
+        self.bbox_head.priors.check_levels("bbox_head", features)
         return *self.bbox_head(features), self.mask_head(features)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:

@@ -39,12 +39,19 @@ class FCOSRPNHead(ProposalHead):
         self.priors, self.coder, self.test_cfg = self.head.priors, self.head.coder, entries.test_cfg
 
     def raw(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, ...]:
+        return self.maps(features)[: 2 * len(features)]
+
+    def maps(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return the head's maps; of two classes that exclude each other, the logits are of the first."""
         maps: tuple[Tensor, ...] = self.head(features)
-        return maps[: 2 * len(features)]
+        if self.head.activation == "sigmoid":
+            return maps
+        logits = [level[:, :1] - level[:, 1:] for level in maps[: len(features)]]
+        return (*logits, *maps[len(features) :])
 
     def candidates(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the boxes of the best locations, [N, P, 4], and their scores, [N, P, 1]."""
-        maps, count = self.head(features), len(features)
+        maps, count = self.maps(features), len(features)
         chosen: list[tuple[Tensor, Tensor, Tensor]] = []
         for level in range(count):
             logits, distances, centerness = maps[level::count]

@@ -86,17 +86,22 @@ class HybridTaskCascadeRoIHead(CascadeRoIHead):
         return [*features, self.semantic_head(features)] if self.fusion else features
 
     def pool(self, stage: int, features: list[Tensor], rois: Tensor) -> Tensor:
-        return self._with_surroundings("bbox", super().pool(stage, features, rois), features, rois)
+        return self._with_surroundings("bbox", super().pool(stage, self._levels(features), rois), features, rois)
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         """Return the masks [R, h, w] of regions [R, 5] whose classes [R] are known."""
-        pooled = self._with_surroundings("mask", self.mask_roi_extractor[-1](features, rois), features, rois)
+        pooled = self.mask_roi_extractor[-1](self._levels(features), rois)
+        pooled = self._with_surroundings("mask", pooled, features, rois)
         masks, previous = [], None
         heads: list[Any] = list(self.mask_head)
         for head in heads:
             previous = head.convolved(pooled, previous if self.flows else None)
             masks.append(head.masks(previous, classes).sigmoid())
         return mean(masks) if self.averages_masks else masks[-1]
+
+    def _levels(self, features: list[Tensor]) -> list[Tensor]:
+        """Return the levels of what `prepare` returned."""
+        return features[:-1] if self.fusion else features
 
     def _with_surroundings(self, task: str, pooled: Tensor, features: list[Tensor], rois: Tensor) -> Tensor:
         """Return features of regions [R, C, h, w], with those of the surroundings added if the task has them."""

@@ -162,5 +162,5 @@ class PanopticFPN(FasterRCNN):
         self, input: Tensor, img_shape: Tensor | None = None, proposals: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         """Return dets, labels and masks of the instances, and logits [N, S + 1, h, w] of the stuff, things last."""
-        features = self.neck(self.backbone(input))
+        features = self.levels(input)
         return *self.detect(features, image_limits(input, img_shape), proposals), self.semantic_head(features)

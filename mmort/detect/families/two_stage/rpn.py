@@ -60,10 +60,16 @@ class RPN(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the objectness logits, [N, A, h, w] of each level, and then the deltas, [N, A*4, h, w]."""
-        return self.rpn_head.raw(self.neck(self.backbone(input)), image_limits(input, None))
+        return self.rpn_head.raw(self.levels(input), image_limits(input, None))
+
+    def levels(self, input: Tensor) -> list[Tensor]:
+        """Return the neck's maps [N, C, h, w]; ValueError if the head's strides are not as many."""
+        features: list[Tensor] = self.neck(self.backbone(input))
+        self.rpn_head.priors.check_levels("rpn_head", features)
+        return features
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
-        dets, used = self.rpn_head.proposals(self.neck(self.backbone(input)), image_limits(input, img_shape))
+        dets, used = self.rpn_head.proposals(self.levels(input), image_limits(input, img_shape))
         scores = dets[..., 4].sigmoid() if self.rpn_head.ranks else dets[..., 4]
         scores = torch.where(used, scores, 0)
         return torch.cat([dets[..., :4], scores[..., None]], 2), torch.where(used, 0, -1)

@@ -159,12 +159,12 @@ class SCNetRoIHead(BoxCascade):
         return [*features, self.semantic_head(features), self.glbctx_head(features[-1])]
 
     def pool(self, stage: int, features: list[Tensor], rois: Tensor) -> Tensor:
-        return self._fused(super().pool(stage, features, rois), features, rois)
+        return self._fused(super().pool(stage, features[:-2], rois), features, rois)
 
     def probabilities(self, features: list[Tensor], rois: Tensor, classes: Tensor) -> Tensor:
         last: Any = self.bbox_head[-1]
         relayed = self.feat_relay_head(last.shared(self.pool(-1, features, rois)))
-        pooled = self._fused(self.mask_roi_extractor(features, rois), features, rois)
+        pooled = self._fused(self.mask_roi_extractor(features[:-2], rois), features, rois)
         probabilities: Tensor = self.mask_head(pooled + relayed, classes).sigmoid()
         return probabilities
 

@@ -88,11 +88,14 @@ class RegionHead(nn.Module):
         """
         scores = torch.where(used[..., None], self.loss_cls(logits), 0)  # [N, P, classes]
         scores = self.rescored(torch.where(scores > test_cfg.score_thr, scores, 0), deltas)
+        return detections(self.moved(boxes, deltas, limits), scores, test_cfg)
+
+    def moved(self, boxes: Tensor, deltas: Tensor, limits: Tensor) -> Tensor:
+        """Return boxes [N, P, 4] or [N, P, classes, 4], clipped to `limits`; the arguments are those of `detect`."""
         if not self.class_agnostic:
             deltas = deltas.reshape(*deltas.shape[:2], self.classes, 4)
             boxes, limits = boxes[:, :, None], limits[:, None]
-        boxes = self.coder.decode(boxes, deltas, limits)  # [N, P, 4] or [N, P, classes, 4]
-        return detections(boxes, scores, test_cfg)
+        return self.coder.decode(boxes, deltas, limits)
 
     def rescored(self, scores: Tensor, regressed: Tensor) -> Tensor:
         """Return the scores [N, P, classes] of boxes whose regressed numbers are [N, P, ...]."""
@@ -157,7 +160,7 @@ class BoxHead(RegionHead):
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits [R, classes + others] (background last) and deltas [R, 4 or classes * 4] for [R, C, h, w].
 
-        A head without layers for the boxes leaves them where they are: its deltas are 0.
+        A head without layers for the boxes leaves them where they are, so that its deltas are not read.
         """
         x = self.shared(features)
         for_classes, for_boxes = x, x
@@ -167,6 +170,10 @@ class BoxHead(RegionHead):
         if self.fc_reg is None:
             return logits, logits.new_zeros(logits.shape[0], self.outputs[1])
         return logits, self.fc_reg(connected(self.reg_fcs, for_boxes))
+
+    def moved(self, boxes: Tensor, deltas: Tensor, limits: Tensor) -> Tensor:
+        """Return the boxes of `RegionHead.moved`, or `boxes` if the head moves none."""
+        return boxes if self.fc_reg is None else super().moved(boxes, deltas, limits)
 
     def shared(self, features: Tensor) -> Tensor:
         """Return what classes and boxes have in common for features [R, C, h, w]: rows [R, D], or maps."""

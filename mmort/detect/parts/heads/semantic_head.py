@@ -48,13 +48,17 @@ class FusedSemanticHead(nn.Module):
         self.conv_logits = nn.Conv2d(width, entries.num_classes, 1)  # of the surroundings; only training reads them
 
     def forward(self, features: list[Tensor]) -> Tensor:
-        """Return a map [N, C, h, w] of the size of one level; `features` may have further maps after the levels."""
+        """Return a map [N, C, h, w] of the size of one level."""
+        if len(features) > len(self.lateral_convs):
+            raise ValueError(
+                f"detect: num_ins of semantic_head must be at least the number of levels, the neck's num_outs, "
+                f"{len(features)}, got {len(self.lateral_convs)}"
+            )
         x = self.lateral_convs[self.level](features[self.level])
-        for index, lateral in enumerate(self.lateral_convs):
+        for index, level in enumerate(features):
             if index != self.level:
-                size = x.shape[2:]
-                level = functional.interpolate(features[index], size=size, mode="bilinear", align_corners=True)
-                x = x + lateral(level)
+                level = functional.interpolate(level, size=x.shape[2:], mode="bilinear", align_corners=True)
+                x = x + self.lateral_convs[index](level)
         return self.conv_embedding(self.convs(x))
 
 

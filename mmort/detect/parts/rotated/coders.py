@@ -6,7 +6,6 @@ A coder decodes any number of boxes at once: priors, regressed numbers and limit
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,8 +64,8 @@ class RotatedBoxCoder(BoxCoder):
 class DeltaEntries(RotatedCoderEntries):
     """The entries of ``bbox_coder`` that both coders of deltas have."""
 
-    target_means: Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0)
-    target_stds: Sequence[float] = (1.0, 1.0, 1.0, 1.0, 1.0)
+    target_means: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
+    target_stds: tuple[float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0)
     norm_factor: float | None = None
     edge_swap: bool = False
     add_ctr_clamp: bool = False
@@ -158,8 +157,8 @@ class MidpointOffsetCoder(RotatedBoxCoder):
     class Entries(RotatedCoderEntries):
         """The entries of ``bbox_coder``."""
 
-        target_means: Sequence[float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        target_stds: Sequence[float] = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+        target_means: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        target_stds: tuple[float, float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)

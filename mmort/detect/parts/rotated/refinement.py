@@ -89,6 +89,8 @@ class RefiningDetector(Detector):
     def refined(self, input: Tensor) -> tuple[list[Tensor], tuple[Tensor, ...]]:
         """Return the boxes that the last head reads, [N, h * w, 5] by level, and its maps."""
         features: Sequence[Tensor] = self.neck(self.backbone(input))
+        for entry, of_stage in (("bbox_head_init", self.bbox_head_init), ("bbox_head_refine", self.last_head)):
+            of_stage.priors.check_levels(entry, features)
         boxes = first_boxes(self.bbox_head_init, self.bbox_head_init(features))
         maps: tuple[Tensor, ...] = ()
         heads: list[Any] = list(self.bbox_head_refine)

@@ -89,7 +89,7 @@ class RotatedRoIExtractor(RoIExtractor):
 
         ignored: ClassVar = {**RoIExtractor.Entries.ignored, "roi_scale_factor": "training only"}
 
-    def levels(self, rois: Tensor) -> Tensor:
-        """Return the level of each region by the square root of its area, [R]."""
+    def levels(self, rois: Tensor, count: int) -> Tensor:
+        """Return the level of each region by the square root of its area, [R], of `count`."""
         level = torch.floor(torch.log2(torch.sqrt(rois[:, 3] * rois[:, 4]) / self.finest_scale + 1e-6))
-        return level.clamp(0, len(self.strides) - 1)
+        return level.clamp(0, count - 1)
