@@ -17,6 +17,7 @@ from mmort.predict.engines import onnxruntime as network
 from mmort.predict.engines import ray as ray_engine
 from tests.cli import voc
 from tests.cli.running import refused, run
+from tests.predict import tiny_detector
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "evaluate.md"
 DATA = "--ann", demo.ANNOTATIONS, "--img-dir", demo.IMAGES[0].parent

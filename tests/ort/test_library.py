@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -166,11 +167,12 @@ def test_model_as_path_and_as_bytes(tmp_path):
 def test_old_files_give_no_warnings(capfd):
     """Their weights are listed as inputs, each of which ONNX Runtime warns of."""
     onnxruntime.set_default_logger_severity(2)
-    mmort.ort.session(Path(__file__).parents[1] / "data" / "old_export" / "mask_rcnn.onnx")
+    model = Path(__file__).parents[1] / "data" / "old_export" / "mask_rcnn.onnx"
+    mmort.ort.session(model)
     assert capfd.readouterr().err == ""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 2
-    mmort.ort.session(Path(__file__).parents[1] / "data" / "old_export" / "mask_rcnn.onnx", sess_options=options)
+    mmort.ort.session(model, sess_options=options)
     assert "appears in graph inputs" in capfd.readouterr().err
 
 
