@@ -100,7 +100,7 @@ class RoIExtractor(nn.Module):
         return torch.cat([nothing, *aligned]).index_select(0, positions)
 
     def levels(self, rois: Tensor, count: int) -> Tensor:
-        """Return the level of each region, [R]: 0 below twice ``finest_scale``, one more with each doubling, of `count`.
+        """Return the level of each region, [R], of `count`: 0 below twice ``finest_scale``, one more by each doubling.
 
         A region whose width or height is negative, as SABL's sides allow, has none: NaN.
         """
