@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mmort._files.inputs import read_bytes
 from mmort._files.outputs import write_output
+from mmort.predict.image_sizes import Demand, demand
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -25,6 +26,15 @@ Image = NDArray[np.uint8]
 
 MAX_FILE_BYTES = 2**31 - 1
 """OpenCV decodes no more."""
+
+MAX_DECODING_BYTES, MAX_DECODING_RATIO = 500_000_000, 200
+"""Memory that decoding may take: this, or so many times the file's size, which photos and maps need.
+
+`MAX_PIXELS_VARIABLE` replaces both.
+"""
+
+MAX_PIXELS_VARIABLE = "OPENCV_IO_MAX_IMAGE_PIXELS"
+"""The environment variable by which OpenCV is told how many pixels an image may have; by default 2**30."""
 
 
 def read_image(path: str | os.PathLike[str]) -> Image:
@@ -43,7 +53,9 @@ def read_image(path: str | os.PathLike[str]) -> Image:
     Raises
     ------
     ValueError
-        If OpenCV cannot decode the file, it has more than 2 GB, or it is a pipe or a device.
+        If OpenCV cannot decode the file, it has more than 2 GB, or it is a pipe or a device; or decoding would take
+        more than 500 MB and 200 times its size, unless the environment variable ``OPENCV_IO_MAX_IMAGE_PIXELS`` sets
+        another limit.
     OSError
         If the file cannot be opened.
     ImportError
@@ -62,19 +74,37 @@ def decode_image(data: bytes) -> Image:
     Raises
     ------
     ValueError
-        If OpenCV cannot decode it.
+        If OpenCV cannot decode it, or would take too much memory.
     ImportError
         If OpenCV is not installed.
     """
     cv2 = opencv()
     try:
+        asked = demand(data)
         readable = bool(data) and not _has_too_long_chunk(data)
+    except ValueError:
+        readable = False
+    else:
+        if asked is not None and MAX_PIXELS_VARIABLE not in os.environ:
+            _require_memory(asked, len(data))
+    try:
         image: Image | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if readable else None
     except cv2.error:  # an image above OpenCV's size limit, among others
         image = None
     if image is None:
         raise ValueError("not an image in a format that OpenCV reads")
-    return image
+    # OpenCV 5 does not repeat the grey of PFM files.
+    return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image
+
+
+def _require_memory(asked: Demand, size: int) -> None:
+    """Refuse an image for which OpenCV would take too much memory."""
+    if asked.bytes > max(MAX_DECODING_BYTES, MAX_DECODING_RATIO * size):
+        raise ValueError(
+            f"states {asked.width} x {asked.height} pixels in {size} bytes, for which OpenCV may take "
+            f"{asked.bytes / 1e6:.0f} MB; to read it, set the environment variable {MAX_PIXELS_VARIABLE} to "
+            f"{asked.width * asked.height}"
+        )
 
 
 def _has_too_long_chunk(data: bytes) -> bool:

@@ -2,8 +2,7 @@
 
 python -m tests.fuzz.images --seconds 60 [--seed N] [--count N]
 
-A small file may state many pixels, for which OpenCV takes memory up to a limit of its own, 2**30 pixels; a lower one is
-set here, as a service would.
+Many state other sizes than they have.
 """
 
 import os
@@ -12,8 +11,6 @@ import struct
 import sys
 import zlib
 from pathlib import Path
-
-os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"] = str(2**24)  # before OpenCV is loaded
 
 import cv2
 import numpy as np
@@ -49,6 +46,24 @@ def large_png(rng: random.Random) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
+def enlarged(rng: random.Random) -> bytes:
+    """Return a file whose header states another size than it has."""
+    shape = 291, 529  # whose bytes are rare
+    pixels = np.full((*shape, rng.choice((1, 3, 4))), rng.randrange(256), rng.choice((np.uint8, np.uint16, np.float32)))
+    suffix = rng.choice((*SUFFIXES, ".avif", ".pam", ".pfm", ".pgm"))
+    try:
+        written, array = cv2.imencode(suffix, pixels, [cv2.IMWRITE_JPEG_PROGRESSIVE, rng.randrange(2)])
+    except cv2.error:
+        written, array = cv2.imencode(".bmp", pixels.astype(np.uint8))
+    data = array.tobytes() if written else b""
+    for side in shape:
+        new = min(rng.choice((1, 4000, 6400, 30_000, 2**16 - 1, 2**20, 2**31 - 1)), rng.choice((2**16 - 1, 2**31 - 1)))
+        data = data.replace(b"%d" % side, b"%d" % new)
+        for layout in ("<I", ">I", *(("<H", ">H") if new < 2**16 else ())):
+            data = data.replace(struct.pack(layout, side), struct.pack(layout, new), 2)
+    return data
+
+
 def with_exif(rng: random.Random, data: bytes) -> bytes:
     """Return a JPEG file that asks for a rotation, or something like it."""
     entry = struct.pack("<HHIHH", 0x0112, rng.randrange(6), rng.choice((1, 0, 2**31)), rng.randrange(12), 0)
@@ -58,7 +73,8 @@ def with_exif(rng: random.Random, data: bytes) -> bytes:
 
 def write(rng: random.Random, folder: Path) -> Path:
     """Write a file."""
-    data = large_png(rng) if rng.random() < 0.15 else picture(rng)
+    kind = rng.random()
+    data = large_png(rng) if kind < 0.1 else enlarged(rng) if kind < 0.4 else picture(rng)
     if data[:2] == b"\xff\xd8" and rng.random() < 0.5:
         data = with_exif(rng, data)
     damaged = bytearray(data)
