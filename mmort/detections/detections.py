@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort.detections.boxes import bounding_boxes, corners
-from mmort.detections.masks import Masks, Region, put
+from mmort.detections.masks import Masks, Region, join, put
 from mmort.detections.panoptic import SegmentIds
 
 if TYPE_CHECKING:
+    import pandas
     import supervision
 
 
@@ -105,6 +106,75 @@ class Detections:
         rows = np.asarray(rotated_boxes, np.float32).reshape(-1, 5)
         boxes, scores, labels = bounding_boxes(rows), np.asarray(scores), np.asarray(labels)
         return cls(boxes, scores, labels, names, image_size, rotated_boxes=rows)
+
+    @classmethod
+    def empty(cls, image_size: tuple[int, int]) -> Detections:
+        """Return the detections in a picture, of this height and width, in which there is nothing.
+
+        Examples
+        --------
+        >>> from mmort import Detections
+        >>> Detections.empty((10, 12))
+        <Detections: 0 objects in 10 x 12 pixels>
+        """
+        return cls(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), (), image_size)
+
+    @classmethod
+    def merge(cls, parts: Sequence[Detections]) -> Detections:
+        """Return what several detectors detected in a picture, by descending score; nothing is suppressed.
+
+        Labels stay as they are, so the detectors should have the same classes.  ``+`` merges two.
+
+        Parameters
+        ----------
+        parts : sequence of Detections
+            Of the same picture.  Those without detections may have no masks and no rotated boxes, even if others do.
+
+        Raises
+        ------
+        ValueError
+            If there are no parts, their image sizes differ, only some have masks or rotated boxes, or one is a
+            panoptic segmentation, whose segments must not overlap.
+
+        Examples
+        --------
+        >>> from mmort import Detections
+        >>> cats = Detections([[1, 2, 5, 8]], [0.4], [1], ("cat",), (10, 12))
+        >>> dogs = Detections([[0, 0, 4, 4]], [0.9], [0], ("dog",), (10, 12))
+        >>> cats + dogs
+        <Detections: 2 objects in 10 x 12 pixels: dog 0.90, cat 0.40>
+        """
+        if not parts:
+            raise ValueError("Detections.merge: parts must have at least one, got none")
+        if any(part.segments is not None for part in parts):
+            raise ValueError("Detections.merge: segments of panoptic segmentations must not overlap, so none is merged")
+        sizes = {tuple(part.image_size) for part in parts}
+        if len(sizes) > 1:
+            raise ValueError(f"Detections.merge: parts must be of one picture, got image sizes {sorted(sizes)}")
+        filled = [part for part in parts if len(part)] or [parts[0]]
+        for name, kinds in (
+            ("masks", {part.has_masks for part in filled}),
+            ("rotated boxes", {part.rotated_boxes is not None for part in filled}),
+        ):
+            if len(kinds) > 1:
+                raise ValueError(f"Detections.merge: all parts must have {name}, or none")
+        rotated = [part.rotated_boxes for part in filled if part.rotated_boxes is not None]
+        masks = [part.stored_masks for part in filled if part.stored_masks is not None]
+        joined = cls(
+            np.concatenate([part.boxes for part in filled]),
+            np.concatenate([part.scores for part in filled]),
+            np.concatenate([part.labels for part in filled]),
+            tuple(name for part in filled for name in part.names),
+            parts[0].image_size,
+            join(masks, *parts[0].image_size) if masks else None,
+            rotated_boxes=np.concatenate(rotated) if rotated else None,
+        )
+        return joined[np.argsort(-joined.scores, kind="stable")]
+
+    def __add__(self, other: Detections) -> Detections:
+        if not isinstance(other, Detections):
+            return NotImplemented
+        return Detections.merge([self, other])
 
     def __post_init__(self) -> None:
         for name, dtype in (("boxes", np.float32), ("scores", np.float32), ("labels", np.int64)):
@@ -306,6 +376,27 @@ class Detections:
     def to_json(self) -> str:
         """Return the detections as JSON in one line; see `to_dict`."""
         return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a table with a row for each detection.
+
+        Its columns are ``label``, ``name``, ``score``, ``x1``, ``y1``, ``x2``, ``y2``, and of detectors of rotated
+        boxes also ``x``, ``y``, ``width``, ``height``, ``angle``.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from None
+        columns: dict[str, Any] = {"label": self.labels, "name": list(self.names), "score": self.scores}
+        columns |= dict(zip(("x1", "y1", "x2", "y2"), self.boxes.T, strict=True))
+        if self.rotated_boxes is not None:
+            columns |= dict(zip(("x", "y", "width", "height", "angle"), self.rotated_boxes.T, strict=True))
+        return pandas.DataFrame(columns)
 
     def to_supervision(self) -> supervision.Detections:
         """Return the detections as an object of the supervision library, with the names as ``class_name``.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +130,20 @@ class ImageMasks:
         top, left, rows, columns = self.rectangles[index]
         pixels = np.unpackbits(self.bits[index], count=rows * columns).astype(bool)
         return Region(top, left, pixels.reshape(rows, columns))
+
+
+def join(parts: Sequence[Masks], height: int, width: int) -> Masks:
+    """Return the masks of several detectors in an image as those of one, in the same order."""
+    if all(isinstance(part, BoxMasks) for part in parts):
+        boxes = cast("Sequence[BoxMasks]", parts)
+        if len({(part.probabilities.shape[1:], part.threshold) for part in boxes}) == 1:
+            probabilities = np.concatenate([part.probabilities for part in boxes])
+            return BoxMasks(probabilities, np.concatenate([part.boxes for part in boxes]), boxes[0].threshold)
+    regions = [part.region(index, height, width) for part in parts for index in range(len(part))]
+    return ImageMasks(
+        [(region.top, region.left, *region.mask.shape) for region in regions],
+        [np.packbits(region.mask) for region in regions],
+    )
 
 
 def paste_masks(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pycocotools import mask as coco
 
+from mmort.detections.panoptic import SegmentIds
 from mmort.predict import BoxMasks, Detections, ImageMasks, paste_masks
 
 HEIGHT, WIDTH = 40, 57
@@ -87,6 +88,53 @@ def test_selection(index, rows):
     np.testing.assert_array_equal(chosen.masks, BOX_MASKS[1][rows])
 
 
+@pytest.mark.parametrize(("detections", "arrays"), [BOX_MASKS, IMAGE_MASKS], ids=["box", "image"])
+def test_what_is_taken_apart_can_be_merged(detections, arrays):
+    """By descending score; the earlier part comes first among equal ones."""
+    merged = detections[[4, 1]] + detections[[0, 2, 3]]
+    assert type(merged.stored_masks) is type(detections.stored_masks)
+    for name in ("boxes", "scores", "labels", "names"):
+        np.testing.assert_array_equal(getattr(merged, name), getattr(detections, name))
+    np.testing.assert_array_equal(merged.masks, arrays)
+    nothing = Detections.empty(detections.image_size)
+    np.testing.assert_array_equal((nothing + detections + nothing).masks, arrays)
+    assert len(nothing + nothing) == 0
+    tied = Detections.merge([NO_MASKS[:1], NO_MASKS[:1][[0]], NO_MASKS[1:2]])
+    assert tied.names == ("b", "b", "a")
+
+
+def test_masks_of_two_kinds_are_merged():
+    merged = Detections.merge([BOX_MASKS[0], IMAGE_MASKS[0]])
+    np.testing.assert_array_equal(merged.masks[::2], BOX_MASKS[1])
+    np.testing.assert_array_equal(merged.masks[1::2], IMAGE_MASKS[1])
+    other = with_masks(BoxMasks(PROBABILITIES, BOXES, 0.6))
+    np.testing.assert_array_equal((BOX_MASKS[0] + other).masks[1::2], other.masks)
+
+
+def test_rotated_boxes_are_merged():
+    ships = [
+        Detections.of_rotated([[50, 40, 20, 10, angle]], [score], [0], ("ship",), (80, 100))
+        for angle, score in ((0.5, 0.1), (1.5, 0.2))
+    ]
+    assert (ships[0] + ships[1]).rotated_boxes[:, 4].tolist() == [1.5, 0.5]
+    with pytest.raises(ValueError, match="all parts must have rotated boxes, or none"):
+        Detections.merge([ships[0], Detections([[0, 0, 1, 1]], [0.5], [0], ("ship",), (80, 100))])
+
+
+def test_what_cannot_be_merged():
+    with pytest.raises(ValueError, match="parts must have at least one, got none"):
+        Detections.merge([])
+    with pytest.raises(ValueError, match=r"of one picture, got image sizes \[\(1, 2\), \(40, 57\)\]"):
+        NO_MASKS + Detections.empty((1, 2))
+    with pytest.raises(ValueError, match="all parts must have masks, or none"):
+        NO_MASKS + BOX_MASKS[0]
+    segments = Detections(BOXES, SCORES, LABELS, NAMES, (40, 57), BOX_MASKS[0].stored_masks, SegmentIds(LABELS, 3, 3))
+    with pytest.raises(ValueError, match="must not overlap"):
+        segments + segments
+    with pytest.raises(TypeError, match="unsupported operand"):
+        NO_MASKS + 1
+
+
 def test_a_repr_is_one_short_line():
     """However many there are, and whatever their masks hold."""
     count, size = 100, (80, 90)
@@ -161,12 +209,14 @@ def test_no_detections():
 
 
 def test_missing_libraries_are_named(monkeypatch):
-    for name in ("faster_coco_eval.core", "supervision"):
+    for name in ("faster_coco_eval.core", "pandas", "supervision"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r"pip install 'mmort\[predict\]'"):
         BOX_MASKS[0].rle()
     with pytest.raises(ImportError, match="pip install supervision"):
         NO_MASKS.to_supervision()
+    with pytest.raises(ImportError, match="pip install pandas"):
+        NO_MASKS.to_pandas()
 
 
 @pytest.mark.parametrize(
