@@ -7,12 +7,12 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import call
-from mmort.ops._renamed import explains_former_names
+from mmort.ops._habits import explains_other_names
 
 __all__ = ["deform_conv2d", "modulated_deform_conv2d"]
 
 
-@explains_former_names
+@explains_other_names
 def deform_conv2d(
     input: ArrayLike,
     offset: ArrayLike,
@@ -90,7 +90,7 @@ def deform_conv2d(
     return output
 
 
-@explains_former_names
+@explains_other_names
 def modulated_deform_conv2d(
     input: ArrayLike,
     offset: ArrayLike,

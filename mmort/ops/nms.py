@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import as_floating, as_integers, as_rows, call
-from mmort.ops._renamed import explains_former_names
+from mmort.ops._habits import explains_other_names
 from mmort.ops._suppression import check_settings, suppression_settings
 
 __all__ = ["batched_nms", "multiclass_nms", "nms", "nms_indices", "nms_match", "nms_match_pairs", "soft_nms"]
@@ -17,7 +17,7 @@ __all__ = ["batched_nms", "multiclass_nms", "nms", "nms_indices", "nms_match", "
 Suppressed = tuple[NDArray[Any], NDArray[np.int64]]
 
 
-@explains_former_names
+@explains_other_names
 def nms(
     boxes: ArrayLike,
     scores: ArrayLike,
@@ -93,7 +93,7 @@ def nms(
     return dets, indices
 
 
-@explains_former_names
+@explains_other_names
 def soft_nms(
     boxes: ArrayLike,
     scores: ArrayLike,
@@ -274,7 +274,7 @@ def _class_soft_nms(
     return dets[order], keep[order]
 
 
-@explains_former_names
+@explains_other_names
 def nms_match(dets: ArrayLike, iou_threshold: float) -> list[NDArray[np.int64]]:
     """Group boxes by the kept box that suppresses them in greedy suppression.
 

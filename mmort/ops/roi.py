@@ -7,12 +7,12 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import call
-from mmort.ops._renamed import explains_former_names
+from mmort.ops._habits import explains_other_names
 
 __all__ = ["roi_align"]
 
 
-@explains_former_names
+@explains_other_names
 def roi_align(
     input: ArrayLike,
     rois: ArrayLike,

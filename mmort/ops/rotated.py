@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import as_floating, as_integer, as_number, call
-from mmort.ops._renamed import explains_former_names
+from mmort.ops._habits import explains_other_names
 
 __all__ = [
     "box_iou_rotated",
@@ -81,7 +81,7 @@ def box_iou_rotated(
     return overlaps
 
 
-@explains_former_names
+@explains_other_names
 def nms_rotated(
     dets: ArrayLike,
     scores: ArrayLike,
@@ -303,7 +303,7 @@ def _ranks(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(len(groups)) - np.searchsorted(groups, groups)
 
 
-@explains_former_names
+@explains_other_names
 def roi_align_rotated(
     input: ArrayLike,
     rois: ArrayLike,

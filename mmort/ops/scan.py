@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmort._kernels import call
+from mmort.ops._habits import explains_other_names
 
 __all__ = ["cummax", "cummin"]
 
@@ -19,6 +20,7 @@ class CumulativeExtremum(NamedTuple):
     indices: NDArray[np.int64]
 
 
+@explains_other_names
 def cummax(input: ArrayLike, dim: int) -> CumulativeExtremum:
     """Compute the cumulative maximum along a dimension and the index of each maximum, as ``torch.cummax``.
 
@@ -60,6 +62,7 @@ def cummax(input: ArrayLike, dim: int) -> CumulativeExtremum:
     return CumulativeExtremum(*call("cummax", input=input, dim=dim))
 
 
+@explains_other_names
 def cummin(input: ArrayLike, dim: int) -> CumulativeExtremum:
     """Compute the cumulative minimum along a dimension and the index of each minimum, as ``torch.cummin``.
 

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from types import GenericAlias
 from typing import Any, ParamSpec, TypeVar, overload
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import mmort
 from mmort import schemas
-from mmort.ops._renamed import refuse_former_names
+from mmort.ops._habits import refuse_other_names, refuse_other_values
 from mmort.torch.definition import define
 from mmort.torch.gradients import GRADIENTS, register
 
@@ -76,15 +77,24 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 def mirrors(function: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
     """Decorate a function of tensors with the name and signature of the numpy function that it mirrors."""
     signature = _signature(function)
+    tensors = {
+        name: parameter.default is None
+        for name, parameter in signature.parameters.items()
+        if parameter.annotation in (Tensor, Tensor | None)
+    }
 
     def decorate(implementation: Callable[..., R]) -> Callable[P, R]:
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if not torch.compiler.is_compiling():
                 try:
-                    signature.bind(*args, **kwargs)  # raises TypeError, where torch's operators raise RuntimeError
+                    bound = signature.bind(*args, **kwargs)  # TypeError, where torch's operators raise RuntimeError
                 except TypeError:
-                    refuse_former_names(function.__name__, kwargs, signature.parameters)
+                    refuse_other_names(function.__name__, kwargs, signature.parameters)
                     raise
+                for name, value in bound.arguments.items():
+                    refuse_other_values(function.__name__, name, value)
+                    if name in tensors:
+                        _require_tensor(function.__name__, name, value, optional=tensors[name])
             return implementation(*args, **kwargs)
 
         call.__name__ = call.__qualname__ = function.__name__
@@ -93,6 +103,14 @@ def mirrors(function: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable
         return call
 
     return decorate
+
+
+def _require_tensor(function: str, name: str, value: Any, *, optional: bool) -> None:
+    """Raise TypeError if a value is no tensor; torch's own error prints all of an array, on many lines."""
+    if isinstance(value, Tensor) or hasattr(value, "__torch_function__") or (optional and value is None):
+        return
+    advice = f"; mmort.{function} takes arrays" if isinstance(value, np.ndarray) else ""
+    raise TypeError(f"{function}: {name} must be a tensor, got {type(value).__name__}{advice}")
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:

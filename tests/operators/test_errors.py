@@ -412,6 +412,28 @@ def test_empty_lists_are_no_boxes():
     assert mmort.roi_align(MAP, [], 7).shape == mmort.roi_align_rotated(MAP, [], 7).shape == (0, 3, 7, 7)
 
 
+@pytest.mark.parametrize("arguments", [{"bias": zeros(1)}, {"mask": MAP}, {"stride": zeros(1)}])
+def test_what_torchvision_calls_deform_conv2d(arguments):
+    """Its bias is the fourth argument, which is the stride here."""
+    with pytest.raises(TypeError, match=r"it has neither a bias nor a mask.*modulated_deform_conv2d has both$"):
+        mmort.deform_conv2d(MAP, MAP, MAP, **arguments)
+
+
+@pytest.mark.parametrize("boxes", [[zeros(1, 4)], (zeros(1, 4), zeros(2, 4)), [zeros(0, 4)]])
+@pytest.mark.parametrize("function", [mmort.roi_align, mmort.roi_align_rotated])
+def test_boxes_as_torchvision_takes_them(function, boxes):
+    with pytest.raises(
+        TypeError, match=rf"^{function.__name__}: rois must be one array \[K, 5\].* list of {len(boxes)} a"
+    ):
+        function(MAP, boxes, 2)
+
+
+@pytest.mark.parametrize("function", [mmort.cummax, mmort.cummin])
+def test_the_dimension_is_called_dim(function):
+    with pytest.raises(TypeError, match=f"^{function.__name__}: axis is called dim, as in torch$"):
+        function(MAP, axis=0)
+
+
 @pytest.mark.parametrize(
     ("call", "former", "name"),
     [

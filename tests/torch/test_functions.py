@@ -185,6 +185,33 @@ def test_lists_are_refused():
             call()
 
 
+def test_arrays_are_refused_in_one_line():
+    boxes, scores, image = np.zeros((500, 4)), np.zeros(500), np.zeros((1, 1, 64, 64))
+    for call, text in (
+        (
+            lambda: mmort.torch.nms(boxes, scores, 0.5),
+            "nms: boxes must be a tensor, got ndarray; mmort.nms takes arrays",
+        ),
+        (lambda: mmort.torch.nms(BOXES, SCORES, 0.5, idxs=[0]), "nms: idxs must be a tensor, got list"),
+        (
+            lambda: mmort.torch.RoIAlign(2)(image, np.zeros((1, 5))),
+            "roi_align: input must be a tensor, got ndarray; mmort.roi_align takes arrays",
+        ),
+    ):
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert str(caught.value) == text
+
+
+def test_calls_as_torchvision_has_them():
+    image, offset, weight = torch.ones(1, 1, 8, 8), torch.zeros(1, 18, 6, 6), torch.ones(1, 1, 3, 3)
+    for arguments, named in (((), {"bias": torch.ones(1)}), ((torch.ones(1),), {}), ((), {"mask": torch.ones(1)})):
+        with pytest.raises(TypeError, match=r"^deform_conv2d: .* mmort.modulated_deform_conv2d has both$"):
+            mmort.torch.deform_conv2d(image, offset, weight, *arguments, **named)
+    with pytest.raises(TypeError, match=r"^roi_align: rois must be one array \[K, 5\] of rows"):
+        mmort.torch.roi_align(image, [torch.tensor([[0.0, 0, 4, 4]])], 2)
+
+
 def test_values_are_refused():
     for call, text in (
         (lambda: mmort.torch.batched_nms(BOXES, SCORES, SCORES.long(), {"type": "fast"}), r"got 'fast'"),
