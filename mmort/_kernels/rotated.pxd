@@ -5,7 +5,7 @@ nearly coincide, and whole boxes where they are tiny.  Here one box is clipped b
 in which these are upright: a plain comparison decides on which side a corner is, so nearly equal boxes are no special
 case.  Everything is computed in double precision.
 """
-from libc.math cimport NAN, cos, fabs, isfinite, sin
+from libc.math cimport INFINITY, NAN, cos, fabs, isfinite, sin
 
 from element_types cimport real
 
@@ -85,28 +85,42 @@ cdef inline int _clip(const double *along, const double *across, int corners, do
 
 cdef inline bint _cross_below(const Rectangle *a, const Rectangle *b, double cosine, double sine,
                               double min_area) noexcept nogil:
-    """Returns whether the strips along the sides of two rectangles share less than an area.
-
-    Long boxes, of which rounding may change the computed area, are left to that.
-    """
-    cdef double longest = max(max(a.half_width, a.half_height), max(b.half_width, b.half_height))
-    return longest * longest < min_area * (1 << 20) and (
+    """Returns whether the strips along the sides of two rectangles share less than an area."""
+    return (
         4 * a.half_height * b.half_height < min_area * sine or 4 * a.half_width * b.half_width < min_area * sine
         or 4 * a.half_height * b.half_width < min_area * cosine or 4 * a.half_width * b.half_height < min_area * cosine)
 
 
-cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double min_area) noexcept nogil:
-    """Returns the area that two rectangles of positive area share, or 0 if it is known to be below `min_area`."""
+cdef inline bint _is_above(const Rectangle *a, const Rectangle *b, double x, double y, double span_x, double span_y,
+                           double area) noexcept nogil:
+    """Returns whether so much of b surely lies in a, in whose frame b's centre is at (x, y) and its half spans known.
+
+    b shrunk about its centre until a holds it has the square of that factor of its area.
+    """
+    cdef double free_x = a.half_width - fabs(x), free_y = a.half_height - fabs(y)
+    return (free_x > 0 and free_y > 0 and free_x * free_x * b.area >= area * span_x * span_x
+            and free_y * free_y * b.area >= area * span_y * span_y and b.area >= area)
+
+
+cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double min_area,
+                               double sufficient) noexcept nogil:
+    """Returns the area that two rectangles of positive area share.
+
+    That is 0 if it is known to be below `min_area`, and `sufficient` if it is known to be above.  Of long boxes, whose
+    computed area rounding may change, neither is known.
+    """
     cdef double[8] px, py, qx, qy
     cdef const Rectangle *other
     cdef double dx, dy, cosine, sine, wx, wy, hx, hy, span_x, span_y, width, height, area = 0
+    cdef double longest
+    cdef bint is_long
     cdef int corners, i
     if a.area < min_area or b.area < min_area:
         return 0
     cosine = a.cosine * b.cosine + a.sine * b.sine
     sine = a.cosine * b.sine - a.sine * b.cosine
-    if _cross_below(a, b, fabs(cosine), fabs(sine), min_area):
-        return 0
+    longest = max(max(a.half_width, a.half_height), max(b.half_width, b.half_height))
+    is_long = longest * longest >= min_area * (1 << 20)
     # b in the frame of a, the smaller one
     if not _goes_first(a, b):
         other = a
@@ -127,6 +141,11 @@ cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double mi
     height = min(py[0] + span_y, a.half_height) - max(py[0] - span_y, -a.half_height)
     if not (width > 0 and height > 0 and width * height >= min_area):
         return 0
+    if not is_long:
+        if _is_above(a, b, px[0], py[0], span_x, span_y, sufficient):
+            return sufficient
+        if _cross_below(a, b, fabs(cosine), fabs(sine), min_area):
+            return 0
     dx = px[0]
     dy = py[0]
     px[0] = dx + wx + hx
@@ -153,7 +172,7 @@ cdef inline double overlap(const Rectangle *a, const Rectangle *b, bint foregrou
         return a.area + b.area
     if a.area == 0 or b.area == 0 or are_apart(a, b):
         return 0
-    common = shared_area(a, b, 0)
+    common = shared_area(a, b, 0, INFINITY)
     return common / (a.area if foreground else a.area + b.area - common)
 
 
@@ -163,7 +182,7 @@ cdef inline bint reaches(const Rectangle *a, const Rectangle *b, real threshold,
     cdef real iou
     if threshold > 0 and a.area > 0 and b.area > 0:
         min_common = threshold * (a.area + b.area) / (1 + <double>threshold)
-        common = shared_area(a, b, min_common * 0.999999)  # a margin far above any rounding
+        common = shared_area(a, b, min_common * 0.999999, min_common * 1.000001)  # margins far above any rounding
         iou = <real>(common / (a.area + b.area - common))
     else:
         iou = <real>overlap(a, b, False)

@@ -190,7 +190,7 @@ cdef inline bint _any_reaches(const Grid *grid, const Cell *cell, const Window *
             begin += BLOCK
         for i in range(found):
             candidate = grid.rectangles + candidates[i]
-            if not are_apart(candidate, box) and reaches(candidate, box, threshold, equal):
+            if reaches(candidate, box, threshold, equal) and not are_apart(candidate, box):
                 return True
     return False
 

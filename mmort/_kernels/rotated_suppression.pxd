@@ -1,15 +1,16 @@
 """Greedy suppression among rotated boxes of one class, for nms_rotated and nms_rotated_indices.
 
 Boxes are visited by descending score, and each is compared with the boxes kept so far: first their upright bounding
-rectangles, in vectors, then the exact overlap of those that meet.  Once many are kept, a grid finds those that could
-meet (rotated_grid.pxd).  Both ways compare by the same arithmetic, so results are the same.
+rectangles, in vectors of float32 with a margin for its rounding, then the exact overlap of those that meet.  Once many
+are kept, a grid finds those that could meet (rotated_grid.pxd).  Both ways compare by the same arithmetic, so results
+are the same.
 """
-from libc.math cimport fabs
+from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int32_t, int64_t
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.rotated cimport BOX, Rectangle, measure, reaches
+from mmort._kernels.rotated cimport BOX, Rectangle, are_apart, measure, reaches
 from mmort._kernels.rotated_grid cimport Grid, add_box, empty_grid, fits_grid, grid_size, look_up
 from mmort._kernels.suppression cimport goes_on
 from mmort._kernels.workspace cimport take
@@ -24,21 +25,25 @@ cdef enum:  # picoseconds per box, estimated: no benchmark row
     COLLECT_COST = 10000
 
 
+cdef extern from "<math.h>" nogil:
+    float fabsf(float)
+
+
 cdef struct Kept:
-    double *x
-    double *y
-    double *reach_x
-    double *reach_y
+    float *x
+    float *y
+    float *reach_x   # a little more; infinite where float32 may not have the numbers
+    float *reach_y
     int32_t *boxes   # indices of their rectangles
     char *grid       # its memory
 
 
 cdef inline Kept take_kept(size_t *address, size_t count) noexcept nogil:
     cdef Kept kept
-    kept.x = <double *>take(address, count * sizeof(double))
-    kept.y = <double *>take(address, count * sizeof(double))
-    kept.reach_x = <double *>take(address, count * sizeof(double))
-    kept.reach_y = <double *>take(address, count * sizeof(double))
+    kept.x = <float *>take(address, count * sizeof(float))
+    kept.y = <float *>take(address, count * sizeof(float))
+    kept.reach_x = <float *>take(address, count * sizeof(float))
+    kept.reach_y = <float *>take(address, count * sizeof(float))
     kept.boxes = <int32_t *>take(address, count * sizeof(int32_t))
     kept.grid = <char *>take(address, grid_size(count))
     return kept
@@ -56,18 +61,38 @@ cdef inline Kept kept_from(const Kept *all_kept, ptrdiff_t first) noexcept nogil
     return kept
 
 
-cdef inline simd_void _find_near(const Kept *kept, ptrdiff_t begin, ptrdiff_t count, const Rectangle *box,
-                                 int64_t *near, int64_t *any_near) noexcept nogil:
-    """Finds which of `count` kept boxes from position `begin` on have a bounding rectangle that meets the box's."""
-    cdef const double *x = kept.x + begin
-    cdef const double *y = kept.y + begin
-    cdef const double *reach_x = kept.reach_x + begin
-    cdef const double *reach_y = kept.reach_y + begin
-    cdef double box_x = box.x, box_y = box.y, box_reach_x = box.reach_x, box_reach_y = box.reach_y
-    cdef int64_t found = 0
+cdef struct Window:  # upright rectangle around a box, with a margin for the rounding of its numbers
+    float x
+    float y
+    float reach_x
+    float reach_y
+
+
+cdef inline Window _window(const Rectangle *box) noexcept nogil:
+    cdef Window window
+    cdef double largest = max(max(fabs(box.x), fabs(box.y)), max(box.reach_x, box.reach_y))
+    window.x = <float>box.x
+    window.y = <float>box.y
+    window.reach_x = window.reach_y = INFINITY
+    if largest < 1e30:  # with room for sums in float32
+        window.reach_x = <float>(box.reach_x + (box.reach_x + fabs(box.x)) / (1 << 22) + 1e-40)
+        window.reach_y = <float>(box.reach_y + (box.reach_y + fabs(box.y)) / (1 << 22) + 1e-40)
+    return window
+
+
+cdef inline simd_void _find_near(const Kept *kept, ptrdiff_t begin, ptrdiff_t count, const Window *box,
+                                 int32_t *near, int32_t *any_near) noexcept nogil:
+    """Finds which of `count` kept boxes from position `begin` on have an upright rectangle that may meet the box's."""
+    cdef const float *x = kept.x + begin
+    cdef const float *y = kept.y + begin
+    cdef const float *reach_x = kept.reach_x + begin
+    cdef const float *reach_y = kept.reach_y + begin
+    cdef float box_x = box.x, box_y = box.y, box_reach_x = box.reach_x, box_reach_y = box.reach_y
+    cdef int32_t found = 0
     cdef ptrdiff_t i
-    for i in range(count):
-        near[i] = (fabs(x[i] - box_x) < reach_x[i] + box_reach_x) & (fabs(y[i] - box_y) < reach_y[i] + box_reach_y)
+    for i in range(count):  # NaN is near
+        near[i] = not ((fabsf(x[i] - box_x) > reach_x[i] + box_reach_x)
+                       | (fabsf(y[i] - box_y) > reach_y[i] + box_reach_y))
         found |= near[i]
     any_near[0] = found
 
@@ -75,19 +100,36 @@ cdef inline simd_void _find_near(const Kept *kept, ptrdiff_t begin, ptrdiff_t co
 cdef inline bint _is_suppressed_by_any(const Rectangle *rectangles, const Rectangle *box, const Kept *kept,
                                        ptrdiff_t count, real threshold, bint equal) noexcept nogil:
     """Compares a box with all kept boxes."""
-    cdef int64_t[BLOCK] near
-    cdef int64_t any_near
+    cdef const Rectangle *other
+    cdef Window window = _window(box)
+    cdef int32_t[BLOCK] near
+    cdef int32_t any_near
     cdef ptrdiff_t begin = 0, size, i
+    if not threshold > 0:  # boxes that do not meet may be above it
+        for i in range(count):
+            if reaches(rectangles + kept.boxes[i], box, threshold, equal):
+                return True
+        return False
     while begin < count:
         size = min(<ptrdiff_t>BLOCK, count - begin)
-        _find_near(kept, begin, size, box, near, &any_near)
-        if any_near or not threshold > 0:  # else boxes that do not meet are below it
+        _find_near(kept, begin, size, &window, near, &any_near)
+        if any_near:
             for i in range(size):
-                if near[i] or not threshold > 0:
-                    if reaches(rectangles + kept.boxes[begin + i], box, threshold, equal):
+                if near[i]:
+                    other = rectangles + kept.boxes[begin + i]
+                    if reaches(other, box, threshold, equal) and not are_apart(other, box):
                         return True
         begin += BLOCK
     return False
+
+
+cdef inline void _keep(Kept *kept, ptrdiff_t number, const Rectangle *rectangle, int32_t box) noexcept nogil:
+    cdef Window window = _window(rectangle)
+    kept.x[number] = window.x
+    kept.y[number] = window.y
+    kept.reach_x[number] = window.reach_x
+    kept.reach_y[number] = window.reach_y
+    kept.boxes[number] = box
 
 
 cdef inline bint _fill_grid(Grid *grid, const Kept *kept, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
@@ -121,11 +163,7 @@ cdef inline ptrdiff_t suppress(mmk_call *call, const Rectangle *rectangles, cons
             is_suppressed = _is_suppressed_by_any(rectangles, box, kept, number, threshold, equal)
         if is_suppressed:
             continue
-        kept.x[number] = box.x
-        kept.y[number] = box.y
-        kept.reach_x[number] = box.reach_x
-        kept.reach_y[number] = box.reach_y
-        kept.boxes[number] = boxes[i]
+        _keep(kept, number, box, boxes[i])
         number += 1
         if number == GRID_MIN_KEPT and threshold > 0:
             grid = empty_grid(kept.grid, rectangles, boxes, count, threshold)
