@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, default
 from mmort.detect.parts.boxes import clip
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import ConvModule, tower
 from mmort.detect.parts.priors import Points
@@ -55,7 +55,13 @@ class FoveaHead(DenseHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)
+        require_sigmoid("FoveaHead", entries.loss_cls)
+        if len(entries.base_edge_list) != len(entries.strides):
+            raise ValueError(
+                f"detect.build: bbox_head.base_edge_list must have as many numbers as strides, {len(entries.strides)}, "
+                f"got {len(entries.base_edge_list)}"
+            )
+        self.classes = entries.num_classes
         self.priors, self.lengths = Points(entries.strides), list(entries.base_edge_list)
         channels, width = entries.feat_channels, entries.feat_channels * 4
         layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}
@@ -69,8 +75,7 @@ class FoveaHead(DenseHead):
             )
         else:
             self.cls_convs = tower(*stacked, bias=entries.conv_bias, **layer)
-        classes = self.classes + (self.activation == "softmax")
-        self.conv_cls = nn.Conv2d(width if self.with_deform else channels, classes, 3, padding=1)
+        self.conv_cls = nn.Conv2d(width if self.with_deform else channels, self.classes, 3, padding=1)
         self.conv_reg = nn.Conv2d(channels, 4, 3, padding=1)
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:

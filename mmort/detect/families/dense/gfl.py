@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mmort.detect.entries import PARTS, part
 from mmort.detect.parts.coders import BoxCoder
+from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.heads.tower_head import TowerHead
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.priors import Centres
@@ -50,6 +51,7 @@ class GFLHead(TowerHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
+        require_sigmoid("GFLHead", entries.loss_cls)
         self.priors = Centres(self.priors)
         self.cls_convs, self.reg_convs = self.build_towers(entries)
         self.box_channels = 4 * (entries.reg_max + 1)

@@ -16,6 +16,7 @@ from torch import Tensor
 from mmort.detect.entries import PARTS
 from mmort.detect.families.dense.atss import ATSSHead
 from mmort.detect.parts.boxes import image_limits
+from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.selection import best_priors, detections, take
 from mmort.detect.parts.single_stage import DenseDetector
 from mmort.detect.parts.test_cfg import DenseEntries
@@ -43,6 +44,7 @@ class PAAHead(ATSSHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
+        require_sigmoid("PAAHead", entries.loss_cls)
         self.score_voting = entries.score_voting
 
 

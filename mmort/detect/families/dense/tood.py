@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS
+from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.heads.tower_head import TowerHead
 from mmort.detect.parts.layers import ConvModule, Scale
 from mmort.detect.parts.priors import Centres
@@ -65,8 +66,7 @@ class TOODHead(TowerHead):
                 f"detect.build: bbox_head.anchor_type must be 'anchor_free' or 'anchor_based', "
                 f"got {entries.anchor_type!r}"
             )
-        if self.activation != "sigmoid":
-            raise ValueError("detect.build: bbox_head 'TOODHead' needs loss_cls.use_sigmoid=True")
+        require_sigmoid("TOODHead", entries.loss_cls)
         self.activation = "none"  # the maps are probabilities already
         self.anchor_free, self.centres = entries.anchor_type == "anchor_free", Centres(self.priors)
         channels, layers = entries.feat_channels, entries.stacked_convs

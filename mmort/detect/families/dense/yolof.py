@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, Schema, default, part
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
@@ -45,8 +45,7 @@ class YOLOFHead(DenseHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if class_activation(entries.loss_cls) != "sigmoid":
-            raise ValueError("detect.build: bbox_head 'YOLOFHead' needs loss_cls.use_sigmoid=True")
+        require_sigmoid("YOLOFHead", entries.loss_cls)
         self.classes, self.priors, self.coder = entries.num_classes, entries.anchor_generator, entries.bbox_coder
         channels, anchors = entries.in_channels, self.priors.num_base_priors[0]
         self.cls_subnet = tower(channels, channels, entries.num_cls_convs, norm_cfg=entries.norm_cfg)

@@ -67,6 +67,12 @@ def class_activation(loss_cls: Config) -> Activation:
     return "sigmoid" if entries.use_sigmoid else "softmax"
 
 
+def require_sigmoid(head: str, loss_cls: Config) -> None:
+    """Refuse a ``loss_cls`` that implies a softmax, of a head that has none."""
+    if class_activation(loss_cls) != "sigmoid":
+        raise ValueError(f"detect.build: bbox_head {head!r} needs loss_cls.use_sigmoid=True, got false")
+
+
 class ClassScores(nn.Module):
     """Scores of classes that exclude each other.
 
