@@ -103,10 +103,6 @@ class DetectorConfig:
         test_cfg: Config = self.model.get("test_cfg") or beside or {}
         return test_cfg
 
-    def with_test_cfg(self, test_cfg: Config) -> DetectorConfig:
-        """Return a config whose detections are selected otherwise."""
-        return DetectorConfig({**self._config, "model": {**self.model, "test_cfg": test_cfg}})
-
     @property
     def custom_hooks(self) -> Any:
         """What MMDetection does around training and testing, a list of dicts or None."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import Parts, Schema
+from mmort.detect.entries import Parts, Schema, default, part
 from mmort.predict import MaskFormat
 
 
@@ -17,22 +17,18 @@ from mmort.predict import MaskFormat
 class ModelEntries(Schema):
     """The entries of a config's ``model``; families add theirs."""
 
+    backbone: nn.Module = part("backbone")
+    neck: nn.Module | None = part("neck", default=None)
+    test_cfg: Any = default({})
+
     ignored: ClassVar = {"data_preprocessor": "read by the preprocessing", "_scope_": "where MMEngine looks types up"}
-
-
-_Model = TypeVar("_Model", bound=ModelEntries)
-
-
-def read_model(schema: type[_Model], config: DetectorConfig, parts: Parts) -> _Model:
-    """Return the entries of a config's ``model``, and its ``test_cfg``, wherever that is; its parts are built."""
-    return parts.read("model", schema, {**config.model, "test_cfg": config.test_cfg})
 
 
 class Detector(nn.Module):
     """A detector; its submodules, and so the keys of its ``state_dict``, have MMDetection's names.
 
     A family is a subclass.  Its constructor takes the whole config as a `DetectorConfig`, and the `Parts` to
-    build its parts with.
+    build its parts with.  Those that its `Model` declares as parts become submodules of the same names.
 
     Attributes
     ----------
@@ -40,10 +36,12 @@ class Detector(nn.Module):
         The name of the detector, such as "Faster R-CNN".
     classes : tuple of str
         Names of the classes by label.  Empty if the checkpoint has none.
-    Model : subclass of ModelEntries or None
-        The schema of the config's ``model``.
-    model_entries : tuple of str
-        Of families without `Model`, the entries that they read, besides ``test_cfg``; others are refused.
+    Model : subclass of ModelEntries
+        The schema of the config's ``model``, and of its ``test_cfg``, wherever that is.
+    entries : ModelEntries
+        What `Model` has read.
+    test_cfg : Schema
+        Of it, how detections are selected.
     flip_test : bool, default False
         Whether `forward` also detects in the mirror images.
     takes_proposals : bool
@@ -62,13 +60,23 @@ class Detector(nn.Module):
     """
 
     family: str
-    Model: ClassVar[type[ModelEntries] | None] = None
-    model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "bbox_head")
+    Model: ClassVar[type[ModelEntries]] = ModelEntries
+    entries: ModelEntries
+    test_cfg: Any
+    backbone: nn.Module
+    neck: nn.Module
     renamed_keys: ClassVar[tuple[tuple[str, str], ...]] = ()
     unused_weights: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self) -> None:
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
+        self.entries = parts.read("model", self.Model, {**config.model, "test_cfg": config.test_cfg})
+        for name, entry in vars(self.entries).items():
+            if isinstance(entry, nn.Module):
+                self.add_module(name, entry)
+        self.test_cfg = self.entries.test_cfg
+        if self.entries.neck is None:
+            self.neck = nn.Identity()
         self.classes: tuple[str, ...] = ()
         self.flip_test = False
         self.takes_proposals = False

@@ -152,7 +152,7 @@ class Parts:
             if child is None:
                 continue
             described = values.get(entry.name, child.default)
-            if described is None:
+            if described is None and child.default is not MISSING:
                 values[entry.name] = None
                 continue
             if not isinstance(described, (dict, list, tuple)):

@@ -13,8 +13,8 @@ from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
 from mmort.detect import families as _families  # noqa: F401 - registers them
 from mmort.detect.checkpoint import load_checkpoint, load_weights
-from mmort.detect.detector import Detector, ModelEntries
-from mmort.detect.entries import PARTS, Parts, check_names
+from mmort.detect.detector import Detector
+from mmort.detect.entries import PARTS, Parts
 from mmort.detect.receptive_fields import set_receptive_fields
 
 _HEADS = (
@@ -79,16 +79,7 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
     """
     layout = DetectorConfig(config)
     family = _family_of(layout)
-    try:
-        detector = family(layout, parts)
-    except KeyError as error:  # families index the config for what they cannot do without
-        raise ValueError(f"detect.build: the config's model must have {error}") from error
-    if detector.Model is None:
-        check_names(
-            "model",
-            (key for key, value in layout.model.items() if value is not None and key not in ModelEntries.ignored),
-            detector.model_entries,
-        )
+    detector = family(layout, parts)
     set_receptive_fields(detector, layout.custom_hooks)
     return detector.eval().requires_grad_(False)
 

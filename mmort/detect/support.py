@@ -5,18 +5,20 @@ A detector is built without memory for its weights, so that this takes less than
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts
+from mmort.detect.entries import PARTS, Parts, Schema
 from mmort.detect.loading import build
 from mmort.predict import Preprocessing
 
+_Entries = TypeVar("_Entries", bound=Schema)
 _SHARED_ENTRIES = ("backbone", "neck")
 """Entries of a model that can be built even if its family is not known."""
 
@@ -73,6 +75,18 @@ class _Collector(Parts):
     def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
         """Build a part, or a substitute."""
         return self.attempt(super().construct, kind, part_class, config)
+
+    def read(self, name: str, schema: type[_Entries], config: Any) -> _Entries:
+        """Read a dict by its schema; if there are entries that it does not name, without them."""
+        try:
+            return super().read(name, schema, config)
+        except ValueError as error:
+            if not isinstance(config, dict):
+                raise
+            self.add(error)
+            known = {entry.name for entry in dataclasses.fields(schema)}
+            spelled = schema.respelled(name, config)
+            return super().read(name, schema, {key: value for key, value in spelled.items() if key in {*known, "type"}})
 
     def attempt(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return what a function returns, or a substitute if it fails."""

@@ -66,13 +66,6 @@ def test_version_3_has_its_selection_inside_the_model():
     assert DetectorConfig({**beside, "model": {"test_cfg": {"rpn": {}}}}).test_cfg == {"rpn": {}}
 
 
-def test_the_selection_of_a_config_can_be_replaced():
-    config = DetectorConfig({"model": {"type": "SOLO", "test_cfg": {"nms_pre": 1}}, "optimizer": {}})
-    replaced = config.with_test_cfg({"nms_pre": 2})
-    assert (replaced.test_cfg, replaced.model["type"], replaced.version) == ({"nms_pre": 2}, "SOLO", 2)
-    assert config.test_cfg == {"nms_pre": 1}
-
-
 def test_the_model_of_student_and_teacher_is_the_detector():
     model = {"type": "mmdet.SoftTeacher", "detector": {"type": "FasterRCNN", "data_preprocessor": PREPROCESSOR}}
     config = DetectorConfig({"model": model})

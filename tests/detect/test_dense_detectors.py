@@ -382,7 +382,7 @@ def test_styles_of_resnet_and_width_of_resnext():
         ("bbox_head", {"type": "MonoFlexHead"}, "MonoFlexHead"),
         ("roi_head", [{"type": "CascadeRoIHead"}], "roi_head must be one dict, got list"),
         ("bbox_head", {"with_score": True}, "with_score"),
-        ("nope", 3, "model with nope is not supported; supported entries: backbone, neck, bbox_head"),
+        ("nope", 3, "model with nope is not supported; supported entries: backbone, neck, test_cfg, bbox_head"),
         ("bbox_head", {"bbox_coder": {"type": "PseudoBBoxCoder"}}, "PseudoBBoxCoder"),
         ("bbox_head", {"anchor_generator": {"type": "RotatedAnchorGenerator"}}, "RotatedAnchorGenerator"),
         ("bbox_head", {"anchor_generator": {"type": "AnchorGenerator", "strides": [8]}}, "ratios"),

@@ -333,7 +333,8 @@ def test_unsupported_types_are_named(path, value, text):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("backbone", "the config's model must have 'backbone'"),
+        ("backbone", "model must have backbone"),
+        ("type", "model must have type"),
         ("test_cfg.rpn", "test_cfg must have rpn"),
         ("test_cfg.rcnn", "test_cfg must have rcnn"),
         ("test_cfg.rpn.max_per_img", r"test_cfg\.rpn must have max_per_img"),

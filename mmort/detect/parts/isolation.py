@@ -8,8 +8,12 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.layout import DetectorConfig
+from mmort.detect.entries import Parts
 from mmort.detect.parts.positions import image_cells
 from mmort.detect.parts.queries import QueryDetector
+from mmort.predict import Preprocessing
+from mmort.predict.test_pipeline import settings_of
 
 
 class SingleMapDetector(QueryDetector):
@@ -21,11 +25,10 @@ class SingleMapDetector(QueryDetector):
     of larger ones gives slightly different results than alone; see `isolate_images`.
     """
 
-    def __init__(self, backbone: nn.Module, neck: nn.Module | None, size_divisor: int = 1) -> None:
-        super().__init__()
-        self.size_divisor = size_divisor  # to a multiple of it an image alone is padded, and its padding stays
-        self.backbone = backbone
-        self.neck = nn.Identity() if neck is None else neck
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
+        super().__init__(config, parts)
+        # To a multiple of it an image alone is padded, and its padding stays.
+        self.size_divisor = Preprocessing(**settings_of(config)).size_divisor if config.has_test_pipeline else 1
         self._isolation: Isolation | None = None
 
     def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.detector import Detector, ModelEntries, read_model
-from mmort.detect.entries import Parts, Schema, at_least, default, nested, only, part
+from mmort.detect.detector import Detector, ModelEntries
+from mmort.detect.entries import Parts, Schema, at_least, default, nested, only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.positions import SinePositionalEncoding
@@ -117,8 +117,6 @@ class MaskQueryModelEntries(ModelEntries):
 
     types = ("MaskFormer", "Mask2Former")
 
-    backbone: nn.Module = part("backbone")
-    neck: nn.Module | None = part("neck", default=None)
     panoptic_head: Any
     panoptic_fusion_head: FusionEntries | None = nested(FusionEntries, "panoptic_fusion_head", default=None)
     test_cfg: MaskQueryTestCfg = nested(MaskQueryTestCfg, "test_cfg", default={})
@@ -169,16 +167,13 @@ class MaskQueryDetector(Detector):
     [N, Q, h, w].
     """
 
-    Model: ClassVar[type[MaskQueryModelEntries]]
+    entries: MaskQueryModelEntries
+    test_cfg: MaskQueryTestCfg
+    panoptic_head: Any
     heads = ("panoptic_head",)
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model = read_model(self.Model, config, parts)
-        self.backbone = model.backbone
-        self.neck = nn.Identity() if model.neck is None else model.neck
-        self.test_cfg = model.test_cfg
-        self.panoptic_head = model.panoptic_head
+        super().__init__(config, parts)
         self.output_names = ("dets", "labels", "masks")
         self.mask_format = MaskFormat(
             "image",

@@ -47,8 +47,6 @@ class QueryTestCfg(Schema):
 class QueryModelEntries(ModelEntries):
     """The entries of ``model`` that all such detectors have."""
 
-    backbone: nn.Module = part("backbone")
-    neck: nn.Module | None = part("neck", default=None)
     num_queries: int = at_least(1, default=100)
     encoder: EncoderEntries = nested(EncoderEntries, "encoder")
     decoder: DecoderEntries = nested(DecoderEntries, "decoder")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.detector import Detector, level_names
+from mmort.configs.schema import Config
+from mmort.detect.detector import Detector, ModelEntries, level_names
 from mmort.detect.entries import Parts, read_entries
 from mmort.detect.parts.boxes import image_limits, larger
 from mmort.detect.parts.coders import BoxCoder
@@ -33,20 +35,27 @@ class Head(nn.Module):
     raw_kinds: ClassVar[tuple[str, ...]] = ("cls_score", "bbox_pred")
 
 
+@dataclass(frozen=True, kw_only=True)
+class SingleStageModel(ModelEntries):
+    """The entries of ``model``."""
+
+    bbox_head: Config
+
+
 class SingleStageDetector(Detector):
     """A backbone, a neck and a head of the class `head`, which the family sets."""
 
+    Model: ClassVar[type[ModelEntries]] = SingleStageModel
+    entries: SingleStageModel
     TestCfg: ClassVar[type[DenseEntries]] = DenseEntries
     head: ClassVar[type[Head]]
+    test_cfg: DenseEntries
     bbox_head: Head
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model = config.model
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
-        self.bbox_head = parts.construct("bbox_head", self.head, model["bbox_head"])
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
+        super().__init__(config, parts)
+        self.bbox_head = parts.construct("bbox_head", self.head, self.entries.bbox_head)
+        self.test_cfg = read_entries("test_cfg", self.TestCfg, self.entries.test_cfg)
 
     @property
     def raw_names(self) -> tuple[str, ...]:

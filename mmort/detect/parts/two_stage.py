@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
-from mmort.detect.detector import Detector, level_names
-from mmort.detect.entries import Parts, Schema, nested, read_entries, require
+from mmort.detect.detector import Detector, ModelEntries, level_names
+from mmort.detect.entries import Parts, Schema, nested, require
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import RCNNEntries
@@ -84,6 +83,29 @@ def to_rows(values: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     return placed.reshape(*labels.shape, *values.shape[1:])
 
 
+@dataclass(frozen=True, kw_only=True)
+class TwoStageTestCfg(Schema):
+    """The entries of ``test_cfg``; the stages' schemas have those of the entries."""
+
+    rpn: Config | None = None
+    rcnn: Config
+
+    @property
+    def second_stage(self) -> Config:
+        """The entries by which the second stage selects."""
+        return self.rcnn
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoStageModel(ModelEntries):
+    """The entries of ``model``."""
+
+    type: str
+    rpn_head: Config | None = None
+    roi_head: Config
+    test_cfg: TwoStageTestCfg = nested(TwoStageTestCfg, "test_cfg")
+
+
 class TwoStageDetector(Detector):
     """A backbone, a neck, perhaps an RPN, and a second stage of the class `head`, which the family sets.
 
@@ -97,36 +119,28 @@ class TwoStageDetector(Detector):
         The types that the config's model may have.
     """
 
-    model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "rpn_head", "roi_head")
+    Model: ClassVar[type[ModelEntries]] = TwoStageModel
+    entries: TwoStageModel
+    test_cfg: TwoStageTestCfg
     model_types: ClassVar[tuple[str, ...]] = ("FasterRCNN", "MaskRCNN", "CascadeRCNN", "PointRend", "TwoStageDetector")
     head: ClassVar[type[RoIHead]]
     family_with_masks: ClassVar[str]
     family_without_rpn: ClassVar[str | None] = None
 
-    @dataclass(frozen=True, kw_only=True)
-    class TestCfg(Schema):
-        """The entries of ``test_cfg``; the stages' schemas have those of the entries."""
-
-        rpn: Config | None = None
-        rcnn: Config
-
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model = config.model
-        test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
-        require("model.type", model["type"], *self.model_types)
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
+        super().__init__(config, parts)
+        model, test_cfg = self.entries, self.test_cfg
+        kind = require("model.type", model.type, *self.model_types)
         self.rpn_head: ProposalHead | None = None
-        if model.get("rpn_head") is not None:
+        if model.rpn_head is not None:
             if test_cfg.rpn is None:
                 raise ValueError("detect.build: test_cfg must have rpn")
-            self.rpn_head = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+            self.rpn_head = parts.build("rpn_head", {**model.rpn_head, "test_cfg": test_cfg.rpn})
         elif self.family_without_rpn is None:
-            raise ValueError(f"detect.build: model.type {plain_type(model['type'])!r} must have an rpn_head")
+            raise ValueError(f"detect.build: model.type {kind!r} must have an rpn_head")
         else:
             self.takes_proposals, self.family = True, self.family_without_rpn
-        roi_head = {**model["roi_head"], "test_cfg": test_cfg.rcnn}
+        roi_head = {**model.roi_head, "test_cfg": test_cfg.second_stage}
         self.roi_head: RoIHead = parts.construct("roi_head", self.head, roi_head)
         if self.roi_head.with_mask:
             self.family = self.family if self.takes_proposals else self.family_with_masks

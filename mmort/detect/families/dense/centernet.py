@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort.configs.layout import DetectorConfig
-from mmort.detect.detector import Detector
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, read_entries
+from mmort.detect.detector import Detector, ModelEntries
+from mmort.detect.entries import PARTS, Schema, at_least, nested, part
 
 
 class CenterNetHead(nn.Module):
@@ -49,28 +48,31 @@ class CenterNetHead(nn.Module):
         return self.heatmap_head(x).sigmoid(), self.wh_head(x), self.offset_head(x)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CenterNetTestCfg(Schema):
+    """The entries of ``test_cfg``."""
+
+    topk: int = at_least(1, default=100)
+    local_maximum_kernel: int = 3
+
+    ignored: ClassVar = {"max_per_img": "of the suppression of MMDetection's flip test", "nms": "likewise"}
+
+
 @PARTS.register("detector", "CenterNetHead")
 class CenterNet(Detector):
     """CenterNet; the image lies in the middle of the input."""
 
     family = "CenterNet"
+    test_cfg: CenterNetTestCfg
+    bbox_head: CenterNetHead
 
     @dataclass(frozen=True, kw_only=True)
-    class TestCfg(Schema):
-        """The entries of ``test_cfg``."""
+    class Model(ModelEntries):
+        """The entries of ``model``."""
 
-        topk: int = at_least(1, default=100)
-        local_maximum_kernel: int = 3
-
-        ignored: ClassVar = {"max_per_img": "of the suppression of MMDetection's flip test", "nms": "likewise"}
-
-    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model = config.model
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = parts.build("neck", model["neck"])
-        self.bbox_head: CenterNetHead = parts.construct("bbox_head", CenterNetHead, model["bbox_head"])
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
+        neck: nn.Module = part("neck")
+        bbox_head: CenterNetHead = part("bbox_head", types={"CenterNetHead": CenterNetHead})
+        test_cfg: CenterNetTestCfg = nested(CenterNetTestCfg, "test_cfg")
 
     @property
     def raw_names(self) -> tuple[str, ...]:

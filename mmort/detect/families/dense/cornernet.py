@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
 from mmort.configs.test_pipeline import CenterPad
-from mmort.detect.detector import Detector
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, read_entries, require
+from mmort.detect.detector import Detector, ModelEntries
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.selection import take_rows
@@ -112,6 +113,20 @@ class Corners(NamedTuple):
     features: Tensor  # what pairs them, the embedding, [N, K, E]
 
 
+@dataclass(frozen=True, kw_only=True)
+class CornerNetTestCfg(Schema):
+    """The entries of ``test_cfg``."""
+
+    max_per_img: int = at_least(1)
+    nms: NMS | None = nested(NMS, default=None)
+    nms_cfg: NMS | None = nested(NMS, default=None)  # an older name
+    corner_topk: int = at_least(1, default=100)
+    local_maximum_kernel: int = 3
+    distance_threshold: float = 0.5
+
+    ignored: ClassVar = {"score_thr": "MMDetection does not read it either"}
+
+
 @PARTS.register("detector", "CornerHead")
 class CornerNet(Detector):
     """CornerNet.
@@ -139,27 +154,22 @@ class CornerNet(Detector):
 
     family = "CornerNet"
     head: ClassVar[type[CornerHead]] = CornerHead
+    entries: Model
+    test_cfg: CornerNetTestCfg
 
     @dataclass(frozen=True, kw_only=True)
-    class TestCfg(Schema):
-        """The entries of ``test_cfg``."""
+    class Model(ModelEntries):
+        """The entries of ``model``."""
 
-        max_per_img: int = at_least(1)
-        nms: NMS | None = nested(NMS, default=None)
-        nms_cfg: NMS | None = nested(NMS, default=None)  # an older name
-        corner_topk: int = at_least(1, default=100)
-        local_maximum_kernel: int = 3
-        distance_threshold: float = 0.5
+        types = ("CornerNet",)
 
-        ignored: ClassVar = {"score_thr": "MMDetection does not read it either"}
+        type: str
+        bbox_head: Config
+        test_cfg: CornerNetTestCfg = nested(CornerNetTestCfg, "test_cfg")
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model = config.model
-        require("model.type", model["type"], "CornerNet")
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.bbox_head: CornerHead = parts.construct("bbox_head", self.head, model["bbox_head"])
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
+        super().__init__(config, parts)
+        self.bbox_head: CornerHead = parts.construct("bbox_head", self.head, self.entries.bbox_head)
         nms = self.test_cfg.nms or self.test_cfg.nms_cfg
         if nms is None:
             raise ValueError("detect.build: test_cfg must have nms")
@@ -178,7 +188,7 @@ class CornerNet(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps, as `CornerHead` does."""
-        maps: tuple[Tensor, ...] = self.bbox_head(self.backbone(input))
+        maps: tuple[Tensor, ...] = self.bbox_head(self.neck(self.backbone(input)))
         return maps
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:

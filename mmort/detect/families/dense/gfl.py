@@ -19,7 +19,7 @@ from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.heads.tower_head import TowerHead
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.priors import Centres
-from mmort.detect.parts.single_stage import DenseDetector
+from mmort.detect.parts.single_stage import DenseDetector, SingleStageModel
 
 
 class Integral(nn.Module):
@@ -83,4 +83,12 @@ class LD(GFL):
     """Localization Distillation: at inference the student alone."""
 
     family = "LD"
-    model_entries = (*GFL.model_entries, "teacher_config", "teacher_ckpt", "eval_teacher")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(SingleStageModel):
+        """The entries of ``model``."""
+
+        ignored: ClassVar = {
+            **SingleStageModel.ignored,
+            **dict.fromkeys(("teacher_config", "teacher_ckpt", "eval_teacher"), "training only"),
+        }

@@ -18,7 +18,7 @@ from mmort.detect.families.dense.atss import ATSSHead
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.selection import best_priors, detections, take
-from mmort.detect.parts.single_stage import DenseDetector
+from mmort.detect.parts.single_stage import DenseDetector, SingleStageModel
 from mmort.detect.parts.test_cfg import DenseEntries
 
 MIN_OVERLAP = 0.01  # of boxes that vote
@@ -101,14 +101,18 @@ class LAD(PAA):
     """Label Assignment Distillation: at inference the student alone."""
 
     family = "LAD"
-    model_entries = (
-        *PAA.model_entries,
-        "teacher_backbone",
-        "teacher_neck",
-        "teacher_bbox_head",
-        "teacher_ckpt",
-        "eval_teacher",
-    )
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(SingleStageModel):
+        """The entries of ``model``."""
+
+        ignored: ClassVar = {
+            **SingleStageModel.ignored,
+            **dict.fromkeys(
+                ("teacher_backbone", "teacher_neck", "teacher_bbox_head", "teacher_ckpt", "eval_teacher"),
+                "training only",
+            ),
+        }
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(DenseEntries):

@@ -19,7 +19,7 @@ from mmort.detect.parts.csp import convolution_block
 from mmort.detect.parts.layers import LayerEntries
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.selection import detections
-from mmort.detect.parts.single_stage import Head, SingleStageDetector
+from mmort.detect.parts.single_stage import Head, SingleStageDetector, SingleStageModel
 from mmort.detect.parts.test_cfg import DenseEntries
 
 
@@ -93,10 +93,17 @@ class YOLOX(SingleStageDetector):
     """YOLOX.  By default its detections are not limited: K is their number in the image with the most."""
 
     family = "YOLOX"
-    # What MMDetection 2 resizes images to in the training.
-    model_entries = (*SingleStageDetector.model_entries, "input_size", "random_size_range", "random_size_interval")
     head = YOLOXHead
     bbox_head: YOLOXHead
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(SingleStageModel):
+        """The entries of ``model``."""
+
+        ignored: ClassVar = {
+            **SingleStageModel.ignored,
+            **dict.fromkeys(("input_size", "random_size_range", "random_size_interval"), "training only"),
+        }
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(DenseEntries):

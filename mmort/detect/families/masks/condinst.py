@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, Schema, nested
+from mmort.detect.entries import PARTS, Parts, Schema, nested, part
 from mmort.detect.families.dense.fcos import FCOSHead
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.dynamic_masks import DynamicMasks, of_priors, points_and_strides, relative_coordinates
@@ -24,7 +24,7 @@ from mmort.detect.parts.image_masks import enlarged_from_corners
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.selection import indexed_detections
-from mmort.detect.parts.single_stage import DenseDetector
+from mmort.detect.parts.single_stage import DenseDetector, SingleStageModel
 from mmort.detect.parts.test_cfg import DenseEntries
 from mmort.predict import MaskFormat
 
@@ -151,9 +151,6 @@ class CondInstMaskHead(nn.Module):
         return (enlarged_from_corners(logits, self.factor) if self.factor > 1 else logits).sigmoid()
 
 
-_MASK_HEADS = {"CondInstMaskHead": CondInstMaskHead, "BoxInstMaskHead": CondInstMaskHead}
-
-
 @PARTS.register("detector", "CondInstBboxHead", "BoxInstBboxHead")
 class CondInst(DenseDetector):
     """CondInst, and BoxInst, which differs in training only."""
@@ -161,8 +158,16 @@ class CondInst(DenseDetector):
     family = "CondInst"
     head = CondInstBboxHead
     heads = ("bbox_head", "mask_head")
-    model_entries = ("backbone", "neck", "bbox_head", "mask_head")
+    mask_head: CondInstMaskHead
     test_cfg: TestCfg
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(SingleStageModel):
+        """The entries of ``model``."""
+
+        mask_head: CondInstMaskHead = part(
+            "mask_head", types={"CondInstMaskHead": CondInstMaskHead, "BoxInstMaskHead": CondInstMaskHead}
+        )
 
     @dataclass(frozen=True, kw_only=True)
     class TestCfg(DenseEntries):
@@ -172,7 +177,6 @@ class CondInst(DenseDetector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.mask_head: CondInstMaskHead = parts.build("mask_head", config.model["mask_head"], _MASK_HEADS)
         self.output_names = ("dets", "labels", "masks")
         self.mask_format = MaskFormat("image", self.test_cfg.mask_thr, self.mask_head.out_stride, alignment="corners")
 

@@ -17,8 +17,8 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.detector import Detector, level_names
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, read_entries
+from mmort.detect.detector import Detector, ModelEntries, level_names
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, part
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import tower
@@ -254,6 +254,23 @@ def matrix_nms(masks: Tensor, scores: Tensor, labels: Tensor, kernel: str, sigma
     return scores * decay.amin(1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SOLOTestCfg(Schema):
+    """The entries of ``test_cfg``."""
+
+    nms_pre: int = at_least(1, default=500)
+    score_thr: float = 0.1
+    mask_thr: float = 0.5
+    filter_thr: float = 0.05
+    kernel: str = "gaussian"
+    sigma: float = 2.0
+    max_per_img: int = at_least(1, default=100)
+
+    def __post_init__(self) -> None:
+        if self.kernel not in ("gaussian", "linear"):
+            raise ValueError(f"detect.build: test_cfg.kernel must be 'gaussian' or 'linear', got {self.kernel!r}")
+
+
 @PARTS.register("detector", "SOLOHead", "DecoupledSOLOHead", "DecoupledSOLOLightHead")
 class SOLO(Detector):
     """SOLO and its variants.
@@ -269,37 +286,27 @@ class SOLO(Detector):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class TestCfg(Schema):
-        """The entries of ``test_cfg``."""
+    class Model(ModelEntries):
+        """The entries of ``model``."""
 
-        nms_pre: int = at_least(1, default=500)
-        score_thr: float = 0.1
-        mask_thr: float = 0.5
-        filter_thr: float = 0.05
-        kernel: str = "gaussian"
-        sigma: float = 2.0
-        max_per_img: int = at_least(1, default=100)
-
-        def __post_init__(self) -> None:
-            if self.kernel not in ("gaussian", "linear"):
-                raise ValueError(f"detect.build: test_cfg.kernel must be 'gaussian' or 'linear', got {self.kernel!r}")
+        neck: nn.Module = part("neck")
+        mask_head: GridHead = part(
+            "mask_head",
+            types={
+                "SOLOHead": SOLOHead,
+                "DecoupledSOLOHead": DecoupledSOLOHead,
+                "DecoupledSOLOLightHead": DecoupledSOLOLightHead,
+            },
+        )
+        test_cfg: SOLOTestCfg = nested(SOLOTestCfg, "test_cfg")
 
     family = "SOLO"
     heads = ("mask_head",)
-    model_entries = ("backbone", "neck", "mask_head")
-    head_types: ClassVar[dict[str, type[GridHead]]] = {
-        "SOLOHead": SOLOHead,
-        "DecoupledSOLOHead": DecoupledSOLOHead,
-        "DecoupledSOLOLightHead": DecoupledSOLOLightHead,
-    }
+    test_cfg: SOLOTestCfg
+    mask_head: GridHead
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model = config.model
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = parts.build("neck", model["neck"])
-        self.mask_head: GridHead = parts.build("mask_head", model["mask_head"], self.head_types)
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
+        super().__init__(config, parts)
         self.output_names = ("dets", "labels", "masks")
         self.mask_format = MaskFormat("image", self.test_cfg.mask_thr, MASK_STRIDE, boxes="masks")
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mmort.configs.schema import Config
 from mmort.detect.detector import level_names
-from mmort.detect.entries import PARTS, Schema, nested
+from mmort.detect.entries import PARTS, Schema, nested, part
 from mmort.detect.families.masks.solo import (
     SOLO,
     GridHead,
@@ -120,7 +120,12 @@ class SOLOv2(SOLO):
     """SOLOv2."""
 
     family = "SOLOv2"
-    head_types: ClassVar = {"SOLOV2Head": SOLOV2Head}
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(SOLO.Model):
+        """The entries of ``model``."""
+
+        mask_head: GridHead = part("mask_head", types={"SOLOV2Head": SOLOV2Head})
 
     @property
     def raw_names(self) -> tuple[str, ...]:

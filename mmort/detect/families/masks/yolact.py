@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.detector import Detector, level_names
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, part, read_entries
+from mmort.detect.detector import Detector, ModelEntries, level_names
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, part
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
@@ -54,11 +54,14 @@ class YOLACTHead(nn.Module):
         norm_cfg: Config | None = None
         anchor_generator: Priors = part("prior generator", default=_ANCHORS)
         bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
+        loss_cls: Config = default({})
 
         ignored: ClassVar = {"use_ohem": "training only", "reg_decoded_bbox": "training only"}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
+        if class_activation(entries.loss_cls) != "softmax":
+            raise ValueError("detect.build: bbox_head.loss_cls.use_sigmoid must be false: sigmoid is not supported")
         self.classes, self.prototypes, channels = entries.num_classes, entries.num_protos, entries.feat_channels
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
         layer: dict[str, Any] = {"padding": 1, "conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}
@@ -175,43 +178,47 @@ def cropped(masks: Tensor, boxes: Tensor, limits: Tensor) -> Tensor:
     return torch.where(rows[..., None] & columns[:, :, None], masks, 0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class YOLACTTestCfg(Schema):
+    """The entries of ``test_cfg``."""
+
+    nms_pre: int = -1
+    score_thr: float
+    iou_thr: float
+    top_k: int = at_least(1)
+    max_per_img: int = at_least(1, default=100)
+    mask_thr: float = 0.5
+
+    ignored: ClassVar = {
+        "min_bbox_size": "MMDetection does not read it",
+        "mask_thr_binary": "MMDetection reads mask_thr",
+    }
+
+
 @PARTS.register("detector", "YOLACTHead")
 class YOLACT(Detector):
     """YOLACT."""
 
     @dataclass(frozen=True, kw_only=True)
-    class TestCfg(Schema):
-        """The entries of ``test_cfg``."""
+    class Model(ModelEntries):
+        """The entries of ``model``."""
 
-        nms_pre: int = -1
-        score_thr: float
-        iou_thr: float
-        top_k: int = at_least(1)
-        max_per_img: int = at_least(1, default=100)
-        mask_thr: float = 0.5
+        neck: nn.Module = part("neck")
+        bbox_head: YOLACTHead = part("bbox_head", types={"YOLACTHead": YOLACTHead})
+        mask_head: YOLACTProtonet = part("mask_head", types={"YOLACTProtonet": YOLACTProtonet})
+        test_cfg: YOLACTTestCfg = nested(YOLACTTestCfg, "test_cfg")
 
-        ignored: ClassVar = {
-            "min_bbox_size": "MMDetection does not read it",
-            "mask_thr_binary": "MMDetection reads mask_thr",
-        }
+        ignored: ClassVar = {**ModelEntries.ignored, "segm_head": "training only"}
 
     family = "YOLACT"
+    test_cfg: YOLACTTestCfg
+    bbox_head: YOLACTHead
+    mask_head: YOLACTProtonet
     heads = ("bbox_head", "mask_head")
-    model_entries = ("backbone", "neck", "bbox_head", "mask_head", "segm_head")
     unused_weights = "mask_head.segm_branch.", "segm_head."  # of a segmentation in training
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model = config.model
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = parts.build("neck", model["neck"])
-        if class_activation(model["bbox_head"].get("loss_cls", {})) != "softmax":
-            raise ValueError("detect.build: bbox_head.loss_cls.use_sigmoid must be false: sigmoid is not supported")
-        self.bbox_head: YOLACTHead = parts.build("bbox_head", model["bbox_head"], {"YOLACTHead": YOLACTHead})
-        self.mask_head: YOLACTProtonet = parts.build(
-            "mask_head", model["mask_head"], {"YOLACTProtonet": YOLACTProtonet}
-        )
-        self.test_cfg = read_entries("test_cfg", self.TestCfg, config.test_cfg)
+        super().__init__(config, parts)
         self.output_names = ("dets", "labels", "masks")
         self.mask_format = MaskFormat("image", self.test_cfg.mask_thr, rescaling="stretch")
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.detector import read_model
 from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, read_entries
 from mmort.detect.parts.deformable_transformer import (
     DeformableDecoder,
@@ -103,6 +102,7 @@ class DeformableDETR(QueryDetector):
     decoder_class: ClassVar[type[DeformableDecoder]] = DeformableDecoder
     head_class: ClassVar[type[DeformableDETRHead]] = DeformableDETRHead
     decoder: DeformableDecoder
+    entries: Model
 
     @dataclass(frozen=True, kw_only=True)
     class Model(QueryModelEntries):
@@ -144,12 +144,9 @@ class DeformableDETR(QueryDetector):
     )
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model = read_model(self.Model, config, parts)
-        assert isinstance(model, DeformableDETR.Model)
+        super().__init__(config, parts)
+        model = self.entries
         self.queries, self.refines, self.two_stages = model.num_queries, model.with_box_refine, model.as_two_stage
-        self.backbone = model.backbone
-        self.neck = nn.Identity() if model.neck is None else model.neck
         self.positional_encoding = SinePositionalEncoding(model.positional_encoding)
         self.encoder = DeformableEncoder(model.encoder)
         self.decoder = self.decoder_class(model.decoder)
@@ -160,7 +157,7 @@ class DeformableDETR(QueryDetector):
             self.memory_trans_fc, self.memory_trans_norm = nn.Linear(dims, dims), nn.LayerNorm(dims)
         self.build_queries(model)
         self.scores = model.bbox_head.loss_cls
-        self.max_per_image = model.test_cfg.max_per_img or self.queries
+        self.max_per_image = self.test_cfg.max_per_img or self.queries
 
     def build_queries(self, model: QueryModelEntries) -> None:
         """Create the layers that queries are made with."""

@@ -13,14 +13,11 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.detector import read_model
 from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, read_entries
 from mmort.detect.parts.isolation import SingleMapDetector
 from mmort.detect.parts.positions import SinePositionalEncoding, padding_cells
 from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries
 from mmort.detect.parts.transformer import FFN, Decoder, Encoder, EncoderEntries, FFNEntries
-from mmort.predict import Preprocessing
-from mmort.predict.test_pipeline import settings_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +79,7 @@ class DETR(SingleMapDetector):
     """DETR."""
 
     family = "DETR"
+    entries: QueryModelEntries
 
     @dataclass(frozen=True, kw_only=True)
     class Model(QueryModelEntries):
@@ -132,13 +130,12 @@ class DETR(SingleMapDetector):
     )
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        model = read_model(self.Model, config, parts)
-        divisor = Preprocessing(**settings_of(config)).size_divisor if config.has_test_pipeline else 1
-        super().__init__(model.backbone, model.neck, divisor)
+        super().__init__(config, parts)
+        model = self.entries
         self.positional_encoding = SinePositionalEncoding(model.positional_encoding)
         self.build_transformer(model)
         self.scores = model.bbox_head.loss_cls
-        self.max_per_image = model.test_cfg.max_per_img or model.num_queries
+        self.max_per_image = self.test_cfg.max_per_img or model.num_queries
 
     def build_transformer(self, model: QueryModelEntries) -> None:
         """Create the layers after the neck."""

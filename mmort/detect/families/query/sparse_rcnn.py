@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.detector import Detector, ModelEntries, read_model
+from mmort.detect.detector import Detector, ModelEntries
 from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, only, part
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.coders import BoxCoder
@@ -279,6 +279,8 @@ class SparseRCNN(Detector):
     """Sparse R-CNN, or QueryInst if the config has mask heads."""
 
     heads = ("roi_head.bbox_head",)
+    rpn_head: EmbeddingRPNHead
+    roi_head: SparseRoIHead
 
     @dataclass(frozen=True, kw_only=True)
     class Model(ModelEntries):
@@ -286,8 +288,6 @@ class SparseRCNN(Detector):
 
         types = ("SparseRCNN", "QueryInst")
 
-        backbone: nn.Module = part("backbone")
-        neck: nn.Module | None = part("neck", default=None)
         rpn_head: EmbeddingRPNHead = part("rpn_head", types={"EmbeddingRPNHead": EmbeddingRPNHead})
         roi_head: SparseRoIHead = part("roi_head", types={"SparseRoIHead": SparseRoIHead})
         test_cfg: SparseTestCfgs = nested(SparseTestCfgs, "test_cfg")
@@ -301,11 +301,7 @@ class SparseRCNN(Detector):
             return {**config, "roi_head": {**roi_head, "test_cfg": test_cfg.get("rcnn")}}
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model = read_model(self.Model, config, parts)
-        self.backbone = model.backbone
-        self.neck = nn.Identity() if model.neck is None else model.neck
-        self.rpn_head, self.roi_head = model.rpn_head, model.roi_head
+        super().__init__(config, parts)
         self.family = "QueryInst" if self.roi_head.with_mask else "Sparse R-CNN"
         if self.roi_head.with_mask:
             self.output_names = ("dets", "labels", "masks")

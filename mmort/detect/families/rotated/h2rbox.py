@@ -17,6 +17,7 @@ from mmort.detect.entries import PARTS
 from mmort.detect.families.rotated.rotated_fcos import RotatedFCOSHead
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
 from mmort.detect.parts.rotated.geometry import bounding_boxes, upright_boxes
+from mmort.detect.parts.single_stage import SingleStageModel
 
 
 class H2RBoxHead(RotatedFCOSHead):
@@ -43,9 +44,14 @@ class H2RBox(RotatedDenseDetector):
     """H2RBox."""
 
     family = "H2RBox"
-    model_entries = (*RotatedDenseDetector.model_entries, "crop_size", "padding")
     head = H2RBoxHead
     bbox_head: H2RBoxHead
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(SingleStageModel):
+        """The entries of ``model``."""
+
+        ignored: ClassVar = {**SingleStageModel.ignored, **dict.fromkeys(("crop_size", "padding"), "training only")}
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         dets, labels = super().forward(input, img_shape)

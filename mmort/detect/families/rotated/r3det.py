@@ -13,10 +13,10 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, part
+from mmort.detect.entries import PARTS, Schema, at_least, part, read_entries
 from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector
+from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector, RefiningModel, renamed
 from mmort.torch import rotated_feature_align
 
 
@@ -66,12 +66,29 @@ class R3RefineHead(RotatedRetinaHead):
         self.feat_refine_module = entries.frm_cfg
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stages(Schema):
+    """The entries of MMRotate 0's ``model`` that MMRotate 1 has in its heads."""
+
+    bbox_head: Config
+    frm_cfgs: Sequence[Config]
+    refine_heads: Sequence[Config]
+    num_refine_stages: int = at_least(1)
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if there are fewer heads or modules than stages."""
+        if self.num_refine_stages > min(len(self.frm_cfgs), len(self.refine_heads)):
+            raise ValueError(
+                "detect.build: num_refine_stages must be 1 to the number of frm_cfgs and of refine_heads, "
+                f"got {self.num_refine_stages}"
+            )
+
+
 @PARTS.register("detector", "KFIoURRetinaRefineHead", "R3RefineHead", "RotatedRetinaRefineHead")
 class R3Det(RefiningDetector):
     """R3Det."""
 
     family = "R3Det"
-    model_entries = (*RefiningDetector.model_entries, "bbox_head", "frm_cfgs", "num_refine_stages", "refine_heads")
     renamed_keys = (
         (r"^bbox_head\.", "bbox_head_init."),
         (r"^feat_refine_module\.(\d+)\.", r"bbox_head_refine.\1.feat_refine_module."),
@@ -83,19 +100,22 @@ class R3Det(RefiningDetector):
     )
     next_heads = dict.fromkeys(("R3RefineHead", "RotatedRetinaRefineHead", "KFIoURRetinaRefineHead"), R3RefineHead)
 
-    @staticmethod
-    def entries_of_version_1(model: Config) -> Config:
-        """Return a model with ``bbox_head_init`` and ``bbox_head_refine``."""
-        if "refine_heads" not in model:
-            return model
-        modules, heads, stages = model["frm_cfgs"], model["refine_heads"], model["num_refine_stages"]
-        if not isinstance(stages, int) or not 1 <= stages <= min(len(modules), len(heads)):
-            raise ValueError(
-                f"detect.build: num_refine_stages must be 1 to the number of frm_cfgs and of refine_heads, got {stages}"
-            )
-        names = {"in_channels": "feat_channels", "featmap_strides": "strides"}
-        renamed = [{**{names.get(key, key): value for key, value in each.items()}, "type": "FRM"} for each in modules]
-        next_heads = [
-            {**head, "frm_cfg": module} for head, module in zip(heads[:stages], renamed[:stages], strict=True)
-        ]
-        return {**model, "bbox_head_init": model["bbox_head"], "bbox_head_refine": next_heads}
+    @dataclass(frozen=True, kw_only=True)
+    class Model(RefiningModel):
+        """The entries of ``model``."""
+
+        @classmethod
+        def respelled(cls, name: str, config: Config) -> Config:
+            """Give each head the module that MMRotate 0 has beside it."""
+            if "refine_heads" not in config:
+                return config
+            names = Stages.__dataclass_fields__
+            stages = read_entries(name, Stages, {key: config[key] for key in config if key in names})
+            return {
+                **{key: config[key] for key in config if key not in names},
+                "bbox_head_init": stages.bbox_head,
+                "bbox_head_refine": [
+                    {**head, "frm_cfg": {**renamed(module, in_channels="feat_channels"), "type": "FRM"}}
+                    for head, module in zip(stages.refine_heads, stages.frm_cfgs, strict=False)
+                ][: stages.num_refine_stages],
+            }

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, part
+from mmort.detect.entries import PARTS, Schema, part, read_entries
 from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors, shifts
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
-from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector
+from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector, RefiningModel, renamed
 from mmort.detect.parts.single_stage import DenseHead
 from mmort.torch import DeformConv2d, active_rotated_filter
 
@@ -157,12 +157,20 @@ class S2ARefineHead(DenseHead):
         return (*logits, *(self.retina_reg(self.reg_convs(x)) for x in oriented))  # [N, 5, h, w]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stages(Schema):
+    """The entries of MMRotate 0's ``model`` that MMRotate 1 calls by other names."""
+
+    fam_head: Config
+    align_cfgs: Config
+    odm_head: Config
+
+
 @PARTS.register("detector", "KFIoUODMRefineHead", "ODMRefineHead", "S2ARefineHead")
 class S2ANet(RefiningDetector):
     """S2ANet."""
 
     family = "S2ANet"
-    model_entries = (*RefiningDetector.model_entries, "fam_head", "align_cfgs", "odm_head")
     renamed_keys = (
         (r"\.feat_refine_module\.", ".feat_refine_module.ac.0."),
         (r"^fam_head\.", "bbox_head_init."),
@@ -173,12 +181,21 @@ class S2ANet(RefiningDetector):
     first_heads = dict.fromkeys(("S2AHead", "RotatedRetinaHead", "KFIoURRetinaHead"), RotatedRetinaHead)
     next_heads = dict.fromkeys(("S2ARefineHead", "ODMRefineHead", "KFIoUODMRefineHead"), S2ARefineHead)
 
-    @staticmethod
-    def entries_of_version_1(model: Config) -> Config:
-        """Return a model with ``bbox_head_init`` and ``bbox_head_refine``."""
-        if "odm_head" not in model:
-            return model
-        names = {"channels": "feat_channels", "featmap_strides": "strides"}
-        module = {**{names.get(key, key): value for key, value in model["align_cfgs"].items()}, "type": "AlignConvs"}
-        head = {**model["odm_head"], "frm_cfg": module, "stacked_convs": 2}  # whatever the config says
-        return {**model, "bbox_head_init": model["fam_head"], "bbox_head_refine": [head]}
+    @dataclass(frozen=True, kw_only=True)
+    class Model(RefiningModel):
+        """The entries of ``model``."""
+
+        @classmethod
+        def respelled(cls, name: str, config: Config) -> Config:
+            """Give the second head the convolutions that MMRotate 0 has beside it."""
+            if "odm_head" not in config:
+                return config
+            names = Stages.__dataclass_fields__
+            stages = read_entries(name, Stages, {key: config[key] for key in config if key in names})
+            module = {**renamed(stages.align_cfgs, channels="feat_channels"), "type": "AlignConvs"}
+            return {
+                **{key: config[key] for key in config if key not in names},
+                "bbox_head_init": stages.fam_head,
+                # whatever the config says of stacked_convs
+                "bbox_head_refine": [{**stages.odm_head, "frm_cfg": module, "stacked_convs": 2}],
+            }

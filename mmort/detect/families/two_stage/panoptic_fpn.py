@@ -15,11 +15,11 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, read_entries
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, part
 from mmort.detect.families.two_stage.faster_rcnn import FasterRCNN
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.layers import ConvModule
-from mmort.detect.parts.two_stage import TwoStageDetector
+from mmort.detect.parts.two_stage import TwoStageModel, TwoStageTestCfg
 from mmort.predict import PanopticFormat
 
 
@@ -114,28 +114,40 @@ class FusionEntries(Schema):
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
+@dataclass(frozen=True, kw_only=True)
+class PanopticTestCfg(TwoStageTestCfg):
+    """The entries of ``test_cfg``."""
+
+    panoptic: FusionEntries = nested(FusionEntries)
+
+    @property
+    def second_stage(self) -> Config:
+        """The entries by which the second stage selects."""
+        return {**self.rcnn, **self.panoptic.selecting()}
+
+
 @PARTS.register("detector", "PanopticFPNHead")
 class PanopticFPN(FasterRCNN):
     """Panoptic FPN: instances, and logits of the stuff between them, of which segments are made."""
 
     @dataclass(frozen=True, kw_only=True)
-    class TestCfg(TwoStageDetector.TestCfg):
-        """The entries of ``test_cfg``."""
+    class Model(TwoStageModel):
+        """The entries of ``model``."""
 
-        panoptic: FusionEntries = nested(FusionEntries)
+        semantic_head: PanopticFPNHead = part("semantic_head", types={"PanopticFPNHead": PanopticFPNHead})
+        panoptic_fusion_head: FusionHeadEntries = nested(FusionHeadEntries, "panoptic_fusion_head")
+        test_cfg: PanopticTestCfg = nested(PanopticTestCfg, "test_cfg")
 
     family = family_with_masks = "Panoptic FPN"
     family_without_rpn = None
     model_types = ("PanopticFPN",)
-    model_entries: ClassVar[tuple[str, ...]] = (*FasterRCNN.model_entries, "semantic_head", "panoptic_fusion_head")
+    entries: Model
+    test_cfg: PanopticTestCfg
+    semantic_head: PanopticFPNHead
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        model, test_cfg = config.model, config.test_cfg
-        fusion = read_entries("test_cfg", self.TestCfg, test_cfg).panoptic
-        classes = read_entries("panoptic_fusion_head", FusionHeadEntries, model["panoptic_fusion_head"])
-        rcnn = {**test_cfg["rcnn"], **fusion.selecting()}
-        super().__init__(config.with_test_cfg({**test_cfg, "rcnn": rcnn}), parts)
-        self.semantic_head = parts.construct("semantic_head", PanopticFPNHead, model["semantic_head"])
+        super().__init__(config, parts)
+        classes, fusion = self.entries.panoptic_fusion_head, self.test_cfg.panoptic
         if not self.roi_head.with_mask:
             raise ValueError("detect.build: Panoptic FPN must have a roi_head.mask_head, which makes its segments")
         things, stuff = classes.num_things_classes, classes.num_stuff_classes

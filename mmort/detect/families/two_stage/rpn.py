@@ -10,15 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.detector import Detector, level_names
-from mmort.detect.entries import PARTS, Parts, Schema, read_entries, require
+from mmort.detect.detector import Detector, ModelEntries, level_names
+from mmort.detect.entries import PARTS, Parts, Schema, nested
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.heads.rpn_head import ProposalHead
 from mmort.detect.parts.test_cfg import check_size_of_original
+
+
+@dataclass(frozen=True, kw_only=True)
+class RPNTestCfg(Schema):
+    """The entries of ``test_cfg``."""
+
+    rpn: Config
 
 
 @PARTS.register("detector", "RPNHead", "GARPNHead", "CascadeRPNHead")
@@ -26,22 +33,24 @@ class RPN(Detector):
     """RPN: all detections have the label 0."""
 
     family = "RPN"
-    model_entries = ("backbone", "neck", "rpn_head")
     renamed_keys = ((r"^bbox_head\.", "rpn_head."),)  # the head's name in MMDetection 3
 
     @dataclass(frozen=True, kw_only=True)
-    class TestCfg(Schema):
-        """The entries of ``test_cfg``."""
+    class Model(ModelEntries):
+        """The entries of ``model``."""
 
-        rpn: Config
+        types = ("RPN",)
+
+        type: str
+        rpn_head: Config
+        test_cfg: RPNTestCfg = nested(RPNTestCfg, "test_cfg")
+
+    entries: Model
+    test_cfg: RPNTestCfg
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model, test_cfg = config.model, read_entries("test_cfg", self.TestCfg, config.test_cfg)
-        require("model.type", model["type"], "RPN")
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = nn.Identity() if model.get("neck") is None else parts.build("neck", model["neck"])
-        self.rpn_head: ProposalHead = parts.build("rpn_head", {**model["rpn_head"], "test_cfg": test_cfg.rpn})
+        super().__init__(config, parts)
+        self.rpn_head: ProposalHead = parts.build("rpn_head", {**self.entries.rpn_head, "test_cfg": self.test_cfg.rpn})
         check_size_of_original("test_cfg.rpn.min_bbox_size", self.rpn_head.test_cfg.min_bbox_size)
         check_size_of_original("test_cfg.rpn.nms.offset", self.rpn_head.test_cfg.nms.offset)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,8 +11,8 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.detector import Detector, level_names
-from mmort.detect.entries import Parts, read_entries
+from mmort.detect.detector import Detector, ModelEntries, level_names
+from mmort.detect.entries import Parts, nested, part
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import candidates, version_of
@@ -23,12 +24,33 @@ LOCATIONS = {"type": "PseudoAnchorGenerator", "strides": [8, 16, 32, 64, 128]}
 """The prior generator of heads whose priors are boxes."""
 
 
+def renamed(module: Config, **names: str) -> Config:
+    """Return the config of MMRotate 0's module that changes features with MMRotate 1's names."""
+    names["featmap_strides"] = "strides"
+    return {names.get(key, key): value for key, value in module.items()}
+
+
 class FeatureRefinement(nn.Module):
     """Base of the modules that change features by the boxes of the head before."""
 
     def forward(self, features: Sequence[Tensor], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return features [N, C, h, w] of features [N, C, h, w] and their boxes [N, h * w, 5], by level."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefiningModel(ModelEntries):
+    """The entries of ``model``, by MMRotate 1's names; families translate those of MMRotate 0."""
+
+    neck: nn.Module = part("neck")
+    bbox_head_init: Config
+    bbox_head_refine: Sequence[Config]
+    test_cfg: RotatedDenseEntries = nested(RotatedDenseEntries, "test_cfg")
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if no head refines boxes."""
+        if not self.bbox_head_refine:
+            raise ValueError(f"detect.build: bbox_head_refine of {name} must have at least one dict")
 
 
 class RefiningDetector(Detector):
@@ -42,28 +64,21 @@ class RefiningDetector(Detector):
         The types that heads may have.  The next ones have a `FeatureRefinement`, ``feat_refine_module``.
     """
 
-    model_entries: ClassVar[tuple[str, ...]] = ("backbone", "neck", "bbox_head_init", "bbox_head_refine")
+    Model: ClassVar[type[ModelEntries]] = RefiningModel
+    entries: RefiningModel
+    test_cfg: RotatedDenseEntries
     first_heads: ClassVar[Mapping[str, type[DenseHead]]]
     next_heads: ClassVar[Mapping[str, type[DenseHead]]]
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
-        super().__init__()
-        model = self.entries_of_version_1(config.model)
-        heads = model["bbox_head_refine"]
-        if not isinstance(heads, list) or not heads:
-            raise ValueError("detect.build: bbox_head_refine must be a list with at least one dict")
-        self.backbone: nn.Module = parts.build("backbone", model["backbone"])
-        self.neck: nn.Module = parts.build("neck", model["neck"])
-        self.bbox_head_init: DenseHead = parts.build("bbox_head_init", model["bbox_head_init"], self.first_heads)
-        self.bbox_head_refine = nn.ModuleList(parts.build("bbox_head_refine", head, self.next_heads) for head in heads)
-        self.test_cfg = read_entries("test_cfg", RotatedDenseEntries, config.test_cfg)
+        super().__init__(config, parts)
+        model = self.entries
+        self.bbox_head_init: DenseHead = parts.build("bbox_head_init", model.bbox_head_init, self.first_heads)
+        self.bbox_head_refine = nn.ModuleList(
+            parts.build("bbox_head_refine", head, self.next_heads) for head in model.bbox_head_refine
+        )
         self.by_pairs = config.version == 3
         self.angle_version = version_of(self.last_head)
-
-    @staticmethod
-    def entries_of_version_1(model: Config) -> Config:
-        """Return a model whose entries may be those of MMRotate 0 by MMRotate 1's names."""
-        return model
 
     @property
     def last_head(self) -> DenseHead:
