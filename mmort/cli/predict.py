@@ -8,7 +8,7 @@ import sys
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from mmort.cli import engines
+from mmort.cli import engines, videos
 from mmort.cli.outputs import add_output, image_count, print_written
 from mmort.cli.terminal import one_line
 from mmort.cli.thresholds import share
@@ -26,8 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("model", metavar="MODEL.onnx", help="a file of mmort export, or of MMDetection's own export")
     parser.add_argument(
-        "images", nargs="+", metavar="IMAGE|FOLDER|GLOB", help="image files, folders of them, or patterns in quotes"
+        "images",
+        nargs="+",
+        metavar="IMAGE|FOLDER|GLOB|VIDEO",
+        help="image files, folders of them, or patterns in quotes; or a video, the number of a camera, or - for an "
+        "image on standard input",
     )
+    parser.add_argument("-r", "--recursive", action="store_true", help="search the folders below a folder, too")
     add_output(
         parser,
         "--out-dir",
@@ -35,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the detections to DIR/detections.jsonl, a line of JSON for each picture, instead of printing them; "
         "the same command continues a run that was interrupted",
     )
-    parser.add_argument("--show-dir", metavar="DIR", help="write annotated pictures to DIR")
+    parser.add_argument("--show-dir", metavar="DIR", help="write annotated pictures, or an annotated video, to DIR")
     parser.add_argument("--json", action="store_true", help="print lines of JSON")
     parser.add_argument(
         "--score-thr", type=share, default=0.3, help="leave out detections with a lower score (default: %(default)s)"
@@ -71,14 +76,28 @@ def run(arguments: argparse.Namespace) -> str | None:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
     from mmort.predict import AnnotatedPictures, Record, list_images
 
-    windows = _windows(arguments)
-    images = list_images(*arguments.images)
-    predictor = _predictor(arguments)
-    annotated = None if arguments.show_dir is None else AnnotatedPictures(arguments.show_dir, images)
+    windows, source = _windows(arguments), videos.single_source(arguments.images)
+    if source is not None:
+        if windows is not None or arguments.engine == "ray":
+            raise ValueError("predict: --window and --engine ray are for image files")
+        if isinstance(source, int) and arguments.output is not None:
+            raise ValueError("predict: what a camera saw is gone, so that --output cannot resume; use --json")
+        images: list[Path] = []
+        predictor = _predictor(arguments)
+        if source == videos.STANDARD_INPUT:
+            videos.predict_standard_input(arguments, predictor)
+            return None
+    else:
+        images = list_images(*arguments.images, recursive=arguments.recursive)
+        predictor = _predictor(arguments)
+    annotated = AnnotatedPictures(arguments.show_dir, images) if arguments.show_dir is not None and images else None
     with ExitStack() as files:
         record = None
         if arguments.output is not None:
             record = files.enter_context(closing(Record(arguments.output, _settings(arguments, predictor, windows))))
+        if source is not None:
+            videos.predict_video(arguments, predictor, source, record)
+            return None
         return _predict_all(arguments, predictor, windows, images, annotated, record)
 
 
@@ -115,7 +134,7 @@ def _predict_all(
                 if annotated is not None:
                     problem = _drawing_error(annotated, path, outcome)
                 if arguments.json or (record is None and annotated is None):
-                    bar.write(_line(path, outcome, as_json=arguments.json))
+                    bar.write(videos.line(path, outcome, as_json=arguments.json))
             if problem is not None:
                 failures += 1
                 message = str(problem) or type(problem).__name__
@@ -215,13 +234,3 @@ def _settings(arguments: argparse.Namespace, predictor: Predictor, windows: Wind
         "classes": predictor.classes,
         "windows": None if windows is None else [windows.size, windows.overlap],
     }
-
-
-def _line(path: Path, detections: Detections, *, as_json: bool) -> str:
-    """Return what is printed for a picture."""
-    from mmort.predict import to_line
-
-    if as_json:
-        return to_line(path, detections)
-    found = (f"{name} {score:.2f}" for name, score in zip(detections.names, detections.scores, strict=True))
-    return one_line(f"{path}: {', '.join(found) or 'nothing'}")

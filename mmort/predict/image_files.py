@@ -6,18 +6,20 @@ import glob
 import os
 from pathlib import Path
 
-SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-"""What counts as an image in a folder, whatever its case: MMDetection's list."""
+SUFFIXES = (".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""What counts as an image in a folder, whatever its case: MMDetection's list and three newer formats."""
 
 
-def list_images(*sources: str | os.PathLike[str]) -> list[Path]:
+def list_images(*sources: str | os.PathLike[str], recursive: bool = False) -> list[Path]:
     """List image files.
 
     Parameters
     ----------
     *sources : path
-        Folders, whose image files are listed by name, without subfolders; patterns such as ``"photos/**/*.jpg"``; and
-        files, which are listed whatever they are.
+        Folders, whose image files are listed by name; patterns such as ``"photos/**/*.jpg"``; and files, which are
+        listed whatever they are.
+    recursive : bool, default False
+        Whether the folders below a folder are searched too; links to folders are not followed.
 
     Returns
     -------
@@ -43,7 +45,7 @@ def list_images(*sources: str | os.PathLike[str]) -> list[Path]:
         raise FileNotFoundError("no such file, folder or pattern: ''")
     images: dict[str, Path] = {}
     for source in sources:
-        for path in _files(Path(source)):
+        for path in _files(Path(source), recursive):
             images.setdefault(identity(path), path)
     return list(images.values())
 
@@ -54,10 +56,10 @@ def identity(path: str | os.PathLike[str]) -> str:
     return os.path.join(os.path.realpath(folder), name)
 
 
-def _files(source: Path) -> list[Path]:
+def _files(source: Path, recursive: bool) -> list[Path]:
     """List the image files of one source."""
     if source.is_dir():
-        found = sorted(source.iterdir())
+        found = sorted(source.rglob("*") if recursive else source.iterdir())
     elif glob.has_magic(str(source)) and not source.exists():
         found = [Path(name) for name in sorted(glob.glob(str(source), recursive=True))]
     else:

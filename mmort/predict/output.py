@@ -13,7 +13,7 @@ from mmort._files.outputs import inside, require_folder, write_output
 from mmort._files.text import path_text
 from mmort.detections.detections import Detections
 from mmort.predict.drawing import draw
-from mmort.predict.image_files import SUFFIXES, identity
+from mmort.predict.image_files import identity
 from mmort.predict.images import read_image, write_image
 
 try:
@@ -22,8 +22,12 @@ except ModuleNotFoundError:  # Windows, where nothing keeps two runs apart
     fcntl = None  # type: ignore[assignment]
 
 
+_WRITABLE = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""Formats that OpenCV writes in colours."""
+
+
 class Record:
-    """The results in a directory: a line of JSON for each picture, in ``detections.jsonl``.
+    """The results in a directory: a line of JSON for each picture, or frame of a video, in ``detections.jsonl``.
 
     A run that was killed leaves whole lines, and perhaps half a line, which is dropped.  ``run.json`` holds the
     settings of the run, so that results of different runs are not mixed.  One run at a time can have the record.
@@ -54,26 +58,41 @@ class Record:
             # Relative paths in the record are those of the run that began it, wherever this one was started.
             base = _check_settings(inside(directory, "run.json"), settings, is_empty=not images)
             self._base = os.path.realpath(Path(directory, base))
-            self._images = {_key(Path(self._base, image)) for image in images}
+            self._images = {(_key(Path(self._base, image)), frame) for image, frame in images}
             os.ftruncate(self._file, self._end)
         except BaseException:
             self.close()
             raise
 
     def __len__(self) -> int:
-        """Return the number of pictures that have a line."""
+        """Return the number of pictures and frames that have a line."""
         return len(self._images)
 
     def __contains__(self, image: object) -> bool:
         """Return whether a picture has a line, by whatever path to its folder."""
-        return isinstance(image, (str, os.PathLike)) and _key(image) in self._images
+        return isinstance(image, (str, os.PathLike)) and (_key(image), None) in self._images
 
-    def add(self, image: str | os.PathLike[str], detections: Detections) -> None:
-        """Write the line of a picture, which then counts as done; one that counts already is left as it is."""
-        if image in self:
+    def frames(self, video: str | os.PathLike[str]) -> int:
+        """Return how many frames of a video have a line, the first ones."""
+        key, numbers = _key(video), {frame for image, frame in self._images if image == _key(video)}
+        return next(number for number in range(len(numbers) + 1) if (key, number) not in self._images)
+
+    def add(
+        self,
+        image: str | os.PathLike[str],
+        detections: Detections,
+        *,
+        frame: int | None = None,
+        time: float | None = None,
+    ) -> None:
+        """Write the line of a picture, or of a video's frame and its time, which then counts as done.
+
+        One that counts already is left as it is.
+        """
+        if (_key(image), frame) in self._images:
             return
         named = image if os.path.realpath(os.curdir) == self._base else os.path.abspath(image)
-        line = f"{to_line(named, detections)}\n".encode()
+        line = f"{to_line(named, detections, frame=frame, time=time)}\n".encode()
         try:
             if (written := os.write(self._file, line)) != len(line):
                 raise OSError(f"{self.path}: only {written} of {len(line)} bytes of a line could be written")
@@ -81,7 +100,7 @@ class Record:
             os.ftruncate(self._file, self._end)
             raise
         self._end += len(line)
-        self._images.add(_key(image))
+        self._images.add((_key(image), frame))
 
     def close(self) -> None:
         """Close the file, after its lines have reached the disk."""
@@ -89,9 +108,15 @@ class Record:
         os.close(self._file)
 
 
-def to_line(image: str | os.PathLike[str], detections: Detections) -> str:
-    """Return a picture's results as JSON: its path as ``image``, and the entries of `Detections.to_dict`."""
-    return json.dumps({"image": path_text(image), **detections.to_dict()}, allow_nan=False)
+def to_line(
+    image: str | os.PathLike[str], detections: Detections, *, frame: int | None = None, time: float | None = None
+) -> str:
+    """Return a picture's results as JSON: its path as ``image``, and the entries of `Detections.to_dict`.
+
+    Those of a video's frame have its number, from 0, as ``frame``, and the seconds since the first as ``time``.
+    """
+    moment = {} if frame is None else {"frame": frame, "time": None if time is None else round(time, 6)}
+    return json.dumps({"image": path_text(image), **moment, **detections.to_dict()}, allow_nan=False)
 
 
 class AnnotatedPictures:
@@ -149,8 +174,7 @@ def _key(image: str | os.PathLike[str]) -> str:
 
 def _annotated(image: Path) -> Path:
     """Return the name of an annotated picture."""
-    writable = image.suffix.lower() in SUFFIXES and image.suffix.lower() != ".pgm"
-    return image if writable else image.with_name(f"{image.name}.png")
+    return image if image.suffix.lower() in _WRITABLE else image.with_name(f"{image.name}.png")
 
 
 def _open(path: Path) -> int:
@@ -199,19 +223,22 @@ def _check_settings(file: Path, settings: Mapping[str, Any], *, is_empty: bool) 
     return str(before["directory"])
 
 
-def _recorded(path: Path, file: int) -> tuple[list[str], int]:
-    """Return the pictures of a record, and where its last whole line ends."""
+def _recorded(path: Path, file: int) -> tuple[list[tuple[str, int | None]], int]:
+    """Return the pictures of a record, those of videos with the frame, and where its last whole line ends."""
     images, end = [], 0
     with open(file, "rb", closefd=False) as lines:
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
                 break
             try:
-                image = json.loads(line)["image"]
+                entry = json.loads(line)
+                image, frame = entry["image"], entry.get("frame")
                 if not isinstance(image, str) or not image or "\0" in image:
                     raise ValueError
-            except (KeyError, TypeError, ValueError, RecursionError):
+                if frame is not None and (not isinstance(frame, int) or frame < 0):
+                    raise ValueError
+            except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
                 raise ValueError(f"{path}, line {number}: not a picture's results; delete the file") from None
-            images.append(image)
+            images.append((image, frame))
             end += len(line)
     return images, end

@@ -17,6 +17,7 @@ import shlex
 import shutil
 import warnings
 
+import cv2
 import pytest
 
 from mmort import cli
@@ -34,11 +35,22 @@ COMMANDS = [*sorted({*DOCUMENTS} - IN_A_SHELL), "CONTRIBUTING.md", "benchmarks/R
 COMMANDS += sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/*/README.md"))
 LANGUAGES = {"", "c", "cpp", "cython", "python", "sh", "text", "toml"}
 
+
+def write_video(path):
+    """Write a video of two frames."""
+    image = cv2.imread(str(IMAGES[0]))
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 25, (image.shape[1], image.shape[0]))
+    for _ in range(2):
+        writer.write(image)
+    writer.release()
+
+
 FILES = {
     "docs/old_models.md": {"old.onnx": old_export.MODEL, "picture.png": IMAGES[0]},
-    "docs/predict.md": {"detector.onnx": MODEL} | {f"photos/{path.name}": path for path in IMAGES},
+    "docs/predict.md": {"detector.onnx": MODEL, "clip.mp4": write_video}
+    | {f"photos/{path.name}": path for path in IMAGES},
 }
-"""Files that a document's reader has already."""
+"""Files that a document's reader has already, or functions that write them."""
 
 RUN = {"docs/old_models.md", "docs/predict.md"}
 """Documents of which the `mmort` commands run, instead of being parsed only."""
@@ -91,7 +103,10 @@ def test_blocks_run_and_print_what_the_document_shows(document, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     for name, source in FILES.get(document, {}).items():
         pathlib.Path(name).parent.mkdir(exist_ok=True)
-        shutil.copyfile(source, name)
+        if callable(source):
+            source(name)
+        else:
+            shutil.copyfile(source, name)
     set_seconds(monkeypatch, before=1.0, after=0.5)  # or docs/acceleration.md would need an idle machine
     namespace, printed = {"__name__": "__main__"}, None
     for language, code, line in [*blocks(document), ("", "", 0)]:

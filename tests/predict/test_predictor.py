@@ -316,7 +316,7 @@ def test_folders_and_patterns(tmp_path, monkeypatch):
         "none.jpg",
     ]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"no image in the folder empty; images are files that end in \.bmp"):
+    with pytest.raises(ValueError, match=r"no image in the folder empty; images are files that end in \.avif, \.bmp"):
         list_images("empty")
     with pytest.raises(FileNotFoundError, match="no such file, folder or pattern: ''"):
         list_images("b.png", "")

@@ -1,0 +1,142 @@
+"""Videos and cameras: their frames in order, and annotated videos."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mmort._files.outputs import TEMPORARY, require_output
+from mmort.predict.images import Image, opencv
+
+SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv")
+"""What counts as a video, whatever its case."""
+
+USUAL_FPS = 25.0  # of an annotated video whose source states no frame rate, such as some cameras
+
+
+class Frame(NamedTuple):
+    """A frame of a video."""
+
+    number: int
+    """From 0."""
+    time: float
+    """Seconds since the first frame."""
+    image: Image
+
+
+class Video:
+    """The frames of a video file, or of a camera.
+
+    Parameters
+    ----------
+    source : path or int
+        A file in any format that OpenCV reads, or the number of a camera, from 0.
+
+    Attributes
+    ----------
+    frames_per_second : float or None
+        None if the file or camera states none.
+    stated_frames : int or None
+        How many frames the file states; some formats only estimate it, and cameras have none.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If OpenCV cannot read the file, or there is no such camera.
+    ImportError
+        If OpenCV is not installed.
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | int) -> None:
+        cv2 = opencv()
+        self._cv2, self._is_camera = cv2, isinstance(source, int)
+        if isinstance(source, int):
+            self._name, opened = f"camera {source}", cv2.VideoCapture(source)
+        else:
+            self._name = os.fspath(source)
+            if not os.path.isfile(source):
+                raise FileNotFoundError(f"video does not exist, or is no regular file: {self._name}")
+            opened = cv2.VideoCapture(self._name)
+        self._capture: Any = opened
+        if not opened.isOpened():
+            reason = "cannot be opened" if self._is_camera else "not a video in a format that OpenCV reads"
+            raise ValueError(f"{self._name}: {reason}")
+        rate, count = opened.get(cv2.CAP_PROP_FPS), int(opened.get(cv2.CAP_PROP_FRAME_COUNT))
+        self.frames_per_second: float | None = rate if 0 < rate < 1000 else None
+        self.stated_frames: int | None = count if count > 0 and not self._is_camera else None
+
+    def frames(self, start: int = 0) -> Iterator[Frame]:
+        """Yield the frames from number `start` on; a video can be read once."""
+        for _ in range(start):
+            if not self._capture.grab():
+                return
+        number, begin = start, time.monotonic()
+        while True:
+            is_read, image = self._capture.read()
+            if not is_read:
+                return
+            position = self._capture.get(self._cv2.CAP_PROP_POS_MSEC) / 1e3
+            yield Frame(number, time.monotonic() - begin if self._is_camera else position, image)
+            number += 1
+
+    def close(self) -> None:
+        """Close the file or camera."""
+        self._capture.release()
+
+
+class AnnotatedVideo:
+    """A video file that has its name only when it is finished.
+
+    Parameters
+    ----------
+    path : path
+        Ends in ``.mp4``; its directory must exist.
+    frames_per_second : float, optional
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], frames_per_second: float | None) -> None:
+        require_output(path)
+        self._path, self._draft = Path(path), Path(path).with_name(f"{TEMPORARY}{Path(path).name}")
+        self._rate = frames_per_second or USUAL_FPS
+        self._writer: Any = None
+
+    def add(self, image: Image) -> None:
+        """Append a frame; all have the size of the first.
+
+        Raises
+        ------
+        ValueError
+            If OpenCV cannot write videos of this size.
+        """
+        cv2 = opencv()
+        height, width = image.shape[:2]
+        if self._writer is None:
+            self._writer = cv2.VideoWriter(
+                os.fspath(self._draft), cv2.VideoWriter_fourcc(*"mp4v"), self._rate, (width, height)
+            )
+            if not self._writer.isOpened():
+                raise ValueError(f"{self._path}: OpenCV cannot write videos of {width} x {height} pixels here")
+        self._writer.write(image)
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        if self._writer is not None:
+            self._writer.release()
+            os.replace(self._draft, self._path)
+            self._writer = None
+
+    def close(self) -> None:
+        """Remove what is not finished."""
+        if self._writer is not None:
+            self._writer.release()
+            self._draft.unlink(missing_ok=True)

@@ -1,0 +1,193 @@
+"""`mmort predict` on videos, cameras, standard input, and folders with all kinds of files."""
+
+import io
+import json
+import os
+import shutil
+import sys
+import types
+
+import cv2
+import numpy as np
+import pytest
+
+from mmort import Predictor
+from mmort.cli import videos
+from mmort.demo import IMAGES
+from mmort.predict import Record, draw, list_images, read_image
+from mmort.predict.video import AnnotatedVideo, Video
+from tests.cli.running import refused, run
+from tests.predict import tiny_detector
+
+COUNT, RATE, HEIGHT, WIDTH = 10, 5, 48, 64
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """The working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return tiny_detector.write(tmp_path_factory.mktemp("model") / "tiny.onnx")
+
+
+def write(path, codec):
+    """Write a video whose frames get brighter."""
+    writer = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*codec), RATE, (WIDTH, HEIGHT))
+    for number in range(COUNT):
+        writer.write(np.full((HEIGHT, WIDTH, 3), 20 * number, np.uint8))
+    writer.release()
+
+
+@pytest.fixture
+def clip(folder):
+    write("clip.avi", "MJPG")
+    return "clip.avi"
+
+
+def predict(model, *arguments):
+    return run("predict", model, "--threads", 1, *arguments)
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def brightness(path):
+    return [float(frame.image[-4:, -4:].mean()) for frame in Video(path).frames()]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_frames_come_in_order_with_their_time(tiny, clip, batch_size):
+    code, out, err = predict(tiny, clip, "--json", "--batch-size", batch_size)
+    assert (code, err) == (0, "")
+    entries = lines(out)
+    assert [entry["frame"] for entry in entries] == list(range(COUNT))
+    np.testing.assert_allclose([entry["time"] for entry in entries], np.arange(COUNT) / RATE, atol=1e-3)
+    expected = Predictor(tiny, score_threshold=0.3)(next(Video(clip).frames()).image).to_dict()
+    assert all(entry == entry | expected | {"image": clip} for entry in entries)
+    assert predict(tiny, clip)[1].splitlines()[3] == "clip.avi 0.60 s: b 0.50"
+
+
+def test_an_interrupted_run_goes_on(tiny, clip, folder):
+    whole = predict(tiny, clip, "--json")[1]
+    assert predict(tiny, clip, "-o", "out") == (0, f"wrote out/detections.jsonl ({COUNT} images)\n", "")
+    file = folder / "out" / "detections.jsonl"
+    assert file.read_text() == whole
+    content = file.read_bytes()
+    file.write_bytes(content[: content.index(b"\n", content.index(b'"frame": 3')) + 20])
+    assert predict(tiny, clip, "-o", "out")[0] == 0
+    assert file.read_bytes() == content
+    assert predict(tiny, clip, "-o", "out")[0] == 0
+    assert file.read_bytes() == content
+
+
+def test_annotated_videos(tiny, clip, folder):
+    assert predict(tiny, clip, "--show-dir", "show/b") == (0, "wrote show/b/clip.mp4\n", "")
+    drawn = Video("show/b/clip.mp4")
+    assert (drawn.frames_per_second, drawn.stated_frames) == (RATE, COUNT)
+    np.testing.assert_allclose(brightness("show/b/clip.mp4"), brightness(clip), atol=6)
+    frame = next(Video(clip).frames()).image
+    annotated = draw(frame, Predictor(tiny, score_threshold=0.3)(frame))
+    first = next(drawn.frames()).image
+    assert np.abs(first.astype(int) - annotated).mean() < np.abs(frame.astype(int) - annotated).mean() / 2
+    assert os.listdir("show/b") == ["clip.mp4"]
+
+
+def test_an_interrupted_annotated_video_is_drawn_again(tiny, clip, folder, monkeypatch):
+    add = AnnotatedVideo.add
+    frames = iter(range(4))
+
+    def interrupted(self, image):
+        if next(frames, None) is None:
+            raise KeyboardInterrupt
+        add(self, image)
+
+    monkeypatch.setattr(AnnotatedVideo, "add", interrupted)
+    assert predict(tiny, clip, "-o", "out", "--show-dir", "show")[0] == 130
+    assert os.listdir("show") == []
+    monkeypatch.undo()
+    os.chdir(folder)
+    assert predict(tiny, clip, "-o", "out", "--show-dir", "show")[0] == 0
+    assert Video("show/clip.mp4").stated_frames == COUNT
+    assert [entry["frame"] for entry in lines((folder / "out" / "detections.jsonl").read_text())] == list(range(COUNT))
+
+
+def test_a_video_cut_short_is_noted(tiny, folder):
+    write("clip.mkv", "MJPG")
+    content = (folder / "clip.mkv").read_bytes()
+    (folder / "clip.mkv").write_bytes(content[: len(content) * 3 // 4])
+    code, out, err = predict(tiny, "clip.mkv", "--json")
+    assert code == 0
+    assert 0 < len(lines(out)) < COUNT
+    assert err.endswith(f"note: clip.mkv states {COUNT} frames, of which {len(lines(out))} could be read\n")
+
+
+def test_what_is_no_video(tiny, clip, folder):
+    (folder / "text.mp4").write_text("text")
+    assert "text.mp4: not a video in a format that OpenCV reads" in refused("predict", tiny, "text.mp4")
+    assert "video does not exist, or is no regular file: none.mp4" in refused("predict", tiny, "none.mp4")
+    assert "99: cannot be opened" in refused("predict", tiny, "99")
+    shutil.copy(clip, folder / "clip.mp4")
+    assert "would replace clip.mp4" in refused("predict", tiny, "clip.mp4", "--show-dir", ".")
+    assert "clip.avi must be the only source, got 2" in refused("predict", tiny, clip, "photos")
+    assert "--window and --engine ray are for image files" in refused("predict", tiny, clip, "--window", "1024")
+    assert "what a camera saw is gone" in refused("predict", tiny, "0", "-o", "out")
+
+
+@pytest.mark.parametrize("address", ["http://example.org/a.jpg", "rtsp://camera/stream"])
+def test_addresses_are_not_fetched(tiny, address):
+    assert f"{address} is an address, and nothing is fetched; download it first" in refused("predict", tiny, address)
+
+
+def test_a_file_whose_name_is_a_number_is_no_camera(folder):
+    (folder / "0").touch()
+    assert videos.single_source(["0"]) is None
+    assert videos.single_source(["1"]) == 1
+
+
+def test_an_image_on_standard_input(tiny, monkeypatch):
+    content = types.SimpleNamespace(buffer=io.BytesIO(IMAGES[0].read_bytes()))
+    monkeypatch.setattr(sys, "stdin", content)
+    assert predict(tiny, "-") == (0, "-: b 0.50\n", "")
+    for option in ("-o", "--show-dir"):
+        assert "an image on standard input has no name" in refused("predict", tiny, "-", option, "out")
+
+
+def test_folders_below_a_folder(tiny, folder):
+    (folder / "photos" / "2024").mkdir(parents=True)
+    shutil.copy(IMAGES[0], "photos")
+    shutil.copy(IMAGES[1], "photos/2024")
+    assert predict(tiny, "photos")[1].count("\n") == 1
+    code, out, _ = predict(tiny, "photos", "-r")
+    assert code == 0
+    assert sorted(line.partition(":")[0] for line in out.splitlines()) == [
+        f"photos/2024/{IMAGES[1].name}",
+        f"photos/{IMAGES[0].name}",
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".jp2"])
+def test_newer_formats_are_images(tiny, folder, suffix):
+    """One that this OpenCV cannot read is named, and never left out silently."""
+    (folder / "photos").mkdir()
+    (folder / "photos" / f"broken{suffix}").write_bytes(b"no image")
+    assert cv2.imwrite(f"photos/whole{suffix}", read_image(IMAGES[0]))
+    assert [path.name for path in list_images("photos")] == [f"broken{suffix}", f"whole{suffix}"]
+    code, out, err = predict(tiny, "photos")
+    assert code == 1
+    assert out.startswith(f"photos/whole{suffix}: ")
+    assert f"broken{suffix}" in err
+
+
+def test_a_record_of_frames_knows_the_first_that_is_missing(tiny, clip):
+    detections = Predictor(tiny)(IMAGES[0])
+    record = Record("out", {})
+    for frame in (0, 1, 3):
+        record.add(clip, detections, frame=frame, time=frame / RATE)
+        record.add(clip, detections, frame=frame, time=frame / RATE)
+    assert (record.frames(clip), record.frames("other.avi"), len(record), clip in record) == (2, 0, 3, False)
+    record.close()
