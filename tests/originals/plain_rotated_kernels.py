@@ -32,7 +32,7 @@ def nms_rotated(
         later = np.arange(position + 1, len(boxes))
         common = shapely.area(shapely.intersection(rectangles[position], rectangles[later]))
         overlaps = common / np.maximum(areas[position] + areas[later] - common, 1e-300)
-        suppressed[later] |= overlaps > iou_threshold
+        suppressed[later] |= overlaps >= iou_threshold  # as in MMCV on a CPU; on CUDA at more than the threshold
     return order[kept]
 
 

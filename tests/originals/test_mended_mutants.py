@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.originals.mutants import REMOVED, Mutant
+from tests.originals.mutants import PIPELINE, REMOVED, Mutant
 from tests.originals.outcomes import DEFECTS, EFFECT, NO_EFFECT, REFUSED, TIES, Judge
 
 TEST_CFG = "model", "test_cfg"
@@ -30,6 +30,9 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("grid_rcnn", ("model", "roi_head", "bbox_head", "bbox_coder", "target_stds"), None, REFUSED),
         ("grid_rcnn", ("model", "rpn_head", "bbox_coder", "clip_border"), False, EFFECT),
         ("groie", ("model", "data_preprocessor", "std"), [3.0, 4.0, 5.0], TIES),
+        ("h2rbox", (*TEST_CFG, "nms_pre"), 0, REFUSED),
+        ("h2rbox", (*TEST_CFG, "min_bbox_size"), 1, REFUSED),
+        ("h2rbox", ("model", "bbox_head", "loss_cls", "use_sigmoid"), REMOVED, EFFECT),
         ("maskformer", ("model", "panoptic_head", "pixel_decoder", "norm_cfg"), {"type": "BN", "eps": 0.3}, EFFECT),
         ("nas_fcos", ("model", "bbox_head", "cls_predictor_cfg"), True, REFUSED),
         ("neck_bfp_conv", ("model", "bbox_head", "strides"), REMOVED, EFFECT),
@@ -38,8 +41,11 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("panoptic_fpn", ("model", "semantic_head", "num_things_classes"), -1, NO_EFFECT),
         ("pisa_retina", ("model", "neck", "conv_cfg"), {"type": "ConvWS"}, TIES),
         ("queryinst", (*MASKS_OF_QUERYINST, "featmap_strides"), [8, 16, 32, 64, 128], EFFECT),
-        ("retinanet", ("test_dataloader", "dataset", "pipeline", 1, "keep_ratio"), None, EFFECT),
+        ("retinanet", (*PIPELINE, 1, "keep_ratio"), None, EFFECT),
         ("rpn", ("model", "rpn_head", "num_convs"), 0, NO_EFFECT),
+        ("rotated_retinanet", (*PIPELINE, 1, "keep_ratio"), REMOVED, REFUSED),
+        ("rotated_retinanet", (*TEST_CFG, "nms", "iou_threshold"), 0.0, EFFECT),
+        ("s2anet", ("model", "bbox_head_refine", 0, "conv_cfg"), {"type": "ConvWS"}, TIES),
         ("scnet", ("model", "roi_head", "semantic_head", "num_ins"), 10, NO_EFFECT),
         ("solo", (*TEST_CFG, "nms_pre"), 5, EFFECT),
         ("solov2", (*TEST_CFG, "nms_pre"), 5, EFFECT),

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, part, read_entries
+from mmort.detect.entries import PARTS, Schema, default, part, read_entries
 from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
+from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors, shifts
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
@@ -131,6 +132,7 @@ class S2ARefineHead(DenseHead):
         stacked_convs: int = 4
         conv_cfg: Config | None = None
         norm_cfg: Config | None = None
+        loss_cls: Config = default({"use_sigmoid": True})
 
         ignored: ClassVar = {
             "in_channels": "those of the features",
@@ -140,7 +142,7 @@ class S2ARefineHead(DenseHead):
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         channels, filters = entries.feat_channels, entries.feat_channels // ORIENTATIONS
-        self.classes = entries.num_classes
+        self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
         self.or_conv = ORConv(channels, filters)
         layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}

@@ -31,11 +31,20 @@ class RotatedDenseDetector(SingleStageDetector):
         super().__init__(config, parts)
         self.angle_version = version_of(self.bbox_head)
         self.by_pairs = config.version == 3
+        self.test_cfg.check_version(config.version)
+        if not self.by_pairs:
+            require_sigmoid("bbox_head", self.bbox_head)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)
         chosen = candidates(self.bbox_head, self.test_cfg, self.raw(input), limits, by_pairs=self.by_pairs)
         return rotated_detections(*chosen, self.test_cfg)
+
+
+def require_sigmoid(entry: str, head: DenseHead) -> None:
+    """Refuse a head, the config's `entry`, whose classes exclude each other."""
+    if head.activation != "sigmoid":
+        raise ValueError(f"detect.build: {entry}.loss_cls.use_sigmoid must be true: softmax is not supported")
 
 
 def version_of(head: DenseHead) -> AngleVersion:
@@ -75,11 +84,13 @@ def candidates(
         Scores are 0 if not above the threshold.
     """
     levels = len(head.priors.strides)
-    best = _best_pairs if by_pairs else _best_priors
     chosen: list[tuple[Tensor, Tensor, Tensor]] = []
     for level in range(levels):
         logits, regressed, *factor = maps[level::levels]
-        scores, indices = best(head.classes, test_cfg, logits, *factor)
+        if by_pairs:
+            scores, indices = _best_pairs(head, test_cfg, logits, *factor)
+        else:
+            scores, indices = _best_priors(head.classes, test_cfg, logits, *factor)
         numbers = head.for_coder(level, take(regressed, indices, head.box_channels))
         own = head.priors.level(level, logits)[indices] if priors is None else take_rows(priors[level], indices)
         chosen.append((scores, numbers, own))
@@ -91,10 +102,10 @@ def candidates(
 
 
 def _best_pairs(
-    classes: int, test_cfg: RotatedDenseEntries, logits: Tensor, factor: Tensor | None = None
+    head: DenseHead, test_cfg: RotatedDenseEntries, logits: Tensor, factor: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Choose the priors of the best pairs of prior and class; see `_best_priors`, which returns the same."""
-    scores, indices = best_priors(logits, classes, test_cfg.nms_pre)
+    scores, indices = best_priors(logits, head.classes, test_cfg.nms_pre, head.activation)
     scores = filter_scores(scores, test_cfg.score_thr, test_cfg.nms_pre)
     return scores if factor is None else scores * take(factor, indices, 1).sigmoid(), indices
 

@@ -15,7 +15,7 @@ from mmort.detect.detector import Detector, ModelEntries, level_names
 from mmort.detect.entries import Parts, nested, part
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
-from mmort.detect.parts.rotated.dense import candidates, version_of
+from mmort.detect.parts.rotated.dense import candidates, require_sigmoid, version_of
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
 from mmort.detect.parts.single_stage import DenseHead
@@ -78,6 +78,9 @@ class RefiningDetector(Detector):
             parts.build("bbox_head_refine", head, self.next_heads) for head in model.bbox_head_refine
         )
         self.by_pairs = config.version == 3
+        self.test_cfg.check_version(config.version)
+        require_sigmoid("bbox_head_init", self.bbox_head_init)
+        require_sigmoid("bbox_head_refine", self.last_head)
         self.angle_version = version_of(self.last_head)
 
     @property

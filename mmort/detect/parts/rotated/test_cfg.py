@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mmort.detect.entries import Schema, at_least, nested
+from mmort.detect.parts.test_cfg import check_preselection, check_size_of_original
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,12 @@ class RotatedDenseEntries(RotatedSelectionEntries):
 
     nms_pre: int = -1
     min_bbox_size: float = -1
+
+    def check_version(self, version: int) -> None:
+        """Refuse what MMRotate 1, whose configs have version 3, makes of entries as MMDetection 3 does."""
+        if version == 3:
+            check_preselection(self.nms_pre)
+            check_size_of_original("test_cfg.min_bbox_size", self.min_bbox_size)
 
 
 @dataclass(frozen=True, kw_only=True)
