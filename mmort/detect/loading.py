@@ -15,8 +15,8 @@ from mmort.detect import families as _families  # noqa: F401 - registers them
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.detector import Detector
 from mmort.detect.entries import PARTS, Parts
+from mmort.detect.parts.proportions import require_proportions
 from mmort.detect.receptive_fields import set_receptive_fields
-from mmort.predict.test_pipeline import settings_of
 
 _HEADS = (
     *("semantic_head", "roi_head", "odm_head", "refine_heads", "bbox_head_refine", "bbox_head", "mask_head"),
@@ -81,23 +81,12 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
     layout = DetectorConfig(config)
     family = _family_of(layout)
     detector = family(layout, parts)
-    if detector.angle_version is not None:
-        _check_proportions(layout)
+    if detector.angle_version is not None and layout.version == 3:
+        require_proportions(
+            layout, "MMRotate suppresses boxes in the original image, where rotated ones overlap otherwise"
+        )
     set_receptive_fields(detector, layout.custom_hooks)
     return detector.eval().requires_grad_(False)
-
-
-def _check_proportions(config: DetectorConfig) -> None:
-    """Refuse a test pipeline that changes the proportions of images, for detectors of rotated boxes of MMRotate 1.
-
-    MMRotate 1 suppresses boxes in the original image, where turned ones overlap otherwise; detectors here suppress them
-    in the network's input.
-    """
-    if config.version == 3 and config.has_test_pipeline and not settings_of(config).get("keep_ratio", True):
-        raise ValueError(
-            "detect.build: Resize of the test pipeline must have keep_ratio=True: MMRotate suppresses rotated boxes in "
-            "the original image, where they overlap otherwise if its proportions are others"
-        )
 
 
 def load(config: str | os.PathLike[str], checkpoint: str | os.PathLike[str], options: Config | None = None) -> Detector:

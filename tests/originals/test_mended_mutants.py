@@ -6,6 +6,7 @@ from tests.originals.mutants import PIPELINE, REMOVED, Mutant
 from tests.originals.outcomes import DEFECTS, EFFECT, NO_EFFECT, REFUSED, TIES, Judge
 
 TEST_CFG = "model", "test_cfg"
+ROTATED_CODER = "model", "bbox_head", "bbox_coder"
 MASKS_OF_QUERYINST = "model", "roi_head", "mask_roi_extractor"
 SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
 
@@ -45,6 +46,8 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("rpn", ("model", "rpn_head", "num_convs"), 0, NO_EFFECT),
         ("rotated_retinanet", (*PIPELINE, 1, "keep_ratio"), REMOVED, REFUSED),
         ("rotated_retinanet", (*TEST_CFG, "nms", "iou_threshold"), 0.0, EFFECT),
+        ("rotated_retinanet_0", (*ROTATED_CODER, "add_ctr_clamp"), True, NO_EFFECT),
+        ("rtmdet_ins", (*PIPELINE, 1, "keep_ratio"), REMOVED, REFUSED),
         ("s2anet", ("model", "bbox_head_refine", 0, "conv_cfg"), {"type": "ConvWS"}, TIES),
         ("scnet", ("model", "roi_head", "semantic_head", "num_ins"), 10, NO_EFFECT),
         ("solo", (*TEST_CFG, "nms_pre"), 5, EFFECT),

@@ -22,6 +22,7 @@ from mmort.detect.families.dense.rtmdet import RTMDetSepBNHead, level_towers
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.dynamic_masks import DynamicMasks, of_priors, points_and_strides, relative_coordinates
 from mmort.detect.parts.layers import tower
+from mmort.detect.parts.proportions import require_proportions
 from mmort.detect.parts.selection import indexed_detections
 from mmort.detect.parts.single_stage import DenseDetector
 from mmort.detect.parts.test_cfg import DenseEntries
@@ -120,6 +121,7 @@ class RTMDetIns(DenseDetector):
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
+        require_proportions(config, "MMDetection gives masks of RTMDet-Ins another size than the image otherwise")
         probability, stride = self.test_cfg.mask_thr_binary, self.bbox_head.priors.strides[0][0]
         self.output_names = ("dets", "labels", "masks")
         self.mask_format = MaskFormat("image", math.log(probability / (1 - probability)), int(stride), "scale")

@@ -84,17 +84,15 @@ class _DeltaCoder(RotatedBoxCoder):
         self.register_buffer("stds", torch.tensor(entries.target_stds, dtype=torch.float32), persistent=False)
         self.turn = entries.norm_factor * math.pi if entries.norm_factor else 1.0
         self.edge_swap = entries.edge_swap
-        self.max_shift = entries.ctr_clamp if entries.add_ctr_clamp else None
+        self.max_shift = entries.ctr_clamp if entries.add_ctr_clamp else math.inf
+        self.min_growth = -math.inf if entries.add_ctr_clamp else -_MAX_GROWTH
 
     def moved(self, size: Tensor, regressed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return shift and new size [..., 2] of priors whose size is [..., 2], and how far they turn [..., 1]."""
         regressed = regressed * self.stds + self.means
-        shift, growth = size * regressed[..., :2], regressed[..., 2:4]
-        if self.max_shift is None:
-            growth = growth.clamp(-_MAX_GROWTH, _MAX_GROWTH)
-        else:
+        shift, growth = size * regressed[..., :2], regressed[..., 2:4].clamp(self.min_growth, _MAX_GROWTH)
+        if self.max_shift < math.inf:
             shift = shift.clamp(-self.max_shift, self.max_shift)
-            growth = growth.clamp(max=_MAX_GROWTH)
         return shift, size * growth.exp(), regressed[..., 4:] * self.turn
 
     def box(self, centre: Tensor, size: Tensor, angle: Tensor) -> Tensor:
@@ -116,6 +114,8 @@ class DeltaXYWHAOBBoxCoder(_DeltaCoder):
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
         self.proj_xy = entries.proj_xy
+        if self.proj_xy:
+            self.max_shift = math.inf  # MMRotate does not limit shifts along the sides of turned priors
 
     def decode(self, priors: Tensor, regressed: Tensor, limits: Tensor | None) -> Tensor:
         """Return the boxes [..., 5] at rotated priors [..., 5]; centres are clipped to the last pixel."""
