@@ -121,6 +121,8 @@ cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double mi
     sine = a.cosine * b.sine - a.sine * b.cosine
     longest = max(max(a.half_width, a.half_height), max(b.half_width, b.half_height))
     is_long = longest * longest >= min_area * (1 << 20)
+    if not is_long and _cross_below(a, b, fabs(cosine), fabs(sine), min_area):
+        return 0
     # b in the frame of a, the smaller one
     if not _goes_first(a, b):
         other = a
@@ -141,11 +143,8 @@ cdef inline double shared_area(const Rectangle *a, const Rectangle *b, double mi
     height = min(py[0] + span_y, a.half_height) - max(py[0] - span_y, -a.half_height)
     if not (width > 0 and height > 0 and width * height >= min_area):
         return 0
-    if not is_long:
-        if _is_above(a, b, px[0], py[0], span_x, span_y, sufficient):
-            return sufficient
-        if _cross_below(a, b, fabs(cosine), fabs(sine), min_area):
-            return 0
+    if not is_long and _is_above(a, b, px[0], py[0], span_x, span_y, sufficient):
+        return sufficient
     dx = px[0]
     dy = py[0]
     px[0] = dx + wx + hx

@@ -28,12 +28,13 @@ cdef enum:
 cdef enum:
     PLANES = BOX_NUMBERS + 1  # with the scores
 
-cdef enum:  # chosen by soft_nms, uniform and clustered, 100 to 3000 boxes
+cdef enum:  # chosen by soft_nms of uniform, long and clustered boxes, 300 to 3000 (benchmarks/scenes.py)
     SETTLING = 4  # boxes emitted first, by which a crowd goes away
     PROBES = 4  # boxes emitted then, whose overlaps tell whether a grid pays
-    MIN_GRID_BOXES = 200  # from which on it pays; more if they overlap
-    NAIVE_BOXES_PER_HIT = 20  # as many boxes soon remain no longer
-    LINEAR_BOXES_PER_HIT = 6
+    MIN_GRID_BOXES = 470  # from which on it pays
+    BOXES_PER_HIT = 4  # so many more if a box overlaps one more
+    NAIVE_BOXES_PER_DECAY = 150  # and if the score of one more decays: the fewer boxes remain, the less a grid pays
+    LINEAR_BOXES_PER_DECAY = 20
     GAUSSIAN_MIN_BOXES = 60
     GAUSSIAN_BOXES_PER_HIT = 3
 
@@ -62,8 +63,8 @@ cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
 
 
 cdef simd_void _decay(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real threshold, real offset,
-                      bint linear) noexcept nogil:
-    """Lowers the scores after position `box`, by the naive or linear method."""
+                      real min_score, bint linear, bint *any_below) noexcept nogil:
+    """Lowers the scores after position `box`, by the naive or linear method, and finds if one is below `min_score`."""
     cdef const real *x1 = planes
     cdef const real *y1 = planes + stride
     cdef const real *x2 = planes + 2 * stride
@@ -73,11 +74,14 @@ cdef simd_void _decay(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t c
     # variables, because gcc cannot rule out that writing a score changes the box
     cdef real box_x1 = x1[box], box_y1 = y1[box], box_x2 = x2[box], box_y2 = y2[box], box_area = area[box]
     cdef real common, iou
+    cdef int32_t found = 0
     cdef ptrdiff_t i
     for i in range(box + 1, count):
         common = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
         iou = iou_of(common, box_area, area[i])
         score[i] *= (1 - iou if linear else <real>0) if iou >= threshold else <real>1
+        found |= score[i] < min_score
+    any_below[0] = found
 
 
 cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real sigma,
@@ -149,10 +153,11 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices
             _swap(planes, indices, stride, i, largest)
         if rule.method == GAUSSIAN:
             _decay_gaussian(planes, stride, i, count[0], <real>rule.sigma, offset)
+            _find_below(score, i + 1, count[0], min_score, &any_below)
         else:
-            _decay(planes, stride, i, count[0], <real>rule.iou_threshold, offset, rule.method == LINEAR)
+            _decay(planes, stride, i, count[0], <real>rule.iou_threshold, offset, min_score, rule.method == LINEAR,
+                   &any_below)
         i += 1
-        _find_below(score, i, count[0], min_score, &any_below)
         j = i if any_below else count[0]
         while j < count[0]:
             if score[j] < min_score:
@@ -164,12 +169,18 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices
 
 
 cdef simd_void _count_overlaps(const real *planes, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t box,
-                               real offset, int64_t *hits) noexcept nogil:
-    cdef int32_t total = 0
+                               real offset, real threshold, int64_t *hits, int64_t *decays) noexcept nogil:
+    """Counts the boxes of positions [begin, end) that overlap a box, and those whose IoU with it has the threshold."""
+    cdef const real *area = planes + 4 * stride
+    cdef int32_t found = 0, found_above = 0
+    cdef real common
     cdef ptrdiff_t i
     for i in range(begin, end):
-        total += plane_intersection(planes, stride, box, i, offset) > 0
-    hits[0] += total
+        common = plane_intersection(planes, stride, box, i, offset)
+        found += common > 0
+        found_above += iou_of(common, area[box], area[i]) >= threshold
+    hits[0] += found
+    decays[0] += found_above
 
 
 cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices, int64_t count, const Rule *rule,
@@ -177,22 +188,28 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
     """Moves the scores and indices of the emitted boxes to the front; returns their number."""
     cdef Moving m
     cdef ptrdiff_t stride = count, emitted = 0, i
-    cdef int64_t hits = 0, min_boxes = MIN_GRID_BOXES, boxes_per_hit = LINEAR_BOXES_PER_HIT
+    cdef int64_t before
+    cdef int64_t hits = 0, decays = 0, min_boxes = MIN_GRID_BOXES
+    cdef int64_t boxes_per_hit = BOXES_PER_HIT, boxes_per_decay = LINEAR_BOXES_PER_DECAY
     cdef bint only_overlap_decays = rule.sigma != 0 if rule.method == GAUSSIAN else not rule.iou_threshold <= 0
     if rule.method == GAUSSIAN:
         min_boxes = GAUSSIAN_MIN_BOXES
         boxes_per_hit = GAUSSIAN_BOXES_PER_HIT
+        boxes_per_decay = 0
     elif rule.method == NAIVE:
-        boxes_per_hit = NAIVE_BOXES_PER_HIT
+        boxes_per_decay = NAIVE_BOXES_PER_DECAY
     if stride >= min_boxes and only_overlap_decays:
         # Crowds of boxes suppress each other in few rounds, and nearly all pairs overlap.
         for i in range(SETTLING + PROBES):
+            before = count
             emitted = _suppress_by_pairs(call, planes, indices, stride, i, i + 1, &count, rule)
             if emitted <= i:
                 return count
             if i >= SETTLING:
-                _count_overlaps(planes, stride, emitted, count, i, <real>rule.offset, &hits)
-        if count - emitted > min_boxes + boxes_per_hit * hits // PROBES:
+                decays += before - count  # dropped
+                _count_overlaps(planes, stride, emitted, count, i, <real>rule.offset, <real>rule.iou_threshold, &hits,
+                                &decays)
+        if count - emitted > min_boxes + (boxes_per_hit * hits + boxes_per_decay * decays) // PROBES:
             m = moving(type, stride, scratch)
             m.grid.begin = emitted
             m.grid.end = count
