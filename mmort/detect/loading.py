@@ -1,4 +1,8 @@
-"""Build a detector from a config, and load a checkpoint into it."""
+"""Build a detector from a config, and load a checkpoint into it.
+
+Importing this module registers everything that configs can name: both packages below import their modules, and each
+module registers its types.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ from mmort.configs import read_config
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
-from mmort.detect import families as _families  # noqa: F401 - registers them
+from mmort.detect import families as _families  # noqa: F401 - registers the types of heads
+from mmort.detect import parts as _parts  # noqa: F401 - registers those of all parts
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.detector import Detector
 from mmort.detect.entries import PARTS, Parts

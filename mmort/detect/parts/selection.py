@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -41,6 +42,27 @@ def take(map: Tensor, indices: Tensor, channels: int, count: int | None = None) 
 def take_rows(values: Tensor, indices: Tensor) -> Tensor:
     """Return the rows [N, K, C] of values [N, P, C] by their indices [N, K]."""
     return values.gather(1, indices[..., None].expand(-1, -1, values.shape[2]))
+
+
+def of_all_levels(choose: Callable[..., tuple[Tensor, ...]], maps: Sequence[Tensor], levels: int) -> tuple[Tensor, ...]:
+    """Return what is chosen on all levels, one after another.
+
+    Parameters
+    ----------
+    choose : callable
+        Called with the number of a level and the maps of this level, one of each kind; returns tensors [N, K, ...],
+        a row for each prior that it chooses.
+    maps : sequence of Tensor
+        A head's, by kind and level.
+    levels : int
+
+    Returns
+    -------
+    tuple of Tensor
+        [N, P, ...], as many as `choose` returns.
+    """
+    chosen = [choose(level, *maps[level::levels]) for level in range(levels)]
+    return tuple(torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
 
 
 def best_indices(scores: Tensor, count: int) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import ClassVar
 
 import torch
@@ -16,7 +17,7 @@ from mmort.detect.entries import Parts, read_entries
 from mmort.detect.parts.boxes import image_limits, larger
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.selection import Activation, best_priors, detections, take
+from mmort.detect.parts.selection import Activation, best_priors, detections, of_all_levels, take
 from mmort.detect.parts.test_cfg import DenseEntries, check_preselection, check_size_of_original
 from mmort.torch import filter_scores
 
@@ -148,25 +149,24 @@ class DenseDetector(SingleStageDetector):
             Indices of the priors among those of all levels.
         """
         head, test_cfg = self.bbox_head, self.test_cfg
-        levels, first = len(head.priors.strides), 0
-        chosen: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        for level in range(levels):
-            logits, regressed = maps[level], maps[levels + level]
+        levels = len(head.priors.strides)
+        priors = [head.priors.level(level, map) for level, map in enumerate(maps[:levels])]
+        first = [0, *accumulate(boxes.shape[0] for boxes in priors)]
+
+        def choose(level: int, logits: Tensor, regressed: Tensor, factor: Tensor | None = None) -> tuple[Tensor, ...]:
             scores, indices = best_priors(logits, head.classes, test_cfg.nms_pre, head.activation)
             scores = filter_scores(scores, test_cfg.score_thr, test_cfg.nms_pre)  # [N, K, C]
-            if len(maps) > 2 * levels:
+            if factor is not None:
                 # After the threshold, so a detection's score may be below it.
-                scores = scores * take(maps[2 * levels + level], indices, 1).sigmoid()
+                scores = scores * take(factor, indices, 1).sigmoid()
             numbers = take(regressed, indices, head.box_channels)
             confidence = head.confidence(numbers)
             if confidence is not None:
                 scores = scores * confidence
-            regressed = head.for_coder(level, numbers)  # [N, K, 4]
-            priors = head.priors.level(level, logits)
-            chosen.append((scores, regressed, priors[indices], indices + first))
-            first += priors.shape[0]
-        scores, regressed, priors, indices = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
-        boxes = head.decode(priors, regressed, limits)  # [N, P, 4]
+            return scores, head.for_coder(level, numbers), priors[level][indices], indices + first[level]
+
+        scores, regressed, chosen, indices = of_all_levels(choose, maps, levels)
+        boxes = head.decode(chosen, regressed, limits)  # [N, P, 4]
         if self.min_size >= 0:
             scores = torch.where(larger(boxes, self.min_size), scores, 0)
         return boxes, scores, indices

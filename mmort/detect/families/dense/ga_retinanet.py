@@ -24,7 +24,7 @@ from mmort.detect.parts.guided_anchors import (
     require_sigmoid,
 )
 from mmort.detect.parts.layers import tower_pair
-from mmort.detect.parts.selection import best_priors, detections, take, take_rows
+from mmort.detect.parts.selection import best_priors, detections, of_all_levels, take, take_rows
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
 
 
@@ -91,15 +91,14 @@ class GARetinaNet(DenseDetector):
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         head, maps = self.bbox_head, self.raw(input)
-        levels, chosen = len(head.priors.strides), []
-        for level in range(levels):
-            logits, deltas, shapes, locations = maps[level::levels]
+
+        def choose(level: int, logits: Tensor, deltas: Tensor, shapes: Tensor, locations: Tensor) -> tuple[Tensor, ...]:
             logits = torch.where(likely(locations, head.threshold), logits, -torch.inf)
             # The best priors rather than pairs, as they are chosen before the threshold.
             scores, indices = best_priors(logits, head.classes, self.test_cfg.nms_pre)  # [N, K, C], [N, K]
             anchors = guided_anchors(head.priors.level(level, logits), shapes, head.anchor_coder)
-            anchors = take_rows(anchors, indices)
-            chosen.append((scores, take(deltas, indices, 4), anchors))
-        scores, deltas, anchors = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))  # [N, P, ...]
+            return scores, take(deltas, indices, 4), take_rows(anchors, indices)
+
+        scores, deltas, anchors = of_all_levels(choose, maps, len(head.priors.strides))  # [N, P, ...]
         boxes = head.decode(anchors, deltas, image_limits(input, img_shape))
         return detections(boxes, torch.where(scores > self.test_cfg.score_thr, scores, 0), self.test_cfg)

@@ -17,7 +17,7 @@ from mmort.detect.entries import PARTS
 from mmort.detect.families.dense.atss import ATSSHead
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.heads.class_scores import require_sigmoid
-from mmort.detect.parts.selection import best_priors, detections, take
+from mmort.detect.parts.selection import best_priors, detections, of_all_levels, take
 from mmort.detect.parts.single_stage import DenseDetector, SingleStageModel
 from mmort.detect.parts.test_cfg import DenseEntries
 
@@ -58,14 +58,14 @@ class PAA(DenseDetector):
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         head, maps = self.bbox_head, self.raw(input)
-        levels, chosen = len(head.priors.strides), []
-        for level in range(levels):
-            logits, deltas, overlap = maps[level::levels]
+
+        def choose(level: int, logits: Tensor, deltas: Tensor, overlap: Tensor) -> tuple[Tensor, ...]:
             by_anchor = torch.unflatten(logits.sigmoid(), 1, (-1, head.classes))  # [N, A, classes, h, w]
             probabilities = (by_anchor * overlap.sigmoid()[:, :, None]).sqrt().flatten(1, 2)
             scores, indices = best_priors(probabilities, head.classes, self.test_cfg.nms_pre, "none")
-            chosen.append((scores, take(deltas, indices, 4), head.priors.level(level, logits)[indices]))
-        scores, deltas, priors = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))  # [N, P, ...]
+            return scores, take(deltas, indices, 4), head.priors.level(level, logits)[indices]
+
+        scores, deltas, priors = of_all_levels(choose, maps, len(head.priors.strides))  # [N, P, ...]
         boxes = head.decode(priors, deltas, image_limits(input, img_shape))
         scores = torch.where(scores > self.test_cfg.score_thr, scores, 0)
         dets, labels = detections(boxes, scores, self.test_cfg)

@@ -18,7 +18,7 @@ from mmort.detect.entries import PARTS, Parts, Schema, default, nested, part, re
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.selection import detections
+from mmort.detect.parts.selection import detections, of_all_levels
 from mmort.detect.parts.single_stage import Head, SingleStageDetector
 from mmort.detect.parts.test_cfg import DenseEntries, check_preselection, check_size_of_original
 from mmort.torch import filter_scores
@@ -85,17 +85,17 @@ class YOLOV3Head(Head):
 
     def decode(self, maps: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Return boxes [N, P, 4], not clipped, and probabilities: objectness [N, P, 1], classes [N, P, C]."""
-        boxes, objectness, scores = [], [], []
-        for level, (map, stride) in enumerate(zip(maps, self.strides, strict=True)):
+
+        def decoded(level: int, map: Tensor) -> tuple[Tensor, ...]:
             by_anchor = torch.unflatten(map.permute(0, 2, 3, 1), 3, (-1, 5 + self.classes))
             flat = by_anchor.flatten(1, 3)  # [N, h*w*A, 5 + C]
             priors = self.priors.level(level, map)  # [h*w*A, 4]
-            centre = (priors[:, :2] + priors[:, 2:]) * 0.5 + (flat[..., :2].sigmoid() - 0.5) * stride
+            centre = (priors[:, :2] + priors[:, 2:]) * 0.5 + (flat[..., :2].sigmoid() - 0.5) * self.strides[level]
             half = (priors[:, 2:] - priors[:, :2]) * 0.5 * flat[..., 2:4].exp()
-            boxes.append(torch.cat([centre - half, centre + half], -1))
-            objectness.append(flat[..., 4:5].sigmoid())
-            scores.append(flat[..., 5:].sigmoid())
-        return torch.cat(boxes, 1), torch.cat(objectness, 1), torch.cat(scores, 1)
+            return torch.cat([centre - half, centre + half], -1), flat[..., 4:5].sigmoid(), flat[..., 5:].sigmoid()
+
+        boxes, objectness, scores = of_all_levels(decoded, maps, len(self.strides))
+        return boxes, objectness, scores
 
 
 @PARTS.register("detector", "YOLOV3Head")

@@ -18,7 +18,7 @@ from mmort.detect.entries import PARTS, default
 from mmort.detect.parts.csp import convolution_block
 from mmort.detect.parts.layers import LayerEntries
 from mmort.detect.parts.priors import Points
-from mmort.detect.parts.selection import detections
+from mmort.detect.parts.selection import detections, of_all_levels
 from mmort.detect.parts.single_stage import Head, SingleStageDetector, SingleStageModel
 from mmort.detect.parts.test_cfg import DenseEntries
 
@@ -71,21 +71,21 @@ class YOLOXHead(Head):
 
     def decode(self, maps: Sequence[Tensor], score_threshold: float) -> tuple[Tensor, Tensor]:
         """Return boxes [N, P, 4], not clipped, and scores [N, P, C], 0 for all but the best class and if low."""
-        levels = len(self.priors.strides)
-        boxes, scores = [], []
-        for level, (stride, _) in enumerate(self.priors.strides):
-            logits, regressed, objectness = (
-                map.flatten(2).transpose(1, 2) for map in (maps[level], maps[levels + level], maps[2 * levels + level])
-            )  # [N, h*w, C], [N, h*w, 4], [N, h*w, 1]
-            centre = regressed[..., :2] * stride + self.priors.level(level, maps[level])
+
+        def decoded(level: int, *maps_of_level: Tensor) -> tuple[Tensor, ...]:
+            stride = self.priors.strides[level][0]
+            # [N, h*w, C], [N, h*w, 4], [N, h*w, 1]
+            logits, regressed, objectness = (map.flatten(2).transpose(1, 2) for map in maps_of_level)
+            centre = regressed[..., :2] * stride + self.priors.level(level, maps_of_level[0])
             half = regressed[..., 2:].exp() * stride / 2
-            boxes.append(torch.cat([centre - half, centre + half], -1))
             best = logits.sigmoid().max(2, keepdim=True)
             score = best.values * objectness.sigmoid()  # [N, h*w, 1]
             score = torch.where(score >= score_threshold, score, 0)
             is_best = torch.arange(self.classes, device=logits.device) == best.indices
-            scores.append(torch.where(is_best, score, 0))
-        return torch.cat(boxes, 1), torch.cat(scores, 1)
+            return torch.cat([centre - half, centre + half], -1), torch.where(is_best, score, 0)
+
+        boxes, scores = of_all_levels(decoded, maps, len(self.priors.strides))
+        return boxes, scores
 
 
 @PARTS.register("detector", "YOLOXHead")

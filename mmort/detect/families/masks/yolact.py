@@ -23,7 +23,7 @@ from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.image_masks import of_rows
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.selection import best_priors, take
+from mmort.detect.parts.selection import best_priors, of_all_levels, take
 from mmort.predict import MaskFormat
 
 _ANCHORS = {
@@ -85,14 +85,13 @@ class YOLACTHead(nn.Module):
 
     def candidates(self, maps: Sequence[Tensor], nms_pre: int, limits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return boxes [N, P, 4], scores [N, P, C] and coefficients [N, P, prototypes] of each level's best priors."""
-        levels = len(self.priors.strides)
-        chosen: list[tuple[Tensor, Tensor, Tensor]] = []
-        for level in range(levels):
-            logits, deltas, coefficients = maps[level::levels]
+
+        def choose(level: int, logits: Tensor, deltas: Tensor, coefficients: Tensor) -> tuple[Tensor, ...]:
             scores, indices = best_priors(logits, self.classes, nms_pre, "softmax")
             boxes = self.coder.decode(self.priors.level(level, logits)[indices], take(deltas, indices, 4), limits)
-            chosen.append((boxes, scores, take(coefficients, indices, self.prototypes)))
-        boxes, scores, coefficients = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
+            return boxes, scores, take(coefficients, indices, self.prototypes)
+
+        boxes, scores, coefficients = of_all_levels(choose, maps, len(self.priors.strides))
         return boxes, scores, coefficients
 
 

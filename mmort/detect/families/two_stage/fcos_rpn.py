@@ -15,7 +15,7 @@ from torch import Tensor
 from mmort.detect.entries import PARTS, nested
 from mmort.detect.families.dense.fcos import FCOSHead
 from mmort.detect.parts.heads.rpn_head import ProposalHead
-from mmort.detect.parts.selection import best_indices, take
+from mmort.detect.parts.selection import best_indices, of_all_levels, take
 from mmort.detect.parts.test_cfg import RPNEntries
 
 
@@ -51,13 +51,12 @@ class FCOSRPNHead(ProposalHead):
 
     def candidates(self, features: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the boxes of the best locations, [N, P, 4], and their scores, [N, P, 1]."""
-        maps, count = self.maps(features), len(features)
-        chosen: list[tuple[Tensor, Tensor, Tensor]] = []
-        for level in range(count):
-            logits, distances, centerness = maps[level::count]
+
+        def choose(level: int, logits: Tensor, distances: Tensor, centerness: Tensor) -> tuple[Tensor, ...]:
             indices = best_indices(logits.flatten(1), self.test_cfg.nms_pre)  # [N, K]
             scores = take(logits, indices, 1).sigmoid() * take(centerness, indices, 1).sigmoid()  # [N, K, 1]
-            chosen.append((scores, take(distances, indices, 4), self.priors.level(level, logits)[indices]))
-        scores, moves, points = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
+            return scores, take(distances, indices, 4), self.priors.level(level, logits)[indices]
+
+        scores, moves, points = of_all_levels(choose, self.maps(features), len(features))
         boxes = self.coder.decode(points, moves, limits)
         return boxes, torch.where(self.valid(boxes), scores, -torch.inf)

@@ -14,7 +14,7 @@ from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.rotated.geometry import AngleVersion
 from mmort.detect.parts.rotated.selection import rotated_detections
 from mmort.detect.parts.rotated.test_cfg import RotatedDenseEntries
-from mmort.detect.parts.selection import best_indices, best_priors, take, take_rows
+from mmort.detect.parts.selection import best_indices, best_priors, of_all_levels, take, take_rows
 from mmort.detect.parts.single_stage import DenseHead, SingleStageDetector
 from mmort.torch import filter_scores
 
@@ -83,19 +83,18 @@ def candidates(
     boxes, scores : Tensor, [N, P, 5], [N, P, C]
         Scores are 0 if not above the threshold.
     """
-    levels = len(head.priors.strides)
-    chosen: list[tuple[Tensor, Tensor, Tensor]] = []
-    for level in range(levels):
-        logits, regressed, *factor = maps[level::levels]
+
+    def choose(level: int, logits: Tensor, regressed: Tensor, *factor: Tensor) -> tuple[Tensor, ...]:
         if by_pairs:
             scores, indices = _best_pairs(head, test_cfg, logits, *factor)
         else:
             scores, indices = _best_priors(head.classes, test_cfg, logits, *factor)
         numbers = head.for_coder(level, take(regressed, indices, head.box_channels))
-        own = head.priors.level(level, logits)[indices] if priors is None else take_rows(priors[level], indices)
-        chosen.append((scores, numbers, own))
-    scores, regressed, own = (torch.cat(tensors, 1) for tensors in zip(*chosen, strict=True))
-    boxes = head.decode(own, regressed, limits)  # [N, P, 5]
+        chosen = head.priors.level(level, logits)[indices] if priors is None else take_rows(priors[level], indices)
+        return scores, numbers, chosen
+
+    scores, numbers, chosen = of_all_levels(choose, maps, len(head.priors.strides))
+    boxes = head.decode(chosen, numbers, limits)  # [N, P, 5]
     if by_pairs and test_cfg.min_bbox_size >= 0:
         scores = torch.where((boxes[..., 2:4] > test_cfg.min_bbox_size).all(-1, keepdim=True), scores, 0)
     return boxes, scores
