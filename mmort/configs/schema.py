@@ -80,6 +80,11 @@ class _Nested:
     optional: bool
 
 
+def training_only(*names: str) -> dict[str, str]:
+    """Return what `Schema.ignored` has for entries that change nothing but the training."""
+    return dict.fromkeys(names, "training only")
+
+
 def default(config: Config) -> Any:
     """Declare an entry that is a dict, with its default."""
     return field(default_factory=lambda: dict(config))

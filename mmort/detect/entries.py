@@ -25,6 +25,7 @@ from mmort.configs.schema import (
     read_entries,
     read_values,
     suggested,
+    training_only,
 )
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "read_values",
     "require",
     "suggested",
+    "training_only",
     "type_of",
 ]
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from mmort.configs.local_files import open_file
 from mmort.configs.names import plain_type
-from mmort.detect.entries import Schema, at_least, nested, read_entries
+from mmort.detect.entries import Schema, at_least, nested, read_entries, training_only
 
 Pair = tuple[int, int]
 
@@ -38,12 +38,7 @@ class SearchEntries(Schema):
     skip_layer: Sequence[str] | None = None
     normlize: str = "absavg"  # MMCV's spelling, and the only normalization that it has
 
-    ignored: ClassVar = {
-        "init_alphas": "training only",
-        "max_step": "training only",
-        "search_interval": "training only",
-        "step": "training only",
-    }
+    ignored: ClassVar = training_only("init_alphas", "max_step", "search_interval", "step")
 
     def __post_init__(self) -> None:
         if self.num_branches not in (2, 3):
@@ -78,11 +73,7 @@ class HookEntries(Schema):
     mode: str = "search"
     rfstructure_file: str | None = None
 
-    ignored: ClassVar = {
-        "by_epoch": "training only",
-        "priority": "training only",
-        "verbose": "what is printed",
-    }
+    ignored: ClassVar = {"verbose": "what is printed", **training_only("by_epoch", "priority")}
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from mmort.detect.entries import training_only
 from mmort.detect.parts.coders import BoxCoder, CoderEntries
 
 
@@ -31,9 +32,7 @@ class BucketingBBoxCoder(BoxCoder):
 
         ignored: ClassVar = {
             **CoderEntries.ignored,
-            "offset_topk": "training only",
-            "offset_upperbound": "training only",
-            "cls_ignore_neighbor": "training only",
+            **training_only("offset_topk", "offset_upperbound", "cls_ignore_neighbor"),
         }
 
     def __init__(self, entries: Entries) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default, part
+from mmort.detect.entries import Schema, default, part, training_only
 from mmort.detect.parts.coders import DeltaXYWHBBoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.priors import Priors
@@ -39,7 +39,7 @@ class GuidedAnchorEntries(Schema):
     loc_filter_thr: float = 0.01
     loss_cls: Config = default({"use_sigmoid": True})
 
-    ignored: ClassVar = {"approx_anchor_generator": "training only", "reg_decoded_bbox": "training only"}
+    ignored: ClassVar = training_only("approx_anchor_generator", "reg_decoded_bbox")
 
     def __post_init__(self) -> None:
         if any(count != 1 for count in self.square_anchor_generator.num_base_priors):

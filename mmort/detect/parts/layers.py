@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default, read_values, type_of
+from mmort.detect.entries import Schema, default, read_values, training_only, type_of
 from mmort.detect.parts.equivariant import EquivariantConv, FieldBatchNorm
 from mmort.torch import DeformConv2dPack, ModulatedDeformConv2dPack
 
@@ -199,7 +199,7 @@ class BatchNormEntries(Schema):
     eps: float = 1e-5
     affine: bool = True
 
-    ignored: ClassVar = {"momentum": "training only", "requires_grad": "training only"}
+    ignored: ClassVar = training_only("momentum", "requires_grad")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +217,7 @@ class GroupNormEntries(Schema):
     eps: float = 1e-5
     affine: bool = True
 
-    ignored: ClassVar = {"requires_grad": "training only"}
+    ignored: ClassVar = training_only("requires_grad")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +228,7 @@ class LayerNormEntries(Schema):
     elementwise_affine: bool = True
     bias: bool = True
 
-    ignored: ClassVar = {"requires_grad": "training only"}
+    ignored: ClassVar = training_only("requires_grad")
 
 
 @dataclass(frozen=True, kw_only=True)

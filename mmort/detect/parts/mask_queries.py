@@ -13,7 +13,7 @@ from torch.nn import functional
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries
-from mmort.detect.entries import Parts, Schema, at_least, default, nested, only
+from mmort.detect.entries import Parts, Schema, at_least, default, nested, only, training_only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.positions import SinePositionalEncoding
@@ -45,7 +45,7 @@ class MaskQueryEntries(Schema):
         SinePositionalEncoding.Entries, "panoptic_head.positional_encoding", default=POSITIONS
     )
 
-    ignored: ClassVar = {"strides": "training only"}
+    ignored: ClassVar = training_only("strides")
 
     @classmethod
     def respelled(cls, name: str, config: Config) -> Config:

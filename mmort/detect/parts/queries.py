@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries
-from mmort.detect.entries import Schema, at_least, nested, part
+from mmort.detect.entries import Schema, at_least, nested, part, training_only
 from mmort.detect.parts.boxes import clip, image_limits
 from mmort.detect.parts.heads.class_scores import ClassScores, CustomScores, SigmoidScores
 from mmort.detect.parts.positions import SinePositionalEncoding
@@ -24,7 +24,7 @@ from mmort.detect.parts.transformer import DecoderEntries, EncoderEntries
 class QueryHeadEntries(Schema):
     """The entries of ``bbox_head`` that its kinds share."""
 
-    ignored: ClassVar = {"sync_cls_avg_factor": "training only"}
+    ignored: ClassVar = training_only("sync_cls_avg_factor")
 
     num_classes: int = at_least(1)
     embed_dims: int | None = None

@@ -11,7 +11,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default
+from mmort.detect.entries import PARTS, Schema, default, training_only
 from mmort.detect.parts.backbones.resnet import ResNet
 
 
@@ -30,7 +30,7 @@ class ResLayer(nn.Module):
         style: str = "pytorch"
         norm_cfg: Config = default({"type": "BN"})
 
-        ignored: ClassVar = {"norm_eval": "training only", "with_cp": "training only"}
+        ignored: ClassVar = training_only("norm_eval", "with_cp")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

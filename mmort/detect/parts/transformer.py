@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, at_least, default, nested, only, read_entries
+from mmort.detect.entries import Schema, at_least, default, nested, only, read_entries, training_only
 from mmort.detect.parts.layers import LayerNormEntries, activation
 from mmort.torch import MultiScaleDeformableAttention
 
-_DROPOUTS = dict.fromkeys(("attn_drop", "proj_drop", "dropout", "dropout_layer"), "training only")
+_DROPOUTS = training_only("attn_drop", "proj_drop", "dropout", "dropout_layer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class FFNEntries(Schema):
     """The entries of ``ffn_cfg``."""
 
     types = ("FFN",)
-    ignored: ClassVar = dict.fromkeys(("dropout", "dropout_layer", "ffn_drop"), "training only")
+    ignored: ClassVar = training_only("dropout", "dropout_layer", "ffn_drop")
 
     embed_dims: int = at_least(1, default=256)
     feedforward_channels: int = at_least(1, default=1024)
@@ -88,9 +88,9 @@ class DeformableAttentionEntries(AttentionEntries):
 
     types = ("MultiScaleDeformableAttention",)
     ignored: ClassVar = {
-        "dropout": "training only",
         "im2col_step": "how MMCV divides its work",
         "norm_cfg": "MMCV does not read it either",
+        **training_only("dropout"),
     }
 
     embed_dims: int = at_least(1, default=256)
@@ -120,7 +120,7 @@ class TransformerLayers(Schema):
     """The entries of ``transformerlayers``, in which MMDetection 2 describes a layer."""
 
     types = ("BaseTransformerLayer", "DetrTransformerDecoderLayer")
-    ignored: ClassVar = {"act_cfg": "MMCV does not read it", "ffn_dropout": "training only"}
+    ignored: ClassVar = {"act_cfg": "MMCV does not read it", **training_only("ffn_dropout")}
 
     attn_cfgs: Config | Sequence[Config]
     operation_order: Sequence[str] | None = None
@@ -212,7 +212,7 @@ class EncoderEntries(Schema):
     """The entries of ``encoder``."""
 
     types = ("DetrTransformerEncoder",)
-    ignored: ClassVar = {"num_cp": "training only"}
+    ignored: ClassVar = training_only("num_cp")
 
     num_layers: int = at_least(1)
     layer_cfg: EncoderLayerEntries = nested(EncoderLayerEntries)

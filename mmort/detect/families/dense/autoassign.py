@@ -12,14 +12,12 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from mmort.detect.entries import PARTS
+from mmort.detect.entries import PARTS, training_only
 from mmort.detect.families.dense.fcos import FCOSHead
 from mmort.detect.parts.priors import Points
 from mmort.detect.parts.single_stage import DenseDetector
 
-_TRAINING = dict.fromkeys(
-    ("force_topk", "topk", "pos_loss_weight", "neg_loss_weight", "center_loss_weight"), "training only"
-)
+_TRAINING = training_only("force_topk", "topk", "pos_loss_weight", "neg_loss_weight", "center_loss_weight")
 
 
 class CenterPrior(nn.Module):

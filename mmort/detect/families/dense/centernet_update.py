@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from mmort.detect.entries import PARTS
+from mmort.detect.entries import PARTS, training_only
 from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
 from mmort.detect.parts.single_stage import DenseDetector
 
@@ -28,11 +28,9 @@ class CenterNetUpdateHead(AnchorFreeHead):
 
         ignored: ClassVar = {
             **AnchorFreeHead.Entries.ignored,
-            "hm_min_radius": "training only",
-            "hm_min_overlap": "training only",
-            "more_pos_thresh": "training only",
-            "more_pos_topk": "training only",
-            "soft_weight_on_reg": "training only",
+            **training_only(
+                "hm_min_radius", "hm_min_overlap", "more_pos_thresh", "more_pos_topk", "soft_weight_on_reg"
+            ),
         }
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:

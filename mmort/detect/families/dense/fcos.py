@@ -12,7 +12,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default
+from mmort.detect.entries import PARTS, default, training_only
 from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.layers import convolution
@@ -35,8 +35,7 @@ class FCOSHead(AnchorFreeHead):
 
         ignored: ClassVar = {
             **AnchorFreeHead.Entries.ignored,
-            "center_sample_radius": "training only",
-            "center_sampling": "training only",
+            **training_only("center_sample_radius", "center_sampling"),
         }
 
     def __init__(self, entries: Entries) -> None:

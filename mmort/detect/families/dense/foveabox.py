@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default
+from mmort.detect.entries import PARTS, default, training_only
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.heads.tower_entries import TowerEntries
@@ -51,7 +51,7 @@ class FoveaHead(DenseHead):
         conv_bias: bool | str = "auto"
         loss_cls: Config = default({"use_sigmoid": True})
 
-        ignored: ClassVar = {"scale_ranges": "training only", "sigma": "training only"}
+        ignored: ClassVar = training_only("scale_ranges", "sigma")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

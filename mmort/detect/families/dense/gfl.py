@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, part
+from mmort.detect.entries import PARTS, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.heads.tower_head import TowerHead
@@ -90,5 +90,5 @@ class LD(GFL):
 
         ignored: ClassVar = {
             **SingleStageModel.ignored,
-            **dict.fromkeys(("teacher_config", "teacher_ckpt", "eval_teacher"), "training only"),
+            **training_only("teacher_config", "teacher_ckpt", "eval_teacher"),
         }

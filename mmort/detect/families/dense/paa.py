@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import PARTS
+from mmort.detect.entries import PARTS, training_only
 from mmort.detect.families.dense.atss import ATSSHead
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.heads.class_scores import require_sigmoid
@@ -36,11 +36,7 @@ class PAAHead(ATSSHead):
 
         score_voting: bool = True
 
-        ignored: ClassVar = {
-            **ATSSHead.Entries.ignored,
-            "covariance_type": "training only",
-            "topk": "training only",
-        }
+        ignored: ClassVar = {**ATSSHead.Entries.ignored, **training_only("covariance_type", "topk")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
@@ -108,10 +104,7 @@ class LAD(PAA):
 
         ignored: ClassVar = {
             **SingleStageModel.ignored,
-            **dict.fromkeys(
-                ("teacher_backbone", "teacher_neck", "teacher_bbox_head", "teacher_ckpt", "eval_teacher"),
-                "training only",
-            ),
+            **training_only("teacher_backbone", "teacher_neck", "teacher_bbox_head", "teacher_ckpt", "eval_teacher"),
         }
 
     @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default
+from mmort.detect.entries import PARTS, default, training_only
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.heads.tower_entries import TowerEntries
@@ -45,7 +45,7 @@ class RepPointsHead(DenseHead):
         transform_method: str = "moment"
         loss_cls: Config = default({"use_sigmoid": True})
 
-        ignored: ClassVar = {"gradient_mul": "training only", "moment_mul": "training only"}
+        ignored: ClassVar = training_only("gradient_mul", "moment_mul")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

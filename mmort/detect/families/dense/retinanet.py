@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, part
+from mmort.detect.entries import PARTS, part, training_only
 from mmort.detect.parts.heads.tower_head import TowerHead
 from mmort.detect.parts.layers import shared_towers
 from mmort.detect.parts.priors import Priors
@@ -68,7 +68,7 @@ class RetinaNet(DenseDetector):
     head = RetinaHead
 
 
-_TRAINING = dict.fromkeys(("pre_anchor_topk", "bbox_thr", "gamma", "alpha"), "training only")
+_TRAINING = training_only("pre_anchor_topk", "bbox_thr", "gamma", "alpha")
 
 
 class FreeAnchorRetinaHead(RetinaHead):
@@ -96,7 +96,7 @@ class FSAFHead(RetinaHead):
     class Entries(RetinaHead.Entries):
         """The entries of ``bbox_head``."""
 
-        ignored: ClassVar = {**RetinaHead.Entries.ignored, "score_threshold": "training only"}
+        ignored: ClassVar = {**RetinaHead.Entries.ignored, **training_only("score_threshold")}
 
     def forward(self, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
         maps = super().forward(features)

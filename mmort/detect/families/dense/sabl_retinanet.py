@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, part
+from mmort.detect.entries import PARTS, default, part, training_only
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.buckets import BucketingBBoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
@@ -40,7 +40,7 @@ class SABLRetinaHead(DenseHead):
         bbox_coder: BucketingBBoxCoder = part("box coder", types={"BucketingBBoxCoder": BucketingBBoxCoder})
         loss_cls: Config = default({"use_sigmoid": True})
 
-        ignored: ClassVar = {"approx_anchor_generator": "training only", "reg_decoded_bbox": "training only"}
+        ignored: ClassVar = training_only("approx_anchor_generator", "reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

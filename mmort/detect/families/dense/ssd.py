@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, part
+from mmort.detect.entries import PARTS, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.layers import ConvModule, DepthwiseSeparableConvModule, LayerEntries
 from mmort.detect.parts.priors import Priors
@@ -48,7 +48,7 @@ class SSDHead(DenseHead):
         anchor_generator: Priors = part("prior generator", default=_ANCHORS)
         bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
 
-        ignored: ClassVar = {"reg_decoded_bbox": "training only"}
+        ignored: ClassVar = training_only("reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

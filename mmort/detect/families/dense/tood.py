@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS
+from mmort.detect.entries import PARTS, training_only
 from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.heads.tower_head import TowerHead
 from mmort.detect.parts.layers import ConvModule, Scale
@@ -57,7 +57,7 @@ class TOODHead(TowerHead):
         num_dcn: int = 0
         anchor_type: str = "anchor_free"
 
-        ignored: ClassVar = {**TowerHead.Entries.ignored, "initial_loss_cls": "training only"}
+        ignored: ClassVar = {**TowerHead.Entries.ignored, **training_only("initial_loss_cls")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, part
+from mmort.detect.entries import PARTS, default, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.heads.tower_entries import TowerEntries
@@ -54,14 +54,9 @@ class VFNetHead(DenseHead):
         use_atss: bool = True
         loss_cls: Config = default({"use_sigmoid": True})
 
-        ignored: ClassVar = {
-            "center_sample_radius": "training only",
-            "center_sampling": "training only",
-            "gradient_mul": "training only",
-            "reg_decoded_bbox": "training only",
-            "sync_num_pos": "training only",
-            "use_vfl": "training only",
-        }
+        ignored: ClassVar = training_only(
+            "center_sample_radius", "center_sampling", "gradient_mul", "reg_decoded_bbox", "sync_num_pos", "use_vfl"
+        )
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, part
+from mmort.detect.entries import PARTS, Schema, default, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import require_sigmoid
 from mmort.detect.parts.layers import tower
@@ -41,7 +41,7 @@ class YOLOFHead(DenseHead):
         bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
         loss_cls: Config = default({"use_sigmoid": True})
 
-        ignored: ClassVar = {"reg_decoded_bbox": "training only"}
+        ignored: ClassVar = training_only("reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

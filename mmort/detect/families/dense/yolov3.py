@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, Schema, default, nested, part, require
+from mmort.detect.entries import PARTS, Parts, Schema, default, nested, part, require, training_only
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 from mmort.detect.parts.priors import Priors
@@ -62,7 +62,7 @@ class YOLOV3Head(Head):
         norm_cfg: Config | None = default({"type": "BN"})
         act_cfg: Config | None = default({"type": "LeakyReLU", "negative_slope": 0.1})
 
-        ignored: ClassVar = {"one_hot_smoother": "training only"}
+        ignored: ClassVar = training_only("one_hot_smoother")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default
+from mmort.detect.entries import PARTS, default, training_only
 from mmort.detect.parts.csp import convolution_block
 from mmort.detect.parts.layers import LayerEntries
 from mmort.detect.parts.priors import Points
@@ -102,7 +102,7 @@ class YOLOX(SingleStageDetector):
 
         ignored: ClassVar = {
             **SingleStageModel.ignored,
-            **dict.fromkeys(("input_size", "random_size_range", "random_size_interval"), "training only"),
+            **training_only("input_size", "random_size_range", "random_size_interval"),
         }
 
     @dataclass(frozen=True, kw_only=True)

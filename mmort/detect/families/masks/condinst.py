@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, Schema, nested, part
+from mmort.detect.entries import PARTS, Parts, Schema, nested, part, training_only
 from mmort.detect.families.dense.fcos import FCOSHead
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.dynamic_masks import DynamicMasks, of_priors, points_and_strides, relative_coordinates
@@ -114,13 +114,9 @@ class CondInstMaskHead(nn.Module):
         mask_out_stride: int = 4
         size_of_interest: int = 8
 
-        ignored: ClassVar = {
-            "max_masks_to_train": "training only",
-            "topk_masks_per_img": "training only",
-            "pairwise_size": "training only",
-            "pairwise_dilation": "training only",
-            "warmup_iters": "training only",
-        }
+        ignored: ClassVar = training_only(
+            "max_masks_to_train", "topk_masks_per_img", "pairwise_size", "pairwise_dilation", "warmup_iters"
+        )
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

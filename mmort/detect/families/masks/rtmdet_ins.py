@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, default
+from mmort.detect.entries import PARTS, Parts, default, training_only
 from mmort.detect.families.dense.rtmdet import RTMDetSepBNHead, level_towers
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.dynamic_masks import DynamicMasks, of_priors, points_and_strides, relative_coordinates
@@ -59,7 +59,7 @@ class RTMDetInsSepBNHead(RTMDetSepBNHead):
         num_dyconvs: int = 3
         norm_cfg: Config | None = default({"type": "BN"})
 
-        ignored: ClassVar = {"mask_loss_stride": "training only"}
+        ignored: ClassVar = training_only("mask_loss_stride")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)

@@ -18,7 +18,7 @@ from torch.nn import functional
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, part
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, part, training_only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import tower
@@ -43,7 +43,7 @@ class SOLOEntries(Schema):
     cls_down_index: int = 0
     norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
 
-    ignored: ClassVar = {"pos_scale": "training only", "scale_ranges": "training only"}
+    ignored: ClassVar = training_only("pos_scale", "scale_ranges")
 
 
 def grid_tower(entries: SOLOEntries, more_inputs: int = 0, **convs: Any) -> nn.Sequential:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, part
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, part, training_only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
@@ -56,7 +56,7 @@ class YOLACTHead(nn.Module):
         bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
         loss_cls: Config = default({})
 
-        ignored: ClassVar = {"use_ohem": "training only", "reg_decoded_bbox": "training only"}
+        ignored: ClassVar = training_only("use_ohem", "reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
@@ -110,8 +110,7 @@ class YOLACTProtonet(nn.Module):
         ignored: ClassVar = {
             "num_protos": "the last of proto_channels",
             "num_classes": "of the segmentation",
-            "with_seg_branch": "training only",
-            "max_masks_to_train": "training only",
+            **training_only("with_seg_branch", "max_masks_to_train"),
         }
 
     def __init__(self, entries: Entries) -> None:
@@ -207,7 +206,7 @@ class YOLACT(Detector):
         mask_head: YOLACTProtonet = part("mask_head", types={"YOLACTProtonet": YOLACTProtonet})
         test_cfg: YOLACTTestCfg = nested(YOLACTTestCfg, "test_cfg")
 
-        ignored: ClassVar = {**ModelEntries.ignored, "segm_head": "training only"}
+        ignored: ClassVar = {**ModelEntries.ignored, **training_only("segm_head")}
 
     family = "YOLACT"
     test_cfg: YOLACTTestCfg

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, nested, only
+from mmort.detect.entries import PARTS, nested, only, training_only
 from mmort.detect.families.query.conditional_detr import ConditionalDETR, ConditionalDETRHead
 from mmort.detect.parts.conditional_transformer import ConditionalDecoder, ConditionalDecoderEntries
 from mmort.detect.parts.positions import waves_of_references
@@ -104,7 +104,7 @@ class DABDETR(ConditionalDETR):
         """The entries of ``model``."""
 
         types = ("DABDETR",)
-        ignored: ClassVar = {**QueryModelEntries.ignored, "with_random_refpoints": "training only"}
+        ignored: ClassVar = {**QueryModelEntries.ignored, **training_only("with_random_refpoints")}
 
         decoder: AnchorBoxDecoderEntries = nested(AnchorBoxDecoderEntries, "decoder")
         bbox_head: DABDETRHead.Entries = nested(DABDETRHead.Entries, "bbox_head")

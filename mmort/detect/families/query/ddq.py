@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, Schema, nested, part
+from mmort.detect.entries import PARTS, Schema, nested, part, training_only
 from mmort.detect.families.query.deformable_detr import DeformableDETRHead
 from mmort.detect.families.query.dino import DINO, Denoising
 from mmort.detect.parts.deformable_transformer import Pyramid
@@ -31,7 +31,7 @@ class DDQHead(DeformableDETRHead):
         """The entries of ``bbox_head``."""
 
         types = ("DDQDETRHead",)
-        ignored: ClassVar = {**QueryHeadEntries.ignored, "aux_num_pos": "training only"}
+        ignored: ClassVar = {**QueryHeadEntries.ignored, **training_only("aux_num_pos")}
 
         loss_cls: ClassScores = part("loss_cls", types={"FocalLoss": SigmoidScores, "QualityFocalLoss": SigmoidScores})
 
@@ -63,7 +63,7 @@ class DDQ(DINO):
         """The entries of ``model``."""
 
         types = ("DDQDETR",)
-        ignored: ClassVar = {**DINO.Model.ignored, "dense_topk_ratio": "training only"}
+        ignored: ClassVar = {**DINO.Model.ignored, **training_only("dense_topk_ratio")}
 
         bbox_head: DDQHead.Entries = nested(DDQHead.Entries, "bbox_head")  # type: ignore[assignment]
         dqs_cfg: Suppression = nested(Suppression, "dqs_cfg", default={"iou_threshold": 0.8})

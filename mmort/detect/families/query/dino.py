@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, nested, only
+from mmort.detect.entries import PARTS, nested, only, training_only
 from mmort.detect.families.query.deformable_detr import DeformableDETR, DeformableDETRHead
 from mmort.detect.parts.deformable_transformer import DeformableDecoder, DeformableDecoderEntries, Pyramid
 from mmort.detect.parts.positions import waves_of_references
@@ -67,7 +67,7 @@ class DINO(DeformableDETR):
         """The entries of ``model``."""
 
         types = ("DINO",)
-        ignored: ClassVar = {**DeformableDETR.Model.ignored, "dn_cfg": "training only"}
+        ignored: ClassVar = {**DeformableDETR.Model.ignored, **training_only("dn_cfg")}
 
         with_box_refine: bool = only(True, required=True)
         as_two_stage: bool = only(True, required=True)

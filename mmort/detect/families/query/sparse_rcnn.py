@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, only, part
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, only, part, training_only
 from mmort.detect.parts.boxes import image_limits, regions
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import ClassScores, CustomScores, SigmoidScores
@@ -112,10 +112,10 @@ class DIIHead(nn.Module):
         loss_cls: ClassScores = part("loss_cls", types={"FocalLoss": SigmoidScores, "CrossEntropyLoss": CustomScores})
 
         ignored: ClassVar = {
-            "dropout": "training only",
             "hidden_channels": "MMDetection does not read it either",
             "num_fcs": "MMDetection does not read it either",
             "roi_feat_size": "MMDetection does not read it either",
+            **training_only("dropout"),
         }
 
     def __init__(self, entries: Entries) -> None:
@@ -224,10 +224,7 @@ class SparseRoIHead(nn.Module):
         )
         test_cfg: SparseTestCfg = nested(SparseTestCfg, "test_cfg.rcnn")
 
-        ignored: ClassVar = {
-            "stage_loss_weights": "training only",
-            "proposal_feature_channel": "that of rpn_head",
-        }
+        ignored: ClassVar = {"proposal_feature_channel": "that of rpn_head", **training_only("stage_loss_weights")}
 
         def check(self, name: str) -> None:
             """Raise a ValueError if masks are of other classes than boxes."""

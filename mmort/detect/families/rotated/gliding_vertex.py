@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import PARTS, Parts, Schema, nested, part
+from mmort.detect.entries import PARTS, Parts, Schema, nested, part, training_only
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.heads.box_head import BoxHead
 from mmort.detect.parts.rotated.geometry import (
@@ -50,7 +50,7 @@ class GVBoxHead(BoxHead):
         fix_coder: VertexCoder = nested(VertexCoder)
         predict_box_type: str | None = None
 
-        ignored: ClassVar = {"ratio_coder": "training only", "reg_decoded_bbox": "training only"}
+        ignored: ClassVar = training_only("ratio_coder", "reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)

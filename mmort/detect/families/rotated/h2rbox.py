@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import PARTS
+from mmort.detect.entries import PARTS, training_only
 from mmort.detect.families.rotated.rotated_fcos import RotatedFCOSHead
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
 from mmort.detect.parts.rotated.geometry import bounding_boxes, upright_boxes
@@ -31,7 +31,7 @@ class H2RBoxHead(RotatedFCOSHead):
 
         ignored: ClassVar = {
             **RotatedFCOSHead.Entries.ignored,
-            **dict.fromkeys(("crop_size", "rotation_agnostic_classes", "weak_supervised"), "training only"),
+            **training_only("crop_size", "rotation_agnostic_classes", "weak_supervised"),
         }
 
     def __init__(self, entries: Entries) -> None:
@@ -51,7 +51,7 @@ class H2RBox(RotatedDenseDetector):
     class Model(SingleStageModel):
         """The entries of ``model``."""
 
-        ignored: ClassVar = {**SingleStageModel.ignored, **dict.fromkeys(("crop_size", "padding"), "training only")}
+        ignored: ClassVar = {**SingleStageModel.ignored, **training_only("crop_size", "padding")}
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         dets, labels = super().forward(input, img_shape)

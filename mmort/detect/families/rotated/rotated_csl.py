@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import PARTS, Parts, part
+from mmort.detect.entries import PARTS, Parts, part, training_only
 from mmort.detect.families.rotated.rotated_fcos import RotatedFCOS, RotatedFCOSHead
 from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
@@ -31,7 +31,7 @@ class CSLRetinaHead(RotatedRetinaHead):
         use_encoded_angle: bool = True
         use_normalized_angle_feat: bool = False
 
-        ignored: ClassVar = {**RotatedRetinaHead.Entries.ignored, "shield_reg_angle": "training only"}
+        ignored: ClassVar = {**RotatedRetinaHead.Entries.ignored, **training_only("shield_reg_angle")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)

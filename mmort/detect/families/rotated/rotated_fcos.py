@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import PARTS, Parts, part
+from mmort.detect.entries import PARTS, Parts, part, training_only
 from mmort.detect.families.dense.fcos import FCOSHead
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
@@ -36,7 +36,7 @@ class RotatedFCOSHead(FCOSHead):
         ignored: ClassVar = {
             **FCOSHead.Entries.ignored,
             "angle_version": "the coder's",
-            **dict.fromkeys(("separate_angle", "h_bbox_coder", "use_hbbox_loss"), "training only"),
+            **training_only("separate_angle", "h_bbox_coder", "use_hbbox_loss"),
         }
 
     def __init__(self, entries: Entries) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import PARTS
+from mmort.detect.entries import PARTS, training_only
 from mmort.detect.families.dense.reppoints import RepPointsHead
 from mmort.detect.parts.rotated.dense import RotatedDenseDetector
 from mmort.detect.parts.rotated.geometry import AngleVersion, angle_version, boxes_of_points, smallest_rectangles
@@ -33,7 +33,7 @@ class RotatedRepPointsHead(RepPointsHead):
 
         ignored: ClassVar = {
             **RepPointsHead.Entries.ignored,
-            **dict.fromkeys(("anti_factor", "init_qua_weight", "top_ratio", "topk", "use_reassign"), "training only"),
+            **training_only("anti_factor", "init_qua_weight", "top_ratio", "topk", "use_reassign"),
         }
 
     def __init__(self, entries: Entries) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mmort.detect.entries import PARTS, part
+from mmort.detect.entries import PARTS, part, training_only
 from mmort.detect.families.dense.retinanet import ANCHORS, RetinaHead
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
@@ -30,10 +30,7 @@ class RotatedRetinaHead(RetinaHead):
         anchor_generator: Priors = part("prior generator", default=_ANCHORS)
         bbox_coder: RotatedBoxCoder = part("rotated box coder", default={"type": "DeltaXYWHAOBBoxCoder"})
 
-        ignored: ClassVar = {
-            **RetinaHead.Entries.ignored,
-            "assign_by_circumhbbox": "training only",
-        }
+        ignored: ClassVar = {**RetinaHead.Entries.ignored, **training_only("assign_by_circumhbbox")}
 
 
 @PARTS.register("detector", "KFIoURRetinaHead", "RotatedRetinaHead")

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import PARTS, part
+from mmort.detect.entries import PARTS, part, training_only
 from mmort.detect.families.dense.rtmdet import RTMDetSepBNHead
 from mmort.detect.parts.rotated.angle_coder import ANGLE_CODERS, AngleCoder
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
@@ -32,7 +32,7 @@ class RotatedRTMDetSepBNHead(RTMDetSepBNHead):
         angle_coder: AngleCoder = part("angle coder", types=ANGLE_CODERS, default={"type": "PseudoAngleCoder"})
         scale_angle: bool = False
 
-        ignored: ClassVar = {"angle_version": "the coder's", "use_hbbox_loss": "training only"}
+        ignored: ClassVar = {"angle_version": "the coder's", **training_only("use_hbbox_loss")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, part, read_entries
+from mmort.detect.entries import PARTS, Schema, default, part, read_entries, training_only
 from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.layers import tower
@@ -136,7 +136,7 @@ class S2ARefineHead(DenseHead):
 
         ignored: ClassVar = {
             "in_channels": "those of the features",
-            **dict.fromkeys(("assign_by_circumhbbox", "reg_decoded_bbox"), "training only"),
+            **training_only("assign_by_circumhbbox", "reg_decoded_bbox"),
         }
 
     def __init__(self, entries: Entries) -> None:

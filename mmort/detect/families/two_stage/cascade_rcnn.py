@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, part
+from mmort.detect.entries import PARTS, part, training_only
 from mmort.detect.parts.boxes import regions
 from mmort.detect.parts.heads.box_head import RegionHead
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
@@ -31,7 +31,7 @@ class BoxCascade(RoIHead):
         bbox_roi_extractor: list[RoIExtractor] = part("RoI extractor", count="num_stages")
         bbox_head: Sequence[RegionHead] = part("bbox_head", count="num_stages")
 
-        ignored: ClassVar = {"stage_loss_weights": "training only"}
+        ignored: ClassVar = training_only("stage_loss_weights")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import PARTS, Parts, part
+from mmort.detect.entries import PARTS, Parts, part, training_only
 from mmort.detect.families.two_stage.cascade_rcnn import CascadeRoIHead, mean
 from mmort.detect.parts.heads.mask_head import FCNMaskHead
 from mmort.detect.parts.heads.semantic_head import FusedSemanticHead, with_surroundings
@@ -68,7 +68,7 @@ class HybridTaskCascadeRoIHead(CascadeRoIHead):
         semantic_fusion: Sequence[str] = ("bbox", "mask")
         mask_info_flow: bool = True
 
-        ignored: ClassVar = {**CascadeRoIHead.Entries.ignored, "interleaved": "training only"}
+        ignored: ClassVar = {**CascadeRoIHead.Entries.ignored, **training_only("interleaved")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)

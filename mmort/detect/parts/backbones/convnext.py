@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, read_entries
+from mmort.detect.entries import PARTS, Schema, default, read_entries, training_only
 from mmort.detect.parts.layers import activation
 
 # By name, the number of blocks and the channels of each stage.
@@ -86,11 +86,7 @@ class ConvNeXt(nn.Module):
         out_indices: int | Sequence[int] = -1
         gap_before_final_norm: bool = True
 
-        ignored: ClassVar = {
-            "drop_path_rate": "training only",
-            "frozen_stages": "training only",
-            "with_cp": "training only",
-        }
+        ignored: ClassVar = training_only("drop_path_rate", "frozen_stages", "with_cp")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default
+from mmort.detect.entries import PARTS, default, training_only
 from mmort.detect.parts.csp import CSPLayer, DarknetBottleneck, SPPBottleneck, convolution_block
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
@@ -65,10 +65,7 @@ class CSPDarknet(nn.Module):
         norm_cfg: Config | None = default({"type": "BN", "momentum": 0.03, "eps": 0.001})
         act_cfg: Config | None = default({"type": "Swish"})
 
-        ignored: ClassVar = {
-            "frozen_stages": "training only",
-            "norm_eval": "training only",
-        }
+        ignored: ClassVar = training_only("frozen_stages", "norm_eval")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default
+from mmort.detect.entries import PARTS, default, training_only
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 _BLOCKS = (1, 2, 8, 8, 4)  # by stage; a stage has twice the channels of the one before, from 64 on
@@ -43,7 +43,7 @@ class Darknet(nn.Module):
         norm_cfg: Config | None = default({"type": "BN"})
         act_cfg: Config | None = default({"type": "LeakyReLU", "negative_slope": 0.1})
 
-        ignored: ClassVar = {"frozen_stages": "training only", "norm_eval": "training only"}
+        ignored: ClassVar = training_only("frozen_stages", "norm_eval")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default
+from mmort.detect.entries import PARTS, default, training_only
 from mmort.detect.parts.layers import ConvModule, LayerEntries, multiple_of_8
 
 # Kernel size, channels, stride of the first block, expansion inside the blocks, number of blocks.
@@ -87,12 +87,7 @@ class EfficientNet(nn.Module):
         norm_cfg: Config | None = default({"type": "BN", "eps": 1e-3})
         act_cfg: Config | None = default({"type": "Swish"})
 
-        ignored: ClassVar = {
-            "drop_path_rate": "training only",
-            "frozen_stages": "training only",
-            "norm_eval": "training only",
-            "with_cp": "training only",
-        }
+        ignored: ClassVar = training_only("drop_path_rate", "frozen_stages", "norm_eval", "with_cp")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

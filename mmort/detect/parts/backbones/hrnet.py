@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, nested, require
+from mmort.detect.entries import PARTS, Schema, default, nested, require, training_only
 from mmort.detect.parts.backbones.resnet import BasicBlock, BlockSettings, Bottleneck, add_norm
 from mmort.detect.parts.layers import convolution, normalization
 
@@ -133,11 +133,7 @@ class HRNet(nn.Module):
         norm_cfg: Config = default({"type": "BN"})
         multiscale_output: bool = True
 
-        ignored: ClassVar = {
-            "norm_eval": "training only",
-            "with_cp": "training only",
-            "zero_init_residual": "training only",
-        }
+        ignored: ClassVar = training_only("norm_eval", "with_cp", "zero_init_residual")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default
+from mmort.detect.entries import PARTS, default, training_only
 from mmort.detect.parts.layers import ConvModule, LayerEntries, multiple_of_8
 
 # Expansion inside the blocks, channels, number of blocks, stride of the first.
@@ -50,7 +50,7 @@ class MobileNetV2(nn.Module):
         norm_cfg: Config | None = default({"type": "BN"})
         act_cfg: Config | None = default({"type": "ReLU6"})
 
-        ignored: ClassVar = {"frozen_stages": "training only", "norm_eval": "training only", "with_cp": "training only"}
+        ignored: ClassVar = training_only("frozen_stages", "norm_eval", "with_cp")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

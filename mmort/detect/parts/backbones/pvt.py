@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default
+from mmort.detect.entries import PARTS, Schema, default, training_only
 from mmort.detect.parts.layers import activation, normalization
 
 
@@ -146,9 +146,7 @@ class PyramidVisionTransformer(nn.Module):
 
         ignored: ClassVar = {
             "convert_weights": "of pretrained weights; MMDetection's checkpoints have its own names",
-            "drop_rate": "training only",
-            "attn_drop_rate": "training only",
-            "drop_path_rate": "training only",
+            **training_only("drop_rate", "attn_drop_rate", "drop_path_rate"),
         }
 
     def __init__(self, entries: Entries) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, read_entries
+from mmort.detect.entries import PARTS, Schema, default, read_entries, training_only
 from mmort.detect.parts.layers import DeformEntries, convolution, normalization
 from mmort.detect.parts.plugins import PluginEntries, add_plugins, plugins_of_stage
 
@@ -181,12 +181,7 @@ class ResNetEntries(Schema):
     stage_with_dcn: Sequence[bool] = (False, False, False, False)
     plugins: Sequence[Config] | None = None
 
-    ignored: ClassVar = {
-        "frozen_stages": "training only",
-        "norm_eval": "training only",
-        "with_cp": "training only",
-        "zero_init_residual": "training only",
-    }
+    ignored: ClassVar = training_only("frozen_stages", "norm_eval", "with_cp", "zero_init_residual")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default
+from mmort.detect.entries import PARTS, Schema, default, training_only
 from mmort.detect.parts.layers import normalization
 from mmort.detect.parts.transformer import FFN, FFNEntries
 
@@ -208,11 +208,7 @@ class SwinTransformer(nn.Module):
         ignored: ClassVar = {
             "pretrain_img_size": "of position embeddings, which are not supported",
             "convert_weights": "of pretrained weights; the names in a checkpoint tell",
-            "drop_rate": "training only",
-            "attn_drop_rate": "training only",
-            "drop_path_rate": "training only",
-            "frozen_stages": "training only",
-            "with_cp": "training only",
+            **training_only("drop_rate", "attn_drop_rate", "drop_path_rate", "frozen_stages", "with_cp"),
         }
 
     def __init__(self, entries: Entries) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default, part
+from mmort.detect.entries import default, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import Scale, tower_pair
@@ -32,7 +32,7 @@ class AnchorFreeHead(DenseHead):
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
         bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
 
-        ignored: ClassVar = {"regress_ranges": "training only"}
+        ignored: ClassVar = training_only("regress_ranges")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

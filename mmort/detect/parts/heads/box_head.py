@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, part
+from mmort.detect.entries import PARTS, Schema, default, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import ClassScores, CustomScores, SeesawScores, SoftmaxScores
 from mmort.detect.parts.layers import linear, tower
@@ -42,7 +42,7 @@ class RegionHead(nn.Module):
 
         ignored: ClassVar = {
             "predict_box_type": "a wrapper of MMDetection 3 around the same numbers",
-            "reg_decoded_bbox": "training only",
+            **training_only("reg_decoded_bbox"),
         }
 
     def __init__(self, entries: Entries) -> None:

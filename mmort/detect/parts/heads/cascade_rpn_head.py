@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, nested, part
+from mmort.detect.entries import PARTS, Schema, default, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.heads.rpn_head import Level, ProposalHead
@@ -68,7 +68,7 @@ class StageCascadeRPNHead(nn.Module):
         with_cls: bool = True
         loss_cls: Config = default({"use_sigmoid": True})
 
-        ignored: ClassVar = {"sampling": "training only", "reg_decoded_bbox": "training only"}
+        ignored: ClassVar = training_only("sampling", "reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

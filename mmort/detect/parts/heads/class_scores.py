@@ -13,23 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, read_entries, require
+from mmort.detect.entries import Schema, read_entries, require, training_only
 from mmort.detect.parts.selection import Activation
 
-_TRAINING = dict.fromkeys(
-    (
-        "avg_non_ignore",
-        "bg_cls_weight",
-        "class_weight",
-        "eps",
-        "ignore_index",
-        "loss_weight",
-        "p",
-        "q",
-        "reduction",
-        "return_dict",
-    ),
-    "training only",
+_TRAINING = training_only(
+    "avg_non_ignore",
+    "bg_cls_weight",
+    "class_weight",
+    "eps",
+    "ignore_index",
+    "loss_weight",
+    "p",
+    "q",
+    "reduction",
+    "return_dict",
 )
 
 
@@ -42,8 +39,8 @@ class DenseLoss(Schema):
 
     ignored: ClassVar = {
         **_TRAINING,
-        **dict.fromkeys(("activated", "alpha", "beta", "bins", "gamma"), "training only"),
-        **dict.fromkeys(("iou_weighted", "momentum", "num_classes", "use_mask"), "training only"),
+        **training_only("activated", "alpha", "beta", "bins", "gamma"),
+        **training_only("iou_weighted", "momentum", "num_classes", "use_mask"),
     }
 
 
@@ -101,7 +98,7 @@ class SoftmaxScores(ClassScores):
         ignored: ClassVar = {
             **_TRAINING,
             "use_sigmoid": "MMDetection's box heads do not read it either",
-            "use_mask": "training only",
+            **training_only("use_mask"),
         }
 
     def __init__(self, entries: Entries) -> None:
@@ -124,7 +121,7 @@ class SigmoidScores(ClassScores):
 
         ignored: ClassVar = {
             **_TRAINING,
-            **dict.fromkeys(("activated", "alpha", "beta", "gamma"), "training only"),
+            **training_only("activated", "alpha", "beta", "gamma"),
         }
 
     def __init__(self, entries: Entries) -> None:
@@ -145,7 +142,7 @@ class CustomScores(ClassScores):
 
         use_sigmoid: bool = False
 
-        ignored: ClassVar = {**_TRAINING, "num_classes": "that of the head", "use_mask": "training only"}
+        ignored: ClassVar = {**_TRAINING, "num_classes": "that of the head", **training_only("use_mask")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

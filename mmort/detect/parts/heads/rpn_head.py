@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, nested, part
+from mmort.detect.entries import PARTS, Schema, default, nested, part, training_only
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
@@ -145,7 +145,7 @@ class RPNHead(ProposalHead):
         num_convs: int = 1
         loss_cls: Config = default({"use_sigmoid": True})
 
-        ignored: ClassVar = {"num_classes": "proposals have no classes", "reg_decoded_bbox": "training only"}
+        ignored: ClassVar = {"num_classes": "proposals have no classes", **training_only("reg_decoded_bbox")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

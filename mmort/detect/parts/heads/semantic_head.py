@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema
+from mmort.detect.entries import Schema, training_only
 from mmort.detect.parts.layers import ConvModule, tower
 
 
@@ -32,10 +32,7 @@ class FusedSemanticHead(nn.Module):
         conv_cfg: Config | None = None
         norm_cfg: Config | None = None
 
-        ignored: ClassVar = {
-            "seg_scale_factor": "training only",
-            "ignore_label": "training only",
-        }
+        ignored: ClassVar = training_only("seg_scale_factor", "ignore_label")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default, part
+from mmort.detect.entries import default, part, training_only
 from mmort.detect.parts.coders import BoxCoder
 from mmort.detect.parts.heads.class_scores import class_activation
 from mmort.detect.parts.heads.tower_entries import TowerEntries
@@ -29,7 +29,7 @@ class TowerHead(DenseHead):
         bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
         loss_cls: Config = default({"use_sigmoid": True})
 
-        ignored: ClassVar = {"reg_decoded_bbox": "training only"}
+        ignored: ClassVar = training_only("reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, Schema
+from mmort.detect.entries import PARTS, Schema, training_only
 from mmort.detect.parts.layers import ConvModule
 from mmort.torch import ModulatedDeformConv2d
 
@@ -100,7 +100,7 @@ class DyHead(nn.Module):
         out_channels: int
         num_blocks: int = 6
 
-        ignored: ClassVar = {"zero_init_offset": "training only"}
+        ignored: ClassVar = training_only("zero_init_offset")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, nested
+from mmort.detect.entries import PARTS, Schema, nested, training_only
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 
@@ -123,4 +123,4 @@ class DropBlockFPN(FPN):
     class Entries(FPN.Entries):
         """The entries of ``neck``."""
 
-        ignored: ClassVar = {"plugin": "training only"}
+        ignored: ClassVar = training_only("plugin")

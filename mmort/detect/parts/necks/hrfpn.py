@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, require
+from mmort.detect.entries import PARTS, Schema, require, training_only
 from mmort.detect.parts.layers import ConvModule
 
 
@@ -33,7 +33,7 @@ class HRFPN(nn.Module):
         conv_cfg: Config | None = None
         stride: int = 1
 
-        ignored: ClassVar = {"norm_cfg": "MMDetection does not read it either", "with_cp": "training only"}
+        ignored: ClassVar = {"norm_cfg": "MMDetection does not read it either", **training_only("with_cp")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import Schema, at_least
+from mmort.detect.entries import Schema, at_least, training_only
 from mmort.detect.parts.rotated.geometry import angle_version
 
 _LOWEST_DEGREES = {"oc": 0, "le90": -90, "le135": -45}
@@ -66,7 +66,7 @@ class CSLCoder(AngleCoder):
         angle_version: str
         omega: float = 1
 
-        ignored: ClassVar = dict.fromkeys(("radius", "window"), "training only")
+        ignored: ClassVar = training_only("radius", "window")
 
     name = "CSL"
 

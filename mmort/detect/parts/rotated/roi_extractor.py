@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import PARTS, Schema, part
+from mmort.detect.entries import PARTS, Schema, part, training_only
 from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.torch import RiRoIAlignRotated, RoIAlignRotated
 
@@ -87,7 +87,7 @@ class RotatedRoIExtractor(RoIExtractor):
             "roi_layer", types=_ROI_LAYERS
         )
 
-        ignored: ClassVar = {**RoIExtractor.Entries.ignored, "roi_scale_factor": "training only"}
+        ignored: ClassVar = {**RoIExtractor.Entries.ignored, **training_only("roi_scale_factor")}
 
     def levels(self, rois: Tensor, count: int) -> Tensor:
         """Return the level of each region by the square root of its area, [R], of `count`."""
