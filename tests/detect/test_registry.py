@@ -88,6 +88,10 @@ def test_ignored_entries_and_those_that_are_none_are_accepted():
         ),
         ({"type": "Head"}, "head 'Head' must have channels"),
         ({"type": "Pair", "first": {"type": "Coder"}}, "head 'Pair' must have second"),
+        (
+            {"type": "Pair", "first": None, "second": {"type": "Coder"}},
+            "first of head 'Pair' must be a dict, got NoneTy",
+        ),
         ({"type": "Other"}, "head 'Other' is not supported; supported: Head"),
         ({"channels": 3}, "head 'None' is not supported; supported: Head"),
         ([], "head must be a dict, got list"),

@@ -40,6 +40,13 @@ def test_every_problem_is_listed_once():
     assert "Blur" in problems[-1]
 
 
+def test_what_lies_behind_an_unknown_entry_is_listed_too():
+    config = copy.deepcopy(COMPLETE)
+    config["model"] |= {"nope": 3}
+    config["model"]["roi_head"]["bbox_head"]["type"] = "OtherHead"
+    assert unsupported(config) == ["model with nope is not supported", "bbox_head 'OtherHead' is not supported"]
+
+
 @pytest.mark.parametrize(
     ("model", "problem"),
     [
