@@ -120,7 +120,9 @@ def deform_roi_pool(
     columns, rows = torch.arange(width, device=rois.device), torch.arange(height, device=rois.device)
     cells = torch.stack(torch.meshgrid(columns, rows, indexing="xy"), 2)  # x, y of the bins, [h, w, 2]
     extent = (rois[:, 3:] - rois[:, 1:3])[:, None, None]  # [R, 1, 1, 2]
-    first = rois[:, None, None, 1:3] + extent * (cells / bins + gamma * offsets.permute(0, 2, 3, 1))  # [R, h, w, 2]
+    first = rois[:, None, None, 1:3] + extent * (
+        cells.to(rois.dtype) / bins + gamma * offsets.permute(0, 2, 3, 1)
+    )  # [R, h, w, 2]
     image = rois[:, :1, None, None].expand(-1, height, width, 1)
     regions = torch.cat([image, first, first + extent / bins - SLACK], 3).flatten(0, 2)  # of one bin each
     pooled = roi_align(features, regions, 1, spatial_scale, sampling_ratio)[:, :, 0, 0]  # [R * h * w, C]

@@ -85,6 +85,12 @@ def max_pool_to(x: Tensor, size: Sequence[int], ratio: int) -> Tensor:
         side = x.shape[axis]
         position = torch.arange(target, device=x.device)
         begin, end = position * side // target, ((position + 1) * side + target - 1) // target  # of each window
+        # A graph need not check it again.
+        if not torch.compiler.is_compiling() and int((end - begin).max()) > ratio + 1:
+            raise ValueError(
+                "detect: neck must have levels of which each has half the rows and columns of the one before, by the "
+                f"strides of the backbone, got a map with {side} of them that becomes one with {target}"
+            )
         index = torch.minimum(begin[:, None] + torch.arange(ratio + 1, device=x.device), end[:, None] - 1)
         x = torch.unflatten(x.index_select(axis, index.flatten()), axis, (target, ratio + 1)).amax(axis + 1)
     return x

@@ -31,7 +31,15 @@ def renamed(module: Config, **names: str) -> Config:
 
 
 class FeatureRefinement(nn.Module):
-    """Base of the modules that change features by the boxes of the head before."""
+    """Base of the modules that change features by the boxes of the head before.
+
+    Attributes
+    ----------
+    strides : sequence of float
+        Of the levels.
+    """
+
+    strides: Sequence[float]
 
     def forward(self, features: Sequence[Tensor], boxes: Sequence[Tensor]) -> list[Tensor]:
         """Return features [N, C, h, w] of features [N, C, h, w] and their boxes [N, h * w, 5], by level."""
@@ -115,6 +123,11 @@ class RefiningDetector(Detector):
         for stage, head in enumerate(heads):
             if stage:
                 boxes = refined_boxes(heads[stage - 1], maps, boxes)
+            if len(head.feat_refine_module.strides) != len(features):
+                raise ValueError(
+                    f"detect: strides of frm_cfg must be as many as there are levels, {len(features)}, got "
+                    f"{len(head.feat_refine_module.strides)}"
+                )
             maps = head(head.feat_refine_module(features, boxes))
         return boxes, maps
 
