@@ -1,14 +1,20 @@
 """Files that are written: whole or not at all, inside their directory, and pipes and devices directly."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
-from mmort._files.outputs import inside, write_output
+from mmort._files.outputs import inside, require_folder, require_output, write_output
+from mmort.predict import AnnotatedPictures, Record
+
+NOBODY = 65534
 
 
 def test_a_file_is_replaced_whole(tmp_path, monkeypatch):
@@ -95,3 +101,61 @@ def test_links_inside_a_directory(tmp_path):
             inside(tmp_path / "out", name)
     (tmp_path / "linked").symlink_to("out")  # the directory itself may be one
     assert inside(tmp_path / "linked", "b/c") == tmp_path / "linked/b/c"
+
+
+def as_user(function):
+    """Run a function in a child process whose user is not root, whom no permission stops; return its error's text."""
+    receiving, sending = os.pipe()
+    child = os.fork()
+    if child == 0:
+        text = ""
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            function()
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(sending, text.encode())
+        os._exit(0)
+    os.close(sending)
+    with open(receiving) as file:
+        text = file.read()
+    os.waitpid(child, 0)
+    return text
+
+
+@pytest.fixture
+def reached(tmp_path, monkeypatch):
+    """Return a directory that any user can enter, and only its owner can write to; it is the current one, too."""
+    directory = Path(tempfile.mkdtemp())
+    (directory / "locked").mkdir()
+    (directory / "locked" / "file").write_text("first")
+    (directory / "locked").chmod(0o555)
+    directory.chmod(0o755)
+    monkeypatch.chdir(directory / "locked")
+    yield directory / "locked"
+    monkeypatch.undo()
+    (directory / "locked").chmod(0o755)
+    shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        require_folder,
+        lambda directory: require_folder(directory / "new" / "below"),
+        lambda directory: require_folder("new"),
+        lambda directory: AnnotatedPictures(directory / "new", []),
+        lambda directory: Record(directory, {}),
+        lambda directory: require_output(directory / "file"),
+    ],
+)
+def test_directories_of_others_are_refused_before_any_work(use, reached):
+    assert as_user(lambda: use(reached)).startswith("PermissionError: output directory is not writable: ")
+
+
+def test_nothing_is_changed_in_directories_of_others(reached):
+    assert as_user(lambda: write_output(reached / "file", "second")).startswith("PermissionError: ")
+    assert (os.listdir(reached), (reached / "file").read_text()) == (["file"], "first")

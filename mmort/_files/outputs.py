@@ -42,12 +42,14 @@ def require_output(file: str | os.PathLike[str]) -> None:
 
 
 def require_folder(directory: str | os.PathLike[str]) -> None:
-    """Refuse a directory for outputs without a name, or with a file where it or a directory above it should be."""
+    """Refuse a directory for outputs that can be neither written to nor created, or that has no name."""
     if not os.fspath(directory):
         raise ValueError("output directory must have a name, got ''")
-    for path in (Path(directory), *Path(directory).parents):
-        if path.exists() and not path.is_dir():
-            raise NotADirectoryError(f"output directory must not be a file, got {path}")
+    existing = next(path for path in (Path(directory), *Path(directory).parents, Path()) if os.path.exists(path))
+    if not os.path.isdir(existing):
+        raise NotADirectoryError(f"output directory must not be a file, got {existing}")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(f"output directory is not writable: {existing}")
 
 
 def inside(directory: str | os.PathLike[str], name: str | os.PathLike[str]) -> Path:

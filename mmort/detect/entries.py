@@ -6,8 +6,9 @@ such as ``test_cfg``, have schemas of the same kind.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ __all__ = [
     "part",
     "read_entries",
     "read_values",
+    "refusing",
     "require",
     "suggested",
     "training_only",
@@ -144,7 +146,10 @@ class Parts:
 
     def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:
         """Build an object of a class that has `Entries` from a config; see `build`."""
-        return part_class(self.read(f"{kind} {plain_type(config.get('type'))!r}", part_class.Entries, config))
+        name = f"{kind} {plain_type(config.get('type'))!r}"
+        entries = self.read(name, part_class.Entries, config)
+        with refusing(name):
+            return part_class(entries)
 
     def read(self, name: str, schema: type[_Entries], config: Any) -> _Entries:
         """Read a dict by its schema as `read_entries` does, and build the parts that it configures."""
@@ -173,6 +178,16 @@ class Parts:
         entries = schema(**values)
         entries.check(name)
         return entries
+
+
+@contextlib.contextmanager
+def refusing(name: str) -> Iterator[None]:
+    """Turn what torch raises of sizes that cannot be, such as negative channels, into an error that names the part."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, IndexError, RuntimeError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"detect.build: {name} cannot be built: {type(error).__name__}: {reason}") from error
 
 
 PARTS = Parts({})

@@ -19,7 +19,7 @@ from mmort.detect import families as _families  # noqa: F401 - registers the typ
 from mmort.detect import parts as _parts  # noqa: F401 - registers those of all parts
 from mmort.detect.checkpoint import load_checkpoint, load_weights
 from mmort.detect.detector import Detector
-from mmort.detect.entries import PARTS, Parts
+from mmort.detect.entries import PARTS, Parts, refusing
 from mmort.detect.parts.proportions import require_proportions
 from mmort.detect.receptive_fields import set_receptive_fields
 
@@ -85,7 +85,8 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
     """
     layout = DetectorConfig(config)
     family = _family_of(layout)
-    detector = family(layout, parts)
+    with refusing("the config's model"):
+        detector = family(layout, parts)
     if detector.angle_version is not None and layout.version == 3:
         require_proportions(
             layout, "MMRotate suppresses boxes in the original image, where rotated ones overlap otherwise"

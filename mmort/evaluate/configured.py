@@ -36,6 +36,10 @@ _SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset"}
 """The types of data sets by the suffix of an annotation file that is given instead of the config's."""
 
 
+_PATHS = "ann_file", "data_root", "img_prefix", "img_subdir", "ann_subdir", "seg_prefix"
+"""Entries of a data set that are paths."""
+
+
 def dataset_of(
     config: Mapping[str, Any] | None = None,
     *,
@@ -96,6 +100,7 @@ class _Paths(NamedTuple):
 
 def _open(config: DetectorConfig | None, entry: Mapping[str, Any], classes: tuple[str, ...], given: _Paths) -> Dataset:
     """Open a data set by its entry of a config, which may be empty."""
+    _require_paths(entry)
     kind = _kind(entry) if entry else "CocoDataset"
     if given.annotation_file is not None and Path(given.annotation_file).is_dir():
         kind = "DOTADataset"
@@ -104,7 +109,7 @@ def _open(config: DetectorConfig | None, entry: Mapping[str, Any], classes: tupl
     root = _Root(config, entry, given.data_root)
     prefix = entry.get("img_prefix")
     if prefix is None:
-        prefixes = entry.get("data_prefix") or {}
+        prefixes = _mapping(entry, "data_prefix")
         name = {"VOCDataset": "sub_data_root", "DOTADataset": "img_path"}.get(kind, "img")
         prefix = prefixes.get(name, "")
     annotations = root.path(entry.get("ann_file")) if given.annotation_file is None else Path(given.annotation_file)
@@ -116,7 +121,7 @@ def _open(config: DetectorConfig | None, entry: Mapping[str, Any], classes: tupl
     if kind == "DOTADataset":
         return DotaDataset(annotations, images, names or class_names.DOTA)
     if kind == "CocoPanopticDataset":
-        segments = entry.get("seg_prefix") or (entry.get("data_prefix") or {}).get("seg")
+        segments = entry.get("seg_prefix") or _mapping(entry, "data_prefix").get("seg")
         own = segments is not None and given.annotation_file is None
         return CocoPanopticDataset(annotations, images, root.path(segments) if own else None, names)
     return CocoDataset(annotations, images, names)
@@ -158,12 +163,31 @@ def _kind(entry: Mapping[str, Any]) -> str:
     return kind
 
 
+def _require_paths(entry: Mapping[str, Any]) -> None:
+    """Refuse entries of a data set that must be paths and are not."""
+    paths = {f"data_prefix.{name}": value for name, value in _mapping(entry, "data_prefix").items()}
+    paths |= {name: entry.get(name) for name in _PATHS}
+    for name, value in paths.items():
+        if value is not None and not isinstance(value, (str, os.PathLike)):
+            raise ValueError(f"evaluate: {name} of the config's data set must be a path, got {value!r}")
+
+
+def _mapping(entry: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an entry that is a dict, empty if there is none."""
+    value = entry.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"evaluate: {name} of the config's data set must be a dict, got {value!r}")
+    return value
+
+
 def _classes(entry: Mapping[str, Any], detector: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return the class names: those that the config names, the detector's, or those of the type; None if unknown."""
-    described = entry.get("metainfo") or {}
+    described = _mapping(entry, "metainfo")
     named = entry.get("classes") or described.get("classes") or described.get("CLASSES")
     if isinstance(named, str):
         named = read_text("class names", named).splitlines()
+    if named is not None and not (isinstance(named, (list, tuple)) and all(isinstance(name, str) for name in named)):
+        raise ValueError(f"evaluate: classes of the config's data set must be a list of names, got {named!r}")
     if named is None:
         return detector or (_FORMATS[_kind(entry)] if entry else None)
     if detector and tuple(named) != detector:

@@ -197,6 +197,7 @@ def _elsewhere(model: onnx.ModelProto, opset: int) -> str:
 
 
 def _shortened(value: str) -> str:
-    """Return a value on one line."""
-    line = " ".join(value.split())
-    return line if len(line) <= MAX_VALUE else f"{line[: MAX_VALUE - 3]}..."
+    """Return a value on one line; of a long one, its beginning."""
+    line = " ".join(value[: 10 * MAX_VALUE].split())
+    is_whole = len(value) <= 10 * MAX_VALUE and len(line) <= MAX_VALUE
+    return line if is_whole else f"{line[: MAX_VALUE - 3]}..."

@@ -16,7 +16,7 @@ from mmort.predict import test_pipeline
 from mmort.predict.images import Image, ResizeBackend, look_up, read_image, resize
 from mmort.predict.padding import Padding, multiple, positive_size
 
-MAX_PADDED_PIXELS = 2**24
+MAX_RESIZED_PIXELS = MAX_PADDED_PIXELS = 2**24
 """A narrow image that is padded to a square could otherwise take any amount of memory."""
 
 
@@ -163,7 +163,13 @@ class Preprocessing:
             If the config has no test pipeline, or a step that is not supported; the message names it.
         """
         try:
-            return cls(**test_pipeline.settings_of(DetectorConfig(config)))
+            settings = cls(**test_pipeline.settings_of(DetectorConfig(config)))
+            if settings.size is not None and settings.size[0] * settings.size[1] > MAX_RESIZED_PIXELS:
+                raise ValueError(
+                    f"preprocessing: the config's test pipeline must resize to at most {MAX_RESIZED_PIXELS} pixels, "
+                    f"got {settings.size[0]} x {settings.size[1]}"
+                )
+            return settings
         except (AttributeError, OverflowError, TypeError) as error:  # of values that are no numbers, or no dicts
             raise ValueError(
                 f"preprocessing: the config's test pipeline has an entry of another type: {error}"

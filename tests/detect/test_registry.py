@@ -13,6 +13,7 @@ import pytest
 import mmort.detect
 from mmort.detect.entries import Parts, Schema, default, nested, only, part, read_entries
 from mmort.detect.loading import PARTS
+from tests.detect import dense_cases
 
 ROOT = Path(mmort.detect.__file__).parent
 
@@ -296,3 +297,16 @@ def test_families_and_parts_read_configs_through_schemas():
 def test_reads_by_key_are_seen(code):
     assert reads_by_key(ast.parse(code))
     assert not reads_by_key(ast.parse(f"def respelled(cls, name, config):\n    {code.splitlines()[0]}"))
+
+
+@pytest.mark.parametrize(
+    ("part", "entry", "value"),
+    [("neck", "in_channels", [8, -1]), ("backbone", "base_channels", -4), ("bbox_head", "feat_channels", 2**62)],
+)
+def test_sizes_that_torch_refuses_name_the_part(part, entry, value):
+    config = dense_cases.config("ATSSHead")
+    config["model"][part][entry] = value
+    type = config["model"][part]["type"]
+    with pytest.raises(ValueError, match=rf"^detect\.build: {part} '{type}' cannot be built: \w+: .") as caught:
+        mmort.detect.build(config)
+    assert "\n" not in str(caught.value)

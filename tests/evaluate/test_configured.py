@@ -163,3 +163,21 @@ def test_options(root):
     assert metric_options({"evaluation": {"metric": "mAP", "iou_thr": 0.7}}, voc) == {"iou_thr": 0.7}
     assert metric_options({"test_evaluator": {"type": "VOCMetric"}}, voc) == {"eval_mode": "11points"}
     assert metric_options({"test_evaluator": {"eval_mode": "area"}}, voc) == {"eval_mode": "area"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"metainfo": "x"}, "metainfo of the config's data set must be a dict, got 'x'"),
+        ({"metainfo": {"classes": 5}}, "classes of the config's data set must be a list of names, got 5"),
+        ({"classes": ["a", 1]}, "classes of the config's data set must be a list of names"),
+        ({"data_prefix": ["x"]}, "data_prefix of the config's data set must be a dict"),
+        ({"data_prefix": {"img": 5}}, r"data_prefix\.img of the config's data set must be a path, got 5"),
+        ({"ann_file": 1.5}, r"ann_file of the config's data set must be a path, got 1\.5"),
+        ({"data_root": ["x"]}, "data_root of the config's data set must be a path"),
+    ],
+)
+def test_entries_of_other_types(entries, message):
+    entry = {"type": "CocoDataset", "ann_file": "a.json", "data_prefix": {"img": "x"}, **entries}
+    with pytest.raises(ValueError, match=f"^evaluate: {message}"):
+        dataset_of({"test_dataloader": {"dataset": entry}})

@@ -7,6 +7,7 @@ import pytest
 
 import mmort.ort
 from mmort.onnx.graph.files import check_output, load, replacing
+from mmort.onnx.verify.sessions import open_session
 
 
 def names(directory):
@@ -73,7 +74,7 @@ def test_no_models(tmp_path):
         load(tmp_path)
 
 
-@pytest.mark.parametrize("use", [partial(check_output, force=False), load, mmort.ort.session])
+@pytest.mark.parametrize("use", [partial(check_output, force=False), load, mmort.ort.session, open_session])
 def test_names_that_are_not_utf8(use, tmp_path):
-    with pytest.raises(ValueError, match=r"the name of an ONNX file must be UTF-8, got '.*\\udcff\.onnx'"):
+    with pytest.raises(ValueError, match=r"^the name of an ONNX file must be UTF-8, got '.*\\udcff\.onnx'"):
         use(os.path.join(tmp_path, "\udcff.onnx"))

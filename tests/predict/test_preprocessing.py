@@ -330,6 +330,13 @@ def test_images_are_read_upright_with_three_channels(tmp_path):
     assert read_image(tmp_path / "turned.jpg").shape == (16, 8, 3)
 
 
+@pytest.mark.parametrize("scale", [(2**24, 2), (10**9, 10**9)])
+def test_sizes_of_configs_that_no_image_can_have(scale):
+    pipeline = [{"type": "LoadImageFromFile"}, {"type": "Resize", "scale": scale}, {"type": "PackDetInputs"}]
+    with pytest.raises(ValueError, match=f"must resize to at most 16777216 pixels, got {scale[0]} x {scale[1]}$"):
+        Preprocessing.from_config({"model": {}, "test_pipeline": pipeline})
+
+
 def test_a_png_file_that_states_a_long_chunk(monkeypatch):
     """OpenCV 5 takes 4 GB and 5 seconds for these 67 bytes, and refuses them then: it does not get them."""
     data = bytearray(cv2.imencode(".png", np.zeros((1, 1), np.uint8))[1].tobytes())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -110,8 +108,11 @@ def read_inputs(
             size = sum(member.file_size for member in arrays.zip.infolist())
             is_bomb = size > max(MAX_EXPANDED_BYTES, MAX_EXPANSION * os.fstat(content.fileno()).st_size)
             given = {} if is_bomb else {name: arrays[name] for name in arrays.files}
-    except (AttributeError, EOFError, NotImplementedError, TypeError, ValueError, zipfile.BadZipFile, zlib.error):
-        # An .npy file, objects, another file, a damaged one.
+            if not all(isinstance(array, np.ndarray) for array in given.values()):
+                raise ValueError("a member is no array")
+    except (MemoryError, OSError):
+        raise
+    except Exception:  # of numpy, zipfile and its decompressors: an .npy file, objects, another file, a damaged one
         raise ValueError(f"verify: inputs must be an .npz file of numbers, got {os.fspath(file)}") from None
     if is_bomb:
         raise ValueError(

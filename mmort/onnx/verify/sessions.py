@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import mmort.ort
 from mmort.onnx.verify.values import as_array, leaves
+from mmort.ort.sessions import require_model_name
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -36,6 +37,7 @@ def open_session(
         import onnxruntime
     except ModuleNotFoundError:
         raise ImportError("mmort.onnx.verify needs ONNX Runtime: pip install onnxruntime") from None
+    require_model_name(path)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised anyway, and warnings do not concern the results
     try:
