@@ -119,7 +119,7 @@ def run(case: tuple[Path, list[str]]) -> None:
 
 if __name__ == "__main__":
     commands.prepare()
-    commands.MAX_WAIT = 100
+    commands.MAX_WAIT = 600
     options = parser("Random exports, each a result or refused within limits.")
     options.set_defaults(max_seconds=MAX_SECONDS, max_megabytes=MAX_MEGABYTES)
-    sys.exit(main(Fuzzer("exports", make, run, (commands.RefusedError,), 20), options.parse_args()))
+    sys.exit(main(Fuzzer("exports", make, run, (commands.RefusedError,), 5), options.parse_args()))

@@ -29,7 +29,7 @@ COMMANDS = (
     ["triton-repository", "model.onnx", "repository"],
     ["info", "model.onnx"],
 )
-NAMES = "image", "image", "image", "img_shape", "x", "", "a\0b", "../x", "\x1b[2J", "a" * 300
+NAMES = "image", "image", "image", "img_shape", "x", "a\0b", "../x", "\x1b[2J", "a" * 300
 SHAPES = (1, 3, 16, 32), (1, 3, 16, 32), (2, 3, 16, 32), (0, 3, 16, 32), (3, 16, 32), (), (1, 3, 2**20, 2**20)
 
 

@@ -174,12 +174,14 @@ def test_cells_at_the_threshold_explain_scores(near, score, other_score, thresho
 def test_the_threshold_of_masks_comes_from_the_file(tmp_path):
     path = reversing(tmp_path / "detector.onnx")
     found = []
-    for described in ('{"boxes": "masks", "threshold": 0.5}', '{"boxes": "output", "threshold": 0.5}', "none", "[]"):
+    too_large = '{"boxes": "masks", "threshold": 1' + "0" * 400 + "}"
+    others = '{"boxes": "output", "threshold": 0.5}', "none", "[]", "[" * 100_000, too_large
+    for described in ('{"boxes": "masks", "threshold": 0.5}', *others):
         model = onnx.load(path)
         oh.set_model_props(model, {"masks": described})
         onnx.save(model, path)
         found.append(comparators.mask_threshold(open_session(path)))
-    assert found == [0.5, None, None, None]
+    assert found == [0.5, *[None] * 5]
 
 
 def test_overlaps_are_printed_rounded_down():

@@ -47,7 +47,7 @@ def mask_threshold(session: onnxruntime.InferenceSession) -> float | None:
     try:
         described = json.loads(text)
         return float(described["threshold"]) if described.get("boxes") == "masks" else None
-    except (AttributeError, KeyError, TypeError, ValueError):  # another tool's metadata
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):  # another tool's metadata
         return None
 
 
