@@ -133,6 +133,7 @@ class Original:
         with torch.inference_mode(), _default_dtype(dtype):
             inputs = batch["inputs"].to(dtype)
             samples = self.model(inputs, batch["data_samples"], mode="predict")
+        self.model.to(torch.float32)  # equivariant convolutions share their bases with detectors that are built later
         return BatchResult(inputs.numpy(), [_image_result(sample) for sample in samples])
 
 
