@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,13 @@ from mmort.detect.export.progress import Steps
 from mmort.detect.export.proof import Proof
 from mmort.onnx import Report
 from mmort.onnx.export.options import Options
-from mmort.predict import Preprocessing, read_image
+from mmort.predict import FixedSizeWarning, Preprocessing, read_image
 from tests.tools.small_cases import Fill
 
 SHAPE = 128, 160
 PIPELINE = [
     {"type": "LoadImageFromFile"},
-    {"type": "Resize", "scale": SHAPE[::-1], "keep_ratio": False},
+    {"type": "Resize", "scale": SHAPE[::-1], "keep_ratio": True},
     {"type": "PackDetInputs"},
 ]
 
@@ -40,17 +42,19 @@ class SmallExport:
         image = read_image(DEFAULT_IMAGE)
         options = ExportOptions(shape=SHAPE, dynamic_export=dynamic)
         preprocessing = Preprocessing.from_config(config)
-        self._export = _Export(self.detector, preprocessing, {}, options, Steps(lambda line: None), (image, image))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FixedSizeWarning)  # of upright images, which are not used
+            self._export = _Export(self.detector, preprocessing, {}, options, Steps(lambda line: None), (image, image))
         self.inputs = [self._export.args, *self._export.checks]
 
     def write(self) -> Report:
         """Export the detector with proof."""
         return self._export.write(self.path)
 
-    def prove(self, path: Path) -> Report:
-        """Compare another file with the detector as it is now."""
+    def prove(self, path: Path, inputs: Sequence[tuple[torch.Tensor, ...]] | None = None) -> Report:
+        """Compare another file with the detector as it is now, by default with the inputs of the export."""
         proof = Proof(self.detector, self._export.module, path, Options())
-        return proof(path, self.inputs, lambda step: None)
+        return proof(path, self.inputs if inputs is None else inputs, lambda step: None)
 
     def reweighted(self, path: Path, state: dict[str, torch.Tensor]) -> list[str]:
         """Load other weights, and write a file that has them; return the names of tensors that might be weights.
