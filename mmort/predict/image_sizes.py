@@ -126,7 +126,8 @@ def _tiff(data: bytes) -> list[Size]:
 def _webp(data: bytes) -> list[Size]:
     kind = data[12:16]
     if kind == b"VP8X":
-        return [tuple(int.from_bytes(data[start : start + 3], "little") + 1 for start in (24, 27))]  # type: ignore[list-item]
+        width, height = (int.from_bytes(data[start : start + 3], "little") + 1 for start in (24, 27))
+        return [(width, height)]
     if kind == b"VP8L":
         (bits,) = struct.unpack_from("<I", data, 21)
         return [((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)]
@@ -146,14 +147,14 @@ def _number(digits: bytes) -> int:
     return int(digits.lstrip(b"0")[:20] or b"0")
 
 
-def _pnm(data: bytes) -> list[Size]:
-    match = _PNM.match(data)
-    return [] if match is None else [(_number(match[1]), _number(match[2]))]
+def _written(pattern: re.Pattern[bytes]) -> Callable[[bytes], list[Size]]:
+    """Return a reader of a width and a height in digits, the groups of a pattern."""
 
+    def read(data: bytes) -> list[Size]:
+        match = pattern.match(data)
+        return [] if match is None else [(_number(match[1]), _number(match[2]))]
 
-def _pfm(data: bytes) -> list[Size]:
-    match = _PFM.match(data)
-    return [] if match is None else [(_number(match[1]), _number(match[2]))]
+    return read
 
 
 def _pam(data: bytes) -> list[Size]:
@@ -217,9 +218,9 @@ FORMATS = (
     Format(_begins(rb"\xff\xd8\xff"), _jpeg, 12),
     Format(_begins(rb"RIFF....WEBP"), _webp, 12),
     Format(_begins(rb"II\*\0|MM\0\*|II\+\0|MM\0\+"), _tiff, 13),
-    Format(_begins(rb"P[1-6]\s"), _pnm, 6),
+    Format(_begins(rb"P[1-6]\s"), _written(_PNM), 6),
     Format(_begins(rb"P7\s"), _pam, 6),
-    Format(_begins(rb"P[Ff]\s"), _pfm, 26),
+    Format(_begins(rb"P[Ff]\s"), _written(_PFM), 26),
     Format(_begins(rb"#\?R"), _hdr, 16),
     Format(_begins(rb"\x59\xa6\x6a\x95"), _at(">II", 4), 6),
     Format(_begins(rb"\0\0\0\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51"), _jpeg_2000, 20),
