@@ -22,6 +22,7 @@ MAX_COLUMNS = 1 << 24
 """How many numbers a convolution may unfold its input into at once: 128 MB."""
 
 _CONVOLUTION = torch.ops.aten.convolution.default
+_SIGMOID = torch.ops.aten.sigmoid.default
 _SUMS = _CONVOLUTION, *(getattr(torch.ops.aten, name).default for name in ("addmm", "baddbmm", "bmm", "mm"))
 
 _ARITHMETIC = {
@@ -53,6 +54,8 @@ def rounded_otherwise() -> Intercepted:
         noise = torch.randn(result.shape, generator=generator) * torch.finfo(torch.float32).eps
         if func in _SUMS and result.numel():  # whose terms may be larger than the sum
             return result + noise * (result.abs() + result.abs().mean())
+        if func is _SIGMOID:  # ONNX Runtime adds a half last, so that a tiny result is as far off as a large one
+            return (result + noise * (result + 0.25)).clamp(0, 1)
         return torch.where(result * GRID == (result * GRID).round(), result, result + noise * result.abs())
 
     return Intercepted(call)
