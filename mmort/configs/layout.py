@@ -179,7 +179,10 @@ class DetectorConfig:
 
     @property
     def batch_size(self) -> int:
-        """How many images of the test data set run together, 1 by default."""
+        """How many images of the test data set run together, 1 by default.
+
+        Raises ValueError if a size is not a positive integer.
+        """
         data = self._config.get("data") or {}
         for loaders in (self._config.get("test_dataloader"), data.get("test_dataloader"), data.get("test")):
             sizes = [
@@ -189,8 +192,12 @@ class DetectorConfig:
                 for name in ("batch_size", "samples_per_gpu")
                 if name in loader
             ]
+            for size in sizes:
+                if type(size) is not int or size < 1:
+                    raise ValueError(f"evaluate: the config's batch size must be a positive integer, got {size!r}")
             if sizes:
-                return max(map(int, sizes))
+                largest: int = max(sizes)
+                return largest
         return 1
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from mmort.ort.functions import require_bounded_functions
 from mmort.ort.library import library_path
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
         If onnxruntime is not installed.
     ValueError
         If the domains of these operators are already registered in ``sess_options``, or the path is a pipe's or not
-        UTF-8.
+        UTF-8, or the model's functions call themselves or become too many nodes.
     Exception
         Any exception of onnxruntime, if the model cannot be loaded.
 
@@ -96,6 +97,11 @@ def session(model: str | os.PathLike[str] | bytes, **kwargs: Any) -> onnxruntime
     source = model if isinstance(model, bytes) else os.fspath(model)
     if not isinstance(source, bytes):
         require_model_name(source)
+    try:
+        if isinstance(source, bytes) or os.path.isfile(source):
+            require_bounded_functions(source)
+    except ValueError as error:
+        raise ValueError(f"{'the model' if isinstance(source, bytes) else source}: {error}") from None
     try:
         return onnxruntime.InferenceSession(source, options, **kwargs)
     except Exception as error:

@@ -1,6 +1,7 @@
 """Data sets and options are found in configs of MMDetection 2 and 3, and their paths can be replaced."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,14 @@ def test_refusals(config, message):
 )
 def test_batch_size(config, size):
     assert batch_size_of(config) == size
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, "2", None, [2]], ids=repr)
+def test_batch_sizes_that_are_none(size):
+    with pytest.raises(
+        ValueError, match=rf"the config's batch size must be a positive integer, got {re.escape(repr(size))}"
+    ):
+        batch_size_of({"test_dataloader": {"batch_size": size}})
 
 
 def test_options(root):

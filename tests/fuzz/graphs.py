@@ -1,4 +1,4 @@
-"""Random structures of ONNX files: info, portable, upgrade and triton-repository give a result or an error.
+"""Random structures of ONNX files: whatever reads, rewrites, runs or compares them gives a result or an error.
 
 python -m tests.fuzz.graphs --seconds 60 [--seed N] [--count N]
 """
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx.helper as oh
 import onnxruntime
@@ -16,6 +17,7 @@ import onnxruntime
 import mmort
 import mmort.onnx
 from mmort.onnx import describe, triton
+from mmort.predict.engines.onnxruntime import OnnxNetwork
 from tests.fuzz.children import Fuzzer, main
 
 F = onnx.TensorProto.FLOAT
@@ -35,6 +37,7 @@ TYPES = (
     "",
 )
 NAMES = "x", "y", "t0", "t1", "", "\x1b[2J", "f0"
+INPUTS = np.ones((1, 1, 4, 4), np.float32), np.zeros((1, 4, 4, 2), np.float32)
 INTEGERS = 0, 1, -1, 7, 99, 2**31 - 1, -(2**31)
 
 
@@ -66,6 +69,12 @@ def function(rng: random.Random, name: str) -> onnx.FunctionProto:
     return oh.make_function("f", name, ["x"], ["y"], nodes, [oh.make_opsetid("", 17), oh.make_opsetid("f", 1)])
 
 
+def twice(name: str, callee: str) -> onnx.FunctionProto:
+    """Return a function that calls another one twice."""
+    nodes = [oh.make_node(callee, [first], [second], domain="f") for first, second in (("x", "t"), ("t", "y"))]
+    return oh.make_function("f", name, ["x"], ["y"], nodes, [oh.make_opsetid("", 17), oh.make_opsetid("f", 1)])
+
+
 def model(rng: random.Random) -> onnx.ModelProto:
     """Return a valid model of some nodes of mmort's operators."""
     nodes = [
@@ -79,6 +88,10 @@ def model(rng: random.Random) -> onnx.ModelProto:
     graph = oh.make_graph(nodes, "g", inputs, [oh.make_tensor_value_info("y", F, [1, 1, 4, 4])])
     opsets = [oh.make_opsetid("", rng.choice((17, 17, 11, 21))), oh.make_opsetid("mmcv", 1), oh.make_opsetid("f", 1)]
     functions = [function(rng, f"f{number}") for number in range(rng.choice((0, 0, 1, 4)))]
+    if rng.random() < 0.1:  # a graph that doubles with each of its functions
+        levels = rng.choice((8, 30))
+        nodes.append(oh.make_node("f0", ["t1"], ["t2"], domain="f"))
+        functions = [twice(f"f{level}", f"f{level + 1}") for level in range(levels)] + [function(rng, f"f{levels}")]
     return oh.make_model(graph, opset_imports=opsets, functions=functions, ir_version=rng.choice((8, 8, 7, 10)))
 
 
@@ -133,7 +146,7 @@ def make(rng: random.Random, folder: Path) -> tuple[Path, int]:
     path = folder / "model.onnx"
     path.write_bytes(data)
     (folder / "repository").mkdir()
-    return path, rng.randrange(5)
+    return path, rng.randrange(9)
 
 
 def run(case: tuple[Path, int]) -> None:
@@ -150,6 +163,14 @@ def run(case: tuple[Path, int]) -> None:
             mmort.onnx.make_portable(path, output, "inlined")
         elif kind == 3:
             mmort.onnx.upgrade(path, output)
+        elif kind == 4:
+            mmort.onnx.accelerate(path, output)
+        elif kind == 5:
+            mmort.onnx.quantize(path, output, [INPUTS])
+        elif kind == 6:
+            mmort.onnx.verify(path, path, [INPUTS])
+        elif kind == 7:
+            OnnxNetwork(str(path))
         else:
             triton.write_triton_repository(path, path.with_name("repository"))
     finally:

@@ -110,9 +110,15 @@ def load(path: files.PathLike) -> onnx.ModelProto:
         raise ValueError(f"{path}: {error}") from None
     if model.ByteSize() >= onnx.checker.MAXIMUM_PROTOBUF:
         raise ValueError(f"accelerate: the model must be smaller than 2 GB with all of its tensors: {path}")
-    named = ir.from_proto(model)
-    name_nodes(named)
-    return ir.to_proto(named)
+    try:
+        named = ir.from_proto(model)
+        name_nodes(named)
+        return ir.to_proto(named)
+    except ir.serde.SerdeError as error:  # a node or function reads what none writes, or lacks what it needs
+        cause = error.__cause__ or error
+        raise ValueError(
+            f"{path} is not an ONNX model that can be processed: {error}: {type(cause).__name__}: {cause}"
+        ) from error
 
 
 def _generated(path: files.PathLike) -> Sequence[Sequence[Any]]:

@@ -1,7 +1,6 @@
 """What a model's graph and functions must be for any tool to work on it, checked when a file is read.
 
-onnx's checker and inliner, and ONNX Runtime, expand functions where they are called: a kilobyte of functions that call
-each other twice takes them hours, and a function that calls itself has no end.
+onnx's checker and inliner, and ONNX Runtime, expand functions where they are called (`mmort.ort.functions`).
 """
 
 from __future__ import annotations
@@ -11,10 +10,8 @@ from collections.abc import Iterable, Iterator
 
 import onnx
 
-MAX_EXPANDED_NODES = 200_000
-"""Of a graph whose functions are expanded, unless the file itself has a tenth as many."""
+from mmort.ort.functions import Name, Nodes, function_name, require_bounded
 
-_Name = tuple[str, str, str]  # domain, name, overload
 _TYPES = frozenset(onnx.TensorProto.DataType.values())
 
 
@@ -24,8 +21,8 @@ def check(model: onnx.ModelProto) -> None:
     Raises
     ------
     ValueError
-        If functions call themselves, or become too many nodes; or outputs have the same name, or a type that ONNX does
-        not have.
+        If functions call themselves, or become too many nodes; or nodes of a graph write to the same name; or outputs
+        have the same name, or a type that ONNX does not have.
 
     Examples
     --------
@@ -45,6 +42,8 @@ def check(model: onnx.ModelProto) -> None:
     names = Counter(value.name for value in model.graph.output)
     if names and (twice := names.most_common(1)[0])[1] > 1:
         raise ValueError(f"{twice[1]} outputs have the name {twice[0]!r}")
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        _check_names(nodes)
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         kind = value.type.tensor_type.elem_type
         if kind not in _TYPES:
@@ -53,45 +52,26 @@ def check(model: onnx.ModelProto) -> None:
         _check_functions(model)
 
 
+def _check_names(nodes: Iterable[onnx.NodeProto]) -> None:
+    """Refuse nodes that write to the same name, in a graph and in those of its nodes."""
+    written = set[str]()
+    for node in nodes:
+        for name in filter(None, node.output):
+            if name in written:
+                raise ValueError(f"several nodes write to {name!r}")
+            written.add(name)
+        for graph in graphs(node):
+            _check_names(graph.node)
+
+
 def _check_functions(model: onnx.ModelProto) -> None:
     """Refuse functions that call themselves, or whose expansion has too many nodes."""
-    bodies = {(function.domain, function.name, function.overload): function for function in model.functions}
+    bodies = {
+        function_name(function.domain, function.name, function.overload): function for function in model.functions
+    }
     if len(bodies) < len(model.functions):
         raise ValueError("several functions have the same domain, name and overload")
-    calls: dict[_Name, Counter[_Name]] = {}
-    nodes: dict[_Name, int] = {}
-    for name, function in bodies.items():
-        nodes[name], calls[name] = _counted(function.node, bodies)
-    total, called = _counted(model.graph.node, bodies)
-    limit = max(MAX_EXPANDED_NODES, 10 * (total + sum(nodes.values())))
-    expanded: dict[_Name, int] = {}
-    for name in bodies:
-        _expand(name, nodes, calls, expanded)
-    total += sum(count * expanded[name] for name, count in called.items())
-    if total > limit:
-        raise ValueError(f"its functions make its graph more than {limit} nodes")
-
-
-def _expand(
-    first: _Name, nodes: dict[_Name, int], calls: dict[_Name, Counter[_Name]], expanded: dict[_Name, int]
-) -> None:
-    """Note the nodes of a function, and of those that it calls, after expansion; without recursion."""
-    pending, open_calls = [first], set[_Name]()
-    while pending:
-        name = pending[-1]
-        if name in expanded:
-            pending.pop()
-            continue
-        missing = [callee for callee in calls[name] if callee not in expanded]
-        if missing:
-            open_calls.add(name)
-            if again := next((callee for callee in missing if callee in open_calls), None):
-                raise ValueError(f"function {again[0]}::{again[1]} calls itself")
-            pending += missing
-            continue
-        expanded[name] = nodes[name] + sum(count * expanded[callee] for callee, count in calls[name].items())
-        open_calls.discard(name)
-        pending.pop()
+    require_bounded(_counted(model.graph.node), {name: _counted(function.node) for name, function in bodies.items()})
 
 
 def _texts(model: onnx.ModelProto) -> Iterator[str | bytes]:
@@ -115,21 +95,21 @@ def _texts(model: onnx.ModelProto) -> Iterator[str | bytes]:
                     yield from (value.name for value in values)
 
 
-def _counted(nodes: Iterable[onnx.NodeProto], functions: Iterable[_Name]) -> tuple[int, Counter[_Name]]:
-    """Return the number of nodes, with those of the graphs in them, and how often each function is called."""
-    known, total, calls = set(functions), 0, Counter[_Name]()
-    for node in nested(nodes):
-        total += 1
-        name = (node.domain, node.op_type, node.overload)
-        if name in known:
-            calls[name] += 1
-    return total, calls
+def _counted(nodes: Iterable[onnx.NodeProto]) -> Nodes:
+    """Count nodes, with those of the graphs in them."""
+    calls = Counter[Name](function_name(node.domain, node.op_type, node.overload) for node in nested(nodes))
+    return Nodes(calls.total(), calls)
 
 
 def nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """Yield nodes, each followed by those of its graphs."""
     for node in nodes:
         yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from nested(graph.node)
+        for graph in graphs(node):
+            yield from nested(graph.node)
+
+
+def graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs in the attributes of a node."""
+    for attribute in node.attribute:
+        yield from (attribute.g, *attribute.graphs)

@@ -1,0 +1,183 @@
+"""How many nodes the functions of an ONNX file become, as ONNX Runtime expands them wherever they are called.
+
+A kilobyte of functions that call each other twice takes it hours.  As sessions need no package onnx, the file is read
+here as the bytes that protobuf writes, and only if it has functions.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+MAX_EXPANDED_NODES = 20_000
+"""Of a graph whose functions are expanded, unless the file itself has a tenth as many: ONNX Runtime takes 2 seconds."""
+
+_FUNCTIONS, _GRAPH = 25, 7  # fields of ModelProto
+_NODES_OF_GRAPH, _NODES_OF_FUNCTION = 1, 7
+_FUNCTION_NAME = 10, 1, 13  # domain, name, overload
+_NODE_NAME, _ATTRIBUTES = (7, 4, 8), 5
+_GRAPHS_OF_ATTRIBUTE = 6, 11
+
+Name = tuple[str, str, str]
+"""Domain, name and overload."""
+
+_Span = tuple[int, int]
+
+
+class Nodes(NamedTuple):
+    """The nodes of a graph or function, with those of the graphs in them: how many, and of which names."""
+
+    total: int
+    calls: Counter[Name]
+
+
+def function_name(domain: str, name: str, overload: str) -> Name:
+    """Return what a function is known by; ONNX's standard domain has two names."""
+    return "" if domain == "ai.onnx" else domain, name, overload
+
+
+def require_bounded_functions(model: bytes | str) -> None:
+    """Refuse a model, bytes or the path of a file, whose functions have no end or become too many nodes.
+
+    Raises
+    ------
+    ValueError
+    """
+    if isinstance(model, bytes):
+        _require_bounded(model)
+        return
+    with open(model, "rb") as file:
+        if os.fstat(file.fileno()).st_size:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                _require_bounded(content)
+
+
+def require_bounded(graph: Nodes, functions: Mapping[Name, Nodes]) -> None:
+    """Refuse functions that call themselves, or that make a graph too large when they are expanded.
+
+    Examples
+    --------
+    >>> from collections import Counter
+    >>> from mmort.ort.functions import Nodes, require_bounded
+    >>> again = ("f", "again", "")
+    >>> require_bounded(Nodes(1, Counter([again])), {again: Nodes(1, Counter([again]))})
+    Traceback (most recent call last):
+      ...
+    ValueError: function f::again calls itself
+    """
+    limit = max(MAX_EXPANDED_NODES, 10 * (graph.total + sum(nodes.total for nodes in functions.values())))
+    expanded: dict[Name, int] = {}
+    for name in functions:
+        _expand(name, functions, expanded)
+    if graph.total + sum(count * expanded.get(name, 0) for name, count in graph.calls.items()) > limit:
+        raise ValueError(f"its functions make its graph more than {limit} nodes")
+
+
+def _expand(first: Name, functions: Mapping[Name, Nodes], expanded: dict[Name, int]) -> None:
+    """Note the nodes of a function, and of those that it calls, after expansion; without recursion."""
+    pending, open_calls = [first], set[Name]()
+    while pending:
+        name = pending[-1]
+        if name in expanded:
+            pending.pop()
+            continue
+        calls = {callee: count for callee, count in functions[name].calls.items() if callee in functions}
+        missing = [callee for callee in calls if callee not in expanded]
+        if missing:
+            open_calls.add(name)
+            if again := next((callee for callee in missing if callee in open_calls), None):
+                raise ValueError(f"function {again[0]}::{again[1]} calls itself")
+            pending += missing
+            continue
+        expanded[name] = functions[name].total + sum(count * expanded[callee] for callee, count in calls.items())
+        open_calls.discard(name)
+        pending.pop()
+
+
+def _require_bounded(model: bytes | mmap.mmap) -> None:
+    """Check the functions of a model; what is no model is left to ONNX Runtime's message."""
+    try:
+        parts = [(number, span) for number, span in _fields(model, (0, len(model))) if number in (_FUNCTIONS, _GRAPH)]
+        if not any(number == _FUNCTIONS for number, _ in parts):
+            return
+        graph, functions = Nodes(0, Counter()), dict[Name, Nodes]()
+        for number, span in parts:
+            if number == _GRAPH:
+                graph = _sum(graph, _nodes(model, span, _NODES_OF_GRAPH))
+            else:
+                name = _name(model, span, _FUNCTION_NAME)
+                nodes = _nodes(model, span, _NODES_OF_FUNCTION)
+                functions[name] = _sum(functions[name], nodes) if name in functions else nodes
+    except (IndexError, ValueError):
+        return
+    require_bounded(graph, functions)
+
+
+def _nodes(model: bytes | mmap.mmap, span: _Span, field: int) -> Nodes:
+    """Count the nodes of a graph or function."""
+    count, calls, pending = 0, Counter[Name](), [(span, field)]
+    while pending:
+        span, field = pending.pop()
+        for node in _parts(model, span, field):
+            count += 1
+            calls[_name(model, node, _NODE_NAME)] += 1
+            for attribute in _parts(model, node, _ATTRIBUTES):
+                for number in _GRAPHS_OF_ATTRIBUTE:
+                    pending += [(graph, _NODES_OF_GRAPH) for graph in _parts(model, attribute, number)]
+    return Nodes(count, calls)
+
+
+def _sum(first: Nodes, second: Nodes) -> Nodes:
+    return Nodes(first.total + second.total, first.calls + second.calls)
+
+
+def _name(model: bytes | mmap.mmap, span: _Span, numbers: tuple[int, int, int]) -> Name:
+    """Return the name of a function, or the one that a node calls."""
+    texts = {number: model[start:end] for number, (start, end) in _fields(model, span) if number in numbers}
+    domain, name, overload = (texts.get(number, b"").decode("utf-8", "replace") for number in numbers)
+    return function_name(domain, name, overload)
+
+
+def _parts(model: bytes | mmap.mmap, span: _Span, field: int) -> Iterator[_Span]:
+    """Yield where the messages of one field are."""
+    return (part for number, part in _fields(model, span) if number == field)
+
+
+def _fields(model: bytes | mmap.mmap, span: _Span) -> Iterator[tuple[int, _Span]]:
+    """Yield the number of each text or message in a message, and where it is.
+
+    Raises IndexError or ValueError where the bytes are no message.
+    """
+    position, end = span
+    while position < end:
+        tag, position = _number(model, position)
+        kind = tag & 7
+        if kind == 2:
+            length, position = _number(model, position)
+            if position + length > end:
+                raise ValueError("a field ends outside its message")
+            yield tag >> 3, (position, position + length)
+            position += length
+        elif kind == 0:
+            _, position = _number(model, position)
+        elif kind in (1, 5):
+            position += 8 if kind == 1 else 4
+        elif kind > 5:
+            raise ValueError(f"there are no fields of kind {kind}")
+
+
+def _number(model: bytes | mmap.mmap, position: int) -> tuple[int, int]:
+    """Read a number of one to ten bytes; return it, and the position behind it."""
+    number = shift = 0
+    while True:
+        byte = model[position]
+        position += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, position
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number has more than ten bytes")
