@@ -48,7 +48,7 @@ class WithHeads(nn.Module):
     def __init__(self, module: nn.Module, detector: Detector) -> None:
         super().__init__()
         self.module = module
-        self._layers = dict.fromkeys(_layers(detector))
+        self._layers = dict.fromkeys(head_layers(detector))
         self._raw_names, self._last_head = detector.raw_names, detector.heads[-1]
 
         def forward(*args: Tensor) -> tuple[Tensor, ...]:
@@ -79,7 +79,7 @@ class WithHeads(nn.Module):
         return [*self._raw_names, *more]
 
 
-def _layers(detector: Detector) -> Iterator[nn.Module]:
+def head_layers(detector: Detector) -> Iterator[nn.Module]:
     """Yield the heads of a detector."""
     for name in detector.heads:
         head = detector.get_submodule(name)

@@ -1,18 +1,21 @@
 """The comparison of a detector's draft with torch: detections at all sizes, and the outputs of the heads.
 
 The smallest inputs come first, and are compared by torch's own rounding, heads included.  Larger ones show what was
-frozen, and are compared by tolerances, their heads only where there are few detections.  If something differs, torch
-makes the draft's choices wherever rounding decides, and all is compared again.
+frozen, and are compared by tolerances, their heads only where there are few detections.  Then come the smallest once
+more, crowded with detections.  If something differs, torch makes the draft's choices wherever rounding decides, and all
+is compared again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
 
 from mmort.detect.detector import Detector
+from mmort.detect.export.crowd import LABEL, crowd, with_noise
 from mmort.detect.export.following import Following
 from mmort.detect.export.heads import Arguments, WithHeads, compare_heads, few_detections, note_few
 from mmort.onnx import Report
@@ -73,4 +76,24 @@ class Proof:
             reference = smallest if args is inputs[first] else expected_outputs(with_heads, args, decides=False)
             names = with_heads.names(len(reference.outputs) - count)
             rows += compare_heads(draft, args, names, reference.part(slice(count, None)))
-        return Report(tuple(rows))
+        if not Report(tuple(rows)).ok:
+            return Report(tuple(rows))
+        begin("comparing crowded detections, by noise in the outputs of the heads")
+        names = with_heads.names(len(smallest.outputs) - count)
+        return Report((*rows, *self._crowded(draft, inputs[first], names)))
+
+    def _crowded(self, draft: Path, args: Arguments, names: Sequence[str]) -> list[Row]:
+        """Compare the detections of a draft and of torch with noise in the outputs of the heads."""
+        noisy, _ = crowd(WithHeads(self.module, self.detector), self.detector, args)
+        with with_noise(draft, names, noisy.changes) as path:
+            report = self._compared(path, noisy, args, names)
+            report = report if report.ok else self._compared(path, Following(noisy, path), args, names)
+        return [replace(row, inputs=f"{row.inputs}{LABEL}") for row in report.rows]
+
+    def _compared(self, path: Path, module: nn.Module, args: Arguments, names: Sequence[str]) -> Report:
+        """Compare a file with a module that returns the outputs of heads, too; of these show what differs."""
+        reference = expected_outputs(module, args, decides=True)
+        count = len(reference.outputs) - len(names)
+        report = compare_draft(path, self.path, [args], [reference.part(slice(count))], self.options)
+        heads = compare_heads(path, args, names, reference.part(slice(count, None)))
+        return Report((*report.rows, *(row for row in heads if row.problem)))

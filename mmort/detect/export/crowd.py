@@ -1,0 +1,194 @@
+"""A scene crowded with detections, whatever the image: the outputs of heads get noise, in torch and in a file.
+
+An image shows a few objects, of some sizes.  With these alone, most of what follows the heads would be compared with
+nothing to decide: the decoding of a level without objects, the choice of the best cells, suppression among many.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx.numpy_helper
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from mmort.detect.detector import Detector
+from mmort.detect.export.heads import PREFIX, head_layers
+from mmort.onnx.graph import files
+from mmort.onnx.verify.operator_calls import Intercepted
+from mmort.onnx.verify.values import leaves
+
+LABEL = ", noise in the heads"
+"""What the inputs of rows of such a comparison end with."""
+
+SCENES = (math.inf, 0.25), (math.inf, 0.5), (math.inf, 1), (1, 0.5), (1, 1), (math.inf, 4), (math.inf, 16)
+"""How large outputs may stay, and how many times as large the noise is: the first with which half of the rows are
+detections.
+
+Stronger noise saturates the scores, and then no threshold decides; very large outputs clip all boxes to the image.
+"""
+
+_Origin = tuple[int, int]
+"""The number of an operator's call, and the position in its result."""
+
+Change = tuple[Tensor, Tensor]
+"""What an output is multiplied by, and what is added then."""
+
+_CONVERSION = torch.ops.aten._to_copy.default
+"""It is not counted: a run in float64 has more of them."""
+
+
+class Crowded(nn.Module):
+    """A module with a detector in it, whose heads' outputs get noise where they are computed.
+
+    The noise is added to the result of an operator, not to what a head returns: a head that goes on with its own
+    output then reads the same numbers as what follows the head, as it does in a file.
+
+    Parameters
+    ----------
+    module, detector : nn.Module
+    args : tuple of Tensor
+        The arguments for which the noise is drawn; their shapes are the only ones that it suits.
+    """
+
+    def __init__(self, module: nn.Module, detector: Detector, args: tuple[Tensor, ...]) -> None:
+        super().__init__()
+        self.module = module
+        self.eval()
+        self._outputs = self._origins(dict.fromkeys(head_layers(detector)), args)
+        """Where each output of a head comes from, in the order of their calls, and how large it is."""
+        self.changes: list[Change | None] = []
+        """What each output of a head is multiplied by and what is added; None for what stays."""
+        self.set_scene(*SCENES[0])
+
+    def set_scene(self, limit: float, strength: float) -> None:
+        """Scale outputs down to a root mean square, and add noise that is so many times as large."""
+        generator = torch.Generator().manual_seed(0)
+        self.changes = [
+            None
+            if origin is None
+            else (
+                (limit / size).clamp(max=1),
+                torch.randn(shape, generator=generator) * size.clamp(max=limit) * strength,
+            )
+            for origin, shape, size in self._outputs
+        ]
+
+    def _origins(
+        self, layers: Iterable[nn.Module], args: tuple[Tensor, ...]
+    ) -> list[tuple[_Origin | None, torch.Size, Tensor]]:
+        """Return where each output of some layers comes from, its shape, and its root mean square."""
+        origins: dict[Any, _Origin] = {}
+        outputs: list[tuple[Tensor, _Origin | None]] = []
+
+        def note(number: int, func: Any, args: Any, result: Any) -> Any:
+            read = () if func._schema.is_mutable else [_memory(tensor) for tensor in leaves(args)]
+            for position, tensor in enumerate(leaves(result)):
+                if _memory(tensor) not in read:
+                    origins[_memory(tensor)] = number, position
+            return result
+
+        def collect(layer: nn.Module, args: Any, output: Any) -> None:
+            for tensor in leaves(output):
+                origin = origins.get(_memory(tensor)) if tensor.is_floating_point() else None
+                repeated = origin in [origin for _, origin in outputs]
+                outputs.append((tensor, None if repeated else origin))
+
+        hooks = [layer.register_forward_hook(collect) for layer in layers]
+        try:
+            with torch.no_grad():
+                self._run(note, args)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        finite = [torch.where(tensor.isfinite(), tensor, 0).float() for tensor, _ in outputs]
+        sizes = [tensor.square().mean().sqrt() for tensor in finite]
+        return [(origin, tensor.shape, size) for (tensor, origin), size in zip(outputs, sizes, strict=True)]
+
+    def forward(self, *args: Tensor) -> tuple[Tensor, ...]:
+        """Return the module's outputs."""
+        changes = {origin: change for (origin, *_), change in zip(self._outputs, self.changes, strict=True)}
+
+        def changed(number: int, func: Any, args: Any, result: Any) -> Any:
+            values, structure = tree_flatten(result)
+            for position, value in enumerate(values):
+                change = changes.get((number, position))
+                if change is not None:
+                    factor, noise = (tensor.to(value.dtype) for tensor in change)
+                    values[position] = value * factor + noise
+            return tree_unflatten(values, structure)
+
+        return self._run(changed, args)
+
+    def _run(self, change: Callable[[int, Any, Any, Any], Any], args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Run the module; `change` gets the number, operator, arguments and result of each call, and returns it."""
+        numbers = itertools.count()
+
+        def call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            result = func(*args, **kwargs)
+            return result if func is _CONVERSION else change(next(numbers), func, args, result)
+
+        with Intercepted(call):
+            outputs: tuple[Tensor, ...] = self.module(*args)
+        return outputs
+
+
+def _memory(tensor: Tensor) -> Any:
+    """Return what two tensors have in common if and only if they are the same numbers in memory."""
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
+def crowd(module: nn.Module, detector: Detector, args: tuple[Tensor, ...]) -> tuple[Crowded, float]:
+    """Return a module with the first scene that fills half of the rows, or else with that which fills the most.
+
+    Returns
+    -------
+    Crowded
+    float
+        How many of the rows are detections.
+    """
+    crowded = Crowded(module, detector, args)
+    shares: dict[tuple[float, float], float] = {}
+    for scene in SCENES:
+        crowded.set_scene(*scene)
+        with torch.no_grad():
+            shares[scene] = float((crowded(*args)[1] >= 0).float().mean())
+        if shares[scene] >= 0.5:
+            break
+    best = max(shares, key=lambda scene: shares[scene])
+    crowded.set_scene(*best)
+    return crowded, shares[best]
+
+
+@contextmanager
+def with_noise(draft: Path, names: Sequence[str], changes: Sequence[Change | None]) -> Iterator[Path]:
+    """Write a copy of a file in which heads' outputs with these names get noise, and remove it at the block's end."""
+    model = files.load(draft)
+    graph = model.graph
+    changed = {PREFIX + name: change for name, change in zip(names, changes, strict=True) if change is not None}
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
+        for index, name in enumerate(node.output):
+            if name in changed:  # all that read it, inner graphs among them, read the result
+                plain, scaled, factor, noise = (f"{name}, {word}" for word in ("plain", "scaled", "factor", "noise"))
+                nodes[-1].output[index] = plain
+                for tensor, of in zip(changed[name], (factor, noise), strict=True):
+                    graph.initializer.append(onnx.numpy_helper.from_array(tensor.numpy(), of))
+                nodes.append(onnx.helper.make_node("Mul", [plain, factor], [scaled]))
+                nodes.append(onnx.helper.make_node("Add", [scaled, noise], [name]))
+    del graph.node[:]
+    graph.node.extend(nodes)
+    path = draft.with_name(f"crowded-{draft.name}")
+    try:
+        path.write_bytes(model.SerializeToString())
+        yield path
+    finally:
+        path.unlink(missing_ok=True)

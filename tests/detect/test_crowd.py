@@ -1,0 +1,65 @@
+"""Noise in the outputs of heads: errors after the heads differ although the image shows nothing."""
+
+import onnx
+import pytest
+import torch
+
+from mmort.detect.export.crowd import LABEL, crowd
+from tests.tools.small_cases import small_cases
+from tests.tools.small_exports import SmallExport
+
+
+@pytest.fixture(scope="module")
+def blind(tmp_path_factory):
+    """Return the export of an FCOS that detects nothing, and the report of its proof."""
+    model, fill = small_cases()["FCOS"]
+    model = {**model, "test_cfg": {**model["test_cfg"], "max_per_img": 100}}
+
+    def fill_blind(detector):
+        fill(detector)
+        detector.bbox_head.conv_cls.bias.data -= 10
+        detector.bbox_head.conv_reg.bias.data += 15  # boxes that overlap
+
+    small = SmallExport(model, fill_blind, tmp_path_factory.mktemp("blind") / "detector.onnx")
+    return small, small.write()
+
+
+def test_the_scene_is_crowded(blind):
+    _, report = blind
+    seen, crowded = (
+        [row for row in report.rows if hasattr(row, "matched") and (LABEL in row.inputs) == noisy]
+        for noisy in (False, True)
+    )
+    assert report.ok
+    assert not any(row.detections for row in seen)
+    assert [row.matched >= 50 for row in crowded] == [True]
+
+
+@pytest.mark.parametrize(("attribute", "change"), [("iou_threshold", -0.4), ("score_threshold", 0.3)])
+def test_an_error_after_the_heads_differs(blind, tmp_path, attribute, change):
+    small, _ = blind
+    model = onnx.load(small.path)
+    (value,) = (
+        each
+        for node in model.graph.node
+        for each in node.attribute
+        if node.op_type == "MultiClassNMS" and each.name == attribute
+    )
+    value.f += change
+    wrong = tmp_path / "wrong.onnx"
+    onnx.save(model, wrong)
+    report = small.prove(wrong)
+    assert not report.ok
+    assert all(LABEL in row.inputs for row in report.rows if row.problem)
+    assert list(tmp_path.iterdir()) == [wrong]
+
+
+def test_noise_is_that_of_the_first_run(blind):
+    small, _ = blind
+    module, args = small._export.module, small.inputs[0]
+    noisy, share = crowd(module, small.detector, args)
+    with torch.no_grad():
+        first, second, without = noisy(*args), noisy(*args), module(*args)
+    assert all(map(torch.equal, first, second))
+    assert (without[1] < 0).all()
+    assert float((first[1] >= 0).float().mean()) == share >= 0.5
