@@ -182,10 +182,10 @@ class Parts:
 
 @contextlib.contextmanager
 def refusing(name: str) -> Iterator[None]:
-    """Turn what torch raises of sizes that cannot be, such as negative channels, into an error that names the part."""
+    """Turn what is raised of sizes that cannot be and values of wrong types into an error that names the part."""
     try:
         yield
-    except (ArithmeticError, AssertionError, IndexError, RuntimeError, TypeError) as error:
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"detect.build: {name} cannot be built: {type(error).__name__}: {reason}") from error
 

@@ -85,8 +85,8 @@ def decode_image(data: bytes) -> Image:
     except ValueError:
         readable = False
     else:
-        if asked is not None and MAX_PIXELS_VARIABLE not in os.environ:
-            _require_memory(asked, len(data))
+        if asked is not None:
+            require_proportion(asked, len(data))
     try:
         image: Image | None = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if readable else None
     except cv2.error:  # an image above OpenCV's size limit, among others
@@ -97,11 +97,11 @@ def decode_image(data: bytes) -> Image:
     return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) if image.ndim == 2 else image
 
 
-def _require_memory(asked: Demand, size: int) -> None:
-    """Refuse an image for which OpenCV would take too much memory."""
-    if asked.bytes > max(MAX_DECODING_BYTES, MAX_DECODING_RATIO * size):
+def require_proportion(asked: Demand, size: int) -> None:
+    """Refuse an image of `size` bytes that asks for far more, unless the environment has a limit."""
+    if MAX_PIXELS_VARIABLE not in os.environ and asked.bytes > max(MAX_DECODING_BYTES, MAX_DECODING_RATIO * size):
         raise ValueError(
-            f"states {asked.width} x {asked.height} pixels in {size} bytes, for which OpenCV may take "
+            f"states {asked.width} x {asked.height} pixels in {size} bytes, for which decoding may take "
             f"{asked.bytes / 1e6:.0f} MB; to read it, set the environment variable {MAX_PIXELS_VARIABLE} to "
             f"{asked.width * asked.height}"
         )

@@ -13,10 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from mmort._files.inputs import require_regular
-from mmort.predict.images import Image, read_image
+from mmort.predict.image_sizes import Demand
+from mmort.predict.images import Image, read_image, require_proportion
 
-SUFFIXES_IN_PARTS = (".jp2", ".tif", ".tiff", ".vrt")
-"""Formats whose files keep their pixels in parts that can be read alone."""
+DRIVERS = {".jp2": "JP2OpenJPEG", ".tif": "GTiff", ".tiff": "GTiff", ".vrt": "VRT"}
+"""Suffixes of formats whose files keep their pixels in parts that can be read alone, and GDAL's names of the formats.
+
+Were GDAL to tell the format by the content, a file named .tif could make it read any other file, or ask a server.
+"""
 
 CACHE_MEGABYTES = 128
 """Two rows of windows of 1024 pixels in a picture 20,000 pixels wide."""
@@ -47,7 +51,8 @@ def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
     Raises
     ------
     ValueError
-        If the file cannot be decoded, or the array is not of this shape and dtype.
+        If the file cannot be decoded or states far more pixels than it holds, or the array is not of this shape and
+        dtype.
     OSError
         If the file cannot be opened.
     ImportError
@@ -57,19 +62,22 @@ def open_pixels(image: Image | str | os.PathLike[str]) -> Iterator[Pixels]:
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
             raise ValueError(f"image must be [H, W, 3] of uint8, got {[*image.shape]} of {image.dtype}")
         yield _ArrayPixels(image)
-    elif Path(image).suffix.lower() not in SUFFIXES_IN_PARTS:
+    elif Path(image).suffix.lower() not in DRIVERS:
         yield _ArrayPixels(read_image(image))
     else:
         try:
             import rasterio
         except ModuleNotFoundError:
             raise ImportError(f"reading windows of {image} needs rasterio: pip install 'mmort[geo]'") from None
-        if os.path.exists(image):
-            require_regular("image", image)
+        require_regular("image", image)
         with warnings.catch_warnings():
             # Most pictures are no maps.
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
-            file = rasterio.open(image)
+            # An absolute path is not taken for an address.
+            try:
+                file = rasterio.open(os.path.abspath(image), driver=DRIVERS[Path(image).suffix.lower()])
+            except OSError as error:
+                raise OSError(f"{image}: {error}") from error
         # By default the blocks that GDAL has decoded may take a twentieth of the machine's memory.
         with rasterio.Env(GDAL_CACHEMAX=CACHE_MEGABYTES), file:
             yield _FilePixels(image, file)
@@ -103,11 +111,20 @@ class _FilePixels:
                 f"{path}: must have 1, 3 or 4 bands of uint8 (gray, or red, green, blue and perhaps opacity), got "
                 f"{file.count} of {', '.join(sorted(set(file.dtypes)))}"
             )
-        self._file = file
+        if file.driver != "VRT":  # whose pixels are in other files
+            asked = Demand(file.width, file.height, file.width * file.height * file.count)
+            try:
+                require_proportion(asked, os.path.getsize(path))
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
+        self._path, self._file = path, file
         self._bands = (1, 1, 1) if file.count == 1 else (3, 2, 1)
         self.height, self.width = int(file.height), int(file.width)
 
     def read(self, top: int, left: int, height: int, width: int) -> Image:
         """Return a part, blue first."""
-        bands = self._file.read(self._bands, window=((top, top + height), (left, left + width)))
+        try:
+            bands = self._file.read(self._bands, window=((top, top + height), (left, left + width)))
+        except OSError as error:  # whose cause is GDAL's message
+            raise OSError(f"{self._path}: {error.__cause__ or error}") from error
         return np.ascontiguousarray(np.moveaxis(bands, 0, 2))

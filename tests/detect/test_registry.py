@@ -310,3 +310,10 @@ def test_sizes_that_torch_refuses_name_the_part(part, entry, value):
     with pytest.raises(ValueError, match=rf"^detect\.build: {part} '{type}' cannot be built: \w+: .") as caught:
         mmort.detect.build(config)
     assert "\n" not in str(caught.value)
+
+
+def test_values_of_wrong_types_name_the_part():
+    config = dense_cases.config("ATSSHead")
+    config["model"]["bbox_head"]["anchor_generator"]["strides"] = [{}, 16]
+    with pytest.raises(ValueError, match=r"^detect\.build: .* 'AnchorGenerator' cannot be built: KeyError: 0$"):
+        mmort.detect.build(config)

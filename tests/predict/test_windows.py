@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -114,11 +115,14 @@ def test_a_small_picture_is_one_window():
 @pytest.mark.parametrize(
     ("dtypes", "count", "bands"), [(["uint8"] * 4, 4, (3, 2, 1)), (["uint8"], 1, (1, 1, 1)), (["uint16"] * 3, 3, None)]
 )
-def test_files_are_read_window_by_window(monkeypatch, dtypes, count, bands):
+def test_files_are_read_window_by_window(tmp_path, monkeypatch, dtypes, count, bands):
+    """See tests/integrations/test_rasterio.py for real files."""
+    monkeypatch.chdir(tmp_path)
+    Path("huge.tif").write_bytes(b"x")
     reads = []
 
     class File:
-        height, width = 100, 150
+        height, width, driver = 100, 150, "GTiff"
 
         def __enter__(self):
             return self
@@ -138,7 +142,9 @@ def test_files_are_read_window_by_window(monkeypatch, dtypes, count, bands):
             super().__init__()
 
     warning = SimpleNamespace(NotGeoreferencedWarning=UserWarning)
-    monkeypatch.setitem(sys.modules, "rasterio", SimpleNamespace(open=lambda path: File(), errors=warning, Env=Env))
+    monkeypatch.setitem(
+        sys.modules, "rasterio", SimpleNamespace(open=lambda path, driver: File(), errors=warning, Env=Env)
+    )
     predictor = Predictor(BrightPixels(False), classes=("star",), preprocessing=Preprocessing())
     if bands is None:
         with pytest.raises(ValueError, match=r"huge.tif: must have 1, 3 or 4 bands of uint8 .* got 3 of uint16"):
