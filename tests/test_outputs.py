@@ -9,10 +9,15 @@ import tempfile
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import mmort.onnx
 from mmort._files.outputs import inside, require_folder, require_output, write_output
+from mmort.onnx.triton import write_triton_repository
 from mmort.predict import AnnotatedPictures, Record
+from mmort.predict.video import AnnotatedVideo
+from tests.predict import tiny_detector
 
 NOBODY = 65534
 
@@ -44,6 +49,50 @@ def test_a_kill_leaves_the_former_content(tmp_path):
         command = [sys.executable, "-c", f"{code}write_output({str(file)!r}, 'second')"]
         assert subprocess.run(command).returncode == 9
         assert file.read_text() == "first"
+
+
+WRITERS = {
+    "write_output": lambda folder: write_output(folder / "a", b"x"),
+    "make_portable": lambda folder: mmort.onnx.make_portable(tiny_detector.write(folder / "model.onnx"), folder / "a"),
+    "write_triton_repository": lambda folder: write_triton_repository(
+        tiny_detector.write(folder / "model.onnx"), folder
+    ),
+    "AnnotatedVideo": lambda folder: annotate_video(folder / "a.mp4"),
+}
+
+
+def annotate_video(path):
+    video = AnnotatedVideo(path, 10)
+    video.add(np.zeros((64, 64, 3), np.uint8))
+    video.finish()
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_contents_are_on_the_disk_before_they_have_their_name(tmp_path, monkeypatch, name):
+    """A name on the disk without its content would be an empty file after a power loss."""
+    calls, synchronized = [], set()
+    fsync, replace, rename = os.fsync, os.replace, os.rename
+
+    def noted_fsync(descriptor):
+        fsync(descriptor)
+        synchronized.add(os.fstat(descriptor).st_ino)
+
+    def noted(move):
+        def moved(source, target):
+            files = [source] if os.path.isfile(source) else [file for file in Path(source).rglob("*") if file.is_file()]
+            assert {os.stat(file).st_ino for file in files} <= synchronized, (source, target)
+            move(source, target)
+            calls.append(os.path.dirname(os.path.abspath(target)))
+            synchronized.discard(os.stat(calls[-1]).st_ino)
+
+        return moved
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted(replace))
+    monkeypatch.setattr(os, "rename", noted(rename))
+    WRITERS[name](tmp_path)
+    assert calls
+    assert os.stat(calls[-1]).st_ino in synchronized  # the name, too
 
 
 def test_links_of_users_stay(tmp_path):

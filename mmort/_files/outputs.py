@@ -122,6 +122,19 @@ def write_output(file: str | os.PathLike[str], content: bytes | str) -> None:
     synchronize_directory(os.path.dirname(path))
 
 
+def replace_by(draft: str | os.PathLike[str], file: str | os.PathLike[str]) -> None:
+    """Give a finished draft a file's name, so that a power loss leaves the former file or the whole new one."""
+    synchronize_file(draft)
+    os.replace(draft, file)
+    synchronize_directory(os.path.dirname(os.path.abspath(file)))
+
+
+def synchronize_file(file: str | os.PathLike[str]) -> None:
+    """Have the content of a file survive a power loss."""
+    with open(file, "r+b") as stream:  # Windows synchronizes no file that is open to read
+        os.fsync(stream.fileno())
+
+
 def synchronize_directory(directory: str | os.PathLike[str]) -> None:
     """Have the names in a directory survive a power loss, where the system can do that."""
     with contextlib.suppress(OSError):  # Windows opens no directories, and some file systems do not synchronize them

@@ -6,10 +6,13 @@ module registers its types.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from mmort.configs import read_config
 from mmort.configs.layout import DetectorConfig
@@ -22,6 +25,9 @@ from mmort.detect.detector import Detector
 from mmort.detect.entries import PARTS, Parts, refusing
 from mmort.detect.parts.proportions import require_proportions
 from mmort.detect.receptive_fields import set_receptive_fields
+
+MAX_WEIGHTS = 8_000
+"""Tensors of a model; published detectors have some thousands at most."""
 
 _HEADS = (
     *("semantic_head", "roi_head", "odm_head", "refine_heads", "bbox_head_refine", "bbox_head", "mask_head"),
@@ -68,6 +74,22 @@ def _finds_rotated_boxes(head: Config) -> bool:
     return isinstance(coder, dict) and plain_type(coder.get("type")) in PARTS.types["rotated box coder"]
 
 
+@contextlib.contextmanager
+def _limited_weights() -> Iterator[None]:
+    """Stop a model whose config asks for millions of layers, before they are made."""
+    counts = itertools.count(1)
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        if next(counts) > MAX_WEIGHTS:
+            raise ValueError(f"detect.build: the config's model must have at most {MAX_WEIGHTS} weights and biases")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def build(config: Config, parts: Parts = PARTS) -> Detector:
     """Return the detector that a config describes, in evaluation mode, with random weights.
 
@@ -85,7 +107,7 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
     """
     layout = DetectorConfig(config)
     family = _family_of(layout)
-    with refusing("the config's model"):
+    with refusing("the config's model"), _limited_weights():
         detector = family(layout, parts)
     if detector.angle_version is not None and layout.version == 3:
         require_proportions(

@@ -16,7 +16,7 @@ import onnx
 
 import mmort
 import mmort.ort
-from mmort._files.outputs import TEMPORARY
+from mmort._files.outputs import TEMPORARY, synchronize_directory, synchronize_file, write_output
 from mmort.onnx.describe import describe
 from mmort.onnx.graph import files, optional_inputs
 
@@ -94,11 +94,12 @@ def write_triton_repository(
         (draft / "1").mkdir(parents=True)
         files.save(proto, draft / "1" / "model.onnx", model, library=library is not None)
         if library:
-            shutil.copy(library, draft)
-        (draft / "config.pbtxt").write_text(text, encoding="utf-8")
+            synchronize_file(shutil.copy(library, draft))
+        write_output(draft / "config.pbtxt", text)
         if folder.exists():
             folder.rename(former)
         draft.rename(folder)
+        synchronize_directory(directory)
     return folder
 
 

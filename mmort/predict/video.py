@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mmort._files.outputs import TEMPORARY, require_output
+from mmort._files.outputs import TEMPORARY, replace_by, require_output
 from mmort.predict.images import Image, opencv
 
 SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv")
@@ -132,7 +132,7 @@ class AnnotatedVideo:
         """Give the file its name."""
         if self._writer is not None:
             self._writer.release()
-            os.replace(self._draft, self._path)
+            replace_by(self._draft, self._path)
             self._writer = None
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 import sys
+import time
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
@@ -310,6 +311,15 @@ def test_sizes_that_torch_refuses_name_the_part(part, entry, value):
     with pytest.raises(ValueError, match=rf"^detect\.build: {part} '{type}' cannot be built: \w+: .") as caught:
         mmort.detect.build(config)
     assert "\n" not in str(caught.value)
+
+
+def test_a_config_of_millions_of_layers():
+    config = dense_cases.config("ATSSHead", stacked_convs=2**24)
+    start = time.process_time()
+    with pytest.raises(ValueError, match="must have at most 8000 weights and biases"):
+        mmort.detect.build(config)
+    assert time.process_time() - start < 10  # about 2; all of them would take minutes, and 10 GB
+    mmort.detect.build(dense_cases.config("ATSSHead"))
 
 
 def test_values_of_wrong_types_name_the_part():

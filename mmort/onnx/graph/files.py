@@ -12,7 +12,7 @@ import onnx
 import onnx.external_data_helper
 import onnx.helper
 
-from mmort._files.outputs import require_directory, require_output
+from mmort._files.outputs import replace_by, require_directory, require_output
 from mmort.onnx.graph import structure
 from mmort.ort.sessions import require_model_name
 
@@ -58,7 +58,7 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
             draft = path.with_name(f"{Path(directory).name}-{path.name}")
             try:
                 yield draft
-                os.replace(draft, path)
+                replace_by(draft, path)
             finally:
                 draft.unlink(missing_ok=True)
         else:
@@ -66,7 +66,7 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
             yield draft
             companions = [file for file in Path(directory).iterdir() if file != draft]
             for file in (*companions, draft):  # the model last, as it refers to the others
-                os.replace(file, path.parent / file.name)
+                replace_by(file, path.parent / file.name)
 
 
 def check_output(path: PathLike | None, *, force: bool) -> None:
