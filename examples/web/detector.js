@@ -82,7 +82,7 @@ export class Detector {
   }
 
   /** Return a row's box in the picture: x1, y1, x2, y2, or of a rotated one centre, width, height and angle. */
-  boxIn(row, { offset: [top, left], scale: [x, y] }) {
+  boxIn(row, { offset: [top, left], scale: [x, y], originalShape }) {
     if (row.length === 6) {
       const [centreX, centreY, width, height, angle] = row, cos = Math.cos(angle), sin = Math.sin(angle);
       const turned = this.preprocessing.turn_boxes // as in MMRotate 1
@@ -91,6 +91,8 @@ export class Detector {
       return { rotatedBox: [(centreX - left) / x, (centreY - top) / y, ...turned] };
     }
     const box = [(row[0] - left) / x, (row[1] - top) / y, (row[2] - left) / x, (row[3] - top) / y];
+    if (this.preprocessing.clip_boxes)
+      return { box: box.map((edge, index) => Math.min(Math.max(edge, 0), originalShape[1 - (index % 2)])) };
     return { box: top || left ? box.map((edge) => Math.max(edge, 0)) : box };
   }
 

@@ -5,9 +5,9 @@ import { resizeBytes, resizeFloats } from "./resize.js";
 const DEFAULTS = {
   mean: [0, 0, 0], std: [1, 1, 1], to_rgb: false, size: null, keep_ratio: true, size_divisor: 1,
   pad_or: 0, pad_add: 0, padding: null, resize_backend: "cv2", to_float32: false, divide: false,
-  turn_boxes: false,
+  turn_boxes: false, turn_size: true, rounding: "nearest", clip_boxes: false,
 };
-const NO_PADDING = { value: null, size: null, square: false, size_divisor: 1, in_image: false };
+const NO_PADDING = { value: null, size: null, square: false, size_divisor: 1, in_image: false, centred: false };
 
 const multiple = (length, divisor) => Math.ceil(length / divisor) * divisor;
 
@@ -16,13 +16,36 @@ export function readSettings(values) {
   const settings = { ...DEFAULTS, ...values };
   if (settings.resize_backend !== "cv2")
     throw new Error(`its pictures are resized with ${settings.resize_backend}, and this page resizes as OpenCV does`);
+  const unknown = Object.keys(settings).filter((name) => !(name in DEFAULTS) && name !== "flip");
+  unknown.push(...Object.keys(settings.padding ?? {}).filter((name) => !(name in NO_PADDING)));
+  if (unknown.length) throw new Error(`this page does not know its preprocessing's ${unknown.join(", ")}`);
   return settings;
+}
+
+/** Round to the nearest integer, of two to the even one, as Python does. */
+function halfToEven(value) {
+  const below = Math.floor(value), rest = value - below;
+  return rest < 0.5 || (rest === 0.5 && below % 2 === 0) ? below : below + 1;
+}
+
+/** Return the width and height to which transformers resizes, for shortest_edge and longest_edge. */
+function fitShortSide(width, height, short, long) {
+  const less = Math.min(width, height), more = Math.max(width, height);
+  const side = (more / less) * short > long ? (long * less) / more : short;
+  const resizedShort = Math.max(1, halfToEven(side)), resizedLong = Math.max(1, Math.trunc((side * more) / less));
+  if (less === resizedShort) return [width, height];
+  return width < height ? [resizedShort, resizedLong] : [resizedLong, resizedShort];
 }
 
 /** Return the width and height to which a picture is resized. */
 function resizedSize(settings, width, height) {
   if (settings.size === null) return [width, height];
   if (!settings.keep_ratio) return settings.size;
+  if (!settings.turn_size) {
+    const scale = Math.min(settings.size[0] / width, settings.size[1] / height);
+    return [width, height].map((length) => Math.max(1, settings.rounding === "down" ? Math.trunc(length * scale) : halfToEven(length * scale)));
+  }
+  if (settings.rounding === "down") return fitShortSide(width, height, Math.min(...settings.size), Math.max(...settings.size));
   const scale = Math.min(Math.max(...settings.size) / Math.max(width, height), Math.min(...settings.size) / Math.min(width, height));
   return [width, height].map((length) => Math.max(1, Math.trunc(length * scale + 0.5)));
 }
@@ -43,7 +66,8 @@ function paddedShape(settings, padding, width, height) {
   }
   let [rows, columns] = padding.square ? [Math.max(width, height), Math.max(width, height)] : [height, width];
   if (padding.size !== null) [columns, rows] = [Math.max(columns, padding.size[0]), Math.max(rows, padding.size[1])];
-  return { shape: [rows, columns].map((length) => multiple(length, padding.size_divisor)), offset: [0, 0] };
+  const shape = [rows, columns].map((length) => multiple(length, padding.size_divisor));
+  return { shape, offset: padding.centred ? [height, width].map((length, axis) => (shape[axis] - length) >> 1) : [0, 0] };
 }
 
 /**

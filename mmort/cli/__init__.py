@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import mmort
 from mmort.cli import (
     accelerate,
+    adopt,
     completion,
     demo,
     export,
@@ -40,6 +41,7 @@ COMMANDS = {
     "test": test,
     "parity": parity,
     "upgrade": upgrade,
+    "adopt": adopt,
     "portable": portable,
     "accelerate": accelerate,
     "quantize": quantize,

@@ -30,13 +30,13 @@ def prepared(
     The sizes of images are left out if the model, or one of those that it is compared `against`, does not take them.
     """
     from mmort.onnx.verify.sessions import open_session
-    from mmort.predict.engines.onnxruntime import OnnxNetwork, takes_img_shape
+    from mmort.predict.engines.onnxruntime import ADVICE, OnnxNetwork, takes_img_shape
     from mmort.predict.fixed_size import fit
 
     network = OnnxNetwork(model)
     prepare = network.preprocessing
     if prepare is None:
-        raise ValueError(f"{model} has no preprocessing in its metadata, which pictures need; {option}")
+        raise ValueError(f"{model} has no preprocessing in its metadata, which pictures need; {option}; {ADVICE}")
     sessions = [network.session, *map(open_session, against)]
     count = 2 if all(map(takes_img_shape, sessions)) else 1
     for picture in pictures:

@@ -24,7 +24,9 @@ HELP = "detect objects in pictures with an exported detector; exit code 1 if a p
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("model", metavar="MODEL.onnx", help="a file of mmort export, or of MMDetection's own export")
+    parser.add_argument(
+        "model", metavar="MODEL.onnx", help="a file of mmort export or mmort adopt, or of MMDetection's own export"
+    )
     parser.add_argument(
         "images",
         nargs="+",
@@ -163,6 +165,7 @@ def _drawing_error(annotated: AnnotatedPictures, path: Path, detections: Detecti
 def _predictor(arguments: argparse.Namespace) -> Predictor:
     """Load the model, with the preprocessing and classes of ``--config``, if given."""
     from mmort.predict import Predictor, Preprocessing
+    from mmort.predict.engines.onnxruntime import ADVICE
 
     network = engines.load(arguments, arguments.provider)
     settings: dict[str, Any] = {}
@@ -176,7 +179,9 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
             "classes": classes_of(config, network.classes or ()),
         }
     elif network.preprocessing is None:
-        raise ValueError(f"{arguments.model} has no preprocessing in its metadata; pass --config CONFIG, which has it")
+        raise ValueError(
+            f"{arguments.model} has no preprocessing in its metadata; pass --config CONFIG, which has it; {ADVICE}"
+        )
     return Predictor(network, score_threshold=arguments.score_thr, **settings)
 
 

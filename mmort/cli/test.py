@@ -175,10 +175,11 @@ def _preprocessing(
 ) -> Preprocessing | None:
     """Return the preprocessing of the config, as in test.py; of the file, if the config's is not supported."""
     from mmort.predict import Preprocessing
+    from mmort.predict.engines.onnxruntime import ADVICE
 
     if config is None:
         if network.preprocessing is None:
-            raise ValueError(f"{model} has no preprocessing in its metadata; give its CONFIG, which has it")
+            raise ValueError(f"{model} has no preprocessing in its metadata; give its CONFIG, which has it; {ADVICE}")
         return network.preprocessing
     try:
         preprocessing = Preprocessing.from_config(config)

@@ -7,6 +7,8 @@ Importing this package needs numpy only: each function imports torch, onnx and O
 # whoever imported such a package first would get the package by that name.
 from mmort.onnx.accelerate import accelerate
 from mmort.onnx.accelerate.report import Acceleration
+from mmort.onnx.adopt import adopt
+from mmort.onnx.adopt.report import Adoption
 from mmort.onnx.export import export, register_symbolics, translation_table
 from mmort.onnx.portable import make_portable
 from mmort.onnx.portable.coverage import Coverage
@@ -18,11 +20,13 @@ from mmort.onnx.verify.report import Report, VerificationError
 
 __all__ = [
     "Acceleration",
+    "Adoption",
     "Coverage",
     "Quantization",
     "Report",
     "VerificationError",
     "accelerate",
+    "adopt",
     "export",
     "make_portable",
     "quantize",

@@ -72,6 +72,25 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
         raise ValueError(f"{path}: metadata that mmort cannot read: {error}") from None
 
 
+def read_preprocessing(values: Any) -> Preprocessing:
+    """Return a `Preprocessing` of entries that a person wrote, by the same rules as a file's.
+
+    Raises
+    ------
+    ValueError
+        If an entry is unknown, or not of the type or in the range that it must be.
+    """
+    _check_entries("preprocessing", values, _PREPROCESSING)
+    nested = values.get("padding") or {}
+    for name, entries, known in (
+        ("preprocessing", values, _PREPROCESSING),
+        ("preprocessing.padding", nested, _PREPROCESSING["padding"]),
+    ):
+        if unknown := [key for key in entries if key not in known]:
+            raise ValueError(f"{name} has no entry {', '.join(unknown)}; its entries: {', '.join(known)}")
+    return Preprocessing.from_dict(values)
+
+
 def _parsed(name: str, text: str) -> Any:
     """Return an entry's value."""
 
@@ -178,12 +197,16 @@ _PREPROCESSING: dict[str, Any] = {
         "square": _FLAG,
         "size_divisor": _integer(1, MAX_SIDE),
         "in_image": _FLAG,
+        "centred": _FLAG,
     },
     "resize_backend": _words("cv2", "pillow"),
     "to_float32": _FLAG,
     "divide": _FLAG,
     "flip": _FLAG,
     "turn_boxes": _FLAG,
+    "turn_size": _FLAG,
+    "rounding": _words("nearest", "down"),
+    "clip_boxes": _FLAG,
 }
 """The entries of "preprocessing", the fields of `Preprocessing`."""
 

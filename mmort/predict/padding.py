@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Padding:
-    """Padding of the resized image on the right and at the bottom, the step ``Pad`` of a test pipeline.
+    """Padding of the resized image, on the right and at the bottom as the step ``Pad`` of a test pipeline has it.
 
     Parameters
     ----------
@@ -22,6 +22,9 @@ class Padding:
         Pad to a multiple of this.
     in_image : bool
         Whether the padding belongs to the image, so that boxes are not clipped to what is inside it.
+    centred : bool
+        Pad on all sides, so that the image is in the middle, as YOLOs of ultralytics have it; an odd pixel goes to the
+        right or the bottom.
     """
 
     value: float | tuple[float, float, float] | None = None
@@ -29,6 +32,7 @@ class Padding:
     square: bool = False
     size_divisor: int = 1
     in_image: bool = False
+    centred: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.value, (tuple, list)):
@@ -46,6 +50,13 @@ class Padding:
         if self.size is not None:
             height, width = max(height, self.size[1]), max(width, self.size[0])
         return multiple(height, self.size_divisor), multiple(width, self.size_divisor)
+
+    def offset(self, height: int, width: int) -> tuple[int, int]:
+        """Return the row and column of the padded image at which an image of this height and width starts."""
+        if not self.centred:
+            return 0, 0
+        rows, columns = self.shape(height, width)
+        return (rows - height) // 2, (columns - width) // 2
 
 
 def multiple(length: int, divisor: int) -> int:

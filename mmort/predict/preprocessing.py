@@ -1,4 +1,4 @@
-"""From an image to a detector's input, bit for bit as MMDetection's test pipeline does it."""
+"""From an image to a detector's input, bit for bit as MMDetection's test pipeline and other exporters do it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from mmort.configs.layout import DetectorConfig
 from mmort.predict import test_pipeline
 from mmort.predict.images import Image, ResizeBackend, look_up, read_image, resize
 from mmort.predict.padding import Padding, multiple, positive_size
+
+Rounding = Literal["nearest", "down"]
+"""How the sides of a resized image become integers."""
 
 MAX_RESIZED_PIXELS = MAX_PADDED_PIXELS = 2**24
 """A narrow image that is padded to a square could otherwise take any amount of memory."""
@@ -33,8 +36,8 @@ class Prepared:
     scale_factor : ndarray of float32, (4,)
         Divide boxes (x1, y1, x2, y2) of the resized image by it to get boxes of the original.
     offset : (int, int)
-        Row and column of `input` at which the resized image starts: (0, 0) unless `Preprocessing.pad_or` is set.
-    turn_boxes : bool
+        Row and column of `input` at which the resized image starts: (0, 0) unless it is padded on all sides.
+    turn_boxes, clip_boxes : bool
         See `Preprocessing`.
     """
 
@@ -45,6 +48,7 @@ class Prepared:
     scale_factor: NDArray[np.float32]
     offset: tuple[int, int]
     turn_boxes: bool = False
+    clip_boxes: bool = False
 
     @property
     def border(self) -> tuple[int, int, int, int]:
@@ -56,6 +60,8 @@ class Prepared:
         """Map boxes (N, 4) of `input`, x1, y1, x2, y2, to the original image."""
         top, left = self.offset
         mapped: NDArray[np.float32] = (boxes - np.array([left, top, left, top], np.float32)) / self.scale_factor
+        if self.clip_boxes:
+            mapped = np.clip(mapped, np.float32(0), np.array(self.ori_shape[::-1] * 2, np.float32))
         return mapped
 
     def rotated_boxes_in_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -92,6 +98,13 @@ class Preprocessing:
     keep_ratio : bool
         Keep the aspect ratio: resize to fit `size` in either orientation, the longer side into the larger number and
         the shorter side into the smaller.  Otherwise resize to exactly `size`.
+    turn_size : bool
+        With `keep_ratio`, whether the larger number of `size` is for the longer side of the image, as above.  Otherwise
+        the width is for the width, as YOLOX and ultralytics have it.
+    rounding : {"nearest", "down"}
+        With `keep_ratio`, what becomes of fractions of pixels.  "nearest": MMDetection rounds halves up, and
+        ultralytics, without `turn_size`, to even numbers.  "down": YOLOX rounds both sides down, and transformers, with
+        `turn_size`, the longer one.
     size_divisor : int
         Pad on the right and at the bottom to a multiple of this.
     pad_or, pad_add : int
@@ -110,6 +123,8 @@ class Preprocessing:
     turn_boxes : bool
         Whether rotated boxes turn where the original image has other proportions than the resized one, as in MMRotate
         1.  Otherwise their angle stays, and their width is scaled as x is, as in MMRotate 0.
+    clip_boxes : bool
+        Whether boxes are clipped to the original image, where the file does not do so itself.
 
     Examples
     --------
@@ -135,6 +150,9 @@ class Preprocessing:
     divide: bool = False
     flip: bool = False
     turn_boxes: bool = False
+    turn_size: bool = True
+    rounding: Rounding = "nearest"
+    clip_boxes: bool = False
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
@@ -150,6 +168,8 @@ class Preprocessing:
             raise ValueError(f"preprocessing: size_divisor must be positive, got {self.size_divisor}")
         if self.resize_backend not in get_args(ResizeBackend):
             raise ValueError(f"preprocessing: resize_backend must be 'cv2' or 'pillow', got {self.resize_backend!r}")
+        if self.rounding not in get_args(Rounding):
+            raise ValueError(f"preprocessing: rounding must be 'nearest' or 'down', got {self.rounding!r}")
         if self.resize_backend == "pillow" and self.to_float32:
             raise ValueError("preprocessing: Pillow resizes uint8 only; resize_backend must be 'cv2' with to_float32")
 
@@ -223,6 +243,12 @@ class Preprocessing:
             return width, height
         if not self.keep_ratio:
             return self.size
+        if not self.turn_size:
+            scale = min(self.size[0] / width, self.size[1] / height)
+            rounded = round if self.rounding == "nearest" else int
+            return max(1, rounded(width * scale)), max(1, rounded(height * scale))
+        if self.rounding == "down":
+            return _fit_short_side(width, height, *sorted(self.size))
         scale = min(max(self.size) / max(width, height), min(self.size) / min(width, height))
         return max(1, int(width * scale + 0.5)), max(1, int(height * scale + 0.5))
 
@@ -247,8 +273,13 @@ class Preprocessing:
             padded_to = self.padding.size if self.padding is not None else None
             return set() if padded_to is None else {self._pad_shape(*self._canvas_shape(*padded_to[::-1]))}
         short, long = sorted(self.size)
-        extremes = {(1, long), (short, long), (short, short), (long, short), (long, 1)}
-        resized = extremes if self.keep_ratio else {self.size[::-1]}
+        width, height = self.size
+        if not self.keep_ratio:
+            resized = {(height, width)}
+        elif self.turn_size:
+            resized = {(1, long), (short, long), (short, short), (long, short), (long, 1)}
+        else:
+            resized = {(1, width), (height, width), (height, 1)}
         return {self._pad_shape(*self._canvas_shape(*shape)) for shape in resized}
 
     def _canvas_shape(self, height: int, width: int) -> tuple[int, int]:
@@ -273,7 +304,7 @@ class Preprocessing:
         """
         height, width = resized.shape[:2]
         padding = self.padding or Padding()
-        shape, offset = self._canvas_shape(height, width), (0, 0)
+        shape, offset = self._canvas_shape(height, width), padding.offset(height, width)
         if self.pad_or:
             offset = shape[0] // 2 - height // 2, shape[1] // 2 - width // 2
         pad_shape = self._pad_shape(*shape)
@@ -295,7 +326,7 @@ class Preprocessing:
                 target[:] = self._normalized(source, channel)
         scale = np.array([width / ori_shape[1], height / ori_shape[0]] * 2, np.float32)
         img_shape = shape if padding.in_image else (height, width)
-        return Prepared(canvas, ori_shape, img_shape, pad_shape, scale, offset, self.turn_boxes)
+        return Prepared(canvas, ori_shape, img_shape, pad_shape, scale, offset, self.turn_boxes, self.clip_boxes)
 
     def batch(self, images: Sequence[Prepared]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Stack preprocessed images of any sizes, padded with zeros to the largest height and width.
@@ -333,6 +364,18 @@ class Preprocessing:
         difference = values - mean
         normalized: NDArray[Any] = difference / std if self.divide else difference * (1 / np.float64(std))
         return normalized.astype(np.float32)
+
+
+def _fit_short_side(width: int, height: int, short: int, long: int) -> tuple[int, int]:
+    """Return the width and height that transformers resizes an image to, for ``shortest_edge`` and ``longest_edge``."""
+    side: float = short
+    if max(width, height) / min(width, height) * short > long:
+        side = long * min(width, height) / max(width, height)
+    resized_short = max(1, round(side))
+    if min(width, height) == resized_short:
+        return width, height
+    resized_long = max(1, int(side * max(width, height) / min(width, height)))
+    return (resized_short, resized_long) if width < height else (resized_long, resized_short)
 
 
 def _plain(value: Any) -> Any:

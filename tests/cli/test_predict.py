@@ -380,7 +380,7 @@ def test_a_config_without_class_names_leaves_the_files(folder):
 
 def test_files_without_metadata_take_a_config(folder):
     model = tiny_detector.write(folder / "old.onnx", metadata={})
-    assert "has no preprocessing in its metadata; pass --config CONFIG, which has it\n" in refused(
+    assert "has no preprocessing in its metadata; pass --config CONFIG, which has it; mmort adopt " in refused(
         "predict", model, "photos"
     )
     code, out, _ = predict(model, "photos", "--config", CONFIG)

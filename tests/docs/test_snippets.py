@@ -24,6 +24,7 @@ from mmort import cli
 from mmort.demo import IMAGES, MODEL
 from tests import old_export
 from tests.onnx.fixed_times import set_seconds
+from tests.onnx.foreign import write_yolo
 
 ROOT = pathlib.Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -46,13 +47,14 @@ def write_video(path):
 
 
 FILES = {
+    "docs/adopt.md": {"best.onnx": write_yolo},
     "docs/old_models.md": {"old.onnx": old_export.MODEL, "picture.png": IMAGES[0]},
     "docs/predict.md": {"detector.onnx": MODEL, "clip.mp4": write_video}
     | {f"photos/{path.name}": path for path in IMAGES},
 }
 """Files that a document's reader has already, or functions that write them."""
 
-RUN = {"docs/old_models.md", "docs/predict.md"}
+RUN = {"docs/adopt.md", "docs/old_models.md", "docs/predict.md"}
 """Documents of which the `mmort` commands run, instead of being parsed only."""
 
 

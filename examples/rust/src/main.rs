@@ -80,6 +80,9 @@ fn run(model: &str, path: &str, library: Option<&String>) -> Result<(), Box<dyn 
         || settings["padding"].is_object()
         || settings["resize_backend"].as_str() == Some("pillow")
         || settings["to_float32"].as_bool() == Some(true)
+        || settings["turn_size"].as_bool() == Some(false)
+        || settings["rounding"].as_str() == Some("down")
+        || settings["clip_boxes"].as_bool() == Some(true)
     {
         return Err("this example resizes bytes as OpenCV does, and pads with zeros on the right and below".into());
     }

@@ -20,6 +20,10 @@ MAX_THREADS = 1024
 """Of a detector, and callers at the same time; each thread takes memory, and seconds when there are too many."""
 
 
+ADVICE = "mmort adopt MODEL.onnx --output FILE.onnx lets mmort run detectors of other exporters"
+"""What helps with a file that has other inputs or outputs, or no metadata."""
+
+
 class Network(Protocol):
     """What `Predictor` calls to run a detector on a batch."""
 
@@ -221,7 +225,7 @@ def _image_input(path: str, inputs: Sequence[Any]) -> tuple[str, int | None, int
             "ONNX Runtime with both, as docs/mmdetection.md shows, or export it with the rpn_head that made them"
         )
     found = ", ".join(f"{argument.name} {argument.type} {argument.shape}" for argument in inputs)
-    raise ValueError(f"{path}: a detector takes one input, float [N, 3, H, W], but this model takes {found}")
+    raise ValueError(f"{path}: a detector takes one input, float [N, 3, H, W], but this model takes {found}; {ADVICE}")
 
 
 def _outputs(path: str, names: Sequence[str]) -> list[str]:
@@ -230,6 +234,6 @@ def _outputs(path: str, names: Sequence[str]) -> list[str]:
     if known[:2] != ["dets", "labels"]:
         raise ValueError(
             f"{path}: the outputs are {', '.join(names)} instead of dets, labels and perhaps masks; a file exported "
-            "with --skip-postprocess has the network's raw outputs"
+            f"with --skip-postprocess has the network's raw outputs; {ADVICE}"
         )
     return known

@@ -1,0 +1,59 @@
+"""``mmort adopt``: another exporter's detector, as a file that all of mmort runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mmort.cli.outputs import check_new_outputs, print_written
+from mmort.cli.rewriting import add_new_file
+
+HELP = (
+    "let mmort run a detector's ONNX file of another exporter, such as ultralytics, transformers, torchvision, RF-DETR "
+    "or YOLOX: append what makes mmort's detections of its outputs"
+)
+
+_MAX_LAYOUT_BYTES = 2**24
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_new_file(parser)
+    parser.add_argument(
+        "--config",
+        metavar="DIR",
+        help="the folder with config.json and preprocessor_config.json of a model of transformers",
+    )
+    parser.add_argument(
+        "--layout", metavar="FILE.json", help="what the outputs mean, as far as the file itself does not say"
+    )
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="entries of the layout, such as box_format=cxcywh or preprocessing.size=640,640",
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Adopt a file, and print what was understood of it."""
+    import mmort.onnx
+    from mmort._files.inputs import read_bytes
+    from mmort.configs.options import nested, parse_options
+
+    check_new_outputs(arguments.output, force=arguments.force)
+    layout = {}
+    if arguments.layout is not None:
+        try:
+            layout = json.loads(read_bytes("layout", arguments.layout, _MAX_LAYOUT_BYTES))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"adopt: {arguments.layout} is not JSON: {error}") from None
+        if not isinstance(layout, dict):
+            raise ValueError(f"adopt: {arguments.layout} must be an object, got {type(layout).__name__}")
+    for name, value in nested(parse_options(arguments.set)).items():
+        is_inner = isinstance(value, dict) and isinstance(layout.get(name), dict)
+        layout[name] = layout[name] | value if is_inner else value
+    print(mmort.onnx.adopt(arguments.model, arguments.output, layout, config=arguments.config, force=arguments.force))
+    print_written(arguments.output)
+    print(f"look whether it is right: mmort predict {arguments.output} IMAGE --show-dir DIR")

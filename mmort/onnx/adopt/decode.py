@@ -1,0 +1,254 @@
+"""Decoding: ONNX nodes that turn another exporter's outputs into ``dets`` (N, K, 5) and ``labels`` (N, K).
+
+All of them are standard operators of opset 11, so that an adopted file runs wherever the original ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import onnx.helper
+from numpy.typing import NDArray
+
+from mmort.onnx.adopt.layout import Layout
+from mmort.onnx.adopt.recognize import Tensor
+from mmort.onnx.graph import inspection, structure
+from mmort.onnx.graph.builder import END, FLOAT, INT64, FunctionBuilder, Value
+
+MIN_OPSET = 11
+
+_OUTPUTS = ("dets", "labels")
+
+
+class _Nodes(FunctionBuilder):
+    """Builds nodes whose names no other exporter writes."""
+
+    def name(self, stem: str) -> str:
+        """Return a name that no other result has."""
+        return f"mmort/adopt/{super().name(stem)}"
+
+
+def append_decoder(model: onnx.ModelProto, layout: Layout, outputs: Mapping[str, Tensor], image: str) -> None:
+    """Replace a model's outputs by ``dets`` and ``labels``, in place; an input (3, H, W) gets a batch of one.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Its opset must be `MIN_OPSET` or higher.
+    layout : Layout
+    outputs : mapping of str to Tensor
+        The model's outputs by name, with known numbers of dimensions.
+    image : str
+        The name of the image input.
+
+    Raises
+    ------
+    ValueError
+        If the layout names an output that is not there, or has not the dimensions for it.
+    """
+    graph = model.graph
+    opset = inspection.opset_of(model) or 1
+    if opset < MIN_OPSET:
+        raise ValueError(
+            f"adopt: the file's opset must be {MIN_OPSET} or higher, got {opset}; onnx.version_converter raises it"
+        )
+    original = {name: f"mmort/adopt/original_{name}" for name in _OUTPUTS}
+    _rename(graph, original)
+    input = next(value for value in graph.input if value.name == image)
+    op = _Nodes(opset)
+    is_single = len(input.type.tensor_type.shape.dim) == 3
+    if is_single:
+        _add_batch(graph, input, op)
+    before, op.nodes = op.nodes, []
+    tensors = {name: Value(op, original.get(name, name)) for name in outputs}
+    decoder = _Decoder(op, layout, input, tensors, outputs, is_single=is_single)
+    for name, value in zip(_OUTPUTS, decoder.detections(), strict=True):
+        op.nodes.append(onnx.helper.make_node("Identity", [value.handle], [name], f"mmort/adopt/{name}"))
+    nodes = [*before, *graph.node, *op.nodes]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    batch = input.type.tensor_type.shape.dim[0]
+    size = batch.dim_value or batch.dim_param or "batch"
+    del graph.output[:]
+    graph.output.append(onnx.helper.make_tensor_value_info("dets", FLOAT, [size, "detections", 5]))
+    graph.output.append(onnx.helper.make_tensor_value_info("labels", INT64, [size, "detections"]))
+
+
+def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    """Give results of nodes other names, wherever they are read."""
+    for node in structure.nested(graph.node):
+        for values in (node.input, node.output):
+            values[:] = [names.get(name, name) for name in values]
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                for value in inner.output:
+                    value.name = names.get(value.name, value.name)
+    for value in graph.value_info:
+        value.name = names.get(value.name, value.name)
+
+
+def _add_batch(graph: onnx.GraphProto, input: onnx.ValueInfoProto, op: _Nodes) -> None:
+    """Give an input (3, H, W) a batch of one image, and add the nodes that remove it."""
+    sizes = [size.dim_value or size.dim_param or None for size in input.type.tensor_type.shape.dim]
+    image = op.Gather(Value(op, input.name), np.array(0), axis=0)
+    _rename(graph, {input.name: image.handle})
+    input.CopyFrom(onnx.helper.make_tensor_value_info(input.name, FLOAT, [1, *sizes]))
+
+
+class _Decoder:
+    """Writes the nodes of a layout."""
+
+    def __init__(
+        self,
+        op: _Nodes,
+        layout: Layout,
+        input: onnx.ValueInfoProto,
+        tensors: Mapping[str, Value],
+        outputs: Mapping[str, Tensor],
+        *,
+        is_single: bool,
+    ) -> None:
+        self.op, self.layout, self.tensors, self.outputs, self.is_single = op, layout, tensors, outputs, is_single
+        self.image = Value(op, input.name)
+        height, width = (size.dim_value for size in input.type.tensor_type.shape.dim[2:])
+        self.fixed_size = (height, width) if height and width else None
+
+    def detections(self) -> tuple[Value, Value]:
+        """Return ``dets`` (N, K, 5), best first, and ``labels`` (N, K), -1 in unused rows."""
+        op, layout, boxes = self.op, self.layout, self._boxes()
+        labels: Value | None = None
+        class_count: Value | None = None
+        if layout.labels is not None:
+            labels = self._vector("labels").to(INT64)
+            scores = self._probabilities(self._vector("scores"))
+            if layout.background == "first":
+                labels = labels - np.array(1)
+        else:
+            scores = self._class_scores()
+            class_count = op.Gather(op.Shape(scores), np.array(2))
+            if not layout.multi_label:
+                labels = op.ArgMax(scores, axis=2, keepdims=0)
+                scores = op.reduce("ReduceMax", scores, 2)
+            else:
+                scores = op.Transpose(scores, perm=[0, 2, 1])  # (N, classes, boxes), as NonMaxSuppression takes them
+        kept = scores if layout.iou_threshold is None else self._suppressed(boxes, scores, labels, class_count)
+        number = op.Gather(op.Shape(boxes), [1])
+        if labels is None:
+            kept = op.Reshape(kept, [0, -1])
+        limit = op.Min(number.to(FLOAT), np.array([layout.max_detections], np.float32)).to(INT64)  # of opset 11: floats
+        best, indices = op.TopK(kept, limit, axis=1, outputs=2)
+        if labels is None:
+            chosen, indices = indices / number, op.Mod(indices, number)
+        else:
+            chosen = op.GatherElements(labels, indices, axis=1)
+        rows = op.Expand(op.Reshape(indices, [0, -1, 1]), [1, 1, 4])
+        dets = op.Concat(op.GatherElements(boxes, rows, axis=1), op.Reshape(best, [0, -1, 1]), axis=2)
+        return dets, op.Where(best > np.float32(layout.score_threshold), chosen, np.array(-1))
+
+    def _suppressed(self, boxes: Value, scores: Value, labels: Value | None, class_count: Value | None) -> Value:
+        """Return the scores (N, boxes), or (N, classes, boxes) without labels, with 0 for suppressed boxes."""
+        op, layout = self.op, self.layout
+        by_class = scores
+        if labels is not None:
+            by_class = op.Reshape(scores, [0, 1, -1])
+            if not layout.class_agnostic:
+                classes = self._class_numbers(class_count)
+                is_class = op.Equal(op.Reshape(labels, [0, 1, -1]), classes)
+                by_class = op.Where(is_class, by_class, np.float32(0))
+        thresholds = (np.array([value], np.float32) for value in (layout.iou_threshold, layout.score_threshold))
+        kept = op.NonMaxSuppression(boxes, by_class, [layout.max_detections], *thresholds)
+        if labels is not None:
+            kept = op.Gather(kept, [0, 2], axis=1)
+        return op.ScatterND(op.ConstantOfShape(op.Shape(scores)), kept, op.GatherND(scores, kept))
+
+    def _class_numbers(self, count: Value | None) -> Value:
+        """Return 0, 1, ... for each class, (classes, 1)."""
+        op = self.op
+        if count is not None:
+            return op.Reshape(op.Range(np.array(0), count, np.array(1)), [-1, 1])
+        if self.layout.classes is None:
+            raise ValueError("adopt: suppression within the classes of labels needs classes, or class_agnostic")
+        return op.value(np.arange(len(self.layout.classes))[:, None])
+
+    def _boxes(self) -> Value:
+        """Return x1, y1, x2, y2 in pixels of the input, (N, boxes, 4)."""
+        op, layout = self.op, self.layout
+        boxes = self._matrix("boxes")
+        first, second = (op.Slice(boxes, [begin], [begin + 2], [2]) for begin in (0, 2))
+        if layout.strides is not None:
+            cells, strides = self._grid()
+            first, second = (first + cells) * strides, op.Exp(second) * strides
+        if layout.box_format == "cxcywh":
+            half = second * np.float32(0.5)
+            first, second = first - half, first + half
+        elif layout.box_format == "xywh":
+            second = first + second
+        corners = op.Concat(first, second, axis=2)
+        if layout.box_unit == "relative":
+            corners = corners * op.Gather(op.Shape(self.image), [3, 2, 3, 2]).to(FLOAT)
+        return corners
+
+    def _grid(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return column and row of each cell, (1, boxes, 2), and its stride, (1, boxes, 1)."""
+        assert self.layout.strides is not None
+        if self.fixed_size is None:
+            raise ValueError("adopt: strides need an input of fixed height and width")
+        cells, strides = [], []
+        for stride in self.layout.strides:
+            rows, columns = (side // stride for side in self.fixed_size)
+            cells.append(np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=2).reshape(-1, 2))
+            strides.append(np.full((len(cells[-1]), 1), stride))
+        return np.concatenate(cells)[None].astype(np.float32), np.concatenate(strides)[None].astype(np.float32)
+
+    def _class_scores(self) -> Value:
+        """Return the probability of each box and class, without the background, (N, boxes, classes)."""
+        op, layout = self.op, self.layout
+        scores = self._probabilities(self._matrix("scores"))
+        if layout.background != "none":
+            begin, end = (1, END) if layout.background == "first" else (0, -1)
+            scores = op.Slice(scores, [begin], [end], [2])
+        if layout.objectness is not None:
+            scores = scores * op.Reshape(self._probabilities(self._vector("objectness")), [0, -1, 1])
+        return scores
+
+    def _probabilities(self, values: Value) -> Value:
+        """Return scores after the activation."""
+        op = self.op
+        if self.layout.activation == "softmax":
+            return op.Softmax(values, axis=2)
+        return op.Sigmoid(values) if self.layout.activation == "sigmoid" else values
+
+    def _matrix(self, entry: str) -> Value:
+        """Return the columns that an entry names, (N, boxes, columns)."""
+        columns = self.layout.columns(entry)
+        if columns.output not in self.outputs:
+            raise ValueError(f"adopt: {entry} must name an output, {', '.join(self.outputs)}, got {columns.output!r}")
+        op, tensor, value = self.op, self.outputs[columns.output], self.tensors[columns.output]
+        rank = len(tensor.shape or ())
+        if tensor.dtype != "float32":
+            value = value.to(FLOAT)
+        if self.is_single:
+            value, rank = self._with_batch(value), rank + 1
+        if rank == 2 and columns == (columns.output, 0, None):
+            value, rank = op.Reshape(value, [0, -1, 1]), 3
+        if rank != 3:
+            raise ValueError(
+                f"adopt: {entry} must be an output with a row for each box, got {columns.output} with {rank} dimensions"
+            )
+        if self.layout.columns_first:
+            value = op.Transpose(value, perm=[0, 2, 1])
+        if columns.first == 0 and columns.end is None:
+            return value
+        return op.Slice(value, [columns.first], [END if columns.end is None else columns.end], [2])
+
+    def _with_batch(self, value: Value) -> Value:
+        """Return a result for one image as a batch of one; Reshape would take 0 boxes for a size to keep."""
+        if self.op.opset < 13:
+            return self.op.node("Unsqueeze", value, axes=[0])
+        return self.op.node("Unsqueeze", value, [0])
+
+    def _vector(self, entry: str) -> Value:
+        """Return the only column that an entry names, (N, boxes)."""
+        return self.op.Reshape(self._matrix(entry), [0, -1])

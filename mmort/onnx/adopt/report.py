@@ -1,0 +1,98 @@
+"""What `mmort.onnx.adopt` understood of a file, in a few lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mmort.onnx.adopt.layout import Layout
+from mmort.predict.preprocessing import Preprocessing
+from mmort.tables import lay_out
+
+_MAX_NAMES = 5
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What a file's inputs and outputs mean; as text, a line for each step from the image to the detections.
+
+    Attributes
+    ----------
+    exporter : str
+        What wrote the file.
+    image : str
+        The input's name and shape.
+    layout : Layout
+    """
+
+    exporter: str
+    image: str
+    layout: Layout
+
+    def __str__(self) -> str:
+        layout = self.layout
+        unit = "pixels of the input" if layout.box_unit == "pixels" else "shares of the input's sides"
+        grid = "" if layout.strides is None else f", on grids of strides {', '.join(map(str, layout.strides))}"
+        return lay_out(
+            [
+                ("file of", self.exporter),
+                ("input", f"{self.image}: {_preprocessing(layout.prepare)}"),
+                ("boxes", f"{layout.boxes}: {layout.box_format} in {unit}{grid}"),
+                ("scores", self._scores()),
+                ("classes", self._classes()),
+                ("then", self._selection()),
+            ]
+        )
+
+    def _scores(self) -> str:
+        """Return what the scores are, and what is done with them."""
+        layout = self.layout
+        steps = [layout.scores if layout.labels is None else f"{layout.scores}, of the class in {layout.labels}"]
+        if layout.objectness is not None:
+            steps.append(f"times {layout.objectness}")
+        if layout.activation != "none":
+            steps.append(f"after {layout.activation}")
+        if layout.background != "none":
+            steps.append(f"without the {layout.background} class, the background")
+        return ", ".join(steps)
+
+    def _classes(self) -> str:
+        """Return the names of the first classes."""
+        names = self.layout.classes
+        if names is None:
+            return "without names, which --set classes=NAME,NAME,... gives"
+        more = ", ..." if len(names) > _MAX_NAMES else ""
+        return f"{len(names)}: {', '.join(names[:_MAX_NAMES])}{more}"
+
+    def _selection(self) -> str:
+        """Return how detections are chosen."""
+        layout = self.layout
+        among = "all classes" if layout.class_agnostic else "a class"
+        suppression = (
+            "no suppression"
+            if layout.iou_threshold is None
+            else f"suppression above an IoU of {layout.iou_threshold:g} within {among}"
+        )
+        labels = ", several classes for a box" if layout.multi_label else ""
+        threshold = f", scores above {layout.score_threshold:g}"
+        return f"{suppression}{labels}{threshold}, at most {layout.max_detections} detections"
+
+
+def _preprocessing(settings: Preprocessing) -> str:
+    """Return how images become the input."""
+    steps = ["red, green, blue" if settings.to_rgb else "blue, green, red"]
+    if settings.size is not None:
+        verb = "fitted into" if settings.keep_ratio else "stretched to"
+        steps.append(f"{verb} {settings.size[0]} x {settings.size[1]}")
+    if settings.padding is not None:
+        value = "zeros" if settings.padding.value is None else f"{settings.padding.value}"
+        where = "on all sides" if settings.padding.centred else "right and below"
+        steps.append(f"padded {where} with {value}")
+    if any(settings.mean) or any(value != 1 for value in settings.std):
+        mean, std = (", ".join(f"{value:g}" for value in values) for values in _shortened(settings))
+        steps.append(f"minus ({mean}), divided by ({std})")
+    return "; ".join(steps)
+
+
+def _shortened(settings: Preprocessing) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and standard deviation, each as one number if its channels are equal."""
+    return tuple(values[:1] if len(set(values)) == 1 else values for values in (settings.mean, settings.std))  # type: ignore[return-value]

@@ -1,0 +1,312 @@
+"""Adoption of other exporters' files: tiny graphs with their names, metadata and shapes, judged by plain numpy."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import mmort
+import mmort.onnx
+from mmort.cli.pictures import prepared
+from mmort.predict import Preprocessing, write_image
+from mmort.predict.padding import Padding
+from tests.cli.running import refused, run
+from tests.onnx.foreign import CLASSES, HEIGHT, WIDTH, ultralytics, write
+
+RNG = np.random.default_rng(7)
+
+
+def corners(boxes):
+    """Return boxes cx, cy, w, h as two corners."""
+    return np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], 1)
+
+
+def iou(box, boxes):
+    """Return the IoU of a box with boxes."""
+    sides = np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2])
+    inner = np.prod(np.maximum(sides, 0), 1)
+    return inner / (np.prod(box[2:] - box[:2]) + np.prod(boxes[:, 2:] - boxes[:, :2], 1) - inner)
+
+
+def suppressed(boxes, scores, labels, threshold):
+    """Return the indices of the boxes that greedy suppression within classes keeps, best first."""
+    kept = []
+    for index in np.argsort(-scores, kind="stable"):
+        same = [other for other in kept if labels[other] == labels[index]]
+        if not same or (iou(boxes[index], boxes[same]) <= threshold).all():
+            kept.append(index)
+    return np.array(kept, int)
+
+
+def random_boxes(count):
+    """Return boxes cx, cy, w, h in pixels, many of which overlap."""
+    return np.concatenate([RNG.uniform(20, 44, (count, 2)), RNG.uniform(15, 30, (count, 2))], 1)
+
+
+def detect(path, image=None):
+    """Return the detections of a file; without an image, in one of the input's size, so that pixels are the same."""
+    return mmort.Predictor(path)(np.zeros((HEIGHT, WIDTH, 3), np.uint8) if image is None else image)
+
+
+def assert_detects(detections, boxes, scores, labels):
+    """Check detections against rows in any order."""
+    order = np.argsort(-np.asarray(scores), kind="stable")
+    np.testing.assert_allclose(detections.scores, np.asarray(scores)[order], rtol=1e-5)
+    np.testing.assert_array_equal(detections.labels, np.asarray(labels)[order])
+    np.testing.assert_allclose(detections.boxes, np.asarray(boxes)[order], rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("opset", [11, 12, 13, 17])
+def test_ultralytics_detect(tmp_path, opset):
+    boxes, scores = random_boxes(200), RNG.uniform(0, 1, (200, 3))
+    rows = np.concatenate([boxes, scores], 1).T
+    path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=ultralytics(), opset=opset)
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    assert str(adoption).splitlines()[0] == "file of  ultralytics"
+    expected = np.clip(corners(boxes), 0, [WIDTH, HEIGHT] * 2)
+    best, labels = scores.max(1), scores.argmax(1)
+    kept = suppressed(corners(boxes), best, labels, 0.7)
+    detections = detect(tmp_path / "a.onnx")
+    assert 20 < len(kept) < 180
+    assert_detects(detections, expected[kept], best[kept], labels[kept])
+    assert set(detections.names) <= set(CLASSES)
+
+
+@pytest.mark.parametrize("entries", [{"args": "{'nms': True}"}, {"end2end": "True"}])
+def test_ultralytics_selected(tmp_path, entries):
+    rows = np.array([[10, 10, 30, 40, 0.9, 2], [5, 8, 60, 50, 0.4, 0], [0, 0, 0, 0, 0, 0]], float)
+    path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=ultralytics(**entries))
+    mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    assert_detects(detect(tmp_path / "a.onnx"), rows[:2, :4], rows[:2, 4], [2, 0])
+
+
+@pytest.mark.parametrize("entries", [{"head": "RTDETRDecoder"}, {"description": "Ultralytics rtdetr-l model"}])
+def test_rt_detr_of_ultralytics_has_relative_boxes_and_stretched_images(tmp_path, entries):
+    rows = np.array([[0.5, 0.5, 0.25, 0.5, 0.9, 2], [0.25, 0.25, 0.5, 0.5, 0.4, 1]])
+    path = write(tmp_path / "rtdetr.onnx", {"output0": rows}, metadata=ultralytics(**entries))
+    mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    image = np.zeros((200, 80, 3), np.uint8)
+    expected = corners(rows[:, :4]) * [80, 200, 80, 200]
+    assert_detects(detect(tmp_path / "a.onnx", image), expected, rows[:, 4], [2, 1])
+
+
+def test_boxes_in_a_letterbox(tmp_path):
+    rows = np.array([[40, 20, 56, 60, 0.9, 0]], float)
+    path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=ultralytics(args="{'nms': True}"))
+    mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    # 32 x 32 becomes 64 x 64 in 96 x 64: 16 columns on each side.
+    detections = detect(tmp_path / "a.onnx", np.zeros((32, 32, 3), np.uint8))
+    np.testing.assert_allclose(detections.boxes, [[12, 10, 20, 30]])
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_transformers(tmp_path, background):
+    boxes, logits = RNG.uniform(0.2, 0.5, (20, 4)), RNG.normal(0, 2, (20, 3 + background))
+    path = write(tmp_path / "detr.onnx", {"logits": logits, "pred_boxes": boxes}, name="pixel_values")
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"id2label": {str(i): name for i, name in enumerate(CLASSES)}}))
+    size = {"height": HEIGHT, "width": WIDTH}
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps({"size": size, "do_normalize": False, "do_rescale": True, "rescale_factor": 1 / 255, "resample": 2})
+    )
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", config=folder)
+    pixels = corners(boxes) * [WIDTH, HEIGHT, WIDTH, HEIGHT]
+    if background:
+        exponents = np.exp(logits)
+        probabilities = (exponents / exponents.sum(1, keepdims=True))[:, :-1]
+        assert_detects(detect(tmp_path / "a.onnx"), pixels, probabilities.max(1), probabilities.argmax(1))
+    else:
+        probabilities = (1 / (1 + np.exp(-logits))).ravel()
+        best = np.argsort(-probabilities)[:20]  # as many as there are queries
+        assert_detects(detect(tmp_path / "a.onnx"), pixels[best // 3], probabilities[best], best % 3)
+
+
+def test_outputs_with_the_names_of_mmort(tmp_path):
+    boxes, logits = RNG.uniform(0.2, 0.5, (10, 4)), RNG.normal(0, 2, (10, 4))
+    path = write(tmp_path / "rfdetr.onnx", {"dets": boxes, "labels": logits})
+    mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    probabilities = (1 / (1 + np.exp(-logits))).ravel()
+    order = np.argsort(-probabilities)[:10]
+    pixels = corners(boxes) * [WIDTH, HEIGHT, WIDTH, HEIGHT]
+    assert_detects(detect(tmp_path / "a.onnx"), pixels[order // 4], probabilities[order], order % 4)
+    # Images are stretched; the file has one size only.
+    assert len(detect(tmp_path / "a.onnx", np.zeros((31, 200, 3), np.uint8)).scores) == 10
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_torchvision(tmp_path, count):
+    boxes = np.sort(RNG.uniform(0, 60, (count, 2, 2)), 1).reshape(count, 4)
+    scores, labels = RNG.uniform(0.1, 1, count), RNG.integers(1, 4, count)
+    outputs = {"boxes": boxes, "scores": scores, "labels": labels}
+    path = write(tmp_path / "tv.onnx", outputs, image=(3, "h", "w"), name="image")
+    mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    detections = detect(tmp_path / "a.onnx", np.zeros((77, 131, 3), np.uint8))
+    assert_detects(detections, boxes, scores, labels - 1)  # label 0 is the background
+
+
+def test_yolox_is_decoded_on_its_grids(tmp_path):
+    cells = []
+    for stride in (8, 16, 32):
+        for y in range(HEIGHT // stride):
+            for x in range(WIDTH // stride):
+                cells.append((x, y, stride))
+    x, y, stride = np.array(cells, float).T
+    offsets, logs = RNG.uniform(0, 1, (len(cells), 2)), RNG.uniform(-0.5, 0.8, (len(cells), 2))
+    objectness, classes = RNG.uniform(0, 1, (len(cells), 1)), RNG.uniform(0, 1, (len(cells), 3))
+    rows = np.concatenate([offsets, logs, objectness, classes], 1)
+    path = write(tmp_path / "yolox.onnx", {"output": rows}, image=(1, 3, HEIGHT, WIDTH))
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", {"classes": CLASSES})
+    centres = np.stack([(offsets[:, 0] + x) * stride, (offsets[:, 1] + y) * stride], 1)
+    boxes = corners(np.concatenate([centres, np.exp(logs) * stride[:, None]], 1))
+    scores = (objectness * classes).max(1)
+    labels = classes.argmax(1)
+    kept = suppressed(boxes, scores, labels, 0.65)
+    kept = kept[scores[kept] > 0.001]
+    assert len(kept) > 50
+    assert_detects(detect(tmp_path / "a.onnx"), boxes[kept], scores[kept], labels[kept])
+
+
+@pytest.mark.parametrize("agnostic", [False, True])
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_any_layout(tmp_path, agnostic, multi_label):
+    boxes, scores = corners(random_boxes(60)), RNG.uniform(0, 1, (60, 3))
+    path = write(tmp_path / "any.onnx", {"b": boxes, "s": scores})
+    layout = {"boxes": "b", "box_format": "xyxy", "scores": "s", "iou_threshold": 0.5, "score_threshold": 0.2}
+    layout |= {"multi_label": multi_label, "class_agnostic": agnostic, "max_detections": 25}
+    layout |= {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
+    if agnostic and multi_label:
+        with pytest.raises(ValueError, match="class_agnostic must be false with multi_label"):
+            mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
+        return
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
+    rows, labels, values = np.arange(60), scores.argmax(1), scores.max(1)
+    if multi_label:
+        rows, labels, values = np.repeat(rows, 3), np.tile(np.arange(3), 60), scores.ravel()
+    kept = suppressed(boxes[rows], values, labels * (not agnostic), 0.5)
+    kept = kept[values[kept] > 0.2][:25]
+    assert_detects(detect(tmp_path / "a.onnx"), boxes[rows[kept]], values[kept], labels[kept])
+
+
+def test_batches(tmp_path):
+    boxes, scores = random_boxes(50), RNG.uniform(0, 1, (50, 3))
+    rows = np.concatenate([boxes, scores], 1).T
+    path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=ultralytics())
+    mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    images = [np.zeros((HEIGHT, WIDTH, 3), np.uint8)] * 3
+    alone, *together = detect(tmp_path / "a.onnx"), *mmort.Predictor(tmp_path / "a.onnx").predict(images, 3)
+    for detections in together:
+        np.testing.assert_array_equal(detections.boxes, alone.boxes)
+        np.testing.assert_array_equal(detections.labels, alone.labels)
+
+
+BASE = {"boxes": "b", "box_format": "xyxy", "scores": "s", "classes": CLASSES}
+STRETCHED = {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({}, r"does not say what boxes, box_format \(xyxy, xywh, cxcywh\), scores, preprocessing are; pass --layout"),
+        (BASE, "does not say what preprocessing is; pass --layout FILE.json or --set NAME=VALUE"),
+        (BASE | STRETCHED | {"box_fromat": "xyxy"}, r"no entry box_fromat \(did you mean box_format\?\)"),
+        (BASE | STRETCHED | {"box_format": "yxyx"}, "box_format must be xyxy or xywh or cxcywh, got 'yxyx'"),
+        (BASE | STRETCHED | {"boxes": "nope"}, "boxes must name an output, b, s, got 'nope'"),
+        (BASE | STRETCHED | {"boxes": "b[2:1]"}, "boxes must have an end above its first column"),
+        (BASE | STRETCHED | {"scores": "l"}, "scores must name an output"),
+        (BASE | STRETCHED | {"iou_threshold": 2.0}, "iou_threshold must be a number from 0 to 1, got 2.0"),
+        (BASE | {"preprocessing": {"sise": [1, 1]}}, "preprocessing has no entry sise"),
+        (BASE | {"preprocessing": {"size": [32, 32], "keep_ratio": False}}, "must make inputs of height 64, .* got 32"),
+        (BASE | STRETCHED | {"classes": ["cat"]}, "classes must have a name for each label, got 1 names and label 2"),
+        (BASE | STRETCHED | {"box_unit": "relative"}, "reach .* times the input; box_unit may be pixels"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(tmp_path, layout, message):
+    boxes, scores = corners(random_boxes(40)) * 20, RNG.uniform(0, 1, (40, 3))
+    path = write(tmp_path / "any.onnx", {"b": boxes, "s": scores})
+    with pytest.raises(ValueError, match=message):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
+    assert [file.name for file in tmp_path.iterdir()] == ["any.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("boxes", "scores", "message"),
+    [
+        (random_boxes(40), RNG.uniform(0, 1, (40, 3)), "end before they begin; box_format may be another than xyxy"),
+        (corners(random_boxes(40)), RNG.normal(0, 3, (40, 3)), "scores must be at most 1.*activation may be"),
+        (corners(random_boxes(40)) / 64, RNG.uniform(0, 1, (40, 3)), "within .* pixels; box_unit may be relative"),
+    ],
+)
+def test_a_trial_contradicts_the_layout(tmp_path, boxes, scores, message):
+    path = write(tmp_path / "any.onnx", {"b": boxes, "s": scores})
+    with pytest.raises(ValueError, match=message):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", BASE | STRETCHED)
+
+
+def test_command(tmp_path):
+    boxes, scores = corners(random_boxes(40)), RNG.uniform(0.5, 1, (40, 3))
+    path = write(tmp_path / "any.onnx", {"b": boxes, "s": scores})
+    write_image(tmp_path / "image.png", np.zeros((HEIGHT, WIDTH, 3), np.uint8))
+    advice = "mmort adopt MODEL.onnx --output FILE.onnx lets mmort run detectors of other exporters"
+    assert advice in refused("predict", path, tmp_path / "image.png")
+    annotations = tmp_path / "annotations.json"
+    annotations.write_text(json.dumps({"images": [], "annotations": [], "categories": []}))
+    assert advice in refused("test", path, "--ann", annotations, "--img-dir", tmp_path, "--eval", "bbox")
+    with pytest.raises(ValueError, match=advice):  # as quantize and verify read images
+        next(prepared(str(path), [tmp_path / "image.png"], option=""))
+    (tmp_path / "layout.json").write_text(json.dumps(BASE | STRETCHED | {"classes": ["a"]}))
+    adopt = ("adopt", path, "--output", tmp_path / "a.onnx", "--layout", tmp_path / "layout.json")
+    assert "label 2" in refused(*adopt)
+    code, text, _ = run(*adopt, "--set", "classes=cat,dog,owl", "max_detections=7")
+    assert code == 0
+    assert "at most 7 detections" in text
+    assert f"wrote {tmp_path / 'a.onnx'}" in text
+    code, text, _ = run("predict", tmp_path / "a.onnx", tmp_path / "image.png", "--json")
+    assert code == 0
+    assert len(json.loads(text)["detections"]) == 7
+    assert "is a file of mmort already" in refused("adopt", tmp_path / "a.onnx", "-o", tmp_path / "b.onnx")
+
+
+@pytest.mark.parametrize(("height", "width"), [(333, 641), (640, 640), (1000, 30), (33, 66), (101, 64), (13, 32)])
+def test_letterbox(height, width):
+    """Halves are rounded to even numbers, and an odd pixel of the padding goes to the right or below."""
+    cv2 = pytest.importorskip("cv2")
+    image = RNG.integers(0, 256, (height, width, 3), np.uint8)
+    padding = Padding(value=114.0, size=(320, 256), centred=True)
+    prepare = Preprocessing(size=(320, 256), turn_size=False, padding=padding, std=(255,) * 3, to_rgb=True, divide=True)
+    scale = min(256 / height, 320 / width)
+    resized = cv2.resize(image, (round(width * scale), round(height * scale)), interpolation=cv2.INTER_LINEAR)
+    rows, columns = 256 - resized.shape[0], 320 - resized.shape[1]
+    around = ((rows // 2, rows - rows // 2), (columns // 2, columns - columns // 2), (0, 0))
+    expected = np.pad(resized, around, constant_values=114)[..., ::-1].transpose(2, 0, 1).astype(np.float32) / 255
+    np.testing.assert_array_equal(prepare(image).input, expected)
+    # Pixel columns 0 and `width` of the image go there and back.
+    left, right = columns // 2, columns // 2 + resized.shape[1]
+    box = np.array([[left, rows // 2, right, rows // 2 + resized.shape[0]]], np.float32)
+    np.testing.assert_allclose(prepare(image).boxes_in_image(box), [[0, 0, width, height]], rtol=1e-5)
+    beyond = np.array([[0, 0, 320, 256]], np.float32)
+    clipped = replace(prepare, clip_boxes=True)(image).boxes_in_image(beyond)
+    np.testing.assert_allclose(clipped, [[0, 0, width, height]], rtol=1e-6)
+    assert (clipped <= [width, height] * 2).all()
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [  # of transformers' get_size_with_aspect_ratio((height, width), 800, 1333), as (width, height)
+        ((1080, 810), (800, 1066)),
+        ((641, 333), (692, 1333)),
+        ((720, 1280), (1333, 750)),
+        ((97, 211), (1332, 613)),
+        ((800, 900), (900, 800)),
+    ],
+)
+def test_sizes_of_transformers(image, expected):
+    prepare = Preprocessing(size=(1333, 800), rounding="down")
+    assert prepare.resized_size(image[1], image[0]) == expected
+
+
+def test_sizes_of_yolox():
+    prepare = Preprocessing(size=(416, 320), turn_size=False, rounding="down")
+    assert prepare.resized_size(333, 641) == (166, 320)
+    assert prepare.resized_size(1279, 333) == (416, 108)
