@@ -201,6 +201,39 @@ def test_batches(tmp_path):
         np.testing.assert_array_equal(detections.labels, alone.labels)
 
 
+def test_outputs_that_are_left_out_are_named(tmp_path):
+    boxes, ones = corners(random_boxes(4)), np.ones(4)
+    outputs = {"boxes": boxes, "labels": ones.astype(np.int64), "scores": ones / 2, "masks": np.zeros((4, 1, 8, 8))}
+    path = write(tmp_path / "tv.onnx", outputs, image=(3, "h", "w"), name="image")
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    assert adoption.left_out == ("masks",)
+    assert str(adoption).splitlines()[-1].split() == ["left", "out", "masks"]
+
+
+def test_yolox_whose_boxes_are_decoded(tmp_path):
+    """The shape is the same as of raw boxes."""
+    count = sum((HEIGHT // stride) * (WIDTH // stride) for stride in (8, 16, 32))
+    boxes, scores = random_boxes(count), RNG.uniform(0.1, 1, (count, 4))
+    path = write(tmp_path / "yolox.onnx", {"output": np.concatenate([boxes, scores], 1)}, image=(1, 3, HEIGHT, WIDTH))
+    with pytest.raises(ValueError, match="the file may decode them itself, which strides=None states"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", {"strides": None, "iou_threshold": None})
+    best = (scores[:, :1] * scores[:, 1:]).max(1)
+    order = np.argsort(-best)
+    detections = detect(tmp_path / "a.onnx")
+    np.testing.assert_allclose(detections.boxes, corners(boxes)[order][: len(best)], rtol=1e-4, atol=1e-3)
+
+
+def test_two_columns_after_the_boxes_of_two_classes_are_asked_for(tmp_path):
+    rows = np.array([[0.5, 0.5, 0.25, 0.5, 0.9, 1], [0.25, 0.25, 0.5, 0.5, 0.4, 0]])
+    metadata = ultralytics(head="RTDETRDecoder", names="{0: 'cat', 1: 'dog'}")
+    path = write(tmp_path / "rtdetr.onnx", {"output0": rows}, metadata=metadata)
+    with pytest.raises(ValueError, match="does not say what scores is"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", {"scores": "output0[4]", "labels": "output0[5]"})
+    np.testing.assert_array_equal(detect(tmp_path / "a.onnx").labels, [1, 0])
+
+
 BASE = {"boxes": "b", "box_format": "xyxy", "scores": "s", "classes": CLASSES}
 STRETCHED = {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
 
@@ -215,6 +248,9 @@ STRETCHED = {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
         (BASE | STRETCHED | {"boxes": "nope"}, "boxes must name an output, b, s, got 'nope'"),
         (BASE | STRETCHED | {"boxes": "b[2:1]"}, "boxes must have an end above its first column"),
         (BASE | STRETCHED | {"scores": "l"}, "scores must name an output"),
+        (BASE | STRETCHED | {"boxes": "b[1:]"}, r"boxes must be 4 columns, got 'b\[1:\]', which is 3"),
+        (BASE | STRETCHED | {"scores": "s[2:4]"}, r"scores must be among the 3 columns of s, got 's\[2:4\]'"),
+        (BASE | STRETCHED | {"objectness": "s[:2]"}, r"objectness must be 1 column, got 's\[:2\]', which is 2"),
         (BASE | STRETCHED | {"iou_threshold": 2.0}, "iou_threshold must be a number from 0 to 1, got 2.0"),
         (BASE | {"preprocessing": {"sise": [1, 1]}}, "preprocessing has no entry sise"),
         (BASE | {"preprocessing": {"size": [32, 32], "keep_ratio": False}}, "must make inputs of height 64, .* got 32"),
@@ -234,7 +270,9 @@ def test_what_is_missing_or_wrong_is_named(tmp_path, layout, message):
     ("boxes", "scores", "message"),
     [
         (random_boxes(40), RNG.uniform(0, 1, (40, 3)), "end before they begin; box_format may be another than xyxy"),
-        (corners(random_boxes(40)), RNG.normal(0, 3, (40, 3)), "scores must be at most 1.*activation may be"),
+        (corners(random_boxes(40)), RNG.normal(0, 3, (40, 3)), "scores must be from 0 to 1.*activation may be"),
+        (corners(random_boxes(40)), RNG.uniform(-9, -5, (40, 3)), "scores must be from 0 to 1, got -"),
+        (corners(random_boxes(40)), np.full((40, 3), np.nan), "scores must be from 0 to 1, got nan"),
         (corners(random_boxes(40)) / 64, RNG.uniform(0, 1, (40, 3)), "within .* pixels; box_unit may be relative"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,8 +27,11 @@ from mmort.predict.postprocessing import check_outputs
 _NOISE = 480, 640
 """Height and width of the image of noise that a file is tried with."""
 
+_ALL = 2**24
+"""More boxes than any file has, and exact as a float32."""
+
 _MAX_STRANGE = 0.05
-"""Share of detections whose boxes may be odd before the layout counts as wrong; networks place some oddly."""
+"""Share of boxes that may be odd before the layout counts as wrong; networks place some oddly."""
 
 
 def adopt_file(
@@ -40,20 +44,32 @@ def adopt_file(
 ) -> Adoption:
     """Write a detector's file as mmort runs it; `mmort.onnx.adopt` describes the arguments."""
     files.check_output(output, force=force)
-    model = files.load(path)
     file = _foreign_file(path, None if config is None else Path(config))
     exporter, entries = recognize(file)
     chosen = Layout.read(_merged(entries, layout or {}))
-    append_decoder(model, chosen, file.outputs, file.image.name)
-    _write_metadata(model, chosen)
+    # All boxes of a trial are looked at: on noise, few or none pass a threshold.
+    every_box = dataclasses.replace(chosen, iou_threshold=None, score_threshold=0.0, max_detections=_ALL)
     with files.replacing(output, keep_neighbours=True) as draft:
         try:
-            files.save(model, draft, path, library=False)
-            _check(OnnxNetwork(draft), chosen)
+            files.save(_adopted(path, every_box, file), draft, path, library=False)
+            _check_meaning(OnnxNetwork(draft), chosen)
+            files.save(_adopted(path, chosen, file), draft, path, library=False)
+            _trial(OnnxNetwork(draft), chosen)
         except ValueError as error:
             raise ValueError(str(error).replace(str(draft), str(path))) from None
     sizes = ", ".join("?" if size is None else str(size) for size in file.image.shape or ())
-    return Adoption(exporter, f"{file.image.name} [{sizes}]", chosen)
+    entries_of_outputs = ("boxes", "scores", "labels", "objectness")
+    read = {chosen.columns(entry).output for entry in entries_of_outputs if getattr(chosen, entry) is not None}
+    left_out = tuple(name for name in file.outputs if name not in read)
+    return Adoption(exporter, f"{file.image.name} [{sizes}]", chosen, left_out)
+
+
+def _adopted(path: files.PathLike, layout: Layout, file: ForeignFile) -> onnx.ModelProto:
+    """Return the model with the decoder of a layout, and its metadata."""
+    model = files.load(path)
+    append_decoder(model, layout, file.outputs, file.image.name)
+    _write_metadata(model, layout)
+    return model
 
 
 def _foreign_file(path: files.PathLike, config: Path | None) -> ForeignFile:
@@ -116,8 +132,8 @@ def _write_metadata(model: onnx.ModelProto, layout: Layout) -> None:
     onnx.helper.set_model_props(model, entries)
 
 
-def _check(network: OnnxNetwork, layout: Layout) -> None:
-    """Run an adopted file on noise, and refuse detections that contradict the layout."""
+def _trial(network: OnnxNetwork, layout: Layout) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
+    """Run an adopted file on noise; return the rows of dets and labels, and the longer side of the input."""
     prepare, (height, width) = layout.prepare, _NOISE
     size = prepare.resized_size(width, height)
     noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), np.uint8)
@@ -132,17 +148,25 @@ def _check(network: OnnxNetwork, layout: Layout) -> None:
     with refusals("adopt: the adopted file does not run"):
         outputs = network(batch, img_shape)
     check_outputs(outputs, len(batch))
-    dets, labels = outputs[0].reshape(-1, 5), outputs[1].reshape(-1)
-    _check_detections(dets[labels >= 0], labels[labels >= 0], layout, max(prepared.pad_shape))
+    return outputs[0].reshape(-1, 5), outputs[1].reshape(-1), max(prepared.pad_shape)
 
 
-def _check_detections(dets: NDArray[np.float32], labels: NDArray[np.int64], layout: Layout, side: int) -> None:
-    """Refuse detections in an input of some side that contradict the layout, naming the entry that would explain it."""
-    if not len(dets):
-        return
-    boxes, scores = dets[:, :4], dets[:, 4]
-    if not (scores <= 1).all():
-        raise ValueError(f"adopt: scores must be at most 1, got {scores.max():g}; activation may be sigmoid or softmax")
+def _check_meaning(network: OnnxNetwork, layout: Layout) -> None:
+    """Refuse boxes and scores of a trial that contradict the layout, naming the entry that would explain it."""
+    dets, labels, side = _trial(network, layout)
+    scores = dets[:, 4]
+    if not ((scores >= 0) & (scores <= 1)).all():
+        raise ValueError(
+            f"adopt: scores must be from 0 to 1, got {scores.min():g} to {scores.max():g}; activation may be sigmoid "
+            "or softmax"
+        )
+    rows = labels >= 0
+    if rows.any():
+        _check_boxes(dets[rows, :4], labels[rows], layout, side)
+
+
+def _check_boxes(boxes: NDArray[np.float32], labels: NDArray[np.int64], layout: Layout, side: int) -> None:
+    """Refuse boxes in an input of some side, or labels, that contradict the layout."""
     if layout.classes is not None and labels.max() >= len(layout.classes):
         raise ValueError(
             f"adopt: classes must have a name for each label, got {len(layout.classes)} names and label "
@@ -157,5 +181,10 @@ def _check_detections(dets: NDArray[np.float32], labels: NDArray[np.int64], layo
     extent = np.quantile(np.abs(boxes), 0.95)
     if layout.box_unit == "pixels" and extent <= 2:
         raise ValueError(f"adopt: boxes of a trial lie within {extent:.2g} pixels; box_unit may be relative")
+    if layout.strides is not None and not extent <= 10 * side:
+        raise ValueError(
+            f"adopt: boxes of a trial reach {extent / side:.3g} times the input; the file may decode them itself, "
+            "which strides=None states"
+        )
     if layout.box_unit == "relative" and extent > 10 * side:
         raise ValueError(f"adopt: boxes of a trial reach {extent / side:.0f} times the input; box_unit may be pixels")

@@ -175,7 +175,7 @@ class _Decoder:
     def _boxes(self) -> Value:
         """Return x1, y1, x2, y2 in pixels of the input, (N, boxes, 4)."""
         op, layout = self.op, self.layout
-        boxes = self._matrix("boxes")
+        boxes = self._matrix("boxes", 4)
         first, second = (op.Slice(boxes, [begin], [begin + 2], [2]) for begin in (0, 2))
         if layout.strides is not None:
             cells, strides = self._grid()
@@ -220,8 +220,8 @@ class _Decoder:
             return op.Softmax(values, axis=2)
         return op.Sigmoid(values) if self.layout.activation == "sigmoid" else values
 
-    def _matrix(self, entry: str) -> Value:
-        """Return the columns that an entry names, (N, boxes, columns)."""
+    def _matrix(self, entry: str, count: int | None = None) -> Value:
+        """Return the columns that an entry names, (N, boxes, columns), of which there must be `count`."""
         columns = self.layout.columns(entry)
         if columns.output not in self.outputs:
             raise ValueError(f"adopt: {entry} must name an output, {', '.join(self.outputs)}, got {columns.output!r}")
@@ -237,11 +237,25 @@ class _Decoder:
             raise ValueError(
                 f"adopt: {entry} must be an output with a row for each box, got {columns.output} with {rank} dimensions"
             )
+        self._check_columns(entry, count, tensor)
         if self.layout.columns_first:
             value = op.Transpose(value, perm=[0, 2, 1])
         if columns.first == 0 and columns.end is None:
             return value
         return op.Slice(value, [columns.first], [END if columns.end is None else columns.end], [2])
+
+    def _check_columns(self, entry: str, count: int | None, tensor: Tensor) -> None:
+        """Refuse columns that the rows of an output do not have, or more or fewer than `count`."""
+        text, (_, first, end) = getattr(self.layout, entry), self.layout.columns(entry)
+        sizes = tensor.shape or ()
+        axis = -2 if self.layout.columns_first else -1
+        width = sizes[axis] if len(sizes) == (2 if self.is_single else 3) else 1
+        if width is not None and max(first + 1, end or 0) > width:
+            raise ValueError(f"adopt: {entry} must be among the {width} columns of {tensor.name}, got {text!r}")
+        end = width if end is None else end
+        if count is not None and end is not None and end - first != count:
+            columns = "1 column" if count == 1 else f"{count} columns"
+            raise ValueError(f"adopt: {entry} must be {columns}, got {text!r}, which is {end - first}")
 
     def _with_batch(self, value: Value) -> Value:
         """Return a result for one image as a batch of one; Reshape would take 0 boxes for a size to keep."""
@@ -251,4 +265,4 @@ class _Decoder:
 
     def _vector(self, entry: str) -> Value:
         """Return the only column that an entry names, (N, boxes)."""
-        return self.op.Reshape(self._matrix(entry), [0, -1])
+        return self.op.Reshape(self._matrix(entry, 1), [0, -1])

@@ -76,7 +76,9 @@ def _ultralytics(file: ForeignFile) -> Entries | None:
     name = output.name
     if is_detr:
         entries |= {"boxes": f"{name}[:4]", "box_format": "cxcywh", "box_unit": "relative"}
-        if len(shape) == 3 and shape[2] == 6 and len(classes) != 2:
+        if len(shape) == 3 and shape[2] == 6 and len(classes) == 2:
+            return entries  # 6 columns are two scores, or a score and a class
+        if len(shape) == 3 and shape[2] == 6:
             return entries | {"scores": f"{name}[4]", "labels": f"{name}[5]"}
         if len(shape) == 3 and shape[2] == 4 + len(classes):
             return entries | {"scores": f"{name}[4:]"}

@@ -22,16 +22,20 @@ class Adoption:
     image : str
         The input's name and shape.
     layout : Layout
+    left_out : tuple of str
+        Outputs that the layout does not name, which the adopted file does not have.
     """
 
     exporter: str
     image: str
     layout: Layout
+    left_out: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         layout = self.layout
         unit = "pixels of the input" if layout.box_unit == "pixels" else "shares of the input's sides"
         grid = "" if layout.strides is None else f", on grids of strides {', '.join(map(str, layout.strides))}"
+        left_out = [("left out", ", ".join(self.left_out))] if self.left_out else []
         return lay_out(
             [
                 ("file of", self.exporter),
@@ -40,6 +44,7 @@ class Adoption:
                 ("scores", self._scores()),
                 ("classes", self._classes()),
                 ("then", self._selection()),
+                *left_out,
             ]
         )
 
