@@ -15,7 +15,7 @@ import pytest
 import mmort.onnx
 from mmort._files.outputs import inside, require_folder, require_output, write_output
 from mmort.onnx.triton import write_triton_repository
-from mmort.predict import AnnotatedPictures, Record
+from mmort.predict import AnnotatedImages, Record
 from mmort.predict.video import AnnotatedVideo
 from tests.predict import tiny_detector
 
@@ -196,7 +196,7 @@ def reached(tmp_path, monkeypatch):
         require_folder,
         lambda directory: require_folder(directory / "new" / "below"),
         lambda directory: require_folder("new"),
-        lambda directory: AnnotatedPictures(directory / "new", []),
+        lambda directory: AnnotatedImages(directory / "new", []),
         lambda directory: Record(directory, {}),
         lambda directory: require_output(directory / "file"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from mmort.predict import AnnotatedPictures, Detections, Predictor, Record, Windows
+    from mmort.predict import AnnotatedImages, Detections, Predictor, Record, Windows
 
 HELP = "detect objects in pictures with an exported detector; exit code 1 if a picture cannot be processed"
 
@@ -76,7 +75,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         import tqdm  # noqa: F401 (before the model is loaded)
     except ModuleNotFoundError:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
-    from mmort.predict import AnnotatedPictures, Record, list_images
+    from mmort.predict import AnnotatedImages, Record, list_images
 
     windows, source = _windows(arguments), videos.single_source(arguments.images)
     if source is not None:
@@ -92,7 +91,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     else:
         images = list_images(*arguments.images, recursive=arguments.recursive)
         predictor = _predictor(arguments)
-    annotated = AnnotatedPictures(arguments.show_dir, images) if arguments.show_dir is not None and images else None
+    annotated = AnnotatedImages(arguments.show_dir, images) if arguments.show_dir is not None and images else None
     with ExitStack() as files:
         record = None
         if arguments.output is not None:
@@ -108,14 +107,14 @@ def _predict_all(
     predictor: Predictor,
     windows: Windows | None,
     images: Sequence[Path],
-    annotated: AnnotatedPictures | None,
+    annotated: AnnotatedImages | None,
     record: Record | None,
 ) -> str | None:
     """Detect objects in the pictures that are not recorded, or not drawn; return how many could not be processed."""
     from tqdm import tqdm
 
     def is_done(path: Path) -> bool:
-        return record is not None and path in record and (annotated is None or os.path.exists(annotated.path(path)))
+        return record is not None and path in record and (annotated is None or path in annotated)
 
     todo = [path for path in images if not is_done(path)]
     failures = 0
@@ -134,7 +133,7 @@ def _predict_all(
                 if record is not None:
                     record.add(path, outcome)
                 if annotated is not None:
-                    problem = _drawing_error(annotated, path, outcome)
+                    problem = annotated.try_to_write(path, outcome)
                 if arguments.json or (record is None and annotated is None):
                     bar.write(videos.line(path, outcome, as_json=arguments.json))
             if problem is not None:
@@ -146,20 +145,8 @@ def _predict_all(
     if record is not None and not arguments.json:
         print_written(record.path, image_count(len(record)))
     if annotated is not None and not arguments.json:
-        drawn = sum(os.path.exists(annotated.path(path)) for path in images)
-        print_written(arguments.show_dir, f"{image_count(drawn)}, annotated")
+        print_written(arguments.show_dir, f"{image_count(len(annotated))}, annotated")
     return f"{failures} of {len(images)} pictures could not be processed" if failures else None
-
-
-def _drawing_error(annotated: AnnotatedPictures, path: Path, detections: Detections) -> Exception | None:
-    """Write an annotated picture; return why that failed, which shall not end a run over many."""
-    try:
-        annotated.write(path, detections)
-    except ImportError:  # not the picture's fault
-        raise
-    except Exception as error:  # OpenCV's own, besides those documented
-        return error
-    return None
 
 
 def _predictor(arguments: argparse.Namespace) -> Predictor:

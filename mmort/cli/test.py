@@ -196,18 +196,15 @@ def _shown(
     arguments: argparse.Namespace, dataset: Dataset, predict: Predict, not_drawn: list[str], paths: Sequence[Path]
 ) -> Iterator[Detections]:
     """Yield the detections, after drawing them; note in `not_drawn` why a picture could not be, as results count."""
-    from mmort.predict import AnnotatedPictures, draw, read_image
+    from mmort.predict import AnnotatedImages, draw, read_image
 
-    annotated = AnnotatedPictures(arguments.show_dir, paths) if arguments.show_dir is not None else None
+    annotated = AnnotatedImages(arguments.show_dir, paths) if arguments.show_dir is not None else None
     for image, detections in zip(dataset.images, predict(paths), strict=True):
         visible = detections.above(arguments.show_score_thr)
         if annotated is not None:
-            try:
-                annotated.write(image.path, visible)
-            except ImportError:
-                raise
-            except Exception as error:  # OpenCV's own, besides those documented
-                not_drawn.append(f"{image.path}: {error}")
+            problem = annotated.try_to_write(image.path, visible)
+            if problem is not None:
+                not_drawn.append(f"{image.path}: {problem}")
         if arguments.show:
             _show(image.name, draw(read_image(image.path), visible))
         yield detections

@@ -17,14 +17,14 @@ from mmort.predict.fixed_size import FixedSizeWarning
 from mmort.predict.image_files import list_images
 from mmort.predict.images import read_image, write_image
 from mmort.predict.mask_format import MaskFormat
-from mmort.predict.output import AnnotatedPictures, Record, to_line
+from mmort.predict.output import AnnotatedImages, Record, to_line
 from mmort.predict.padding import Padding
 from mmort.predict.predictor import Predictor
 from mmort.predict.preprocessing import Prepared, Preprocessing
 from mmort.predict.windows import Windows, predict_windows
 
 __all__ = [
-    "AnnotatedPictures",
+    "AnnotatedImages",
     "BoxMasks",
     "Detections",
     "DetectorFile",

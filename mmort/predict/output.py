@@ -119,20 +119,20 @@ def to_line(
     return json.dumps({"image": path_text(image), **moment, **detections.to_dict()}, allow_nan=False)
 
 
-class AnnotatedPictures:
-    """Annotated pictures in a directory, under the pictures' names.
+class AnnotatedImages:
+    """Annotated images in a directory, under the images' names.
 
     Parameters
     ----------
     directory : path
     images : sequence of path
-        All pictures of the run.  If they are in several folders, so are the annotated ones, below the folder that they
+        All images of the run.  If they are in several folders, so are the annotated ones, below the folder that they
         have in common.
 
     Raises
     ------
     ValueError
-        If an annotated picture would replace one of the pictures or another annotated one, or a link in the directory
+        If an annotated image would replace one of the images or another annotated one, or a link in the directory
         leads elsewhere.
     OSError
         If the directory is a file.
@@ -153,18 +153,44 @@ class AnnotatedPictures:
         if replaced:
             raise ValueError(f"the annotated picture of {min(replaced)} would replace it; do not write to {directory}")
         self._directory = directory
+        self._written = {path for path, target in self._targets.items() if target.exists()}
+
+    def __len__(self) -> int:
+        """Return how many of the images have an annotated one, written now or by a run before."""
+        return len(self._written)
+
+    def __contains__(self, image: object) -> bool:
+        """Return whether an image has an annotated one."""
+        return image in self._written
 
     def path(self, image: Path) -> Path:
-        """Return the file of a picture: of the same format, if OpenCV writes colours in it, and otherwise PNG."""
+        """Return the file of an image: of the same format, if OpenCV writes colours in it, and otherwise PNG."""
         return self._targets[image]
 
     def write(self, image: Path, detections: Detections) -> None:
-        """Draw the detections on a picture, and write it."""
+        """Draw the detections on an image, and write it."""
         target = self.path(image)
         drawn = draw(read_image(image), detections)
         target.parent.mkdir(parents=True, exist_ok=True)
         inside(self._directory, target.relative_to(self._directory))  # a link may have come since
         write_image(target, drawn)
+        self._written.add(image)
+
+    def try_to_write(self, image: Path, detections: Detections) -> Exception | None:
+        """Do what `write` does; return why that failed, which shall not end a run over many images.
+
+        Raises
+        ------
+        ImportError
+            If a library is missing, which is not the image's fault.
+        """
+        try:
+            self.write(image, detections)
+        except ImportError:
+            raise
+        except Exception as error:  # OpenCV's own, besides those documented
+            return error
+        return None
 
 
 def _key(image: str | os.PathLike[str]) -> str:

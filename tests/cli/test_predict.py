@@ -16,7 +16,7 @@ from mmort import Predictor
 from mmort.cli import engines
 from mmort.cli import predict as predict_command
 from mmort.demo import CONFIG, IMAGES, MODEL
-from mmort.predict import AnnotatedPictures, Detections, Record, Windows, list_images, read_image
+from mmort.predict import AnnotatedImages, Detections, Record, Windows, list_images, read_image
 from tests.cli.running import refused, run
 from tests.predict import tiny_detector
 
@@ -269,14 +269,14 @@ def test_pictures_that_cannot_be_drawn_are_skipped(tiny, folder, monkeypatch):
     long = "b" * 250 + ".jpg2"
     shutil.copy(IMAGES[0], folder / "photos" / long)
     shutil.copy(IMAGES[0], folder / "photos" / "c.png")
-    draw = AnnotatedPictures.write
+    draw = AnnotatedImages.write
 
     def gone(self, image, detections):
         if image.name == "c.png":
             image.unlink()
         draw(self, image, detections)
 
-    monkeypatch.setattr(AnnotatedPictures, "write", gone)
+    monkeypatch.setattr(AnnotatedImages, "write", gone)
     code, out, err = predict(tiny, "photos", f"photos/{long}", "--out-dir", "out", "--show-dir", "show")
     wrote = f"wrote out/detections.jsonl ({len(NAMES) + 2} images)\nwrote show ({len(NAMES)} images, annotated)\n"
     assert (code, out) == (1, wrote)
@@ -323,9 +323,12 @@ def test_annotated_pictures_have_the_names_of_the_pictures(tmp_path):
         pixels = np.zeros((4, 5), np.uint8) if suffix == ".pgm" else np.zeros((4, 5, 3), np.uint8)
         (tmp_path / name).write_bytes(cv2.imencode(suffix, pixels)[1])
     images = [tmp_path / name for name in names]
-    annotated = AnnotatedPictures(tmp_path / "show", images)
+    annotated = AnnotatedImages(tmp_path / "show", images)
+    assert (len(annotated), images[0] in annotated) == (0, False)
     for path in images:
         annotated.write(path, none(4, 5))
+    for run in (annotated, AnnotatedImages(tmp_path / "show", images)):  # the next run counts what this one wrote
+        assert (len(run), images[0] in run) == (6, True)
     written = [path.relative_to(tmp_path / "show").as_posix() for path in (tmp_path / "show").rglob("*.*")]
     assert sorted(written) == ["a/1.JPG", "a/1.png", "a/sub/1.png", "b/1.pgm.png", "b/1.webp", "b/unnamed.png"]
     assert read_image(tmp_path / "show/b/1.pgm.png").shape == (4, 5, 3)
@@ -367,7 +370,7 @@ def test_links_in_the_directory_are_not_followed(tiny, folder):
 def test_annotated_pictures_of_the_same_name(folder):
     images = [folder / "a.pgm", folder / "a.pgm.png"]
     with pytest.raises(ValueError, match=r"of .*/a\.pgm and .*/a\.pgm\.png would both be show/a\.pgm\.png"):
-        AnnotatedPictures("show", images)
+        AnnotatedImages("show", images)
 
 
 # ---- files without metadata, and wrong arguments ---------------------------------------------------------------

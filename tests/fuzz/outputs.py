@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mmort._files.outputs import TEMPORARY
-from mmort.predict import AnnotatedPictures, Detections, list_images
+from mmort.predict import AnnotatedImages, Detections, list_images
 from mmort.predict.images import write_image
 from tests.fuzz.children import Fuzzer, main
 
@@ -74,7 +74,7 @@ def run(case: Any) -> None:
     before = contents(folder)
     refused = None
     try:
-        annotated = AnnotatedPictures(output, images)
+        annotated = AnnotatedImages(output, images)
         for image in images:
             try:
                 annotated.write(image, Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0), (), (4, 5)))
