@@ -100,6 +100,11 @@ def only(value: Any, *, required: bool = False) -> Any:
     return field(default=MISSING if required else value, metadata={"only": value})
 
 
+def as_many_as(entry: str, *, default: Any = MISSING) -> Any:
+    """Declare an entry that is a list, or may be one, of as many elements as the list that another entry is."""
+    return field(default=default, metadata={"as_many_as": entry})
+
+
 def nested(schema: type[Schema], name: str | None = None, *, default: Any = MISSING, optional: bool = False) -> Any:
     """Declare an entry that is a dict with a schema of its own; the field holds an instance of the schema.
 
@@ -162,7 +167,23 @@ def read_values(
         described = values.get(key, child.default)
         if described is not None or not child.optional:
             values[key] = read(child.name or f"{name}.{key}", child.schema, described)
+    for key, entry in fields.items():
+        if "as_many_as" in entry.metadata:
+            _check_length(name, schema, entry, values.get(key, entry.default), values)
     return values
+
+
+def _check_length(
+    name: str, schema: type[Schema], entry: dataclasses.Field[Any], value: Any, values: Mapping[str, Any]
+) -> None:
+    """Refuse a list that is not as long as that of the entry which it belongs to."""
+    measured = entry.metadata["as_many_as"]
+    expected = values.get(measured, getattr(schema, measured, None))
+    if isinstance(value, (list, tuple)) and isinstance(expected, (list, tuple)) and len(value) != len(expected):
+        raise ValueError(
+            f"{schema.reader}: {entry.name} of {name} must have as many elements as {measured}, {len(expected)}, "
+            f"got {len(value)}"
+        )
 
 
 def _check_type(name: str, schema: type[Schema], type_name: Any) -> None:

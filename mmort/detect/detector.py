@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -88,6 +88,22 @@ class Detector(nn.Module):
     def heads(self) -> tuple[str, ...]:
         """The submodules whose outputs are compared, besides detections, where there are few of these."""
         return ("bbox_head",)
+
+    @property
+    def level_counts(self) -> Mapping[str, int]:
+        """For each entry of the config that has a stride for each of the neck's maps, by its name, their number."""
+        return {}
+
+    def levels(self, input: Tensor) -> list[Tensor]:
+        """Return the neck's maps [N, C, h, w]; ValueError if there are not as many as `level_counts` has."""
+        features = list(self.neck(self.backbone(input)))
+        for entry, count in self.level_counts.items():
+            if count != len(features):
+                raise ValueError(
+                    f"detect: {entry} must have as many strides as there are levels, the neck's num_outs or the "
+                    f"backbone's out_indices, {len(features)}, got {count}"
+                )
+        return features
 
     @property
     def raw_names(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from mmort.configs.names import plain_type
 from mmort.configs.schema import (
     Config,
     Schema,
+    as_many_as,
     at_least,
     check_names,
     default,
@@ -33,6 +34,7 @@ __all__ = [
     "PARTS",
     "Parts",
     "Schema",
+    "as_many_as",
     "at_least",
     "check_names",
     "default",

@@ -200,7 +200,11 @@ def test_boxes_move_with_their_references():
     ("path", "value", "match"),
     [
         ("as_two_stage", False, "as_two_stage of model must be True, got False"),
-        ("bbox_head.loss_cls", {"type": "FocalLoss", "use_sigmoid": False}, "use_sigmoid must be true"),
+        (
+            "bbox_head.loss_cls",
+            {"type": "FocalLoss", "use_sigmoid": False},
+            "use_sigmoid of loss_cls 'FocalLoss' must be True",
+        ),
         ("decoder.return_intermediate", False, "return_intermediate of decoder must be True, got False"),
         ("decoder.post_norm_cfg", {"type": "LN"}, "post_norm_cfg of decoder must be None"),
         ("bbox_head.num_patterns", 3, "num_patterns"),

@@ -329,9 +329,24 @@ def test_peaks_of_centernet(monkeypatch):
         ("GFLHead", {"anchor_generator": {**ANCHORS, "ratios": [1, 2]}}, "one anchor in a location"),
         ("RepPointsHead", {"num_points": 4}, "square of an odd number, got 4"),
         ("RepPointsHead", {"transform_method": "mean"}, "transform_method must be one of moment"),
-        ("GARetinaHead", {"loss_cls": {}}, "use_sigmoid must be true with guided anchors"),
+        ("GARetinaHead", {"loss_cls": {}}, r"bbox_head 'GARetinaHead'\.loss_cls must have use_sigmoid"),
         ("GARetinaHead", {"square_anchor_generator": {**SQUARES, "scales": [1, 2]}}, "one anchor in a location"),
-        ("YOLOFHead", {"loss_cls": {}}, "needs loss_cls.use_sigmoid=True"),
+        ("YOLOFHead", {"loss_cls": {}}, r"bbox_head 'YOLOFHead'\.loss_cls must have use_sigmoid"),
+        (
+            "GFLHead",
+            {"loss_cls": {"use_sigmoid": False}},
+            r"use_sigmoid of bbox_head 'GFLHead'\.loss_cls must be True, got False",
+        ),
+        (
+            "FoveaHead",
+            {"base_edge_list": [16]},
+            "base_edge_list of bbox_head 'FoveaHead' must have as many elements as strides, 2, got 1",
+        ),
+        (
+            "FoveaHead",
+            {"base_edge_list": None, "strides": [8]},
+            "base_edge_list of bbox_head 'FoveaHead' must be a list",
+        ),
     ],
 )
 def test_refused(kind, entries, message):

@@ -7,11 +7,12 @@ from torch import nn
 import mmort.torch
 from mmort.configs.data_preprocessor import read_data_preprocessor
 from mmort.detect import build
-from mmort.detect.entries import read_entries
+from mmort.detect.entries import PARTS, read_entries
 from mmort.detect.parts.backbones.ssd_vgg import SSDVGG
 from mmort.detect.parts.csp import CSPNeXtBlock
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import DenseLoss
 from mmort.detect.parts.layers import ConvWS, activation, convolution, normalization
+from mmort.detect.parts.necks.bfp import max_pool_to
 from mmort.detect.parts.necks.fpg import UpEntries
 from mmort.detect.parts.plugins import plugins_of_stage
 from mmort.detect.parts.test_cfg import NMS, SelectionEntries
@@ -94,13 +95,15 @@ def test_masks_need_a_threshold(name):
 
 
 def test_activations_follow_from_losses_that_are_known():
-    assert class_activation({"type": "mmdet.QualityFocalLoss", "use_sigmoid": True, "beta": 2.0}) == "sigmoid"
-    assert class_activation({"type": "CrossEntropyLoss", "class_weight": [1, 2]}) == "softmax"
+    focal = {"type": "mmdet.QualityFocalLoss", "use_sigmoid": True, "beta": 2.0}
+    assert read_entries("loss_cls", DenseLoss, focal).activation == "sigmoid"
+    entropy = {"type": "CrossEntropyLoss", "class_weight": [1, 2]}
+    assert read_entries("loss_cls", DenseLoss, entropy).activation == "softmax"
     for kind in ("SeesawLoss", "CrossEntropyCustomLoss", "MyLoss"):  # which activate otherwise
         with pytest.raises(ValueError, match=f"loss_cls '{kind}' is not supported"):
-            class_activation({"type": kind, "use_sigmoid": True})
+            read_entries("loss_cls", DenseLoss, {"type": kind, "use_sigmoid": True})
     with pytest.raises(ValueError, match="loss_cls with sigmoid"):
-        class_activation({"type": "FocalLoss", "sigmoid": True})
+        read_entries("loss_cls", DenseLoss, {"type": "FocalLoss", "sigmoid": True})
 
 
 def test_points_of_vfnet_are_those_of_its_anchor_generator():
@@ -187,6 +190,30 @@ def test_a_head_with_fewer_strides_than_levels():
     config["model"]["bbox_head"]["anchor_generator"]["strides"] = [8]
     with pytest.raises(ValueError, match=r"as many strides as there are levels, .*num_outs.*, 2, got 1"):
         build(config)(images(), SHAPES)
+
+
+@pytest.mark.parametrize(
+    ("generator", "entry", "value", "lengths"),
+    [
+        ({"type": "AnchorGenerator", "ratios": [1], "scales": [1]}, "base_sizes", [8], (2, 1)),
+        ({"type": "AnchorGenerator", "ratios": [1], "scales": [1]}, "centers", [(0, 0)] * 3, (2, 3)),
+        ({"type": "YOLOAnchorGenerator"}, "base_sizes", [[(8, 8)]], (2, 1)),
+        ({"type": "SSDAnchorGenerator"}, "ratios", [[2]], (2, 1)),
+        ({"type": "SSDAnchorGenerator", "ratios": [[2], [2]]}, "min_sizes", [8, 16, 32], (2, 3)),
+    ],
+)
+def test_lists_of_a_prior_generator_are_as_long_as_its_strides(generator, entry, value, lengths):
+    expected, length = lengths
+    message = f"{entry} of prior generator .*must have as many elements as strides, {expected}, got {length}"
+    with pytest.raises(ValueError, match=message):
+        PARTS.build("prior generator", {**generator, "strides": [8, 16], entry: value})
+
+
+@pytest.mark.parametrize("sizes", [((13, 7), (4, 7)), ((5, 6), (5, 9)), ((64, 64), (16, 8)), ((3, 1), (1, 1))])
+def test_maps_of_balanced_pyramids_are_pooled_as_torch_does(sizes):
+    before, after = sizes
+    map = torch.rand(2, 3, *before, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(max_pool_to(map, after), torch.nn.functional.adaptive_max_pool2d(map, after))
 
 
 def test_what_boxinst_prepares_for_training_is_ignored():

@@ -150,7 +150,12 @@ def test_yolact_does_not_need_its_segmentation(name):
     [
         ("condinst", "mask_head", {"feat_channels": 16}, "feat_channels must be mask_feature_head.out_channels, 8"),
         ("condinst", "mask_head", {"mask_out_stride": 3}, "mask_out_stride must divide mask_stride, 8, got 3"),
-        ("yolact", "bbox_head", {"loss_cls": {"use_sigmoid": True}}, "use_sigmoid must be false"),
+        (
+            "yolact",
+            "bbox_head",
+            {"loss_cls": {"use_sigmoid": True}},
+            r"use_sigmoid of bbox_head 'YOLACTHead'\.loss_cls must be False",
+        ),
         ("yolact", "mask_head", {"proto_kernel_sizes": (3, 3, 1)}, "proto_channels must be None exactly where"),
         ("maskformer", "panoptic_head", {"pixel_decoder": {"type": "FPN"}}, "pixel_decoder 'FPN' is not supported"),
     ],

@@ -36,7 +36,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("h2rbox", ("model", "bbox_head", "loss_cls", "use_sigmoid"), REMOVED, EFFECT),
         ("maskformer", ("model", "panoptic_head", "pixel_decoder", "norm_cfg"), {"type": "BN", "eps": 0.3}, EFFECT),
         ("nas_fcos", ("model", "bbox_head", "cls_predictor_cfg"), True, REFUSED),
-        ("neck_bfp_conv", ("model", "backbone", "strides"), (2, 4, 4, 4), REFUSED),
+        ("neck_bfp_conv", ("model", "backbone", "strides"), (2, 4, 4, 4), EFFECT),
         ("neck_bfp_conv", ("model", "bbox_head", "strides"), REMOVED, EFFECT),
         ("paa", ("model", "bbox_head", "loss_cls"), SOFTMAX, REFUSED),
         ("panoptic_fpn", ("model", "panoptic_fusion_head", "num_things_classes"), 5, REFUSED),

@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, default, part, training_only
+from mmort.detect.entries import Schema, nested, part, training_only
 from mmort.detect.parts.coders import DeltaXYWHBBoxCoder
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
 from mmort.detect.parts.priors import Priors
 from mmort.torch import DeformConv2d
 
@@ -37,7 +36,7 @@ class GuidedAnchorEntries(Schema):
     bbox_coder: DeltaXYWHBBoxCoder = part("box coder", types=_CODERS, default=_CODER)
     deform_groups: int = 4
     loc_filter_thr: float = 0.01
-    loss_cls: Config = default({"use_sigmoid": True})
+    loss_cls: SigmoidLoss = nested(SigmoidLoss, default=WITH_SIGMOID)
 
     ignored: ClassVar = training_only("approx_anchor_generator", "reg_decoded_bbox")
 
@@ -47,12 +46,6 @@ class GuidedAnchorEntries(Schema):
                 "detect.build: square_anchor_generator must have one anchor in a location, got "
                 f"{self.square_anchor_generator.num_base_priors} by level"
             )
-
-
-def require_sigmoid(loss_cls: Config) -> None:
-    """Refuse the loss of a softmax."""
-    if class_activation(loss_cls) != "sigmoid":
-        raise ValueError("detect.build: loss_cls.use_sigmoid must be true with guided anchors, got false")
 
 
 class FeatureAdaption(nn.Module):

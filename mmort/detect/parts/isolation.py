@@ -48,9 +48,9 @@ class SingleMapDetector(QueryDetector):
         """Return the last map [N, C, h, w], and which of its rows [N, h] and columns [N, w] are the images'."""
         if self._isolation is not None:
             with self._isolation.of(torch.ceil(limits / self.size_divisor) * self.size_divisor):
-                map = self.neck(self.backbone(input))[-1]
+                map = self.levels(input)[-1]
             return map, *used_cells(map, limits, self._isolation.stride)
-        map = self.neck(self.backbone(input))[-1]
+        map = self.levels(input)[-1]
         return map, *image_cells(map, input, limits)
 
 

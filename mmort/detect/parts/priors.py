@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, Schema, at_least
+from mmort.detect.entries import PARTS, Schema, as_many_as, at_least
 
 _IGNORED = {"use_box_type": "a wrapper of MMDetection 3 around the same numbers"}
 
@@ -37,14 +37,6 @@ class Priors(nn.Module):
     def level(self, index: int, map: Tensor) -> Tensor:
         """Return the priors of a level whose map is `map` [N, C, h, w]: float32, [h*w*A, 4], for points [h*w, 2]."""
         raise NotImplementedError
-
-    def check_levels(self, head: str, maps: Sequence[Tensor]) -> None:
-        """Raise a ValueError if the maps are not as many as the strides; `head` is its entry in the config."""
-        if len(maps) != len(self.strides):
-            raise ValueError(
-                f"detect: {head} must have as many strides as there are levels, the neck's num_outs or the backbone's "
-                f"out_indices, {len(maps)}, got {len(self.strides)}"
-            )
 
 
 class Anchors(Priors):
@@ -84,11 +76,11 @@ class AnchorGenerator(Anchors):
         strides: Sequence[Any]
         ratios: Sequence[float]
         scales: Sequence[float] | None = None
-        base_sizes: Sequence[float] | None = None
+        base_sizes: Sequence[float] | None = as_many_as("strides", default=None)
         scale_major: bool = True
         octave_base_scale: float | None = at_least(0, default=None)
         scales_per_octave: int | None = None
-        centers: Sequence[tuple[float, float]] | None = None
+        centers: Sequence[tuple[float, float]] | None = as_many_as("strides", default=None)
         center_offset: float = 0.0
 
         ignored: ClassVar = _IGNORED
@@ -137,9 +129,9 @@ class SSDAnchorGenerator(Anchors):
         """The entries of ``anchor_generator``."""
 
         strides: Sequence[Any]
-        ratios: Sequence[Sequence[float]]
-        min_sizes: Sequence[float] | None = None
-        max_sizes: Sequence[float] | None = None
+        ratios: Sequence[Sequence[float]] = as_many_as("strides")
+        min_sizes: Sequence[float] | None = as_many_as("strides", default=None)
+        max_sizes: Sequence[float] | None = as_many_as("strides", default=None)
         basesize_ratio_range: tuple[float, float] = (0.15, 0.9)
         input_size: int = 300
         scale_major: bool = True
@@ -179,7 +171,7 @@ class YOLOAnchorGenerator(Anchors):
         """The entries of ``anchor_generator``."""
 
         strides: Sequence[Any]
-        base_sizes: Sequence[Sequence[Any]]
+        base_sizes: Sequence[Sequence[Any]] = as_many_as("strides")
 
         ignored: ClassVar = _IGNORED
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
@@ -59,6 +59,11 @@ class SingleStageDetector(Detector):
         self.test_cfg = read_entries("test_cfg", self.TestCfg, self.entries.test_cfg)
 
     @property
+    def level_counts(self) -> Mapping[str, int]:
+        """That of the head's priors."""
+        return {"bbox_head": len(self.bbox_head.priors.strides)}
+
+    @property
     def raw_names(self) -> tuple[str, ...]:
         """The names of the head's maps: its `raw_kinds` with the level."""
         return level_names(self.bbox_head.raw_kinds, len(self.bbox_head.priors.strides))
@@ -67,12 +72,6 @@ class SingleStageDetector(Detector):
         """Return the head's maps, by kind and level."""
         maps: tuple[Tensor, ...] = self.bbox_head(self.levels(input))
         return maps
-
-    def levels(self, input: Tensor) -> Sequence[Tensor]:
-        """Return the neck's maps [N, C, h, w]; ValueError if the head's strides are not as many."""
-        features: Sequence[Tensor] = self.neck(self.backbone(input))
-        self.bbox_head.priors.check_levels("bbox_head", features)
-        return features
 
 
 class DenseHead(Head):

@@ -5,6 +5,7 @@ Without the network, as in Fast R-CNN, the proposals are an input.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -154,6 +155,11 @@ class TwoStageDetector(Detector):
         return *(f"rpn_head.{layer}" for layer in first), "roi_head.bbox_head"
 
     @property
+    def level_counts(self) -> Mapping[str, int]:
+        """That of the first stage's priors."""
+        return {} if self.rpn_head is None else {"rpn_head": len(self.rpn_head.priors.strides)}
+
+    @property
     def raw_names(self) -> tuple[str, ...]:
         """The names of the first stage's maps."""
         if self.rpn_head is None:
@@ -168,13 +174,6 @@ class TwoStageDetector(Detector):
         if self.rpn_head is None:
             raise ValueError(f"{self.family} has no outputs without post-processing: all of them depend on proposals")
         return self.rpn_head.raw(self.levels(input), image_limits(input, None))
-
-    def levels(self, input: Tensor) -> list[Tensor]:
-        """Return the neck's maps [N, C, h, w]; ValueError if the strides of the RPN are not as many."""
-        features: list[Tensor] = self.neck(self.backbone(input))
-        if self.rpn_head is not None:
-            self.rpn_head.priors.check_levels("rpn_head", features)
-        return features
 
     def forward(
         self, input: Tensor, img_shape: Tensor | None = None, proposals: Tensor | None = None

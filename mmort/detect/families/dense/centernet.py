@@ -81,7 +81,7 @@ class CenterNet(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps."""
-        return self.bbox_head(self.neck(self.backbone(input)))
+        return self.bbox_head(self.levels(input))
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         # Nothing here is clipped to the image, so its shape does not matter.

@@ -188,7 +188,7 @@ class CornerNet(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps, as `CornerHead` does."""
-        maps: tuple[Tensor, ...] = self.bbox_head(self.neck(self.backbone(input)))
+        maps: tuple[Tensor, ...] = self.bbox_head(self.levels(input))
         return maps
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:

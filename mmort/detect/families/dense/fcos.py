@@ -12,9 +12,9 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, training_only
+from mmort.detect.entries import PARTS, nested, training_only
 from mmort.detect.parts.heads.anchor_free_head import AnchorFreeHead
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
 from mmort.detect.parts.layers import convolution
 from mmort.detect.parts.single_stage import DenseDetector
 
@@ -31,7 +31,7 @@ class FCOSHead(AnchorFreeHead):
         norm_on_bbox: bool = False
         centerness_on_reg: bool = False
         cls_predictor_cfg: Config | None = None
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: DenseLoss = nested(DenseLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = {
             **AnchorFreeHead.Entries.ignored,
@@ -41,7 +41,7 @@ class FCOSHead(AnchorFreeHead):
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
         channels = entries.feat_channels
-        self.activation = class_activation(entries.loss_cls)
+        self.activation = entries.loss_cls.activation
         self.norm_on_bbox, self.centerness_on_reg = entries.norm_on_bbox, entries.centerness_on_reg
         class_channels = self.classes + (self.activation == "softmax")
         if entries.cls_predictor_cfg is not None:  # MMDetection builds this layer whatever its type

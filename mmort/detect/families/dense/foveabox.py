@@ -12,10 +12,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, training_only
+from mmort.detect.entries import PARTS, as_many_as, nested, training_only
 from mmort.detect.parts.boxes import clip
-from mmort.detect.parts.heads.class_scores import require_sigmoid
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import ConvModule, tower
 from mmort.detect.parts.priors import Points
@@ -45,22 +44,16 @@ class FoveaHead(DenseHead):
         """The entries of ``bbox_head``."""
 
         strides: Sequence[Any] = (4, 8, 16, 32, 64)
-        base_edge_list: Sequence[float] = (16, 32, 64, 128, 256)
+        base_edge_list: Sequence[float] = as_many_as("strides", default=(16, 32, 64, 128, 256))
         with_deform: bool = False
         deform_groups: int = 4
         conv_bias: bool | str = "auto"
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: SigmoidLoss = nested(SigmoidLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = training_only("scale_ranges", "sigma")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        require_sigmoid("FoveaHead", entries.loss_cls)
-        if len(entries.base_edge_list) != len(entries.strides):
-            raise ValueError(
-                f"detect.build: bbox_head.base_edge_list must have as many numbers as strides, {len(entries.strides)}, "
-                f"got {len(entries.base_edge_list)}"
-            )
         self.classes = entries.num_classes
         self.priors, self.lengths = Points(entries.strides), list(entries.base_edge_list)
         channels, width = entries.feat_channels, entries.feat_channels * 4

@@ -21,7 +21,6 @@ from mmort.detect.parts.guided_anchors import (
     MaskedConv2d,
     guided_anchors,
     likely,
-    require_sigmoid,
 )
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.selection import best_priors, detections, of_all_levels, take, take_rows
@@ -45,7 +44,6 @@ class GARetinaHead(DenseHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        require_sigmoid(entries.loss_cls)
         self.classes, self.threshold = entries.num_classes, entries.loc_filter_thr
         self.priors, self.coder, self.anchor_coder = (
             entries.square_anchor_generator,

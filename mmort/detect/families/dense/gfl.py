@@ -13,9 +13,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, part, training_only
+from mmort.detect.entries import PARTS, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import require_sigmoid
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
 from mmort.detect.parts.heads.tower_head import TowerHead
 from mmort.detect.parts.layers import Scale
 from mmort.detect.parts.priors import Centres
@@ -48,10 +48,10 @@ class GFLHead(TowerHead):
 
         bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
         reg_max: int = 16
+        loss_cls: SigmoidLoss = nested(SigmoidLoss, default=WITH_SIGMOID)
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        require_sigmoid("GFLHead", entries.loss_cls)
         self.priors = Centres(self.priors)
         self.cls_convs, self.reg_convs = self.build_towers(entries)
         self.box_channels = 4 * (entries.reg_max + 1)

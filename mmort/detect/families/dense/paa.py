@@ -13,10 +13,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mmort.detect.entries import PARTS, training_only
+from mmort.detect.entries import PARTS, nested, training_only
 from mmort.detect.families.dense.atss import ATSSHead
 from mmort.detect.parts.boxes import image_limits
-from mmort.detect.parts.heads.class_scores import require_sigmoid
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
 from mmort.detect.parts.selection import best_priors, detections, of_all_levels, take
 from mmort.detect.parts.single_stage import DenseDetector, SingleStageModel
 from mmort.detect.parts.test_cfg import DenseEntries
@@ -35,12 +35,12 @@ class PAAHead(ATSSHead):
         """The entries of ``bbox_head``."""
 
         score_voting: bool = True
+        loss_cls: SigmoidLoss = nested(SigmoidLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = {**ATSSHead.Entries.ignored, **training_only("covariance_type", "topk")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        require_sigmoid("PAAHead", entries.loss_cls)
         self.score_voting = entries.score_voting
 
 

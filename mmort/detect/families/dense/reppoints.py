@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, training_only
+from mmort.detect.entries import PARTS, nested, training_only
 from mmort.detect.parts.boxes import clip
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Points
@@ -43,7 +42,7 @@ class RepPointsHead(DenseHead):
         use_grid_points: bool = False
         center_init: bool = True
         transform_method: str = "moment"
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: DenseLoss = nested(DenseLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = training_only("gradient_mul", "moment_mul")
 
@@ -59,7 +58,7 @@ class RepPointsHead(DenseHead):
                 f"detect.build: bbox_head.transform_method must be one of {', '.join(self.methods)}, "
                 f"got {entries.transform_method!r}"
             )
-        self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)
+        self.classes, self.activation = entries.num_classes, entries.loss_cls.activation
         self.priors, self.method = Points(entries.point_strides, offset=0), entries.transform_method
         self.half_scale, self.side = entries.point_base_scale / 2, side
         self.use_grid_points, self.center_init = entries.use_grid_points, entries.center_init

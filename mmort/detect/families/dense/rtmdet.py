@@ -13,9 +13,9 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, part
+from mmort.detect.entries import PARTS, default, nested, part
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
 from mmort.detect.parts.layers import LayerEntries, shared_towers
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
@@ -40,7 +40,7 @@ class RTMDetSepBNHead(DenseHead):
         exp_on_reg: bool = False
         anchor_generator: Priors = part("prior generator")
         bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: DenseLoss = nested(DenseLoss, default=WITH_SIGMOID)
         norm_cfg: Config | None = default({"type": "BN", "momentum": 0.03, "eps": 0.001})
         act_cfg: Config | None = default({"type": "SiLU"})
 
@@ -48,7 +48,7 @@ class RTMDetSepBNHead(DenseHead):
         super().__init__()
         if entries.with_objectness:
             raise ValueError("detect.build: bbox_head with with_objectness=True is not supported")
-        self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)
+        self.classes, self.activation = entries.num_classes, entries.loss_cls.activation
         self.priors, self.coder, self.exp_on_reg = entries.anchor_generator, entries.bbox_coder, entries.exp_on_reg
         self.cls_convs, self.reg_convs = self.build_towers(entries)
         self.rtm_cls = self.build_predictors(entries, self.classes + (self.activation == "softmax"))

@@ -13,11 +13,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, part, training_only
+from mmort.detect.entries import PARTS, nested, part, training_only
 from mmort.detect.parts.boxes import clip
 from mmort.detect.parts.buckets import BucketingBBoxCoder
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Priors
@@ -38,13 +37,13 @@ class SABLRetinaHead(DenseHead):
 
         square_anchor_generator: Priors = part("prior generator", default=_SQUARES)
         bbox_coder: BucketingBBoxCoder = part("box coder", types={"BucketingBBoxCoder": BucketingBBoxCoder})
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: DenseLoss = nested(DenseLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = training_only("approx_anchor_generator", "reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)
+        self.classes, self.activation = entries.num_classes, entries.loss_cls.activation
         self.priors, self.coder = entries.square_anchor_generator, entries.bbox_coder
         sides = self.coder.side_count
         self.box_channels = 8 * sides

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, training_only
-from mmort.detect.parts.heads.class_scores import require_sigmoid
+from mmort.detect.entries import PARTS, nested, training_only
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
 from mmort.detect.parts.heads.tower_head import TowerHead
 from mmort.detect.parts.layers import ConvModule, Scale
 from mmort.detect.parts.priors import Centres
@@ -56,6 +56,7 @@ class TOODHead(TowerHead):
 
         num_dcn: int = 0
         anchor_type: str = "anchor_free"
+        loss_cls: SigmoidLoss = nested(SigmoidLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = {**TowerHead.Entries.ignored, **training_only("initial_loss_cls")}
 
@@ -66,7 +67,6 @@ class TOODHead(TowerHead):
                 f"detect.build: bbox_head.anchor_type must be 'anchor_free' or 'anchor_based', "
                 f"got {entries.anchor_type!r}"
             )
-        require_sigmoid("TOODHead", entries.loss_cls)
         self.activation = "none"  # the maps are probabilities already
         self.anchor_free, self.centres = entries.anchor_type == "anchor_free", Centres(self.priors)
         channels, layers = entries.feat_channels, entries.stacked_convs

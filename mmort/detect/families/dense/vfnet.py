@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, default, part, training_only
+from mmort.detect.entries import PARTS, default, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import ConvModule, Scale, tower_pair
 from mmort.detect.parts.priors import AnchorGenerator, Points
@@ -52,7 +52,7 @@ class VFNetHead(DenseHead):
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
         bbox_coder: BoxCoder = part("box coder", default={"type": "DistancePointBBoxCoder"})
         use_atss: bool = True
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: DenseLoss = nested(DenseLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = training_only(
             "center_sample_radius", "center_sampling", "gradient_mul", "reg_decoded_bbox", "sync_num_pos", "use_vfl"
@@ -60,7 +60,7 @@ class VFNetHead(DenseHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)
+        self.classes, self.activation = entries.num_classes, entries.loss_cls.activation
         # With ATSS's assignment the points are the centres of anchors.
         anchors, self.strides = entries.anchor_generator, tuple(entries.strides)
         self.priors = Points(anchors.strides, anchors.center_offset if entries.use_atss else 0.5)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, part, training_only
+from mmort.detect.entries import PARTS, Schema, default, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import require_sigmoid
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.single_stage import DenseDetector, DenseHead
@@ -39,13 +39,12 @@ class YOLOFHead(DenseHead):
         norm_cfg: Config | None = default({"type": "BN"})
         anchor_generator: Priors = part("prior generator")
         bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: SigmoidLoss = nested(SigmoidLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = training_only("reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        require_sigmoid("YOLOFHead", entries.loss_cls)
         self.classes, self.priors, self.coder = entries.num_classes, entries.anchor_generator, entries.bbox_coder
         channels, anchors = entries.in_channels, self.priors.num_base_priors[0]
         self.cls_subnet = tower(channels, channels, entries.num_cls_convs, norm_cfg=entries.norm_cfg)

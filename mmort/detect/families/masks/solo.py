@@ -317,7 +317,7 @@ class SOLO(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the head's maps."""
-        maps: tuple[Tensor, ...] = self.mask_head(self.neck(self.backbone(input)))
+        maps: tuple[Tensor, ...] = self.mask_head(self.levels(input))
         return maps
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:

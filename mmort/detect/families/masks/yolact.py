@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested, part, training_only
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, part, training_only
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import SoftmaxLoss
 from mmort.detect.parts.image_masks import of_rows
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.priors import Priors
@@ -54,14 +54,12 @@ class YOLACTHead(nn.Module):
         norm_cfg: Config | None = None
         anchor_generator: Priors = part("prior generator", default=_ANCHORS)
         bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
-        loss_cls: Config = default({})
+        loss_cls: SoftmaxLoss = nested(SoftmaxLoss, default={})
 
         ignored: ClassVar = training_only("use_ohem", "reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if class_activation(entries.loss_cls) != "softmax":
-            raise ValueError("detect.build: bbox_head.loss_cls.use_sigmoid must be false: sigmoid is not supported")
         self.classes, self.prototypes, channels = entries.num_classes, entries.num_protos, entries.feat_channels
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
         layer: dict[str, Any] = {"padding": 1, "conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}
@@ -227,8 +225,7 @@ class YOLACT(Detector):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the heads' maps, the prototypes last."""
-        features = self.neck(self.backbone(input))
-        self.bbox_head.priors.check_levels("bbox_head", features)
+        features = self.levels(input)
         return *self.bbox_head(features), self.mask_head(features)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:

@@ -170,7 +170,7 @@ class DeformableDETR(QueryDetector):
 
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""
-        features = self.neck(self.backbone(input))
+        features = self.levels(input)
         pyramid = Pyramid.of(features, input, limits, self.positional_encoding, self.level_embed)
         return self.decode(self.encoder(pyramid), pyramid)
 

@@ -312,11 +312,11 @@ class SparseRCNN(Detector):
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the last stage's class logits [N, P, classes + others] and boxes [N, P, 4] in pixels of `input`."""
         limits = image_limits(input, None)
-        return self.roi_head(self.neck(self.backbone(input)), *self.rpn_head(limits), limits)[:2]
+        return self.roi_head(self.levels(input), *self.rpn_head(limits), limits)[:2]
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)  # [N, 1, 4]
-        features = self.neck(self.backbone(input))  # by level, [N, C, h, w]
+        features = self.levels(input)  # by level, [N, C, h, w]
         logits, boxes, attended = self.roi_head(features, *self.rpn_head(limits), limits)
         dets, labels, indices = self.roi_head.detect(logits, boxes)  # [N, K, 5], [N, K]
         if not self.roi_head.with_mask:

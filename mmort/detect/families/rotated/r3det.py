@@ -13,10 +13,17 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, at_least, part, read_entries
+from mmort.detect.entries import PARTS, Schema, at_least, part
 from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
 from mmort.detect.parts.priors import Priors
-from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector, RefiningModel, renamed
+from mmort.detect.parts.rotated.refinement import (
+    LOCATIONS,
+    FeatureRefinement,
+    RefiningDetector,
+    RefiningModel,
+    Stages,
+    renamed,
+)
 from mmort.torch import rotated_feature_align
 
 
@@ -67,7 +74,7 @@ class R3RefineHead(RotatedRetinaHead):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stages(Schema):
+class R3Stages(Stages):
     """The entries of MMRotate 0's ``model`` that MMRotate 1 has in its heads."""
 
     bbox_head: Config
@@ -82,6 +89,14 @@ class Stages(Schema):
                 "detect.build: num_refine_stages must be 1 to the number of frm_cfgs and of refine_heads, "
                 f"got {self.num_refine_stages}"
             )
+
+    def heads(self) -> tuple[Config, Sequence[Config]]:
+        stages = zip(self.refine_heads, self.frm_cfgs, strict=False)
+        following = [
+            {**head, "frm_cfg": {**renamed(module, in_channels="feat_channels"), "type": "FRM"}}
+            for head, module in stages
+        ]
+        return self.bbox_head, following[: self.num_refine_stages]
 
 
 @PARTS.register("detector", "KFIoURRetinaRefineHead", "R3RefineHead", "RotatedRetinaRefineHead")
@@ -104,18 +119,4 @@ class R3Det(RefiningDetector):
     class Model(RefiningModel):
         """The entries of ``model``."""
 
-        @classmethod
-        def respelled(cls, name: str, config: Config) -> Config:
-            """Give each head the module that MMRotate 0 has beside it."""
-            if "refine_heads" not in config:
-                return config
-            names = Stages.__dataclass_fields__
-            stages = read_entries(name, Stages, {key: config[key] for key in config if key in names})
-            return {
-                **{key: config[key] for key in config if key not in names},
-                "bbox_head_init": stages.bbox_head,
-                "bbox_head_refine": [
-                    {**head, "frm_cfg": {**renamed(module, in_channels="feat_channels"), "type": "FRM"}}
-                    for head, module in zip(stages.refine_heads, stages.frm_cfgs, strict=False)
-                ][: stages.num_refine_stages],
-            }
+        Stages = R3Stages

@@ -14,13 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, part, read_entries, training_only
+from mmort.detect.entries import PARTS, Schema, nested, part, training_only
 from mmort.detect.families.rotated.rotated_retinanet import RotatedRetinaHead
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors, shifts
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
-from mmort.detect.parts.rotated.refinement import LOCATIONS, FeatureRefinement, RefiningDetector, RefiningModel, renamed
+from mmort.detect.parts.rotated.refinement import (
+    LOCATIONS,
+    FeatureRefinement,
+    RefiningDetector,
+    RefiningModel,
+    Stages,
+    renamed,
+)
 from mmort.detect.parts.single_stage import DenseHead
 from mmort.torch import DeformConv2d, active_rotated_filter
 
@@ -132,7 +139,7 @@ class S2ARefineHead(DenseHead):
         stacked_convs: int = 4
         conv_cfg: Config | None = None
         norm_cfg: Config | None = None
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: DenseLoss = nested(DenseLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = {
             "in_channels": "those of the features",
@@ -142,7 +149,7 @@ class S2ARefineHead(DenseHead):
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         channels, filters = entries.feat_channels, entries.feat_channels // ORIENTATIONS
-        self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)
+        self.classes, self.activation = entries.num_classes, entries.loss_cls.activation
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
         self.or_conv = ORConv(channels, filters)
         layer: dict[str, Any] = {"conv_cfg": entries.conv_cfg, "norm_cfg": entries.norm_cfg}
@@ -160,12 +167,17 @@ class S2ARefineHead(DenseHead):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stages(Schema):
-    """The entries of MMRotate 0's ``model`` that MMRotate 1 calls by other names."""
+class S2Stages(Stages):
+    """The entries of MMRotate 0's ``model``, which has the convolutions of the second head beside it."""
 
     fam_head: Config
     align_cfgs: Config
     odm_head: Config
+
+    def heads(self) -> tuple[Config, Sequence[Config]]:
+        module = {**renamed(self.align_cfgs, channels="feat_channels"), "type": "AlignConvs"}
+        # MMRotate 0 does not read stacked_convs.
+        return self.fam_head, [{**self.odm_head, "frm_cfg": module, "stacked_convs": 2}]
 
 
 @PARTS.register("detector", "KFIoUODMRefineHead", "ODMRefineHead", "S2ARefineHead")
@@ -187,17 +199,4 @@ class S2ANet(RefiningDetector):
     class Model(RefiningModel):
         """The entries of ``model``."""
 
-        @classmethod
-        def respelled(cls, name: str, config: Config) -> Config:
-            """Give the second head the convolutions that MMRotate 0 has beside it."""
-            if "odm_head" not in config:
-                return config
-            names = Stages.__dataclass_fields__
-            stages = read_entries(name, Stages, {key: config[key] for key in config if key in names})
-            module = {**renamed(stages.align_cfgs, channels="feat_channels"), "type": "AlignConvs"}
-            return {
-                **{key: config[key] for key in config if key not in names},
-                "bbox_head_init": stages.fam_head,
-                # whatever the config says of stacked_convs
-                "bbox_head_refine": [{**stages.odm_head, "frm_cfg": module, "stacked_convs": 2}],
-            }
+        Stages = S2Stages

@@ -6,7 +6,7 @@ model on COCO val2017: 58.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -63,6 +63,11 @@ class RPN(Detector):
         return tuple(f"rpn_head.{layer}" for layer in self.rpn_head.outputs)
 
     @property
+    def level_counts(self) -> Mapping[str, int]:
+        """That of the head's priors."""
+        return {"rpn_head": len(self.rpn_head.priors.strides)}
+
+    @property
     def raw_names(self) -> tuple[str, ...]:
         """The names of the head's maps."""
         return level_names(("rpn_cls_score", "rpn_bbox_pred"), len(self.rpn_head.priors.strides))
@@ -70,12 +75,6 @@ class RPN(Detector):
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return the objectness logits, [N, A, h, w] of each level, and then the deltas, [N, A*4, h, w]."""
         return self.rpn_head.raw(self.levels(input), image_limits(input, None))
-
-    def levels(self, input: Tensor) -> list[Tensor]:
-        """Return the neck's maps [N, C, h, w]; ValueError if the head's strides are not as many."""
-        features: list[Tensor] = self.neck(self.backbone(input))
-        self.rpn_head.priors.check_levels("rpn_head", features)
-        return features
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         dets, used = self.rpn_head.proposals(self.levels(input), image_limits(input, img_shape))

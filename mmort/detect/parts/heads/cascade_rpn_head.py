@@ -13,10 +13,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, nested, part, training_only
+from mmort.detect.entries import PARTS, Schema, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, SigmoidLoss
 from mmort.detect.parts.heads.rpn_head import Level, ProposalHead
 from mmort.detect.parts.priors import Priors, shifts
 from mmort.detect.parts.test_cfg import RPNEntries
@@ -66,14 +65,12 @@ class StageCascadeRPNHead(nn.Module):
         adapt_cfg: AdaptEntries = nested(AdaptEntries)
         bridged_feature: bool = False
         with_cls: bool = True
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: SigmoidLoss = nested(SigmoidLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = training_only("sampling", "reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if class_activation(entries.loss_cls) != "sigmoid":
-            raise ValueError("detect.build: rpn_head.stages.loss_cls.use_sigmoid must be true: no softmax")
         if any(count != 1 for count in entries.anchor_generator.num_base_priors):
             raise ValueError(
                 "detect.build: rpn_head.stages.anchor_generator must have one anchor in a location, got "

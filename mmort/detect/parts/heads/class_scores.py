@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import Schema, read_entries, require, training_only
+from mmort.detect.entries import Schema, only, training_only
 from mmort.detect.parts.selection import Activation
 
 _TRAINING = training_only(
@@ -32,9 +32,16 @@ _TRAINING = training_only(
 
 @dataclass(frozen=True, kw_only=True)
 class DenseLoss(Schema):
-    """The entries of ``loss_cls`` of a dense head: MMDetection's heads read one, whatever the type's default is."""
+    """The entries of ``loss_cls`` of a dense head: MMDetection's heads read one, whatever the type's default is.
 
-    type: str = "FocalLoss"
+    Its types activate as `use_sigmoid` says; Seesaw Loss and others do it in ways of their own.
+    """
+
+    types = (
+        *("CrossEntropyLoss", "EQLV2Loss", "FocalCustomLoss", "FocalLoss", "GHMC", "GaussianFocalLoss"),
+        *("QualityFocalLoss", "SmoothFocalLoss", "VarifocalLoss"),
+    )
+
     use_sigmoid: bool = False
 
     ignored: ClassVar = {
@@ -43,31 +50,28 @@ class DenseLoss(Schema):
         **training_only("iou_weighted", "momentum", "num_classes", "use_mask"),
     }
 
-
-_DENSE_LOSSES = (
-    *("CrossEntropyLoss", "EQLV2Loss", "FocalCustomLoss", "FocalLoss", "GHMC", "GaussianFocalLoss"),
-    *("QualityFocalLoss", "SmoothFocalLoss", "VarifocalLoss"),
-)
-"""Losses that activate as `use_sigmoid` says; Seesaw Loss and others do it in ways of their own."""
+    @property
+    def activation(self) -> Activation:
+        """What turns the class maps of the head into probabilities."""
+        return "sigmoid" if self.use_sigmoid else "softmax"
 
 
-def class_activation(loss_cls: Config) -> Activation:
-    """Return what a ``loss_cls`` implies for the class maps of a dense head.
+@dataclass(frozen=True, kw_only=True)
+class SigmoidLoss(DenseLoss):
+    """The entries of ``loss_cls`` of a head that has no logit of the background."""
 
-    Raises
-    ------
-    ValueError
-        If its type, or an entry, is not known.
-    """
-    entries = read_entries("loss_cls", DenseLoss, loss_cls)
-    require("loss_cls", entries.type, *_DENSE_LOSSES)
-    return "sigmoid" if entries.use_sigmoid else "softmax"
+    use_sigmoid: bool = only(True, required=True)
 
 
-def require_sigmoid(head: str, loss_cls: Config) -> None:
-    """Refuse a ``loss_cls`` that implies a softmax, of a head that has none."""
-    if class_activation(loss_cls) != "sigmoid":
-        raise ValueError(f"detect.build: bbox_head {head!r} needs loss_cls.use_sigmoid=True, got false")
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxLoss(DenseLoss):
+    """The entries of ``loss_cls`` of a head that must have a logit of the background."""
+
+    use_sigmoid: bool = only(False)
+
+
+WITH_SIGMOID: Config = {"use_sigmoid": True}
+"""The default of ``loss_cls`` in MMDetection's dense heads."""
 
 
 class ClassScores(nn.Module):
@@ -117,7 +121,7 @@ class SigmoidScores(ClassScores):
     class Entries(Schema):
         """The entries of ``loss_cls``."""
 
-        use_sigmoid: bool = True
+        use_sigmoid: bool = only(True)
 
         ignored: ClassVar = {
             **_TRAINING,
@@ -126,8 +130,6 @@ class SigmoidScores(ClassScores):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        if not entries.use_sigmoid:
-            raise ValueError("detect.build: loss_cls.use_sigmoid must be true for FocalLoss")
 
     def forward(self, logits: Tensor) -> Tensor:
         return logits.sigmoid()

@@ -19,7 +19,6 @@ from mmort.detect.parts.guided_anchors import (
     MaskedConv2d,
     guided_anchors,
     likely,
-    require_sigmoid,
 )
 from mmort.detect.parts.heads.rpn_head import Level, ProposalHead
 from mmort.detect.parts.test_cfg import RPNEntries
@@ -61,7 +60,6 @@ class GARPNHead(ProposalHead):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        require_sigmoid(entries.loss_cls)
         self.priors, self.coder, self.anchor_coder = (
             entries.square_anchor_generator,
             entries.bbox_coder,

@@ -12,11 +12,10 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, nested, part, training_only
+from mmort.detect.entries import PARTS, Schema, nested, part, training_only
 from mmort.detect.parts.boxes import larger
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
 from mmort.detect.parts.layers import tower
 from mmort.detect.parts.priors import Priors
 from mmort.detect.parts.selection import best_indices
@@ -143,13 +142,13 @@ class RPNHead(ProposalHead):
         test_cfg: RPNEntries = nested(RPNEntries, "test_cfg.rpn")
         feat_channels: int = 256
         num_convs: int = 1
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: DenseLoss = nested(DenseLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = {"num_classes": "proposals have no classes", **training_only("reg_decoded_bbox")}
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        self.softmax = class_activation(entries.loss_cls) == "softmax"
+        self.softmax = entries.loss_cls.activation == "softmax"
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
         in_channels, channels = entries.in_channels, entries.feat_channels
         if entries.num_convs <= 1:

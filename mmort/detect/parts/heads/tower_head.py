@@ -8,9 +8,9 @@ from typing import ClassVar
 from torch import nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import default, part, training_only
+from mmort.detect.entries import default, nested, part, training_only
 from mmort.detect.parts.coders import BoxCoder
-from mmort.detect.parts.heads.class_scores import class_activation
+from mmort.detect.parts.heads.class_scores import WITH_SIGMOID, DenseLoss
 from mmort.detect.parts.heads.tower_entries import TowerEntries
 from mmort.detect.parts.layers import tower_pair
 from mmort.detect.parts.priors import Priors
@@ -27,13 +27,13 @@ class TowerHead(DenseHead):
         norm_cfg: Config | None = default({"type": "GN", "num_groups": 32})
         anchor_generator: Priors = part("prior generator")
         bbox_coder: BoxCoder = part("box coder", default={"type": "DeltaXYWHBBoxCoder"})
-        loss_cls: Config = default({"use_sigmoid": True})
+        loss_cls: DenseLoss = nested(DenseLoss, default=WITH_SIGMOID)
 
         ignored: ClassVar = training_only("reg_decoded_bbox")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        self.classes, self.activation = entries.num_classes, class_activation(entries.loss_cls)
+        self.classes, self.activation = entries.num_classes, entries.loss_cls.activation
         self.class_channels = self.classes + (self.activation == "softmax")
         self.priors, self.coder = entries.anchor_generator, entries.bbox_coder
 

@@ -52,45 +52,34 @@ class BFP(nn.Module):
         middle = self.refine_level
         size = inputs[middle].shape[2:]
         gathered = [
-            max_pool_to(x, size, 2 ** (middle - level)) if level < middle else F.interpolate(x, size=size)
-            for level, x in enumerate(inputs)
+            max_pool_to(x, size) if level < middle else F.interpolate(x, size=size) for level, x in enumerate(inputs)
         ]
         mean = self.refine(sum(gathered[1:], gathered[0]) / self.levels)
-        outputs = []
-        for level, x in enumerate(inputs):
-            if level < middle:
-                outputs.append(x + F.interpolate(mean, size=x.shape[2:]))
-            else:
-                outputs.append(x + max_pool_to(mean, x.shape[2:], 2 ** (level - middle)))
-        return tuple(outputs)
+        scattered = [
+            max_pool_to(mean, x.shape[2:]) if level > middle else F.interpolate(mean, size=x.shape[2:])
+            for level, x in enumerate(inputs)
+        ]
+        return tuple(x + change for x, change in zip(inputs, scattered, strict=True))
 
 
-def max_pool_to(x: Tensor, size: Sequence[int], ratio: int) -> Tensor:
+def max_pool_to(x: Tensor, size: Sequence[int]) -> Tensor:
     """Return what torch's adaptive max pooling does, which exports to a fixed size only.
 
     Parameters
     ----------
     x : Tensor, [N, C, H, W]
     size : sequence of int
-        Height and width, at least H and W by `ratio`.
-    ratio : int
+        Height and width.
 
     Returns
     -------
     Tensor, [N, C, *size]
     """
-    if ratio == 1:
-        return x
     for axis, target in zip((2, 3), size, strict=True):
         side = x.shape[axis]
         position = torch.arange(target, device=x.device)
         begin, end = position * side // target, ((position + 1) * side + target - 1) // target  # of each window
-        # A graph need not check it again.
-        if not torch.compiler.is_compiling() and int((end - begin).max()) > ratio + 1:
-            raise ValueError(
-                "detect: neck must have levels of which each has half the rows and columns of the one before, by the "
-                f"strides of the backbone, got a map with {side} of them that becomes one with {target}"
-            )
-        index = torch.minimum(begin[:, None] + torch.arange(ratio + 1, device=x.device), end[:, None] - 1)
-        x = torch.unflatten(x.index_select(axis, index.flatten()), axis, (target, ratio + 1)).amax(axis + 1)
+        longest = (side + target - 1) // target + 1  # at least the longest of them
+        index = torch.minimum(begin[:, None] + torch.arange(longest, device=x.device), end[:, None] - 1)
+        x = torch.unflatten(x.index_select(axis, index.flatten()), axis, (target, longest)).amax(axis + 1)
     return x

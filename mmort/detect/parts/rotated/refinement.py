@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries, level_names
-from mmort.detect.entries import Parts, nested, part
+from mmort.detect.entries import Parts, Schema, nested, part, read_entries
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.rotated.coders import RotatedBoxCoder
 from mmort.detect.parts.rotated.dense import candidates, require_sigmoid, version_of
@@ -47,13 +47,40 @@ class FeatureRefinement(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stages(Schema):
+    """The entries of MMRotate 0's ``model`` that MMRotate 1 has in its heads."""
+
+    def heads(self) -> tuple[Config, Sequence[Config]]:
+        """Return the configs of the first head and of the next ones, as MMRotate 1 has them."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
 class RefiningModel(ModelEntries):
-    """The entries of ``model``, by MMRotate 1's names; families translate those of MMRotate 0."""
+    """The entries of ``model``, by MMRotate 1's names.
+
+    Attributes
+    ----------
+    Stages : subclass of Stages
+        What MMRotate 0 has instead of the heads.
+    """
+
+    Stages: ClassVar[type[Stages]]
 
     neck: nn.Module = part("neck")
     bbox_head_init: Config
     bbox_head_refine: Sequence[Config]
     test_cfg: RotatedDenseEntries = nested(RotatedDenseEntries, "test_cfg")
+
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Give the heads what MMRotate 0 has beside them."""
+        if "bbox_head_refine" in config:
+            return config
+        names = cls.Stages.__dataclass_fields__
+        first, following = read_entries(name, cls.Stages, {key: config[key] for key in config if key in names}).heads()
+        remaining = {key: config[key] for key in config if key not in names}
+        return {**remaining, "bbox_head_init": first, "bbox_head_refine": following}
 
     def check(self, name: str) -> None:
         """Raise a ValueError if no head refines boxes."""
@@ -104,6 +131,16 @@ class RefiningDetector(Detector):
         return (f"bbox_head_refine.{len(self.bbox_head_refine) - 1}",)
 
     @property
+    def level_counts(self) -> Mapping[str, int]:
+        """Those of the priors of the first and the last head, and of the modules before the heads that refine."""
+        heads: list[Any] = list(self.bbox_head_refine)
+        return {
+            "bbox_head_init": len(self.bbox_head_init.priors.strides),
+            "bbox_head_refine": len(self.last_head.priors.strides),
+            **{f"bbox_head_refine[{i}].frm_cfg": len(head.feat_refine_module.strides) for i, head in enumerate(heads)},
+        }
+
+    @property
     def raw_names(self) -> tuple[str, ...]:
         """The names of the last head's maps."""
         return level_names(self.last_head.raw_kinds, len(self.last_head.priors.strides))
@@ -114,20 +151,13 @@ class RefiningDetector(Detector):
 
     def refined(self, input: Tensor) -> tuple[list[Tensor], tuple[Tensor, ...]]:
         """Return the boxes that the last head reads, [N, h * w, 5] by level, and its maps."""
-        features: Sequence[Tensor] = self.neck(self.backbone(input))
-        for entry, of_stage in (("bbox_head_init", self.bbox_head_init), ("bbox_head_refine", self.last_head)):
-            of_stage.priors.check_levels(entry, features)
+        features = self.levels(input)
         boxes = first_boxes(self.bbox_head_init, self.bbox_head_init(features))
         maps: tuple[Tensor, ...] = ()
         heads: list[Any] = list(self.bbox_head_refine)
         for stage, head in enumerate(heads):
             if stage:
                 boxes = refined_boxes(heads[stage - 1], maps, boxes)
-            if len(head.feat_refine_module.strides) != len(features):
-                raise ValueError(
-                    f"detect: strides of frm_cfg must be as many as there are levels, {len(features)}, got "
-                    f"{len(head.feat_refine_module.strides)}"
-                )
             maps = head(head.feat_refine_module(features, boxes))
         return boxes, maps
 
