@@ -327,8 +327,8 @@ def test_annotated_pictures_have_the_names_of_the_pictures(tmp_path):
     assert (len(annotated), images[0] in annotated) == (0, False)
     for path in images:
         annotated.write(path, none(4, 5))
-    for run in (annotated, AnnotatedImages(tmp_path / "show", images)):  # the next run counts what this one wrote
-        assert (len(run), images[0] in run) == (6, True)
+    for drawn in (annotated, AnnotatedImages(tmp_path / "show", images)):  # the next run counts what this one wrote
+        assert (len(drawn), images[0] in drawn) == (6, True)
     written = [path.relative_to(tmp_path / "show").as_posix() for path in (tmp_path / "show").rglob("*.*")]
     assert sorted(written) == ["a/1.JPG", "a/1.png", "a/sub/1.png", "b/1.pgm.png", "b/1.webp", "b/unnamed.png"]
     assert read_image(tmp_path / "show/b/1.pgm.png").shape == (4, 5, 3)
