@@ -306,7 +306,9 @@ def test_command(tmp_path):
     assert "is a file of mmort already" in refused("adopt", tmp_path / "a.onnx", "-o", tmp_path / "b.onnx")
 
 
-@pytest.mark.parametrize(("height", "width"), [(333, 641), (640, 640), (1000, 30), (33, 66), (101, 64), (13, 32)])
+@pytest.mark.parametrize(
+    ("height", "width"), [(333, 641), (640, 640), (1000, 30), (33, 66), (101, 64), (512, 333), (256, 163)]
+)
 def test_letterbox(height, width):
     """Halves are rounded to even numbers, and an odd pixel of the padding goes to the right or below."""
     cv2 = pytest.importorskip("cv2")
