@@ -51,6 +51,16 @@ def test_each_row_is_followed_by_itself():
     assert torch.equal(values, scores.gather(2, indices))
 
 
+def test_what_a_file_computes_once_or_never_moves_no_choice():
+    """Torch computes an order that no input decides twice, and another that the file has as a constant."""
+    constant, other, scores = torch.tensor([3.0, 2.0]), torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.9999999, 2.0])
+    with replaying([("TopK", [torch.tensor([0, 1])]), ("TopK", [torch.tensor([[0, 1]])])]):
+        orders = [constant.sort(descending=True)[1], constant.sort(descending=True)[1], other.sort()[1]]
+        indices = scores[None].topk(2).indices
+    assert [order.tolist() for order in orders] == [[0, 1], [0, 1], [0, 1, 2]]
+    assert indices.tolist() == [[0, 1]]
+
+
 class Ranking(torch.nn.Module):
     """Ranks its input, after a square root, which is no choice."""
 

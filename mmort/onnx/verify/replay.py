@@ -9,6 +9,7 @@ numbers allow it, within rounding; they are torch's numbers that go on, and all 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,9 @@ CHOICES = {
 COMPARISONS = "Greater", "Less"
 """Nodes that choose if they compare probabilities of a sigmoid."""
 
+_ANY_NUMBER = "RotatedNonMaxSuppression"
+"""The node whose outputs have a row for each choice."""
+
 _OPERATORS = {
     "aten::argmax": "ArgMax",
     "aten::argmin": "ArgMin",
@@ -69,7 +73,7 @@ class Replay:
     def __init__(self, choices: Sequence[Choice] = ()) -> None:
         self.made: list[Choice] = []
         """The choices in the results, in the order of the calls."""
-        self._choices = {kind: iter([outputs for other, outputs in choices if other == kind]) for kind in CHOICES}
+        self._choices = {kind: deque(outputs for other, outputs in choices if other == kind) for kind in CHOICES}
         self._probabilities: Any = None  # of the last sigmoid
 
     def call(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -80,12 +84,24 @@ class Replay:
             self._probabilities = result
         if kind is None or (kind in COMPARISONS and args[0] is not self._probabilities):
             return result
-        chosen = next(self._choices[kind], ())
         results = [result] if isinstance(result, Tensor) else list(result)
+        chosen = self._next(kind, results)
         if len(chosen) == len(CHOICES[kind]):  # a file may lack an output that nothing reads
             results = list(_FOLLOW[kind](arguments_by_name(func, args, kwargs), results, chosen))
         self.made.append((kind, [results[index] for index in CHOICES[kind]]))
         return results[0] if isinstance(result, Tensor) else tuple(results)
+
+    def _next(self, kind: str, results: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return the file's next choice of a kind, or nothing if it is another operator's.
+
+        A file computes what depends on no input once, or not at all; torch computes it again and again.
+        """
+        choices = self._choices[kind]
+        if not choices:
+            return ()
+        shapes = [results[index].shape for index in CHOICES[kind]]
+        same = all(map(torch.Size.__eq__, shapes, (output.shape for output in choices[0])))
+        return choices.popleft() if same or kind == _ANY_NUMBER else ()
 
 
 def _best(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
