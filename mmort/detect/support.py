@@ -93,7 +93,8 @@ class _Collector(Parts):
         try:
             return function(*arguments)
         except ValueError as error:
-            self.add(error)
+            if not isinstance(error.__cause__, _SubstituteError):  # what lacks a part is no further problem
+                self.add(error)
         except Exception:
             if not self.problems:  # otherwise it comes from a substitute
                 raise
@@ -106,5 +107,12 @@ class _Collector(Parts):
             self.problems.append(problem)
 
 
+class _SubstituteError(AttributeError):
+    """Something was asked of a part that could not be built."""
+
+
 class _Substitute(nn.Module):
     """Stands for a part that could not be built."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise _SubstituteError(name)
