@@ -155,6 +155,8 @@ def _fields(model: bytes | mmap.mmap, span: _Span) -> Iterator[tuple[int, _Span]
     while position < end:
         tag, position = _number(model, position)
         kind = tag & 7
+        if tag < 8:  # as in a file of zeros, however long
+            raise ValueError("there is no field 0")
         if kind == 2:
             length, position = _number(model, position)
             if position + length > end:

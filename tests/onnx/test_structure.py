@@ -12,7 +12,7 @@ import pytest
 import mmort.onnx
 import mmort.ort
 from mmort.onnx.graph import structure
-from mmort.ort.functions import require_bounded_functions
+from mmort.ort.functions import _fields, require_bounded_functions
 from mmort.predict.images import write_image
 from tests.cli.running import refused
 
@@ -196,3 +196,9 @@ def test_names_that_are_not_utf8(tmp_path):
     (tmp_path / "a.onnx").write_bytes(data)
     for command in (["info"], ["portable", "--in-place"]):
         assert refused(command[0], tmp_path / "a.onnx", *command[1:]).endswith("names that are not UTF-8 text\n")
+
+
+def test_zeros_are_no_message():
+    """A file of zeros is refused at its first byte, not read to its end: no message has a field 0."""
+    with pytest.raises(ValueError, match="no field 0"):
+        list(_fields(bytes(8), (0, 8)))
