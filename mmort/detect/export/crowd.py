@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from mmort.detect.detector import Detector
-from mmort.detect.export.heads import PREFIX, head_layers
+from mmort.detect.export.heads import PREFIX, head_layers, written_beside
 from mmort.onnx.graph import files
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.values import leaves
@@ -186,9 +186,5 @@ def with_noise(draft: Path, names: Sequence[str], changes: Sequence[Change | Non
                 nodes.append(onnx.helper.make_node("Add", [scaled, noise], [name]))
     del graph.node[:]
     graph.node.extend(nodes)
-    path = draft.with_name(f"crowded-{draft.name}")
-    try:
-        path.write_bytes(model.SerializeToString())
+    with written_beside(draft, model, "crowded") as path:
         yield path
-    finally:
-        path.unlink(missing_ok=True)

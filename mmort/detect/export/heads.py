@@ -160,7 +160,14 @@ def _with_outputs(draft: Path, names: Sequence[str]) -> Iterator[Path]:
     model = files.load(draft)
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-    path = draft.with_name(f"heads-{draft.name}")
+    with written_beside(draft, model, "heads") as path:
+        yield path
+
+
+@contextmanager
+def written_beside(draft: Path, model: onnx.ModelProto, prefix: str) -> Iterator[Path]:
+    """Write a model beside a draft, and remove it at the end of the block."""
+    path = draft.with_name(f"{prefix}-{draft.name}")
     try:
         path.write_bytes(model.SerializeToString())
         yield path

@@ -29,7 +29,7 @@ class Tensor(NamedTuple):
 
 
 class ForeignFile(NamedTuple):
-    """What recognizers look at; `run` returns the outputs for an input of noise, by name."""
+    """What recognizers look at: the image input, the outputs by name, the metadata, and the folder of `--config`."""
 
     image: Tensor
     outputs: dict[str, Tensor]
