@@ -51,7 +51,8 @@ def run(arguments: argparse.Namespace) -> None:
             raise ValueError(f"adopt: {arguments.layout} is not JSON: {error}") from None
         if not isinstance(layout, dict):
             raise ValueError(f"adopt: {arguments.layout} must be an object, got {type(layout).__name__}")
-    for name, value in nested(parse_options(arguments.set)).items():
+    options = {name: None if value == "null" else value for name, value in parse_options(arguments.set).items()}
+    for name, value in nested(options).items():
         is_inner = isinstance(value, dict) and isinstance(layout.get(name), dict)
         layout[name] = layout[name] | value if is_inner else value
     print(mmort.onnx.adopt(arguments.model, arguments.output, layout, config=arguments.config, force=arguments.force))

@@ -81,13 +81,6 @@ def read_preprocessing(values: Any) -> Preprocessing:
         If an entry is unknown, or not of the type or in the range that it must be.
     """
     _check_entries("preprocessing", values, _PREPROCESSING)
-    nested = values.get("padding") or {}
-    for name, entries, known in (
-        ("preprocessing", values, _PREPROCESSING),
-        ("preprocessing.padding", nested, _PREPROCESSING["padding"]),
-    ):
-        if unknown := [key for key in entries if key not in known]:
-            raise ValueError(f"{name} has no entry {', '.join(unknown)}; its entries: {', '.join(known)}")
     return Preprocessing.from_dict(values)
 
 

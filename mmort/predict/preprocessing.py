@@ -197,12 +197,18 @@ class Preprocessing:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Preprocessing:
-        """Return the settings that `to_dict` returned; unknown entries are ignored."""
-        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        if known.get("padding") is not None:
-            names = {field.name for field in fields(Padding)}
-            known["padding"] = Padding(**{key: value for key, value in known["padding"].items() if key in names})
-        return cls(**known)
+        """Return the settings that `to_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If there is an unknown entry: a later mmort may have written it, and without it inputs would differ.
+        """
+        _check_names("preprocessing", values, cls)
+        if values.get("padding") is None:
+            return cls(**values)
+        _check_names("preprocessing.padding", values["padding"], Padding)
+        return cls(**{**values, "padding": Padding(**values["padding"])})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as numbers, lists and a dict, ready for JSON."""
@@ -376,6 +382,13 @@ def _fit_short_side(width: int, height: int, short: int, long: int) -> tuple[int
         return width, height
     resized_long = max(1, int(side * max(width, height) / min(width, height)))
     return (resized_short, resized_long) if width < height else (resized_long, resized_short)
+
+
+def _check_names(name: str, values: dict[str, Any], settings: type[Preprocessing | Padding]) -> None:
+    """Refuse entries that are not parameters of `settings`."""
+    known = [field.name for field in fields(settings)]
+    if unknown := [key for key in values if key not in known]:
+        raise ValueError(f"{name} has no entry {', '.join(unknown)}; its entries: {', '.join(known)}")
 
 
 def _plain(value: Any) -> Any:

@@ -215,7 +215,7 @@ def test_yolox_whose_boxes_are_decoded(tmp_path):
     count = sum((HEIGHT // stride) * (WIDTH // stride) for stride in (8, 16, 32))
     boxes, scores = random_boxes(count), RNG.uniform(0.1, 1, (count, 4))
     path = write(tmp_path / "yolox.onnx", {"output": np.concatenate([boxes, scores], 1)}, image=(1, 3, HEIGHT, WIDTH))
-    with pytest.raises(ValueError, match="the file may decode them itself, which strides=None states"):
+    with pytest.raises(ValueError, match="the file may decode them itself, which strides=null states"):
         mmort.onnx.adopt(path, tmp_path / "a.onnx")
     mmort.onnx.adopt(path, tmp_path / "a.onnx", {"strides": None, "iou_threshold": None})
     best = (scores[:, :1] * scores[:, 1:]).max(1)
@@ -280,6 +280,49 @@ def test_a_trial_contradicts_the_layout(tmp_path, boxes, scores, message):
     path = write(tmp_path / "any.onnx", {"b": boxes, "s": scores})
     with pytest.raises(ValueError, match=message):
         mmort.onnx.adopt(path, tmp_path / "a.onnx", BASE | STRETCHED)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("names", "7", "names of ultralytics' metadata must be a name for each of the labels 0, 1, ..., got '7'"),
+        ("names", "{0: 'cat', 2: 'owl'}", "names of ultralytics' metadata must be a name for each of the labels"),
+        ("names", "{0: 'cat', 'x': 'owl'}", "names of ultralytics' metadata must be a name for each of the labels"),
+        ("names", "[]", "names of ultralytics' metadata must be a name for each of the labels"),
+        ("names", None, "metadata of ultralytics must have names, stride and imgsz; missing: names"),
+        ("imgsz", None, "metadata of ultralytics must have names, stride and imgsz; missing: imgsz"),
+        ("imgsz", "640", "imgsz of ultralytics' metadata must be two positive integers, got '640'"),
+        ("stride", "(", r"stride of ultralytics' metadata must be a positive integer, got '\('"),
+        ("stride", "0", "stride of ultralytics' metadata must be a positive integer, got '0'"),
+        ("args", "{'nms'", """args of ultralytics' metadata must be a dict, got "{'nms'\""""),
+        ("args", "[1]", r"args of ultralytics' metadata must be a dict, got '\[1\]'"),
+    ],
+)
+def test_metadata_of_ultralytics_that_is_malformed(tmp_path, key, text, message):
+    metadata = ultralytics(**{key: text})
+    metadata = {name: value for name, value in metadata.items() if value is not None}
+    rows = np.concatenate([random_boxes(40).T, RNG.uniform(0, 1, (3, 40))])
+    path = write(tmp_path / "any.onnx", {"output0": rows}, image=("n", 3, "h", "w"), metadata=metadata)
+    with pytest.raises(ValueError, match=message):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx")
+
+
+def test_a_config_that_is_not_read_is_refused(tmp_path):
+    path = write(tmp_path / "any.onnx", {"output0": np.ones((7, 4))}, metadata=ultralytics())
+    with pytest.raises(FileNotFoundError, match=r"config must be a folder with config\.json, which does not exist"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="config is for files of transformers, got a file of ultralytics"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path)
+
+
+def test_an_entry_can_be_taken_back_on_the_command_line(tmp_path):
+    boxes, scores = corners(random_boxes(40)), RNG.uniform(0.5, 1, (40, 3))
+    path = write(tmp_path / "any.onnx", {"b": boxes, "s": scores})
+    layout = BASE | STRETCHED | {"iou_threshold": 0.5}
+    (tmp_path / "layout.json").write_text(json.dumps(layout))
+    command = ("adopt", path, "-o", tmp_path / "a.onnx", "--layout", tmp_path / "layout.json", "--set")
+    for word in ("null", "None"):
+        assert "no suppression" in run(*command, f"iou_threshold={word}", "--force")[1]
 
 
 def test_command(tmp_path):

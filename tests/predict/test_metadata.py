@@ -50,7 +50,11 @@ def test_metadata_may_be_missing_or_of_a_later_version():
     assert read_metadata("model", {}) == (None, None, None)
     assert read_metadata("model", {"mmort_version": "0.1"}).mask_format == MaskFormat()
     later = json.dumps(PREPROCESSING | {"a later entry": [1]})
-    assert read_metadata("model", {"preprocessing": later}).preprocessing == tiny_detector.PREPROCESSING
+    with pytest.raises(ValueError, match=r"model: .*preprocessing has no entry a later entry; its entries: mean, std"):
+        read_metadata("model", {"preprocessing": later})
+    later = json.dumps(PREPROCESSING | {"padding": {"side": "left"}})
+    with pytest.raises(ValueError, match=r"preprocessing\.padding has no entry side; its entries: value, size"):
+        read_metadata("model", {"preprocessing": later})
 
 
 @pytest.mark.parametrize("value", ["[1, 2]", '"x"', "5", "true", "[]", '""', "0", "false"])

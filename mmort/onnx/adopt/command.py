@@ -44,8 +44,12 @@ def adopt_file(
 ) -> Adoption:
     """Write a detector's file as mmort runs it; `mmort.onnx.adopt` describes the arguments."""
     files.check_output(output, force=force)
+    if config is not None and not Path(config).is_dir():
+        raise FileNotFoundError(f"adopt: config must be a folder with config.json, which does not exist: {config}")
     file = _foreign_file(path, None if config is None else Path(config))
     exporter, entries = recognize(file)
+    if config is not None and exporter != "transformers":
+        raise ValueError(f"adopt: config is for files of transformers, got a file of {exporter}")
     chosen = Layout.read(_merged(entries, layout or {}))
     # All boxes of a trial are looked at: on noise, few or none pass a threshold.
     every_box = dataclasses.replace(chosen, iou_threshold=None, score_threshold=0.0, max_detections=_ALL)
@@ -184,7 +188,7 @@ def _check_boxes(boxes: NDArray[np.float32], labels: NDArray[np.int64], layout: 
     if layout.strides is not None and not extent <= 10 * side:
         raise ValueError(
             f"adopt: boxes of a trial reach {extent / side:.3g} times the input; the file may decode them itself, "
-            "which strides=None states"
+            "which strides=null states"
         )
     if layout.box_unit == "relative" and extent > 10 * side:
         raise ValueError(f"adopt: boxes of a trial reach {extent / side:.0f} times the input; box_unit may be pixels")

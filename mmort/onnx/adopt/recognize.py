@@ -62,13 +62,14 @@ def _ultralytics(file: ForeignFile) -> Entries | None:
     """Return the layout of a file whose metadata ultralytics wrote."""
     if "ultralytics" not in file.metadata.get("description", "").lower() + file.metadata.get("docs", "").lower():
         return None
-    if not {"names", "stride", "imgsz"} <= set(file.metadata) or len(file.outputs) == 0:
-        return None
+    if missing := [key for key in ("names", "stride", "imgsz") if key not in file.metadata]:
+        raise ValueError(
+            f"adopt: metadata of ultralytics must have names, stride and imgsz; missing: {', '.join(missing)}"
+        )
     task = file.metadata.get("task", "detect")
     if task != "detect":
         raise ValueError(f"adopt: files of ultralytics for the task {task!r} are not supported; supported: 'detect'")
-    names = _literal(file, "names")
-    classes = [str(names[index]) for index in sorted(names)] if isinstance(names, dict) else list(map(str, names))
+    classes = _names(file)
     output = next(iter(file.outputs.values()))
     shape = output.shape or ()
     is_detr = "RTDETR" in file.metadata.get("head", "") or "rtdetr" in file.metadata["description"].lower()
@@ -101,12 +102,16 @@ def _letterbox(file: ForeignFile, *, is_detr: bool) -> Entries:
     size = file.size()
     fixed = size is not None
     if size is None:
-        sides = _literal(file, "imgsz")
-        size = [int(sides[-1]), int(sides[0])]
+        sides = _literal(file, "imgsz", "two positive integers", _is_size)
+        size = [sides[1], sides[0]]
     common: Entries = {"size": size, "to_rgb": True, "std": [255.0, 255.0, 255.0], "divide": True}
     if is_detr:
         return common | {"keep_ratio": False}
-    padding: Entries = {"value": 114.0, "centred": True, "size_divisor": int(_literal(file, "stride"))}
+    padding: Entries = {
+        "value": 114.0,
+        "centred": True,
+        "size_divisor": _literal(file, "stride", "a positive integer", _is_positive),
+    }
     if fixed:
         padding["size"] = size
     return common | {"turn_size": False, "padding": padding, "clip_boxes": True}
@@ -264,21 +269,44 @@ RECOGNIZERS: dict[str, Callable[[ForeignFile], Entries | None]] = {
 """By exporter, those that are surest first."""
 
 
-def _literal(file: ForeignFile, key: str) -> Any:
+def _literal(file: ForeignFile, key: str, required: str, check: Callable[[Any], bool]) -> Any:
     """Return an entry of ultralytics' metadata, which is Python's text of a value."""
     text = file.metadata[key]
     try:
-        if len(text) > MAX_METADATA_CHARACTERS:
-            raise ValueError
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise ValueError(f"adopt: {key} of the file's metadata must be a Python literal, got {text[:60]!r}") from None
+        if len(text) <= MAX_METADATA_CHARACTERS and check(value := ast.literal_eval(text)):
+            return value
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        pass
+    raise ValueError(f"adopt: {key} of ultralytics' metadata must be {required}, got {text[:60]!r}")
+
+
+def _is_positive(value: Any) -> bool:
+    """Return whether a value is a positive integer."""
+    return isinstance(value, int) and value > 0
+
+
+def _is_size(value: Any) -> bool:
+    """Return whether a value is a height and a width."""
+    return isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_positive, value))
+
+
+def _names(file: ForeignFile) -> list[str]:
+    """Return the class names that ultralytics wrote."""
+
+    def check(names: Any) -> bool:
+        labels = sorted(names) if isinstance(names, dict) else range(len(names)) if isinstance(names, list) else None
+        return bool(names) and labels is not None and list(labels) == list(range(len(names)))
+
+    names = _literal(file, "names", "a name for each of the labels 0, 1, ...", check)
+    return [str(names[label]) for label in range(len(names))]
 
 
 def _arguments(file: ForeignFile) -> Mapping[str, Any]:
     """Return the arguments that ultralytics exported a file with."""
-    arguments = _literal(file, "args") if "args" in file.metadata else {}
-    return arguments if isinstance(arguments, dict) else {}
+    if "args" not in file.metadata:
+        return {}
+    arguments: dict[str, Any] = _literal(file, "args", "a dict", lambda value: isinstance(value, dict))
+    return arguments
 
 
 def _is_true(file: ForeignFile, key: str) -> bool:
