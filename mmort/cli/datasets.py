@@ -15,11 +15,19 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that replace the paths of the config's test data set."""
     parser.add_argument("--data-root", metavar="DIR", help="instead of the config's data_root")
-    parser.add_argument("--ann", metavar="FILE", help="annotation file instead of the config's")
+    parser.add_argument(
+        "--ann", metavar="FILE", help="annotation file instead of the config's, or data.yaml of a data set for YOLOs"
+    )
     parser.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
 
 
-def dataset(arguments: argparse.Namespace, config: dict[str, Any] | None, classes: Sequence[str] | None) -> Dataset:
+def dataset(
+    arguments: argparse.Namespace,
+    config: dict[str, Any] | None,
+    classes: Sequence[str] | None,
+    *,
+    labels_by_name: bool = False,
+) -> Dataset:
     """Open the data set for a detector of these classes."""
     from mmort.evaluate import dataset_of
 
@@ -30,8 +38,11 @@ def dataset(arguments: argparse.Namespace, config: dict[str, Any] | None, classe
             annotation_file=arguments.ann,
             image_dir=arguments.img_dir,
             data_root=arguments.data_root,
+            labels_by_name=labels_by_name,
         )
     except FileNotFoundError as error:
+        if error.filename is None:
+            raise
         advice = "" if arguments.ann else "; give --data-root, or --ann and --img-dir"
         raise FileNotFoundError(f"annotation file does not exist: {error.filename}{advice}") from None
     for image in dataset.images:  # before hours of work on those that can be read

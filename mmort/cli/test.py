@@ -66,6 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}-options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=what)
     configs.add_import(parser)
     datasets.add_arguments(parser)
+    parser.add_argument(
+        "--classes",
+        nargs="+",
+        metavar="NAME",
+        help="evaluate these classes only, for a detector that has more than the data set; both are matched by name",
+    )
     parser.add_argument("--metrics-json", metavar="FILE", help="write the figures of --eval as JSON")
     parser.add_argument("--batch-size", type=int, help="pictures that run together (default: the config's, or 1)")
     engines.add_arguments(parser)
@@ -83,6 +89,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         batch_size_of,
         collect,
         metric_options,
+        select_classes,
     )
     from mmort.predict import Predictor
 
@@ -99,7 +106,8 @@ def run(arguments: argparse.Namespace) -> str | None:
     network = _network(arguments, config)
     if arguments.backend != "torch" and (ignored := configs.without_effect(arguments.cfg_options)):
         print(f"note: {', '.join(ignored)} does nothing: the file is what was exported", file=sys.stderr)
-    dataset = datasets.dataset(arguments, config, network.classes)
+    classes = arguments.classes or network.classes
+    dataset = datasets.dataset(arguments, config, classes, labels_by_name=arguments.classes is not None)
     if prefix is not None and not isinstance(dataset, (CocoDataset, CocoPanopticDataset)):
         raise ValueError("jsonfile_prefix is for one data set in COCO's format")
     if submission is not None and not isinstance(dataset, DotaDataset):
@@ -119,6 +127,8 @@ def run(arguments: argparse.Namespace) -> str | None:
     )
     batch_size = batch_size_of(config or {}) if arguments.batch_size is None else arguments.batch_size
     predict: Predict = partial(engines.predict_function(arguments, predictor), batch_size=batch_size)
+    if arguments.classes is not None:
+        predict = select_classes(predict, network.classes or (), arguments.classes)
     not_drawn: list[str] = []
     if arguments.show or arguments.show_dir is not None:
         predict = partial(_shown, arguments, dataset, predict, not_drawn)
@@ -144,15 +154,20 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--output must end in .pkl, got {arguments.output}")
     if arguments.metrics_json and not arguments.eval:
         raise ValueError("--metrics-json needs --eval")
-    if arguments.config is None and (arguments.backend == "torch" or not (arguments.ann and arguments.img_dir)):
-        raise ValueError("without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given")
+    is_yolo = (arguments.ann or "").endswith((".yaml", ".yml"))
+    if arguments.config is None and (
+        arguments.backend == "torch" or not (arguments.ann and (arguments.img_dir or is_yolo))
+    ):
+        raise ValueError(
+            "without a CONFIG, MODEL must be an ONNX file, and --ann and --img-dir must be given, or --ann data.yaml"
+        )
     if arguments.backend == "torch" and arguments.parallel is not None:
         raise ValueError("--parallel is for ONNX files; torch runs one batch after another")
     if arguments.backend == "torch" and arguments.engine in engines.OPENVINO:
         raise ValueError(f"--engine {arguments.engine} is for ONNX files; --backend torch runs a checkpoint")
     if arguments.extensions and arguments.backend != "torch":
         raise ValueError("--import is for checkpoints: give --backend torch; a file has its detector already")
-    if arguments.config is None and (arguments.cfg_options or arguments.data_root):
+    if arguments.config is None and (arguments.cfg_options or (arguments.data_root and not is_yolo)):
         raise ValueError("--cfg-options and --data-root change a CONFIG; give one")
 
 

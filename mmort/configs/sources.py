@@ -76,7 +76,7 @@ def parse_data(path: Path, text: str, budget: Budget) -> dict[str, Any]:
     """Parse the text of a JSON or YAML file; references to the bases' variables are left to `resolve`."""
     text = re.sub(r"\{\{\s*_base_\.([\w.]+)\s*\}\}", rf'"{_REFERENCE}\1"', text)
     try:
-        data = json.loads(text) if path.suffix == ".json" else _parse_yaml(path, text, budget)
+        data = json.loads(text) if path.suffix == ".json" else parse_yaml(path, text, budget)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
     budget.pay_for(data)
@@ -85,7 +85,7 @@ def parse_data(path: Path, text: str, budget: Budget) -> dict[str, Any]:
     return data
 
 
-def _parse_yaml(path: Path, text: str, budget: Budget) -> Any:
+def parse_yaml(path: Path, text: str, budget: Budget) -> Any:
     """Parse YAML without tags that construct objects."""
     try:
         import yaml

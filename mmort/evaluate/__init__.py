@@ -1,9 +1,10 @@
-"""Evaluation of detectors on data sets in COCO's, VOC's and DOTA's formats, with MMDetection's figures and files.
+"""Evaluation on data sets in COCO's, VOC's, DOTA's and YOLO's formats, with MMDetection's figures and files.
 
 `dataset_of` opens the test data set of a config, `evaluate` runs a detector over it and measures what it finds.  The
 detector is whatever takes paths of images and returns `mmort.Detections`; torch is not needed.
 """
 
+from mmort.evaluate.class_selection import select_classes
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions
@@ -14,6 +15,7 @@ from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.results import ImageResult, write_results
 from mmort.evaluate.voc import VocDataset, VocOptions
+from mmort.evaluate.yolo import YoloDataset
 
 __all__ = [
     "CocoDataset",
@@ -31,10 +33,12 @@ __all__ = [
     "Predict",
     "VocDataset",
     "VocOptions",
+    "YoloDataset",
     "batch_size_of",
     "collect",
     "dataset_of",
     "evaluate",
     "metric_options",
+    "select_classes",
     "write_results",
 ]

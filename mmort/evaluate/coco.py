@@ -27,12 +27,14 @@ class CocoDataset(Dataset):
         What the file's ``file_name`` entries are relative to.
     classes : sequence of str, optional
         Names of the classes to evaluate.  By default all categories of the file.
+    labels_by_name : bool, default False
+        Whether labels count `classes`.  Otherwise they count the file's categories that are among `classes`, in the
+        file's order, as in MMDetection.
 
     Attributes
     ----------
     category_ids : list of int
-        The category of each label.  As in MMDetection, labels count the file's categories that are among `classes`, in
-        the file's order.
+        The category of each label.
 
     Raises
     ------
@@ -47,15 +49,31 @@ class CocoDataset(Dataset):
         annotation_file: str | os.PathLike[str],
         image_dir: str | os.PathLike[str],
         classes: Sequence[str] | None = None,
+        *,
+        labels_by_name: bool = False,
     ) -> None:
-        self.annotations = _read(Path(annotation_file))
+        path = Path(annotation_file)
+        self._open(_read(path), path, Path(image_dir), classes, labels_by_name=labels_by_name)
+
+    def _open(
+        self,
+        annotations: dict[str, Any],
+        annotation_file: Path,
+        folder: Path,
+        classes: Sequence[str] | None,
+        *,
+        labels_by_name: bool,
+    ) -> None:
+        """Set the attributes from annotations in COCO's format."""
+        self.annotations = annotations
         names = [category["name"] for category in self.annotations["categories"]]
         self.classes = tuple(names if classes is None else classes)
         missing = [name for name in self.classes if name not in names]
         if missing:
             raise ValueError(
                 f"evaluate: {annotation_file} has no category {', '.join(missing)}; "
-                f"classes: {', '.join(self.classes)}; categories of the file: {', '.join(names)}"
+                f"classes: {', '.join(self.classes)}; categories of the file: {', '.join(names)}; "
+                "mmort test --classes NAME ... evaluates some of a detector's classes"
             )
         if len(set(self.classes)) != len(self.classes) or sum(name in self.classes for name in names) != len(
             self.classes
@@ -64,14 +82,15 @@ class CocoDataset(Dataset):
                 f"evaluate: {annotation_file} has several categories of the same name, or classes are given twice"
             )
         evaluated = [category for category in self.annotations["categories"] if category["name"] in self.classes]
+        if labels_by_name:
+            evaluated.sort(key=lambda category: self.classes.index(category["name"]))
         self.category_ids = [category["id"] for category in evaluated]
         if tuple(category["name"] for category in evaluated) != self.classes:
             warnings.warn(
                 f"{annotation_file} lists its categories in another order than the classes; "
                 "labels follow the file, as in MMDetection, so names shown with detections may be wrong",
-                stacklevel=2,
+                stacklevel=3,
             )
-        folder = Path(image_dir)
         self.images = tuple(
             DatasetImage(image["id"], folder / image["file_name"], image["file_name"])
             for image in self.annotations["images"]

@@ -18,6 +18,7 @@ from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.dataset import Dataset
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.voc import VocDataset, VocOptions
+from mmort.evaluate.yolo import YoloDataset
 
 _Path: TypeAlias = str | os.PathLike[str]
 
@@ -32,7 +33,7 @@ _FORMATS = {
 _OPTIONS = {"bbox": CocoOptions, "PQ": PanopticOptions, "mAP": VocOptions}
 """The options of data sets by the first of their metrics."""
 
-_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset"}
+_SUFFIXES = {".json": "CocoDataset", ".txt": "VOCDataset", ".yaml": "YoloDataset", ".yml": "YoloDataset"}
 """The types of data sets by the suffix of an annotation file that is given instead of the config's."""
 
 
@@ -47,6 +48,7 @@ def dataset_of(
     annotation_file: _Path | None = None,
     image_dir: _Path | None = None,
     data_root: _Path | None = None,
+    labels_by_name: bool = False,
 ) -> Dataset:
     """Open the test data set of a config, or one that the other arguments describe.
 
@@ -59,12 +61,14 @@ def dataset_of(
     classes : sequence of str, optional
         The detector's class names, which the data set must have.
     annotation_file : path, optional
-        Instead of the config's: a ``.json`` file in COCO's format, a ``.txt`` file with the names of VOC's images, or
-        the folder of DOTA's annotations.
+        Instead of the config's: a ``.json`` file in COCO's format, a ``.txt`` file with the names of VOC's images, the
+        folder of DOTA's annotations, or YOLO's ``data.yaml``.
     image_dir : path, optional
         Instead of the config's.  For VOC, the directory that contains ``JPEGImages`` and ``Annotations``.
     data_root : path, optional
-        Instead of the config's ``data_root``.
+        Instead of the config's ``data_root``, or the ``path`` of ``data.yaml``.
+    labels_by_name : bool, default False
+        Whether labels count `classes` for COCO's format, too; see `CocoDataset`.
 
     Raises
     ------
@@ -73,10 +77,15 @@ def dataset_of(
     OSError
         If the annotation file cannot be opened.
     """
+    replaced = _Arguments(annotation_file, image_dir, data_root, labels_by_name)
+    if annotation_file is not None and _SUFFIXES.get(Path(annotation_file).suffix) == "YoloDataset":
+        if image_dir is not None:
+            raise ValueError("evaluate: data.yaml has the directory of the images, so image_dir must not be given")
+        return YoloDataset(annotation_file, tuple(classes) or None, data_root)
     if config is None:
         if annotation_file is None or image_dir is None:
             raise ValueError("evaluate: without a config, the annotation file and the image directory must be given")
-        return _open(None, {}, tuple(classes), _Paths(annotation_file, image_dir, data_root))
+        return _open(None, {}, tuple(classes), replaced)
     layout = DetectorConfig(config)
     entries = layout.test_data_sets
     if len(entries) > 1 and (annotation_file is not None or image_dir is not None):
@@ -84,21 +93,22 @@ def dataset_of(
             f"evaluate: the config tests on {len(entries)} data sets, so an annotation file or an image directory must "
             "be given in the config, not as an argument"
         )
-    datasets = [
-        _open(layout, entry, tuple(classes), _Paths(annotation_file, image_dir, data_root)) for entry in entries
-    ]
+    datasets = [_open(layout, entry, tuple(classes), replaced) for entry in entries]
     return datasets[0] if len(datasets) == 1 else ConcatenatedDataset(datasets)
 
 
-class _Paths(NamedTuple):
-    """Paths that replace those of a config."""
+class _Arguments(NamedTuple):
+    """What replaces the paths of a config, and whether labels count the classes."""
 
     annotation_file: _Path | None
     image_dir: _Path | None
     data_root: _Path | None
+    labels_by_name: bool
 
 
-def _open(config: DetectorConfig | None, entry: Mapping[str, Any], classes: tuple[str, ...], given: _Paths) -> Dataset:
+def _open(
+    config: DetectorConfig | None, entry: Mapping[str, Any], classes: tuple[str, ...], given: _Arguments
+) -> Dataset:
     """Open a data set by its entry of a config, which may be empty."""
     _require_paths(entry)
     kind = _kind(entry) if entry else "CocoDataset"
@@ -124,7 +134,7 @@ def _open(config: DetectorConfig | None, entry: Mapping[str, Any], classes: tupl
         segments = entry.get("seg_prefix") or _mapping(entry, "data_prefix").get("seg")
         own = segments is not None and given.annotation_file is None
         return CocoPanopticDataset(annotations, images, root.path(segments) if own else None, names)
-    return CocoDataset(annotations, images, names)
+    return CocoDataset(annotations, images, names, labels_by_name=given.labels_by_name)
 
 
 def classes_of(config: Mapping[str, Any], detector: Sequence[str] = ()) -> tuple[str, ...] | None:

@@ -288,6 +288,25 @@ def test_img_dir(tmp_path):
     assert str(tmp_path / demo.IMAGES[0].name) in message
 
 
+def test_classes(tmp_path):
+    content = json.loads(demo.ANNOTATIONS.read_text())
+    content["categories"] = [entry for entry in content["categories"][::-1] if entry["name"] in ("3", "7")]
+    kept = {entry["id"] for entry in content["categories"]}
+    content["annotations"] = [entry for entry in content["annotations"] if entry["category_id"] in kept]
+    (tmp_path / "some.json").write_text(json.dumps(content))
+    options = "--eval", "bbox", "--eval-options", "classwise=True", "--metrics-json"
+    printed(*COMMAND, *options, tmp_path / "all.json")
+    expected = json.loads((tmp_path / "all.json").read_text())["classwise"]["bbox"]
+    some = ("test", demo.MODEL, "--ann", tmp_path / "some.json", "--img-dir", demo.IMAGES[0].parent)
+    assert "mmort test --classes NAME ... evaluates some" in refused(*some, "--eval", "bbox")
+    printed(*some, *options, tmp_path / "some_figures.json", "--classes", "3", "7")
+    selected = json.loads((tmp_path / "some_figures.json").read_text())["classwise"]["bbox"]
+    assert selected == {name: expected[name] for name in ("3", "7")}
+    content["categories"].append({"id": 99, "name": "cat"})
+    (tmp_path / "some.json").write_text(json.dumps(content))
+    assert "the detector has no class cat; its classes: 0, 1" in refused(*some, "--eval", "bbox", "--classes", "cat")
+
+
 def test_metrics_json(boxes, tmp_path):
     printed(*COMMAND, "--eval", "bbox", "--metrics-json", tmp_path / "metrics.json")
     assert json.loads((tmp_path / "metrics.json").read_text()) == boxes

@@ -1,0 +1,163 @@
+"""Data sets in YOLO's format: a ``data.yaml`` of ultralytics, folders of images, and a text file of labels for each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmort._files.inputs import read_text
+from mmort.configs.budget import Budget
+from mmort.configs.sources import parse_yaml
+from mmort.evaluate.coco import CocoDataset
+from mmort.evaluate.coco_format import is_path, is_text
+from mmort.predict.image_files import list_images
+from mmort.predict.images import read_image
+
+_TOLERANCE = 0.01
+"""How far beyond the image coordinates may lie, as in ultralytics."""
+
+
+class YoloDataset(CocoDataset):
+    """The images and labels that a ``data.yaml`` lists under ``val``.
+
+    Labels are text files in the folder ``labels`` beside ``images``, with a line ``class cx cy width height`` for each
+    object, relative to the image, or ``class x y x y ...``, a polygon.  An image without such a file has no objects.
+    The figures are those of COCO's metrics; the area of an object is that of its box.
+
+    Parameters
+    ----------
+    data_file : path
+        The YAML file, with ``names``, ``val`` and perhaps ``path``, to which ``val`` is relative.
+    classes : sequence of str, optional
+        Names of the classes to evaluate.  By default all of the file.
+    root : path, optional
+        Instead of the file's ``path``, which is relative to the file.
+
+    Raises
+    ------
+    ValueError
+        If the file or a label is not in this format, or the file lacks a class.
+    ImportError
+        If PyYAML or OpenCV is not installed.
+    OSError
+        If a file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        data_file: str | os.PathLike[str],
+        classes: Sequence[str] | None = None,
+        root: str | os.PathLike[str] | None = None,
+    ) -> None:
+        path = Path(data_file)
+        entries = parse_yaml(path, read_text("data set", path), Budget())
+        if not isinstance(entries, dict):
+            raise ValueError(f"evaluate: {path} must be a mapping, got {type(entries).__name__}")
+        names = _names(path, entries)
+        stated = entries.get("path")
+        if stated is not None and not is_path(stated):
+            raise ValueError(f"evaluate: path in {path} must be a path, got {stated!r}")
+        images = _images(path, path.parent / (stated or "") if root is None else Path(root), entries.get("val"))
+        rows: list[dict[str, Any]] = []
+        objects: list[dict[str, Any]] = []
+        for number, image in enumerate(images):
+            height, width = read_image(image).shape[:2]
+            rows.append({"id": number, "file_name": str(image), "height": height, "width": width})
+            for label, corners in _labels(_label_file(image), len(names)):
+                polygon = corners * (width, height)
+                x, y = polygon.min(axis=0).tolist()
+                w, h = np.ptp(polygon, axis=0).tolist()
+                entry = {"id": len(objects) + 1, "image_id": number, "category_id": label, "iscrowd": 0}
+                objects.append(
+                    entry | {"bbox": [x, y, w, h], "area": w * h, "segmentation": [polygon.ravel().tolist()]}
+                )
+        categories = [{"id": label, "name": name} for label, name in enumerate(names)]
+        annotations = {"images": rows, "annotations": objects, "categories": categories}
+        self._open(annotations, path, Path(), classes, labels_by_name=True)
+
+
+def _names(path: Path, entries: dict[str, Any]) -> list[str]:
+    """Return the class names by label."""
+    names = entries.get("names")
+    if isinstance(names, dict):
+        names = [names[label] for label in range(len(names))] if set(names) == set(range(len(names))) else None
+    if not isinstance(names, list) or not names or not all(isinstance(name, (str, int, float)) for name in names):
+        raise ValueError(f"evaluate: names in {path} must be a name for each of the labels 0, 1, ...")
+    if entries.get("nc", len(names)) != len(names):
+        raise ValueError(f"evaluate: nc in {path} must be the number of names, {len(names)}, got {entries['nc']!r}")
+    if unprintable := [name for name in map(str, names) if not is_text(name)]:
+        raise ValueError(f"evaluate: names in {path} must be text without control characters, got {unprintable[0]!r}")
+    return list(map(str, names))
+
+
+def _images(path: Path, folder: Path, sources: Any) -> list[Path]:
+    """Return the images that folders, and text files with a path in each line, list."""
+    sources = sources if isinstance(sources, list) else [sources]
+    if not sources or not all(map(is_path, sources)):
+        raise ValueError(f"evaluate: val in {path} must be a folder, a text file, or a list of these, got {sources!r}")
+    images = []
+    for source in (folder / source for source in sources):
+        if source.suffix == ".txt":
+            lines = read_text("list of images", source).split("\n")
+            images += [source.parent / line.strip() for line in lines if line.strip()]
+        elif source.is_dir():
+            images += list_images(source, recursive=True)
+        else:
+            raise FileNotFoundError(
+                f"evaluate: val in {path} must be a folder or a text file, but {source} does not exist; "
+                "--data-root replaces the file's path"
+            )
+    return images
+
+
+def _label_file(image: Path) -> Path:
+    """Return the file with the labels of an image: below ``labels`` in place of the last folder named ``images``."""
+    parts = list(image.parent.parts)
+    if "images" in parts:
+        parts[len(parts) - 1 - parts[::-1].index("images")] = "labels"
+    return Path(*parts, f"{image.stem}.txt")
+
+
+def _labels(path: Path, count: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Yield the label of each object, less than `count`, and the corners of its box or polygon, (N, 2); each once."""
+    if not path.exists():
+        return
+    seen = set()
+    for number, line in enumerate(read_text("labels", path).splitlines(), 1):
+        words = tuple(line.split())
+        if not words or words in seen:
+            continue
+        seen.add(words)
+        label, corners = _parsed(words)
+        if corners is None or not 0 <= label < count:
+            raise ValueError(
+                f"evaluate: {path}, line {number} must be a label below {count} and center x, center y, width and "
+                f"height, or the corners of a polygon, from 0 to 1, got {line[:60]!r}"
+            )
+        yield label, corners
+
+
+def _parsed(words: Sequence[str]) -> tuple[int, NDArray[np.float64] | None]:
+    """Return a label and the corners of its object, or no corners if they are not in the format."""
+    try:
+        label, *values = map(float, words)
+    except ValueError:
+        return -1, None
+    if len(values) != 4 and (len(values) < 6 or len(values) % 2):
+        return -1, None
+    if label != int(label if np.isfinite(label) else -1) or not all(
+        -_TOLERANCE <= value <= 1 + _TOLERANCE for value in values
+    ):
+        return -1, None
+    if len(values) > 4:
+        return int(label), np.reshape(values, (-1, 2))
+    x, y, width, height = values
+    if width < 0 or height < 0:
+        return -1, None
+    left, right, top, bottom = x - width / 2, x + width / 2, y - height / 2, y + height / 2
+    return int(label), np.array([[left, top], [right, top], [right, bottom], [left, bottom]])

@@ -1,0 +1,150 @@
+"""Data sets in YOLO's format have the figures of pycocotools for the same objects; what is malformed is named."""
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from mmort.evaluate import Evaluation, YoloDataset, dataset_of
+from mmort.predict import Detections, write_image
+
+NAMES = ["cat", "dog", "emu"]
+SIZES = [(48, 64), (100, 70), (33, 91), (64, 64)]
+
+
+def write(root, yaml, labels):
+    """Write a data set of images with these labels, text by the image's number."""
+    (root / "images" / "val").mkdir(parents=True)
+    (root / "labels" / "val").mkdir(parents=True)
+    for number, (height, width) in enumerate(SIZES):
+        write_image(root / "images" / "val" / f"{number}.png", np.zeros((height, width, 3), np.uint8))
+    for number, text in labels.items():
+        (root / "labels" / "val" / f"{number}.txt").write_text(text)
+    (root / "data.yaml").write_text(yaml)
+    return root / "data.yaml"
+
+
+def objects(rng):
+    """Return random objects of each image but the last: label, and center, width and height relative to it."""
+    for number in range(len(SIZES) - 1):
+        for _ in range(rng.integers(2, 6)):
+            size = rng.uniform(0.1, 0.6, 2)
+            yield number, int(rng.integers(3)), [*rng.uniform(size / 2, 1 - size / 2), *size]
+
+
+YAML = "path: .\ntrain: images/train\nval: images/val\nnames: [cat, dog, emu]\nnc: 3\n"
+
+
+@pytest.mark.parametrize(
+    "yaml",
+    [
+        YAML,
+        "val: images/val\nnames:\n  0: cat\n  1: dog\n  2: emu\n",
+        "val: [images/val]\nnames: [cat, dog, emu]\n",
+        "val: val.txt\nnames: [cat, dog, emu]\n",
+    ],
+)
+def test_figures_are_those_of_pycocotools(tmp_path, yaml):
+    rng = np.random.default_rng(3)
+    labels, rows = {}, []
+    for number, label, box in objects(rng):
+        height, width = SIZES[number]
+        labels[number] = labels.get(number, "") + f"{label} {' '.join(map(repr, map(float, box)))}\n"
+        x, y, w, h = np.array(box) * (width, height, width, height)
+        rows.append(
+            {"id": len(rows) + 1, "image_id": number, "category_id": label, "iscrowd": 0, "area": w * h}
+            | {"bbox": [x - w / 2, y - h / 2, w, h]}
+        )
+    path = write(tmp_path, yaml, labels)
+    (tmp_path / "val.txt").write_text("".join(f"./images/val/{number}.png\n" for number in range(len(SIZES))))
+    order = ["emu", "cat", "dog"]  # of the detector
+    dataset = dataset_of(annotation_file=path, classes=order)
+    assert [image.path.resolve().name for image in dataset.images] == ["0.png", "1.png", "2.png", "3.png"]
+    evaluation = Evaluation(dataset, ["bbox"])
+    found = []
+    for number, (image, (height, width)) in enumerate(zip(dataset.images, SIZES, strict=True)):
+        true = [row for row in rows if row["image_id"] == number] or rows[:1]
+        boxes = np.array([row["bbox"] for row in true for _ in range(3)])
+        boxes = (boxes + rng.normal(0, 2, boxes.shape)).clip(1).astype(np.float32)
+        boxes[:, 2:] += boxes[:, :2]
+        names = [NAMES[row["category_id"]] if rng.random() < 0.8 else "dog" for row in true for _ in range(3)]
+        scores = np.sort(rng.uniform(0, 1, len(boxes)).astype(np.float32))[::-1]
+        indices = np.array([order.index(name) for name in names])
+        evaluation.add(image, Detections(boxes, scores, indices, tuple(names), (height, width)))
+        found += [
+            {"image_id": number, "category_id": NAMES.index(name), "score": float(score)}
+            | {"bbox": [*map(float, box[:2]), *(box[2:].astype(float) - box[:2].astype(float)).tolist()]}
+            for name, score, box in zip(names, scores, boxes, strict=True)
+        ]
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO()
+        images = [{"id": number, "height": h, "width": w} for number, (h, w) in enumerate(SIZES)]
+        categories = [{"id": label, "name": name} for label, name in enumerate(NAMES)]
+        truth.dataset = {"images": images, "annotations": rows, "categories": categories}
+        truth.createIndex()
+        judge = COCOeval(truth, truth.loadRes(found), "bbox")
+        judge.evaluate()
+        judge.accumulate()
+        judge.summarize()
+    figures = evaluation.metrics().figures
+    assert 0.1 < judge.stats[0] < 0.9
+    expected = dict(zip(("mAP", "mAP_50", "mAP_75", "mAP_s", "mAP_m", "mAP_l"), judge.stats, strict=False))
+    assert figures == pytest.approx({f"bbox_{name}": value for name, value in expected.items()}, abs=1e-9)
+
+
+def test_polygons(tmp_path):
+    triangle = "1 0.25 0.25 0.75 0.25 0.5 0.5\n"
+    dataset = YoloDataset(write(tmp_path, YAML, {0: triangle + triangle, 1: " \n"}))
+    (entry,) = dataset.annotations["annotations"]  # what is labelled twice counts once, as in ultralytics
+    assert entry["bbox"] == [16, 12, 32, 12]
+    assert entry["segmentation"] == [[16, 12, 48, 12, 32, 24]]
+    dataset.check(["segm"], {})
+
+
+def test_the_root_can_be_replaced(tmp_path):
+    path = write(tmp_path / "data", YAML.replace("path: .", "path: ../elsewhere"), {})
+    with pytest.raises(
+        FileNotFoundError, match=r"val in .*data.yaml must be a folder or a text file, but .* not exist"
+    ):
+        YoloDataset(path)
+    assert len(YoloDataset(path, root=tmp_path / "data")) == len(SIZES)
+
+
+@pytest.mark.parametrize(
+    ("yaml", "label", "message"),
+    [
+        ("[1]", "", "data.yaml must be a mapping, got list"),
+        ("val: images/val", "", r"names in .*data.yaml must be a name for each of the labels 0, 1, \.\.\."),
+        ("val: images/val\nnames: {0: a, 2: b}", "", "names in .* must be a name for each"),
+        ("val: images/val\nnames: [a, [b]]", "", "names in .* must be a name for each"),
+        ("val: images/val\nnames: [a]\nnc: 2", "", "nc in .* must be the number of names, 1, got 2"),
+        ("names: [a]", "", r"val in .* must be a folder, a text file, or a list of these, got \[None\]"),
+        ("path: 3\nval: images/val\nnames: [a]", "", "path in .* must be a path, got 3"),
+        ("val: !!python/object:os.system images\nnames: [a]", "", "could not determine a constructor"),
+        (YAML, "3 0.5 0.5 0.1 0.1", r"0\.txt, line 1 must be a label below 3 and .*, got '3 0.5 0.5 0.1 0.1'"),
+        (YAML, "\n0.5 0.5 0.5 0.1 0.1", r"0\.txt, line 2 must be"),
+        (YAML, "nan 0.5 0.5 0.1 0.1", r"0\.txt, line 1 must be"),
+        (YAML, "0 0.5 0.5 0.1", r"0\.txt, line 1 must be"),
+        (YAML, "0 0.5 0.5 0.1 nan", r"0\.txt, line 1 must be"),
+        (YAML, "0 32 24 10 10", r"0\.txt, line 1 must be"),
+        (YAML, "0 0.5 0.5 -0.005 0.1", r"0\.txt, line 1 must be"),
+        (YAML, "0 0.5 0.5 0.1 0.1 0.9", r"0\.txt, line 1 must be"),
+        (YAML, "cat 0.5 0.5 0.1 0.1", r"0\.txt, line 1 must be"),
+    ],
+)
+def test_what_is_malformed_is_named(tmp_path, yaml, label, message):
+    with pytest.raises(ValueError, match=message):
+        YoloDataset(write(tmp_path, yaml, {0: label}))
+
+
+def test_refusals_of_arguments(tmp_path):
+    path = write(tmp_path, YAML, {})
+    with pytest.raises(
+        ValueError, match="has no category owl; classes: cat, owl; categories of the file: cat, dog, emu"
+    ):
+        dataset_of(annotation_file=path, classes=["cat", "owl"])
+    with pytest.raises(ValueError, match=r"data\.yaml has the directory of the images"):
+        dataset_of(annotation_file=path, image_dir=tmp_path)
