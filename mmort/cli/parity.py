@@ -1,4 +1,4 @@
-"""``mmort parity``: a detector's file compared with torch on a data set."""
+"""``mmort parity``: a detector's file compared with torch on a data set, or with another file."""
 
 from __future__ import annotations
 
@@ -16,15 +16,33 @@ from mmort.cli.outputs import add_output, check_new_outputs, check_outputs, prin
 if TYPE_CHECKING:
     from mmort.detect.network import TorchNetwork
     from mmort.evaluate import Dataset
+    from mmort.evaluate.parity import Parity
     from mmort.onnx.portable.forms import Form
 
-HELP = "export a detector, evaluate torch and the file on a data set, and report what differs; exit code 1 if they do"
+HELP = (
+    "export a detector, evaluate torch and the file on a data set, and report what differs; or compare two files; exit "
+    "code 1 if they differ"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("config", metavar="CONFIG", help="MMDetection config, 2.x or 3.x; it is read, not executed")
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the .pth file that was trained with it")
+    parser.add_argument(
+        "config",
+        metavar="CONFIG",
+        help="MMDetection config, 2.x or 3.x; it is read, not executed.  Or FILE.onnx, the reference",
+    )
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="the .pth file that was trained with it.  Or OTHER.onnx, which is compared with FILE.onnx",
+    )
+    parser.add_argument(
+        "images",
+        nargs="*",
+        metavar="IMAGE",
+        help="of two files: images, folders or patterns in which their detections are compared, instead of a data set",
+    )
     parser.add_argument(
         "--against",
         action="append",
@@ -58,8 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> str | None:
-    """Export, compare, print the table and write the report."""
+    """Export or open the files, compare, print the table and write the report."""
     _check(arguments)
+    if arguments.config.endswith(".onnx"):
+        return _run_files(arguments)
     try:
         from mmort.detect.export import ExportOptions, export_network
         from mmort.detect.network import load_network
@@ -68,7 +88,7 @@ def run(arguments: argparse.Namespace) -> str | None:
             raise
         raise ImportError(f"mmort parity needs {error.name}: pip install 'mmort[detect]'") from None
     from mmort.evaluate import batch_size_of, metric_options
-    from mmort.evaluate.parity import compare_models, write_report
+    from mmort.evaluate.parity import compare_models
     from mmort.predict import Predictor
 
     configs.run_extensions(arguments)
@@ -89,20 +109,77 @@ def run(arguments: argparse.Namespace) -> str | None:
         models = {"torch": predictor(network), "OpenVINO" if openvino else "ONNX": exported, **against}
         predict = {name: partial(model.predict, batch_size=batch_size) for name, model in models.items()}
         parity = compare_models(dataset, predict, metrics, **options)
-    print(parity)
     subject = f"{network.detector.family}, {Path(arguments.checkpoint).name}, on {len(dataset):,} images"
-    write_report(parity, arguments.report, subject=subject, facts=_facts(arguments, dataset, batch_size))
+    files = {
+        "Config": arguments.config,
+        "Overrides": " ".join(arguments.cfg_options or ()),
+        "Checkpoint": arguments.checkpoint,
+    }
+    return _report(arguments, parity, dataset, subject, files, batch_size)
+
+
+def _run_files(arguments: argparse.Namespace) -> str | None:
+    """Compare files with the first one."""
+    from mmort.evaluate import UnlabelledDataset
+    from mmort.evaluate.parity import compare_models
+    from mmort.predict import Predictor
+
+    reference, *files = _named([arguments.config, arguments.checkpoint, *arguments.against]).items()
+    models = {reference[0]: Predictor(reference[1])}
+    for name, file in files:
+        models[name] = Predictor(file, engine="onnxruntime" if arguments.engine == "local" else arguments.engine)
+    classes = models[reference[0]].classes
+    dataset: Dataset
+    if arguments.images:
+        dataset = UnlabelledDataset(arguments.images, classes)
+        metrics: list[str] = []
+    else:
+        dataset = datasets.dataset(arguments, None, classes)
+        metrics = arguments.eval or [dataset.metric_names[0]]
+    dataset.check(metrics, {})
+    batch_size = arguments.batch_size or 1
+    predict = {name: partial(model.predict, batch_size=batch_size) for name, model in models.items()}
+    parity = compare_models(dataset, predict, metrics)
+    paths = {"Reference": arguments.config, "Files": ", ".join([arguments.checkpoint, *arguments.against])}
+    return _report(arguments, parity, dataset, f"{reference[0]}, on {len(dataset):,} images", paths, batch_size)
+
+
+def _report(
+    arguments: argparse.Namespace,
+    parity: Parity,
+    dataset: Dataset,
+    subject: str,
+    files: dict[str, str],
+    batch_size: int,
+) -> str | None:
+    """Print the table and write the report; return which models differ from the reference."""
+    from mmort.evaluate.parity import write_report
+
+    print(parity)
+    write_report(parity, arguments.report, subject=subject, facts=_facts(arguments, dataset, files, batch_size))
     for file in (arguments.output, arguments.report):
         if file is not None:
             print_written(file)
     differing = [column.name for column in parity.columns if not column.equal]
-    return f"these differ from torch: {', '.join(differing)}" if differing else None
+    return f"these differ from {parity.reference}: {', '.join(differing)}" if differing else None
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse wrong arguments before the export, which takes a minute."""
     if arguments.batch_size is not None and arguments.batch_size < 1:
         raise ValueError(f"--batch-size must be positive, got {arguments.batch_size}")
+    is_file = [path.endswith(".onnx") for path in (arguments.config, arguments.checkpoint)]
+    if any(is_file) and not all(is_file):
+        raise ValueError("parity compares a CONFIG with its CHECKPOINT, or two ONNX files; got one ONNX file")
+    if not any(is_file) and arguments.images:
+        raise ValueError("parity of a CONFIG and its CHECKPOINT takes a data set; images are for two ONNX files")
+    if all(is_file):
+        if arguments.cfg_options or arguments.extensions or arguments.output:
+            raise ValueError("parity of two files exports nothing: leave out --cfg-options, --import and --output")
+        if bool(arguments.images) == bool(arguments.ann):
+            raise ValueError("parity of two files needs images, or a data set: --ann and --img-dir, or --ann data.yaml")
+        if arguments.images and (arguments.eval or arguments.img_dir or arguments.data_root):
+            raise ValueError("--eval, --img-dir and --data-root are for a data set, which --ann names")
     check_outputs(arguments.report)
     check_new_outputs(arguments.output, force=arguments.force)
 
@@ -120,15 +197,18 @@ def _metrics(dataset: Dataset, network: TorchNetwork) -> list[str]:
     return ["bbox", "segm"] if "masks" in network.detector.output_names else ["bbox"]
 
 
-def _facts(arguments: argparse.Namespace, dataset: Dataset, batch_size: int) -> dict[str, str]:
+def _facts(arguments: argparse.Namespace, dataset: Dataset, files: dict[str, str], batch_size: int) -> dict[str, str]:
     """Return how the comparison was made, for the report."""
     from importlib.metadata import version
 
-    packages = ["mmort", "torch", "onnxruntime", *(["openvino"] if arguments.engine in engines.OPENVINO else [])]
+    packages = [
+        "mmort",
+        *([] if arguments.config.endswith(".onnx") else ["torch"]),
+        "onnxruntime",
+        *(["openvino"] if arguments.engine in engines.OPENVINO else []),
+    ]
     facts = {
-        "Config": arguments.config,
-        "Overrides": " ".join(arguments.cfg_options or ()),
-        "Checkpoint": arguments.checkpoint,
+        **files,
         "Images": f"{len(dataset):,} with {len(dataset.classes)} classes, in {dataset.images[0].path.parent}",
         "Batch size": str(batch_size),
         "Versions": ", ".join(f"{package} {version(package)}" for package in packages),

@@ -14,6 +14,7 @@ from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.results import ImageResult, write_results
+from mmort.evaluate.unlabelled import UnlabelledDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import YoloDataset
 
@@ -31,6 +32,7 @@ __all__ = [
     "Metrics",
     "PanopticOptions",
     "Predict",
+    "UnlabelledDataset",
     "VocDataset",
     "VocOptions",
     "YoloDataset",

@@ -2,6 +2,8 @@
 
 import shutil
 
+import numpy as np
+import onnx
 import pytest
 
 import mmort.detect.export
@@ -69,6 +71,51 @@ def test_voc(exported, tmp_path):
     assert out.splitlines()[1].split() == ["mAP", *["1.0000"] * 2, "0.0000"]
     assert "ONNX equals torch: mAP is 1.0000, and no metric differs. " in out
     assert "<dt>Batch size</dt><dd>4</dd>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("data", [(demo.IMAGES[0].parent,), DATA])
+def test_two_files(data, tmp_path):
+    other = tmp_path / "other.onnx"
+    shutil.copyfile(demo.MODEL, other)
+    report = tmp_path / "report.html"
+    code, out, _ = run("parity", demo.MODEL, other, *data, "--report", report)
+    assert code == 0, out
+    counts = [line.split() for line in out.splitlines() if line.startswith("detections")]
+    assert counts == [["detections", "66", "66", "66", "equal"]]
+    assert ("bbox_mAP" in out) == ("--ann" in data)
+    assert "other.onnx equals mask_rcnn.onnx: " in out
+    text = report.read_text(encoding="utf-8")
+    assert "mask_rcnn.onnx, on 4 images" in text
+    assert "torch" not in text
+
+
+def test_two_files_that_differ(tmp_path):
+    model = onnx.load(demo.MODEL)
+    (weights,) = [tensor for tensor in model.graph.initializer if tensor.name.endswith("bbox_head.fc_cls.bias")]
+    weights.CopyFrom(
+        onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weights) + np.float32(np.arange(11)), weights.name)
+    )
+    onnx.save(model, tmp_path / "other.onnx")
+    files = demo.MODEL, tmp_path / "other.onnx", *demo.IMAGES
+    code, out, err = run("parity", *files, "--report", tmp_path / "report.html")
+    assert code == 1
+    assert "other.onnx differs from mask_rcnn.onnx: Nothing was measured over 4 images. " in out
+    assert err == "mmort: error: these differ from mask_rcnn.onnx: other.onnx\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([demo.MODEL, demo.CHECKPOINT, *DATA], "got one ONNX file"),
+        ([demo.CONFIG, demo.CHECKPOINT, *demo.IMAGES], "images are for two ONNX files"),
+        ([demo.MODEL, demo.MODEL], "needs images, or a data set"),
+        ([demo.MODEL, demo.MODEL, *demo.IMAGES, *DATA], "needs images, or a data set"),
+        ([demo.MODEL, demo.MODEL, *demo.IMAGES, "--eval", "bbox"], "are for a data set, which --ann names"),
+        ([demo.MODEL, demo.MODEL, *demo.IMAGES, "--output", "x.onnx"], "exports nothing: leave out"),
+    ],
+)
+def test_arguments_that_exclude_each_other(arguments, message):
+    assert message in refused("parity", *arguments)
 
 
 def test_files_of_the_same_name_are_shown_with_their_paths():

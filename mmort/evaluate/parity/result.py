@@ -94,6 +94,8 @@ class Parity:
             largest = max(differing, key=lambda name: abs(column.differences[name]))
             difference = difference_text(column.differences[largest])
             metrics = f"{len(differing)} of {len(self.metrics)} metrics differ, {largest} by {difference}."
+        elif not self.metrics:
+            metrics = f"Nothing was measured over {detections.images:,} images."
         else:
             first = next(iter(self.metrics))
             metrics = f"{first} is {metric_text(self.metrics[first])}, and no metric differs."

@@ -9,6 +9,7 @@ from mmort.evaluate.dataset import Dataset
 from mmort.evaluate.evaluation import Evaluation, Predict
 from mmort.evaluate.parity.comparison import Comparison
 from mmort.evaluate.parity.result import Column, Parity
+from mmort.evaluate.unlabelled import UnlabelledDataset
 
 
 def compare_models(
@@ -22,7 +23,7 @@ def compare_models(
     models : mapping of str to callable
         What `evaluate` takes as `predict`, by the name to show.  The first is the reference.
     metrics : sequence of str
-        As for `evaluate`.
+        As for `evaluate`; empty for an `UnlabelledDataset`.
     progress : bool
         Show a progress bar, if stderr is a terminal.
     **options
@@ -42,7 +43,7 @@ def compare_models(
         raise ValueError(f"compare_models: models must be two or more, got {len(models)}")
     if not dataset.images:
         raise ValueError("compare_models: the data set has no images")
-    if not metrics:
+    if not metrics and not isinstance(dataset, UnlabelledDataset):
         raise ValueError("compare_models: metrics must not be empty")
     reference, *others = models
     evaluations = [Evaluation(dataset, metrics, **options) for _ in models]
