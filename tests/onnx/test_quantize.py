@@ -81,6 +81,40 @@ def test_groups_of_channels_are_a_normalization():
     assert [name_of(node) for node in quantized_nodes(ir.from_proto(model).graph)] == ["first"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "inputs", "outputs"),
+    [
+        ("Split", ["b", "sizes"], ["c", "c2"]),
+        ("Div", ["b", "six"], ["c"]),
+        ("HardSwish", ["b"], ["c"]),
+        ("HardSigmoid", ["b"], ["c"]),
+        ("GlobalAveragePool", ["b"], ["c"]),
+    ],
+)
+def test_nodes_between_layers(tmp_path, rng, kind, inputs, outputs):
+    """Layers before them compute with integers, and results stay near."""
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], "first"),
+        node("Relu", ["a"], ["b"], "relu"),
+        node(kind, inputs, outputs, "between", **({"axis": 1} if kind == "Split" else {})),
+        node("Conv", ["c", "w" if kind != "Split" else "half"], ["d"], "second"),
+        node("Conv", ["d", "w"], ["y"], "last"),
+    ]
+    arrays = {"w": rng.normal(size=(4, 4, 1, 1)) / 2, "half": rng.normal(size=(4, 2, 1, 1)), "six": np.float32(6)}
+    tensors = [onnx.numpy_helper.from_array(np.asarray(array, np.float32), name) for name, array in arrays.items()]
+    tensors.append(onnx.numpy_helper.from_array(np.array([2, 2]), "sizes"))
+    infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4, None, None]) for name in "xy"]
+    graph = oh.make_graph(nodes, "between", infos[:1], infos[1:], tensors)
+    onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8), tmp_path / "model.onnx")
+    sets = [[rng.normal(size=(1, 4, 12, 16)).astype(np.float32)] for _ in range(3)]
+    result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", sets)
+    assert (result.quantized, result.left) == (("first", "second"), ("last",))
+    before, after = (
+        make_session(onnx.load(tmp_path / name)).run(None, {"x": sets[0][0]})[0] for name in ("model.onnx", "int8.onnx")
+    )
+    assert np.abs(after - before).max() < 0.06 * np.abs(before).max()
+
+
 def test_hidden_layers_of_a_second_stage(rng):
     """Regions are not quantized, nor what they are computed from."""
     nodes = [

@@ -16,7 +16,10 @@ from mmort.onnx.graph.matching import constant, name_of
 LAYERS = {"Conv", "Gemm"}
 """Layers that compute with integers, if their weights are constant.  Those of transformers are MatMul, and stay."""
 
-BETWEEN = {"Add", "AveragePool", "Clip", "Concat", "LeakyRelu", "MaxPool", "Mul", "Relu", "Resize", "Sigmoid"}
+BETWEEN = {
+    *("Add", "AveragePool", "Clip", "Concat", "Div", "GlobalAveragePool", "HardSigmoid", "HardSwish", "LeakyRelu"),
+    *("MaxPool", "Mul", "Relu", "Resize", "Sigmoid", "Split"),
+}
 """Nodes that compute with integers where one of their inputs does and their results lead to another layer."""
 
 FLOAT_LAYERS = {"ConvTranspose", "RoiAlign", "MMCVRoiAlign", "MMCVDeformConv2d", "MMCVModulatedDeformConv2d"}
