@@ -51,6 +51,7 @@ public class Detect {
         if (numbers(settings, "pad_or", 0)[0] != 0 || settings.contains("\"padding\": {")
                 || settings.contains("\"pillow\"") || settings.contains("\"to_float32\": true")
                 || settings.contains("\"turn_size\": false") || settings.contains("\"rounding\": \"down\"")
+                || settings.contains("\"rounding\": \"truncate\"")
                 || settings.contains("\"clip_boxes\": true"))
             throw new IllegalArgumentException(
                     "this example resizes bytes as OpenCV does, and pads with zeros on the right and below");

@@ -47,7 +47,7 @@ function resizedSize(settings, width, height) {
   }
   if (settings.rounding === "down") return fitShortSide(width, height, Math.min(...settings.size), Math.max(...settings.size));
   const scale = Math.min(Math.max(...settings.size) / Math.max(width, height), Math.min(...settings.size) / Math.min(width, height));
-  return [width, height].map((length) => Math.max(1, Math.trunc(length * scale + 0.5)));
+  return [width, height].map((length) => Math.max(1, Math.trunc(length * scale + (settings.rounding === "truncate" ? 0 : 0.5))));
 }
 
 /** Return the function that normalizes a value of a channel, with the roundings to float32 of MMDetection. */

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
+from mmort.configs import class_names
+from mmort.configs.captions import Prompt
 from mmort.configs.data_preprocessor import DataPreprocessor, read_data_preprocessor
 from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
@@ -27,6 +29,9 @@ _ENTRIES_OF_3 = (
     "visualizer",
 )
 _STEPS_OF_2 = ("Collect", "DefaultFormatBundle", "ImageToTensor", "MultiScaleFlipAug")
+_CLASSES_OF_TYPES = {"CocoDataset": class_names.COCO, "VOCDataset": class_names.VOC}
+"""The classes of data sets whose configs need not name them."""
+
 _SEMI_SUPERVISED = ("SemiBaseDetector", "SoftTeacher")
 """Models of a student and a teacher, two detectors of one config, of which one detects.
 
@@ -165,6 +170,32 @@ class DetectorConfig:
         if not data_sets:
             raise ValueError("evaluate: the config has no test data set: neither data.test nor test_dataloader.dataset")
         return data_sets
+
+    @property
+    def prompt(self) -> Prompt:
+        """What a detector with a language model looks for in the test data set: its classes.
+
+        Raises
+        ------
+        ValueError
+            If there is not exactly one data set, or its classes are neither in the config nor known by its type.
+        """
+        data_sets = list(_flattened(self._test_data))
+        if len(data_sets) != 1:
+            raise ValueError(
+                f"detect: texts must be set (--texts): the config has {len(data_sets)} test data sets, not one whose "
+                "classes could be looked for"
+            )
+        kind, info = plain_type(data_sets[0].get("type")), data_sets[0].get("metainfo") or {}
+        classes = info.get("classes") or info.get("CLASSES") or _CLASSES_OF_TYPES.get(kind or "")
+        if classes is None:
+            raise ValueError(
+                f"detect: texts must be set (--texts): the config's test data set, a {kind}, names no classes"
+            )
+        names = (classes,) if isinstance(classes, str) else classes
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"detect: the classes of the config's test data set must be names, got {names!r}")
+        return Prompt.of_data_set(names, data_sets[0].get("caption_prompt"))
 
     @property
     def _test_data(self) -> Any:

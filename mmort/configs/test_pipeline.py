@@ -87,6 +87,11 @@ class Resize(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FixScaleResize(Resize):
+    """``FixScaleResize``, which rounds sizes down."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pad(Step):
     """``Pad``."""
 
@@ -223,6 +228,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "LoadAnnotations": _ANNOTATIONS,
     "LoadPanopticAnnotations": _ANNOTATIONS,
     "LoadProposals": ("num_max_proposals",),
+    "LoadTextAnnotations": (),
     "PackDetInputs": ("keys", "meta_keys"),
     "ToDataContainer": ("fields",),
     "ToTensor": ("keys",),
@@ -231,6 +237,7 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
 
 
 _STEPS: dict[str, type[Step]] = {
+    "FixScaleResize": FixScaleResize,
     "LoadImageFromFile": Load,
     "MultiScaleFlipAug": FlipAug,
     "Normalize": Normalize,

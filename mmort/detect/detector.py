@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from mmort.configs.captions import Prompt
 from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, Schema, default, part
 from mmort.predict import MaskFormat
@@ -46,6 +48,8 @@ class Detector(nn.Module):
         Whether `forward` also detects in the mirror images.
     takes_proposals : bool
         Whether `forward` must be given proposals.
+    takes_texts : bool
+        Whether `set_texts` says what to look for.
     output_names : tuple of str
         Names of what `forward` returns: "dets", "labels", and "masks" if there are any.
     mask_format : MaskFormat
@@ -67,6 +71,7 @@ class Detector(nn.Module):
     neck: nn.Module
     renamed_keys: ClassVar[tuple[tuple[str, str], ...]] = ()
     unused_weights: ClassVar[tuple[str, ...]] = ()
+    takes_texts: ClassVar[bool] = False
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__()
@@ -140,6 +145,22 @@ class Detector(nn.Module):
     def name_classes(self, names: Sequence[str]) -> None:
         """Take over the names of the classes of a checkpoint."""
         self.classes = tuple(names)
+
+    def set_texts(self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None = None) -> None:
+        """Run the language model on what to look for, whose names become the classes.
+
+        Parameters
+        ----------
+        prompt : Prompt
+        vocabulary : path, optional
+            BERT's ``vocab.txt``.  By default that in the folder which the config names.
+
+        Raises
+        ------
+        ValueError
+            If there is no vocabulary or not that of the model, a name has no tokens, or all together have too many.
+        """
+        raise NotImplementedError
 
     def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
         """Change the detector so that its file does what the config's test pipeline does around the network.

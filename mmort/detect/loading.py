@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from mmort.configs import read_config
+from mmort.configs.captions import Prompt
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
@@ -117,7 +118,14 @@ def build(config: Config, parts: Parts = PARTS) -> Detector:
     return detector.eval().requires_grad_(False)
 
 
-def load(config: str | os.PathLike[str], checkpoint: str | os.PathLike[str], options: Config | None = None) -> Detector:
+def load(
+    config: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str],
+    options: Config | None = None,
+    *,
+    texts: str | Sequence[str] | None = None,
+    vocabulary: str | os.PathLike[str] | None = None,
+) -> Detector:
     """Return the detector of a config with a checkpoint's weights, in evaluation mode.
 
     Parameters
@@ -128,24 +136,43 @@ def load(config: str | os.PathLike[str], checkpoint: str | os.PathLike[str], opt
         The ``.pth`` file that MMDetection wrote when it trained that config.
     options : dict, optional
         Values that replace the config's, by dotted key, as ``--cfg-options`` does.
+    texts : str or sequence of str, optional
+        What a detector with a language model looks for: names, or a caption whose names end with ``". "``.  By default
+        the classes of the config's test data set.
+    vocabulary : path, optional
+        The ``vocab.txt`` of the language model.  By default that in the folder which the config names.
 
     Raises
     ------
     ValueError
-        If the config or the checkpoint cannot be read, or they do not fit each other.
+        If the config or the checkpoint cannot be read, or they do not fit each other; if texts or vocabulary do not
+        fit the language model, or there is none.
     """
     settings = read_config(config, options)
     detector = build(settings)
-    load_trained(detector, checkpoint, settings)
+    load_trained(detector, checkpoint, settings, texts, vocabulary)
     return detector
 
 
-def load_trained(detector: Detector, checkpoint: str | os.PathLike[str], config: Config) -> None:
+def load_trained(
+    detector: Detector,
+    checkpoint: str | os.PathLike[str],
+    config: Config,
+    texts: str | Sequence[str] | None = None,
+    vocabulary: str | os.PathLike[str] | None = None,
+) -> None:
     """Load a checkpoint's weights and classes into a detector that was built from `config`; see `load`."""
     weights, meta = load_checkpoint(checkpoint)
     layout = DetectorConfig(config)
     load_weights(detector, _weights_of_branch(weights, layout.branch), config)
     detector.name_classes(meta.get("classes", ()))
+    if detector.takes_texts:
+        detector.set_texts(layout.prompt if texts is None else Prompt.of(texts), vocabulary)
+    elif texts is not None or vocabulary is not None:
+        raise ValueError(
+            f"detect: {'vocabulary' if texts is None else 'texts'} must not be set for {detector.family}, which has no "
+            "language model"
+        )
 
 
 def _weights_of_branch(weights: dict[str, Tensor], branch: str | None) -> dict[str, Tensor]:

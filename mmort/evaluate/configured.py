@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from mmort._files.inputs import read_text
+from mmort.configs import class_names
 from mmort.configs.layout import DetectorConfig
-from mmort.evaluate import class_names
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_metrics import CocoOptions
 from mmort.evaluate.coco_panoptic import CocoPanopticDataset, PanopticOptions

@@ -198,7 +198,7 @@ _PREPROCESSING: dict[str, Any] = {
     "flip": _FLAG,
     "turn_boxes": _FLAG,
     "turn_size": _FLAG,
-    "rounding": _words("nearest", "down"),
+    "rounding": _words("nearest", "down", "truncate"),
     "clip_boxes": _FLAG,
 }
 """The entries of "preprocessing", the fields of `Preprocessing`."""

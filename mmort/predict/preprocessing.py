@@ -16,7 +16,7 @@ from mmort.predict import test_pipeline
 from mmort.predict.images import Image, ResizeBackend, look_up, read_image, resize
 from mmort.predict.padding import Padding, multiple, positive_size
 
-Rounding = Literal["nearest", "down"]
+Rounding = Literal["nearest", "down", "truncate"]
 """How the sides of a resized image become integers."""
 
 MAX_RESIZED_PIXELS = MAX_PADDED_PIXELS = 2**24
@@ -101,10 +101,10 @@ class Preprocessing:
     turn_size : bool
         With `keep_ratio`, whether the larger number of `size` is for the longer side of the image, as above.  Otherwise
         the width is for the width, as YOLOX and ultralytics have it.
-    rounding : {"nearest", "down"}
+    rounding : {"nearest", "down", "truncate"}
         With `keep_ratio`, what becomes of fractions of pixels.  "nearest": MMDetection rounds halves up, and
         ultralytics, without `turn_size`, to even numbers.  "down": YOLOX rounds both sides down, and transformers, with
-        `turn_size`, the longer one.
+        `turn_size`, the longer one.  "truncate": MMDetection's ``FixScaleResize`` rounds both sides down.
     size_divisor : int
         Pad on the right and at the bottom to a multiple of this.
     pad_or, pad_add : int
@@ -169,7 +169,7 @@ class Preprocessing:
         if self.resize_backend not in get_args(ResizeBackend):
             raise ValueError(f"preprocessing: resize_backend must be 'cv2' or 'pillow', got {self.resize_backend!r}")
         if self.rounding not in get_args(Rounding):
-            raise ValueError(f"preprocessing: rounding must be 'nearest' or 'down', got {self.rounding!r}")
+            raise ValueError(f"preprocessing: rounding must be 'nearest', 'down' or 'truncate', got {self.rounding!r}")
         if self.resize_backend == "pillow" and self.to_float32:
             raise ValueError("preprocessing: Pillow resizes uint8 only; resize_backend must be 'cv2' with to_float32")
 
@@ -256,7 +256,8 @@ class Preprocessing:
         if self.rounding == "down":
             return _fit_short_side(width, height, *sorted(self.size))
         scale = min(max(self.size) / max(width, height), min(self.size) / min(width, height))
-        return max(1, int(width * scale + 0.5)), max(1, int(height * scale + 0.5))
+        half = 0.0 if self.rounding == "truncate" else 0.5
+        return max(1, int(width * scale + half)), max(1, int(height * scale + half))
 
     @property
     def fixed_shape(self) -> tuple[int, int] | None:

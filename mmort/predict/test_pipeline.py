@@ -6,7 +6,7 @@ from typing import Any
 
 from mmort.configs.data_preprocessor import DataPreprocessor
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.test_pipeline import CenterPad, Load, Normalize, Pad, Resize, Step, TestPipeline
+from mmort.configs.test_pipeline import CenterPad, FixScaleResize, Load, Normalize, Pad, Resize, Step, TestPipeline
 from mmort.predict.padding import Padding
 
 _ORDER = "LoadImageFromFile, Resize and Pad or RandomCenterCropPad, Normalize, Pad"
@@ -54,7 +54,8 @@ def _settings(step: Step, pipeline: TestPipeline, before: dict[str, Any], *, ver
     if isinstance(step, Resize):
         size = pipeline.size or step.size
         keep_ratio = not version_3 if step.keep_ratio is None else step.keep_ratio
-        return {"keep_ratio": keep_ratio, "resize_backend": step.backend} | ({"size": size} if size else {})
+        settings = {"keep_ratio": keep_ratio, "resize_backend": step.backend} | ({"size": size} if size else {})
+        return settings | ({"rounding": "truncate"} if isinstance(step, FixScaleResize) else {})
     if isinstance(step, Normalize):
         return {"mean": step.mean, "std": step.std, "to_rgb": step.to_rgb}
     if isinstance(step, CenterPad):

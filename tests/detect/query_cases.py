@@ -79,7 +79,7 @@ MODELS = {
 }
 
 
-def _numbers(name, *shape):
+def numbers(name, *shape):
     """Return numbers of a normal distribution that depend on a name."""
     return torch.from_numpy(np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape, np.float32))
 
@@ -88,7 +88,7 @@ def fill(detector):
     """Give all weights, MMDetection's or ours, values that nothing cancels; they differ from layer to layer."""
     for name, tensor in detector.state_dict().items():
         if tensor.is_floating_point():
-            values = _numbers(name, *tensor.shape)
+            values = numbers(name, *tensor.shape)
             if "embed" in name:
                 tensor.copy_(values)
             elif tensor.ndim >= 2:
@@ -104,5 +104,5 @@ def batch():
     """Return two images, the second one padded, and their shapes."""
     images = torch.zeros(2, 3, *SHAPES[0])
     for index, (height, width) in enumerate(SHAPES):
-        images[index, :, :height, :width] = _numbers(f"image {index}", 3, height, width)
+        images[index, :, :height, :width] = numbers(f"image {index}", 3, height, width)
     return images, torch.tensor(SHAPES)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mmort.evaluate import VocDataset, batch_size_of, class_names, dataset_of, metric_options
+from mmort.configs import class_names
+from mmort.evaluate import VocDataset, batch_size_of, dataset_of, metric_options
 
 DIGITS = "0", "1"
 

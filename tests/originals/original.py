@@ -6,6 +6,7 @@ import copy
 import functools
 import importlib
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers, which MMDetection imports
+
 from tests.originals import plain_kernels
 from tests.originals.results import BatchResult, ImageResult
 
@@ -23,6 +26,7 @@ plain_kernels.install()
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what MMDetection imports warns of its own future
+    from mmdet.models.language_models import bert
     from mmdet.models.roi_heads.mask_heads import fcn_mask_head
     from mmdet.models.task_modules.prior_generators import AnchorGenerator, MlvlPointGenerator
     from mmdet.registry import MODELS, TASK_UTILS, TRANSFORMS
@@ -34,7 +38,8 @@ with warnings.catch_warnings():
 
     register_all_modules(init_default_scope=True)
     from tests.originals import mmrotate_1
-logging.getLogger("mmengine").setLevel(logging.ERROR)
+for _name in ("mmengine", "transformers"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
 
 
 def _grid_sample(input: torch.Tensor, grid: torch.Tensor, **keywords: Any) -> torch.Tensor:
@@ -58,6 +63,15 @@ def _grid_priors(function: Callable[..., Any]) -> Callable[..., Any]:
 # The heads ask for anchors in float32 whatever the network computes in; rotated ones are not integers then.
 for generator in (AnchorGenerator, MlvlPointGenerator):
     generator.grid_priors = _grid_priors(generator.grid_priors)
+
+
+def _untrained(name: str, *, config: Any, **keywords: Any) -> Any:
+    return _LanguageModel(config, **keywords)
+
+
+# The folders of the tests have no weights: those of a case come later.
+_LanguageModel = bert.HFBertModel
+bert.HFBertModel = SimpleNamespace(from_pretrained=_untrained)
 
 
 @contextmanager
@@ -119,7 +133,8 @@ class Original:
 
     def prepare(self, paths: Sequence[str]) -> dict[str, Any]:
         """Read and preprocess images as one batch."""
-        items = [self.pipeline({"img_path": path, "img_id": index}) for index, path in enumerate(paths)]
+        texts = _texts(self.config.test_dataloader.dataset)
+        items = [self.pipeline({"img_path": path, "img_id": index, **texts}) for index, path in enumerate(paths)]
         with torch.inference_mode():
             return self.model.data_preprocessor(pseudo_collate(items), False)
 
@@ -135,6 +150,14 @@ class Original:
             samples = self.model(inputs, batch["data_samples"], mode="predict")
         self.model.to(torch.float32)  # equivariant convolutions share their bases with detectors that are built later
         return BatchResult(inputs.numpy(), [_image_result(sample) for sample in samples])
+
+
+def _texts(data_set: Any) -> dict[str, Any]:
+    """Return what the data sets of MMDetection tell of each image's text, if they do."""
+    if not data_set.get("return_classes"):
+        return {}
+    texts = {"text": tuple(data_set.metainfo.classes), "custom_entities": True}
+    return texts | {"caption_prompt": data_set.caption_prompt} if "caption_prompt" in data_set else texts
 
 
 def _image_result(sample: Any) -> ImageResult:

@@ -48,6 +48,8 @@ def initial(name: str, tensor: Tensor) -> Tensor:
     values = numbers(name, tuple(tensor.shape))
     if name.endswith("init_proposal_bboxes.weight"):  # centres and sizes, by the image's
         return 0.5 + 0.2 * values.tanh()
+    if name.endswith("log_scale"):  # of products of 256 channels
+        return values.tanh() - 2.5
     if name.endswith("weight_gamma"):  # of ConvAWS, whose weights are normalized
         return 0.05 * (1 + 0.2 * values.tanh())
     if name.endswith("weight_beta"):

@@ -16,6 +16,7 @@ from tests.detect import (
     remaining_cases,
     rotated_1_cases,
     rotated_cases,
+    text_cases,
     two_stage_cases,
 )
 from tests.tools import check_two_stage
@@ -30,6 +31,7 @@ def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
         (mask_cases.MODELS, mask_cases.config, lambda name: mask_cases.fill),
         (panoptic_cases.MODELS, panoptic_cases.config, lambda name: partial(panoptic_cases.fill, name)),
         (query_cases.MODELS, lambda name: {"model": query_cases.MODELS[name]}, lambda name: query_cases.fill),
+        (text_cases.MODELS, text_cases.config, lambda name: text_cases.fill),
         (two_stage_cases.CASES, two_stage_cases.config_of, lambda name: check_two_stage.randomize),
         (rotated_cases.CASES, rotated_cases.config_of, lambda name: dense_cases.fill),
         (rotated_1_cases.CASES, rotated_1_cases.config_of, lambda name: rotated_1_cases.fill),

@@ -81,7 +81,7 @@ fn run(model: &str, path: &str, library: Option<&String>) -> Result<(), Box<dyn 
         || settings["resize_backend"].as_str() == Some("pillow")
         || settings["to_float32"].as_bool() == Some(true)
         || settings["turn_size"].as_bool() == Some(false)
-        || settings["rounding"].as_str() == Some("down")
+        || matches!(settings["rounding"].as_str(), Some("down" | "truncate"))
         || settings["clip_boxes"].as_bool() == Some(true)
     {
         return Err("this example resizes bytes as OpenCV does, and pads with zeros on the right and below".into());

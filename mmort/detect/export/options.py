@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +29,11 @@ class ExportOptions:
     ----------
     cfg_options : dict or list of str, optional
         Overrides of the config by dotted key, a dict or ``key=value`` texts.
+    texts : str or sequence of str, optional
+        What a detector with a language model looks for: names, or a caption whose names end with ``". "``.  The file
+        then has them as constants, and they are its classes.  Default: the classes of the config's test data set.
+    vocabulary : path, optional
+        The ``vocab.txt`` of the language model.  Default: that in the folder which the config names.
     input_img : path, optional
         Image to try the export with.  Default: one that comes with mmort; the choice hardly matters.
     test_img : path, optional
@@ -63,6 +68,8 @@ class ExportOptions:
     """
 
     cfg_options: Mapping[str, Any] | Iterable[str] | None = None
+    texts: str | Sequence[str] | None = None
+    vocabulary: PathLike | None = None
     input_img: PathLike | None = None
     test_img: PathLike | None = None
     shape: tuple[int, int] | None = None
@@ -97,7 +104,8 @@ def check(config: PathLike, checkpoint: PathLike, output_file: Path, options: Ex
         raise ImportError(f"mmort export needs {', '.join(missing)}: pip install 'mmort[detect]'")
     refuse_address("config", config)
     refuse_address("checkpoint", checkpoint)
-    files = {"config": config, "checkpoint": checkpoint, "input_img": options.input_img, "test_img": options.test_img}
+    files = {"config": config, "checkpoint": checkpoint, "vocabulary": options.vocabulary}
+    files |= {"input_img": options.input_img, "test_img": options.test_img}
     for name, path in files.items():
         if path is not None:
             require_regular(name, path)

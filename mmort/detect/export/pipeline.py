@@ -58,7 +58,7 @@ def export_detector(
         if not options.flip:
             preprocessing = replace(preprocessing, flip=False)
         steps.begin(f"loading {os.fspath(checkpoint)} into {detector.family}")
-        load_trained(detector, checkpoint, settings)
+        load_trained(detector, checkpoint, settings, options.texts, options.vocabulary)
         left_out = detector.prepare_for_export(flip=preprocessing.flip)
         network = TorchNetwork(detector, preprocessing, left_out)
         return _write(network, settings, output_file, options, steps, images)

@@ -5,6 +5,7 @@ An import here registers the parts of a module.
 
 from mmort.detect.parts import (
     backbones,
+    bert,
     coders,
     generic_roi_extractor,
     heads,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -227,7 +228,9 @@ class DeformableDecoderLayer(nn.Module):
 class DeformableDecoder(nn.Module):
     """Decoder layers; how references move between them is the family's."""
 
+    layer_class: ClassVar[type[nn.Module]] = DeformableDecoderLayer
+
     def __init__(self, entries: DeformableDecoderEntries) -> None:
         super().__init__()
         self.embed_dims = entries.embed_dims
-        self.layers = nn.ModuleList(DeformableDecoderLayer(entries.layer_cfg) for _ in range(entries.num_layers))
+        self.layers = nn.ModuleList(self.layer_class(entries.layer_cfg) for _ in range(entries.num_layers))

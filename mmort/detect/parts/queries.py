@@ -163,7 +163,12 @@ def best_pairs_of_queries(logits: Tensor, boxes: Tensor, limits: Tensor, count: 
     dets, labels : Tensor, [N, K, 5], [N, K]
         As a detector returns them.
     """
-    classes = logits.shape[2]
-    scores, pairs = logits.sigmoid().flatten(1).topk(min(count, logits.shape[1] * classes))
+    return best_pairs(logits.sigmoid(), boxes, limits, count)
+
+
+def best_pairs(scores: Tensor, boxes: Tensor, limits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return what `best_pairs_of_queries` does for scores [N, Q, C] instead of logits."""
+    classes = scores.shape[2]
+    scores, pairs = scores.flatten(1).topk(min(count, scores.shape[1] * classes))
     found = clip(corners(take_rows(boxes, pairs // classes)) * limits, limits)
     return torch.cat([found, scores[..., None]], 2), pairs % classes

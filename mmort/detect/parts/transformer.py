@@ -202,7 +202,7 @@ class EncoderLayerEntries(Schema):
 class DecoderLayerEntries(EncoderLayerEntries):
     """The entries of a decoder's ``layer_cfg``."""
 
-    attentions = ("self_attn", "cross_attn")
+    attentions: ClassVar[tuple[str, ...]] = ("self_attn", "cross_attn")
 
     cross_attn_cfg: AttentionEntries = nested(AttentionEntries, default=ATTENTION)
 

@@ -43,6 +43,8 @@ class Case:
         How many classes must be among the detections, or else the comparison shows too little.
     scope : str
         The package whose types the config names without a prefix.
+    data_set : dict
+        Further entries of the test data set.
     """
 
     model: Config
@@ -51,13 +53,14 @@ class Case:
     batches: bool = True
     classes: int = 2
     scope: str = "mmdet"
+    data_set: Config = field(default_factory=dict)
 
     def config(self) -> Config:
         """Return the whole config, to be changed by the caller if need be."""
         config = {
             "default_scope": self.scope,
             "model": self.model,
-            "test_dataloader": {"dataset": {"type": "CocoDataset", "pipeline": self.pipeline}},
+            "test_dataloader": {"dataset": {"type": "CocoDataset", "pipeline": self.pipeline, **self.data_set}},
         }
         return copy.deepcopy(config)
 

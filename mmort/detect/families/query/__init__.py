@@ -10,5 +10,6 @@ from mmort.detect.families.query import (
     deformable_detr,
     detr,
     dino,
+    grounding_dino,
     sparse_rcnn,
 )

@@ -85,13 +85,20 @@ class DeformableDETRHead(nn.Module):
             return nn.Sequential(*hidden, nn.Linear(dims, 4))
 
         # Shared layers have a key in the state_dict for each of their uses, as in MMDetection.
-        classes = [nn.Linear(dims, entries.num_classes + others) for _ in range(made)]
+        classes = [self.class_layer(entries, dims) for _ in range(made)]
         self.cls_branches = nn.ModuleList(classes * (count // made))
         self.reg_branches = nn.ModuleList([boxes() for _ in range(made)] * (count // made))
 
-    def forward(self, x: Tensor, references: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Return class logits [N, Q, C] and boxes [N, Q, 4] for queries [N, Q, D] and references of a layer."""
-        return self.cls_branches[layer](x), moved(references, self.reg_branches[layer](x))
+    def class_layer(self, entries: QueryHeadEntries, dims: int) -> nn.Module:
+        """Return a layer that makes class logits of queries."""
+        return nn.Linear(dims, entries.num_classes + entries.loss_cls.other_logits)
+
+    def forward(self, x: Tensor, references: Tensor, layer: int, *words: Tensor) -> tuple[Tensor, Tensor]:
+        """Return class logits [N, Q, C] and boxes [N, Q, 4] for queries [N, Q, D] and references of a layer.
+
+        `words` are further inputs of the layers of classes.
+        """
+        return self.cls_branches[layer](x, *words), moved(references, self.reg_branches[layer](x))
 
 
 @PARTS.register("detector", "DeformableDETRHead")
@@ -99,6 +106,7 @@ class DeformableDETR(QueryDetector):
     """Deformable DETR."""
 
     family = "Deformable DETR"
+    encoder_class: ClassVar[type[nn.Module]] = DeformableEncoder
     decoder_class: ClassVar[type[DeformableDecoder]] = DeformableDecoder
     head_class: ClassVar[type[DeformableDETRHead]] = DeformableDETRHead
     decoder: DeformableDecoder
@@ -148,7 +156,7 @@ class DeformableDETR(QueryDetector):
         model = self.entries
         self.queries, self.refines, self.two_stages = model.num_queries, model.with_box_refine, model.as_two_stage
         self.positional_encoding = SinePositionalEncoding(model.positional_encoding)
-        self.encoder = DeformableEncoder(model.encoder)
+        self.encoder = self.encoder_class(model.encoder)
         self.decoder = self.decoder_class(model.decoder)
         dims, layers = model.encoder.embed_dims, model.decoder.num_layers
         self.level_embed = nn.Parameter(torch.zeros(model.num_feature_levels, dims))
@@ -191,10 +199,13 @@ class DeformableDETR(QueryDetector):
         found: tuple[Tensor, Tensor] = self.bbox_head(x, references, last)
         return found
 
-    def best_proposals(self, memory: Tensor, pyramid: Pyramid) -> Tensor:
-        """Return the boxes [N, Q, 4] that the head predicts for the best cells, by descending score."""
+    def best_proposals(self, memory: Tensor, pyramid: Pyramid, *words: Tensor) -> Tensor:
+        """Return the boxes [N, Q, 4] that the head predicts for the best cells, by descending score.
+
+        `words` are further inputs of the head's layers of classes.
+        """
         cells, proposals = self.proposals(memory, pyramid)
-        scores = self.proposal_scores(self.bbox_head.cls_branches[-1](cells))  # [N, P]
+        scores = self.proposal_scores(self.bbox_head.cls_branches[-1](cells, *words))  # [N, P]
         best = scores.topk(min(self.queries, scores.shape[1])).indices  # [N, Q]
         deltas = self.bbox_head.reg_branches[-1](take_rows(cells, best))
         return (deltas + take_rows(proposals, best)).sigmoid()

@@ -1,0 +1,435 @@
+"""Grounding DINO: DINO that finds what words describe, since image and text change each other in its encoder.
+
+The words are constants of the detector: `GroundingDINO.set_texts` runs the language model once, as it sees no image.
+
+Source: S. Liu et al., "Grounding DINO: Marrying DINO with Grounded Pre-Training for Open-Set Object Detection", ECCV
+2024; X. Zhao et al., "An Open and Comprehensive Pipeline for Unified Object Grounding and Detection", 2024.  Box AP of
+MMDetection's Swin-T models on COCO val2017 without training on it: 48.5 and, of MM-Grounding-DINO, 50.6.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mmort.configs.captions import Prompt
+from mmort.configs.layout import DetectorConfig
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, part, training_only
+from mmort.detect.families.query.deformable_detr import DeformableDETRHead
+from mmort.detect.families.query.dino import DINO, DINODecoder
+from mmort.detect.parts.bert import Bert, Text
+from mmort.detect.parts.boxes import image_limits
+from mmort.detect.parts.deformable_transformer import (
+    DeformableDecoderEntries,
+    DeformableDecoderLayer,
+    DeformableDecoderLayerEntries,
+    DeformableEncoder,
+    DeformableEncoderEntries,
+    Pyramid,
+)
+from mmort.detect.parts.positions import waves_of_coordinates
+from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries, QueryTestCfg, best_pairs, moved
+from mmort.detect.parts.transformer import ATTENTION, AttentionEntries, EncoderLayer, EncoderLayerEntries, by_head
+
+MAX_LOGIT = 50_000
+"""What the logits of the fusion are clamped to."""
+
+DTYPES = torch.float32, torch.float64
+
+WORD_DIMS = 256
+"""The channels of the positions of words, whatever the config has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionEntries(Schema):
+    """The entries of ``encoder.fusion_layer_cfg``."""
+
+    ignored: ClassVar = {**training_only("dropout", "drop_path"), "init_values": "weights come from the checkpoint"}
+
+    v_dim: int = at_least(1)
+    l_dim: int = at_least(1)
+    embed_dim: int = at_least(1)
+    num_heads: int = at_least(1)
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if the channels cannot be divided among the heads."""
+        if self.embed_dim % self.num_heads:
+            raise ValueError(
+                f"detect.build: embed_dim of {name} must be a multiple of num_heads, "
+                f"got {self.embed_dim} and {self.num_heads}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroundingEncoderEntries(DeformableEncoderEntries):
+    """The entries of ``encoder``."""
+
+    text_layer_cfg: EncoderLayerEntries = nested(EncoderLayerEntries)
+    fusion_layer_cfg: FusionEntries = nested(FusionEntries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroundingDecoderLayerEntries(DeformableDecoderLayerEntries):
+    """The entries of ``decoder.layer_cfg``."""
+
+    attentions = ("self_attn", "cross_attn_text", "cross_attn")
+
+    cross_attn_text_cfg: AttentionEntries = nested(AttentionEntries, default=ATTENTION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroundingDecoderEntries(DeformableDecoderEntries):
+    """The entries of ``decoder``."""
+
+    layer_cfg: GroundingDecoderLayerEntries = nested(GroundingDecoderLayerEntries)
+
+
+@dataclass(frozen=True)
+class Words:
+    """A caption as the detector reads it; numbers are there for both dtypes that the detector may compute in.
+
+    Attributes
+    ----------
+    features : dict of dtype to Tensor, [1, T, D]
+    positions : dict of dtype to Tensor, [1, T, D]
+        What is added to the features where they are compared.
+    hidden : Tensor of bool, [1, T, T]
+        From which words others are hidden in the encoder.
+    padding : Tensor of bool, [1, T]
+        Which tokens are none, after all others.
+    count : int
+        The number of the others.
+    shares : dict of dtype to Tensor, [count, C]
+        For each class the weight of each token's score.
+    """
+
+    features: Mapping[torch.dtype, Tensor]
+    positions: Mapping[torch.dtype, Tensor]
+    hidden: Tensor
+    padding: Tensor
+    count: int
+    shares: Mapping[torch.dtype, Tensor]
+
+    @classmethod
+    def of(cls, text: Text, features: Tensor) -> Words:
+        """Return the words of a text, with features of the detector's channels in float64."""
+        names, count = text.tokens.of_names, len(text.tokens.ids)
+        shares = torch.zeros(count, len(names), dtype=torch.float64)
+        for label, tokens in enumerate(names):
+            shares[list(tokens), label] = 1 / len(tokens)
+        return cls(
+            features={dtype: features.to(dtype) for dtype in DTYPES},
+            positions={dtype: waves_of_coordinates(text.positions.to(dtype), WORD_DIMS) for dtype in DTYPES},
+            hidden=text.hidden,
+            padding=torch.arange(features.shape[1])[None] >= count,
+            count=count,
+            shares={dtype: shares.to(dtype) for dtype in DTYPES},
+        )
+
+
+class BiAttention(nn.Module):
+    """Attention of cells to words and of words to cells, by the same logits."""
+
+    def __init__(self, entries: FusionEntries) -> None:
+        super().__init__()
+        dims, self.num_heads = entries.embed_dim, entries.num_heads
+        self.v_proj, self.values_v_proj = nn.Linear(entries.v_dim, dims), nn.Linear(entries.v_dim, dims)
+        self.l_proj, self.values_l_proj = nn.Linear(entries.l_dim, dims), nn.Linear(entries.l_dim, dims)
+        self.out_v_proj, self.out_l_proj = nn.Linear(dims, entries.v_dim), nn.Linear(dims, entries.l_dim)
+        self.scale = (dims // self.num_heads) ** -0.5
+
+    def forward(self, cells: Tensor, words: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what is added to cells [N, P, D] and words [N, T, D]; words do not attend to `padding` [N, P].
+
+        Cells attend to all tokens, also to padding: MMDetection's mask for it adds the same to all logits.
+        """
+        q = by_head(self.v_proj(cells) * self.scale, self.num_heads)
+        k = by_head(self.l_proj(words), self.num_heads)
+        logits = (q @ k.transpose(2, 3)).clamp(-MAX_LOGIT, MAX_LOGIT)  # [N, heads, P, T]
+        of_words = torch.where(padding[:, None, :, None], -math.inf, logits).softmax(2).transpose(2, 3)
+        to_cells = logits.softmax(3) @ by_head(self.values_l_proj(words), self.num_heads)
+        to_words = of_words @ by_head(self.values_v_proj(cells), self.num_heads)
+        return tuple(
+            layer(values.transpose(1, 2).flatten(2))
+            for layer, values in ((self.out_v_proj, to_cells), (self.out_l_proj, to_words))
+        )
+
+
+class FusionLayer(nn.Module):
+    """Cells and words change each other; the shortcuts begin after the normalizations."""
+
+    def __init__(self, entries: FusionEntries) -> None:
+        super().__init__()
+        self.layer_norm_v, self.layer_norm_l = nn.LayerNorm(entries.v_dim), nn.LayerNorm(entries.l_dim)
+        self.attn = BiAttention(entries)
+        self.gamma_v, self.gamma_l = nn.Parameter(torch.ones(entries.v_dim)), nn.Parameter(torch.ones(entries.l_dim))
+
+    def forward(self, cells: Tensor, words: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
+        cells, words = self.layer_norm_v(cells), self.layer_norm_l(words)
+        to_cells, to_words = self.attn(cells, words, padding)
+        return cells + self.gamma_v * to_cells, words + self.gamma_l * to_words
+
+
+class GroundingEncoder(DeformableEncoder):
+    """Encoder layers, each after a fusion of cells and words, and a layer for the words."""
+
+    def __init__(self, entries: GroundingEncoderEntries) -> None:
+        super().__init__(entries)
+        count = entries.num_layers
+        self.text_layers = nn.ModuleList(EncoderLayer(entries.text_layer_cfg) for _ in range(count))
+        self.fusion_layers = nn.ModuleList(FusionLayer(entries.fusion_layer_cfg) for _ in range(count))
+
+    def fused(self, pyramid: Pyramid, words: Words) -> tuple[Tensor, Tensor]:
+        """Return the memory of the cells [N, P, D] and that of the words [N, T, D]."""
+        x, references = pyramid.cells, pyramid.references(pyramid.centres)
+        text = words.features[x.dtype].expand(x.shape[0], -1, -1)
+        positions = words.positions[x.dtype]
+        for layer, text_layer, fusion in zip(self.layers, self.text_layers, self.fusion_layers, strict=True):
+            x, text = fusion(x, text, pyramid.padding)
+            text = text_layer(text, positions, words.hidden)
+            x = layer(x, pyramid, references)
+        return x, text
+
+
+class GroundingDecoderLayer(DeformableDecoderLayer):
+    """Every query attends to all others, to the words, and to a few points of all maps."""
+
+    def __init__(self, entries: GroundingDecoderLayerEntries) -> None:
+        super().__init__(entries)
+        self.cross_attn_text = entries.cross_attn_text_cfg.build()
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Tensor,
+        positions: Tensor,
+        memory: Tensor,
+        pyramid: Pyramid,
+        references: Tensor,
+        text: Tensor,
+        located_text: Tensor,
+        padding: Tensor,
+    ) -> Tensor:
+        """Return the queries [N, Q, D].
+
+        `references` are relative to the images, [N, Q, 4]; `located_text` is how queries compare the words, `text`
+        [N, T, D], of which `padding` [1, T] are none.
+        """
+        located = x + positions
+        x = self.norms[0](self.self_attn(x, located, located, x))
+        x = self.norms[1](self.cross_attn_text(x, x + positions, located_text, text, padding))
+        x = self.norms[2](
+            self.cross_attn(
+                x,
+                value=memory,
+                query_pos=positions,
+                key_padding_mask=pyramid.padding,
+                reference_points=pyramid.references(references),
+                spatial_shapes=pyramid.shapes,
+            )
+        )
+        normalized: Tensor = self.norms[3](self.ffn(x))
+        return normalized
+
+
+class GroundingDecoder(DINODecoder):
+    """DINO's decoder with layers that also attend to words."""
+
+    layer_class = GroundingDecoderLayer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveEntries(Schema):
+    """The entries of ``bbox_head.contrastive_cfg``."""
+
+    max_text_len: int = at_least(1, default=256)
+    log_scale: float | str | None = None
+    bias: bool = False
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if the scale is neither a float nor a known word."""
+        if not isinstance(self.log_scale, float) and self.log_scale not in ("auto", "none", None):
+            raise ValueError(
+                f"detect.build: log_scale of {name} must be a float, 'auto', 'none' or None, got {self.log_scale!r}"
+            )
+
+
+class ContrastiveEmbed(nn.Module):
+    """The logit of each query and word: how alike their features are."""
+
+    def __init__(self, entries: ContrastiveEntries, dims: int) -> None:
+        super().__init__()
+        self.fixed_scale = 1 / math.sqrt(dims) if entries.log_scale == "auto" else None
+        self.log_scale = nn.Parameter(torch.zeros(1)) if isinstance(entries.log_scale, float) else None
+        self.bias = nn.Parameter(torch.zeros(1)) if entries.bias else None
+
+    def forward(self, x: Tensor, text: Tensor) -> Tensor:
+        """Return logits [N, Q, T] for queries [N, Q, D] and words [N, T, D]."""
+        logits = x @ text.transpose(1, 2)
+        if self.log_scale is not None:
+            logits = logits * self.log_scale.exp()
+        elif self.fixed_scale is not None:
+            logits = logits * self.fixed_scale
+        return logits if self.bias is None else logits + self.bias
+
+
+class GroundingDINOHead(DeformableDETRHead):
+    """For each query the logits of words, and a box relative to a reference; layers for each decoder layer."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(QueryHeadEntries):
+        """The entries of ``bbox_head``."""
+
+        types = ("GroundingDINOHead",)
+
+        contrastive_cfg: ContrastiveEntries = nested(ContrastiveEntries, "contrastive_cfg", default={})
+
+    def __init__(self, entries: Entries, dims: int, count: int, *, shared: bool) -> None:
+        super().__init__(entries, dims, count, shared=shared)
+        self.class_layers = {}  # of words, not of classes
+
+    def class_layer(self, entries: QueryHeadEntries, dims: int) -> nn.Module:
+        assert isinstance(entries, GroundingDINOHead.Entries)
+        return ContrastiveEmbed(entries.contrastive_cfg, dims)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroundingTestCfg(QueryTestCfg):
+    """The entries of ``test_cfg``."""
+
+    chunked_size: int = -1
+
+
+@PARTS.register("detector", "GroundingDINOHead")
+class GroundingDINO(DINO):
+    """Grounding DINO.
+
+    Attributes
+    ----------
+    words : tuple of Words
+        Of each chunk of the names; empty until `set_texts`.
+    """
+
+    family = "Grounding DINO"
+    takes_texts = True
+    encoder_class = GroundingEncoder
+    decoder_class = GroundingDecoder
+    head_class = GroundingDINOHead
+    encoder: GroundingEncoder
+    language_model: Bert
+    unused_weights = ("dn_query_generator.",)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(DINO.Model):
+        """The entries of ``model``."""
+
+        types = ("GroundingDINO",)
+
+        language_model: Bert = part("language model")
+        encoder: GroundingEncoderEntries = nested(GroundingEncoderEntries, "encoder")
+        decoder: GroundingDecoderEntries = nested(GroundingDecoderEntries, "decoder")
+        bbox_head: GroundingDINOHead.Entries = nested(GroundingDINOHead.Entries, "bbox_head")  # type: ignore[assignment]
+        test_cfg: GroundingTestCfg = nested(GroundingTestCfg, "test_cfg", default={})
+
+        def check(self, name: str) -> None:
+            """Raise a ValueError if not all parts have the channels of the positions of words."""
+            super().check(name)
+            encoder = self.encoder
+            numbers = {
+                "embed_dims of encoder.layer_cfg": encoder.embed_dims,
+                "embed_dims of encoder.text_layer_cfg": encoder.text_layer_cfg.embed_dims,
+                "v_dim of encoder.fusion_layer_cfg": encoder.fusion_layer_cfg.v_dim,
+                "l_dim of encoder.fusion_layer_cfg": encoder.fusion_layer_cfg.l_dim,
+            }
+            for entry, number in numbers.items():
+                if number != WORD_DIMS:
+                    raise ValueError(
+                        f"detect.build: {entry} must be {WORD_DIMS}, as the positions of words have so many channels, "
+                        f"got {number}"
+                    )
+
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
+        super().__init__(config, parts)
+        model = self.entries
+        assert isinstance(model, GroundingDINO.Model)
+        self.text_feat_map = nn.Linear(model.language_model.dims, WORD_DIMS)
+        self.max_tokens = model.bbox_head.contrastive_cfg.max_text_len
+        self.words: tuple[Words, ...] = ()
+
+    def build_queries(self, model: QueryModelEntries) -> None:
+        self.query_embedding = nn.Embedding(model.num_queries, model.encoder.embed_dims)
+
+    def set_texts(self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None = None) -> None:
+        tokenizer = self.language_model.tokenizer(vocabulary)
+        size = self.test_cfg.chunked_size
+        words = []
+        for chunk in prompt.chunks(size) if size > 0 else (prompt,):
+            text = self.language_model.text(chunk.caption(), tokenizer)
+            if text.features.shape[1] > self.max_tokens:
+                raise ValueError(
+                    f"texts must have at most {self.max_tokens} tokens together (max_text_len of contrastive_cfg), "
+                    f"got {text.features.shape[1]}"
+                )
+            for name, tokens in zip(chunk.names, text.tokens.of_names, strict=True):
+                if not tokens:
+                    raise ValueError(f"texts must be names of which the vocabulary has tokens, got {name!r}")
+            with torch.inference_mode():
+                features = nn.functional.linear(
+                    text.features, self.text_feat_map.weight.double(), self.text_feat_map.bias.double()
+                )
+            words.append(Words.of(text, features.clone()))
+        self.words, self.classes = tuple(words), prompt.names
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of the logits of words and the boxes, for each chunk of the names."""
+        if len(self.words) == 1:
+            return "cls_score", "bbox_pred"
+        return tuple(f"{name}_{chunk}" for chunk in range(len(self.words)) for name in ("cls_score", "bbox_pred"))
+
+    def raw(self, input: Tensor) -> tuple[Tensor, ...]:
+        """Return logits of words [N, Q, T] and boxes (x, y of the middle, w, h) in 0 ... 1, for each chunk."""
+        return tuple(output for pair in self._found(input, image_limits(input, None)) for output in pair)
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        limits = image_limits(input, img_shape)  # [N, 1, 4]
+        chunks, classes = [], 0
+        for words, (logits, boxes) in zip(self.words, self._found(input, limits), strict=True):
+            scores = logits.sigmoid() @ words.shares[logits.dtype]
+            dets, labels = best_pairs(scores, boxes, limits, self.max_per_image)
+            chunks.append((dets, labels + classes))
+            classes += words.shares[logits.dtype].shape[1]
+        if len(chunks) == 1:
+            return chunks[0]
+        dets, labels = (torch.cat(outputs, 1) for outputs in zip(*chunks, strict=True))
+        order = dets[..., 4].argsort(dim=1, descending=True, stable=True)
+        return dets.gather(1, order[..., None].expand(-1, -1, 5)), labels.gather(1, order)
+
+    def _found(self, input: Tensor, limits: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return the logits of words and the boxes, for each chunk of the names."""
+        if not self.words:
+            raise ValueError("detect: texts must be set before Grounding DINO detects: set_texts")
+        pyramid = Pyramid.of(self.levels(input), input, limits, self.positional_encoding, self.level_embed)
+        return [self._found_words(pyramid, words) for words in self.words]
+
+    def _found_words(self, pyramid: Pyramid, words: Words) -> tuple[Tensor, Tensor]:
+        """Return the logits of words [N, Q, T], without padding, and the boxes [N, Q, 4]."""
+        memory, text = self.encoder.fused(pyramid, words)
+        scored = text[:, : words.count]
+        boxes = self.best_proposals(memory, pyramid, scored)  # [N, Q, 4]
+        x = self.query_embedding.weight[: boxes.shape[1]].expand(memory.shape[0], -1, -1)
+        last = len(self.decoder.layers) - 1
+        for index, layer in enumerate(self.decoder.layers):
+            positions = self.decoder.positions(pyramid.references(boxes)[:, :, 0])
+            # MMCV adds the positions of queries to keys that have none, if there are as many keys.
+            located_text = text + positions if words.padding.shape[1] == self.queries else text
+            x = layer(x, positions, memory, pyramid, boxes, text, located_text, words.padding)
+            if index < last:  # MMDetection's head has another `eps`, and sees normalized queries
+                boxes = moved(boxes, self.bbox_head.reg_branches[index](x), eps=1e-3)
+        found: tuple[Tensor, Tensor] = self.bbox_head(self.decoder.norm(x), boxes, last, scored)
+        return found

@@ -1,0 +1,238 @@
+"""BERT, which turns the words of a caption into features; sub-sentences know nothing of each other.
+
+Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", NAACL
+2019.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mmort._files.inputs import read_text
+from mmort.configs.captions import Caption
+from mmort.configs.local_files import refuse_address
+from mmort.detect.entries import PARTS, Schema, at_least, only, read_entries, training_only
+from mmort.detect.parts.tokens import PADDING, Tokenizer, Tokens
+from mmort.detect.parts.transformer import attended, by_head
+
+BASE = "bert-base-uncased", "google-bert/bert-base-uncased"
+"""Names of the model whose sizes are the defaults of `BertSizes`."""
+
+_MODEL = r"^language_model\.language_backbone\.body\.model\."
+_LAYER = _MODEL + r"encoder\.layer\.(\d+)\."
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertSizes(Schema):
+    """The entries of a folder's ``config.json``, as Hugging Face's transformers writes it."""
+
+    ignored: ClassVar = {
+        **training_only("attention_probs_dropout_prob", "hidden_dropout_prob", "gradient_checkpointing"),
+        **training_only("classifier_dropout", "initializer_range"),
+        **dict.fromkeys(("architectures", "_name_or_path", "transformers_version"), "what wrote it"),
+        **dict.fromkeys(("dtype", "torch_dtype", "pad_token_id", "use_cache", "chunk_size_feed_forward"), "the same"),
+    }
+
+    model_type: str = only("bert")
+    vocab_size: int = at_least(1, default=30522)
+    hidden_size: int = at_least(1, default=768)
+    num_hidden_layers: int = at_least(1, default=12)
+    num_attention_heads: int = at_least(1, default=12)
+    intermediate_size: int = at_least(1, default=3072)
+    hidden_act: str = only("gelu")
+    max_position_embeddings: int = at_least(1, default=512)
+    type_vocab_size: int = at_least(1, default=2)
+    layer_norm_eps: float = 1e-12
+    position_embedding_type: str = only("absolute")
+    is_decoder: bool = only(False)
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if the channels cannot be divided among the heads."""
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"detect.build: hidden_size of {name} must be a multiple of num_attention_heads, "
+                f"got {self.hidden_size} and {self.num_attention_heads}"
+            )
+
+
+@dataclass(frozen=True)
+class Text:
+    """What a language model makes of a caption of T tokens.
+
+    Attributes
+    ----------
+    tokens : Tokens
+    features : Tensor of float64, [1, T, C]
+    positions : Tensor of int64, [1, T]
+        Where each token is in its sub-sentence.
+    hidden : Tensor of bool, [1, T, T]
+        From which tokens others are hidden: those of other sub-sentences.
+    """
+
+    tokens: Tokens
+    features: Tensor
+    positions: Tensor
+    hidden: Tensor
+
+
+class BertLayer(nn.Module):
+    """Attention of all tokens that see each other, then two fully connected layers."""
+
+    def __init__(self, sizes: BertSizes) -> None:
+        super().__init__()
+        dims, eps = sizes.hidden_size, sizes.layer_norm_eps
+        self.num_heads = sizes.num_attention_heads
+        self.query, self.key, self.value, self.out = (nn.Linear(dims, dims) for _ in range(4))
+        self.attention_norm, self.norm = nn.LayerNorm(dims, eps), nn.LayerNorm(dims, eps)
+        self.widen, self.narrow = nn.Linear(dims, sizes.intermediate_size), nn.Linear(sizes.intermediate_size, dims)
+
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+        q, k, v = (by_head(layer(x), self.num_heads) for layer in (self.query, self.key, self.value))
+        x = self.attention_norm(x + self.out(attended(q, k, v, hidden)))
+        normalized: Tensor = self.norm(x + self.narrow(functional.gelu(self.widen(x))))
+        return normalized
+
+
+@PARTS.register("language model", "BertModel")
+class Bert(nn.Module):
+    """BERT without its heads."""
+
+    renamed_keys = (
+        (_MODEL + r"embeddings\.LayerNorm\.", "language_model.norm."),
+        (_MODEL + r"embeddings\.", "language_model."),
+        (_LAYER + r"attention\.self\.", r"language_model.layers.\1."),
+        (_LAYER + r"attention\.output\.dense\.", r"language_model.layers.\1.out."),
+        (_LAYER + r"attention\.output\.LayerNorm\.", r"language_model.layers.\1.attention_norm."),
+        (_LAYER + r"intermediate\.dense\.", r"language_model.layers.\1.widen."),
+        (_LAYER + r"output\.dense\.", r"language_model.layers.\1.narrow."),
+        (_LAYER + r"output\.LayerNorm\.", r"language_model.layers.\1.norm."),
+    )
+    unused_keys = (_MODEL + r"pooler\.", _MODEL + r"embeddings\.position_ids$")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(Schema):
+        """The entries of ``language_model``."""
+
+        ignored: ClassVar = {"add_pooling_layer": "nothing reads its output", **training_only("use_checkpoint")}
+
+        name: str = BASE[0]
+        max_tokens: int = at_least(2, default=256)
+        pad_to_max: bool = True
+        use_sub_sentence_represent: bool = only(True, required=True)
+        special_tokens_list: list[str]
+        num_layers_of_embedded: int = at_least(1, default=1)
+
+    def __init__(self, entries: Entries) -> None:
+        super().__init__()
+        self.entries, sizes = entries, _sizes(entries.name)
+        self.dims = sizes.hidden_size
+        self.word_embeddings = nn.Embedding(sizes.vocab_size, self.dims)
+        self.position_embeddings = nn.Embedding(sizes.max_position_embeddings, self.dims)
+        self.token_type_embeddings = nn.Embedding(sizes.type_vocab_size, self.dims)
+        self.norm = nn.LayerNorm(self.dims, sizes.layer_norm_eps)
+        self.layers = nn.ModuleList(BertLayer(sizes) for _ in range(sizes.num_hidden_layers))
+        if entries.num_layers_of_embedded > len(self.layers):
+            raise ValueError(
+                f"detect.build: num_layers_of_embedded of language_model must be at most {len(self.layers)}, its "
+                f"layers, got {entries.num_layers_of_embedded}"
+            )
+
+    def tokenizer(self, vocabulary: str | os.PathLike[str] | None = None) -> Tokenizer:
+        """Return the tokenizer of a vocabulary, by default of ``vocab.txt`` in the folder that the config names."""
+        if vocabulary is None and not Path(self.entries.name).is_dir():
+            raise ValueError(
+                f"vocabulary must be set (--vocabulary vocab.txt): the file of {self.entries.name}, which is not "
+                "downloaded"
+            )
+        path = Path(self.entries.name, "vocab.txt") if vocabulary is None else Path(vocabulary)
+        tokenizer = Tokenizer(path)
+        if tokenizer.size != self.word_embeddings.num_embeddings:
+            raise ValueError(
+                f"vocabulary must have as many tokens as the language model, {self.word_embeddings.num_embeddings}, "
+                f"got {tokenizer.size} in {path}"
+            )
+        return tokenizer
+
+    def text(self, caption: Caption, tokenizer: Tokenizer) -> Text:
+        """Return what the model makes of a caption, computed in float64.
+
+        Raises
+        ------
+        ValueError
+            If the caption has more tokens than the config allows, or a position more than BERT has.
+        """
+        tokens, entries = tokenizer(caption), self.entries
+        if len(tokens.ids) > entries.max_tokens:
+            raise ValueError(
+                f"texts must have at most {entries.max_tokens} tokens together (max_tokens of language_model), "
+                f"got {len(tokens.ids)}"
+            )
+        padding = entries.max_tokens - len(tokens.ids) if entries.pad_to_max else 0
+        ids = torch.tensor([*tokens.ids, *[tokenizer.id_of(PADDING)] * padding])
+        special = torch.tensor([tokenizer.id_of(token) for token in entries.special_tokens_list])
+        positions, hidden = _sub_sentences(torch.isin(ids, special))
+        if int(positions.max()) >= self.position_embeddings.num_embeddings:
+            raise ValueError(
+                f"texts must have names of less than {self.position_embeddings.num_embeddings} tokens, got one of "
+                f"{int(positions.max())}"
+            )
+        with torch.inference_mode():
+            features = copy.deepcopy(self).double()(ids[None], positions, hidden)
+        # Not a tensor of inference mode, which no traced module may hold.
+        return Text(tokens, features.clone(), positions, hidden)
+
+    def forward(self, ids: Tensor, positions: Tensor, hidden: Tensor) -> Tensor:
+        """Return features [1, T, C] of tokens [1, T]; see `Text`."""
+        x = self.norm(
+            self.word_embeddings(ids) + self.position_embeddings(positions) + self.token_type_embeddings.weight[0]
+        )
+        outputs = []
+        for layer in self.layers:
+            x = layer(x, hidden)
+            outputs.append(x)
+        count = self.entries.num_layers_of_embedded
+        return torch.stack(outputs[-count:]).mean(0) / count  # MMDetection divides twice
+
+
+def _sizes(name: str) -> BertSizes:
+    """Return the sizes of a model that a config names: a known one, or a folder."""
+    if name in BASE:
+        return BertSizes()
+    refuse_address("language_model.name", name)
+    path = Path(name, "config.json")
+    if not path.exists():
+        raise ValueError(
+            f"detect.build: name of language_model must be {BASE[0]} or a folder with config.json and vocab.txt, "
+            f"got {name!r}"
+        )
+    try:
+        sizes = json.loads(read_text("config.json", path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"detect.build: {path} must be JSON: {error}") from None
+    return read_entries(f"{path}", BertSizes, sizes)
+
+
+def _sub_sentences(special: Tensor) -> tuple[Tensor, Tensor]:
+    """Return positions in sub-sentences, [1, T], and which tokens are hidden from which, [1, T, T].
+
+    Special tokens [T] end a sub-sentence; but the first token and the last stand alone, as do those after the last
+    special one.
+    """
+    count = len(special)
+    positions, visible = torch.zeros(1, count, dtype=torch.int64), torch.eye(count, dtype=torch.bool)[None]
+    before = 0
+    for end in special.nonzero().flatten().tolist():
+        if 0 < end < count - 1:
+            visible[:, before + 1 : end + 1, before + 1 : end + 1] = True
+            positions[:, before + 1 : end + 1] = torch.arange(end - before)
+        before = end
+    return positions, ~visible

@@ -1,0 +1,165 @@
+"""Words of detectors with a language model: what is looked for, and what is refused."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from mmort.configs.captions import Caption, Prompt
+from mmort.detect import build
+from mmort.detect.loading import load_trained
+from mmort.detect.parts.tokens import Tokenizer
+from tests.detect import query_cases, text_cases
+from tests.detect.text_cases import BERT, TEXTS, config, fill
+
+
+@pytest.fixture(scope="module")
+def detector():
+    detector = build(config())
+    fill(detector)
+    return detector
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a language model's folder that may be changed."""
+    return shutil.copytree(BERT, tmp_path / "bert")
+
+
+def detect(detector, texts):
+    detector.set_texts(Prompt.of(texts))
+    with torch.inference_mode():
+        return detector(*query_cases.batch())
+
+
+def test_names_become_classes(detector):
+    dets, labels = detect(detector, TEXTS)
+    assert detector.classes == ("cat", "traffic light", "a man with two dogs")
+    assert dets.shape == (2, 12, 5)
+    assert 1 < len(set(labels.flatten().tolist()) & {0, 1, 2}) == len(set(labels.flatten().tolist()))
+
+
+def test_words_decide_what_is_found(detector):
+    first, second = detect(detector, "cat . dog"), detect(detector, "cat . bus")
+    assert not torch.allclose(first[0], second[0], atol=1e-3)
+    assert torch.equal(detect(detector, "cat . dog")[0], first[0])
+    assert torch.equal(detect(detector, [" CAT ", "dog"])[0], first[0])  # the vocabulary is of small letters
+
+
+def test_chunks_find_what_their_names_alone_do():
+    detector = build(config(test_cfg={"max_per_img": 12, "chunked_size": 1}))
+    fill(detector)
+    dets, labels = detect(detector, "cat . dog")
+    assert dets.shape == (2, 24, 5)
+    assert (dets[:, 1:, 4] <= dets[:, :-1, 4]).all()
+    for label, name in enumerate(("cat", "dog")):
+        alone, _ = detect(detector, name)
+        assert torch.equal(dets[labels == label].reshape(2, 12, 5), alone)
+
+
+def test_tokens_of_names():
+    tokens = Tokenizer(BERT / "vocab.txt")(Caption("Traffic  lights. ééx?", ((0, 15), (17, 20))))
+    vocabulary = (BERT / "vocab.txt").read_text().splitlines()
+    texts = [vocabulary[index] for index in tokens.ids]
+    assert texts == ["[CLS]", "traffic", "light", "##s", ".", "e", "##e", "##x", "?", "[SEP]"]
+    assert tokens.of_names == ((1, 2, 3), (5, 6, 7))
+
+
+def test_case_matters_if_the_folder_says_so(folder):
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
+    tokenizer = Tokenizer(folder / "vocab.txt")
+    assert tokenizer(Caption("CAT", ((0, 3),))).ids[1] == tokenizer.id_of("[UNK]")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": 1}))
+    with pytest.raises(ValueError, match=r"^vocabulary: do_lower_case of .* must be True or False, got 1"):
+        Tokenizer(folder / "vocab.txt")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("cat . " * 150, r"texts must have at most 256 tokens together \(max_tokens of language_model\), got 302"),
+        ("cat " * 70, r"texts must have names of less than 64 tokens, got one of 70"),
+        ("cat . \u0007", r"texts must be names of which the vocabulary has tokens, got '\\x07'"),
+    ],
+)
+def test_texts_that_are_refused(detector, texts, message):
+    with pytest.raises(ValueError, match=message):
+        detector.set_texts(Prompt.of(texts))
+
+
+def test_texts_longer_than_the_head_takes():
+    head = {**text_cases.MODELS["grounding_dino"]["bbox_head"], "contrastive_cfg": {"max_text_len": 5}}
+    detector = build(config(bbox_head=head))
+    with pytest.raises(ValueError, match=r"at most 5 tokens together \(max_text_len of contrastive_cfg\), got 6"):
+        detector.set_texts(Prompt.of("cat . dog"))
+
+
+def test_vocabularies_that_are_refused(detector, folder):
+    vocabulary = folder / "vocab.txt"
+    lines = vocabulary.read_text()
+    vocabulary.write_text(lines + "more\n")
+    with pytest.raises(ValueError, match=r"vocabulary must have as many tokens as the language model, (\d+), got"):
+        detector.set_texts(Prompt.of(TEXTS), vocabulary)
+    vocabulary.write_text(lines.replace("[CLS]", "[X]"))
+    with pytest.raises(ValueError, match=r"vocabulary must be BERT's, .* has no \[CLS\]"):
+        detector.set_texts(Prompt.of(TEXTS), vocabulary)
+    vocabulary.write_bytes(b"\xff\n")
+    with pytest.raises(ValueError, match="vocabulary must be UTF-8 text"):
+        detector.set_texts(Prompt.of(TEXTS), vocabulary)
+
+
+def test_a_vocabulary_is_not_downloaded():
+    language_model = {**text_cases.MODELS["grounding_dino"]["language_model"], "name": "bert-base-uncased"}
+    with torch.device("meta"):
+        detector = build(config(language_model=language_model))
+    assert detector.language_model.word_embeddings.num_embeddings == 30522
+    with pytest.raises(ValueError, match=r"vocabulary must be set \(--vocabulary vocab\.txt\): the file of bert-base"):
+        detector.set_texts(Prompt.of(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"model_type": "roberta"}, "model_type of .*config.json must be 'bert', got 'roberta'"),
+        ({"hidden_act": "relu"}, "hidden_act of .*config.json must be 'gelu', got 'relu'"),
+        ({"num_attention_heads": 5}, "hidden_size of .* must be a multiple of num_attention_heads, got 32 and 5"),
+        ({"is_decoder": True}, "is_decoder of .* must be False, got True"),
+    ],
+)
+def test_language_models_that_are_refused(folder, sizes, message):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **sizes}))
+    language_model = {**text_cases.MODELS["grounding_dino"]["language_model"], "name": str(folder)}
+    with pytest.raises(ValueError, match=message):
+        build(config(language_model=language_model))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "bert-huge",
+            "name of language_model must be bert-base-uncased or a folder with config.json and vocab.txt, got",
+        ),
+        ("https://huggingface.co/bert", "language_model.name must be a file, download it first"),
+    ],
+)
+def test_names_of_language_models(name, message):
+    language_model = {**text_cases.MODELS["grounding_dino"]["language_model"], "name": name}
+    with pytest.raises(ValueError, match=message):
+        build(config(language_model=language_model))
+
+
+def test_detection_without_texts():
+    with pytest.raises(ValueError, match="texts must be set before Grounding DINO detects"):
+        build(config())(*query_cases.batch())
+
+
+@pytest.mark.parametrize(("texts", "vocabulary", "name"), [("cat", None, "texts"), (None, "vocab.txt", "vocabulary")])
+def test_detectors_without_a_language_model(tmp_path, texts, vocabulary, name):
+    settings = {"model": query_cases.MODELS["dino"]}
+    detector = build(settings)
+    torch.save({"state_dict": detector.state_dict()}, tmp_path / "dino.pth")
+    with pytest.raises(ValueError, match=f"detect: {name} must not be set for DINO, which has no language model"):
+        load_trained(detector, tmp_path / "dino.pth", settings, texts, vocabulary)
