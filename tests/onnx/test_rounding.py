@@ -9,10 +9,11 @@ import torch
 import mmort.onnx
 import mmort.torch
 from mmort.onnx.verify import double_precision, rounding
+from mmort.onnx.verify.detections import compare as detections_of
 from mmort.onnx.verify.detections import match_within
 from mmort.onnx.verify.double_precision import in_float64
 from mmort.onnx.verify.rounding import EPSILON, MAX_FACTOR, RoundingRow, compare_output
-from mmort.onnx.verify.values import Tolerances
+from mmort.onnx.verify.values import Exact, Outputs, Reference, Tolerances
 
 
 def arrays(rng, scale=1.0, noise=1e-6, shape=(2, 8, 20, 30)):
@@ -269,3 +270,23 @@ def test_equal_infinite_boxes_match():
     assert match_within(dets, labels, dets, labels, Tolerances()).tolist() == [0, 1]
     other = dets + np.array([[0] * 5, [0, 0, 1, 0, 0]])
     assert match_within(other, labels, dets, labels, Tolerances()).tolist() == [0, -1]
+
+
+@pytest.mark.parametrize(("off", "ok"), [(0.002, True), (0.02, False)])
+def test_a_detection_may_be_off_by_what_rounding_moves_it(off, ok):
+    """Its score by a multiple of that, if the other one has the tolerance only."""
+    labels = np.array([[1, 2]])
+    expected = np.array([[[0, 0, 9, 9, 0.9], [20, 0, 40, 9, 0.8]]], np.float32)
+    exact, actual = expected.astype(np.float64), expected.copy()
+    exact[0, 0, 4] += 5e-4
+    actual[0, 0, 4] += off
+    runs = (exact, labels), (expected, labels)
+    reference = Reference((expected, labels), exact=Exact(lambda: runs, decides=False))
+    (row,) = detections_of(Outputs("-", ("dets", "labels"), (actual, labels), reference, Tolerances()))
+    assert (row.matched, row.missing, row.extra) == ((2, 0, 0) if ok else (1, 1, 1))
+    actual[0, 1, 4] += off
+    (row,) = detections_of(Outputs("-", ("dets", "labels"), (actual, labels), reference, Tolerances()))
+    assert row.missing == row.extra == (1 if ok else 2)
+    stated = Tolerances.stated(1e-3, None)
+    (row,) = detections_of(Outputs("-", ("dets", "labels"), (actual, labels), reference, stated))
+    assert row.missing == 2

@@ -33,6 +33,13 @@ inside the mask, and by 4 times as much with the Gaussian decay of SOLO's matrix
 MIN_REACH = 0.1
 """Share of the largest coordinate of an image's boxes that the tolerance of every box is computed for at least."""
 
+MAX_WIDENING = 10
+"""How many times its tolerances a detection may be off where torch's own rounding moves it."""
+
+
+Limits = tuple[NDArray[Any], NDArray[Any]]
+"""How far the corners of each expected detection may be off, in pixels, and its score."""
+
 
 @dataclass(frozen=True)
 class DetectionRow:
@@ -264,7 +271,8 @@ def _compare_rounding(outputs: Outputs) -> list[rounding.RoundingRow]:
     for image in range(len(outputs.actual[1])):
         detections = [used_rows([array[image] for array in run]) for run in runs]
         dets, labels, *_ = detections[1]
-        matches = np.array([match_within(run[0], run[1], dets, labels, outputs.tolerances) for run in detections])
+        limits = _widened(outputs, image, dets, labels)
+        matches = np.array([_match(run[0], run[1], dets, labels, limits) for run in detections])
         matches = matches[:, (matches >= 0).all(0)]
         images.append([[array[rows] for array in run] for run, rows in zip(detections, matches, strict=True)])
     arrays = [[np.concatenate(parts) for parts in zip(*run, strict=True)] for run in zip(*images, strict=True)]
@@ -312,7 +320,11 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
     tolerances, candidates = outputs.tolerances, outputs.reference.candidates
     (dets, labels, *values), (expected_dets, expected_labels, *expected_values) = used_rows(actual), used_rows(expected)
     masks = Masks(values[0], expected_values[0]) if values else None
-    matches = match_within(dets, labels, expected_dets, expected_labels, tolerances, masks.overlaps if masks else None)
+    overlaps_of = masks.overlaps if masks else None
+    matches = match_within(dets, labels, expected_dets, expected_labels, tolerances, overlaps_of)
+    if (matches < 0).any() and tolerances.by_rounding:
+        limits = _widened(outputs, image, expected_dets, expected_labels)
+        matches = _match(dets, labels, expected_dets, expected_labels, limits, overlaps_of)
     if masks and outputs.mask_threshold is not None:
         _match_at_threshold(matches, masks, outputs, dets, labels, expected_dets, expected_labels)
     found = np.flatnonzero(matches >= 0)
@@ -382,19 +394,51 @@ def match_within(
     overlaps: Overlaps | None = None,
 ) -> NDArray[np.int64]:
     """Match detections with the tolerances of their largest coordinates and of their scores."""
+    return _match(dets, labels, expected_dets, expected_labels, _limits(expected_dets, tolerances), overlaps)
+
+
+def _match(
+    dets: NDArray[Any],
+    labels: NDArray[Any],
+    expected_dets: NDArray[Any],
+    expected_labels: NDArray[Any],
+    limits: Limits,
+    overlaps: Overlaps | None = None,
+) -> NDArray[np.int64]:
+    """Match detections within limits."""
+    box, score = limits
+    settings: dict[str, Any] = {"box_tolerance": box, "score_tolerance": score, "overlaps": overlaps}
+    return match_detections(dets, labels, expected_dets, expected_labels, **settings)
+
+
+def _limits(expected_dets: NDArray[Any], tolerances: Tolerances) -> Limits:
+    """Return the tolerances of the largest coordinates of some detections, and of their scores."""
     reach = boxes.reach(expected_dets)
     reach = np.where(np.isfinite(reach), reach, 0)  # an infinite box makes no other one uncertain
     # A box at the origin is a difference of larger numbers, so its own coordinates do not bound its rounding.
     reach = np.maximum(reach, MIN_REACH * reach.max(initial=0))
-    return match_detections(
-        dets,
-        labels,
-        expected_dets,
-        expected_labels,
-        box_tolerance=tolerances.of(reach),
-        score_tolerance=tolerances.of(expected_dets[:, -1]),
-        overlaps=overlaps,
-    )
+    return tolerances.of(reach), tolerances.of(expected_dets[:, -1])
+
+
+def _widened(outputs: Outputs, image: int, expected_dets: NDArray[Any], expected_labels: NDArray[Any]) -> Limits:
+    """Return the limits of an image's detections, wider for those that torch's own rounding moves."""
+    box, score = _limits(expected_dets, outputs.tolerances)
+    exact = outputs.reference.exact
+    runs = [] if exact is None else [run for run in exact.outputs() if len(run) == len(outputs.expected)]
+    box_moved, score_moved = np.zeros_like(box), np.zeros_like(score)
+    for run in runs:
+        dets, labels, *_ = used_rows([array[image] for array in run])
+        widest = MAX_WIDENING * box, MAX_WIDENING * score
+        matches = _match(dets, labels, expected_dets, expected_labels, widest)
+        for index in np.flatnonzero(matches >= 0).tolist():
+            matched, target = dets[[matches[index]]], expected_dets[index]
+            box_moved[index] = max(box_moved[index], boxes.distances(matched, target)[0])
+            score_moved[index] = max(score_moved[index], abs(matched[0, -1] - target[-1]))
+
+    def widened(limit: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
+        return np.clip(rounding.MAX_FACTOR * moved, limit, MAX_WIDENING * limit)
+
+    return widened(box, box_moved), widened(score, score_moved)
 
 
 def used_rows(outputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
