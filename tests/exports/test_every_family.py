@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.export.crowd import LABEL
+from mmort.detect.export.crowd import VIEWS
 from mmort.detect.export.heads import PREFIX
 from mmort.detect.loading import PARTS, _family_of
 from mmort.onnx.verify.rounding import RoundingRow
@@ -36,8 +36,9 @@ def test_export(family, tmp_path):
     assert path.exists()
     proven = [row for row in report.rows if isinstance(row, RoundingRow)]
     smallest = report.rows[0].inputs
-    assert smallest in {row.inputs for row in proven} <= {smallest, f"{smallest}{LABEL}"}
-    assert f"{smallest}{LABEL}" in {row.inputs for row in report.rows}
+    crowded = {f"{smallest}{label}" for label in VIEWS}
+    assert smallest in {row.inputs for row in proven} <= {smallest, *crowded}
+    assert crowded <= {row.inputs for row in report.rows}
     computed = {name for node in onnx.load(path).graph.node for name in node.output}
     raw = {name for name in small.detector.raw_names if PREFIX + name in computed}
     assert raw

@@ -25,8 +25,11 @@ from mmort.onnx.graph import files
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.values import leaves
 
-LABEL = ", noise in the heads"
-"""What the inputs of rows of such a comparison end with."""
+VIEWS = {", mirrored, noise in the heads": -1, ", upside down, noise in the heads": -2}
+"""What the inputs of rows of such comparisons end with, and the axis that the image is reversed along.
+
+Noise is drawn for each, as one draw may leave a limit unreached; each image shows the layers other numbers, too.
+"""
 
 SCENES = (math.inf, 0.25), (math.inf, 0.5), (math.inf, 1), (1, 0.5), (1, 1), (math.inf, 4), (math.inf, 16)
 """How large outputs may stay, and how many times as large the noise is: the first with which half of the rows are
@@ -34,6 +37,9 @@ detections.
 
 Stronger noise saturates the scores, and then no threshold decides; very large outputs clip all boxes to the image.
 """
+
+EXTREME, EXTREME_SHARE = 8.0, 1 / 8
+"""How many times as large some of the noise is, and how much of it: only extreme outputs reach the limits of boxes."""
 
 _Origin = tuple[int, int]
 """The number of an operator's call, and the position in its result."""
@@ -56,11 +62,13 @@ class Crowded(nn.Module):
     module, detector : nn.Module
     args : tuple of Tensor
         The arguments for which the noise is drawn; their shapes are the only ones that it suits.
+    seed : int
+        That of the noise.
     """
 
-    def __init__(self, module: nn.Module, detector: Detector, args: tuple[Tensor, ...]) -> None:
+    def __init__(self, module: nn.Module, detector: Detector, args: tuple[Tensor, ...], seed: int) -> None:
         super().__init__()
-        self.module = module
+        self.module, self._seed = module, seed
         self.eval()
         self._outputs = self._origins(dict.fromkeys(head_layers(detector)), args)
         """Where each output of a head comes from, in the order of their calls, and how large it is."""
@@ -70,13 +78,13 @@ class Crowded(nn.Module):
 
     def set_scene(self, limit: float, strength: float) -> None:
         """Scale outputs down to a root mean square, and add noise that is so many times as large."""
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator().manual_seed(self._seed)
         self.changes = [
             None
             if origin is None
             else (
                 (limit / size).clamp(max=1),
-                torch.randn(shape, generator=generator) * size.clamp(max=limit) * strength,
+                _noise(shape, generator) * size.clamp(max=limit) * strength,
             )
             for origin, shape, size in self._outputs
         ]
@@ -140,12 +148,18 @@ class Crowded(nn.Module):
         return outputs
 
 
+def _noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
+    """Draw normal numbers, some of them many times as large."""
+    extreme = torch.rand(shape, generator=generator) < EXTREME_SHARE
+    return torch.randn(shape, generator=generator) * torch.where(extreme, EXTREME, 1.0)
+
+
 def _memory(tensor: Tensor) -> Any:
     """Return what two tensors have in common if and only if they are the same numbers in memory."""
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride()
 
 
-def crowd(module: nn.Module, detector: Detector, args: tuple[Tensor, ...]) -> tuple[Crowded, float]:
+def crowd(module: nn.Module, detector: Detector, args: tuple[Tensor, ...], seed: int) -> tuple[Crowded, float]:
     """Return a module with the first scene that fills half of the rows, or else with that which fills the most.
 
     Returns
@@ -154,7 +168,7 @@ def crowd(module: nn.Module, detector: Detector, args: tuple[Tensor, ...]) -> tu
     float
         How many of the rows are detections.
     """
-    crowded = Crowded(module, detector, args)
+    crowded = Crowded(module, detector, args, seed)
     shares: dict[tuple[float, float], float] = {}
     for scene in SCENES:
         crowded.set_scene(*scene)

@@ -15,7 +15,7 @@ from pathlib import Path
 from torch import nn
 
 from mmort.detect.detector import Detector
-from mmort.detect.export.crowd import LABEL, crowd, with_noise
+from mmort.detect.export.crowd import VIEWS, crowd, with_noise
 from mmort.detect.export.following import Following
 from mmort.detect.export.heads import Arguments, WithHeads, compare_heads, few_detections, note_few
 from mmort.onnx import Report
@@ -84,11 +84,16 @@ class Proof:
 
     def _crowded(self, draft: Path, args: Arguments, names: Sequence[str]) -> list[Row]:
         """Compare the detections of a draft and of torch with noise in the outputs of the heads."""
-        noisy, _ = crowd(WithHeads(self.module, self.detector), self.detector, args)
-        with with_noise(draft, names, noisy.changes) as path:
-            report = self._compared(path, noisy, args, names)
-            report = report if report.ok else self._compared(path, Following(noisy, path), args, names)
-        return [replace(row, inputs=f"{row.inputs}{LABEL}") for row in report.rows]
+        rows: list[Row] = []
+        for seed, (label, axis) in enumerate(VIEWS.items()):
+            image, *others = args
+            view = (image.flip(axis), *others)
+            noisy, _ = crowd(WithHeads(self.module, self.detector), self.detector, view, seed)
+            with with_noise(draft, names, noisy.changes) as path:
+                report = self._compared(path, noisy, view, names)
+                report = report if report.ok else self._compared(path, Following(noisy, path), view, names)
+            rows += [replace(row, inputs=f"{row.inputs}{label}") for row in report.rows]
+        return rows
 
     def _compared(self, path: Path, module: nn.Module, args: Arguments, names: Sequence[str]) -> Report:
         """Compare a file with a module that returns the outputs of heads, too; of these show what differs."""

@@ -30,8 +30,9 @@ MAX_CHANGE = 5
 inside the mask, and by 4 times as much with the Gaussian decay of SOLO's matrix NMS, exp(-2 IoU^2)."""
 
 
-MIN_REACH = 0.1
-"""Share of the largest coordinate of an image's boxes that the tolerance of every box is computed for at least."""
+MIN_REACH = 0.2
+"""Share of the median of the largest coordinates of an image's boxes that the tolerance of each is computed for at
+least."""
 
 MAX_WIDENING = 10
 """How many times its tolerances a detection may be off where torch's own rounding moves it."""
@@ -299,7 +300,8 @@ def _rounding_of_boxes(
 
     difference = np.fmin(distances(actual, expected), distances(actual, exact))
     spread = np.fmax(distances(expected, exact), distances(rounded, exact))
-    row = rounding.row_of(inputs, "boxes", actual[:, :-1].shape, difference, spread, boxes.reach(exact))
+    reach = boxes.reach(exact)
+    row = rounding.row_of(inputs, "boxes", actual[:, :-1].shape, difference, spread, reach, _scale(reach))
     scores = (array[:, -1] for array in (actual, expected, exact, rounded))
     return [row, rounding.compare_output(inputs, "scores", *scores)]
 
@@ -413,11 +415,18 @@ def _match(
 
 def _limits(expected_dets: NDArray[Any], tolerances: Tolerances) -> Limits:
     """Return the tolerances of the largest coordinates of some detections, and of their scores."""
-    reach = boxes.reach(expected_dets)
-    reach = np.where(np.isfinite(reach), reach, 0)  # an infinite box makes no other one uncertain
-    # A box at the origin is a difference of larger numbers, so its own coordinates do not bound its rounding.
-    reach = np.maximum(reach, MIN_REACH * reach.max(initial=0))
-    return tolerances.of(reach), tolerances.of(expected_dets[:, -1])
+    return tolerances.of(_scale(boxes.reach(expected_dets))), tolerances.of(expected_dets[:, -1])
+
+
+def _scale(reach: NDArray[Any]) -> NDArray[Any]:
+    """Return what the rounding of boxes grows with: their largest coordinates, or what those of most boxes are.
+
+    A box at the origin is a difference of larger numbers, so its own coordinates do not bound its rounding; a huge or
+    infinite box makes no other one uncertain.
+    """
+    reach = np.where(np.isfinite(reach), reach, 0)
+    least = MIN_REACH * np.median(reach) if len(reach) else 0
+    return np.maximum(reach, least or 1.0)
 
 
 def _widened(outputs: Outputs, image: int, expected_dets: NDArray[Any], expected_labels: NDArray[Any]) -> Limits:

@@ -101,10 +101,19 @@ def compare_output(
 
 
 def row_of(
-    inputs: str, name: str, shape: tuple[int, ...], difference: Array, rounding: Array, magnitude: Array
+    inputs: str,
+    name: str,
+    shape: tuple[int, ...],
+    difference: Array,
+    rounding: Array,
+    magnitude: Array,
+    scale: Array | float = 1,
 ) -> RoundingRow:
-    """Judge differences by torch's rounding; NaN and infinite differences never pass."""
-    unit = units(rounding, magnitude)
+    """Judge differences by torch's rounding; NaN and infinite differences never pass.
+
+    `scale` is what the rounding of each number grows with: so the largest ones are no excuse for the others.
+    """
+    unit = scale * units(rounding / scale, magnitude / scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(difference > 0, difference / unit, 0)
     factor = np.nan_to_num(np.where(np.isnan(difference), np.inf, factor), nan=np.inf, posinf=np.inf)
