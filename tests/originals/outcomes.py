@@ -153,7 +153,8 @@ class Judge:
             return Outcome(DIFFERENT, f"{text[:300]} (in float64: {error})"[:500])
         if not _all_differences(actual, expected, "float64"):
             return Outcome(ROUNDING, f"equal in float64; in float32: {text}"[:300])
-        if (_are_tied(actual, expected) or _saturates(original, self.batches[-1])) and self._are_equal_scaled(config):
+        tied = _are_tied(actual, expected) or _candidates_tie(original, self.batches[-1], set(_limits(config["model"])))
+        if tied and self._are_equal_scaled(config):
             return Outcome(TIES, f"equal where scores do not tie; {text}"[:300])
         return Outcome(DIFFERENT, text[:400])
 
@@ -186,12 +187,17 @@ def _are_tied(actual: list[BatchResult], expected: list[BatchResult]) -> bool:
     return all(len(np.unique(scores)) < len(scores) for scores in sides)
 
 
-def _saturates(original: Original, batch: list[str]) -> bool:
-    """Return whether probabilities of classes are exactly 1 in float64, that of a logit of 37 for instance, and tie."""
-    highest: list[float] = []
+def _candidates_tie(original: Original, batch: list[str], limits: set[int]) -> bool:
+    """Return whether probabilities of classes tie in float64 before the suppression.
+
+    They are exactly 1, that of a logit of 37 for instance, or the last of the best ones at a level equals the next.
+    """
+    ties: list[bool] = []
 
     def note(layer: Any, inputs: Any, output: Any) -> None:
-        highest.append(float(output.max()) if isinstance(output, torch.Tensor) and output.numel() else 0.0)
+        for logits in output if isinstance(output, torch.Tensor) and output.numel() else ():
+            best = logits.flatten().sort(descending=True).values
+            ties.append(bool(best[0] > 37) or any(best[k - 1] == best[k] for k in limits if k < len(best)))
 
     layers = [layer for name, layer in original.model.named_modules() if "cls" in name and "convs" not in name]
     hooks = [layer.register_forward_hook(note) for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear))]
@@ -200,7 +206,16 @@ def _saturates(original: Original, batch: list[str]) -> bool:
     finally:
         for hook in hooks:
             hook.remove()
-    return max(highest, default=0.0) > 37
+    return any(ties)
+
+
+def _limits(config: Any) -> Iterator[int]:
+    """Yield how many candidates of a level go into the suppressions of a config."""
+    for key, value in config.items() if isinstance(config, dict) else enumerate(config):
+        if isinstance(value, (dict, list)):
+            yield from _limits(value)
+        elif key == "nms_pre" and isinstance(value, int) and value > 0:
+            yield value
 
 
 def _is_finite(image: ImageResult) -> bool:
