@@ -149,7 +149,7 @@ def read_values(
     config = schema.respelled(name, config)
     _check_type(name, schema, config.get("type"))
     fields = {entry.name: entry for entry in dataclasses.fields(schema)}
-    present = [key for key, value in config.items() if value is not None and not key.startswith("loss_")]
+    present = [key for key in config if not key.startswith("loss_")]
     check_names(name, (key for key in present if key not in schema.ignored), fields, schema.reader)
     missing = [key for key, entry in fields.items() if key not in config and _is_required(entry)]
     if missing:

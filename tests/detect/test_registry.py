@@ -76,9 +76,15 @@ def test_one_config_makes_all_parts_of_a_list():
         TOY.build("head", {"type": "Head", "channels": 3, "stages": [coder]})
 
 
-def test_ignored_entries_and_those_that_are_none_are_accepted():
-    ignored = {"momentum": 0.1, "init_cfg": {}, "train_cfg": {}, "loss_cls": {}, "plugins": None}
+def test_ignored_entries_are_accepted():
+    ignored = {"momentum": 0.1, "init_cfg": {}, "train_cfg": {}, "loss_cls": {}}
     assert TOY.build("head", {"type": "Head", "channels": 3, **ignored}).entries.channels == 3
+
+
+def test_unknown_entries_that_are_none_are_refused():
+    """Where they are left out, MMDetection may do something: MMCV's ``ConvModule`` has an activation."""
+    with pytest.raises(ValueError, match="head 'Head' with plugins is not supported"):
+        TOY.build("head", {"type": "Head", "channels": 3, "plugins": None})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, part, require
+from mmort.detect.entries import PARTS, Schema, default, part, require
 from mmort.detect.parts.layers import ConvModule
 from mmort.detect.parts.plugins import GeneralizedAttention
 from mmort.detect.parts.roi_extractor import RoILayer, scaled
@@ -32,6 +32,7 @@ class PluginConv(ConvModule):
         padding: int = 0
         conv_cfg: Config | None = None
         norm_cfg: Config | None = None
+        act_cfg: Config | None = default({"type": "ReLU"})
 
         ignored: ClassVar = {"inplace": "the same values"}
 
@@ -43,6 +44,7 @@ class PluginConv(ConvModule):
             padding=entries.padding,
             conv_cfg=entries.conv_cfg,
             norm_cfg=entries.norm_cfg,
+            act_cfg=entries.act_cfg,
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, Schema, part
+from mmort.detect.entries import PARTS, Schema, at_least, part
 from mmort.detect.parts.deform_roi_pool import DeformRoIPoolLayer, ModulatedDeformRoIPoolLayer
 from mmort.torch import RoIAlign
 
@@ -59,7 +59,7 @@ class RoIExtractor(nn.Module):
 
         roi_layer: RoILayer | DeformRoIPoolLayer = part("roi_layer", types=_ROI_LAYERS)
         featmap_strides: list[int]
-        finest_scale: float = 56
+        finest_scale: float = at_least(1, default=56)
 
         ignored: ClassVar = {"out_channels": "those of the features"}
 

@@ -34,8 +34,8 @@ MIN_REACH = 0.2
 """Share of the median of the largest coordinates of an image's boxes that the tolerance of each is computed for at
 least."""
 
-MAX_WIDENING = 10
-"""How many times its tolerances a detection may be off where torch's own rounding moves it."""
+MAX_OF_ROUNDING, MAX_WIDENING = 4, 50
+"""How many times as far as torch's own rounding moves it a detection may be off, and how many times its tolerances."""
 
 
 Limits = tuple[NDArray[Any], NDArray[Any]]
@@ -445,7 +445,7 @@ def _widened(outputs: Outputs, image: int, expected_dets: NDArray[Any], expected
             score_moved[index] = max(score_moved[index], abs(matched[0, -1] - target[-1]))
 
     def widened(limit: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
-        return np.clip(rounding.MAX_FACTOR * moved, limit, MAX_WIDENING * limit)
+        return np.clip(MAX_OF_ROUNDING * moved, limit, MAX_WIDENING * limit)
 
     return widened(box, box_moved), widened(score, score_moved)
 

@@ -114,6 +114,7 @@ class DetectoRSResNet(ResNetBase):
             plans.append(StagePlan(DetectoRSBlock, counts[stage], channels, settings))
         super().__init__(entries, plans)
         self.output_img = entries.output_img
+        self.reads_features = bool(entries.rfp_inplanes)
         if entries.rfp_inplanes:
             for stage, plan in enumerate(plans[1:], start=2):
                 first: Any = self.get_submodule(f"layer{stage}.0")
@@ -124,12 +125,16 @@ class DetectoRSResNet(ResNetBase):
         return (x, *maps) if self.output_img else maps
 
     def with_features(self, image: Tensor, features: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return the maps of an image, with the neck's features of all levels added in all stages but the first."""
+        """Return the maps of an image, with the neck's features of all levels added in all stages but the first.
+
+        As in MMDetection, without ``rfp_inplanes`` they are not.
+        """
         x = self.stem_maps(image)
         outputs = []
         for stage in range(self.stages):
             first, *blocks = getattr(self, f"layer{stage + 1}")
-            x = first(x) if stage == 0 else torch.relu(first.sum(x) + first.rfp_conv(features[stage]))
+            reads = self.reads_features and stage > 0
+            x = torch.relu(first.sum(x) + first.rfp_conv(features[stage])) if reads else first(x)
             for block in blocks:
                 x = block(x)
             if stage in self.out_indices:

@@ -12,7 +12,8 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmort.detect.entries import PARTS, Schema, nested, require
+from mmort.configs.schema import Config
+from mmort.detect.entries import PARTS, Schema, nested, only, require
 from mmort.detect.parts.layers import ConvModule, LayerEntries
 
 
@@ -147,6 +148,8 @@ class FPG(nn.Module):
         same_up_trans: ConvEntries = nested(
             ConvEntries, default={"type": "conv", "kernel_size": 3, "stride": 2, "padding": 1}
         )
+        same_down_trans: Config | None = only(None)
+        across_up_trans: Config | None = only(None)
         across_lateral_trans: ConvEntries = nested(ConvEntries, default={"type": "conv", "kernel_size": 1})
         across_down_trans: UpEntries = nested(UpEntries)  # MMDetection's defaults of these two cannot be built
         across_skip_trans: ConvEntries = nested(ConvEntries)

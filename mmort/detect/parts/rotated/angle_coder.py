@@ -97,7 +97,7 @@ class PSCCoder(AngleCoder):
 
         angle_version: str
         dual_freq: bool = True
-        num_step: int = at_least(1, default=3)
+        num_step: int = at_least(3, default=3)  # of two, the sine is always 0
         thr_mod: float = 0.47
 
     name = "PSC"
