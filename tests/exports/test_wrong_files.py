@@ -14,10 +14,10 @@ from tests.tools.small_cases import small_cases
 from tests.tools.small_exports import SmallExport
 
 SEED = int(os.environ.get("MUTANTS_SEED", "0"))
-COUNT = 8
+COUNT = 6
 
 
-@pytest.mark.parametrize("name", ["ATSSHead", "YOLOv3", "FCOS", "Mask Scoring R-CNN"])
+@pytest.mark.parametrize("name", ["ATSSHead", "YOLOv3"])
 def test_each_is_caught_or_no_error(name, tmp_path):
     model, fill = small_cases()[name]
     small = SmallExport(with_many_detections(model), fill, tmp_path / "right.onnx")
