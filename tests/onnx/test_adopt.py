@@ -307,6 +307,15 @@ def test_metadata_of_ultralytics_that_is_malformed(tmp_path, key, text, message)
         mmort.onnx.adopt(path, tmp_path / "a.onnx")
 
 
+def test_metadata_of_ultralytics_without_a_description(tmp_path):
+    """The entry docs names the exporter, too."""
+    metadata = ultralytics()
+    del metadata["description"]
+    rows = np.concatenate([random_boxes(40).T, RNG.uniform(0, 1, (3, 40))])
+    path = write(tmp_path / "any.onnx", {"output0": rows}, metadata=metadata)
+    assert mmort.onnx.adopt(path, tmp_path / "a.onnx").exporter == "ultralytics"
+
+
 def test_a_config_that_is_not_read_is_refused(tmp_path):
     path = write(tmp_path / "any.onnx", {"output0": np.ones((7, 4))}, metadata=ultralytics())
     with pytest.raises(FileNotFoundError, match=r"config must be a folder with config\.json, which does not exist"):

@@ -72,7 +72,7 @@ def _ultralytics(file: ForeignFile) -> Entries | None:
     classes = _names(file)
     output = next(iter(file.outputs.values()))
     shape = output.shape or ()
-    is_detr = "RTDETR" in file.metadata.get("head", "") or "rtdetr" in file.metadata["description"].lower()
+    is_detr = "RTDETR" in file.metadata.get("head", "") or "rtdetr" in file.metadata.get("description", "").lower()
     entries: Entries = {"classes": classes, "preprocessing": _letterbox(file, is_detr=is_detr)}
     name = output.name
     if is_detr:
