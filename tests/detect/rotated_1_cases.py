@@ -332,6 +332,6 @@ def fill(detector):
         if tensor.is_floating_point() and tensor.ndim >= 2:
             tensor *= 0.6
         if name.endswith(("sampled_basis", "bias_expansion")):  # e2cnn has one basis for all layers of a kind
-            tensor.copy_(query_cases._numbers(name.rpartition(".")[2], *tensor.shape) / 16)
+            tensor.copy_(query_cases.numbers(name.rpartition(".")[2], *tensor.shape) / 16)
         elif name.endswith("pts_init_out.bias"):  # far apart, as three around all others have equal rectangles
             tensor *= 10

@@ -28,7 +28,9 @@ def file(tmp_path):
 
 
 def config(**head):
-    return dense_cases.config("FreeAnchorRetinaHead", **{"type": "RetinaHead", "bbox_thr": None, **head})
+    made = dense_cases.config("FreeAnchorRetinaHead", **{"type": "RetinaHead", **head})
+    del made["model"]["bbox_head"]["bbox_thr"]  # FreeAnchor's
+    return made
 
 
 def test_the_documents_file_makes_its_detector(file):
