@@ -74,18 +74,28 @@ static void *call_often(void *unused) {
 }
 
 /* Forks once, as a signal handler may; a child gets -1 as its `child`. */
-static pid_t child = -2;
+static _Atomic pid_t child = -2;
+static atomic_int helping;
 
 static int fork_once(void) {
     if (mmk_is_pool_thread()) return -1;
-    if (child == -2 && !(child = fork())) child = -1;
+    if (child == -2) {
+        pid_t forked = fork();
+        child = forked ? forked : -1;
+    }
     if (child == -1) alarm(60);
     return 0;
 }
 
+/* The fork happens while a helper is at work, however busy the machine is. */
 static void wait_and_ask(mmk_call *call, void *argument, int64_t begin, int64_t end) {
     (void)argument, (void)begin, (void)end;
-    usleep(mmk_is_pool_thread() ? 50000 : 5000);
+    if (mmk_is_pool_thread()) {
+        atomic_store(&helping, 1);
+        while (child == -2) usleep(1000);
+    } else {
+        while (!atomic_load(&helping)) usleep(1000);
+    }
     mmk_is_stopped(call);
 }
 
