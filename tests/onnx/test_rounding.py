@@ -290,3 +290,18 @@ def test_a_detection_may_be_off_by_what_rounding_moves_it(off, ok):
     stated = Tolerances.stated(1e-3, None)
     (row,) = detections_of(Outputs("-", ("dets", "labels"), (actual, labels), reference, stated))
     assert row.missing == 2
+
+
+def test_a_huge_box_is_no_excuse_for_the_others(rng):
+    """Its rounding is a thousand times theirs; one of them is off by hundreds of times its own."""
+    corners = rng.uniform(10, 100, (40, 4))
+    corners[7] *= 1000
+    exact = np.concatenate([corners, rng.uniform(0.3, 0.9, (40, 1))], 1)[None]
+    labels = np.arange(40)[None]
+    expected, rounded = ((exact * (1 + 1e-6 * rng.standard_normal(exact.shape))).astype(np.float32) for _ in range(2))
+    actual = expected.copy()
+    reference = Reference((expected, labels), exact=Exact(lambda: ((exact, labels), (rounded, labels)), decides=True))
+    outputs = Outputs("-", ("dets", "labels"), (actual, labels), reference, Tolerances())
+    assert [row.problem for row in detections_of(outputs)] == ["", "", ""]
+    actual[0, 3, 0] += 0.03
+    assert [row.problem for row in detections_of(outputs)] == ["", "1 of 40 numbers", ""]
