@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,8 +38,12 @@ MAX_OF_ROUNDING, MAX_WIDENING = 4, 50
 """How many times as far as torch's own rounding moves it a detection may be off, and how many times its tolerances."""
 
 
-Limits = tuple[NDArray[Any], NDArray[Any]]
-"""How far the corners of each expected detection may be off, in pixels, and its score."""
+class Limits(NamedTuple):
+    """How far each expected detection may be off."""
+
+    box: NDArray[Any]
+    """The corners, in pixels."""
+    score: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -408,14 +412,13 @@ def _match(
     overlaps: Overlaps | None = None,
 ) -> NDArray[np.int64]:
     """Match detections within limits."""
-    box, score = limits
-    settings: dict[str, Any] = {"box_tolerance": box, "score_tolerance": score, "overlaps": overlaps}
+    settings: dict[str, Any] = {"box_tolerance": limits.box, "score_tolerance": limits.score, "overlaps": overlaps}
     return match_detections(dets, labels, expected_dets, expected_labels, **settings)
 
 
 def _limits(expected_dets: NDArray[Any], tolerances: Tolerances) -> Limits:
     """Return the tolerances of the largest coordinates of some detections, and of their scores."""
-    return tolerances.of(_scale(boxes.reach(expected_dets))), tolerances.of(expected_dets[:, -1])
+    return Limits(tolerances.of(_scale(boxes.reach(expected_dets))), tolerances.of(expected_dets[:, -1]))
 
 
 def _scale(reach: NDArray[Any]) -> NDArray[Any]:
@@ -431,23 +434,21 @@ def _scale(reach: NDArray[Any]) -> NDArray[Any]:
 
 def _widened(outputs: Outputs, image: int, expected_dets: NDArray[Any], expected_labels: NDArray[Any]) -> Limits:
     """Return the limits of an image's detections, wider for those that torch's own rounding moves."""
-    box, score = _limits(expected_dets, outputs.tolerances)
+    limits = _limits(expected_dets, outputs.tolerances)
+    widest = Limits(*(MAX_WIDENING * limit for limit in limits))
+    moved = Limits(*map(np.zeros_like, limits))
     exact = outputs.reference.exact
     runs = [] if exact is None else [run for run in exact.outputs() if len(run) == len(outputs.expected)]
-    box_moved, score_moved = np.zeros_like(box), np.zeros_like(score)
     for run in runs:
         dets, labels, *_ = used_rows([array[image] for array in run])
-        widest = MAX_WIDENING * box, MAX_WIDENING * score
         matches = _match(dets, labels, expected_dets, expected_labels, widest)
         for index in np.flatnonzero(matches >= 0).tolist():
             matched, target = dets[[matches[index]]], expected_dets[index]
-            box_moved[index] = max(box_moved[index], boxes.distances(matched, target)[0])
-            score_moved[index] = max(score_moved[index], abs(matched[0, -1] - target[-1]))
-
-    def widened(limit: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
-        return np.clip(MAX_OF_ROUNDING * moved, limit, MAX_WIDENING * limit)
-
-    return widened(box, box_moved), widened(score, score_moved)
+            distances = boxes.distances(matched, target)[0], abs(matched[0, -1] - target[-1])
+            for farthest, distance in zip(moved, distances, strict=True):
+                farthest[index] = max(farthest[index], distance)
+    columns = zip(moved, limits, widest, strict=True)
+    return Limits(*(np.clip(MAX_OF_ROUNDING * distance, *bounds) for distance, *bounds in columns))
 
 
 def used_rows(outputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
