@@ -223,16 +223,7 @@ class GroundingDecoderLayer(DeformableDecoderLayer):
         located = x + positions
         x = self.norms[0](self.self_attn(x, located, located, x))
         x = self.norms[1](self.cross_attn_text(x, x + positions, located_text, text, padding))
-        x = self.norms[2](
-            self.cross_attn(
-                x,
-                value=memory,
-                query_pos=positions,
-                key_padding_mask=pyramid.padding,
-                reference_points=pyramid.references(references),
-                spatial_shapes=pyramid.shapes,
-            )
-        )
+        x = self.norms[2](self.attend(x, positions, memory, pyramid, references))
         normalized: Tensor = self.norms[3](self.ffn(x))
         return normalized
 
