@@ -49,7 +49,6 @@ def prepare(files: Path, name: str, config: Path, checkpoint: Path | None = None
     import torch
 
     import mmort.onnx
-    from mmort.cli.pictures import inputs_of
     from mmort.configs import read_config
     from mmort.detect import build
     from mmort.detect.export import ExportOptions, export
@@ -74,7 +73,7 @@ def prepare(files: Path, name: str, config: Path, checkpoint: Path | None = None
     inputs = [tensor.numpy() for tensor in examples(image, 1, *examples.default_shape())]
     np.savez(files / f"{name}.npz", input=inputs[0], img_shape=inputs[1])
     if not integers.exists():
-        calibration = inputs_of(str(onnx_file), list_images(pictures)[:40]) if pictures else [inputs]
+        calibration = mmort.onnx.read_inputs(onnx_file, list_images(pictures)[:40]) if pictures else [inputs]
         mmort.onnx.quantize(onnx_file, integers, calibration)
     for file, form in ((onnx_file, "functions"), (onnx_file, "inlined"), (integers, "inlined")):
         portable = file.with_suffix(f".{form}.onnx")

@@ -52,7 +52,8 @@ public class Detect {
                 || settings.contains("\"pillow\"") || settings.contains("\"to_float32\": true")
                 || settings.contains("\"turn_size\": false") || settings.contains("\"rounding\": \"down\"")
                 || settings.contains("\"rounding\": \"truncate\"")
-                || settings.contains("\"clip_boxes\": true"))
+                || settings.contains("\"clip_boxes\": true")
+                || settings.contains("\"inclusive_boxes\": true"))
             throw new IllegalArgumentException(
                     "this example resizes bytes as OpenCV does, and pads with zeros on the right and below");
         String[] classes = names.replaceAll("^\\[\"|\"\\]$", "").split("\", \"");

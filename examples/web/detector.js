@@ -90,7 +90,8 @@ export class Detector {
         : [width / x, height / y, angle];
       return { rotatedBox: [(centreX - left) / x, (centreY - top) / y, ...turned] };
     }
-    const box = [(row[0] - left) / x, (row[1] - top) / y, (row[2] - left) / x, (row[3] - top) / y];
+    const last = this.preprocessing.inclusive_boxes ? 1 : 0; // GLIP's boxes end with their last pixel
+    const box = [(row[0] - left) / x, (row[1] - top) / y, (row[2] - left) / x + last, (row[3] - top) / y + last];
     if (this.preprocessing.clip_boxes)
       return { box: box.map((edge, index) => Math.min(Math.max(edge, 0), originalShape[1 - (index % 2)])) };
     return { box: top || left ? box.map((edge) => Math.max(edge, 0)) : box };
@@ -103,7 +104,7 @@ export class Detector {
       detection.mask = pasteMask(values, rows, columns, detection.box, prepared.originalShape, maskFormat.threshold);
       return;
     }
-    const { mask, factor } = rescaleMask(values, rows, columns, maskFormat, prepared);
+    const { mask, factor } = rescaleMask(values, rows, columns, maskFormat, prepared, detection.box);
     detection.mask = mask;
     detection.score *= factor;
     if (maskFormat.boxes === "masks") detection.box = [mask.left, mask.top, mask.left + mask.width, mask.top + mask.height];

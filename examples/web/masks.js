@@ -2,7 +2,7 @@
 
 import { resizeFloats } from "./resize.js";
 
-const DEFAULTS = { area: "box", threshold: 0.5, stride: 1, rescaling: "crop", boxes: "output", scores: "output", alignment: "centres" };
+const DEFAULTS = { area: "box", threshold: 0.5, stride: 1, rescaling: "crop", boxes: "output", scores: "output", alignment: "centres", inside_boxes: false };
 
 /** Return the format with defaults for what is missing. */
 export function readFormat(values) {
@@ -59,10 +59,20 @@ function crop(values, width, top, left, newHeight, newWidth) {
   return result;
 }
 
+const greatestCommonDivisor = (a, b) => (b ? greatestCommonDivisor(b, a % b) : a);
+
 /** Return what the picture takes up of a mask over the input, before and after it is resized to the original size. */
 function rescale(mask, rows, columns, format, prepared) {
   const [height, width] = prepared.originalShape;
   if (format.rescaling === "stretch") return [mask, resizeFloats(mask, 1, columns, rows, width, height)];
+  if (format.rescaling === "edges") {
+    const cell = [...prepared.offset, ...prepared.imgShape].reduce(greatestCommonDivisor, format.stride);
+    const [newRows, newColumns] = prepared.padShape.map((side) => side / cell);
+    const enlarged = resizeFloats(mask, 1, columns, rows, newColumns, newRows);
+    const [[top, left], [partRows, partColumns]] = [prepared.offset, prepared.imgShape].map((pair) => pair.map((side) => side / cell));
+    const part = crop(enlarged, newColumns, top, left, partRows, partColumns);
+    return [part, resizeFloats(part, 1, partColumns, partRows, width, height)];
+  }
   const [newRows, newColumns] = format.rescaling === "fit" ? prepared.padShape : [rows * format.stride, columns * format.stride];
   const enlarged = resizeFloats(mask, 1, columns, rows, newColumns, newRows);
   if (format.rescaling === "scale") {
@@ -83,17 +93,19 @@ function meanProbability(logits, threshold) {
 }
 
 /** Return a mask (rows, columns) over the whole input as one in the picture, and the factor of its score there. */
-export function rescaleMask(mask, rows, columns, format, prepared) {
+export function rescaleMask(mask, rows, columns, format, prepared, box) {
   const [before, after] = rescale(mask, rows, columns, format, prepared);
   const [height, width] = prepared.originalShape;
+  const [x1, y1, x2, y2] = format.inside_boxes ? box : [0, 0, width, height];
   let [left, top, right, bottom] = [width, height, 0, 0];
   for (let y = 0, index = 0; y < height; y++)
     for (let x = 0; x < width; x++)
-      if (after[index++] > format.threshold)
+      if (after[index++] > format.threshold && x >= x1 && x < x2 && y >= y1 && y < y2)
         [left, top, right, bottom] = [Math.min(left, x), Math.min(top, y), Math.max(right, x + 1), y + 1];
   const found = right > left ? region(left, top, right - left, bottom - top) : region(0, 0, 0, 0);
   for (let y = 0, index = 0; y < found.height; y++)
     for (let x = 0; x < found.width; x++) found.bits[index++] = after[(top + y) * width + left + x] > format.threshold;
+  if (format.inside_boxes) return { mask: found, factor: Number(found.width > 0) };
   const previous = format.scores === "masks" ? meanProbability(before, format.threshold) : 0;
   return { mask: found, factor: previous ? meanProbability(after, format.threshold) / previous : 1 };
 }

@@ -5,7 +5,7 @@ import { resizeBytes, resizeFloats } from "./resize.js";
 const DEFAULTS = {
   mean: [0, 0, 0], std: [1, 1, 1], to_rgb: false, size: null, keep_ratio: true, size_divisor: 1,
   pad_or: 0, pad_add: 0, padding: null, resize_backend: "cv2", to_float32: false, divide: false,
-  turn_boxes: false, turn_size: true, rounding: "nearest", clip_boxes: false,
+  turn_boxes: false, turn_size: true, rounding: "nearest", clip_boxes: false, inclusive_boxes: false,
 };
 const NO_PADDING = { value: null, size: null, square: false, size_divisor: 1, in_image: false, centred: false };
 

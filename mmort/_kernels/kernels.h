@@ -19,7 +19,7 @@ static inline void mmk_store_state(volatile int8_t *state, int value) { *state =
 static inline int64_t mmk_add(volatile int64_t *sum, int64_t value) { return *sum += value; }
 #endif
 
-/* order.pyx: stable sorting, of many items on several threads.  `items` and `spare` have room for `count` items each;
+/* sorting.pyx: stable sorting, of many items on several threads.  `items` and `spare` have room for `count` items each;
  * the functions return the one that holds the result. */
 
 typedef struct {

@@ -30,12 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Accelerate a model, and print what was replaced."""
     import mmort.onnx
-    from mmort.cli.pictures import inputs_of
 
     if arguments.threads is not None:
         mmort.set_num_threads(arguments.threads)
     check_new_outputs(arguments.output, force=arguments.force)
-    inputs = None if arguments.input is None else list(inputs_of(arguments.model, arguments.input))
+    inputs = None if arguments.input is None else list(mmort.onnx.read_inputs(arguments.model, arguments.input))
     result = mmort.onnx.accelerate(arguments.model, arguments.output, inputs, force=arguments.force)
     print(result.to_json() if arguments.json else result)
     if arguments.json:

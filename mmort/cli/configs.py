@@ -46,9 +46,9 @@ def read(path: str, options: Sequence[str] | None) -> dict[str, Any]:
     from mmort.configs.options import added_entries
 
     overrides = parse_options(options or ())
-    for key, (name, others) in added_entries(overrides, read_config(path) if overrides else {}).items():
+    for key, (name, siblings) in added_entries(overrides, read_config(path) if overrides else {}).items():
         if key.split(".")[0] == name and name not in READ_ENTRIES:
-            similar = get_close_matches(name, {*READ_ENTRIES, *others}, 1)
+            similar = get_close_matches(name, {*READ_ENTRIES, *siblings}, 1)
             advice = f" (did you mean {similar[0]}?)" if similar else ""
             raise ValueError(f"--cfg-options must name entries of the config, got {key}: it has no {name}{advice}")
     return read_config(path, overrides)

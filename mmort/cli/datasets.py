@@ -1,4 +1,4 @@
-"""``--data-root``, ``--ann``, ``--img-dir``: the data set on which a command runs a detector."""
+"""``--data-root``, ``--ann``, ``--img-dir``, ``--split``: the data set on which a command runs a detector."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ann", metavar="FILE", help="annotation file instead of the config's, or data.yaml of a data set for YOLOs"
     )
     parser.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
+    parser.add_argument(
+        "--split",
+        choices=["train", "val", "test"],
+        default="val",
+        help="the entry of data.yaml that lists the images (default: %(default)s)",
+    )
 
 
 def dataset(
@@ -39,6 +45,7 @@ def dataset(
             image_dir=arguments.img_dir,
             data_root=arguments.data_root,
             labels_by_name=labels_by_name,
+            split=arguments.split,
         )
     except FileNotFoundError as error:
         if error.filename is None:

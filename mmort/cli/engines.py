@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from mmort.predict import DetectorFile, Predictor
+    from mmort.predict import DetectorFile
 
 OPENVINO: dict[str, Literal["float32", "bfloat16"]] = {"openvino": "float32", "openvino-bfloat16": "bfloat16"}
 """The engines that are OpenVINO, and what each computes in."""
@@ -55,12 +55,12 @@ def load(arguments: argparse.Namespace, providers: Sequence[str] | None) -> Dete
     return OnnxNetwork(arguments.model, providers, count, parallel=parallel)
 
 
-def predict_function(arguments: argparse.Namespace, predictor: Predictor) -> Callable[..., Iterable[Any]]:
-    """Return the `Predictor.predict` of the engine."""
+def predict_function(arguments: argparse.Namespace) -> Callable[..., Iterable[Any]]:
+    """Return `Predictor.predict`, or what takes its place in the engine."""
     if arguments.engine != "ray":
-        return predictor.predict
+        from mmort.predict import Predictor
+
+        return Predictor.predict
     from mmort.predict.engines.ray import predict_on_ray
 
-    cores = threads(arguments)
-    assert cores is not None  # with Ray, each detector has a number of threads
-    return partial(predict_on_ray, predictor, threads=cores)
+    return partial(predict_on_ray, threads=threads(arguments))

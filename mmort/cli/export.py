@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
-from mmort.cli import configs
+from mmort.cli import configs, texts
 from mmort.cli.outputs import add_output, check_new_outputs
 from mmort.cli.portable import add_form
 
@@ -31,17 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.onnx",
         help="the file to write (default: %(default)s)",
     )
-    parser.add_argument(
-        "--texts",
-        metavar="TEXT",
-        help="what a detector with a language model looks for, such as 'cat . traffic light . person', or FILE.txt "
-        "with a name in each line (default: the classes of the config's test data set)",
-    )
-    parser.add_argument(
-        "--vocabulary",
-        metavar="vocab.txt",
-        help="the vocabulary of the language model (default: vocab.txt in the folder that the config names)",
-    )
+    texts.add_arguments(parser)
     parser.add_argument("--input-img", help="image to try the export with (default: one that comes with mmort)")
     parser.add_argument("--test-img", help="another image for --verify (default: that of --input-img)")
     parser.add_argument(
@@ -113,8 +103,8 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
         return _check(arguments)
     if arguments.checkpoint is None:
         raise ValueError("export: CHECKPOINT is required, unless --check is given")
-    picture = str(Path(arguments.output).with_suffix(".png")) if arguments.show and arguments.output else None
-    check_new_outputs(arguments.output, picture, force=arguments.force)
+    drawn = str(Path(arguments.output).with_suffix(".png")) if arguments.show and arguments.output else None
+    check_new_outputs(arguments.output, drawn, force=arguments.force)
     from mmort.detect.export import ExportOptions, export
 
     if arguments.shape is not None:
@@ -126,10 +116,7 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
             print(f"{name} does nothing: the config's values are used", flush=True)
     if arguments.test_img and not (arguments.verify or arguments.show):
         print("--test-img does nothing without --verify or --show", flush=True)
-    if arguments.texts is not None:
-        from mmort.configs.captions import read_texts
-
-        arguments.texts = read_texts(arguments.texts)
+    arguments.texts = texts.read(arguments)
     values = {field.name: getattr(arguments, field.name) for field in fields(ExportOptions)}
     export(arguments.config, arguments.checkpoint, arguments.output, ExportOptions(**values))
     return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from mmort.cli import configs, datasets, engines
+from mmort.cli import configs, datasets, engines, texts
 from mmort.cli.outputs import add_output, check_new_outputs, check_outputs, print_written
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cfg-options", nargs="+", action="extend", metavar="KEY=VALUE", help="override the config, by dotted key"
     )
     configs.add_import(parser)
+    texts.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> str | None:
@@ -93,8 +94,9 @@ def run(arguments: argparse.Namespace) -> str | None:
 
     configs.run_extensions(arguments)
     config = configs.read(arguments.config, arguments.cfg_options)
-    network = load_network(config, arguments.checkpoint)
-    dataset = datasets.dataset(arguments, config, network.classes)
+    network = load_network(config, arguments.checkpoint, texts=texts.read(arguments), vocabulary=arguments.vocabulary)
+    by_name = arguments.texts is not None
+    dataset = datasets.dataset(arguments, config, network.classes, labels_by_name=by_name)
     metrics, options = arguments.eval or _metrics(dataset, network), metric_options(config, dataset)
     dataset.check(metrics, options)
     batch_size = batch_size_of(config) if arguments.batch_size is None else arguments.batch_size
@@ -114,6 +116,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         "Config": arguments.config,
         "Overrides": " ".join(arguments.cfg_options or ()),
         "Checkpoint": arguments.checkpoint,
+        "Texts": arguments.texts or "",
     }
     return _report(arguments, parity, dataset, subject, files, batch_size)
 
@@ -176,6 +179,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if all(is_file):
         if arguments.cfg_options or arguments.extensions or arguments.output:
             raise ValueError("parity of two files exports nothing: leave out --cfg-options, --import and --output")
+        texts.refuse(arguments, "files have their words already")
         if bool(arguments.images) == bool(arguments.ann):
             raise ValueError("parity of two files needs images, or a data set: --ann and --img-dir, or --ann data.yaml")
         if arguments.images and (arguments.eval or arguments.img_dir or arguments.data_root):

@@ -123,8 +123,8 @@ def _predict_all(
         total=len(images), initial=len(images) - len(todo), unit="picture", disable=arguments.quiet or None
     ) as bar:
         if windows is None:
-            predict = engines.predict_function(arguments, predictor)
-            outcomes = predict(todo, arguments.batch_size, return_exceptions=True)
+            predict = engines.predict_function(arguments)
+            outcomes = predict(predictor, todo, arguments.batch_size, return_exceptions=True)
         else:
             outcomes = _outcomes_of_windows(predictor, todo, windows, arguments.batch_size, quiet=arguments.quiet)
         for path, outcome in zip(todo, outcomes, strict=True):

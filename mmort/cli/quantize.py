@@ -34,7 +34,6 @@ def run(arguments: argparse.Namespace) -> None:
     except ModuleNotFoundError:
         raise ImportError("mmort quantize needs tqdm: pip install 'mmort[predict]'") from None
     import mmort.onnx
-    from mmort.cli.pictures import inputs_of
     from mmort.predict import list_images
     from mmort.predict.image_files import SUFFIXES
 
@@ -46,6 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     if files and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
         raise ValueError(f"--calibrate must have either pictures or .npz files, got both: {folder}")
     files = files or list_images(folder)
-    sets = tqdm(inputs_of(arguments.model, files), total=len(files), unit="picture", disable=arguments.quiet or None)
+    inputs = mmort.onnx.read_inputs(arguments.model, files)
+    sets = tqdm(inputs, total=len(files), unit="file", disable=arguments.quiet or None)
     print(mmort.onnx.quantize(arguments.model, arguments.output, sets, force=arguments.force))
     print_written(arguments.output)

@@ -67,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> str | None:
     """Compare the outputs, and print the report."""
-    from mmort.cli.pictures import prepared
-    from mmort.onnx.verify.command import read_inputs, verify_against
+    from mmort.onnx import read_inputs
+    from mmort.onnx.verify.command import verify_against
 
     if arguments.against.endswith((".pth", ".pt")):
         raise ValueError(
@@ -76,11 +76,9 @@ def run(arguments: argparse.Namespace) -> str | None:
             "mmort parity CONFIG CHECKPOINT compares one with its exported file"
         )
     inputs: list[Sequence[Any]] | None = None
-    if arguments.inputs:
-        inputs = [read_inputs(arguments.model, file, arguments.library) for file in arguments.inputs]
-    elif arguments.image:
+    if files := arguments.inputs or arguments.image:
         against = [arguments.against] if arguments.against.endswith(".onnx") else []
-        inputs = list(prepared(arguments.model, arguments.image, option="use --inputs", against=against))
+        inputs = list(read_inputs(arguments.model, files, against=against, libraries=arguments.library))
     elif not arguments.sizes and arguments.against.endswith(".onnx"):
         inputs = _default_inputs(arguments.model, arguments.against, arguments.library)
     report = verify_against(
@@ -102,8 +100,8 @@ def run(arguments: argparse.Namespace) -> str | None:
 
 def _default_inputs(model: str, against: str, libraries: Sequence[str]) -> list[Sequence[Any]] | None:
     """Return an image that comes with mmort, as inputs of a detector that takes all sizes; None for other files."""
-    from mmort.cli.pictures import prepared
     from mmort.demo import IMAGES
+    from mmort.onnx import read_inputs
     from mmort.onnx.verify.sessions import open_session, required_inputs
 
     session = open_session(model, libraries)
@@ -111,7 +109,7 @@ def _default_inputs(model: str, against: str, libraries: Sequence[str]) -> list[
         return None
     if "preprocessing" not in session.get_modelmeta().custom_metadata_map:
         return None
-    return list(prepared(model, IMAGES[:1], option="use --inputs", against=[against]))
+    return list(read_inputs(model, IMAGES[:1], against=[against], libraries=libraries))
 
 
 def _sizes(value: str) -> list[list[list[int]]]:

@@ -117,9 +117,9 @@ def line(
 
     if as_json:
         return to_line(image, detections, frame=frame, time=time)
-    found = (f"{name} {score:.2f}" for name, score in zip(detections.names, detections.scores, strict=True))
+    objects = (f"{name} {score:.2f}" for name, score in zip(detections.names, detections.scores, strict=True))
     moment = "" if time is None else f" {time:.2f} s"
-    return one_line(f"{image}{moment}: {', '.join(found) or 'nothing'}")
+    return one_line(f"{image}{moment}: {', '.join(objects) or 'nothing'}")
 
 
 def _target(directory: str, source: str | int) -> Path:

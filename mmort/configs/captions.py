@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from mmort._files.inputs import read_text
 from mmort.configs.local_files import refuse_address
 from mmort.configs.schema import Schema, read_entries
 
+Texts: TypeAlias = str | Sequence[str] | Mapping[str, Any]
+"""A caption whose names end with ``". "``, names, or a text with `Phrases`, as MMDetection has them."""
+
+Span: TypeAlias = tuple[int, int]
+"""Where in a text something begins, and where it ends."""
+
 SEPARATOR = ". "
-"""What ends each name in a caption."""
+"""What ends names in a caption."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +33,35 @@ class Wording(Schema):
     suffix: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Phrases(Schema):
+    """A text in which phrases are marked: for each label where its phrases begin and end, counted in characters."""
+
+    reader = "captions"
+
+    text: str
+    tokens_positive: Any
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if the spans are not in the text."""
+        spans = self.tokens_positive
+        if not isinstance(spans, (list, tuple)) or not all(isinstance(phrase, (list, tuple)) for phrase in spans):
+            raise ValueError(f"captions: tokens_positive must be a list of spans for each label, got {spans!r}")
+        for phrase in spans:
+            for span in phrase:
+                is_span = isinstance(span, (list, tuple)) and len(span) == 2 and all(type(end) is int for end in span)
+                if not is_span or not 0 <= span[0] < span[1] <= len(self.text):
+                    raise ValueError(
+                        "captions: tokens_positive must have [begin, end] with 0 <= begin < end <= "
+                        f"{len(self.text)}, the length of the text, got {span!r}"
+                    )
+
+    def caption(self) -> Caption:
+        """Return the caption, which ends with a dot."""
+        text = self.text if self.text.endswith(".") else self.text + SEPARATOR
+        return Caption(text, tuple(tuple((begin, end) for begin, end in phrase) for phrase in self.tokens_positive))
+
+
 @dataclass(frozen=True)
 class Prompt:
     """The names of what is to be found, by label, and how a caption words them.
@@ -35,21 +71,24 @@ class Prompt:
     names : tuple of str
     wordings : dict of str to Wording
         By name, as `cleaned` has it.
+    marked : Caption, optional
+        The caption itself, if it is a text in which the names are marked.
     """
 
     names: tuple[str, ...]
     wordings: Mapping[str, Wording] = field(default_factory=dict)
+    marked: Caption | None = None
 
     def __post_init__(self) -> None:
         if not self.names:
             raise ValueError("texts must have at least one name, got none")
         for name in self.names:
-            if not cleaned(name).strip():
+            if not (cleaned(name) if self.marked is None else name).strip():
                 raise ValueError(f"texts must be names, got {name!r}, of which a caption would have nothing")
 
     @classmethod
-    def of(cls, texts: str | Sequence[str]) -> Prompt:
-        """Return that of a caption, whose names end with ``". "``, or of a list of names.
+    def of(cls, texts: Texts) -> Prompt:
+        """Return that of a caption, whose names end with ``". "``, of a list of names, or of a text with phrases.
 
         Examples
         --------
@@ -58,7 +97,13 @@ class Prompt:
         ('cat', 'traffic light', 'person')
         >>> Prompt.of(["cat", "traffic_light"]).names
         ('cat', 'traffic_light')
+        >>> Prompt.of({"text": "a cat on a red car", "tokens_positive": [[[0, 5]], [[11, 14], [15, 18]]]}).names
+        ('a cat', 'red / car')
         """
+        if isinstance(texts, Mapping):
+            caption = read_entries("texts", Phrases, dict(texts)).caption()
+            phrases = ([caption.text[begin:end] for begin, end in spans] for spans in caption.spans)
+            return cls(tuple(" / ".join(phrase) for phrase in phrases), marked=caption)
         names = texts.strip(SEPARATOR).split(SEPARATOR) if isinstance(texts, str) else texts
         if not all(isinstance(name, str) for name in names):
             raise TypeError(f"texts must be a caption or names, got {texts!r}")
@@ -77,29 +122,33 @@ class Prompt:
         return cls(tuple(classes), wordings)
 
     def chunks(self, size: int) -> tuple[Prompt, ...]:
-        """Return prompts of `size` names each, and one of those that remain."""
+        """Return prompts of `size` names each, and one of those that remain; a text with phrases stays one."""
+        if self.marked is not None:
+            return (self,)
         starts = range(0, len(self.names), size)
         return tuple(Prompt(self.names[start : start + size], self.wordings) for start in starts)
 
-    def caption(self) -> Caption:
-        """Return the caption of all names."""
+    def caption(self, *, closed: bool = True) -> Caption:
+        """Return the caption of all names; without `SEPARATOR` after the last one if it is not `closed`."""
+        if self.marked is not None:
+            return self.marked
         text, spans = "", []
         for name in map(cleaned, self.names):
             wording = self.wordings.get(name, Wording())
             text += wording.prefix
             begin = len(text)
             text += name if wording.name is None else wording.name
-            spans.append((begin, len(text)))
+            spans.append(((begin, len(text)),))
             text += wording.suffix + SEPARATOR
-        return Caption(text, tuple(spans))
+        return Caption(text if closed else text.removesuffix(SEPARATOR), tuple(spans))
 
 
 @dataclass(frozen=True)
 class Caption:
-    """A text, and where in it each name begins and ends."""
+    """A text, and where in it each name begins and ends, or each part of it."""
 
     text: str
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[tuple[Span, ...], ...]
 
 
 def cleaned(name: str) -> str:
@@ -107,9 +156,17 @@ def cleaned(name: str) -> str:
     return re.sub("  ", " ", re.sub("_", " ", re.sub(r"\(.*\)", "", name)))
 
 
-def read_texts(argument: str) -> str | list[str]:
-    """Return a caption, or the names in a file that ends in ``.txt``, one in each line that is not blank."""
-    if not argument.endswith(".txt"):
+def read_texts(argument: str) -> Texts:
+    """Return a caption, or what is in a file: names in each line of a ``.txt``, or `Phrases` in a ``.json``."""
+    if not argument.endswith((".txt", ".json")):
         return argument
     refuse_address("texts", argument)
+    if argument.endswith(".json"):
+        try:
+            phrases = json.loads(read_text("texts", argument))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"texts: {argument} must be JSON: {error}") from None
+        if not isinstance(phrases, dict):
+            raise ValueError(f"texts: {argument} must have text and tokens_positive, got a {type(phrases).__name__}")
+        return phrases
     return [line for line in read_text("texts", argument).splitlines() if line.strip()]

@@ -373,10 +373,12 @@ class Evaluator:
         values = list(self._elements(node.args))
         entries: dict[str, Any] = {}
         for keyword in node.keywords:
-            given = self._entries(keyword.value) if keyword.arg is None else {keyword.arg: self.value(keyword.value)}
-            if given.keys() & entries.keys():
-                raise self.error(node, f"{name}() got {sorted(given.keys() & entries.keys())} twice")
-            entries.update(given)
+            keyword_entries = (
+                self._entries(keyword.value) if keyword.arg is None else {keyword.arg: self.value(keyword.value)}
+            )
+            if keyword_entries.keys() & entries.keys():
+                raise self.error(node, f"{name}() got {sorted(keyword_entries.keys() & entries.keys())} twice")
+            entries.update(keyword_entries)
         if name == "format":
             return self._format(owner, values, entries)
         if name != "dict" or values:

@@ -101,6 +101,11 @@ class DetectorConfig:
             raise ValueError(f"detect.build: semi_test_cfg.predict_on must be 'teacher' or 'student', got {name!r}")
         return name
 
+    @property
+    def inclusive_boxes(self) -> bool:
+        """Whether the detector's boxes end with their last pixel, and MMDetection adds one of the original image."""
+        return self.has_model and plain_type(self.model.get("type")) == "GLIP"
+
     @cached_property
     def test_cfg(self) -> Config:
         """How detections are selected: inside the model since MMDetection 2.4, beside it before."""

@@ -17,7 +17,7 @@ def merge(new: Any, old: Any, source: str, *, into_lists: bool = False) -> Any:
         The config, from which ``_delete_`` entries are removed, and its base, which is not changed.
     source : str
         What `new` was read from, for messages.
-    into_lists : bool
+    into_lists : bool, default False
         Whether a key that is a number addresses an element of a list, as in options.
     """
     if not isinstance(new, dict):

@@ -129,12 +129,12 @@ def resolve(path: Path, value: Any, bases: dict[str, Any]) -> Any:
     """Replace references to the bases' variables, in data that `parse_data` returned, by their values."""
     if isinstance(value, str) and value.startswith(_REFERENCE):
         name = value.removeprefix(_REFERENCE)
-        found: Any = bases
+        target: Any = bases
         for key in name.split("."):
-            if not isinstance(found, dict) or key not in found:
+            if not isinstance(target, dict) or key not in target:
                 raise ConfigError(f"{path}: the base configs do not define {name}")
-            found = found[key]
-        return found
+            target = target[key]
+        return target
     if isinstance(value, dict):
         return {key: resolve(path, item, bases) for key, item in value.items()}
     return [resolve(path, item, bases) for item in value] if isinstance(value, list) else value

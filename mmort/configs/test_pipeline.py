@@ -104,12 +104,14 @@ class Pad(Step):
     def __post_init__(self) -> None:
         self.require("Pad", padding_mode="constant")
 
-    @property
-    def value(self) -> tuple[float, float, float]:
-        """Of blue, green and red."""
+    def value(self, *, version_3: bool) -> tuple[float, float, float]:
+        """Return the value of blue, green and red.
+
+        A number is that of blue alone, as OpenCV takes it, except for the integers of MMDetection 3.
+        """
         values = self.pad_val.get("img", 0) if isinstance(self.pad_val, dict) else self.pad_val
         if isinstance(values, (int, float)):
-            values = (values,) * 3
+            values = (values,) * 3 if version_3 and isinstance(values, int) else (values, 0, 0)
         if not isinstance(values, (tuple, list)) or len(values) != 3:
             raise ValueError(f"preprocessing: pad_val of Pad must be a number or 3 numbers, got {self.pad_val}")
         return float(values[0]), float(values[1]), float(values[2])

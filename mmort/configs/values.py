@@ -47,9 +47,9 @@ class ConfigDict(dict[Any, Any]):
         """Remove an entry and return it, or return the default."""
         return super().pop(key, default)
 
-    def update(self, *others: Mapping[Any, Any] | Iterable[tuple[Any, Any]], **entries: Any) -> None:  # type: ignore[override]
+    def update(self, *mappings: Mapping[Any, Any] | Iterable[tuple[Any, Any]], **entries: Any) -> None:  # type: ignore[override]
         """Merge other dictionaries into this one, entry by entry."""
-        for other in (*others, entries):
+        for other in (*mappings, entries):
             for key, value in dict(other).items():
                 if isinstance(self.get(key), dict) and isinstance(value, dict):
                     self[key].update(value)

@@ -82,10 +82,10 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
 def _classes(path: str | os.PathLike[str], meta: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the classes that the metadata have."""
     data_set = meta.get("dataset_meta")  # MMDetection 3
-    found = [meta.get("CLASSES")]
+    candidates = [meta.get("CLASSES")]
     if isinstance(data_set, dict):
-        found += [data_set.get("classes"), data_set.get("CLASSES")]
-    for classes in found:
+        candidates += [data_set.get("classes"), data_set.get("CLASSES")]
+    for classes in candidates:
         names = (classes,) if isinstance(classes, str) else classes
         if names is None:
             continue
@@ -98,7 +98,7 @@ def _classes(path: str | os.PathLike[str], meta: dict[str, Any]) -> tuple[str, .
 
 def _own_weights(path: str | os.PathLike[str], weights: dict[Any, Tensor]) -> dict[str, Tensor]:
     """Return the weights without prefixes and copies."""
-    own: dict[str, Tensor] = {}
+    module_weights: dict[str, Tensor] = {}
     for key, value in weights.items():
         if not isinstance(key, str):
             raise ValueError(f"{path}: keys of weights must be text, got {_description(key)}")
@@ -106,11 +106,11 @@ def _own_weights(path: str | os.PathLike[str], weights: dict[Any, Tensor]) -> di
         if not dense or value.is_quantized or value.is_nested or value.is_complex():
             raise ValueError(f"{path}: {key} must be a dense tensor of real numbers, got {_description(value)}")
         name = re.sub(r"^module\.", "", key)
-        if name in own:
+        if name in module_weights:
             raise ValueError(f"{path}: holds weights for {name} twice, with and without the prefix module.")
         if not key.startswith("ema_"):
-            own[name] = value
-    return own
+            module_weights[name] = value
+    return module_weights
 
 
 def _description(value: Any) -> str:
@@ -152,7 +152,7 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
       not in the config's model: bais
       different shapes: weight is [1, 3] in the checkpoint, [1, 2] by the config
     """
-    own = module.state_dict()
+    expected = module.state_dict()
     unused: tuple[str, ...] = getattr(module, "unused_weights", ())
     patterns = _declared(module, "unused_keys")
     used = {
@@ -160,17 +160,18 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor], config: dict[str
         for key, value in weights.items()
         if not key.startswith(unused) and not any(re.search(pattern, key) for pattern in patterns)
     }
-    weights = _renamed(used, module, own)
-    missing = [key for key in own.keys() - weights.keys() if not key.endswith("num_batches_tracked")]
-    unexpected = weights.keys() - own.keys()
-    different = {key for key in own.keys() & weights.keys() if own[key].shape != weights[key].shape}
+    weights = _renamed(used, module, expected)
+    missing = [key for key in expected.keys() - weights.keys() if not key.endswith("num_batches_tracked")]
+    unexpected = weights.keys() - expected.keys()
+    different = {key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape}
     class_layers = _class_layers(module)
     for key in sorted(different):
         other_rows = next((rows for prefix, rows in class_layers.items() if key.startswith(prefix)), None)
-        if other_rows is not None and weights[key].ndim and own[key].ndim:
-            _check_classes(key, weights[key].shape[0], own[key].shape[0], other_rows, config or {})
+        if other_rows is not None and weights[key].ndim and expected[key].ndim:
+            _check_classes(key, weights[key].shape[0], expected[key].shape[0], other_rows, config or {})
     shapes = [
-        f"{key} is {[*weights[key].shape]} in the checkpoint, {[*own[key].shape]} by the config" for key in different
+        f"{key} is {[*weights[key].shape]} in the checkpoint, {[*expected[key].shape]} by the config"
+        for key in different
     ]
     lists = {
         "missing from the checkpoint": missing,
@@ -261,18 +262,18 @@ def _refuse_compressed(path: str, file: BinaryIO) -> None:
     file.seek(0)
 
 
-def _renamed(weights: dict[str, Tensor], module: nn.Module, own: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights by the keys of `own`, as far as ``renamed_keys`` of the module or of its submodules lead there."""
+def _renamed(weights: dict[str, Tensor], module: nn.Module, expected: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights by the keys of `expected`, where ``renamed_keys`` of the module or its submodules lead there."""
     patterns = _declared(module, "renamed_keys", "converted_keys")
 
     def own_entry(key: str, value: Tensor) -> tuple[str, Tensor]:
-        """Return the key of `own` that a checkpoint's key has become, or else the key, with its value."""
-        if key in own:
+        """Return the key of `expected` that a checkpoint's key has become, or else the key, with its value."""
+        if key in expected:
             return key, value
         for pattern, replacement, *conversions in patterns:
             name = re.sub(pattern, replacement, key)
-            if name in own:
-                return name, conversions[0](value) if conversions and value.shape == own[name].shape else value
+            if name in expected:
+                return name, conversions[0](value) if conversions and value.shape == expected[name].shape else value
         return key, value
 
     return dict(own_entry(key, value) for key, value in weights.items())

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from mmort.configs import read_config
-from mmort.configs.captions import Prompt
+from mmort.configs.captions import Prompt, Texts
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
@@ -123,7 +123,7 @@ def load(
     checkpoint: str | os.PathLike[str],
     options: Config | None = None,
     *,
-    texts: str | Sequence[str] | None = None,
+    texts: Texts | None = None,
     vocabulary: str | os.PathLike[str] | None = None,
 ) -> Detector:
     """Return the detector of a config with a checkpoint's weights, in evaluation mode.
@@ -136,9 +136,10 @@ def load(
         The ``.pth`` file that MMDetection wrote when it trained that config.
     options : dict, optional
         Values that replace the config's, by dotted key, as ``--cfg-options`` does.
-    texts : str or sequence of str, optional
-        What a detector with a language model looks for: names, or a caption whose names end with ``". "``.  By default
-        the classes of the config's test data set.
+    texts : str, sequence of str or dict, optional
+        What a detector with a language model looks for: names, a caption whose names end with ``". "``, or a dict of
+        a ``text`` and its ``tokens_positive``, as MMDetection has them.  By default the classes of the config's test
+        data set.
     vocabulary : path, optional
         The ``vocab.txt`` of the language model.  By default that in the folder which the config names.
 
@@ -158,7 +159,7 @@ def load_trained(
     detector: Detector,
     checkpoint: str | os.PathLike[str],
     config: Config,
-    texts: str | Sequence[str] | None = None,
+    texts: Texts | None = None,
     vocabulary: str | os.PathLike[str] | None = None,
 ) -> None:
     """Load a checkpoint's weights and classes into a detector that was built from `config`; see `load`."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mmort.configs.captions import Texts
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector
 from mmort.detect.loading import build, load_trained
@@ -50,7 +51,14 @@ class TorchNetwork:
         return [output.numpy() for output in outputs]
 
 
-def load_network(config: Config, checkpoint: str | os.PathLike[str], threads: int | None = None) -> TorchNetwork:
+def load_network(
+    config: Config,
+    checkpoint: str | os.PathLike[str],
+    threads: int | None = None,
+    *,
+    texts: Texts | None = None,
+    vocabulary: str | os.PathLike[str] | None = None,
+) -> TorchNetwork:
     """Load a detector that computes in torch what its exported file computes in ONNX Runtime.
 
     Parameters
@@ -61,6 +69,10 @@ def load_network(config: Config, checkpoint: str | os.PathLike[str], threads: in
         The ``.pth`` file that was trained with it.
     threads : int, optional
         Threads for torch's operators, in the whole process.  By default torch's choice.
+    texts : str, sequence of str or dict, optional
+        What a detector with a language model looks for; see `mmort.detect.load`.
+    vocabulary : path, optional
+        The ``vocab.txt`` of the language model.
 
     Returns
     -------
@@ -70,7 +82,8 @@ def load_network(config: Config, checkpoint: str | os.PathLike[str], threads: in
     Raises
     ------
     ValueError
-        If config or checkpoint cannot be read, are not supported or do not match, or `threads` is not positive.
+        If config or checkpoint cannot be read, are not supported or do not match, or `threads` is not positive; if
+        texts or vocabulary do not fit the language model, or there is none.
     """
     if threads is not None:
         if threads < 1:
@@ -78,5 +91,5 @@ def load_network(config: Config, checkpoint: str | os.PathLike[str], threads: in
         torch.set_num_threads(threads)
     detector = build(config)
     preprocessing = Preprocessing.from_config(config)
-    load_trained(detector, checkpoint, config)
+    load_trained(detector, checkpoint, config, texts, vocabulary)
     return TorchNetwork(detector, preprocessing, detector.prepare_for_export(flip=preprocessing.flip))

@@ -56,6 +56,8 @@ class Detections:
         The ids of the segments, if these are those of a panoptic segmentation.
     rotated_boxes : ndarray of float32, (N, 5), optional
         Of detectors of rotated boxes: x, y of the centre, width, height, and an angle in radians, clockwise on screen.
+    keypoints : ndarray of float32, (N, P, 3), optional
+        Of detectors of poses: x, y and score of each point.
 
     Raises
     ------
@@ -84,6 +86,7 @@ class Detections:
     stored_masks: Masks | None = None
     segments: SegmentIds | None = None
     rotated_boxes: NDArray[np.float32] | None = None
+    keypoints: NDArray[np.float32] | None = None
 
     @classmethod
     def of_rotated(
@@ -133,8 +136,8 @@ class Detections:
         Raises
         ------
         ValueError
-            If there are no parts, their image sizes differ, only some have masks or rotated boxes, or one is a
-            panoptic segmentation, whose segments must not overlap.
+            If there are no parts, their image sizes differ, only some have masks, rotated boxes or as many keypoints,
+            or one is a panoptic segmentation, whose segments must not overlap.
 
         Examples
         --------
@@ -155,11 +158,13 @@ class Detections:
         for name, kinds in (
             ("masks", {part.has_masks for part in filled}),
             ("rotated boxes", {part.rotated_boxes is not None for part in filled}),
+            ("as many keypoints", {None if part.keypoints is None else part.keypoints.shape[1] for part in filled}),
         ):
             if len(kinds) > 1:
                 raise ValueError(f"Detections.merge: all parts must have {name}, or none")
         rotated = [part.rotated_boxes for part in filled if part.rotated_boxes is not None]
         masks = [part.stored_masks for part in filled if part.stored_masks is not None]
+        keypoints = [part.keypoints for part in filled if part.keypoints is not None]
         joined = cls(
             np.concatenate([part.boxes for part in filled]),
             np.concatenate([part.scores for part in filled]),
@@ -168,6 +173,7 @@ class Detections:
             parts[0].image_size,
             join(masks, *parts[0].image_size) if masks else None,
             rotated_boxes=np.concatenate(rotated) if rotated else None,
+            keypoints=np.concatenate(keypoints) if keypoints else None,
         )
         return joined[np.argsort(-joined.scores, kind="stable")]
 
@@ -187,6 +193,10 @@ class Detections:
             object.__setattr__(self, "rotated_boxes", np.asarray(self.rotated_boxes, np.float32))
             if self.rotated_boxes.shape != (count, 5):
                 raise ValueError(f"Detections: rotated_boxes must be ({count}, 5), got {self.rotated_boxes.shape}")
+        if self.keypoints is not None:
+            object.__setattr__(self, "keypoints", np.asarray(self.keypoints, np.float32))
+            if self.keypoints.ndim != 3 or self.keypoints.shape[::2] != (count, 3):
+                raise ValueError(f"Detections: keypoints must be ({count}, P, 3), got {self.keypoints.shape}")
         if len(self.names) != count or (self.stored_masks is not None and len(self.stored_masks) != count):
             raise ValueError(f"Detections: names and masks must be as many as boxes, {count}")
         if self.segments is not None and (self.stored_masks is None or len(self.segments.values) != count):
@@ -214,6 +224,7 @@ class Detections:
             None if self.stored_masks is None else self.stored_masks.select(indices),
             None if self.segments is None else self.segments.select(indices),
             None if self.rotated_boxes is None else self.rotated_boxes[indices],
+            None if self.keypoints is None else self.keypoints[indices],
         )
 
     def above(self, score_threshold: float) -> Detections:
@@ -352,7 +363,8 @@ class Detections:
         dict
             ``image_size`` (height, width) and ``detections``: a list of dicts with ``label``, ``name``, ``score``,
             ``box`` (x1, y1, x2, y2), ``rotated_box`` (centre x, y, width, height, angle) if the detector's boxes are
-            rotated, and ``segmentation`` (run lengths) if it makes masks.  Numbers have the digits that float32 needs.
+            rotated, ``keypoints`` (a list of x, y, score) if it detects poses, and ``segmentation`` (run lengths) if it
+            makes masks.  Numbers have the digits that float32 needs.
             Segments of a panoptic segmentation also have ``id``, ``is_thing`` and ``area`` (pixels).
 
         Raises
@@ -371,6 +383,9 @@ class Detections:
         if self.rotated_boxes is not None:
             for entry, box in zip(entries, self.rotated_boxes, strict=True):
                 entry["rotated_box"] = [float(str(number)) for number in box]
+        if self.keypoints is not None:
+            for entry, points in zip(entries, self.keypoints, strict=True):
+                entry["keypoints"] = [[float(str(number)) for number in point] for point in points]
         return {"image_size": list(self.image_size), "detections": self._with_segmentation(entries)}
 
     def to_json(self) -> str:

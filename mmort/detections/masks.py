@@ -220,8 +220,8 @@ class _Neighbours(NamedTuple):
         """Return the neighbours of the pixels' centres among cells between `low` and `high`; weights are 0 outside."""
         share = (pixels + np.float32(0.5) - low) / (high - low) if high > low else np.full(len(pixels), 0.5)
         position = share.astype(np.float32) * cells - np.float32(0.5)
-        found: list[NDArray[Any]] = []
+        arrays: list[NDArray[Any]] = []
         for cell in (np.floor(position), np.floor(position) + 1):
             weight = np.where((cell >= 0) & (cell < cells), 1 - np.abs(position - cell), 0).astype(np.float32)
-            found += [cell.clip(0, cells - 1).astype(np.intp), weight]
-        return cls(*found)
+            arrays += [cell.clip(0, cells - 1).astype(np.intp), weight]
+        return cls(*arrays)

@@ -7,7 +7,7 @@ what they leave with a semantic segmentation.  Both work on masks in the size of
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -108,8 +108,8 @@ class PanopticFormat:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> PanopticFormat:
-        """Return the format that `to_dict` returned; unknown entries are ignored."""
-        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+        """Return the format that `to_dict` returned."""
+        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the format as words and numbers, ready for JSON."""
@@ -139,9 +139,9 @@ class PanopticFormat:
         for query, values in enumerate(logits):
             _require_size(values, size)
             probabilities = scores[query] * (1 / (1 + np.exp(-values)))
-            better, own = probabilities > best, values >= 0
-            areas[query] = own.sum()
-            best[better], owner[better], inside[better] = probabilities[better], query, own[better]
+            better, is_inside = probabilities > best, values >= 0
+            areas[query] = is_inside.sum()
+            best[better], owner[better], inside[better] = probabilities[better], query, is_inside[better]
         owned = np.bincount(owner[owner >= 0], minlength=len(labels))
         ids = np.full(len(labels) + 1, self.classes, np.int32)  # the last is of pixels without a query
         kept = (owned > 0) & (areas > 0)
@@ -193,20 +193,20 @@ class PanopticFormat:
         map, probabilities = _most_probable(semantic, size)
         map += self.things
         numbers = [number for number in np.unique(instances).tolist() if number]
-        found: dict[int, float] = {}
+        segment_scores: dict[int, float] = {}
         for instance, number in enumerate(numbers, 1):
             index = accepted[number - 1]
             segment = int(labels[index]) + INSTANCE_OFFSET * instance
             map[instances == number] = segment
-            found[segment] = float(scores[index])
+            segment_scores[segment] = float(scores[index])
         stuff, areas = np.unique(map[instances == 0], return_counts=True)
         for segment, area in zip(stuff.tolist(), areas.tolist(), strict=True):
             pixels = (map == segment) & (instances == 0)
             if area < self.min_stuff_area:
                 map[pixels] = self.classes
             elif segment < self.classes:
-                found[segment] = float(probabilities[pixels].mean(dtype=np.float64))
-        return PanopticMap(map, found)
+                segment_scores[segment] = float(probabilities[pixels].mean(dtype=np.float64))
+        return PanopticMap(map, segment_scores)
 
 
 def _most_probable(

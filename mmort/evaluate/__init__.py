@@ -1,7 +1,7 @@
 """Evaluation on data sets in COCO's, VOC's, DOTA's and YOLO's formats, with MMDetection's figures and files.
 
-`dataset_of` opens the test data set of a config, `evaluate` runs a detector over it and measures what it finds.  The
-detector is whatever takes paths of images and returns `mmort.Detections`; torch is not needed.
+`dataset_of` opens the test data set of a config, `test` runs an exported detector over it as ``mmort test`` does, and
+`evaluate` measures any detector: whatever takes paths of images and returns `mmort.Detections`.  Torch is not needed.
 """
 
 from mmort.evaluate.class_selection import select_classes
@@ -14,6 +14,7 @@ from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.evaluation import Evaluation, Predict, collect, evaluate
 from mmort.evaluate.results import ImageResult, write_results
+from mmort.evaluate.testing import PipelineWarning, TestOptions, TestResult, TrainedNetwork, test
 from mmort.evaluate.unlabelled import UnlabelledDataset
 from mmort.evaluate.voc import VocDataset, VocOptions
 from mmort.evaluate.yolo import YoloDataset
@@ -31,7 +32,11 @@ __all__ = [
     "ImageResult",
     "Metrics",
     "PanopticOptions",
+    "PipelineWarning",
     "Predict",
+    "TestOptions",
+    "TestResult",
+    "TrainedNetwork",
     "UnlabelledDataset",
     "VocDataset",
     "VocOptions",
@@ -42,5 +47,6 @@ __all__ = [
     "evaluate",
     "metric_options",
     "select_classes",
+    "test",
     "write_results",
 ]

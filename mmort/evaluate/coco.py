@@ -135,10 +135,10 @@ class CocoDataset(Dataset):
         classwise: dict[str, dict[str, dict[str, float]]] = {}
         for metric in metrics:
             rows = self.rows(results, masks=metric == "segm")
-            found = coco_metrics(self.annotations, self.category_ids, rows, metric, CocoOptions.parse(options))
-            figures |= found.figures
-            tables += found.tables
-            classwise |= found.classwise
+            measured = coco_metrics(self.annotations, self.category_ids, rows, metric, CocoOptions.parse(options))
+            figures |= measured.figures
+            tables += measured.tables
+            classwise |= measured.classwise
         return Metrics(figures, tuple(tables), classwise)
 
     def rows(self, results: Sequence[ImageResult], *, masks: bool) -> list[dict[str, Any]]:

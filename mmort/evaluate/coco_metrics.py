@@ -27,7 +27,7 @@ class CocoOptions:
 
     Parameters
     ----------
-    classwise : bool
+    classwise : bool, default False
         Add the AP of each class.
     iou_thrs : sequence of float
         IoU thresholds to average over.

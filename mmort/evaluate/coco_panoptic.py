@@ -52,7 +52,7 @@ class PanopticOptions:
 
     Parameters
     ----------
-    classwise : bool
+    classwise : bool, default False
         Add the figures of each class.
     """
 
@@ -207,13 +207,13 @@ class CocoPanopticDataset(Dataset):
     def _add(self, counts: Mapping[int, ClassCounts], image: DatasetImage, result: ImageResult) -> None:
         """Add an image to the counts."""
         truth, segments = self._truth(image)
-        found = result.segment_map()
-        if found is None:
-            found = np.zeros(truth.shape, np.int64)
-        if found.shape != truth.shape:
+        segment_map = result.segment_map()
+        if segment_map is None:
+            segment_map = np.zeros(truth.shape, np.int64)
+        if segment_map.shape != truth.shape:
             path = self.segment_dir / self.annotations[image.id]["file_name"]
-            raise ValueError(f"evaluate: {path} has {truth.shape} pixels, but {image.path} has {found.shape}")
-        add_image(counts, truth, segments, found, result.labels.tolist())
+            raise ValueError(f"evaluate: {path} has {truth.shape} pixels, but {image.path} has {segment_map.shape}")
+        add_image(counts, truth, segments, segment_map, result.labels.tolist())
 
     def _truth(self, image: DatasetImage) -> tuple[NDArray[np.int64], list[TrueSegment]]:
         """Read an image's map of segments, without those of other categories; ValueError if it is not as annotated."""
@@ -228,9 +228,9 @@ class CocoPanopticDataset(Dataset):
                 f"evaluate: {path}: segment {min(unknown)} of the map is not among those of the annotation"
             )
         known = [info for info in annotation["segments_info"] if info["category_id"] in self.labels]
-        others = [info["id"] for info in annotation["segments_info"] if info["category_id"] not in self.labels]
-        if others:
-            truth = np.where(np.isin(present, others), 0, present)[position].reshape(truth.shape)
+        ignored = [info["id"] for info in annotation["segments_info"] if info["category_id"] not in self.labels]
+        if ignored:
+            truth = np.where(np.isin(present, ignored), 0, present)[position].reshape(truth.shape)
         return truth, [
             TrueSegment(info["id"], self.labels[info["category_id"]], bool(info.get("iscrowd", 0))) for info in known
         ]

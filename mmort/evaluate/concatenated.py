@@ -54,9 +54,9 @@ class ConcatenatedDataset(Dataset):
         classwise: dict[str, dict[str, dict[str, float]]] = {}
         begin = 0
         for number, dataset in enumerate(self.datasets):
-            own = dataset.score(results[begin : begin + len(dataset)], metrics, options)
+            of_dataset = dataset.score(results[begin : begin + len(dataset)], metrics, options)
             begin += len(dataset)
-            figures |= {f"{number}_{name}": value for name, value in own.figures.items()}
-            classwise |= {f"{number}_{name}": values for name, values in own.classwise.items()}
-            tables += (f"Data set {number}, {len(dataset)} images\n{table}" for table in own.tables)
+            figures |= {f"{number}_{name}": value for name, value in of_dataset.figures.items()}
+            classwise |= {f"{number}_{name}": values for name, values in of_dataset.classwise.items()}
+            tables += (f"Data set {number}, {len(dataset)} images\n{table}" for table in of_dataset.tables)
         return Metrics(figures, tuple(tables), classwise)

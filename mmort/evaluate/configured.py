@@ -18,7 +18,7 @@ from mmort.evaluate.concatenated import ConcatenatedDataset
 from mmort.evaluate.dataset import Dataset
 from mmort.evaluate.dota import DotaDataset, DotaOptions
 from mmort.evaluate.voc import VocDataset, VocOptions
-from mmort.evaluate.yolo import YoloDataset
+from mmort.evaluate.yolo import Split, YoloDataset
 
 _Path: TypeAlias = str | os.PathLike[str]
 
@@ -49,6 +49,7 @@ def dataset_of(
     image_dir: _Path | None = None,
     data_root: _Path | None = None,
     labels_by_name: bool = False,
+    split: Split = "val",
 ) -> Dataset:
     """Open the test data set of a config, or one that the other arguments describe.
 
@@ -69,6 +70,8 @@ def dataset_of(
         Instead of the config's ``data_root``, or the ``path`` of ``data.yaml``.
     labels_by_name : bool, default False
         Whether labels count `classes` for COCO's format, too; see `CocoDataset`.
+    split : {"train", "val", "test"}, default "val"
+        The entry of ``data.yaml`` that lists the images.
 
     Raises
     ------
@@ -81,7 +84,9 @@ def dataset_of(
     if annotation_file is not None and _SUFFIXES.get(Path(annotation_file).suffix) == "YoloDataset":
         if image_dir is not None:
             raise ValueError("evaluate: data.yaml has the directory of the images, so image_dir must not be given")
-        return YoloDataset(annotation_file, tuple(classes) or None, data_root)
+        return YoloDataset(annotation_file, tuple(classes) or None, data_root, split)
+    if split != "val":
+        raise ValueError(f"evaluate: split is for data.yaml of a data set for YOLOs, got {split!r}")
     if config is None:
         if annotation_file is None or image_dir is None:
             raise ValueError("evaluate: without a config, the annotation file and the image directory must be given")
@@ -107,23 +112,25 @@ class _Arguments(NamedTuple):
 
 
 def _open(
-    config: DetectorConfig | None, entry: Mapping[str, Any], classes: tuple[str, ...], given: _Arguments
+    config: DetectorConfig | None, entry: Mapping[str, Any], classes: tuple[str, ...], replaced: _Arguments
 ) -> Dataset:
     """Open a data set by its entry of a config, which may be empty."""
     _require_paths(entry)
     kind = _kind(entry) if entry else "CocoDataset"
-    if given.annotation_file is not None and Path(given.annotation_file).is_dir():
+    if replaced.annotation_file is not None and Path(replaced.annotation_file).is_dir():
         kind = "DOTADataset"
-    elif given.annotation_file is not None and kind != "CocoPanopticDataset":
-        kind = _SUFFIXES.get(Path(given.annotation_file).suffix, kind)
-    root = _Root(config, entry, given.data_root)
+    elif replaced.annotation_file is not None and kind != "CocoPanopticDataset":
+        kind = _SUFFIXES.get(Path(replaced.annotation_file).suffix, kind)
+    root = _Root(config, entry, replaced.data_root)
     prefix = entry.get("img_prefix")
     if prefix is None:
         prefixes = _mapping(entry, "data_prefix")
         name = {"VOCDataset": "sub_data_root", "DOTADataset": "img_path"}.get(kind, "img")
         prefix = prefixes.get(name, "")
-    annotations = root.path(entry.get("ann_file")) if given.annotation_file is None else Path(given.annotation_file)
-    images = root.path(prefix) if given.image_dir is None else Path(given.image_dir)
+    annotations = (
+        root.path(entry.get("ann_file")) if replaced.annotation_file is None else Path(replaced.annotation_file)
+    )
+    images = root.path(prefix) if replaced.image_dir is None else Path(replaced.image_dir)
     names = _classes(entry, classes)
     if kind == "VOCDataset":
         subdirs = entry.get("img_subdir", "JPEGImages"), entry.get("ann_subdir", "Annotations")
@@ -132,9 +139,9 @@ def _open(
         return DotaDataset(annotations, images, names or class_names.DOTA)
     if kind == "CocoPanopticDataset":
         segments = entry.get("seg_prefix") or _mapping(entry, "data_prefix").get("seg")
-        own = segments is not None and given.annotation_file is None
-        return CocoPanopticDataset(annotations, images, root.path(segments) if own else None, names)
-    return CocoDataset(annotations, images, names, labels_by_name=given.labels_by_name)
+        has_segments = segments is not None and replaced.annotation_file is None
+        return CocoPanopticDataset(annotations, images, root.path(segments) if has_segments else None, names)
+    return CocoDataset(annotations, images, names, labels_by_name=replaced.labels_by_name)
 
 
 def classes_of(config: Mapping[str, Any], detector: Sequence[str] = ()) -> tuple[str, ...] | None:

@@ -43,7 +43,7 @@ class DotaOptions:
     ----------
     iou_thrs : sequence of float
         IoU thresholds; MMRotate 0.x names it ``iou_thr``.
-    eval_mode : {"11points", "area"}
+    eval_mode : {"11points", "area"}, default "11points"
         How precision is averaged over recalls.
     """
 
@@ -134,8 +134,10 @@ class DotaDataset(Dataset):
             The files, in the order of the classes.
         """
         lines: list[list[str]] = [[] for _ in self.classes]
-        for name, found in self._by_picture(results):
-            for label, score, corners in zip(found.labels, found.scores, found.polygons.reshape(-1, 8), strict=True):
+        for name, detections in self._by_image(results):
+            for label, score, corners in zip(
+                detections.labels, detections.scores, detections.polygons.reshape(-1, 8), strict=True
+            ):
                 numbers = " ".join(f"{number:.2f}" for number in corners)
                 lines[label].append(f"{name} {score:.4f} {numbers}\n")
         paths = self.submission_files(folder)
@@ -152,7 +154,7 @@ class DotaDataset(Dataset):
                 raise ValueError(f"evaluate: Task1_{name}.txt cannot be the name of a file, as the class is {name!r}")
         return [inside(folder, f"Task1_{name}.txt") for name in self.classes]
 
-    def _by_picture(self, results: Sequence[ImageResult]) -> Iterator[tuple[str, Detections]]:
+    def _by_image(self, results: Sequence[ImageResult]) -> Iterator[tuple[str, Detections]]:
         """Yield the name of each whole picture and the detections in it."""
         parts: dict[str, list[Detections]] = {}
         for image, result in zip(self.images, results, strict=True):
@@ -160,17 +162,17 @@ class DotaDataset(Dataset):
             left, top = (int(patch["left"]), int(patch["top"])) if patch else (0, 0)
             moved = rotated_boxes_of(result) + np.array([left, top, 0, 0, 0], np.float32)
             names = tuple(self.classes[label] for label in result.labels)
-            found = Detections.of_rotated(moved, result.scores, result.labels, names, (0, 0))
-            parts.setdefault(patch["image"] if patch else str(image.id), []).append(found)
+            detections = Detections.of_rotated(moved, result.scores, result.labels, names, (0, 0))
+            parts.setdefault(patch["image"] if patch else str(image.id), []).append(detections)
         for name, windows in parts.items():
             yield name, windows[0] if len(windows) == 1 else merged(windows)
 
     def _of_class(self, results: Sequence[ImageResult], label: int) -> Iterator[ImageOfClass]:
         """Yield the detections and objects of one class in each image."""
         for truth, result in zip(self._truths, results, strict=True):
-            found, present = result.labels == label, truth.boxes[truth.labels == label]
+            of_class, present = result.labels == label, truth.boxes[truth.labels == label]
             ignored = np.zeros(len(present), bool)
-            yield ImageOfClass(rotated_boxes_of(result)[found], result.scores[found], present, ignored)
+            yield ImageOfClass(rotated_boxes_of(result)[of_class], result.scores[of_class], present, ignored)
 
     @cached_property
     def _truths(self) -> list[_GroundTruth]:

@@ -90,10 +90,10 @@ def collect(evaluation: Evaluation, predict: Predict, *, progress: bool = True) 
     except ModuleNotFoundError:
         raise ImportError("mmort.evaluate needs tqdm: pip install 'mmort[evaluate]'") from None
     images = evaluation.dataset.images
-    found = tqdm(
+    outcomes = tqdm(
         predict([image.path for image in images]), total=len(images), unit="image", disable=None if progress else True
     )
-    for image, detections in zip(images, found, strict=True):
+    for image, detections in zip(images, outcomes, strict=True):
         evaluation.add(image, detections)
 
 
@@ -111,7 +111,7 @@ def evaluate(
     metrics : sequence of str
         bbox, segm and proposal for COCO's format; PQ for that of its panoptic segmentations; mAP and recall for VOC's;
         mAP for DOTA's.
-    progress : bool
+    progress : bool, default True
         Show a progress bar, if stderr is a terminal.
     **options
         Of the metrics, by MMDetection's names: `CocoOptions`, `PanopticOptions`, `VocOptions`.

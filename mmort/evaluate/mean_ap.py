@@ -83,12 +83,12 @@ def mean_average_precision(
     averages: dict[str, float] = {}
     tables = []
     for threshold in iou_thresholds:
-        found = [class_result(images_of(label), threshold, mode, overlaps) for label in range(len(classes))]
-        measured = [of_class.ap for of_class in found if of_class.objects]
+        results = [class_result(images_of(label), threshold, mode, overlaps) for label in range(len(classes))]
+        measured = [of_class.ap for of_class in results if of_class.objects]
         mean = sum(measured) / len(measured) if measured else 0.0
         averages[f"AP{round(threshold * 100):02d}"] = mean
         rows = [["class", "gts", "dets", "recall", "ap"]]
-        for name, (objects, detections, recall, ap) in zip(classes, found, strict=True):
+        for name, (objects, detections, recall, ap) in zip(classes, results, strict=True):
             rows.append([name, str(objects), str(detections), f"{recall:.3f}", f"{ap:.3f}"])
         tables.append(f"iou_thr: {threshold}\n{lay_out([*rows, ['mAP', '', '', '', f'{mean:.3f}']])}")
     return Metrics({"mAP": sum(averages.values()) / len(averages), **averages}, tuple(tables))
@@ -126,9 +126,9 @@ def class_result(
     """
     scores, right, wrong, objects = [], [], [], 0
     for image in images:
-        found, missed = _match(image, iou_threshold, overlaps)
+        matched, missed = _match(image, iou_threshold, overlaps)
         scores.append(image.scores)
-        right.append(found)
+        right.append(matched)
         wrong.append(missed)
         objects += int((~image.ignored).sum())
     order = np.argsort(-np.concatenate(scores), kind="stable")

@@ -56,7 +56,7 @@ def add_image(
     counts: Mapping[int, ClassCounts],
     truth: NDArray[np.int64],
     segments: Sequence[TrueSegment],
-    found: NDArray[np.int64],
+    detected: NDArray[np.int64],
     labels: Sequence[int],
 ) -> None:
     """Add an image to the counts of each label.
@@ -69,7 +69,7 @@ def add_image(
         The id of each pixel's segment, 0 for none.
     segments : sequence of TrueSegment
         All but 0.
-    found : ndarray, (H, W)
+    detected : ndarray, (H, W)
         For each pixel the index of the segment found, plus one; 0 for none.
     labels : sequence of int
         Of the segments found.
@@ -87,7 +87,7 @@ def add_image(
         unknown = int(truth[ids[index] != truth][0])
         raise ValueError(f"segment {unknown} of the map is not among those of the annotation")
     columns = len(labels) + 1
-    common = np.bincount((index * columns + found).ravel(), minlength=len(ids) * columns).reshape(len(ids), columns)
+    common = np.bincount((index * columns + detected).ravel(), minlength=len(ids) * columns).reshape(len(ids), columns)
     true_areas, found_areas = common.sum(1), common.sum(0)
     matched_true, matched_found = set(), set()
     for row, column in np.argwhere(common > 0).tolist():

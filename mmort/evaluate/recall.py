@@ -47,8 +47,8 @@ def recalls(
     if not sum(map(len, objects)):
         return np.full((len(numbers), len(iou_thresholds)), -1.0)
     overlaps = [
-        np.nan_to_num(mmort.box_iou(of_image.astype(np.float64), found, offset=1), nan=0.0)
-        for of_image, found in zip(objects, boxes, strict=True)
+        np.nan_to_num(mmort.box_iou(of_image.astype(np.float64), detected, offset=1), nan=0.0)
+        for of_image, detected in zip(objects, boxes, strict=True)
     ]
     rows = []
     for number in numbers:

@@ -51,8 +51,8 @@ class ImageResult:
     def of(cls, detections: Detections, *, masks: bool) -> ImageResult:
         """Keep what an evaluation needs; without `masks`, none are encoded."""
         encoded = detections.rle() if masks and detections.has_masks else None
-        found = detections.boxes, detections.scores, detections.labels, encoded, detections.rotated_boxes
-        return cls(*found, detections.segments, None if detections.segments is None else detections.image_size)
+        arrays = detections.boxes, detections.scores, detections.labels, encoded, detections.rotated_boxes
+        return cls(*arrays, detections.segments, None if detections.segments is None else detections.image_size)
 
     def segment_map(self) -> NDArray[np.int64] | None:
         """Return for each pixel the index of its segment, plus one, and 0 for none; None without any segment."""

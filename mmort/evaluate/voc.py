@@ -73,7 +73,8 @@ class VocDataset(Dataset):
         Contains the images and the annotations: ``JPEGImages/NAME.jpg`` and ``Annotations/NAME.xml``.
     classes : sequence of str
         Class names by label; objects of other classes are left out.
-    image_subdir, annotation_subdir : str
+    image_subdir : str, default "JPEGImages"
+    annotation_subdir : str, default "Annotations"
         The two directories in `folder`.
     """
 
@@ -111,9 +112,9 @@ class VocDataset(Dataset):
         figures: dict[str, float] = {}
         tables: list[str] = []
         for metric in metrics:
-            found = (self._mean_ap if metric == "mAP" else self._recall)(self._truths, results, parsed)
-            figures |= found.figures
-            tables += found.tables
+            measured = (self._mean_ap if metric == "mAP" else self._recall)(self._truths, results, parsed)
+            figures |= measured.figures
+            tables += measured.tables
         return Metrics(figures, tuple(tables))
 
     def _mode(self, options: VocOptions) -> str:
@@ -138,15 +139,15 @@ class VocDataset(Dataset):
     def _recall(self, truths: Sequence[_GroundTruth], results: Sequence[ImageResult], options: VocOptions) -> Metrics:
         """Compute recall whatever the class, for each number of detections and each threshold."""
         demanded = [truth.boxes[~truth.difficult] for truth in truths]
-        found = recalls(demanded, [result.boxes for result in results], options.proposal_nums, options.iou_thrs)
+        shares = recalls(demanded, [result.boxes for result in results], options.proposal_nums, options.iou_thrs)
         rows = [["", *map(str, options.iou_thrs)]]
         figures: dict[str, float] = {}
-        for number, row in zip(options.proposal_nums, found.tolist(), strict=True):
+        for number, row in zip(options.proposal_nums, shares.tolist(), strict=True):
             rows.append([str(number), *(f"{recall:.3f}" for recall in row)])
             for threshold, recall in zip(options.iou_thrs, row, strict=True):
                 figures[f"recall@{number}@{threshold}"] = recall
         if len(options.iou_thrs) > 1:
-            for number, row in zip(options.proposal_nums, found, strict=True):
+            for number, row in zip(options.proposal_nums, shares, strict=True):
                 figures[f"AR@{number}"] = float(row.mean())
         return Metrics(figures, (lay_out(rows),))
 
@@ -188,5 +189,7 @@ def _coordinate(text: str) -> float:
 def _of_class(truths: Sequence[_GroundTruth], results: Sequence[ImageResult], label: int) -> Iterator[ImageOfClass]:
     """Yield the detections and objects of one class in each image."""
     for truth, result in zip(truths, results, strict=True):
-        found, present = result.labels == label, truth.labels == label
-        yield ImageOfClass(result.boxes[found], result.scores[found], truth.boxes[present], truth.difficult[present])
+        of_class, present = result.labels == label, truth.labels == label
+        yield ImageOfClass(
+            result.boxes[of_class], result.scores[of_class], truth.boxes[present], truth.difficult[present]
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,17 @@ from mmort.configs.sources import parse_yaml
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_format import is_path, is_text
 from mmort.predict.image_files import list_images
-from mmort.predict.images import read_image
+from mmort.predict.images import image_size
+
+Split = Literal["train", "val", "test"]
+"""The entries of ``data.yaml`` that list images."""
 
 _TOLERANCE = 0.01
 """How far beyond the image coordinates may lie, as in ultralytics."""
 
 
 class YoloDataset(CocoDataset):
-    """The images and labels that a ``data.yaml`` lists under ``val``.
+    """The images and labels that a ``data.yaml`` lists under ``val``, or another of its entries.
 
     Labels are text files in the folder ``labels`` beside ``images``, with a line ``class cx cy width height`` for each
     object, relative to the image, or ``class x y x y ...``, a polygon.  An image without such a file has no objects.
@@ -37,6 +40,8 @@ class YoloDataset(CocoDataset):
         Names of the classes to evaluate.  By default all of the file.
     root : path, optional
         Instead of the file's ``path``, which is relative to the file.
+    split : {"train", "val", "test"}, default "val"
+        The entry that lists the images.
 
     Raises
     ------
@@ -53,7 +58,10 @@ class YoloDataset(CocoDataset):
         data_file: str | os.PathLike[str],
         classes: Sequence[str] | None = None,
         root: str | os.PathLike[str] | None = None,
+        split: Split = "val",
     ) -> None:
+        if split not in get_args(Split):
+            raise ValueError(f"evaluate: split must be 'train', 'val' or 'test', got {split!r}")
         path = Path(data_file)
         entries = parse_yaml(path, read_text("data set", path), Budget())
         if not isinstance(entries, dict):
@@ -62,11 +70,11 @@ class YoloDataset(CocoDataset):
         stated = entries.get("path")
         if stated is not None and not is_path(stated):
             raise ValueError(f"evaluate: path in {path} must be a path, got {stated!r}")
-        images = _images(path, path.parent / (stated or "") if root is None else Path(root), entries.get("val"))
+        images = _images(path, path.parent / (stated or "") if root is None else Path(root), split, entries.get(split))
         rows: list[dict[str, Any]] = []
         objects: list[dict[str, Any]] = []
         for number, image in enumerate(images):
-            height, width = read_image(image).shape[:2]
+            height, width = image_size(image)
             rows.append({"id": number, "file_name": str(image), "height": height, "width": width})
             for label, corners in _labels(_label_file(image), len(names)):
                 polygon = corners * (width, height)
@@ -95,11 +103,13 @@ def _names(path: Path, entries: dict[str, Any]) -> list[str]:
     return list(map(str, names))
 
 
-def _images(path: Path, folder: Path, sources: Any) -> list[Path]:
+def _images(path: Path, folder: Path, split: str, sources: Any) -> list[Path]:
     """Return the images that folders, and text files with a path in each line, list."""
     sources = sources if isinstance(sources, list) else [sources]
     if not sources or not all(map(is_path, sources)):
-        raise ValueError(f"evaluate: val in {path} must be a folder, a text file, or a list of these, got {sources!r}")
+        raise ValueError(
+            f"evaluate: {split} in {path} must be a folder, a text file, or a list of these, got {sources!r}"
+        )
     images = []
     for source in (folder / source for source in sources):
         if source.suffix == ".txt":
@@ -109,7 +119,7 @@ def _images(path: Path, folder: Path, sources: Any) -> list[Path]:
             images += list_images(source, recursive=True)
         else:
             raise FileNotFoundError(
-                f"evaluate: val in {path} must be a folder or a text file, but {source} does not exist; "
+                f"evaluate: {split} in {path} must be a folder or a text file, but {source} does not exist; "
                 "--data-root replaces the file's path"
             )
     return images

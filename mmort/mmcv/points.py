@@ -61,9 +61,9 @@ def hard_voxelize_forward(
     kept = (rank < max_points if max_points != -1 else rank >= 0) & (voxel < max_voxels if max_voxels != -1 else True)
     voxels[voxel[kept], rank[kept]] = points[inside[kept]]
     coors[voxel[kept]] = cells[inside[kept]]
-    found = int(voxel[kept].max()) + 1 if kept.any() else 0
-    num_points_per_voxel[:found] = counts[:found].clamp(max=max_points if max_points != -1 else None).int()
-    voxel_num.fill_(found)
+    voxel_count = int(voxel[kept].max()) + 1 if kept.any() else 0
+    num_points_per_voxel[:voxel_count] = counts[:voxel_count].clamp(max=max_points if max_points != -1 else None).int()
+    voxel_num.fill_(voxel_count)
 
 
 def points_in_boxes_cpu_forward(boxes_tensor: Tensor, pts_tensor: Tensor, pts_indices_tensor: Tensor) -> None:
@@ -190,9 +190,9 @@ def chamfer_distance_backward(
     """Add the gradients of both sets."""
     of_first = xyz1, xyz2, idx1, graddist1, gradxyz1, gradxyz2
     of_second = xyz2, xyz1, idx2, graddist2, gradxyz2, gradxyz1
-    for points, others, indices, gradient, of_points, of_others in (of_first, of_second):
+    for points, targets, indices, gradient, of_points, of_others in (of_first, of_second):
         index = indices.long()[..., None].expand_as(points)
-        pull = 2 * gradient[..., None] * (points - others.gather(1, index))
+        pull = 2 * gradient[..., None] * (points - targets.gather(1, index))
         of_points += pull
         of_others.scatter_add_(1, index, -pull)
 

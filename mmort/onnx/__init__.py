@@ -10,6 +10,7 @@ from mmort.onnx.accelerate.report import Acceleration
 from mmort.onnx.adopt import adopt
 from mmort.onnx.adopt.report import Adoption
 from mmort.onnx.export import export, register_symbolics, translation_table
+from mmort.onnx.input_files import read_inputs
 from mmort.onnx.portable import make_portable
 from mmort.onnx.portable.coverage import Coverage
 from mmort.onnx.quantize import quantize
@@ -30,6 +31,7 @@ __all__ = [
     "export",
     "make_portable",
     "quantize",
+    "read_inputs",
     "register_symbolics",
     "translation_table",
     "upgrade",

@@ -22,10 +22,10 @@ RENAMED = {
 _MODULATED = "it has neither a bias nor a mask, unlike torchvision's; mmort.modulated_deform_conv2d has both"
 
 
-def refuse_other_names(function: str, given: Iterable[str], parameters: Iterable[str]) -> None:
+def refuse_other_names(function: str, names: Iterable[str], parameters: Iterable[str]) -> None:
     """Raise TypeError if a name is that of a parameter elsewhere, and says what it is here."""
     known = set(parameters)
-    for name in given:
+    for name in names:
         if RENAMED.get(name) in known:
             raise TypeError(f"{function}: {name} was renamed {RENAMED[name]} in MMCV 1.x") from None
         if name == "axis" and "dim" in known:

@@ -117,7 +117,9 @@ def modulated_deform_conv2d(
         The convolution's kernels.
     bias : array_like of shape (O,), optional
         Added to the channels of the output.
-    stride, padding, dilation : int or (int, int)
+    stride : int or (int, int), default 1
+    padding : int or (int, int), default 0
+    dilation : int or (int, int), default 1
         As in `deform_conv2d`.
     groups, deform_groups : int, default 1
         As in `deform_conv2d`.

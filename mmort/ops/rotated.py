@@ -283,17 +283,17 @@ def multiclass_nms_rotated(
     indices = nms_rotated_indices(rows, values.transpose(0, 2, 1), **thresholds)
     if max_per_class > 0:
         indices = indices[_ranks(indices[:, 0] * values.shape[2] + indices[:, 1]) < max_per_class]
-    found = values[indices[:, 0], indices[:, 2], indices[:, 1]]
-    order = np.lexsort((-found, indices[:, 0]))
-    indices, found = indices[order], found[order]
+    kept_scores = values[indices[:, 0], indices[:, 2], indices[:, 1]]
+    order = np.lexsort((-kept_scores, indices[:, 0]))
+    indices, kept_scores = indices[order], kept_scores[order]
     ranks = _ranks(indices[:, 0])
     if max_per_image > 0:
         best = ranks < max_per_image
-        indices, found, ranks = indices[best], found[best], ranks[best]
+        indices, kept_scores, ranks = indices[best], kept_scores[best], ranks[best]
     longest = int(ranks.max(initial=-1)) + 1
     dets, labels = np.zeros((images, longest, 6), dtype), np.full((images, longest), -1, np.int64)
     dets[indices[:, 0], ranks, :5] = rows[indices[:, 0], indices[:, 2]]
-    dets[indices[:, 0], ranks, 5] = found
+    dets[indices[:, 0], ranks, 5] = kept_scores
     labels[indices[:, 0], ranks] = indices[:, 1]
     return dets, labels
 

@@ -199,7 +199,7 @@ def _check_type(what: str, tensor: Any, array: Any) -> str:
     # An empty list of dimensions means a scalar or an unknown rank.
     fits = not tensor.shape or len(tensor.shape) == len(shape)
     fits = fits and all(
-        not isinstance(size, int) or size == given for size, given in zip(tensor.shape, shape, strict=False)
+        not isinstance(size, int) or size == actual for size, actual in zip(tensor.shape, shape, strict=False)
     )
     if not fits or dtype != expected:
         raise ValueError(

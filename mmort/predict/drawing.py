@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MASK_OPACITY = 0.4
 LINES_PER_SIDE = 270  # a side is the square root of the image's area
 FRACTION_BITS = 4  # of the coordinates of polygons
+MIN_KEYPOINT_SCORE = 0.5  # of those that are drawn: points that are not visible have a low one
 MAX_POSITION = 100_000  # pixels; corners of polygons that are further out are moved there
 
 PANEL_HEIGHT, MAX_PANEL_WIDTH, COLUMNS, MARGIN, CAPTION_HEIGHT, CAPTION_LETTERS = 440, 800, 4, 24, 40, 15
@@ -32,7 +33,7 @@ INK: Colour = (237, 234, 232)
 
 
 def draw(image: Image, detections: Detections, *, scale: float = 1.0) -> Image:
-    """Draw masks, boxes, class names and scores on a copy of an image.
+    """Draw masks, boxes, keypoints, class names and scores on a copy of an image.
 
     A class has the same colour in every image.  Segments of a panoptic segmentation have no boxes.  Labels neither
     overlap nor leave the image; where there is no room for one, it is left out, the lowest scores first.
@@ -97,6 +98,9 @@ def draw(image: Image, detections: Detections, *, scale: float = 1.0) -> Image:
         x1, y1, x2, y2 = corners[index].tolist()
         last = max(x2 - 1, 0), max(y2 - 1, 0)  # pixel inside
         cv2.rectangle(canvas, (x1, y1), last, colours[index], thickness)
+    if detections.keypoints is not None:
+        for index in order:
+            _draw_keypoints(canvas, detections.keypoints[index], scale, colours[index], thickness)
     for label in place_labels(detections.names, detections.scores.tolist(), boxes, colours, (height, width)):
         label.draw(canvas)
     return canvas
@@ -187,6 +191,16 @@ def _draw_masks(
     cv2.addWeighted(tinted, MASK_OPACITY, canvas, 1 - MASK_OPACITY, 0, dst=canvas)
     for polygons, colour in outlines:
         cv2.polylines(canvas, polygons, True, colour, thickness, cv2.LINE_AA, FRACTION_BITS)
+
+
+def _draw_keypoints(
+    canvas: Image, keypoints: NDArray[np.float32], scale: float, colour: Colour, thickness: int
+) -> None:
+    """Draw a dot with a dark edge for each keypoint (P, 3) that is likely to be visible."""
+    cv2 = opencv()
+    for x, y in _fixed_point(keypoints[keypoints[:, 2] >= MIN_KEYPOINT_SCORE, :2], scale).tolist():
+        for radius, filling in ((2 * thickness + 1, BACKGROUND), (2 * thickness, colour)):
+            cv2.circle(canvas, (x, y), radius << FRACTION_BITS, filling, -1, cv2.LINE_AA, FRACTION_BITS)
 
 
 def _polygons(region: Region, scale: float) -> list[NDArray[np.int32]]:

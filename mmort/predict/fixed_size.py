@@ -19,9 +19,9 @@ def fit(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Pad a batch with zeros to the shape that a file fixes."""
     size = len(input), *input.shape[2:]
-    if all(expected in (None, given) for expected, given in zip(shape, size, strict=True)):
+    if all(expected in (None, actual) for expected, actual in zip(shape, size, strict=True)):
         return input, img_shape
-    number, height, width = (expected or given for expected, given in zip(shape, size, strict=True))
+    number, height, width = (expected or actual for expected, actual in zip(shape, size, strict=True))
     if size[1] > height or size[2] > width:
         raise ValueError(
             f"the preprocessed picture is {size[1]} x {size[2]}, but the model takes {height} x {width} only; export "

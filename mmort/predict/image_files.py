@@ -59,12 +59,12 @@ def identity(path: str | os.PathLike[str]) -> str:
 def _files(source: Path, recursive: bool) -> list[Path]:
     """List the image files of one source."""
     if source.is_dir():
-        found = sorted(source.rglob("*") if recursive else source.iterdir())
+        paths = sorted(source.rglob("*") if recursive else source.iterdir())
     elif glob.has_magic(str(source)) and not source.exists():
-        found = [Path(name) for name in sorted(glob.glob(str(source), recursive=True))]
+        paths = [Path(name) for name in sorted(glob.glob(str(source), recursive=True))]
     else:
         return [source]
-    images = [path for path in found if path.suffix.lower() in SUFFIXES and path.is_file()]
+    images = [path for path in paths if path.suffix.lower() in SUFFIXES and path.is_file()]
     if not images:
         where = "no image in the folder" if source.is_dir() else "no image matches"
         raise ValueError(f"{where} {source}; images are files that end in {', '.join(SUFFIXES)}")

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from mmort.detections.masks import BoxMasks, ImageMasks, Masks
 from mmort.detections.panoptic import PanopticFormat
 from mmort.predict.images import resize_mask
-from mmort.predict.preprocessing import Prepared
+from mmort.predict.preprocessing import Prepared, require_fields
 
 _WORDS = {
     "area": ("box", "image"),
-    "rescaling": ("crop", "fit", "scale", "stretch"),
+    "rescaling": ("crop", "edges", "fit", "scale", "stretch"),
     "boxes": ("output", "masks"),
     "scores": ("output", "masks"),
     "alignment": ("centres", "corners"),
@@ -48,10 +48,11 @@ class MaskFormat:
         ones.  Values are probabilities, or logits with another threshold.
     stride : int, default 1
         Pixels of the input for each cell of a mask, if masks cover the input.
-    rescaling : {"crop", "fit", "scale", "stretch"}, default "crop"
+    rescaling : {"crop", "edges", "fit", "scale", "stretch"}, default "crop"
         What makes a mask of the original image of one that covers the input.  "crop": the part that the image takes up
-        is resized to the original size.  "fit": the same, of a mask that is enlarged to exactly the input's size, also
-        where that is no multiple of `stride`, as MaskFormer's are.  "scale": the whole is resized by
+        is resized to the original size.  "edges": the same, of a mask that is enlarged only as far as the image's edges
+        need to lie between its cells, as ultralytics does.  "fit": of one that is enlarged to exactly the input's size,
+        also where that is no multiple of `stride`, as MaskFormer's are.  "scale": the whole is resized by
         1 / ``scale_factor`` and then cropped, as RTMDet-Ins does.  "stretch": the mask, whatever its size, becomes that
         of the original image, which must fill the input, as YOLACT's do.
     boxes : {"output", "masks"}, default "output"
@@ -66,6 +67,9 @@ class MaskFormat:
         the first, half a pixel further, as CondInst has it.
     panoptic : PanopticFormat, optional
         How segments are made of the masks, if they are those of a panoptic segmentation.
+    inside_boxes : bool, default False
+        Whether masks that cover the input end at the boxes in the original image, and detections whose mask has no
+        pixels are left out, as ultralytics does.
 
     Examples
     --------
@@ -78,11 +82,12 @@ class MaskFormat:
     area: Literal["box", "image"] = "box"
     threshold: float = 0.5
     stride: int = 1
-    rescaling: Literal["crop", "fit", "scale", "stretch"] = "crop"
+    rescaling: Literal["crop", "edges", "fit", "scale", "stretch"] = "crop"
     boxes: Literal["output", "masks"] = "output"
     scores: Literal["output", "masks"] = "output"
     alignment: Literal["centres", "corners"] = "centres"
     panoptic: PanopticFormat | None = None
+    inside_boxes: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -93,11 +98,18 @@ class MaskFormat:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> MaskFormat:
-        """Return the format that `to_dict` returned; unknown entries are ignored."""
-        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        if known.get("panoptic") is not None:
-            known["panoptic"] = PanopticFormat.from_dict(known["panoptic"])
-        return cls(**known)
+        """Return the format that `to_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            If there is an unknown entry: a later mmort may have written it, and without it masks would differ.
+        """
+        require_fields("masks", values, cls)
+        if values.get("panoptic") is None:
+            return cls(**values)
+        require_fields("masks.panoptic", values["panoptic"], PanopticFormat)
+        return cls(**{**values, "panoptic": PanopticFormat.from_dict(values["panoptic"])})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the format as words and numbers, ready for JSON."""
@@ -133,6 +145,9 @@ class MaskFormat:
             mask = output[index].astype(np.float32, copy=False)  # MMDeploy's files have bools
             part, resized = self.rescaled(mask, image, canvas)
             inside = resized > self.threshold
+            if self.inside_boxes:
+                inside &= _inside(boxes[index], *inside.shape)
+                factors[index] = inside.any()
             if self.scores == "masks":
                 before, after = _mean_probability(part[part > self.threshold]), _mean_probability(resized[inside])
                 factors[index] = after / before if before else 1.0
@@ -151,6 +166,8 @@ class MaskFormat:
         if self.rescaling == "scale":
             return self._scaled(mask, image, canvas or image.pad_shape)
         (top, left), (height, width) = image.offset, image.img_shape
+        if self.rescaling == "edges":
+            return self._between_edges(mask, image, canvas or image.pad_shape)
         if self.rescaling == "fit":
             rows, columns = canvas or image.pad_shape
             enlarged = resize_mask(mask, columns, rows)
@@ -158,6 +175,19 @@ class MaskFormat:
             enlarged = self._enlarged(mask, canvas or image.pad_shape)
         part = np.ascontiguousarray(enlarged[top : top + height, left : left + width])
         return part, resize_mask(part, image.ori_shape[1], image.ori_shape[0])
+
+    def _between_edges(
+        self, mask: NDArray[np.float32], image: Prepared, size: tuple[int, int]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return a mask's part with the image, enlarged until the image's edges are edges of cells, and in its size."""
+        # Cells of the largest size of which the image begins and ends at a multiple.
+        cell = math.gcd(self.stride, *image.offset, *image.img_shape)
+        rows, columns = (side // cell for side in size)
+        _require_proportion(rows, columns, size[0] * size[1])
+        enlarged = mask if mask.shape == (rows, columns) else resize_mask(mask, columns, rows)
+        (top, left), (height, width) = image.offset, image.img_shape
+        part = enlarged[top // cell : (top + height) // cell, left // cell : (left + width) // cell]
+        return part, resize_mask(np.ascontiguousarray(part), image.ori_shape[1], image.ori_shape[0])
 
     def _scaled(
         self, mask: NDArray[np.float32], image: Prepared, size: tuple[int, int]
@@ -188,6 +218,14 @@ def _require_proportion(rows: int, columns: int, pixels: int) -> None:
             f"masks would become {rows} x {columns} pixels for {pixels} of the image; the stride or the padding in the "
             "file's metadata does not fit its masks"
         )
+
+
+def _inside(box: NDArray[np.float32], height: int, width: int) -> NDArray[np.bool_]:
+    """Return which pixels of an image, by their upper left corner, lie in a box, (height, width)."""
+    x1, y1, x2, y2 = box
+    rows, columns = np.arange(height), np.arange(width)
+    inside: NDArray[np.bool_] = ((rows >= y1) & (rows < y2))[:, None] & ((columns >= x1) & (columns < x2))
+    return inside
 
 
 def _mean_probability(logits: NDArray[np.float32]) -> float:

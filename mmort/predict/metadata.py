@@ -84,6 +84,18 @@ def read_preprocessing(values: Any) -> Preprocessing:
     return Preprocessing.from_dict(values)
 
 
+def read_mask_format(values: Any) -> MaskFormat:
+    """Return a `MaskFormat` of entries that a person wrote, by the same rules as a file's.
+
+    Raises
+    ------
+    ValueError
+        If an entry is unknown, or not of the type or in the range that it must be.
+    """
+    _check_entries("masks", values, _MASKS)
+    return MaskFormat.from_dict(values)
+
+
 def _parsed(name: str, text: str) -> Any:
     """Return an entry's value."""
 
@@ -200,6 +212,7 @@ _PREPROCESSING: dict[str, Any] = {
     "turn_size": _FLAG,
     "rounding": _words("nearest", "down", "truncate"),
     "clip_boxes": _FLAG,
+    "inclusive_boxes": _FLAG,
 }
 """The entries of "preprocessing", the fields of `Preprocessing`."""
 
@@ -207,10 +220,11 @@ _MASKS: dict[str, Any] = {
     "area": _words("box", "image"),
     "threshold": _number(),
     "stride": _integer(1, MAX_SIDE),
-    "rescaling": _words("crop", "fit", "scale", "stretch"),
+    "rescaling": _words("crop", "edges", "fit", "scale", "stretch"),
     "boxes": _words("output", "masks"),
     "scores": _words("output", "masks"),
     "alignment": _words("centres", "corners"),
+    "inside_boxes": _FLAG,
     "panoptic": {
         "source": _words("queries", "instances"),
         "things": _integer(0, 999),

@@ -16,13 +16,13 @@ class Padding:
         0 after it.
     size : (int, int), optional
         Width and height to pad to; a larger image keeps its own.
-    square : bool
+    square : bool, default False
         Pad to the longer side.
-    size_divisor : int
+    size_divisor : int, default 1
         Pad to a multiple of this.
-    in_image : bool
+    in_image : bool, default False
         Whether the padding belongs to the image, so that boxes are not clipped to what is inside it.
-    centred : bool
+    centred : bool, default False
         Pad on all sides, so that the image is in the middle, as YOLOs of ultralytics have it; an odd pixel goes to the
         right or the bottom.
     """

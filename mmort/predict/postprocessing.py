@@ -47,8 +47,9 @@ class Postprocessing:
         canvas : (int, int)
             Height and width of the batch.
         rows : sequence of ndarray
-            The picture's rows of the outputs: (K, 5 or 6), (K,) and perhaps (K, h, w) and (S, h, w), see `Network`.
-        mask_format : MaskFormat, optional
+            The picture's rows of the outputs: (K, 5 or 6), (K,) and perhaps (K, h, w) and (S, h, w), or (K, 3 P), see
+            `Network`.
+        mask_format : MaskFormat or None
             What the masks are.
 
         Raises
@@ -59,6 +60,7 @@ class Postprocessing:
         if mask_format is not None and mask_format.panoptic is not None:
             return self._segments(image, segments_of(image, canvas, rows, mask_format), mask_format.panoptic)
         dets, labels, *masks = rows
+        points = masks.pop() if masks and masks[0].ndim == 2 else None
         indices = _usable(dets, labels, self.score_threshold)
         indices = indices[np.argsort(-dets[indices, -1], kind="stable")]
         scores = dets[indices, -1]
@@ -74,20 +76,23 @@ class Postprocessing:
             if mask_format.boxes == "masks" and isinstance(stored, ImageMasks):
                 boxes = stored.boxes
         labels = labels[indices].astype(np.int64)
-        found = Detections(boxes, scores * factors, labels, self._names(labels), image.ori_shape, stored)
+        keypoints = None if points is None else image.keypoints_in_image(points[indices].reshape(len(indices), -1, 3))
+        detections = Detections(
+            boxes, scores * factors, labels, self._names(labels), image.ori_shape, stored, keypoints=keypoints
+        )
         if (factors == 1).all():
-            return found
-        found = found[np.argsort(-found.scores, kind="stable")].above(self.score_threshold)
-        return found[found.scores > 0]  # a mask of the network may cover no pixel of the image
+            return detections
+        detections = detections[np.argsort(-detections.scores, kind="stable")].above(self.score_threshold)
+        return detections[detections.scores > 0]  # a mask of the network may cover no pixel of the image
 
-    def _segments(self, image: Prepared, found: PanopticMap, panoptic: PanopticFormat) -> Detections:
+    def _segments(self, image: Prepared, segmentation: PanopticMap, panoptic: PanopticFormat) -> Detections:
         """Return the segments of a panoptic segmentation as detections."""
-        ids = np.array(sorted(found.scores, key=lambda segment: -found.scores[segment]), np.int64)
-        stored = ImageMasks.from_arrays(found.ids == segment for segment in ids)
+        ids = np.array(sorted(segmentation.scores, key=lambda segment: -segmentation.scores[segment]), np.int64)
+        stored = ImageMasks.from_arrays(segmentation.ids == segment for segment in ids)
         labels = ids % INSTANCE_OFFSET
         return Detections(
             stored.boxes,
-            np.array([found.scores[segment] for segment in ids.tolist()], np.float32),
+            np.array([segmentation.scores[segment] for segment in ids.tolist()], np.float32),
             labels,
             self._names(labels),
             image.ori_shape,
@@ -147,6 +152,10 @@ def _usable(dets: NDArray[np.float32], labels: NDArray[np.int64], score_threshol
 def check_outputs(outputs: Sequence[NDArray[Any]], number: int) -> None:
     """Refuse outputs that are not detections."""
     shapes = [output.shape for output in outputs]
+    if len(shapes) == 3 and len(shapes[2]) == 3:
+        keypoints = shapes.pop()
+        if keypoints[:2] != shapes[1] or keypoints[2] % 3 or not keypoints[2]:
+            raise ValueError(f"the model's keypoints must be {(*shapes[1], '3 P')}, got {keypoints}")
     ranks = zip(shapes, (3, 2, 4), strict=False)
     if (
         len(shapes) not in (2, 3, 4)

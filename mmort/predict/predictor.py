@@ -264,7 +264,7 @@ class Predictor:
             If a picture does not fit a file of fixed size, or the network's outputs are not detections.
         """
         size = self.network.input_shape[0] or max(1, len(images))
-        found = []
+        detections = []
         for start in range(0, len(images), size):
             chunk = images[start : start + size]
             batch, img_shape = self.preprocessing.batch(chunk)
@@ -275,8 +275,8 @@ class Predictor:
             check_outputs(outputs, len(input))
             for index, image in enumerate(chunk):
                 rows = [output[index] for output in outputs]
-                found.append(self._postprocessing(image, input.shape[2:], rows, self.network.mask_format))
-        return found
+                detections.append(self._postprocessing(image, input.shape[2:], rows, self.network.mask_format))
+        return detections
 
     def _warn_of_padding(self, shape: tuple[int, ...], padded: tuple[int, ...]) -> None:
         """Warn, once, that the model takes inputs of one size only, and images have another."""

@@ -37,7 +37,7 @@ class Prepared:
         Divide boxes (x1, y1, x2, y2) of the resized image by it to get boxes of the original.
     offset : (int, int)
         Row and column of `input` at which the resized image starts: (0, 0) unless it is padded on all sides.
-    turn_boxes, clip_boxes : bool
+    turn_boxes, clip_boxes, inclusive_boxes : bool
         See `Preprocessing`.
     """
 
@@ -49,6 +49,7 @@ class Prepared:
     offset: tuple[int, int]
     turn_boxes: bool = False
     clip_boxes: bool = False
+    inclusive_boxes: bool = False
 
     @property
     def border(self) -> tuple[int, int, int, int]:
@@ -60,9 +61,16 @@ class Prepared:
         """Map boxes (N, 4) of `input`, x1, y1, x2, y2, to the original image."""
         top, left = self.offset
         mapped: NDArray[np.float32] = (boxes - np.array([left, top, left, top], np.float32)) / self.scale_factor
+        if self.inclusive_boxes:
+            mapped[:, 2:] += 1
         if self.clip_boxes:
             mapped = np.clip(mapped, np.float32(0), np.array(self.ori_shape[::-1] * 2, np.float32))
         return mapped
+
+    def keypoints_in_image(self, keypoints: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Map keypoints (N, P, 3) of `input`, x, y, score, to the original image."""
+        points = self.boxes_in_image(keypoints[..., [0, 1, 0, 1]].reshape(-1, 4))[:, :2]
+        return np.concatenate([points.reshape(*keypoints.shape[:2], 2), keypoints[..., 2:]], axis=2)
 
     def rotated_boxes_in_image(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
         """Map rotated boxes (N, 5) of `input`, centre x, y, width, height, angle, to the original image.
@@ -91,40 +99,43 @@ class Preprocessing:
     ----------
     mean, std : (float, float, float)
         By channel, in the network's order of channels.
-    to_rgb : bool
+    to_rgb : bool, default False
         Whether the network takes red, green, blue.  Otherwise it takes blue, green, red.
     size : (int, int), optional
         Width and height to resize to.  By default images keep their size.
-    keep_ratio : bool
+    keep_ratio : bool, default True
         Keep the aspect ratio: resize to fit `size` in either orientation, the longer side into the larger number and
         the shorter side into the smaller.  Otherwise resize to exactly `size`.
-    turn_size : bool
+    turn_size : bool, default True
         With `keep_ratio`, whether the larger number of `size` is for the longer side of the image, as above.  Otherwise
         the width is for the width, as YOLOX and ultralytics have it.
-    rounding : {"nearest", "down", "truncate"}
+    rounding : {"nearest", "down", "truncate"}, default "nearest"
         With `keep_ratio`, what becomes of fractions of pixels.  "nearest": MMDetection rounds halves up, and
         ultralytics, without `turn_size`, to even numbers.  "down": YOLOX rounds both sides down, and transformers, with
         `turn_size`, the longer one.  "truncate": MMDetection's ``FixScaleResize`` rounds both sides down.
-    size_divisor : int
+    size_divisor : int, default 1
         Pad on the right and at the bottom to a multiple of this.
-    pad_or, pad_add : int
+    pad_or, pad_add : int, default 0
         If `pad_or` is not 0, pad on all sides instead, to ``(height | pad_or) + pad_add`` and the same for the width,
         as CornerNet and CenterNet do.
     padding : Padding, optional
         The padding before the one with zeros; with `pad_or`, only its value is used.
-    resize_backend : {"cv2", "pillow"}
+    resize_backend : {"cv2", "pillow"}, default "cv2"
         The library to resize with, OpenCV or Pillow; MMDetection's configs name it.  Results differ.
-    to_float32 : bool
+    to_float32 : bool, default False
         Do not round the resized image to integers.
-    divide : bool
+    divide : bool, default False
         Divide by `std`, as MMDetection 3 does.  Otherwise multiply by ``1 / std``; a bit of the result may differ.
-    flip : bool
+    flip : bool, default False
         Whether the config also detects in the mirrored image and merges both results, which is left to the caller.
-    turn_boxes : bool
+    turn_boxes : bool, default False
         Whether rotated boxes turn where the original image has other proportions than the resized one, as in MMRotate
         1.  Otherwise their angle stays, and their width is scaled as x is, as in MMRotate 0.
-    clip_boxes : bool
+    clip_boxes : bool, default False
         Whether boxes are clipped to the original image, where the file does not do so itself.
+    inclusive_boxes : bool, default False
+        Whether boxes of the network end with their last pixel, as GLIP's do: they then get one of the original image
+        more.
 
     Examples
     --------
@@ -153,6 +164,7 @@ class Preprocessing:
     turn_size: bool = True
     rounding: Rounding = "nearest"
     clip_boxes: bool = False
+    inclusive_boxes: bool = False
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
@@ -204,10 +216,10 @@ class Preprocessing:
         ValueError
             If there is an unknown entry: a later mmort may have written it, and without it inputs would differ.
         """
-        _check_names("preprocessing", values, cls)
+        require_fields("preprocessing", values, cls)
         if values.get("padding") is None:
             return cls(**values)
-        _check_names("preprocessing.padding", values["padding"], Padding)
+        require_fields("preprocessing.padding", values["padding"], Padding)
         return cls(**{**values, "padding": Padding(**values["padding"])})
 
     def to_dict(self) -> dict[str, Any]:
@@ -333,7 +345,17 @@ class Preprocessing:
                 target[:] = self._normalized(source, channel)
         scale = np.array([width / ori_shape[1], height / ori_shape[0]] * 2, np.float32)
         img_shape = shape if padding.in_image else (height, width)
-        return Prepared(canvas, ori_shape, img_shape, pad_shape, scale, offset, self.turn_boxes, self.clip_boxes)
+        return Prepared(
+            canvas,
+            ori_shape,
+            img_shape,
+            pad_shape,
+            scale,
+            offset,
+            self.turn_boxes,
+            self.clip_boxes,
+            self.inclusive_boxes,
+        )
 
     def batch(self, images: Sequence[Prepared]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Stack preprocessed images of any sizes, padded with zeros to the largest height and width.
@@ -385,8 +407,8 @@ def _fit_short_side(width: int, height: int, short: int, long: int) -> tuple[int
     return (resized_short, resized_long) if width < height else (resized_long, resized_short)
 
 
-def _check_names(name: str, values: dict[str, Any], settings: type[Preprocessing | Padding]) -> None:
-    """Refuse entries that are not parameters of `settings`."""
+def require_fields(name: str, values: dict[str, Any], settings: type[Any]) -> None:
+    """Refuse entries that are not fields of `settings`, a dataclass."""
     known = [field.name for field in fields(settings)]
     if unknown := [key for key in values if key not in known]:
         raise ValueError(f"{name} has no entry {', '.join(unknown)}; its entries: {', '.join(known)}")

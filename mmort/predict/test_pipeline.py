@@ -22,7 +22,8 @@ def settings_of(config: DetectorConfig) -> dict[str, Any]:
         `Preprocessing` does not have; the message names them.
     """
     pipeline, version_3 = config.test_pipeline, config.version == 3
-    settings: dict[str, Any] = {"turn_boxes": version_3} | ({"flip": True} if pipeline.flip else {})
+    settings: dict[str, Any] = {"turn_boxes": version_3, "inclusive_boxes": config.inclusive_boxes}
+    settings |= {"flip": True} if pipeline.flip else {}
     position, previous = -1, ""
     for kind, step in pipeline.steps:
         stage = _stage(step, after_normalize="mean" in settings)
@@ -70,7 +71,7 @@ def _settings(step: Step, pipeline: TestPipeline, before: dict[str, Any], *, ver
 def _pad(step: Pad, before: dict[str, Any], *, version_3: bool) -> dict[str, Any]:
     """Return the settings of ``Pad``, which in MMDetection 3 counts as image."""
     normalized, divisor = "mean" in before, 1 if step.size_divisor is None else step.size_divisor
-    value = step.value
+    value = step.value(version_3=version_3)
     if normalized and any(value):
         raise ValueError(f"preprocessing: Pad after Normalize is supported with zeros only, got {step.pad_val}")
     if normalized and step.size is None and not step.pad_to_square and not version_3:

@@ -96,7 +96,8 @@ class AnnotatedVideo:
     ----------
     path : path
         Ends in ``.mp4``; its directory must exist.
-    frames_per_second : float, optional
+    frames_per_second : float or None
+        None for the usual rate.
 
     Raises
     ------

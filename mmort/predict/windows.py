@@ -82,8 +82,8 @@ class _WindowMasks:
 
     def region(self, index: int, height: int, width: int) -> Region:
         """Return a mask and its position in the picture."""
-        detections, own, top, left = self.entries[index]
-        region = detections.mask_region(own)
+        detections, mask_index, top, left = self.entries[index]
+        region = detections.mask_region(mask_index)
         return Region(region.top + top, region.left + left, region.mask)
 
 
@@ -142,24 +142,24 @@ def predict_windows(
                 height, width = min(windows.size, pixels.height - top), min(windows.size, pixels.width - left)
                 yield pixels.read(top, left, height, width)
 
-        found = []
+        parts = []
         for done, ((top, left), detections) in enumerate(
             zip(positions, predictor.predict(crops(), min(batch_size, len(positions))), strict=True), 1
         ):
             if detections.segments is not None:
                 raise ValueError("predict_windows: the segments of a panoptic segmentation cannot be merged")
-            found.append(_moved(detections, top, left, (pixels.height, pixels.width)))
+            parts.append(_moved(detections, top, left, (pixels.height, pixels.width)))
             if progress is not None:
                 progress(done, len(positions))
-    return found[0] if len(found) == 1 else merged(found)
+    return parts[0] if len(parts) == 1 else merged(parts)
 
 
-def merged(found: Sequence[Detections]) -> Detections:
+def merged(parts: Sequence[Detections]) -> Detections:
     """Return the detections of several windows without those that a higher score of the same class suppresses.
 
     Parameters
     ----------
-    found : sequence of Detections
+    parts : sequence of Detections
         At least one, all in pixels of the same picture, and all of upright or all of rotated boxes.
 
     Returns
@@ -168,18 +168,20 @@ def merged(found: Sequence[Detections]) -> Detections:
         By descending score.
     """
     boxes, scores, labels = (
-        np.concatenate([getattr(detections, name) for detections in found]) for name in ("boxes", "scores", "labels")
+        np.concatenate([getattr(detections, name) for detections in parts]) for name in ("boxes", "scores", "labels")
     )
-    names = tuple(name for detections in found for name in detections.names)
-    if found[0].rotated_boxes is None:
+    names = tuple(name for detections in parts for name in detections.names)
+    if parts[0].rotated_boxes is None:
         masks: Masks | None = None
-        if all(isinstance(detections.stored_masks, _WindowMasks) for detections in found):
-            masks = _WindowMasks([entry for each in found for entry in each.stored_masks.entries])  # type: ignore[union-attr]
-        together = Detections(boxes, scores, labels, names, found[0].image_size, masks)
+        if all(isinstance(detections.stored_masks, _WindowMasks) for detections in parts):
+            masks = _WindowMasks([entry for each in parts for entry in each.stored_masks.entries])  # type: ignore[union-attr]
+        points = [detections.keypoints for detections in parts if detections.keypoints is not None]
+        keypoints = np.concatenate(points) if points else None
+        together = Detections(boxes, scores, labels, names, parts[0].image_size, masks, keypoints=keypoints)
         kept = ops.nms(boxes, scores, MERGE_IOU, idxs=labels)[1]
     else:
-        rotated: NDArray[np.float32] = np.concatenate([detections.rotated_boxes for detections in found])
-        together = Detections.of_rotated(rotated, scores, labels, names, found[0].image_size)
+        rotated: NDArray[np.float32] = np.concatenate([detections.rotated_boxes for detections in parts])
+        together = Detections.of_rotated(rotated, scores, labels, names, parts[0].image_size)
         kept = ops.nms_rotated(rotated, scores, MERGE_IOU_ROTATED, labels)[1]
     return together[kept]
 
@@ -194,4 +196,7 @@ def _moved(detections: Detections, top: int, left: int, image_size: tuple[int, i
     masks = None
     if detections.stored_masks is not None:
         masks = _WindowMasks([(detections, index, top, left) for index in range(len(detections))])
-    return Detections(boxes, scores, labels, names, image_size, masks)
+    keypoints = None
+    if detections.keypoints is not None:
+        keypoints = detections.keypoints + np.array([left, top, 0], np.float32)
+    return Detections(boxes, scores, labels, names, image_size, masks, keypoints=keypoints)

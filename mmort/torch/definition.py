@@ -92,12 +92,12 @@ def _parameters(function: Callable[..., Any], operator: Operator) -> dict[str, P
     """Return a function's parameters, annotations evaluated; raise TypeError if they are not the operator's."""
     hints = typing.get_type_hints(function)
     parameters = signature(function).parameters
-    found = set(parameters) - {tensor.name for tensor in operator.inputs}
+    attributes = set(parameters) - {tensor.name for tensor in operator.inputs}
     expected = {attribute.argument for attribute in operator.attributes}
-    if found != expected:
+    if attributes != expected:
         raise TypeError(
             f"mmort.torch.define: {operator.kernel} must have the parameters {sorted(expected)} besides its inputs, "
-            f"got {sorted(found)}"
+            f"got {sorted(attributes)}"
         )
     return {name: parameter.replace(annotation=hints.get(name)) for name, parameter in parameters.items()}
 

@@ -59,13 +59,13 @@ def sigmoid_focal_loss(
     tensor([[0.1300, 0.0433]])
     """
     _check(input, target, weight, reduction)
-    own = target[:, None] == torch.arange(input.shape[1], device=target.device)
+    is_target = target[:, None] == torch.arange(input.shape[1], device=target.device)
     # With the logarithms of sigmoids a large logit has a loss and a gradient, where that of its sigmoid has none.
     hit = alpha * torch.sigmoid(-input) ** gamma * functional.logsigmoid(input)
     miss = (1 - alpha) * torch.sigmoid(input) ** gamma * functional.logsigmoid(-input)
-    loss = -torch.where(own, hit, miss)
+    loss = -torch.where(is_target, hit, miss)
     if weight is not None:
-        known = own.any(1)
+        known = is_target.any(1)
         loss = loss * torch.where(known, weight[torch.where(known, target, 0)], 1)[:, None]
     if reduction == "none":
         return loss

@@ -138,3 +138,13 @@ def test_refused_before_the_export(exported, tmp_path, monkeypatch, arguments, m
     monkeypatch.chdir(tmp_path)
     assert message in refused("parity", demo.CONFIG, demo.CHECKPOINT, *DATA, *arguments)
     assert exported == []
+
+
+def test_texts_of_files(tmp_path):
+    message = "--texts is for checkpoints: files have their words already"
+    assert message in refused("parity", demo.MODEL, demo.MODEL, demo.IMAGES[0], "--texts", "cat")
+
+
+def test_texts_of_a_detector_without_a_language_model(exported):
+    message = "texts must not be set for Mask R-CNN, which has no language model"
+    assert message in refused("parity", demo.CONFIG, demo.CHECKPOINT, *DATA, "--texts", "cat")

@@ -6,18 +6,24 @@ import pathlib
 import pickle
 import re
 import sys
+from collections import Counter
 
 import cv2
 import pytest
 import torch
 
 from mmort import cli, demo
-from mmort.predict import read_image
+from mmort.configs import read_config
+from mmort.detect import build
+from mmort.detect.network import load_network
+from mmort.predict import Predictor, read_image
 from mmort.predict.engines import onnxruntime as network
 from mmort.predict.engines import ray as ray_engine
 from tests.cli import voc
 from tests.cli.running import refused, run
+from tests.detect import text_cases
 from tests.predict import tiny_detector
+from tests.tools.small_exports import PIPELINE
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "evaluate.md"
 DATA = "--ann", demo.ANNOTATIONS, "--img-dir", demo.IMAGES[0].parent
@@ -103,6 +109,46 @@ def test_import(tmp_path):
     assert "was run" in refusal
 
 
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """A small detector of what words describe: its config, its checkpoint, and a command that tests it in torch."""
+    folder = tmp_path_factory.mktemp("words")
+    settings = text_cases.config() | {"test_pipeline": PIPELINE, "test_dataloader": {"dataset": {}}}
+    (folder / "config.json").write_text(json.dumps(settings))
+    detector = build(settings)
+    text_cases.fill(detector)
+    torch.save({"state_dict": detector.state_dict(), "meta": {}}, folder / "model.pth")
+    return folder, ("test", folder / "config.json", folder / "model.pth", *DATA, "--backend", "torch")
+
+
+def test_texts(words, tmp_path):
+    folder, command = words
+    prefix = f"jsonfile_prefix={tmp_path / 'results'}"
+    printed(*command, "--format-only", "--eval-options", prefix, "--texts", "7 . 3")
+    rows = json.loads((tmp_path / "results.bbox.json").read_text())
+    categories = {
+        category["name"]: category["id"] for category in json.loads(demo.ANNOTATIONS.read_text())["categories"]
+    }
+    config = read_config(folder / "config.json")
+    loaded = load_network(config, folder / "model.pth", texts=["7", "3"])
+    predictor = Predictor(loaded, classes=loaded.classes, preprocessing=loaded.preprocessing)
+    names = [name for detections in predictor.predict(demo.IMAGES) for name in detections.names]
+    assert set(names) == {"7", "3"}
+    assert Counter(row["category_id"] for row in rows) == Counter(categories[name] for name in names)
+    refusal = refused("test", demo.CONFIG, demo.MODEL, *DATA, "--eval", "bbox", "--texts", "7")
+    assert "--texts is for checkpoints: give --backend torch; a file has its words already" in refusal
+
+
+def test_vocabulary(words, tmp_path):
+    _, command = words
+    vocabulary = (text_cases.BERT / "vocab.txt").read_text()
+    (tmp_path / "vocab.txt").write_text(vocabulary + "more\n")
+    more = "--eval", "bbox", "--texts", "7", "--vocabulary", tmp_path / "vocab.txt"
+    assert "vocabulary must have as many tokens as the language model" in refused(*command, *more)
+    refusal = refused("test", demo.CONFIG, demo.MODEL, *DATA, "--eval", "bbox", "--vocabulary", "vocab.txt")
+    assert "--vocabulary is for checkpoints" in refusal
+
+
 def test_model():
     assert "model file does not exist: nowhere.onnx" in refused("test", demo.CONFIG, "nowhere.onnx", "--eval", "bbox")
 
@@ -112,7 +158,7 @@ def test_out(tmp_path):
     results = pickle.loads((tmp_path / "results.pkl").read_bytes())
     assert [(len(of_boxes), len(of_masks)) for of_boxes, of_masks in results] == [(10, 10)] * 4
     assert sum(len(of_class) for of_boxes, _ in results for of_class in of_boxes) > 20
-    assert "--output must end in .pkl, got results.json" in refused(*COMMAND, "--out", "results.json")
+    assert "output must end in .pkl, got results.json" in refused(*COMMAND, "--out", "results.json")
     assert "output directory does not exist" in refused(*COMMAND, "--out", tmp_path / "nowhere" / "results.pkl")
 
 
@@ -227,10 +273,12 @@ def test_backend(first):
     assert re.search("TensorrtExecutionProvider is not available .* has: .*CPUExecutionProvider", message)
 
 
+@pytest.mark.filterwarnings("always::mmort.evaluate.PipelineWarning")
 def test_cfg_options(boxes):
     size = "data.test.pipeline.1.img_scale=(104,80)"
     code, out, err = run(*COMMAND, "--eval", "bbox", "--cfg-options", size)
-    assert (code, err) == (0, "note: the config's test pipeline is used; the file was exported with another\n")
+    warning = "the config's test pipeline is used; the file was exported with another"
+    assert (code, err) == (0, f"mmort: warning: {warning}\n")
     assert figures(out)["bbox_mAP"] < boxes["bbox_mAP"] - 0.05
     classes = refused(*COMMAND, "--eval", "bbox", "--cfg-options", "data.test.classes=a,b")
     assert "detector: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9; data set: a, b" in classes
@@ -312,7 +360,7 @@ def test_metrics_json(boxes, tmp_path):
     assert json.loads((tmp_path / "metrics.json").read_text()) == boxes
     directory = refused(*COMMAND, "--eval", "bbox", "--metrics-json", tmp_path)
     assert f"output file is a directory: {tmp_path}" in directory
-    assert "--metrics-json needs --eval" in refused(*COMMAND, "--show", "--metrics-json", "m.json")
+    assert "metrics_json needs metrics" in refused(*COMMAND, "--show", "--metrics-json", "m.json")
 
 
 def test_parallel(boxes):
@@ -361,3 +409,15 @@ def test_voc(tmp_path):
     assert found["recall@100@0.5"] == 1
     prefix = "--eval-options", f"jsonfile_prefix={tmp_path / 'x'}"
     assert "is for one data set in COCO's format" in refused(*command, "--format-only", *prefix)
+
+
+def test_split(tmp_path):
+    """An entry of data.yaml: the demo's images, in which one object has a label."""
+    (tmp_path / "images").symlink_to(demo.IMAGES[0].parent)
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / f"{demo.IMAGES[0].stem}.txt").write_text("0 0.5 0.5 0.2 0.2")
+    names = list(map(str, range(10)))
+    (tmp_path / "data.yaml").write_text(json.dumps({"val": "nowhere", "test": "images", "names": names}))
+    command = "test", demo.MODEL, "--ann", tmp_path / "data.yaml", "--eval", "bbox"
+    assert "bbox_mAP" in figures(printed(*command, "--split", "test"))
+    assert "val in" in refused(*command)

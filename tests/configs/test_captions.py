@@ -23,14 +23,14 @@ def test_names(texts, names):
 def test_caption_has_cleaned_names():
     caption = Prompt.of(["traffic_light", "bird (flying)", "a  b"]).caption()
     assert caption.text == "traffic light. bird . a b. "
-    assert [caption.text[slice(*span)] for span in caption.spans] == ["traffic light", "bird ", "a b"]
+    assert [caption.text[slice(*span)] for (span,) in caption.spans] == ["traffic light", "bird ", "a b"]
 
 
 def test_caption_words_a_name_otherwise():
     prompts = {"cat": {"prefix": "a ", "suffix": " in the house"}, "traffic light": {"name": "red light"}}
     caption = Prompt.of_data_set(["cat", "traffic_light", "dog"], prompts).caption()
     assert caption.text == "a cat in the house. red light. dog. "
-    assert [caption.text[slice(*span)] for span in caption.spans] == ["cat", "red light", "dog"]
+    assert [caption.text[slice(*span)] for (span,) in caption.spans] == ["cat", "red light", "dog"]
 
 
 def test_chunks_have_all_names_and_their_wordings():

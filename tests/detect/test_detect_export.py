@@ -20,9 +20,9 @@ import mmort.onnx
 import mmort.ort
 from mmort.cli import main
 from mmort.detect import build, load
-from mmort.detect.export import finishing, graph_masks, heads, options, pipeline, progress
+from mmort.detect.export import file_metadata, graph_masks, head_outputs, options, pipeline, progress
 from mmort.detect.export.examples import Examples
-from mmort.detect.export.wrappers import Exported
+from mmort.detect.export.exported_detector import Exported
 from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.graph.optional_inputs import make_optional
 from mmort.onnx.verify import torch_reference
@@ -162,6 +162,34 @@ def test_upgrade_keeps_img_shape(mask_rcnn):
     assert mmort.onnx.upgrade(onnx.load(mask_rcnn[0][2])) == []
 
 
+def test_heads_of_both_stages_are_compared(mask_rcnn, tmp_path, monkeypatch):
+    """In the order of their calls, by name; the rows of regions in any order."""
+    (config, checkpoint, path), _ = mask_rcnn
+    detector = load(config, checkpoint, {"model.test_cfg.rcnn.max_per_img": 30})
+    draft = shutil.copy(path, tmp_path / "draft.onnx")
+    args = torch.randn(1, 3, 64, 96), torch.tensor([[0, 0]])
+
+    def compared():
+        with_heads = head_outputs.WithHeads(Exported(detector, pasted=False), detector)
+        reference = torch_reference.run(with_heads, args, decides=True).part(slice(3, None))
+        return head_outputs.compare_heads(draft, args, with_heads.names(len(reference.outputs)), reference)
+
+    rows = compared()
+    assert [row.output for row in rows] == [*detector.raw_names, "roi_head.bbox_head_0", "roi_head.bbox_head_1"]
+    assert not any(row.problem for row in rows)
+    assert all(isinstance(row, RoundingRow) for row in rows)
+    with torch.no_grad():
+        detector.roi_head.bbox_head.fc_cls.bias[3] += 0.1
+    assert [row.output for row in compared() if row.problem] == ["roi_head.bbox_head_0"]
+    assert [file.name for file in tmp_path.iterdir()] == ["draft.onnx"]
+
+
+def test_files_hold_no_paths_of_this_machine(mask_rcnn):
+    content = mask_rcnn[0][2].read_bytes()
+    assert b"stack_trace" not in content
+    assert b".py" not in content
+
+
 def test_static_file_of_the_older_exporter(tmp_path, capsys):
     path = tmp_path / "fcos.onnx"
     arguments = ("--shape", 128, "--opset-version", 11, "--cfg-options", "model.test_cfg.max_per_img=7", "--show")
@@ -276,12 +304,6 @@ def test_files_of_one_size_hold_every_image_of_the_pipeline():
     [
         ((), ["batch", 3, "height", "width"], "2x3x160x224, 1x3x448x320, 3x3x96x128, 1x3x160x224", None),
         (
-            ("--dynamic-export",),
-            ["batch", 3, "height", "width"],
-            "2x3x160x224, 1x3x448x320, 3x3x96x128, 1x3x160x224",
-            None,
-        ),
-        (
             ("--shape", 64, 96, "--dynamic-export"),
             ["batch", 3, "height", "width"],
             "2x3x64x96, 1x3x192x128, 3x3x64x96",
@@ -324,6 +346,14 @@ def test_sizes_that_the_older_exporter_freezes(tmp_path):
     assert code == 1
     assert "k argument" in err
     assert "--static and --shape make files of one size" in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "dynamic"),
+    [({}, True), ({"dynamic_export": True}, True), ({"dynamic_export": False}, False), ({"shape": (9, 9)}, False)],
+)
+def test_all_sizes_are_the_default(arguments, dynamic):
+    assert options.ExportOptions(**arguments).dynamic is dynamic
 
 
 def test_a_fixed_size_is_asked_for_one_way(capsys):
@@ -458,11 +488,10 @@ def test_long_steps_show_signs_of_life(monkeypatch, capsys):
 
     steps = progress.Steps(show)
     steps.begin("tracing")
-    with progress.muted() as audible:
+    with progress.muted():
         print("torch's")
         assert alive.wait(10)
-        with audible():
-            steps.begin("comparing")
+    steps.begin("comparing")
     steps.end()
     lines = re.sub(r"[0-9.]+ s", "0 s", capsys.readouterr().out).splitlines()
     assert list(dict.fromkeys(lines)) == ["tracing", "  ... 0 s", "  0 s", "comparing"]
@@ -549,39 +578,11 @@ def test_errors_that_no_detection_shows_are_found(tmp_path, capsys, monkeypatch)
         values.flat[0] += 0.01 * np.abs(values).max()
         weights.CopyFrom(onnx.numpy_helper.from_array(values, weights.name))
 
-    monkeypatch.setattr(finishing, "remove_traces", damage)
+    monkeypatch.setattr(file_metadata, "remove_traces", damage)
     path = tmp_path / "x.onnx"
     assert run(*FCOS, "--output-file", path, *NOTHING) == 1
     assert re.search(r"cls_score_0 .* DIFFERS: \d+ of \d+ numbers", capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_heads_of_both_stages_are_compared(mask_rcnn, tmp_path, monkeypatch):
-    """In the order of their calls, by name; the rows of regions in any order."""
-    (config, checkpoint, path), _ = mask_rcnn
-    detector = load(config, checkpoint, {"model.test_cfg.rcnn.max_per_img": 30})
-    draft = shutil.copy(path, tmp_path / "draft.onnx")
-    args = torch.randn(1, 3, 64, 96), torch.tensor([[0, 0]])
-
-    def compared():
-        with_heads = heads.WithHeads(Exported(detector, pasted=False), detector)
-        reference = torch_reference.run(with_heads, args, decides=True).part(slice(3, None))
-        return heads.compare_heads(draft, args, with_heads.names(len(reference.outputs)), reference)
-
-    rows = compared()
-    assert [row.output for row in rows] == [*detector.raw_names, "roi_head.bbox_head_0", "roi_head.bbox_head_1"]
-    assert not any(row.problem for row in rows)
-    assert all(isinstance(row, RoundingRow) for row in rows)
-    with torch.no_grad():
-        detector.roi_head.bbox_head.fc_cls.bias[3] += 0.1
-    assert [row.output for row in compared() if row.problem] == ["roi_head.bbox_head_0"]
-    assert [file.name for file in tmp_path.iterdir()] == ["draft.onnx"]
-
-
-def test_files_hold_no_paths_of_this_machine(mask_rcnn):
-    content = mask_rcnn[0][2].read_bytes()
-    assert b"stack_trace" not in content
-    assert b".py" not in content
 
 
 def test_an_unverified_file_says_so(tmp_path, capsys, monkeypatch):

@@ -74,13 +74,13 @@ def test_the_linear_kernel_drops_the_third_of_equal_masks(monkeypatch):
     """Its score is 0 / 0, in MMDetection too; the other detections stay."""
     detector = solo("SOLOHead")
     detector.test_cfg = replace(detector.test_cfg, kernel="linear", score_thr=0.05, filter_thr=0.01, nms_pre=4)
-    scores = torch.zeros(1, sum(grid**2 for grid in GRIDS) * 2)
-    scores[0, [0, 2, 4, 6]] = torch.tensor([0.9, 0.8, 0.7, 0.6])
+    scores = [torch.zeros(1, grid**2, 2) for grid in GRIDS]
+    scores[0][0, :4, 0] = torch.tensor([0.9, 0.8, 0.7, 0.6])
     equal, alone = torch.zeros(16, 16), torch.zeros(16, 16)
     equal[:8], alone[12:] = 1, 1
-    masks = torch.stack([equal] * 3 + [alone] * (scores.shape[1] - 3))[None]
+    masks = torch.stack([equal] * 3 + [alone] * (1 + len(GRIDS)))[None]
     monkeypatch.setattr(detector.mask_head, "scores", lambda maps: scores)
-    monkeypatch.setattr(detector.mask_head, "masks", lambda maps, cells: masks[:, : cells.shape[1]])
+    monkeypatch.setattr(detector.mask_head, "masks", lambda maps, cells: masks[:, : len(torch.cat(cells))])
     dets, labels = detector(torch.rand(1, 3, 64, 64))[:2]
     torch.testing.assert_close(dets[0, labels[0] >= 0, 4], torch.tensor([0.9, 0.6]))
 
@@ -114,13 +114,14 @@ def test_masks_of_cells(kind):
         maps = detector.raw(input)
         dets, labels, masks = detector(input)
         assert len(detector.raw_names) == len(maps)
-        every = torch.arange(sum(grid**2 for grid in GRIDS)).expand(2, -1)
+        every = [torch.arange(grid**2) for grid in GRIDS]
         wanted = detector.mask_head.masks(maps, every)  # [N, cells, h, w]
-        single = detector.mask_head.masks(maps, every[:, 70:71])
-    torch.testing.assert_close(single[:, 0], wanted[:, 70])
+        some = detector.mask_head.masks(maps, [cells[-2:] for cells in every])
+    last = torch.tensor([grid**2 for grid in GRIDS]).cumsum(0) - 1
+    torch.testing.assert_close(some, wanted[:, torch.stack([last - 1, last], 1).flatten()])
     assert masks.shape[2:] == (32, 48)
     assert (labels >= 0).any(1).all()
-    scores = detector.mask_head.scores(maps).unflatten(1, (-1, 2))
+    scores = torch.cat(detector.mask_head.scores(maps), 1)
     for image in range(2):
         for det, label, mask in zip(dets[image], labels[image], masks[image], strict=True):
             if label < 0:

@@ -18,7 +18,7 @@ from mmort import Predictor
 from mmort.configs import read_config
 from mmort.detect import build
 from mmort.detect.export import ExportOptions, export
-from mmort.detect.export.wrappers import Exported
+from mmort.detect.export.exported_detector import Exported
 from mmort.detect.network import load_network
 from mmort.onnx.verify.detections import DetectionRow
 from mmort.onnx.verify.rounding import RoundingRow

@@ -1,6 +1,7 @@
 """Parts declare the entries that they read and are registered once; only families import families."""
 
 import ast
+import functools
 import inspect
 import re
 import sys
@@ -259,12 +260,16 @@ def schemas():
     return {f"{schema.__module__}.{schema.__qualname__}": schema for schema in found}
 
 
+@functools.cache  # a second, for each of a hundred schemas
+def attributes_that_anything_reads():
+    folders = ROOT, ROOT.parent / "configs"
+    return attributes("".join(path.read_text() for folder in folders for path in folder.rglob("*.py")))
+
+
 @pytest.mark.parametrize("name", sorted(schemas()))
 def test_schemas_declare_no_entries_that_nothing_reads(name):
-    folders = ROOT, ROOT.parent / "configs"
-    read = attributes("".join(path.read_text() for folder in folders for path in folder.rglob("*.py")))
     entries = [entry for entry in fields(schemas()[name]) if "only" not in entry.metadata]
-    assert {entry.name for entry in entries} <= read
+    assert {entry.name for entry in entries} <= attributes_that_anything_reads()
 
 
 def imports(path):

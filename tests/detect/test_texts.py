@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 
-from mmort.configs.captions import Caption, Prompt
+from mmort.configs.captions import Caption, Prompt, read_texts
 from mmort.detect import build
 from mmort.detect.loading import load_trained
 from mmort.detect.parts.tokens import Tokenizer
@@ -58,18 +58,104 @@ def test_chunks_find_what_their_names_alone_do():
         assert torch.equal(dets[labels == label].reshape(2, 12, 5), alone)
 
 
+def test_words_change_what_glip_finds():
+    detector = build(config("glip"))
+    fill(detector)
+    first, second = detect(detector, "cat . dog"), detect(detector, "cat . red light")
+    assert detector.classes == ("cat", "red light")
+    assert first[0].shape == (2, 4, 5)
+    assert not torch.allclose(first[0], second[0], atol=1e-3)
+    assert torch.equal(detect(detector, ["cat", "dog"])[0], first[0])
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ({"feat_channels": 32}, "in_channels of bbox_head 'ATSSVLFusionHead' must be feat_channels, got 256 and 32"),
+        ({"in_channels": 32, "feat_channels": 32}, "feat_channels of .* with early_fuse must be 256, got 32"),
+        ({"lang_model_name": str(BERT)}, "the language model of bbox_head with early_fuse must have 768 channels, got"),
+        ({"lang_model_name": str(BERT), "early_fuse": False}, "must have the same channels, got 768 and 32"),
+    ],
+)
+def test_glip_whose_parts_do_not_fit(head, message):
+    glip = text_cases.MODELS["glip"]
+    with pytest.raises(ValueError, match=message):
+        build(config("glip", bbox_head={**glip["bbox_head"], **head}))
+
+
+def test_anchors_of_glip():
+    head = text_cases.MODELS["glip"]["bbox_head"]
+    anchors = {**head["anchor_generator"], "ratios": [0.5, 1.0]}
+    with pytest.raises(ValueError, match="must have one anchor on each of 5 levels, got 2, 2, 2, 2, 2"):
+        build(config("glip", bbox_head={**head, "anchor_generator": anchors}))
+
+
+@pytest.mark.parametrize(("name", "needed"), [("glip", False), ("grounding_dino", True)])
+def test_sub_sentences(name, needed):
+    language_model = {**text_cases.MODELS[name]["language_model"], "use_sub_sentence_represent": not needed}
+    with pytest.raises(ValueError, match=f"use_sub_sentence_represent of model.language_model must be {needed}"):
+        build(config(name, language_model={"special_tokens_list": ["."], **language_model}))
+    with pytest.raises(ValueError, match="with use_sub_sentence_represent must have special_tokens_list"):
+        build(config(name, language_model={"type": "BertModel", "use_sub_sentence_represent": True}))
+
+
 def test_tokens_of_names():
-    tokens = Tokenizer(BERT / "vocab.txt")(Caption("Traffic  lights. ééx?", ((0, 15), (17, 20))))
+    tokens = Tokenizer(BERT / "vocab.txt")(Caption("Traffic  lights. ééx?", (((0, 15),), ((17, 20),))))
     vocabulary = (BERT / "vocab.txt").read_text().splitlines()
     texts = [vocabulary[index] for index in tokens.ids]
     assert texts == ["[CLS]", "traffic", "light", "##s", ".", "e", "##e", "##x", "?", "[SEP]"]
     assert tokens.of_names == ((1, 2, 3), (5, 6, 7))
 
 
+def test_tokens_of_phrases():
+    texts = {"text": "a cat, red car", "tokens_positive": [[[11, 14], [0, 1]], [[2, 5]]]}
+    prompt = Prompt.of(texts)
+    assert prompt.names == ("car / a", "cat")
+    assert prompt.chunks(1) == (prompt,)
+    tokens = Tokenizer(BERT / "vocab.txt")(prompt.caption(closed=False))
+    assert len(tokens.ids) == 8  # with [CLS], the dot that is added, and [SEP]
+    assert tokens.of_names == ((1, 5), (2,))
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"text": "cat"}, "captions: texts must have tokens_positive"),
+        ({"text": "cat", "tokens_positive": -1}, "tokens_positive must be a list of spans for each label, got -1"),
+        ({"text": "cat", "tokens_positive": [[0, 3]]}, r"tokens_positive must have \[begin, end\] .* got 0"),
+        (
+            {"text": "cat", "tokens_positive": [[[0, 4]]]},
+            r"0 <= begin < end <= 3, the length of the text, got \[0, 4\]",
+        ),
+        ({"text": "cat", "tokens_positive": [[[2, 2]]]}, r"got \[2, 2\]"),
+        ({"text": "cat", "tokens_positive": []}, "texts must have at least one name, got none"),
+        ({"text": "a  b", "tokens_positive": [[[1, 3]]]}, "texts must be names, got '  '"),
+        ({"text": "cat", "tokens_positive": [[]]}, "texts must be names, got ''"),
+        ({"text": 3, "tokens_positive": [[[0, 1]]]}, "text of texts must be a string, got 3"),
+        ({"text": "cat", "tokens_positive": [[[0, 3]]], "more": 1}, "more"),
+    ],
+)
+def test_phrases_that_are_refused(texts, message):
+    with pytest.raises(ValueError, match=message):
+        Prompt.of(texts)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("[1]", "must have text and tokens_positive, got a list"), ("{", "must be JSON: ")]
+)
+def test_files_of_phrases(tmp_path, content, message):
+    phrases = {"text": "a cat", "tokens_positive": [[[0, 5]]]}
+    (tmp_path / "phrases.json").write_text(json.dumps(phrases))
+    assert read_texts(str(tmp_path / "phrases.json")) == phrases
+    (tmp_path / "wrong.json").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_texts(str(tmp_path / "wrong.json"))
+
+
 def test_case_matters_if_the_folder_says_so(folder):
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
     tokenizer = Tokenizer(folder / "vocab.txt")
-    assert tokenizer(Caption("CAT", ((0, 3),))).ids[1] == tokenizer.id_of("[UNK]")
+    assert tokenizer(Caption("CAT", (((0, 3),),))).ids[1] == tokenizer.id_of("[UNK]")
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": 1}))
     with pytest.raises(ValueError, match=r"^vocabulary: do_lower_case of .* must be True or False, got 1"):
         Tokenizer(folder / "vocab.txt")
@@ -142,7 +228,7 @@ def test_language_models_that_are_refused(folder, sizes, message):
             "bert-huge",
             "name of language_model must be bert-base-uncased or a folder with config.json and vocab.txt, got",
         ),
-        ("https://huggingface.co/bert", "language_model.name must be a file, download it first"),
+        ("https://huggingface.co/bert", "name of language_model must be a file, download it first"),
     ],
 )
 def test_names_of_language_models(name, message):
@@ -151,9 +237,10 @@ def test_names_of_language_models(name, message):
         build(config(language_model=language_model))
 
 
-def test_detection_without_texts():
-    with pytest.raises(ValueError, match="texts must be set before Grounding DINO detects"):
-        build(config())(*query_cases.batch())
+@pytest.mark.parametrize(("name", "family"), [("grounding_dino", "Grounding DINO"), ("glip", "GLIP")])
+def test_detection_without_texts(name, family):
+    with pytest.raises(ValueError, match=f"texts must be set before {family} detects"):
+        build(config(name))(*query_cases.batch())
 
 
 @pytest.mark.parametrize(("texts", "vocabulary", "name"), [("cat", None, "texts"), (None, "vocab.txt", "vocabulary")])

@@ -135,7 +135,8 @@ def test_masks_that_are_stretched():
 
 
 def test_words_of_mask_formats():
-    with pytest.raises(ValueError, match="rescaling must be 'crop' or 'fit' or 'scale' or 'stretch', got 'shrink'"):
+    words = "'crop' or 'edges' or 'fit' or 'scale' or 'stretch'"
+    with pytest.raises(ValueError, match=f"rescaling must be {words}, got 'shrink'"):
         MaskFormat("image", rescaling="shrink")
 
 

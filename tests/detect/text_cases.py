@@ -4,7 +4,7 @@ import copy
 from pathlib import Path
 
 from mmort.configs.captions import Prompt
-from tests.detect import query_cases
+from tests.detect import dense_cases, query_cases
 
 BERT = Path(__file__).parents[1] / "data" / "bert"
 TEXTS = "cat . traffic light . a man with two dogs"
@@ -30,7 +30,25 @@ def _grounding_dino():
     return {**model, "type": "GroundingDINO", "language_model": language_model}
 
 
-MODELS = {"grounding_dino": _grounding_dino()}
+def _glip():
+    """Return the model of a GLIP whose image and words change each other."""
+    anchors = {"ratios": [1.0], "octave_base_scale": 8, "scales_per_octave": 1, "strides": [8, 16, 32, 64, 128]}
+    head = {
+        "type": "ATSSVLFusionHead",
+        "lang_model_name": f"{BERT}_768",
+        "in_channels": 256,
+        "early_fuse": True,
+        "num_dyhead_blocks": 1,
+        "anchor_generator": {"type": "AnchorGenerator", **anchors, "center_offset": 0.5},
+        "bbox_coder": {"type": "DeltaXYWHBBoxCoderForGLIP", "target_stds": [0.1, 0.1, 0.2, 0.2]},
+    }
+    dense = dense_cases.config("ATSSHead")["model"]
+    neck = {**dense["neck"], "out_channels": 256, "num_outs": 5, "add_extra_convs": "on_output"}
+    language_model = {"type": "BertModel", "name": f"{BERT}_768"}
+    return {**dense, "type": "GLIP", "neck": neck, "bbox_head": head, "language_model": language_model}
+
+
+MODELS = {"grounding_dino": _grounding_dino(), "glip": _glip()}
 
 
 def config(name="grounding_dino", **entries):

@@ -14,7 +14,7 @@ from mmort.evaluate.dataset import DatasetImage, Metrics
 from mmort.evaluate.parity import Column, Comparison, Parity, compare_image, compare_models, write_report
 from mmort.evaluate.parity.comparison import SCORE_BINS
 from mmort.evaluate.parity.histogram import histogram
-from mmort.evaluate.parity.pictures import picture_pair
+from mmort.evaluate.parity.image_pairs import image_pair
 from mmort.predict import BoxMasks, ImageMasks
 
 BOXES = np.array([[10, 10, 30, 40], [50, 5, 70, 45], [20, 60, 60, 90]], np.float32)
@@ -112,7 +112,7 @@ def test_boxes_of_masks_follow_their_pixels():
 
 
 def compared(tmp_path, others, name="ONNX", max_examples=12):
-    """Compare, for each entry of `others`, the standard detections with it, in a picture of its own."""
+    """Compare, for each entry of `others`, the standard detections with it, in an image of its own."""
     comparison = Comparison(name, max_examples)
     for index, other in enumerate(others):
         path = tmp_path / f"{index}.png"
@@ -290,8 +290,8 @@ def test_report_shows_both_versions_of_the_images_that_differ_most(tmp_path):
     for address in page.addresses:
         kind, data = address.split(",")
         assert kind == "data:image/jpeg;base64"
-        picture = cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_COLOR)
-        assert picture.shape[:2] == (667, 800)
+        drawn = cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_COLOR)
+        assert drawn.shape[:2] == (667, 800)
     # the box that only torch found is outlined, at its position in the image
     text = path.read_text(encoding="utf-8")
     assert text.count('<rect class="missing" x="20.0" y="60.0" width="40.0" height="30.0"/>') == 2
@@ -299,13 +299,13 @@ def test_report_shows_both_versions_of_the_images_that_differ_most(tmp_path):
 
 def test_differing_detections_are_drawn_whatever_their_score(tmp_path):
     (example,) = compared(tmp_path, [detections()[:2]]).examples
-    pictures = []
-    for side in picture_pair(example, "torch", "ONNX").sides:
-        data = base64.b64decode(side.picture.partition(",")[2])
-        pictures.append(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR))
+    images = []
+    for side in image_pair(example, "torch", "ONNX").sides:
+        data = base64.b64decode(side.uri.partition(",")[2])
+        images.append(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR))
     scale = 800 / SIZE[1]
     left_edge = slice(round(70 * scale), round(80 * scale)), round(20 * scale)
-    differences = [np.abs(picture[left_edge].astype(int) - 90).max() for picture in pictures]
+    differences = [np.abs(image[left_edge].astype(int) - 90).max() for image in images]
     assert differences[0] > 50 > differences[1]  # its score is 0.1, and only torch found it
 
 
@@ -317,7 +317,7 @@ def test_the_differing_detections_with_the_highest_scores_are_listed(tmp_path):
     many = detections(np.stack([corners, corners, corners + 20, corners + 20], 1), 1 - corners / 20, [0] * 12)
     comparison.add(DatasetImage(0, path, "0.png"), detections(masks=np.ones((3, 4, 4))), many)
     (example,) = comparison.examples
-    pair = picture_pair(example, "torch", "ONNX")
+    pair = image_pair(example, "torch", "ONNX")
     assert [(row.found_by, round(row.score, 2)) for row in pair.rows] == [
         *(("ONNX", 1.0), ("ONNX", 0.95), ("torch", 0.9), ("ONNX", 0.9), ("ONNX", 0.85), ("ONNX", 0.8), ("ONNX", 0.75)),
         *(("ONNX", 0.7), ("ONNX", 0.65), ("torch", 0.6), ("ONNX", 0.6)),
@@ -334,7 +334,7 @@ def test_other_masks_are_called_so(tmp_path):
     found = detections(masks=changed(soft, (1, slice(0, 2)), 0.1))
     comparison.add(DatasetImage(0, path, "0.png"), detections(masks=soft), found)
     (example,) = comparison.examples
-    rows = picture_pair(example, "torch", "ONNX").rows
+    rows = image_pair(example, "torch", "ONNX").rows
     assert [(row.found_by, row.box) for row in rows] == [
         ("torch, other mask", "50.0, 5.0, 70.0, 45.0"),
         ("ONNX, other mask", "50.0, 5.0, 70.0, 45.0"),

@@ -148,3 +148,22 @@ def test_refusals_of_arguments(tmp_path):
         dataset_of(annotation_file=path, classes=["cat", "owl"])
     with pytest.raises(ValueError, match=r"data\.yaml has the directory of the images"):
         dataset_of(annotation_file=path, image_dir=tmp_path)
+
+
+def test_another_split(tmp_path):
+    data = write(tmp_path, f"{YAML}test: images/test\n", {0: "1 0.5 0.5 0.5 0.5"})
+    (tmp_path / "images" / "test").mkdir()
+    write_image(tmp_path / "images" / "test" / "a.png", np.zeros((20, 30, 3), np.uint8))
+    assert [image.path.name for image in dataset_of(annotation_file=data, split="test").images] == ["a.png"]
+    with pytest.raises(FileNotFoundError, match=r"train in .* must be a folder or a text file"):
+        dataset_of(annotation_file=data, split="train")
+    with pytest.raises(ValueError, match="split must be 'train', 'val' or 'test', got 'all'"):
+        YoloDataset(data, split="all")
+    with pytest.raises(ValueError, match=r"split is for data\.yaml of a data set for YOLOs, got 'test'"):
+        dataset_of(annotation_file=tmp_path / "a.json", image_dir=tmp_path, split="test")
+
+
+def test_images_are_not_decoded_to_know_their_sizes(tmp_path, monkeypatch):
+    data = write(tmp_path, YAML, {0: "1 0.5 0.5 0.5 0.5"})
+    monkeypatch.setattr("mmort.predict.images.decode_image", None)
+    assert len(YoloDataset(data).images) == len(SIZES)

@@ -8,7 +8,7 @@ import pytest
 
 from mmort.configs.layout import DetectorConfig
 from mmort.detect.export.crowd import VIEWS
-from mmort.detect.export.heads import PREFIX
+from mmort.detect.export.head_outputs import PREFIX
 from mmort.detect.loading import PARTS, _family_of
 from mmort.onnx.verify.rounding import RoundingRow
 from tests.tools.small_cases import small_cases

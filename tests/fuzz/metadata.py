@@ -51,11 +51,12 @@ def masks(rng: random.Random) -> dict[str, Any]:
         rng.choice(("box", "image")),
         rng.choice((0, 0.5)),
         rng.choice((1, 4, 32, 4096)),
-        rng.choice(("crop", "fit", "scale", "stretch")),
+        rng.choice(("crop", "edges", "fit", "scale", "stretch")),
         rng.choice(("output", "masks")),
         rng.choice(("output", "masks")),
         rng.choice(("centres", "corners")),
         rng.choice((None, None, panoptic)),
+        rng.random() < 0.3,
     ).to_dict()
 
 

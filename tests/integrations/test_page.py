@@ -156,20 +156,23 @@ def test_resizing_gives_opencvs_bits(modules, sizes):
     np.testing.assert_array_equal(np.reshape(list(resized), expected.shape), expected)
 
 
-@pytest.mark.parametrize("rescaling", ["crop", "fit", "scale", "stretch"])
+@pytest.mark.parametrize("rescaling", ["crop", "edges", "fit", "scale", "stretch"])
 def test_equal_masks_over_the_input(modules, rescaling):
     format = MaskFormat("image", threshold=0.0, stride=4, rescaling=rescaling, boxes="masks", scores="masks")
+    if rescaling == "edges":  # as the files of ultralytics have it
+        format = MaskFormat("image", threshold=0.0, stride=4, rescaling=rescaling, inside_boxes=True)
+    box = np.array([[20, 10.5, 90, 70]], np.float32)
     image = Preprocessing(size=(80, 80), size_divisor=32)(np.zeros((81, 120, 3), np.uint8))
     smooth = cv2.GaussianBlur(np.random.default_rng(2).normal(size=(16, 24)).astype(np.float32), None, 3)
-    stored = format.store(smooth[None], np.zeros((1, 4), np.float32), image)
+    stored = format.store(smooth[None], box, image)
     shapes = {"originalShape": image.ori_shape, "imgShape": image.img_shape, "padShape": image.pad_shape}
     prepared = {**shapes, "offset": image.offset, "scale": image.scale_factor[:2].tolist()}
-    script = """async ([values, format, prepared]) => {
+    script = """async ([values, format, prepared, box]) => {
         const { readFormat, rescaleMask } = await import("./masks.js");
-        const { mask, factor } = rescaleMask(Float32Array.from(values), 16, 24, readFormat(format), prepared);
+        const { mask, factor } = rescaleMask(Float32Array.from(values), 16, 24, readFormat(format), prepared, box);
         return { ...mask, factor, bits: Array.from(mask.bits) };
     }"""
-    found = modules.evaluate(script, [smooth.ravel().tolist(), format.to_dict(), prepared])
+    found = modules.evaluate(script, [smooth.ravel().tolist(), format.to_dict(), prepared, box[0].tolist()])
     expected = stored.masks.region(0, 81, 120)
     assert (found["top"], found["left"]) == expected[:2]
     assert (np.reshape(found["bits"], (found["height"], found["width"])) != expected.mask).sum() <= 2

@@ -17,7 +17,7 @@ def set_seconds(monkeypatch, before, after, elsewhere=0):
     def measured(models, values):
         results = [{name: timed(name, run) for name, run in runs.items()} for _, runs in measure(models, values)]
         return [
-            (sum(run.seconds for run in runs.values()) + number * elsewhere, runs)
+            ([sum(run.seconds for run in runs.values()) + number * elsewhere], runs)
             for number, runs in enumerate(results)
         ]
 

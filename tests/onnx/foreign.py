@@ -8,15 +8,17 @@ HEIGHT, WIDTH = 64, 96
 CLASSES = ["cat", "dog", "owl"]
 
 
-def write(path, outputs, image=("n", 3, HEIGHT, WIDTH), metadata=None, opset=17, name="images", dtype=1):
-    """Write a file whose outputs are these arrays, repeated for each image of a batch where the input has one."""
+def write(path, outputs, image=("n", 3, HEIGHT, WIDTH), metadata=None, opset=17, name="images", dtype=1, gain=0.0):
+    """Write a file whose outputs are these arrays, for each image of a batch, plus `gain` times the input's mean."""
     batched = len(image) == 4
     axes = [1, 2, 3] if batched else [0, 1, 2]
-    nodes = [
-        oh.make_node("ReduceMean", [name], ["mean"], axes=axes, keepdims=0),
-        oh.make_node("Mul", ["mean", "zero"], ["nothing"]),
-    ]
-    tensors = {"zero": np.array(0, np.float32)}
+    mean = (
+        oh.make_node("ReduceMean", [name], ["mean"], axes=axes, keepdims=0)
+        if opset < 18
+        else oh.make_node("ReduceMean", [name, "axes"], ["mean"], keepdims=0)
+    )
+    nodes = [mean, oh.make_node("Mul", ["mean", "zero"], ["nothing"])]
+    tensors = {"zero": np.array(gain, np.float32), "axes": np.array(axes)}
     infos = []
     for key, array in outputs.items():
         tensors[f"{key}/rows"] = array.astype(np.float32)

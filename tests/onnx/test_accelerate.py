@@ -10,10 +10,12 @@ import pytest
 
 import mmort.onnx
 from mmort.onnx.accelerate import measuring, pipeline, rules
-from mmort.onnx.accelerate.measuring import measure, run_once
+from mmort.onnx.accelerate.measuring import is_faster, measure, run_once
 from mmort.onnx.accelerate.report import Left
+from mmort.onnx.accelerate.row_order import are_reordered
 from tests.cli.running import refused, run
 from tests.front_ends import make_session
+from tests.onnx import foreign
 from tests.onnx.fixed_times import set_seconds
 from tests.ort import test_mmdeploy
 
@@ -561,7 +563,9 @@ def test_the_command_accelerates(tmp_path, slow, monkeypatch):
     assert code == 0
     assert [row["kind"] for row in result["replaced"]] == ["NonMaxSuppression -> NMSIndices"]
     assert [result["replaced"][0][name] for name in ("before", "after")] == [1.0, 0.5]
-    assert [made.op_type for made in onnx.load(output).graph.node] == ["NMSIndices"]
+    graph = onnx.load(output).graph
+    assert [made.op_type for made in graph.node] == ["NMSIndices"]
+    assert not graph.initializer  # those of the limits
 
 
 def test_what_is_not_faster_is_left(tmp_path, slow, monkeypatch):
@@ -580,7 +584,10 @@ def test_nothing_is_written_if_the_whole_file_is_not_faster(tmp_path, slow, monk
     set_seconds(monkeypatch, before=1.0, after=0.5, elsewhere=2.0)
     code, out, err = run("accelerate", slow, "-o", tmp_path / "fast.onnx", "--input", tmp_path / "inputs.npz")
     assert (code, err) == (0, "")
-    assert "left NonMaxSuppression -> NMSIndices (NonMaxSuppression_0): the whole file is not faster" in out
+    assert (
+        "left NonMaxSuppression -> NMSIndices (NonMaxSuppression_0): not worth it, as the whole file is hardly faster"
+        in out
+    )
     assert out.endswith(f"nothing to do: {slow} stays as it is, and {tmp_path}/fast.onnx was not written\n")
     assert not (tmp_path / "fast.onnx").exists()
 
@@ -589,7 +596,75 @@ def test_times_are_of_the_fastest_run(tmp_path, slow):
     """Whole runs and nodes are counted in the same runs, without the first."""
     with np.load(tmp_path / "inputs.npz") as arrays:
         ((seconds, runs),) = measure([pipeline.load(slow)], [arrays["b"], arrays["s"]])
-    assert 0 < runs["NonMaxSuppression_0"].seconds < seconds
+    assert 0 < runs["NonMaxSuppression_0"].seconds < min(seconds)
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ([0.5, 0.5, 0.5, 0.5], True),
+        ([0.5, 0.5, 0.5, 9.0], True),
+        ([0.5, 0.5, 9.0, 9.0], False),  # in half of the turns
+        ([0.985, 0.985, 0.985, 0.985], False),  # by 1.5 %
+    ],
+)
+def test_what_is_less_than_noise_is_no_gain(after, expected):
+    assert is_faster([1.0, 1.1, 1.0, 1.2], after) is expected
+
+
+@pytest.fixture
+def rows():
+    """Return boxes, scores and labels of 40 detections in each of two images, and an output of another kind."""
+    rng = np.random.default_rng(3)
+    boxes, scores = rng.uniform(0, 600, (2, 40, 4)).astype(np.float32), rng.uniform(0, 1, (2, 40)).astype(np.float32)
+    return [boxes, scores, rng.integers(0, 9, (2, 40)), rng.uniform(0, 1, (2, 7, 3)).astype(np.float32)]
+
+
+def test_rows_in_another_order(rows):
+    order = np.arange(40)
+    order[[3, 4, 5]] = 5, 3, 4
+    moved = [output[:, order] if output.shape[1] == 40 else output for output in rows]
+    assert are_reordered(moved, rows)
+    assert are_reordered([output[0] for output in moved[:3]], [output[0] for output in rows[:3]])
+    moved[0] = moved[0] * np.float32(1.00001)
+    assert are_reordered(moved, rows)
+
+
+@pytest.mark.parametrize(
+    "changed", ["box", "label", "other output", "one output", "other image", "copy", "count", "nan"]
+)
+def test_rows_that_are_others(rows, changed):
+    order = np.arange(40)
+    order[[3, 4]] = 4, 3
+    moved = [output[:, order] if output.shape[1] == 40 else output.copy() for output in rows]
+    if changed == "box":
+        moved[0][1, 7, 2] += 3
+    elif changed == "label":
+        moved[2][0, 3] += 1
+    elif changed == "other output":
+        moved[3] = moved[3][:, ::-1]
+    elif changed == "one output":
+        moved[1] = rows[1]
+    elif changed == "other image":
+        moved = [output[::-1] for output in moved]
+    elif changed == "copy":
+        for output in moved[:3]:
+            output[:, 5] = output[:, 6]
+    elif changed == "count":  # two of one and one of another become one and two
+        for expected, output in zip(rows[:3], moved[:3], strict=True):
+            expected[:, 4], output[:, 3:6] = expected[:, 3], expected[:, [5, 5, 3]]
+    else:
+        moved[0][0, 0, 0] = np.nan
+    assert not are_reordered(moved, rows)
+
+
+def test_files_whose_outputs_differ_in_order(tmp_path):
+    rows = np.random.default_rng(3).uniform(0, 600, (30, 6))
+    paths = [foreign.write(tmp_path / f"{step}.onnx", {"output0": rows[::step]}) for step in (1, -1)]
+    image = np.zeros((1, 3, foreign.HEIGHT, foreign.WIDTH), np.float32)
+    assert pipeline._differs_in_order(*paths, [[image]])
+    other = foreign.write(tmp_path / "other.onnx", {"output0": rows + 1})
+    assert not pipeline._differs_in_order(other, paths[0], [[image]])
 
 
 def test_other_outputs_are_an_error(tmp_path, slow, monkeypatch):

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional
 
 import mmort
 import mmort.onnx
-from mmort.cli.pictures import prepared
 from mmort.predict import Preprocessing, write_image
 from mmort.predict.padding import Padding
 from tests.cli.running import refused, run
@@ -79,6 +80,140 @@ def test_ultralytics_selected(tmp_path, entries):
     path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=ultralytics(**entries))
     mmort.onnx.adopt(path, tmp_path / "a.onnx")
     assert_detects(detect(tmp_path / "a.onnx"), rows[:2, :4], rows[:2, 4], [2, 0])
+
+
+def probabilistic_iou(first, second):
+    """Return 1 less the Hellinger distance of the normal distributions of two boxes x, y, width, height, angle."""
+
+    def gaussian(box):
+        turn = np.array([[np.cos(box[4]), -np.sin(box[4])], [np.sin(box[4]), np.cos(box[4])]])
+        return box[:2], turn @ np.diag(box[2:4] ** 2 / 12) @ turn.T
+
+    (mean1, covariance1), (mean2, covariance2) = gaussian(first), gaussian(second)
+    mean = (covariance1 + covariance2) / 2
+    difference = mean1 - mean2
+    determinants = np.sqrt(np.linalg.det(covariance1) * np.linalg.det(covariance2))
+    distance = difference @ np.linalg.inv(mean) @ difference / 8 + np.log(np.linalg.det(mean) / determinants) / 2
+    return 1 - np.sqrt(1 - np.exp(-distance))
+
+
+@pytest.mark.parametrize("selected", [False, True])
+@pytest.mark.parametrize("opset", [11, 18])
+def test_ultralytics_rotated(tmp_path, selected, opset):
+    """A box suppresses worse ones of its class, even if it is suppressed itself."""
+    boxes = np.concatenate([random_boxes(70), RNG.uniform(0, 3, (70, 1))], 1)
+    scores = RNG.uniform(0.1, 1, (70, 3))
+    best, labels = scores.max(1), scores.argmax(1)
+    order = np.argsort(-best)
+    kept, greedy = [], []
+    for rank, index in enumerate(order):
+        similar = [
+            other
+            for other in order[:rank]
+            if labels[other] == labels[index] and probabilistic_iou(boxes[index], boxes[other]) > 0.7
+        ]
+        kept += [index] * (not similar)
+        greedy += [index] * (not set(similar) & set(greedy))
+    assert kept != greedy
+    if selected:
+        rows = np.concatenate([boxes[:, :4], best[:, None], labels[:, None], boxes[:, 4:]], 1)[kept]
+    else:
+        rows = np.concatenate([boxes[:, :4], scores, boxes[:, 4:]], 1).T
+    metadata = ultralytics(task="obb", args=f"{{'nms': {selected}}}")
+    path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=metadata, opset=opset)
+    assert f"turned by output0[{6 if selected else 7}]" in str(mmort.onnx.adopt(path, tmp_path / "a.onnx"))
+    # An image of half the size: boxes shrink and keep their angle.
+    detections = detect(tmp_path / "a.onnx", np.zeros((HEIGHT // 2, WIDTH // 2, 3), np.uint8))
+    np.testing.assert_allclose(detections.scores, best[kept], rtol=1e-5)
+    np.testing.assert_array_equal(detections.labels, labels[kept])
+    np.testing.assert_allclose(detections.rotated_boxes, boxes[kept] * [0.5, 0.5, 0.5, 0.5, 1], rtol=1e-4)
+
+
+def test_no_rotated_box_passes_the_threshold(tmp_path):
+    rows = np.concatenate([random_boxes(9), np.zeros((9, 3)), np.ones((9, 1))], 1).T
+    path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=ultralytics(task="obb"))
+    mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    assert len(detect(tmp_path / "a.onnx")) == 0
+
+
+@pytest.mark.parametrize("selected", [False, True])
+@pytest.mark.parametrize("columns", [2, 3])
+def test_ultralytics_pose(tmp_path, selected, columns):
+    boxes, scores, points = random_boxes(60), RNG.uniform(0.1, 1, (60, 1)), RNG.uniform(-9, 110, (60, 4, 3))
+    points[..., 2] = RNG.uniform(0, 1, (60, 4)) if columns == 3 else 1
+    further = points[..., :columns].reshape(60, -1)
+    kept = suppressed(corners(boxes), scores[:, 0], np.zeros(60), 0.7)
+    if selected:
+        rows = np.concatenate([corners(boxes), scores, np.zeros((60, 1)), further], 1)[kept]
+    else:
+        rows = np.concatenate([boxes, scores, further], 1).T
+    metadata = ultralytics(task="pose", args=f"{{'nms': {selected}}}", names="{0: 'cat'}", kpt_shape=f"[4, {columns}]")
+    path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=metadata)
+    adoption = str(mmort.onnx.adopt(path, tmp_path / "a.onnx"))
+    begin = 6 if selected else 5
+    assert f"output0[{begin}:{begin + 4 * columns}]: {'x, y, score' if columns == 3 else 'x, y'}\n" in adoption
+    # Two rows of 16 columns are added on the left, and points are clipped to the image as boxes are.
+    detections = detect(tmp_path / "a.onnx", np.zeros((HEIGHT, WIDTH - 32, 3), np.uint8))
+    expected = np.concatenate([np.clip(points[..., :2] - [16, 0], 0, [WIDTH - 32, HEIGHT]), points[..., 2:]], 2)
+    np.testing.assert_allclose(detections.keypoints, expected[kept], rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(detections.scores, scores[kept, 0], rtol=1e-5)
+
+
+def mask_of(prototypes, coefficients, box):
+    """Return the sum of prototypes with cells of 4 pixels as ultralytics cuts it, in an image of the input's size."""
+    logits = torch.from_numpy(np.tensordot(coefficients, prototypes, 1).astype(np.float32))
+    enlarged = functional.interpolate(logits[None, None], (HEIGHT, WIDTH), mode="bilinear")[0, 0].numpy()
+    x1, y1, x2, y2 = box
+    rows, columns = np.arange(HEIGHT)[:, None], np.arange(WIDTH)
+    return (enlarged > 0) & (rows >= y1) & (rows < y2) & (columns >= x1) & (columns < x2)
+
+
+@pytest.mark.parametrize("selected", [False, True])
+def test_ultralytics_segment(tmp_path, selected):
+    """The mask of a box is the sum of prototypes, cut at the box; without pixels in it there is no detection."""
+    boxes, scores = random_boxes(60), RNG.uniform(0.1, 1, (60, 3))
+    coefficients, prototypes = RNG.normal(0, 1, (60, 8)), RNG.normal(0, 1, (8, HEIGHT // 4, WIDTH // 4))
+    coefficients[0], prototypes[0], scores[0] = np.eye(8)[0], -1, 1  # the best, a mask without pixels
+    best, labels = scores.max(1), scores.argmax(1)
+    kept = suppressed(corners(boxes), best, labels, 0.7)
+    if selected:
+        rows = np.concatenate([corners(boxes), best[:, None], labels[:, None], coefficients], 1)[kept]
+    else:
+        rows = np.concatenate([boxes, scores, coefficients], 1).T
+    metadata = ultralytics(task="segment", args=f"{{'nms': {selected}}}")
+    path = write(tmp_path / "yolo.onnx", {"output0": rows, "output1": prototypes}, metadata=metadata)
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    assert "times output1, over the input, above 0, cut at the boxes" in str(adoption)
+    assert adoption.left_out == ()
+    detections = detect(tmp_path / "a.onnx")
+    shown = np.clip(corners(boxes), 0, [WIDTH, HEIGHT] * 2)
+    masks = {index: mask_of(prototypes, coefficients[index], shown[index].astype(np.float32)) for index in kept}
+    filled = np.array([index for index in kept if masks[index].any()])
+    assert 0 in kept
+    assert 0 not in filled
+    assert_detects(detections, shown[filled], best[filled], labels[filled])
+    for index, mask in zip(filled, detections.masks, strict=True):
+        assert (mask != masks[index]).sum() <= 1
+    (entry,) = json.loads(detections[:1].to_json())["detections"]
+    assert entry["segmentation"]["size"] == [HEIGHT, WIDTH]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_mask_for_each_box(tmp_path, single):
+    boxes, scores = corners(random_boxes(6)), RNG.uniform(0.5, 0.8, (6, 1))
+    masks = RNG.uniform(0, 1, (6, 1, HEIGHT, WIDTH) if single else (6, HEIGHT, WIDTH))
+    image = (3, HEIGHT, WIDTH) if single else ("n", 3, HEIGHT, WIDTH)
+    path = write(tmp_path / "any.onnx", {"b": boxes, "s": scores, "m": masks}, image=image, gain=0.15 / 255)
+    layout = {"boxes": "b", "box_format": "xyxy", "scores": "s", "masks": "m"} | STRETCHED
+    with pytest.raises(ValueError, match="masks must come with mask_format"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
+    layout["mask_format"] = {"area": "image", "rescaling": "stretch"}
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
+    images = [np.full((HEIGHT, WIDTH, 3), level, np.uint8) for level in (0, 255)]
+    order = np.argsort(-scores[:, 0])
+    for added, detections in enumerate(mmort.Predictor(tmp_path / "a.onnx").predict(images, 1 if single else 2)):
+        expected = masks.reshape(6, HEIGHT, WIDTH)[order] + 0.15 * added > 0.5
+        assert (detections.masks != expected).sum() <= 1
 
 
 @pytest.mark.parametrize("entries", [{"head": "RTDETRDecoder"}, {"description": "Ultralytics rtdetr-l model"}])
@@ -203,11 +338,27 @@ def test_batches(tmp_path):
 
 def test_outputs_that_are_left_out_are_named(tmp_path):
     boxes, ones = corners(random_boxes(4)), np.ones(4)
-    outputs = {"boxes": boxes, "labels": ones.astype(np.int64), "scores": ones / 2, "masks": np.zeros((4, 1, 8, 8))}
+    outputs = {"boxes": boxes, "labels": ones.astype(np.int64), "scores": ones / 2, "keypoints": np.zeros((4, 5, 3))}
     path = write(tmp_path / "tv.onnx", outputs, image=(3, "h", "w"), name="image")
     adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx")
-    assert adoption.left_out == ("masks",)
-    assert str(adoption).splitlines()[-1].split() == ["left", "out", "masks"]
+    assert adoption.left_out == ("keypoints",)
+    assert str(adoption).splitlines()[-1].split() == ["left", "out", "keypoints"]
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_masks_of_torchvision(tmp_path, count):
+    """Those of the whole image; the order of the outputs differs by model."""
+    boxes, masks = corners(random_boxes(count)), RNG.uniform(0, 1, (count, 1, HEIGHT, WIDTH))
+    scores = np.sort(RNG.uniform(0.5, 1, count))[::-1]
+    labels = np.full(count, 2)
+    outputs = {"masks": masks, "scores": scores, "labels": labels, "boxes": boxes}
+    path = write(tmp_path / "tv.onnx", outputs, image=(3, "h", "w"), name="image")
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    assert "masks" in str(adoption)
+    assert adoption.left_out == ()
+    detections = detect(tmp_path / "a.onnx")
+    assert_detects(detections, boxes, scores, labels - 1)
+    np.testing.assert_array_equal(detections.masks, masks[:, 0].astype(np.float32) > 0.5)
 
 
 def test_yolox_whose_boxes_are_decoded(tmp_path):
@@ -252,6 +403,24 @@ STRETCHED = {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
         (BASE | STRETCHED | {"scores": "s[2:4]"}, r"scores must be among the 3 columns of s, got 's\[2:4\]'"),
         (BASE | STRETCHED | {"objectness": "s[:2]"}, r"objectness must be 1 column, got 's\[:2\]', which is 2"),
         (BASE | STRETCHED | {"iou_threshold": 2.0}, "iou_threshold must be a number from 0 to 1, got 2.0"),
+        (BASE | STRETCHED | {"prototypes": "s"}, "masks must come with mask_format, and prototypes with both"),
+        (
+            BASE | STRETCHED | {"masks": "s", "mask_format": {"area": "image"}},
+            "masks must be a whole output with a map for each box, or with prototypes of masks, got 's' with 3",
+        ),
+        (
+            BASE | STRETCHED | {"masks": "s", "prototypes": "nope", "mask_format": {}},
+            "prototypes must name an output, b, s, got 'nope'",
+        ),
+        (BASE | STRETCHED | {"angle": "s[0]"}, "with angle, box_format must be cxcywh, box_unit pixels"),
+        (
+            BASE | STRETCHED | {"box_format": "cxcywh", "angle": "s[0]", "keypoints": "s"},
+            "with angle there are no masks and no keypoints",
+        ),
+        (BASE | STRETCHED | {"keypoints": "s", "masks": "s", "mask_format": {}}, "with keypoints there are no masks"),
+        (BASE | STRETCHED | {"keypoints": "s", "keypoint_columns": 4}, "keypoint_columns must be 2 or 3"),
+        (BASE | STRETCHED | {"keypoints": "s[:2]"}, r"keypoints must be 3 columns for each, got 's\[:2\]', which is 2"),
+        (BASE | STRETCHED | {"masks": "s", "mask_format": {"aera": "box"}}, "masks has no entry aera; its entries"),
         (BASE | {"preprocessing": {"sise": [1, 1]}}, "preprocessing has no entry sise"),
         (BASE | {"preprocessing": {"size": [32, 32], "keep_ratio": False}}, "must make inputs of height 64, .* got 32"),
         (BASE | STRETCHED | {"classes": ["cat"]}, "classes must have a name for each label, got 1 names and label 2"),
@@ -289,10 +458,12 @@ def test_a_trial_contradicts_the_layout(tmp_path, boxes, scores, message):
         ("names", "{0: 'cat', 2: 'owl'}", "names of ultralytics' metadata must be a name for each of the labels"),
         ("names", "{0: 'cat', 'x': 'owl'}", "names of ultralytics' metadata must be a name for each of the labels"),
         ("names", "[]", "names of ultralytics' metadata must be a name for each of the labels"),
-        ("names", None, "metadata of ultralytics must have names, stride and imgsz; missing: names"),
-        ("imgsz", None, "metadata of ultralytics must have names, stride and imgsz; missing: imgsz"),
+        ("names", None, "metadata of ultralytics must have names, stride, imgsz; missing: names"),
+        ("imgsz", None, "metadata of ultralytics must have names, stride, imgsz; missing: imgsz"),
         ("imgsz", "640", "imgsz of ultralytics' metadata must be two positive integers, got '640'"),
         ("stride", "(", r"stride of ultralytics' metadata must be a positive integer, got '\('"),
+        ("task", "classify", "task 'classify' are not supported; supported: detect, segment, obb, pose"),
+        ("task", "pose", "metadata of ultralytics must have names, stride, imgsz, kpt_shape; missing: kpt_shape"),
         ("stride", "0", "stride of ultralytics' metadata must be a positive integer, got '0'"),
         ("args", "{'nms'", """args of ultralytics' metadata must be a dict, got "{'nms'\""""),
         ("args", "[1]", r"args of ultralytics' metadata must be a dict, got '\[1\]'"),
@@ -344,7 +515,7 @@ def test_command(tmp_path):
     annotations.write_text(json.dumps({"images": [], "annotations": [], "categories": []}))
     assert advice in refused("test", path, "--ann", annotations, "--img-dir", tmp_path, "--eval", "bbox")
     with pytest.raises(ValueError, match=advice):  # as quantize and verify read images
-        next(prepared(str(path), [tmp_path / "image.png"], option=""))
+        next(mmort.onnx.read_inputs(path, [tmp_path / "image.png"]))
     (tmp_path / "layout.json").write_text(json.dumps(BASE | STRETCHED | {"classes": ["a"]}))
     adopt = ("adopt", path, "--output", tmp_path / "a.onnx", "--layout", tmp_path / "layout.json")
     assert "label 2" in refused(*adopt)

@@ -19,8 +19,8 @@ import mmort.onnx
 import mmort.ort
 import mmort.torch
 from mmort import schemas
+from mmort.onnx.export.draft import Draft
 from mmort.onnx.export.options import Options
-from mmort.onnx.export.pipeline import export_model
 from mmort.onnx.export.torch_internals import quiet
 from mmort.onnx.op_schemas import check, op_schema
 from mmort.onnx.verify.numbers import refusal
@@ -444,11 +444,12 @@ def test_what_was_frozen_is_no_cause_if_the_example_differs_too(exporter, tmp_pa
         model.graph.node[-1].op_type = "Div"
 
     with pytest.raises(mmort.onnx.VerificationError) as caught:
-        export_model(
-            Branch().eval(),
-            (torch.randn(2, 3, 9, 14),),
+        export_edited(
             tmp_path / "branch.onnx",
-            Options(dynamic_shapes=IMAGES, exporter=exporter, finish=damage),
+            damage,
+            (Branch().eval(), (torch.randn(2, 3, 9, 14),)),
+            dynamic_shapes=IMAGES,
+            exporter=exporter,
         )
     assert "DIFFERS" in str(caught.value)
     assert "cause" not in str(caught.value)
@@ -553,32 +554,37 @@ def test_training_mode_is_refused(tmp_path):
     refuse(tmp_path / "x.onnx", model, (torch.randn(1, 2),), match="got 1 in training mode")
 
 
-# ---- hooks of other packages of mmort ----------------------------------------------------------------------------
+# ---- drafts -----------------------------------------------------------------------------------------------------
 
 
-def export_with(path, **options):
-    return export_model(*RELU, path, Options(**options))
+def export_edited(path, change, model=RELU, **options):
+    """Export a model and its arguments with a change of the draft."""
+    with Draft(*model, path, Options(**options)) as draft:
+        draft.trace()
+        with draft.edit() as edited:
+            change(edited)
+        return draft.accept(draft.prove())
 
 
-def test_finish_changes_what_is_verified_and_written(tmp_path):
+def test_edits_are_verified_and_written(tmp_path):
     path = tmp_path / "relu.onnx"
-    export_with(path, finish=lambda model: onnx.helper.set_model_props(model, {"made": "for a test"}))
+    export_edited(path, lambda model: onnx.helper.set_model_props(model, {"made": "for a test"}))
     assert [(entry.key, entry.value) for entry in onnx.load(path).metadata_props] == [("made", "for a test")]
 
     def negate(model):
         model.graph.node[0].op_type = "Neg"
 
     with pytest.raises(mmort.onnx.VerificationError, match="DIFFERS"):
-        export_with(tmp_path / "neg.onnx", finish=negate)
+        export_edited(tmp_path / "neg.onnx", negate)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_finish_may_give_an_input_a_default_value(tmp_path):
-    def finish(model):
+def test_an_edit_may_give_an_input_a_default_value(tmp_path):
+    def give_default(model):
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "other"))
 
     path, args = tmp_path / "add.onnx", (torch.randn(4), torch.randn(4))
-    report = export_model(torch.add, args, path, Options(input_names=["input", "other"], finish=finish))
+    report = export_edited(path, give_default, (torch.add, args), input_names=["input", "other"])
     assert {row.inputs for row in report.rows} == {"4, 4"}
     assert mmort.onnx.verify(path, lambda x: x + 1, [args[:1]]).ok
     assert not mmort.onnx.verify(path, lambda x, y: x + 1, [args]).ok
@@ -587,27 +593,25 @@ def test_finish_may_give_an_input_a_default_value(tmp_path):
 
 
 @pytest.mark.parametrize("problem", ["", "differs"])
-def test_prove_takes_the_place_of_the_comparison(problem, tmp_path):
-    """Nothing is written if its report is not ok; otherwise what it has seen is written."""
-    path, drafts = tmp_path / "relu.onnx", []
-
-    def prove(draft):
-        drafts.append(draft.read_bytes())
+def test_a_draft_is_written_if_its_report_is_ok(problem, tmp_path):
+    """Nothing is written if it is not; otherwise what was compared is written."""
+    path, report = tmp_path / "relu.onnx", mmort.onnx.Report((refusal("-", problem),))
+    refusal_of_draft = pytest.raises(mmort.onnx.VerificationError, match="DIFFERS: differs")
+    with refusal_of_draft if problem else nullcontext(), Draft(*RELU, path, Options()) as draft:
+        draft.trace()
+        compared = draft.file.read_bytes()
         assert not path.exists()
-        return mmort.onnx.Report((refusal("-", problem),))
-
-    with pytest.raises(mmort.onnx.VerificationError, match="DIFFERS: differs") if problem else nullcontext():
-        assert len(export_with(path, prove=prove).rows) == 1
-    assert [file.read_bytes() for file in tmp_path.iterdir()] == ([] if problem else drafts)
+        assert draft.accept(report) is report
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == ([] if problem else [compared])
 
 
 def test_errors_name_the_file_that_was_asked_for(tmp_path):
-    def finish(model):
+    def break_node(model):
         model.graph.node[0].op_type = "NoSuchOperator"
 
     path = tmp_path / "relu.onnx"
     with pytest.raises(mmort.onnx.VerificationError) as caught:
-        export_with(path, finish=finish)
+        export_edited(path, break_node)
     assert f"ONNX Runtime cannot load {path}: " in str(caught.value)
     assert ".mmort-" not in str(caught.value)
 
@@ -699,7 +703,7 @@ def test_without_torch():
 def test_functions_are_found_by_the_names_of_their_packages():
     """Whichever is imported first."""
     text = (
-        "import mmort.onnx.upgrade.steps, mmort.onnx.verify.command, mmort.onnx.export.pipeline, mmort.onnx; "
+        "import mmort.onnx.upgrade.steps, mmort.onnx.verify.command, mmort.onnx.export.draft, mmort.onnx; "
         "print(*(callable(getattr(mmort.onnx, name)) for name in ('export', 'upgrade', 'verify')))"
     )
     assert python(text) == "True True True\n"
@@ -710,7 +714,7 @@ def test_functions_are_found_by_the_names_of_their_packages():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.bfloat16])
 def test_other_dtypes_are_refused_before_the_export(tmp_path, dtype, monkeypatch):
-    monkeypatch.setattr(sys.modules["mmort.onnx.export.pipeline"], "EXPORTERS", {"dynamo": None})
+    monkeypatch.setattr(sys.modules["mmort.onnx.export.draft"], "EXPORTERS", {"dynamo": None})
     pool = Function(lambda x: mmort.torch.corner_pool(x, "top"))
     message = rf"^export: .* must be float32, got {dtype}; export model\.float\(\) with float32 args"
     refuse(tmp_path / "m.onnx", pool, (torch.ones(1, 1, 4, 4, dtype=dtype),), match=message)

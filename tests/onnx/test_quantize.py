@@ -243,7 +243,7 @@ def test_results_are_near(tmp_path, rng):
     result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", iter(sets))
     assert result.quantized == ("stem", "deep", "side", "tower")
     assert result.left == ("score", "box")
-    assert str(result) == "quantized 4 of 6 layers, by 3 sets of inputs"
+    assert str(result).splitlines()[0] == "quantized 4 of 6 layers, by 3 sets of inputs"
     file = onnx.load(tmp_path / "int8.onnx")
     weights = {tensor.name: tensor.data_type for tensor in file.graph.initializer}
     assert weights["stem_quantized"] == onnx.TensorProto.INT8
@@ -314,7 +314,38 @@ def test_the_command_takes_arrays(tmp_path, rng):
     onnx.save(detector(rng), tmp_path / "model.onnx")
     np.savez(folder / "0.npz", x=images(rng, 1)[0][0])
     code, out, _ = run("quantize", tmp_path / "model.onnx", "--calibrate", folder, "-o", tmp_path / "int8.onnx")
-    assert (code, out) == (0, f"quantized 4 of 6 layers, by 1 set of inputs\nwrote {tmp_path}/int8.onnx\n")
+    assert (code, out) == (
+        0,
+        "quantized 4 of 6 layers, by 1 set of inputs\n"
+        "left 2 (score, box): no further layer, so results are predictions\n"
+        f"wrote {tmp_path}/int8.onnx\n",
+    )
+
+
+def test_reasons_why_layers_are_left(tmp_path, rng):
+    """Behind a node that is not quantized, with computed weights, and predictions."""
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], "first"),
+        node("Conv", ["a", "w"], ["b"], "before"),
+        node("Softmax", ["b"], ["c"], "softmax", axis=1),
+        node("Conv", ["c", "w"], ["d"], "behind"),
+        node("Neg", ["w"], ["v"], "negated"),
+        node("Conv", ["d", "v"], ["e"], "computed"),
+        node("Conv", ["e", "w"], ["y"], "last"),
+    ]
+    weights = [onnx.numpy_helper.from_array(rng.normal(size=(4, 4, 1, 1)).astype(np.float32), "w")]
+    infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4, 8, 8]) for name in "xy"]
+    graph = oh.make_graph(nodes, "reasons", infos[:1], infos[1:], weights)
+    onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8), tmp_path / "model.onnx")
+    sets = [[rng.normal(size=(1, 4, 8, 8)).astype(np.float32)]]
+    result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", sets)
+    assert result.reasons == {
+        "what follows is not computed with integers: Softmax": ("before",),
+        "what follows is not computed with integers: Conv": ("behind",),
+        "weights are computed, or not float32": ("computed",),
+        "no further layer, so results are predictions": ("last",),
+    }
+    assert set(result.left) == {"before", "behind", "computed", "last"}
 
 
 def test_the_command_takes_one_kind_of_files(tmp_path, photos):

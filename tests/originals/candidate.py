@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,16 @@ class Candidate:
         self.network = _AnyFloat(network)
         self.predictor = Predictor(self.network, preprocessing=network.preprocessing)
 
-    def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32) -> BatchResult:
-        """Detect objects in images, as one batch."""
+    def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32, mapped: bool = True) -> BatchResult:
+        """Detect objects in images, as one batch; boxes stay in pixels of the resized images unless `mapped`."""
         if dtype != torch.float32:
             self.network.to(dtype)
         elif hasattr(self, "network"):
             self.network.to(torch.float32)
         prepared = [self.predictor.preprocessing(path) for path in paths]
+        if not mapped:
+            unscaled = np.ones(4, np.float32)
+            prepared = [replace(image, ori_shape=image.img_shape, scale_factor=unscaled) for image in prepared]
         input, _ = self.predictor.preprocessing.batch(prepared)
         return BatchResult(input, [_image_result(found) for found in self.predictor.run(prepared)])
 

@@ -44,6 +44,7 @@ def image_differences(actual: ImageResult, expected: ImageResult, precision: str
             return [f"segments: shape {actual.panoptic.shape} instead of {expected.panoptic.shape}"]
         count = int((actual.panoptic != expected.panoptic).sum())
         return [f"segments: {count} pixels differ"] if count > MASK_PIXELS * expected.panoptic.size else []
+    actual, expected = actual.detected, expected.detected
     if len(actual.boxes) != len(expected.boxes):
         return [f"{len(actual.boxes)} detections instead of {len(expected.boxes)}"]
     if not len(expected.boxes):

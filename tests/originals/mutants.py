@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.originals.original import Original, type_named
 from tests.originals.published_values import published
 from tests.originals.results import ImageResult
+from tests.originals.version import Version
 
 Path = tuple[Any, ...]
 PIPELINE: Path = ("test_dataloader", "dataset", "pipeline")
@@ -222,18 +222,19 @@ class Mutant:
         )
 
 
-def mutants(config: dict[str, Any], original: Original, detected: Sequence[ImageResult] = ()) -> list[Mutant]:
+def mutants(version: Version, config: dict[str, Any], model: Any, detected: Sequence[ImageResult] = ()) -> list[Mutant]:
     """Return all mutants of a case's config.
 
-    `original` is its detector in MMDetection, and `detected` what this detects: thresholds are put among the scores
+    `model` is its detector in MMDetection, and `detected` what this detects: thresholds are put among the scores
     and overlaps of these detections, where they have an effect.
     """
     made: dict[str, Mutant] = {}
     scores, overlaps = _levels_of([image.scores for image in detected]), _levels_of(map(_overlaps, detected))
+    drawn = _Drawn(version, {SCORES: scores, OVERLAPS: overlaps})
     for mutant in (
-        *_of_node(config["model"], ("model",), original.model, {SCORES: scores, OVERLAPS: overlaps}),
+        *drawn.of_node(config["model"], ("model",), model),
         *_of_preprocessor(config),
-        *_of_pipeline(config),
+        *(mutant for path in version.pipelines for mutant in drawn.of_pipeline(config, path)),
     ):
         present = _value_at(config, mutant.path)
         if not _same(present, mutant.value):
@@ -274,34 +275,70 @@ def _overlaps(image: ImageResult) -> NDArray[np.floating]:
     return overlaps[same & (overlaps > 0)]
 
 
-def _of_node(
-    node: dict[str, Any], path: Path, module: Any, observed: Mapping[tuple[str, ...], Sequence[float]]
-) -> Iterator[Mutant]:
-    """Yield the mutants of a dict and of what is in it.
+@dataclass(frozen=True)
+class _Drawn:
+    """What mutants are drawn from: a version's signatures and steps, and values for entries by their names."""
 
-    `module` is what MMDetection made of the dict, or None, and `observed` has values for entries by their names.
-    """
-    name = str(path[-1]) if not isinstance(path[-1], int) else str(path[-2])
-    parameters = _parameters(node, module)
-    for key in [*node, *(key for key in parameters if key not in node)]:
-        if key in LEFT_ALONE or (key == "data_preprocessor" and len(path) == 1):
-            continue
-        present = node.get(key, parameters.get(key))
-        for value in (*_values(name, node, key, present), *_observed(observed, key)):
-            yield Mutant((*path, key), value)
-        if key in node:
-            yield Mutant((*path, key), REMOVED)
-        if isinstance(present, dict):
-            yield from _of_node(present, (*path, key), _child(module, key), observed)
-        elif isinstance(present, (list, tuple)) and key in node:
-            for index, element in enumerate(present):
-                if isinstance(element, dict):
-                    yield from _of_node(element, (*path, key, index), _element(_child(module, key), index), observed)
+    version: Version
+    observed: Mapping[tuple[str, ...], Sequence[float]]
 
+    def of_node(self, node: dict[str, Any], path: Path, module: Any) -> Iterator[Mutant]:
+        """Yield the mutants of a dict and of what is in it; `module` is what MMDetection made of the dict, or None."""
+        name = str(path[-1]) if not isinstance(path[-1], int) else str(path[-2])
+        parameters = self._parameters(node, module)
+        for key in [*node, *(key for key in parameters if key not in node)]:
+            if key in LEFT_ALONE or (key == "data_preprocessor" and len(path) == 1):
+                continue
+            present = node.get(key, parameters.get(key))
+            for value in (*_values(name, node, key, present), *self._observed(key)):
+                yield Mutant((*path, key), value)
+            if key in node:
+                yield Mutant((*path, key), REMOVED)
+            if isinstance(present, dict):
+                yield from self.of_node(present, (*path, key), _child(module, key))
+            elif isinstance(present, (list, tuple)) and key in node:
+                for index, element in enumerate(present):
+                    if isinstance(element, dict):
+                        yield from self.of_node(element, (*path, key, index), _element(_child(module, key), index))
 
-def _observed(observed: Mapping[tuple[str, ...], Sequence[float]], key: str) -> Sequence[float]:
-    """Return the values that were observed for an entry."""
-    return next((values for keys, values in observed.items() if key in keys), ())
+    def _observed(self, key: str) -> Sequence[float]:
+        """Return the values that were observed for an entry."""
+        return next((values for keys, values in self.observed.items() if key in keys), ())
+
+    def of_pipeline(self, config: dict[str, Any], path: Path) -> Iterator[Mutant]:
+        """Yield mutants of the test pipeline, an ordered list of steps."""
+        steps = _value_at(config, path)
+        for index, step in enumerate(steps):
+            loads = step["type"] == "LoadImageFromFile"
+            if not loads and index < len(steps) - 1:
+                yield Mutant(path, [*steps[:index], *steps[index + 1 :]], f"pipeline without {step['type']}")
+                yield Mutant(path, [*steps[:index], step, *steps[index:]], f"pipeline with {step['type']} twice")
+            if not loads and index < len(steps) - 2:
+                swapped = [*steps[:index], steps[index + 1], step, *steps[index + 2 :]]
+                yield Mutant(path, swapped, f"pipeline with {step['type']} after {steps[index + 1]['type']}")
+            if not loads:
+                for inserted in self.version.steps:
+                    name = f"pipeline with {inserted} before {step['type']}"
+                    yield Mutant(path, [*steps[:index], inserted, *steps[index:]], name)
+            parameters = self._parameters(step, None)
+            for key in [*step, *(key for key in parameters if key not in step)]:
+                if key not in ("type", "meta_keys"):
+                    present = step.get(key, parameters.get(key))
+                    for value in _values("", step, key, present):
+                        yield Mutant((*path, index, key), value)
+                    if key in step:
+                        yield Mutant((*path, index, key), REMOVED)
+
+    def _parameters(self, node: dict[str, Any], module: Any) -> dict[str, Any]:
+        """Return the parameters, with their defaults, of the class that MMDetection builds from a dict."""
+        kind = node.get("type")
+        owner: Any = None
+        if isinstance(kind, str):
+            name = kind.rpartition(".")[2]
+            owner = self.version.type_named(name)
+        elif module is not None and not isinstance(module, dict):
+            owner = type(module)
+        return _signature(owner) if inspect.isclass(owner) else {}
 
 
 def _child(module: Any, key: str) -> Any:
@@ -320,18 +357,6 @@ def _element(modules: Any, index: int) -> Any:
         return modules[index]
     except (TypeError, IndexError, KeyError):
         return None
-
-
-def _parameters(node: dict[str, Any], module: Any) -> dict[str, Any]:
-    """Return the parameters, with their defaults, of the class that MMDetection builds from a dict."""
-    kind = node.get("type")
-    owner: Any = None
-    if isinstance(kind, str):
-        name = kind.rpartition(".")[2]
-        owner = type_named(name)
-    elif module is not None and not isinstance(module, dict):
-        owner = type(module)
-    return _signature(owner) if inspect.isclass(owner) else {}
 
 
 def _signature(owner: type) -> dict[str, Any]:
@@ -377,8 +402,10 @@ def _values(name: str, node: dict[str, Any], key: str, present: Any) -> Iterator
 
 
 def _of_preprocessor(config: dict[str, Any]) -> Iterator[Mutant]:
-    """Yield mutants of the data preprocessor, and its other place."""
-    present = config["model"]["data_preprocessor"]
+    """Yield mutants of the data preprocessor, if there is one, and its other place."""
+    present = config["model"].get("data_preprocessor")
+    if present is None:  # MMDetection 2 has steps of the pipeline instead
+        return
     path = "model", "data_preprocessor"
     for change in PREPROCESSORS:
         yield Mutant(path, {**present, **change})
@@ -388,27 +415,3 @@ def _of_preprocessor(config: dict[str, Any]) -> Iterator[Mutant]:
     without = {key: value for key, value in config["model"].items() if key != "data_preprocessor"}
     yield Mutant(("model",), without, "model without data_preprocessor")
     yield Mutant(("data_preprocessor",), {**present, "mean": [1.0, 2.0, 3.0]})
-
-
-def _of_pipeline(config: dict[str, Any]) -> Iterator[Mutant]:
-    """Yield mutants of the test pipeline, an ordered list of steps."""
-    steps = _value_at(config, PIPELINE)
-    for index, step in enumerate(steps):
-        if index not in (0, len(steps) - 1):
-            yield Mutant(PIPELINE, [*steps[:index], *steps[index + 1 :]], f"pipeline without {step['type']}")
-            yield Mutant(PIPELINE, [*steps[:index], step, *steps[index:]], f"pipeline with {step['type']} twice")
-        if 0 < index < len(steps) - 2:
-            swapped = [*steps[:index], steps[index + 1], step, *steps[index + 2 :]]
-            yield Mutant(PIPELINE, swapped, f"pipeline with {step['type']} after {steps[index + 1]['type']}")
-        if index:
-            for inserted in STEPS:
-                name = f"pipeline with {inserted} before {step['type']}"
-                yield Mutant(PIPELINE, [*steps[:index], inserted, *steps[index:]], name)
-        parameters = _parameters(step, None)
-        for key in [*step, *(key for key in parameters if key not in step)]:
-            if key not in ("type", "meta_keys"):
-                present = step.get(key, parameters.get(key))
-                for value in _values("", step, key, present):
-                    yield Mutant((*PIPELINE, index, key), value)
-                if key in step:
-                    yield Mutant((*PIPELINE, index, key), REMOVED)

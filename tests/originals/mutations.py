@@ -3,8 +3,9 @@
     python -m tests.originals.mutations --seed 1 --count 500 [--case retinanet] [--output mutations.jsonl]
     python -m tests.originals.mutations --count 0 --output mutations.jsonl      # all, going on where that file ends
 
-Needs mmdet, mmengine and mmcv-lite (see `.ci/run originals`).  Prints each defect, and a table by case; a line of the
-output is a mutant and its outcome.  Exits with 1 if mmort differs silently or raises an unclear error.
+Needs mmdet, mmengine and mmcv-lite (see `.ci/run originals`); `tests.originals_2.mutations` is the same with
+MMDetection 2, which it needs.  Prints each defect, and a table by case; a line of the output is a mutant and its
+outcome.  Exits with 1 if mmort differs silently or raises an unclear error.
 """
 
 from __future__ import annotations
@@ -25,13 +26,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from tests.originals.cases import CASES
 from tests.originals.outcomes import DEFECTS, OUTCOMES, Judge
-
-
-def command_of(case: str, text: str) -> str:
-    """Return the command that runs one mutant."""
-    return f"python -m tests.originals.mutations --case {case} --entry {json.dumps(text)}"
+from tests.originals.version import Version
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
@@ -47,15 +43,16 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(version: Version, package: str) -> int:
+    """Run the command line of `package`, whose MMDetection judges."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--count", type=int, default=200, help="mutants of all cases together; 0 for all")
-    parser.add_argument("--case", action="append", choices=list(CASES), help="may be repeated; by default all")
+    parser.add_argument("--case", action="append", choices=list(version.cases), help="may be repeated; by default all")
     parser.add_argument("--entry", help="only mutants whose path and value contain this text")
     parser.add_argument("--output", type=Path, help="JSON lines; mutants that are there are not run again")
     parser.add_argument("--table", action="store_true", help="only print the table of the output file")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []
@@ -65,15 +62,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(table(rows))
         return 0
     done = {(row["case"], row["mutant"]) for row in rows}
-    names = options.case or list(CASES)
+    names = options.case or list(version.cases)
     sample = random.Random(options.seed)
     per_case = -(-options.count // len(names))
     failed = False
     for name in names:
         try:
-            judge = Judge(name)
-        except ValueError as error:
-            print(error, flush=True)
+            judge = Judge(version, name)
+        except Exception as error:  # MMDetection's too: rarely, a case before leaves its classes changed
+            print(f"{name}: {error}", flush=True)
             failed = True
             continue
         chosen = [mutant for mutant in judge.mutants if options.entry is None or options.entry in mutant.text]
@@ -93,7 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
             }
             rows.append(row)
             if outcome.kind in DEFECTS:
-                print(f"{outcome.kind}: {outcome.detail}\n    {command_of(name, mutant.text)}", flush=True)
+                command = f"python -m {package}.mutations --case {name} --entry {json.dumps(mutant.text)}"
+                print(f"{outcome.kind}: {outcome.detail}\n    {command}", flush=True)
             elif options.entry:
                 print(f"{outcome.kind}: {mutant.text}: {outcome.detail}", flush=True)
             if options.output:
@@ -104,4 +102,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from tests.originals.version_3 import VERSION
+
+    sys.exit(main(VERSION, "tests.originals"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import inspect
 import logging
 import os
 import warnings
@@ -19,16 +20,21 @@ from torch.nn import functional
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers, which MMDetection imports
 
+from transformers import modeling_utils, pytorch_utils
+
 from tests.originals import plain_kernels
 from tests.originals.results import BatchResult, ImageResult
 
 plain_kernels.install()
+# Where MMDetection 3.3 imports it from; transformers has moved it since.
+modeling_utils.apply_chunking_to_forward = pytorch_utils.apply_chunking_to_forward  # type: ignore[attr-defined]
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what MMDetection imports warns of its own future
     from mmdet.models.language_models import bert
     from mmdet.models.roi_heads.mask_heads import fcn_mask_head
     from mmdet.models.task_modules.prior_generators import AnchorGenerator, MlvlPointGenerator
+    from mmdet.models.utils.vlfuse_helper import BertSelfAttention
     from mmdet.registry import MODELS, TASK_UTILS, TRANSFORMS
     from mmdet.utils import register_all_modules
     from mmengine.config import Config, ConfigDict
@@ -63,6 +69,20 @@ def _grid_priors(function: Callable[..., Any]) -> Callable[..., Any]:
 # The heads ask for anchors in float32 whatever the network computes in; rotated ones are not integers then.
 for generator in (AnchorGenerator, MlvlPointGenerator):
     generator.grid_priors = _grid_priors(generator.grid_priors)
+
+
+def _of_named(function: Callable[..., Any]) -> Callable[..., Any]:
+    names = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return function(*arguments, **{name: value for name, value in keywords.items() if name in names})
+
+    return call
+
+
+# Today's transformers pass it what earlier ones did not have, and what only matters to a decoder.
+BertSelfAttention.forward = _of_named(BertSelfAttention.forward)
 
 
 def _untrained(name: str, *, config: Any, **keywords: Any) -> Any:
@@ -139,9 +159,11 @@ class Original:
             return self.model.data_preprocessor(pseudo_collate(items), False)
 
     @_without_warnings
-    def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32) -> BatchResult:
-        """Detect objects in images, as one batch."""
+    def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32, mapped: bool = True) -> BatchResult:
+        """Detect objects in images, as one batch; boxes stay in pixels of the resized images unless `mapped`."""
         batch = self.prepare(paths)
+        for sample in [] if mapped else batch["data_samples"]:
+            sample.set_metainfo({"scale_factor": (1.0, 1.0), "ori_shape": sample.img_shape})
         preprocessor = self.model.data_preprocessor
         self.model.to(dtype)
         preprocessor.to(torch.float32)  # both sides normalize images in float32

@@ -18,26 +18,36 @@ import torch
 from torch import nn
 
 from mmort.detect import build
+from mmort.detect.parts.rotated import geometry
 from mmort.predict import Preprocessing
+from tests.originals import plain_rotated_kernels
 from tests.originals.candidate import Candidate
-from tests.originals.cases import CASES
-from tests.originals.cases.case import PIPELINE
 from tests.originals.compare import batches_of, filled, save
 from tests.originals.comparison import differences, image_differences
 from tests.originals.mutants import REMOVED, Mutant, mutants
-from tests.originals.original import Original
 from tests.originals.results import BatchResult, ImageResult
+from tests.originals.version import Version
 
 EFFECT, NO_EFFECT = "equal, with an effect", "equal, no effect"
 REFUSED, REFUSED_BY_ORIGINAL = "refused by mmort", "refused by MMDetection"
-ROUNDING, TIES = "rounding", "equal scores"
+ROUNDING, TIES = "rounding", "ties"
+MAPPED_LATER = "equal before mapping"
 DIFFERENT, UNCLEAR = "SILENTLY DIFFERENT", "UNCLEAR ERROR"
 NO_RESULT = "no result in time"
-OUTCOMES = (EFFECT, NO_EFFECT, REFUSED, REFUSED_BY_ORIGINAL, ROUNDING, TIES, NO_RESULT, DIFFERENT, UNCLEAR)
+OUTCOMES = (
+    EFFECT,
+    NO_EFFECT,
+    REFUSED,
+    REFUSED_BY_ORIGINAL,
+    ROUNDING,
+    TIES,
+    MAPPED_LATER,
+    NO_RESULT,
+    DIFFERENT,
+    UNCLEAR,
+)
 DEFECTS = DIFFERENT, UNCLEAR
 SECONDS = 20
-OF_PIPELINE = "retinanet", "mask_rcnn", "deformable_detr", "mask2former_panoptic"
-"""Of the cases with the same pipeline, those in which it is changed."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +84,10 @@ class Judge:
     mutants : list of Mutant
     """
 
-    def __init__(self, name: str) -> None:
-        self.case, self.config = CASES[name], CASES[name].config()
-        original, self.scales = filled(self.case, self.config)
+    def __init__(self, version: Version, name: str) -> None:
+        self.version, self.case = version, version.cases[name]
+        self.config = self.case.config()
+        original, self.scales = filled(version.build, self.case, self.config)
         with tempfile.TemporaryDirectory(dir=_memory()) as folder:
             candidate = Candidate(self.config, save(original, Path(folder)))
         everything = batches_of(self.case)
@@ -89,9 +100,10 @@ class Judge:
             raise ValueError(f"{name} itself differs from MMDetection: see test_detectors.py")
         self.batches, self.expected = batches, expected
         self.mutants: list[Mutant] = mutants(
-            self.config, original, [image for batch in expected for image in batch.images]
+            version, self.config, original.model, [image for batch in expected for image in batch.images]
         )
-        if self.case.pipeline is PIPELINE and name not in OF_PIPELINE:
+        first = version.cases[version.cases_of_pipeline[0]]
+        if self.case.pipeline == first.pipeline and name not in version.cases_of_pipeline:
             self.mutants = [mutant for mutant in self.mutants if "pipeline" not in mutant.path]
 
     def __call__(self, mutant: Mutant) -> Outcome:
@@ -119,7 +131,7 @@ class Judge:
         except Exception:  # judged below, if MMDetection takes the config
             pass
         try:
-            original, _ = filled(self.case, config, self.scales)
+            original, _ = filled(self.version.build, self.case, config, self.scales)
             expected = [original.run(batch) for batch in self.batches]
         except OutOfTimeError:
             raise
@@ -153,17 +165,36 @@ class Judge:
             return Outcome(DIFFERENT, f"{text[:300]} (in float64: {error})"[:500])
         if not _all_differences(actual, expected, "float64"):
             return Outcome(ROUNDING, f"equal in float64; in float32: {text}"[:300])
+        if any(image.boxes.shape[1] == 5 for batch in expected for image in batch.images):
+            if not self._differences_of_rotated(original, candidate, mapped=True):
+                return Outcome(TIES, f"equal where the same one of equal rectangles is taken; {text}"[:300])
+            if not self._differences_of_rotated(original, candidate, mapped=False):
+                return Outcome(MAPPED_LATER, f"equal in pixels of the resized image; {text}"[:300])
         tied = _are_tied(actual, expected) or _candidates_tie(original, self.batches[-1], set(_limits(config["model"])))
         if tied and self._are_equal_scaled(config):
             return Outcome(TIES, f"equal where scores do not tie; {text}"[:300])
         return Outcome(DIFFERENT, text[:400])
+
+    def _differences_of_rotated(self, original: Any, candidate: Candidate, mapped: bool) -> list[str]:
+        """Return what differs in float64 if both sides take the same one of equally small rectangles around points.
+
+        Unless `mapped`, boxes are compared in pixels of the resized image: MMRotate 1 suppresses those of the original.
+        """
+        kernel, geometry.min_area_polygons = geometry.min_area_polygons, _min_area_polygons
+        try:
+            actual, expected = (
+                [side.run(batch, torch.float64, mapped) for batch in self.batches] for side in (candidate, original)
+            )
+        finally:
+            geometry.min_area_polygons = kernel
+        return _all_differences(actual, expected, "float64")
 
     def _are_equal_scaled(self, config: dict[str, Any]) -> bool:
         """Return whether results are equal in float64 with weights that are scaled for a mutant: scores are not all 1.
 
         They are scaled by one image, so that scores of another may tie still; at least one image has none that do.
         """
-        original, _ = filled(self.case, config)
+        original, _ = filled(self.version.build, self.case, config)
         with tempfile.TemporaryDirectory(dir=_memory()) as folder:
             candidate = Candidate(config, save(original, Path(folder)))
         actual, expected = (
@@ -171,6 +202,13 @@ class Judge:
         )
         equal = [not image_differences(*pair, "float64") for pair in _pairs(actual, expected)]
         return any(equal) and (all(equal) or _are_tied(actual, expected))
+
+
+def _min_area_polygons(points: torch.Tensor) -> torch.Tensor:
+    """Call the stand-in as mmort's own function is called: with points [..., 2 * P]."""
+    polygons = points.new_zeros(*points.shape[:-1], 8)
+    plain_rotated_kernels.min_area_polygons(points.flatten(0, -2), polygons.view(-1, 8))
+    return polygons
 
 
 def _pairs(actual: list[BatchResult], expected: list[BatchResult]) -> list[tuple[ImageResult, ImageResult]]:
@@ -187,7 +225,7 @@ def _are_tied(actual: list[BatchResult], expected: list[BatchResult]) -> bool:
     return all(len(np.unique(scores)) < len(scores) for scores in sides)
 
 
-def _candidates_tie(original: Original, batch: list[str], limits: set[int]) -> bool:
+def _candidates_tie(original: Any, batch: list[str], limits: set[int]) -> bool:
     """Return whether probabilities of classes tie in float64 before the suppression.
 
     They are exactly 1, that of a logit of 37 for instance, or the last of the best ones at a level equals the next.

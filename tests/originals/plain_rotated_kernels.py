@@ -141,7 +141,10 @@ def active_rotated_filter_forward(input: Tensor, indices: Tensor, output: Tensor
 
 
 def min_area_polygons(pointsets: Tensor, polygons: Tensor) -> None:
-    """Write the smallest rectangle around each set of points: it has a side along a line through two of them."""
+    """Write the smallest rectangle around each set of points: it has a side along a line through two of them.
+
+    The first of equally small ones, as those around a triangle are: rounding decides between them in MMCV and mmort.
+    """
     points = pointsets.reshape(len(pointsets), -1, 2).double()
     pairs = torch.tensor(list(combinations(range(points.shape[1]), 2)))
     ways = points[:, pairs[:, 1]] - points[:, pairs[:, 0]]
@@ -150,7 +153,8 @@ def min_area_polygons(pointsets: Tensor, polygons: Tensor) -> None:
     across = torch.stack([-angles.sin(), angles.cos()], 2)
     x, y = points @ along.mT, points @ across.mT
     areas = (x.amax(1) - x.amin(1)) * (y.amax(1) - y.amin(1))
-    best = torch.arange(len(points)), areas.argmin(1)
+    smallest = areas <= areas.amin(1, keepdim=True) * (1 + 1e-9)
+    best = torch.arange(len(points)), smallest.int().argmax(1)
     left, right, top, bottom = (extreme(1)[best][:, None] for extreme in (x.amin, x.amax, y.amin, y.amax))
     corners = (right, top), (left, top), (left, bottom), (right, bottom)
     polygons.copy_(torch.cat([x * along[best] + y * across[best] for x, y in corners], 1))

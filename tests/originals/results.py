@@ -28,6 +28,13 @@ class ImageResult:
     masks: NDArray[np.bool_] | None = None
     panoptic: NDArray[np.int64] | None = None
 
+    @property
+    def detected(self) -> ImageResult:
+        """The rows whose scores are not 0; with others MMDetection's CenterNet fills up what it returns."""
+        rows = self.scores != 0
+        masks = None if self.masks is None else self.masks[rows]
+        return ImageResult(self.boxes[rows], self.scores[rows], self.labels[rows], masks)
+
 
 @dataclass(frozen=True, eq=False)
 class BatchResult:

@@ -17,6 +17,7 @@ from tests.originals.compare import batches_of, filled, save
 from tests.originals.comparison import differences, require_substance
 from tests.originals.images import image_files
 from tests.originals.known_differences import KNOWN
+from tests.originals.original import Original
 
 NAMES = sorted(set(CASES) - set(KNOWN))
 COUNT = int(os.environ.get("ORIGINALS_EXPORTS", "5")) or len(NAMES)
@@ -26,7 +27,7 @@ SAMPLE = random.Random(int(os.environ.get("ORIGINALS_SEED", "0"))).sample(NAMES,
 @pytest.mark.parametrize("name", SAMPLE)
 def test_equal(name, tmp_path):
     case = CASES[name]
-    original, _ = filled(case, case.config())
+    original, _ = filled(Original, case, case.config())
     settings, file = tmp_path / "config.json", tmp_path / "detector.onnx"
     settings.write_text(json.dumps(case.config()))
     checkpoint = save(original, tmp_path)

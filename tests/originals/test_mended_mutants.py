@@ -3,7 +3,8 @@
 import pytest
 
 from tests.originals.mutants import PIPELINE, REMOVED, Mutant
-from tests.originals.outcomes import DEFECTS, EFFECT, NO_EFFECT, REFUSED, TIES, Judge
+from tests.originals.outcomes import DEFECTS, EFFECT, MAPPED_LATER, NO_EFFECT, REFUSED, TIES, Judge
+from tests.originals.version_3 import VERSION
 
 TEST_CFG = "model", "test_cfg"
 ROTATED_CODER = "model", "bbox_head", "bbox_coder"
@@ -14,12 +15,14 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
 @pytest.mark.parametrize(
     ("case", "path", "value", "kind"),
     [
+        ("centernet", ("model", "backbone", "strides"), (2, 4, 4, 4), EFFECT),
         ("condinst", ("model", "backbone", "strides"), (2, 4, 4, 4), REFUSED),
         ("condinst", ("model", "neck", "num_outs"), 10, REFUSED),
         ("cornernet", ("model", "backbone", "num_stacks"), 1, EFFECT),
         ("cornernet", ("model", "backbone", "num_stacks"), 3, NO_EFFECT),
         ("centripetalnet", ("model", "bbox_head", "num_feat_levels"), 1, EFFECT),
         ("crowddet", ("model", "rpn_head", "loss_cls"), SOFTMAX, EFFECT),
+        ("deformable_roi_pooling", ("model", "neck", "conv_cfg"), {"type": "ConvWS"}, TIES),
         ("detr", ("model", "data_preprocessor", "pad_size_divisor"), 32, EFFECT),
         ("double_heads", ("model", "roi_head", "bbox_roi_extractor", "featmap_strides"), [16], EFFECT),
         ("double_heads", ("model", "roi_head", "mask_roi_extractor"), 2, REFUSED),
@@ -34,12 +37,14 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("grid_rcnn", ("model", "rpn_head", "bbox_coder", "clip_border"), False, EFFECT),
         ("groie", ("model", "data_preprocessor", "std"), [3.0, 4.0, 5.0], TIES),
         ("h2rbox", (*TEST_CFG, "nms_pre"), 0, REFUSED),
+        ("h2rbox", (*PIPELINE, 1, "scale"), (131, 100), MAPPED_LATER),
         ("h2rbox", (*TEST_CFG, "min_bbox_size"), 1, REFUSED),
         ("h2rbox", ("model", "bbox_head", "loss_cls", "use_sigmoid"), REMOVED, EFFECT),
         ("maskformer", ("model", "panoptic_head", "pixel_decoder", "norm_cfg"), {"type": "BN", "eps": 0.3}, EFFECT),
         ("nas_fcos", ("model", "bbox_head", "cls_predictor_cfg"), True, REFUSED),
         ("neck_bfp_conv", ("model", "backbone", "strides"), (2, 4, 4, 4), EFFECT),
         ("neck_bfp_conv", ("model", "bbox_head", "strides"), REMOVED, EFFECT),
+        ("oriented_reppoints", ("model", "bbox_head", "stacked_convs"), 0, TIES),
         ("paa", ("model", "bbox_head", "loss_cls"), SOFTMAX, REFUSED),
         ("panoptic_fpn", ("model", "panoptic_fusion_head", "num_things_classes"), 5, REFUSED),
         ("panoptic_fpn", ("model", "semantic_head", "num_things_classes"), -1, NO_EFFECT),
@@ -60,7 +65,9 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("solo", (*TEST_CFG, "nms_pre"), 5, EFFECT),
         ("solov2", (*TEST_CFG, "nms_pre"), 5, EFFECT),
         ("solov2", (*TEST_CFG, "nms_pre"), 0, REFUSED),
+        ("solov2", ("model", "mask_head", "num_grids"), [40, 36, 24, 16, 12], EFFECT),
         ("solov2", ("model", "mask_head", "mask_feature_head", "in_channels"), 7, NO_EFFECT),
+        ("tridentnet", ("model", "roi_head", "shared_head", "stride"), 1, EFFECT),
         ("tridentnet", (*TEST_CFG, "rcnn", "nms", "type"), "soft_nms", REFUSED),
         ("yolact", ("model", "bbox_head", "anchor_generator", "octave_base_scale"), -1, REFUSED),
         ("yolov3", ("model", "neck", "act_cfg"), None, TIES),
@@ -68,6 +75,6 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
 )
 def test_outcome(case, path, value, kind):
     mutant = Mutant(path, value)
-    outcome = Judge(case)(mutant)
+    outcome = Judge(VERSION, case)(mutant)
     assert outcome.kind not in DEFECTS, outcome
     assert outcome.kind == kind, outcome

@@ -10,6 +10,7 @@ import pytest
 from tests.originals.known_differences import KNOWN
 from tests.originals.mutants import Mutant
 from tests.originals.outcomes import DEFECTS, EFFECT, REFUSED, Judge
+from tests.originals.version_3 import VERSION
 
 PER_CASE = 6
 SAMPLE = (
@@ -21,7 +22,7 @@ SAMPLE = (
 
 @pytest.mark.parametrize("name", sorted({*SAMPLE} - {*KNOWN}))
 def test_sample(name):
-    judge = Judge(name)
+    judge = Judge(VERSION, name)
     for mutant in random.Random(f"{name} 0").sample(judge.mutants, PER_CASE):
         outcome = judge(mutant)
         assert outcome.kind not in DEFECTS, f"{mutant.text}: {outcome}"
@@ -29,7 +30,7 @@ def test_sample(name):
 
 def test_outcomes():
     """The outcomes are told apart: what changes detections, what mmort refuses, and that many mutants are made."""
-    judge = Judge("retinanet")
+    judge = Judge(VERSION, "retinanet")
     assert len(judge.mutants) > 500
     threshold = Mutant(("model", "test_cfg", "score_thr"), 0.99)
     assert judge(threshold).kind == EFFECT
@@ -38,7 +39,7 @@ def test_outcomes():
 
 
 def test_every_part_of_a_config_is_changed():
-    paths = {".".join(map(str, mutant.path)) for mutant in Judge("deformable_detr").mutants}
+    paths = {".".join(map(str, mutant.path)) for mutant in Judge(VERSION, "deformable_detr").mutants}
     for path in (
         "model.encoder.layer_cfg.self_attn_cfg.num_points",
         "model.decoder.layer_cfg.cross_attn_cfg.num_heads",

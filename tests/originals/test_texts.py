@@ -4,11 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from mmort import Predictor
 from mmort.configs.captions import Prompt
+from mmort.detect.network import load_network
 from mmort.detect.parts.tokens import Tokenizer
+from tests.originals.candidate import _image_result
 from tests.originals.cases import CASES
 from tests.originals.cases.texts import BERT
+from tests.originals.compare import filled, save
+from tests.originals.comparison import differences, require_substance
+from tests.originals.images import image_files
 from tests.originals.original import Original
+from tests.originals.results import BatchResult
 
 LISTS = [
     ["cat", "traffic light"],
@@ -53,4 +60,39 @@ def test_wordings(original):
     names, prompts = ["cat", "traffic light", "dog"], {"cat": {"suffix": " x"}, "dog": {"prefix": "a ", "name": "man"}}
     _, text, spans, _ = original.get_tokens_and_prompts(names, True, prompts)
     caption = Prompt.of_data_set(names, prompts).caption()
-    assert (caption.text, [[list(span)] for span in caption.spans]) == (text, spans)
+    assert (caption.text, [list(map(list, spans)) for spans in caption.spans]) == (text, spans)
+
+
+PHRASES = [
+    ("a cat on a red car", [[[0, 5]], [[11, 14], [15, 18]], [[2, 5], [11, 14]]]),
+    ("A man (in red) with  two dogs.", [[[0, 5]], [[6, 14]], [[19, 29]], [[20, 26]]]),
+]
+
+
+@pytest.mark.parametrize(("text", "spans"), PHRASES)
+@pytest.mark.parametrize("name", ["grounding_dino", "glip", "glip_chunks"])
+def test_phrases(name, text, spans, tmp_path):
+    """What MMDetection finds of phrases of a text."""
+    case, texts = CASES[name], {"text": text, "tokens_positive": spans}
+    original, _ = filled(Original, case, case.config())
+    original.pipeline = _with_texts(original.pipeline, texts)
+    expected = original.run(image_files()[:1])
+    require_substance([expected], case.classes)
+    network = load_network(case.config(), save(original, tmp_path), texts=texts)
+    names = original.model.get_tokens_positive_and_prompts(text, tokens_positive=spans)[3]
+    assert network.classes == tuple(names)
+    prepared = [network.preprocessing(path) for path in image_files()[:1]]
+    input, _ = network.preprocessing.batch(prepared)
+    detections = Predictor(network, preprocessing=network.preprocessing).run(prepared)
+    assert not differences(BatchResult(input, list(map(_image_result, detections))), expected)
+
+
+def _with_texts(pipeline, texts):
+    """Return a test pipeline whose data samples have a text and its phrases."""
+
+    def call(results):
+        item = pipeline(results)
+        item["data_samples"].set_metainfo({**texts, "custom_entities": False})
+        return item
+
+    return call

@@ -48,6 +48,8 @@ def initial(name: str, tensor: Tensor) -> Tensor:
     values = numbers(name, tuple(tensor.shape))
     if name.endswith("init_proposal_bboxes.weight"):  # centres and sizes, by the image's
         return 0.5 + 0.2 * values.tanh()
+    if name.endswith("head.log_scale"):  # of GLIP, which divides by its exponential
+        return 0.5 * values.tanh() + 1
     if name.endswith("log_scale"):  # of products of 256 channels
         return values.tanh() - 2.5
     if name.endswith("weight_gamma"):  # of ConvAWS, whose weights are normalized
@@ -96,7 +98,10 @@ def fill(
             layer.weight.mul_(scales.get(name, 1.0))
         return dict(scales)
     measured: dict[str, float] = {}
-    hooks = [layer.register_forward_hook(_scaling(name, patterns, measured)) for name, layer in layers.items()]
+    hooks = [
+        layer.register_forward_hook(_scaling(name, patterns, measured), with_kwargs=True)
+        for name, layer in layers.items()
+    ]
     try:
         run()
     finally:
@@ -115,7 +120,7 @@ def _scaling(name: str, patterns: Spread, measured: dict[str, float]) -> Callabl
     """Return a hook that scales a layer's weights when it is called for the first time."""
     wanted = next((deviation for pattern, (_, deviation) in patterns.items() if re.search(pattern, name)), 1.0)
 
-    def scale(layer: Any, arguments: tuple[Any, ...], output: Any) -> Any:
+    def scale(layer: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> Any:
         if name in measured or not isinstance(output, Tensor) or output.numel() < 2:
             return None
         bias = getattr(layer, "bias", None)
@@ -126,6 +131,6 @@ def _scaling(name: str, patterns: Spread, measured: dict[str, float]) -> Callabl
         measured[name] = factor
         with torch.no_grad():
             layer.weight.mul_(factor)
-        return layer.forward(*arguments)  # which standardizes its weights, if it is a ConvWS
+        return layer.forward(*arguments, **keywords)  # which standardizes its weights, if it is a ConvWS
 
     return scale

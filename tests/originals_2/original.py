@@ -36,8 +36,33 @@ with warnings.catch_warnings():
     import mmrotate.datasets
     import mmrotate.models
     from mmcv import ConfigDict
+    from mmcv.cnn.bricks import registry as bricks
     from mmcv.parallel import collate
+    from mmdet.core.anchor.builder import PRIOR_GENERATORS
+    from mmdet.core.bbox.builder import BBOX_CODERS
+    from mmdet.datasets.builder import PIPELINES
     from mmdet.datasets.pipelines import Compose
+    from mmdet.models.builder import MODELS
+    from mmdet.models.utils.builder import TRANSFORMER
+
+REGISTRIES = (
+    MODELS,
+    PRIOR_GENERATORS,
+    BBOX_CODERS,
+    PIPELINES,
+    TRANSFORMER,
+    bricks.PLUGIN_LAYERS,
+    bricks.POSITIONAL_ENCODING,
+    bricks.TRANSFORMER_LAYER_SEQUENCE,
+    bricks.TRANSFORMER_LAYER,
+    bricks.ATTENTION,
+    bricks.FEEDFORWARD_NETWORK,
+)
+
+
+def type_named(name: str) -> Any:
+    """Return the class that MMDetection or MMRotate builds from a config's ``type``, or None."""
+    return next((kind for registry in REGISTRIES if (kind := registry.get(name)) is not None), None)
 
 
 class Original:
@@ -57,11 +82,13 @@ class Original:
             self.model = package.models.build_detector(ConfigDict(config["model"])).eval().requires_grad_(False)
         self.pipeline = Compose(config["data"]["test"]["pipeline"])
 
-    def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32) -> BatchResult:
-        """Detect objects in images, as one batch."""
+    def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32, mapped: bool = True) -> BatchResult:
+        """Detect objects in images, as one batch; boxes stay in pixels of the resized images unless `mapped`."""
         items = [self.pipeline({"img_info": {"filename": path}, "img_prefix": None}) for path in paths]
         batch = collate(items, samples_per_gpu=len(items))
         images, metas = [batch["img"][0].data[0].to(dtype)], [batch["img_metas"][0].data[0]]
+        for meta in [] if mapped else metas[0]:
+            meta.update(scale_factor=np.ones(4, np.float32), ori_shape=meta["img_shape"])
         self.model.to(dtype)
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")

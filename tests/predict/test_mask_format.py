@@ -94,7 +94,35 @@ def test_graph_masks_of_the_input(rng):
 
 def test_formats_round_trip_through_json():
     mask_format = MaskFormat("image", 0.0, 8, "scale")
-    assert MaskFormat.from_dict(json.loads(json.dumps(mask_format.to_dict() | {"later": 1}))) == mask_format
+    assert MaskFormat.from_dict(json.loads(json.dumps(mask_format.to_dict()))) == mask_format
     assert MaskFormat.from_dict({"area": "box", "threshold": 0.3}) == MaskFormat(threshold=0.3)
+    with pytest.raises(ValueError, match="masks has no entry later; its entries: area, threshold"):
+        MaskFormat.from_dict({"later": 1})
+    with pytest.raises(ValueError, match=r"masks\.panoptic has no entry later"):
+        MaskFormat.from_dict({"panoptic": {"later": 1}})
     with pytest.raises(ValueError, match="area must be 'box' or 'image'"):
         MaskFormat("pixels")
+
+
+@pytest.mark.parametrize(
+    ("offset", "resized", "cell"), [((4, 0), (24, 48), 4), ((2, 0), (28, 48), 2), ((3, 0), (26, 48), 1)]
+)
+def test_masks_between_edges_are_enlarged_only_as_far_as_edges_need(offset, resized, cell, rng):
+    """The reference is written in torch, with whole boxes but for one."""
+    scale = np.array([resized[1] / ORIGINAL[1], resized[0] / ORIGINAL[0]] * 2, np.float32)
+    image = Prepared(np.zeros((3, *INPUT), np.float32), ORIGINAL, resized, INPUT, scale, offset)
+    logits = rng.standard_normal((4, 8, 12)).astype(np.float32)
+    logits[2] = -1
+    boxes = np.array([[0, 0, 67, 39], [3, 4.5, 30.2, 20], [0, 0, 67, 39], [5, 5, 5, 20]], np.float32)
+    enlarged = bilinear(logits, (INPUT[0] // cell, INPUT[1] // cell)) if cell < 4 else logits
+    part = enlarged[:, offset[0] // cell : (offset[0] + resized[0]) // cell]
+    expected = bilinear(np.ascontiguousarray(part), ORIGINAL) > 0
+    expected[1, :5], expected[1, 20:], expected[1, :, :3], expected[1, :, 31:] = False, False, False, False
+    expected[3] = False
+    masks, factors = MaskFormat("image", 0, 4, "edges", inside_boxes=True).store(logits, boxes, image)
+    assert (stacked(masks) != expected).sum() <= 2  # sums in another order
+    assert expected[:2].any((1, 2)).all()
+    assert factors.tolist() == [1, 1, 0, 0]
+    whole, factors = MaskFormat("image", 0, 4, "edges").store(logits, boxes, image)
+    assert (stacked(whole)[1] != expected[1]).any()
+    assert factors.tolist() == [1, 1, 1, 1]

@@ -190,6 +190,23 @@ def test_a_step_beside_the_model_normalizes_once():
             Preprocessing.from_config(config3(NORMALIZE, **model))
 
 
+@pytest.mark.parametrize(
+    ("version", "value", "levels"),
+    [
+        (2, 50, (50, 0, 0)),
+        (2, {"img": 50}, (50, 0, 0)),
+        (3, 50, 50),
+        (3, {"img": 50}, 50),
+        (3, {"img": 50.0}, (50, 0, 0)),
+    ],
+)
+def test_a_number_for_padding_is_that_of_blue(version, value, levels):
+    """As OpenCV reads it; only MMDetection 3 repeats it, if it is an integer."""
+    pad = {"type": "Pad", "size": (3, 2), "pad_val": value}
+    config = config3(pad) if version == 3 else {"model": {}, "test_pipeline": [pad, {"type": "Collect", "keys": []}]}
+    assert Preprocessing.from_config(config).padding.value == levels
+
+
 def test_paddings_of_three_values_are_of_blue_green_and_red():
     pad = {"type": "Pad", "size": (3, 2), "pad_val": {"img": (9, 8, 7)}}
     settings = Preprocessing.from_config(config3(pad, bgr_to_rgb=True))
@@ -409,3 +426,9 @@ def test_numpy_looks_up_what_opencv_does(monkeypatch, rng, shape):
     images.look_up(levels, image[..., ::-1][..., 1], canvases[1, 3 : 3 + shape[0], 5 : 5 + shape[1]])
     np.testing.assert_array_equal(*canvases)
     assert canvases.any()
+
+
+def test_boxes_that_end_with_their_last_pixel():
+    prepare = Preprocessing(size=(20, 10), keep_ratio=False, inclusive_boxes=True)
+    boxes = prepare(np.zeros((20, 40, 3), np.uint8)).boxes_in_image(np.array([[1, 2, 19, 9]], np.float32))
+    assert boxes.tolist() == [[2, 4, 39, 19]]

@@ -83,6 +83,7 @@ fn run(model: &str, path: &str, library: Option<&String>) -> Result<(), Box<dyn 
         || settings["turn_size"].as_bool() == Some(false)
         || matches!(settings["rounding"].as_str(), Some("down" | "truncate"))
         || settings["clip_boxes"].as_bool() == Some(true)
+        || settings["inclusive_boxes"].as_bool() == Some(true)
     {
         return Err("this example resizes bytes as OpenCV does, and pads with zeros on the right and below".into());
     }

@@ -1,9 +1,9 @@
 """Export of detectors to ONNX files, the function behind ``mmort export``.
 
 `options` is checked before any work; `pipeline` has the steps in order, and `progress` prints them; `examples` makes
-the inputs that a file is traced and compared with, `wrappers` and `graph_masks` give the file its inputs and outputs,
-`finishing` its optional input and its metadata; `heads` and `following` compare what detections alone do not prove;
-`listing` is what ``--show`` shows.
+the inputs that a file is traced and compared with, `exported_detector` and `graph_masks` give the file its inputs and
+outputs, `file_metadata` its metadata; `proof` compares it with torch, `head_outputs` and `crowd` what detections alone
+do not prove, and `replayed_choices` where rounding decides; `show` is what ``--show`` shows.
 
 Importing this package needs neither torch nor onnx; `export` imports them when it is called.
 """
@@ -57,7 +57,7 @@ def export(
     ----------
     config, checkpoint : path
         Of MMDetection 2.x or 3.x.
-    output_file : path
+    output_file : path, default "tmp.onnx"
         Its directory must exist.
     options : ExportOptions, optional
         By default the file takes inputs of all sizes.

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from mmort.detect.detector import Detector
-from mmort.detect.export.heads import PREFIX, head_layers, written_beside
+from mmort.detect.export.head_outputs import PREFIX, head_layers, written_beside
 from mmort.onnx.graph import files
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.values import leaves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from mmort._files.inputs import require_regular
 from mmort._files.outputs import require_output
+from mmort.configs.captions import Texts
 from mmort.configs.local_files import refuse_address
 from mmort.onnx.portable.forms import Form
 from mmort.ort.sessions import require_model_name
@@ -29,9 +30,10 @@ class ExportOptions:
     ----------
     cfg_options : dict or list of str, optional
         Overrides of the config by dotted key, a dict or ``key=value`` texts.
-    texts : str or sequence of str, optional
-        What a detector with a language model looks for: names, or a caption whose names end with ``". "``.  The file
-        then has them as constants, and they are its classes.  Default: the classes of the config's test data set.
+    texts : str, sequence of str or dict, optional
+        What a detector with a language model looks for: names, a caption whose names end with ``". "``, or a dict of
+        a ``text`` and its ``tokens_positive``.  The file then has them as constants, and they are its classes.
+        Default: the classes of the config's test data set.
     vocabulary : path, optional
         The ``vocab.txt`` of the language model.  Default: that in the folder which the config names.
     input_img : path, optional
@@ -68,7 +70,7 @@ class ExportOptions:
     """
 
     cfg_options: Mapping[str, Any] | Iterable[str] | None = None
-    texts: str | Sequence[str] | None = None
+    texts: Texts | None = None
     vocabulary: PathLike | None = None
     input_img: PathLike | None = None
     test_img: PathLike | None = None

@@ -20,17 +20,17 @@ from mmort.configs.options import added_entries
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector
 from mmort.detect.entries import suggested
-from mmort.detect.export import finishing, flip, heads, listing
+from mmort.detect.export import file_metadata, flip, head_outputs, show
 from mmort.detect.export.examples import Examples
+from mmort.detect.export.exported_detector import Exported, ExportedWithProposals, Raw
 from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
-from mmort.detect.export.proof import Proof
-from mmort.detect.export.wrappers import Exported, ExportedWithProposals, Raw
+from mmort.detect.export.proof import Proof, check_optional
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
 from mmort.onnx import Report
+from mmort.onnx.export.draft import Draft, expected_outputs
 from mmort.onnx.export.options import Options
-from mmort.onnx.export.pipeline import expected_outputs, export_model
 from mmort.onnx.graph import inspection
 from mmort.onnx.graph.optional_inputs import make_optional
 from mmort.predict import FixedSizeWarning, Predictor, Preprocessing, read_image
@@ -93,16 +93,16 @@ def _write(
         steps.progress(f"left out: {omission}")
     if detector.flip_test:
         steps.progress(flip.price(detector))
-    metadata = finishing.metadata(detector, network.preprocessing, DetectorConfig(config).test_cfg)
+    metadata = file_metadata.metadata(detector, network.preprocessing, DetectorConfig(config).test_cfg)
     return _Export(detector, network.preprocessing, metadata, options, steps, images).write(output_file)
 
 
 def _refuse_unread(options: Mapping[str, Any], config: Config) -> None:
     """Refuse options that add entries where the export reads none: beside the model and the pipelines."""
-    for key, (name, others) in added_entries(options, config).items():
+    for key, (name, siblings) in added_entries(options, config).items():
         if not key.startswith("model.") and "pipeline" not in key:
             raise ValueError(
-                f"export: cfg_options must name entries of the config, got {key}: it has no {suggested(name, others)}"
+                f"export: cfg_options must name entries of the config, got {key}: it has no {suggested(name, siblings)}"
             )
 
 
@@ -126,7 +126,7 @@ class _Export:
         if not options.skip_postprocess:
             kind = ExportedWithProposals if detector.takes_proposals else Exported
             self.module = kind(detector, pasted=options.paste_masks)
-        self.traced = self.module if options.skip_postprocess else heads.WithHeads(self.module, detector)
+        self.traced = self.module if options.skip_postprocess else head_outputs.WithHeads(self.module, detector)
         image, self.test_image = images
         self.examples = Examples(
             preprocessing,
@@ -160,7 +160,7 @@ class _Export:
             exporter=options.exporter,
             verify=options.verify is not False,
         )
-        report = self._trace(output_file, settings)
+        report = self._accepted(output_file, settings)
         self.steps.end()
         if options.verify:
             self.steps.progress(str(report))
@@ -175,72 +175,72 @@ class _Export:
     def _output_names(self) -> list[str]:
         """Return the names of the traced module's outputs."""
         names = list(self.module.output_names)
-        if isinstance(self.traced, heads.WithHeads):
+        if isinstance(self.traced, head_outputs.WithHeads):
             outputs = expected_outputs(self.traced, self.args, decides=False).outputs
-            names += [heads.PREFIX + name for name in self.traced.names(len(outputs) - len(names))]
+            names += [head_outputs.PREFIX + name for name in self.traced.names(len(outputs) - len(names))]
         return names
 
     def _show(self, output_file: Path) -> None:
         """Print the graph; print and draw the detections, or print the shapes of raw outputs."""
-        self.steps.progress(listing.graph_text(onnx.load(output_file, load_external_data=False)))
+        self.steps.progress(show.graph_text(onnx.load(output_file, load_external_data=False)))
         if self.options.skip_postprocess:
-            self.steps.progress(listing.outputs_text(output_file, self.args))
+            self.steps.progress(show.outputs_text(output_file, self.args))
             return
         prepare = self.examples.resizing(self.height, self.width)
-        detections = Predictor(output_file, preprocessing=prepare, score_threshold=listing.MIN_SCORE)(self.test_image)
-        self.steps.progress(listing.detections_text(detections))
-        self.steps.progress(listing.show_picture(output_file.with_suffix(".png"), self.test_image, detections))
+        detections = Predictor(output_file, preprocessing=prepare, score_threshold=show.MIN_SCORE)(self.test_image)
+        self.steps.progress(show.detections_text(detections))
+        self.steps.progress(show.show_image(output_file.with_suffix(".png"), self.test_image, detections))
 
-    def _trace(self, output_file: Path, settings: Options) -> Report:
-        """Run `mmort.onnx`'s export quietly; turn errors of torch's exporters into a ValueError of one line."""
-        self.steps.begin(f"exporting with torch's {settings.exporter} exporter")
+    def _accepted(self, output_file: Path, settings: Options) -> Report:
+        """Trace, edit, compare and accept the draft of the file."""
         try:
-            with muted() as audible:
-
-                def finish(model: onnx.ModelProto) -> None:
-                    with audible():
-                        self._finish(model)
-
-                def prove(draft: Path) -> Report:
-                    with audible():
-                        return self._prove(draft, output_file, settings)
-
-                return export_model(self.traced, self.args, output_file, replace(settings, finish=finish, prove=prove))
-        except (ValueError, ImportError, OSError) as error:
-            if isinstance(error, ValueError) and settings.exporter == "legacy" and self.options.dynamic:
+            with Draft(self.traced, self.args, output_file, settings) as draft:
+                self._trace(draft, settings.exporter)
+                with draft.edit() as model:
+                    self._finish(model)
+                return draft.accept(self._prove(draft) if settings.verify else None)
+        except ValueError:
+            if settings.exporter == "legacy" and self.options.dynamic:
                 self.steps.progress(
                     "torch's older exporter, which opsets below 18 need, freezes sizes that it cannot trace; --static "
                     "and --shape make files of one size"
                 )
             raise
+
+    def _trace(self, draft: Draft, exporter: str) -> None:
+        """Trace the draft quietly; turn errors of torch's exporters into a ValueError of one line."""
+        self.steps.begin(f"exporting with torch's {exporter} exporter")
+        try:
+            with muted():
+                draft.trace()
+        except (ValueError, ImportError, OSError):
+            raise
         except Exception as error:  # torch's exporters have no common exception
             cause = error.__cause__ or error
             reason = next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
-            raise ValueError(
-                f"export: torch's {settings.exporter} exporter cannot export this: {reason.strip()}"
-            ) from error
+            raise ValueError(f"export: torch's {exporter} exporter cannot export this: {reason.strip()}") from error
 
     def _finish(self, model: onnx.ModelProto) -> None:
         """Give the model its optional input and its metadata, which is the last step before the comparison."""
         if not self.options.skip_postprocess:
-            heads.hide(model)
+            head_outputs.hide(model)
             make_optional(model, "img_shape", portable=bool(self.options.portable))
         metadata = dict(self.metadata)
         if isinstance(self.module, Exported) and "masks" in self.detector.output_names:
             metadata["masks"] = json.dumps(self.module.mask_format.to_dict())
         onnx.helper.set_model_props(model, metadata)
-        finishing.remove_traces(model)
+        file_metadata.remove_traces(model)
         model.ir_version = inspection.needed_format(model)  # so that older ONNX Runtimes load it
 
-    def _prove(self, draft: Path, output_file: Path, settings: Options) -> Report:
+    def _prove(self, draft: Draft) -> Report:
         """Compare the draft with torch, also on the test image, and without ``img_shape``."""
         options, inputs = self.options, [self.args, *self.checks]
         if options.verify and (options.dynamic or options.test_img is not None):  # otherwise the example again
             inputs.append(self.examples.test_inputs(self.test_image, self.height, self.width))
         sizes = ", ".join("x".join(map(str, args[0].shape)) for args in inputs)
         self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
-        proof = Proof(self.detector, self.module, output_file, settings, heads=not options.skip_postprocess)
-        report = proof(draft, inputs, self.steps.begin)
+        proof = Proof(self.detector, self.module, draft.path, draft.options, heads=not options.skip_postprocess)
+        report = proof(draft.file, inputs, self.steps.begin)
         if report.ok and not options.skip_postprocess:
-            finishing.check_optional(draft, min(inputs, key=lambda args: args[0].numel()))
+            check_optional(draft.file, min(inputs, key=lambda args: args[0].numel()))
         return report

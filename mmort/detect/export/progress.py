@@ -74,11 +74,10 @@ class _Muted(StringIO):
 
 
 @contextmanager
-def muted() -> Iterator[Callable[[], redirect_stdout[IO[str]]]]:
-    """Drop what the block prints; yields a context manager in which printing works.
+def muted() -> Iterator[None]:
+    """Drop what the block prints: torch's older exporter prints whole graphs, onnxslim a table.
 
-    torch's older exporter prints whole graphs, onnxslim a table.  Other threads go on printing.
+    Other threads go on printing.
     """
-    stdout = sys.stdout
-    with redirect_stdout(_Muted(stdout)):
-        yield lambda: redirect_stdout(stdout)
+    with redirect_stdout(_Muted(sys.stdout)):
+        yield

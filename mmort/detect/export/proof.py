@@ -12,17 +12,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
 from mmort.detect.export.crowd import VIEWS, crowd, with_noise
-from mmort.detect.export.following import Following
-from mmort.detect.export.heads import Arguments, WithHeads, compare_heads, few_detections, note_few
+from mmort.detect.export.head_outputs import Arguments, WithHeads, compare_heads, few_detections, note_few
+from mmort.detect.export.replayed_choices import ReplayingModule
 from mmort.onnx import Report
+from mmort.onnx.export.draft import ALONE, compare_draft, expected_outputs
 from mmort.onnx.export.options import Options
-from mmort.onnx.export.pipeline import ALONE, compare_draft, expected_outputs
 from mmort.onnx.graph import files
 from mmort.onnx.verify.report import Row
+from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.onnx.verify.values import index_of_smallest, shapes_text
 
 
@@ -37,7 +39,7 @@ class Proof:
         The file that a draft is to become, for messages.
     options : Options
         Those of the export.
-    heads : bool
+    heads : bool, default True
         Whether the outputs of heads are compared too.
     """
 
@@ -49,7 +51,7 @@ class Proof:
     def __call__(self, draft: Path, inputs: Sequence[Arguments], begin: Callable[[str], None]) -> Report:
         """Compare a draft with torch; `begin` takes the text of a further step."""
         report = self._report(draft, self.module, inputs, begin)
-        return report if report.ok else self._report(draft, Following(self.module, draft), inputs, begin)
+        return report if report.ok else self._report(draft, ReplayingModule(self.module, draft), inputs, begin)
 
     def _report(
         self, draft: Path, module: nn.Module, inputs: Sequence[Arguments], begin: Callable[[str], None]
@@ -60,10 +62,10 @@ class Proof:
         count = len(files.load(draft).graph.output)
         smallest = expected_outputs(with_heads, inputs[first], decides=True)
         report = compare_draft(draft, self.path, [inputs[first]], [smallest.part(slice(count))], self.options)
-        others = [args for index, args in enumerate(inputs) if index != first]
-        if others and report.ok:
-            references = [expected_outputs(module, args, decides=False) for args in others]
-            report = Report((*report.rows, *compare_draft(draft, self.path, others, references, self.options).rows))
+        remaining = [args for index, args in enumerate(inputs) if index != first]
+        if remaining and report.ok:
+            references = [expected_outputs(module, args, decides=False) for args in remaining]
+            report = Report((*report.rows, *compare_draft(draft, self.path, remaining, references, self.options).rows))
         order = [shapes_text(args) for args in inputs]
         order += ["-", *(f"{text}{ALONE}" for text in order)]  # "-" stands for a file that cannot be loaded
         report = Report(tuple(sorted(report.rows, key=lambda row: order.index(row.inputs))))
@@ -86,12 +88,12 @@ class Proof:
         """Compare the detections of a draft and of torch with noise in the outputs of the heads."""
         rows: list[Row] = []
         for seed, (label, axis) in enumerate(VIEWS.items()):
-            image, *others = args
-            view = (image.flip(axis), *others)
+            image, *rest = args
+            view = (image.flip(axis), *rest)
             noisy, _ = crowd(WithHeads(self.module, self.detector), self.detector, view, seed)
             with with_noise(draft, names, noisy.changes) as path:
                 report = self._compared(path, noisy, view, names)
-                report = report if report.ok else self._compared(path, Following(noisy, path), view, names)
+                report = report if report.ok else self._compared(path, ReplayingModule(noisy, path), view, names)
             rows += [replace(row, inputs=f"{row.inputs}{label}") for row in report.rows]
         return rows
 
@@ -102,3 +104,16 @@ class Proof:
         report = compare_draft(path, self.path, [args], [reference.part(slice(count))], self.options)
         heads = compare_heads(path, args, names, reference.part(slice(count, None)))
         return Report((*report.rows, *(row for row in heads if row.problem)))
+
+
+def check_optional(path: Path, args: Sequence[Tensor]) -> None:
+    """Check that a file without ``img_shape``, the last argument, computes the same bits as with the input's size."""
+    batch, _, height, width = args[0].shape
+    session = open_session(path)
+    inputs = feeds(session, args[:-1])
+    defaults = session.run(None, inputs)
+    explicit = session.run(None, inputs | {"img_shape": np.array([[height, width]] * batch, np.int64)})
+    if not all(map(np.array_equal, defaults, explicit)):
+        raise ValueError(
+            "export: without img_shape the file must detect the same as with the size of the input, got differences"
+        )

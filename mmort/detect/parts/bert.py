@@ -1,4 +1,4 @@
-"""BERT, which turns the words of a caption into features; sub-sentences know nothing of each other.
+"""BERT, which turns the words of a caption into features; sub-sentences may know nothing of each other.
 
 Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", NAACL
 2019.
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort._files.inputs import read_text
-from mmort.configs.captions import Caption
+from mmort.configs.captions import Caption, Prompt
 from mmort.configs.local_files import refuse_address
 from mmort.detect.entries import PARTS, Schema, at_least, only, read_entries, training_only
 from mmort.detect.parts.tokens import PADDING, Tokenizer, Tokens
@@ -27,8 +27,23 @@ from mmort.detect.parts.transformer import attended, by_head
 BASE = "bert-base-uncased", "google-bert/bert-base-uncased"
 """Names of the model whose sizes are the defaults of `BertSizes`."""
 
+DTYPES = torch.float32, torch.float64
+"""What detectors may compute in: what is made of words is kept in both."""
+
 _MODEL = r"^language_model\.language_backbone\.body\.model\."
-_LAYER = _MODEL + r"encoder\.layer\.(\d+)\."
+
+
+def layer_keys(before: str, after: str) -> tuple[tuple[str, str], ...]:
+    """Return the ``renamed_keys`` of a `BertLayer`, whose keys begin with a pattern in checkpoints."""
+    names = {
+        r"attention\.self\.": "",
+        r"attention\.output\.dense\.": "out.",
+        r"attention\.output\.LayerNorm\.": "attention_norm.",
+        r"intermediate\.dense\.": "widen.",
+        r"output\.dense\.": "narrow.",
+        r"output\.LayerNorm\.": "norm.",
+    }
+    return tuple((before + pattern, after + name) for pattern, name in names.items())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +86,8 @@ class Text:
     Attributes
     ----------
     tokens : Tokens
-    features : Tensor of float64, [1, T, C]
+    features, last : Tensor of float64, [1, T, C]
+        The mean of the last layers that the config asks for, and the output of the last one.
     positions : Tensor of int64, [1, T]
         Where each token is in its sub-sentence.
     hidden : Tensor of bool, [1, T, T]
@@ -80,12 +96,24 @@ class Text:
 
     tokens: Tokens
     features: Tensor
+    last: Tensor
     positions: Tensor
     hidden: Tensor
 
+    @property
+    def shares(self) -> Tensor:
+        """For each name the weight of each token's score in its own, a tensor of float64, [tokens, names]."""
+        shares = torch.zeros(len(self.tokens.ids), len(self.tokens.of_names), dtype=torch.float64)
+        for label, tokens in enumerate(self.tokens.of_names):
+            shares[list(tokens), label] = 1 / len(tokens)
+        return shares
+
 
 class BertLayer(nn.Module):
-    """Attention of all tokens that see each other, then two fully connected layers."""
+    """Attention of all tokens that see each other, then two fully connected layers.
+
+    MMDetection's copy of it in GLIP clamps inner numbers to 50,000, for half precision: those of float32 are far below.
+    """
 
     def __init__(self, sizes: BertSizes) -> None:
         super().__init__()
@@ -95,7 +123,7 @@ class BertLayer(nn.Module):
         self.attention_norm, self.norm = nn.LayerNorm(dims, eps), nn.LayerNorm(dims, eps)
         self.widen, self.narrow = nn.Linear(dims, sizes.intermediate_size), nn.Linear(sizes.intermediate_size, dims)
 
-    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+    def forward(self, x: Tensor, hidden: Tensor | None = None) -> Tensor:
         q, k, v = (by_head(layer(x), self.num_heads) for layer in (self.query, self.key, self.value))
         x = self.attention_norm(x + self.out(attended(q, k, v, hidden)))
         normalized: Tensor = self.norm(x + self.narrow(functional.gelu(self.widen(x))))
@@ -109,12 +137,7 @@ class Bert(nn.Module):
     renamed_keys = (
         (_MODEL + r"embeddings\.LayerNorm\.", "language_model.norm."),
         (_MODEL + r"embeddings\.", "language_model."),
-        (_LAYER + r"attention\.self\.", r"language_model.layers.\1."),
-        (_LAYER + r"attention\.output\.dense\.", r"language_model.layers.\1.out."),
-        (_LAYER + r"attention\.output\.LayerNorm\.", r"language_model.layers.\1.attention_norm."),
-        (_LAYER + r"intermediate\.dense\.", r"language_model.layers.\1.widen."),
-        (_LAYER + r"output\.dense\.", r"language_model.layers.\1.narrow."),
-        (_LAYER + r"output\.LayerNorm\.", r"language_model.layers.\1.norm."),
+        *layer_keys(_MODEL + r"encoder\.layer\.(\d+)\.", r"language_model.layers.\1."),
     )
     unused_keys = (_MODEL + r"pooler\.", _MODEL + r"embeddings\.position_ids$")
 
@@ -127,13 +150,18 @@ class Bert(nn.Module):
         name: str = BASE[0]
         max_tokens: int = at_least(2, default=256)
         pad_to_max: bool = True
-        use_sub_sentence_represent: bool = only(True, required=True)
-        special_tokens_list: list[str]
+        use_sub_sentence_represent: bool = False
+        special_tokens_list: list[str] | None = None
         num_layers_of_embedded: int = at_least(1, default=1)
+
+        def check(self, name: str) -> None:
+            """Raise a ValueError if nothing says where sub-sentences end."""
+            if self.use_sub_sentence_represent and self.special_tokens_list is None:
+                raise ValueError(f"detect.build: {name} with use_sub_sentence_represent must have special_tokens_list")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__()
-        self.entries, sizes = entries, _sizes(entries.name)
+        self.entries, sizes = entries, sizes_of("name of language_model", entries.name)
         self.dims = sizes.hidden_size
         self.word_embeddings = nn.Embedding(sizes.vocab_size, self.dims)
         self.position_embeddings = nn.Embedding(sizes.max_position_embeddings, self.dims)
@@ -162,6 +190,33 @@ class Bert(nn.Module):
             )
         return tokenizer
 
+    def texts(
+        self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None, chunked_size: int, *, closed: bool = True
+    ) -> list[Text]:
+        """Return what the model makes of names, in chunks of `chunked_size` names if that is positive.
+
+        Parameters
+        ----------
+        prompt, vocabulary
+            See `Detector.set_texts`.
+        chunked_size : int
+        closed : bool, default True
+            Whether the last name of a caption ends as the others do.
+
+        Raises
+        ------
+        ValueError
+            See `Detector.set_texts`.
+        """
+        tokenizer, texts = self.tokenizer(vocabulary), []
+        for chunk in prompt.chunks(chunked_size) if chunked_size > 0 else (prompt,):
+            text = self.text(chunk.caption(closed=closed), tokenizer)
+            for name, tokens in zip(chunk.names, text.tokens.of_names, strict=True):
+                if not tokens:
+                    raise ValueError(f"texts must be names of which the vocabulary has tokens, got {name!r}")
+            texts.append(text)
+        return texts
+
     def text(self, caption: Caption, tokenizer: Tokenizer) -> Text:
         """Return what the model makes of a caption, computed in float64.
 
@@ -176,22 +231,26 @@ class Bert(nn.Module):
                 f"texts must have at most {entries.max_tokens} tokens together (max_tokens of language_model), "
                 f"got {len(tokens.ids)}"
             )
-        padding = entries.max_tokens - len(tokens.ids) if entries.pad_to_max else 0
-        ids = torch.tensor([*tokens.ids, *[tokenizer.id_of(PADDING)] * padding])
-        special = torch.tensor([tokenizer.id_of(token) for token in entries.special_tokens_list])
-        positions, hidden = _sub_sentences(torch.isin(ids, special))
+        ids = torch.tensor(tokens.ids)
+        if entries.special_tokens_list is not None and entries.use_sub_sentence_represent:
+            padding = entries.max_tokens - len(ids) if entries.pad_to_max else 0
+            ids = functional.pad(ids, (0, padding), value=tokenizer.id_of(PADDING))
+            special = torch.tensor([tokenizer.id_of(token) for token in entries.special_tokens_list])
+            positions, hidden = _sub_sentences(torch.isin(ids, special))
+        else:  # without padding, from which all tokens are hidden
+            positions, hidden = torch.arange(len(ids))[None], torch.zeros(1, len(ids), len(ids), dtype=torch.bool)
         if int(positions.max()) >= self.position_embeddings.num_embeddings:
             raise ValueError(
                 f"texts must have names of less than {self.position_embeddings.num_embeddings} tokens, got one of "
                 f"{int(positions.max())}"
             )
         with torch.inference_mode():
-            features = copy.deepcopy(self).double()(ids[None], positions, hidden)
-        # Not a tensor of inference mode, which no traced module may hold.
-        return Text(tokens, features.clone(), positions, hidden)
+            features, last = copy.deepcopy(self).double()(ids[None], positions, hidden)
+        # Not tensors of inference mode, which no traced module may hold.
+        return Text(tokens, features.clone(), last.clone(), positions, hidden)
 
-    def forward(self, ids: Tensor, positions: Tensor, hidden: Tensor) -> Tensor:
-        """Return features [1, T, C] of tokens [1, T]; see `Text`."""
+    def forward(self, ids: Tensor, positions: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return features and last outputs [1, T, C] of tokens [1, T]; see `Text`."""
         x = self.norm(
             self.word_embeddings(ids) + self.position_embeddings(positions) + self.token_type_embeddings.weight[0]
         )
@@ -200,19 +259,18 @@ class Bert(nn.Module):
             x = layer(x, hidden)
             outputs.append(x)
         count = self.entries.num_layers_of_embedded
-        return torch.stack(outputs[-count:]).mean(0) / count  # MMDetection divides twice
+        return torch.stack(outputs[-count:]).mean(0) / count, x  # MMDetection divides twice
 
 
-def _sizes(name: str) -> BertSizes:
-    """Return the sizes of a model that a config names: a known one, or a folder."""
+def sizes_of(entry: str, name: str) -> BertSizes:
+    """Return the sizes of a model that an entry of a config names: a known one, or a folder."""
     if name in BASE:
         return BertSizes()
-    refuse_address("language_model.name", name)
+    refuse_address(entry, name)
     path = Path(name, "config.json")
     if not path.exists():
         raise ValueError(
-            f"detect.build: name of language_model must be {BASE[0]} or a folder with config.json and vocab.txt, "
-            f"got {name!r}"
+            f"detect.build: {entry} must be {BASE[0]} or a folder with config.json and vocab.txt, got {name!r}"
         )
     try:
         sizes = json.loads(read_text("config.json", path))

@@ -110,6 +110,17 @@ class LegacyDeltaXYWHBBoxCoder(DeltaXYWHBBoxCoder):
         return super().sizes(priors) + 1
 
 
+@PARTS.register("box coder", "DeltaXYWHBBoxCoderForGLIP")
+class DeltaXYWHBBoxCoderForGLIP(DeltaXYWHBBoxCoder):
+    """The coder of GLIP, whose priors end after their last pixel and whose boxes end with it."""
+
+    def decode(self, priors: Tensor, regressed: Tensor, limits: Tensor) -> Tensor:
+        """Return boxes [..., 4] clipped to the last pixel."""
+        first, last = self.boxes(priors, regressed).chunk(2, -1)
+        boxes = torch.cat([first, last - 1], -1)
+        return clip(boxes, limits - 1) if self.clip_border else boxes
+
+
 @PARTS.register("box coder", "TBLRBBoxCoder")
 class TBLRBBoxCoder(BoxCoder):
     """Distances of the sides from the prior's centre, in units of its size; MMDetection's coder."""

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from mmort.detect.entries import Schema
 from mmort.torch import roi_align
 
-SLACK = 2**-11
-"""Pixels that a bin is smaller, so that rounding never lets one of N cells, as in a whole image, have N + 1 samples."""
+SLACK = 2**12
+"""How many units of rounding, in pixels, a bin is smaller: one of N cells, as in a whole image, has N samples then."""
 
 
 class DeformRoIPoolLayer:
@@ -123,7 +123,8 @@ def deform_roi_pool(
     first = rois[:, None, None, 1:3] + extent * (
         cells.to(rois.dtype) / bins + gamma * offsets.permute(0, 2, 3, 1)
     )  # [R, h, w, 2]
+    last = first + extent / bins - SLACK * torch.finfo(rois.dtype).eps
     image = rois[:, :1, None, None].expand(-1, height, width, 1)
-    regions = torch.cat([image, first, first + extent / bins - SLACK], 3).flatten(0, 2)  # of one bin each
+    regions = torch.cat([image, first, last], 3).flatten(0, 2)  # of one bin each
     pooled = roi_align(features, regions, 1, spatial_scale, sampling_ratio)[:, :, 0, 0]  # [R * h * w, C]
     return torch.unflatten(pooled, 0, (-1, height, width)).permute(0, 3, 1, 2)

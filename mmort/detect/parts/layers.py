@@ -452,6 +452,6 @@ def shared_towers(
     towers = nn.ModuleList(tower(in_channels, channels, count, **layer) for _ in range(levels))
     if shared:
         for layers in zip(*towers, strict=True):
-            for own in layers:
-                own.conv = layers[0].conv
+            for conv_module in layers:
+                conv_module.conv = layers[0].conv
     return towers

@@ -141,8 +141,8 @@ def best_queries(logits: Tensor, boxes: Tensor, limits: Tensor, count: int) -> t
     """
     scores, labels = logits.softmax(2)[..., :-1].max(2)  # [N, Q]
     scores, queries = scores.topk(min(count, logits.shape[1]))  # [N, K]
-    found = clip(corners(take_rows(boxes, queries)) * limits, limits)
-    return torch.cat([found, scores[..., None]], 2), labels.gather(1, queries)
+    edges = clip(corners(take_rows(boxes, queries)) * limits, limits)
+    return torch.cat([edges, scores[..., None]], 2), labels.gather(1, queries)
 
 
 def best_pairs_of_queries(logits: Tensor, boxes: Tensor, limits: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -170,5 +170,5 @@ def best_pairs(scores: Tensor, boxes: Tensor, limits: Tensor, count: int) -> tup
     """Return what `best_pairs_of_queries` does for scores [N, Q, C] instead of logits."""
     classes = scores.shape[2]
     scores, pairs = scores.flatten(1).topk(min(count, scores.shape[1] * classes))
-    found = clip(corners(take_rows(boxes, pairs // classes)) * limits, limits)
-    return torch.cat([found, scores[..., None]], 2), pairs % classes
+    edges = clip(corners(take_rows(boxes, pairs // classes)) * limits, limits)
+    return torch.cat([edges, scores[..., None]], 2), pairs % classes

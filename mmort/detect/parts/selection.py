@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Literal
 
 import torch
@@ -94,7 +95,7 @@ def best_priors(map: Tensor, classes: int, nms_pre: int, activation: Activation 
     classes : int
     nms_pre : int
         Maximum number of priors; 0 or less: all.
-    activation : {"sigmoid", "softmax", "none"}
+    activation : {"sigmoid", "softmax", "none"}, default "sigmoid"
 
     Returns
     -------
@@ -166,3 +167,22 @@ def indexed_detections(boxes: Tensor, scores: Tensor, test_cfg: SelectionEntries
     best = dets[..., 4].topk(min(max_per_image, classes * max_per_class)).indices  # [N, K]
     indices = torch.unflatten(indices, 0, (-1, classes)).flatten(1)
     return take_rows(dets, best), labels.gather(1, best), indices.gather(1, best)
+
+
+def merged(chunks: Sequence[tuple[Tensor, Tensor, int]]) -> tuple[Tensor, Tensor]:
+    """Return the detections of several chunks of classes, by descending score.
+
+    Parameters
+    ----------
+    chunks : sequence of (Tensor, Tensor, int)
+        Of each its detections [N, K, 5], their labels [N, K], which are -1 in unused rows, and how many classes it has.
+    """
+    if len(chunks) == 1:
+        return chunks[0][:2]
+    first = accumulate((classes for _, _, classes in chunks), initial=0)
+    dets = torch.cat([chunk[0] for chunk in chunks], 1)
+    shifted = (
+        torch.where(labels < 0, -1, labels + start) for (_, labels, _), start in zip(chunks, first, strict=False)
+    )
+    order = dets[..., 4].argsort(dim=1, descending=True, stable=True)
+    return take_rows(dets, order), torch.cat(list(shifted), 1).gather(1, order)

@@ -112,6 +112,10 @@ class DenseHead(Head):
         """Return a factor of the scores [N, K, 1] that follows from regressed numbers [N, K, box_channels]."""
         return None
 
+    def with_factor(self, scores: Tensor, factor: Tensor) -> Tensor:
+        """Return the scores [N, K, C] that follow from those of classes and the head's factor [N, K, 1]."""
+        return scores * factor
+
 
 class DenseDetector(SingleStageDetector):
     """A detector with a `DenseHead`: the best pairs of prior and class of each level, then suppression."""
@@ -130,7 +134,9 @@ class DenseDetector(SingleStageDetector):
         boxes, scores, _ = self.candidates(self.raw(input), image_limits(input, img_shape))
         return detections(boxes, scores, self.test_cfg)
 
-    def candidates(self, maps: Sequence[Tensor], limits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def candidates(
+        self, maps: Sequence[Tensor], limits: Tensor, classes: int | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the best pairs of prior and class of all levels.
 
         Parameters
@@ -139,6 +145,8 @@ class DenseDetector(SingleStageDetector):
             The head's.
         limits : Tensor, [N, 1, 4]
             What boxes are clipped to.
+        classes : int, optional
+            The number of classes, by default that of the head.
 
         Returns
         -------
@@ -153,11 +161,11 @@ class DenseDetector(SingleStageDetector):
         first = [0, *accumulate(boxes.shape[0] for boxes in priors)]
 
         def choose(level: int, logits: Tensor, regressed: Tensor, factor: Tensor | None = None) -> tuple[Tensor, ...]:
-            scores, indices = best_priors(logits, head.classes, test_cfg.nms_pre, head.activation)
+            scores, indices = best_priors(logits, classes or head.classes, test_cfg.nms_pre, head.activation)
             scores = filter_scores(scores, test_cfg.score_thr, test_cfg.nms_pre)  # [N, K, C]
             if factor is not None:
                 # After the threshold, so a detection's score may be below it.
-                scores = scores * take(factor, indices, 1).sigmoid()
+                scores = head.with_factor(scores, take(factor, indices, 1).sigmoid())
             numbers = take(regressed, indices, head.box_channels)
             confidence = head.confidence(numbers)
             if confidence is not None:

@@ -111,7 +111,8 @@ class Tokenizer:
     def __call__(self, caption: Caption) -> Tokens:
         """Return the tokens of a caption."""
         encoding = self._tokenizer.encode(caption.text)
-        return Tokens(tuple(encoding.ids), tuple(_tokens_between(encoding, *span) for span in caption.spans))
+        of_names = ({token for span in spans for token in _tokens_between(encoding, *span)} for spans in caption.spans)
+        return Tokens(tuple(encoding.ids), tuple(tuple(sorted(tokens)) for tokens in of_names))
 
 
 def _settings(vocabulary: Path) -> TokenizerEntries:
@@ -133,5 +134,5 @@ def _tokens_between(encoding: Any, begin: int, end: int) -> tuple[int, ...]:
 
 def _first_token(encoding: Any, characters: Sequence[int]) -> int | None:
     """Return the position of the token of the first of some characters that is in one; blanks are in none."""
-    found = (encoding.char_to_token(character) for character in characters if character >= 0)
-    return next((token for token in found if token is not None), None)
+    tokens = (encoding.char_to_token(character) for character in characters if character >= 0)
+    return next((token for token in tokens if token is not None), None)

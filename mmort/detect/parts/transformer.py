@@ -269,8 +269,8 @@ class Attention(nn.Module):
     def _project(self, index: int, x: Tensor) -> Tensor:
         """Return [N, heads, L, D / heads] for [N, L, D]; one tensor has the weights for query, key and value."""
         size = x.shape[2]
-        own = slice(index * size, (index + 1) * size)
-        return by_head(nn.functional.linear(x, self.in_proj_weight[own], self.in_proj_bias[own]), self.num_heads)
+        rows = slice(index * size, (index + 1) * size)
+        return by_head(nn.functional.linear(x, self.in_proj_weight[rows], self.in_proj_bias[rows]), self.num_heads)
 
 
 class MultiheadAttention(nn.Module):

@@ -61,12 +61,12 @@ class ImageComparison:
         return not (len(self.missing) or len(self.other_masks) or len(self.extra))
 
 
-def compare_image(reference: Detections, found: Detections) -> ImageComparison:
+def compare_image(reference: Detections, detections: Detections) -> ImageComparison:
     """Compare the detections of a model in one image with the reference's, in any order.
 
     Parameters
     ----------
-    reference, found : Detections
+    reference, detections : Detections
         Two detections are equal if they have the same label, and their scores, the corners of their boxes in pixels
         and their masks are within the tolerances.  Masks are compared if both have them.  Of several detections within
         the tolerances, the one with the most similar mask is paired.  Boxes that are those of the masks say no more
@@ -83,25 +83,25 @@ def compare_image(reference: Detections, found: Detections) -> ImageComparison:
     >>> result.equal, result.missing.tolist(), result.extra.tolist()
     (False, [1], [])
     """
-    with_masks = reference.has_masks and found.has_masks
-    boxes_of_masks = with_masks and _boxes_are_of_masks(reference) and _boxes_are_of_masks(found)
+    with_masks = reference.has_masks and detections.has_masks
+    boxes_of_masks = with_masks and _boxes_are_of_masks(reference) and _boxes_are_of_masks(detections)
     matches = match_detections(
-        _rows(found),
-        found.labels,
+        _rows(detections),
+        detections.labels,
         _rows(reference),
         reference.labels,
         box_tolerance=np.inf if boxes_of_masks else TOLERANCES.of(np.abs(reference.boxes).max(1, initial=0)),
         score_tolerance=TOLERANCES.of(reference.scores),
-        overlaps=partial(_overlaps, reference, found) if with_masks else None,
+        overlaps=partial(_overlaps, reference, detections) if with_masks else None,
     )
     matched = np.flatnonzero(matches >= 0)
     partners = matches[matched]
     return ImageComparison(
         matches=matches,
-        other_masks=_other_masks(reference, found, matches),
-        extra=np.setdiff1d(np.arange(len(found)), partners),
-        max_box_diff=float(np.abs(found.boxes[partners] - reference.boxes[matched]).max(initial=0)),
-        max_score_diff=float(np.abs(found.scores[partners] - reference.scores[matched]).max(initial=0)),
+        other_masks=_other_masks(reference, detections, matches),
+        extra=np.setdiff1d(np.arange(len(detections)), partners),
+        max_box_diff=float(np.abs(detections.boxes[partners] - reference.boxes[matched]).max(initial=0)),
+        max_score_diff=float(np.abs(detections.scores[partners] - reference.scores[matched]).max(initial=0)),
     )
 
 
@@ -110,38 +110,38 @@ def _rows(detections: Detections) -> NDArray[np.float64]:
     return np.column_stack([detections.boxes, detections.scores]).astype(np.float64)
 
 
-def _other_masks(reference: Detections, found: Detections, matches: NDArray[np.int64]) -> NDArray[np.int64]:
+def _other_masks(reference: Detections, detections: Detections, matches: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the indices of the reference's detections whose match has another mask."""
-    if not (reference.has_masks and found.has_masks):
+    if not (reference.has_masks and detections.has_masks):
         return np.empty(0, np.int64)
     differ = [
         index
         for index, match in enumerate(matches)
-        if match >= 0 and not _same_mask(reference, index, found, int(match))
+        if match >= 0 and not _same_mask(reference, index, detections, int(match))
     ]
     return np.array(differ, np.int64)
 
 
-def _same_mask(reference: Detections, index: int, found: Detections, match: int) -> bool:
+def _same_mask(reference: Detections, index: int, detections: Detections, match: int) -> bool:
     """Whether two masks differ in no more than rounding explains."""
-    different, union = _difference(reference, index, found, match)
+    different, union = _difference(reference, index, detections, match)
     return different <= max(1, (1 - MIN_MASK_IOU) * union)
 
 
 def _overlaps(
-    reference: Detections, found: Detections, indices: Sequence[int] | NDArray[np.int64], expected: int
+    reference: Detections, detections: Detections, indices: Sequence[int] | NDArray[np.int64], expected: int
 ) -> NDArray[np.float64]:
     """Return the IoU of some of the masks found with one of the reference's."""
-    counts = (_difference(reference, expected, found, int(index)) for index in indices)
+    counts = (_difference(reference, expected, detections, int(index)) for index in indices)
     return np.array([1 - different / max(union, 1) for different, union in counts], np.float64)
 
 
-def _difference(reference: Detections, index: int, found: Detections, match: int) -> tuple[int, int]:
+def _difference(reference: Detections, index: int, detections: Detections, match: int) -> tuple[int, int]:
     """Return the number of pixels that are in one of two masks only, and of those that are in any."""
-    region, other = reference.mask_region(index), found.mask_region(match)
+    region, other = reference.mask_region(index), detections.mask_region(match)
     masks = region.mask, other.mask
     if (region.top, region.left, region.mask.shape) != (other.top, other.left, other.mask.shape):
-        masks = reference.mask(index), found.mask(match)
+        masks = reference.mask(index), detections.mask(match)
     return int((masks[0] ^ masks[1]).sum()), int((masks[0] | masks[1]).sum())
 
 
@@ -206,12 +206,12 @@ class Comparison:
     )
     _worst: list[tuple[float, int, Example]] = field(default_factory=list, repr=False)
 
-    def add(self, image: DatasetImage, reference: Detections, found: Detections) -> ImageComparison:
+    def add(self, image: DatasetImage, reference: Detections, detections: Detections) -> ImageComparison:
         """Add an image."""
-        result = compare_image(reference, found)
+        result = compare_image(reference, detections)
         self.images += 1
         self.detections += len(reference)
-        self.found += len(found)
+        self.found += len(detections)
         self.missing += len(result.missing)
         self.other_masks += len(result.other_masks)
         self.extra += len(result.extra)
@@ -219,14 +219,14 @@ class Comparison:
         self.max_score_diff = max(self.max_score_diff, result.max_score_diff)
         for kind, scores in (
             ("reference", reference.scores),
-            ("found", found.scores),
+            ("found", detections.scores),
             ("missing", reference.scores[result.missing]),
-            ("extra", found.scores[result.extra]),
+            ("extra", detections.scores[result.extra]),
         ):
             self.scores[kind] += np.histogram(np.clip(scores, 0, 1), SCORE_BINS, (0, 1))[0]
         if not result.equal:
             self.differing_images += 1
-            self._keep(Example(image, reference, found, result))
+            self._keep(Example(image, reference, detections, result))
         return result
 
     @property

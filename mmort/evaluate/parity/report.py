@@ -10,7 +10,7 @@ from typing import Any
 from mmort._files.outputs import write_output
 from mmort.evaluate.parity.comparison import MIN_MASK_IOU, TOLERANCES
 from mmort.evaluate.parity.histogram import histogram
-from mmort.evaluate.parity.pictures import DRAW_THRESHOLD, MAX_ROWS, picture_pair
+from mmort.evaluate.parity.image_pairs import DRAW_THRESHOLD, MAX_ROWS, image_pair
 from mmort.evaluate.parity.result import METRIC_TOLERANCE, MIN_AGREEMENT, Column, Parity
 
 
@@ -66,5 +66,5 @@ def _model(parity: Parity, column: Column) -> dict[str, Any]:
         "verdict": parity.verdict(column),
         "summary": parity.summary(column),
         "histogram": histogram(detections.scores, parity.reference, column.name),
-        "pairs": [picture_pair(example, parity.reference, column.name) for example in detections.examples],
+        "pairs": [image_pair(example, parity.reference, column.name) for example in detections.examples],
     }

@@ -24,7 +24,7 @@ def compare_models(
         What `evaluate` takes as `predict`, by the name to show.  The first is the reference.
     metrics : sequence of str
         As for `evaluate`; empty for an `UnlabelledDataset`.
-    progress : bool
+    progress : bool, default True
         Show a progress bar, if stderr is a terminal.
     **options
         Of the metrics, as for `evaluate`.
@@ -45,16 +45,16 @@ def compare_models(
         raise ValueError("compare_models: the data set has no images")
     if not metrics and not isinstance(dataset, UnlabelledDataset):
         raise ValueError("compare_models: metrics must not be empty")
-    reference, *others = models
+    reference, *names = models
     evaluations = [Evaluation(dataset, metrics, **options) for _ in models]
-    comparisons = [Comparison(name) for name in others]
+    comparisons = [Comparison(name) for name in names]
     paths = [image.path for image in dataset.images]
     streams = [predict(paths) for predict in models.values()]
     shown = tqdm(dataset.images, unit="image", disable=None if progress else True)
-    for image, expected, *found in zip(shown, *streams, strict=True):
-        for evaluation, detections in zip(evaluations, (expected, *found), strict=True):
+    for image, expected, *compared in zip(shown, *streams, strict=True):
+        for evaluation, detections in zip(evaluations, (expected, *compared), strict=True):
             evaluation.add(image, detections)
-        for comparison, detections in zip(comparisons, found, strict=True):
+        for comparison, detections in zip(comparisons, compared, strict=True):
             comparison.add(image, expected, detections)
     figures, *other_figures = (evaluation.metrics().figures for evaluation in evaluations)
     columns = [

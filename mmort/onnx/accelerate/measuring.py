@@ -20,6 +20,8 @@ from mmort.onnx.verify.sessions import feeds, refusals
 
 MIN_RUNS, MAX_RUNS = 4, 32
 """How often each model runs; the first run does not count."""
+MIN_GAIN, MIN_SHARE = 0.02, 0.75
+"""By how much the fastest run of a faster model is faster, and in how many turns its run is; less is noise."""
 SECONDS = 0.5
 """How long models run that are fast: other work on the machine hardly disturbs all of their runs."""
 _SUFFIX = "_kernel_time"
@@ -39,8 +41,20 @@ def run_once(model: onnx.ModelProto, values: Sequence[Any]) -> dict[str, Run]:
         return _declared(model, _nodes(_profile(session), skipped_runs=0))
 
 
-def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[float, dict[str, Run]]]:
-    """Return the seconds of each model's fastest run, and its nodes' runs by name.
+def is_faster(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Return whether a model is faster than another by more than noise, by the seconds of runs that took turns.
+
+    Examples
+    --------
+    >>> is_faster([1.0, 1.1, 1.0, 1.2], [0.9, 0.9, 0.8, 1.3]), is_faster([1.0, 1.1, 1.0, 1.2], [0.99, 1.2, 1.1, 1.1])
+    (True, False)
+    """
+    turns = [new < old for old, new in zip(before, after, strict=True)]
+    return min(after) <= (1 - MIN_GAIN) * min(before) and sum(turns) >= MIN_SHARE * len(turns)
+
+
+def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[list[float], dict[str, Run]]]:
+    """Return the seconds of each model's runs, which take turns, and what its nodes did in the fastest, by name.
 
     Raises
     ------
@@ -57,9 +71,7 @@ def measure(models: list[onnx.ModelProto], values: Sequence[Any]) -> list[tuple[
             for session, samples in zip(sessions, seconds, strict=True):
                 samples.append(_run(session, values))
         profiles = [_profile(session) for session in sessions]
-    return [
-        (min(samples[1:]), _nodes(profile, skipped_runs=1)) for samples, profile in zip(seconds, profiles, strict=True)
-    ]
+    return [(samples[1:], _nodes(profile, skipped_runs=1)) for samples, profile in zip(seconds, profiles, strict=True)]
 
 
 def _session(model: onnx.ModelProto, prefix: str) -> Any:

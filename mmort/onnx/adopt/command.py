@@ -14,8 +14,9 @@ import onnx.helper
 from numpy.typing import NDArray
 
 import mmort
+from mmort.detections.boxes import bounding_boxes
 from mmort.onnx.adopt.decode import append_decoder
-from mmort.onnx.adopt.layout import Layout
+from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout
 from mmort.onnx.adopt.recognize import ForeignFile, Tensor, recognize
 from mmort.onnx.adopt.report import Adoption
 from mmort.onnx.describe import describe
@@ -51,8 +52,16 @@ def adopt_file(
     if config is not None and exporter != "transformers":
         raise ValueError(f"adopt: config is for files of transformers, got a file of {exporter}")
     chosen = Layout.read(_merged(entries, layout or {}))
-    # All boxes of a trial are looked at: on noise, few or none pass a threshold.
-    every_box = dataclasses.replace(chosen, iou_threshold=None, score_threshold=0.0, max_detections=_ALL)
+    # All boxes of a trial are looked at: on noise, few or none pass a threshold.  Masks of all would take a GB.
+    every_box = dataclasses.replace(
+        chosen,
+        iou_threshold=None,
+        score_threshold=0.0,
+        max_detections=_ALL,
+        masks=None,
+        prototypes=None,
+        mask_format=None,
+    )
     with files.replacing(output, keep_neighbours=True) as draft:
         try:
             files.save(_adopted(path, every_box, file), draft, path, library=False)
@@ -62,8 +71,7 @@ def adopt_file(
         except ValueError as error:
             raise ValueError(str(error).replace(str(draft), str(path))) from None
     sizes = ", ".join("?" if size is None else str(size) for size in file.image.shape or ())
-    entries_of_outputs = ("boxes", "scores", "labels", "objectness")
-    read = {chosen.columns(entry).output for entry in entries_of_outputs if getattr(chosen, entry) is not None}
+    read = {chosen.columns(entry).output for entry in OUTPUT_ENTRIES if getattr(chosen, entry) is not None}
     left_out = tuple(name for name in file.outputs if name not in read)
     return Adoption(exporter, f"{file.image.name} [{sizes}]", chosen, left_out)
 
@@ -132,6 +140,8 @@ def _write_metadata(model: onnx.ModelProto, layout: Layout) -> None:
     }
     if layout.classes is not None:
         entries["classes"] = json.dumps(layout.classes)
+    if layout.format_of_masks is not None:
+        entries["masks"] = json.dumps(layout.format_of_masks.to_dict())
     del model.metadata_props[:]
     onnx.helper.set_model_props(model, entries)
 
@@ -152,13 +162,13 @@ def _trial(network: OnnxNetwork, layout: Layout) -> tuple[NDArray[np.float32], N
     with refusals("adopt: the adopted file does not run"):
         outputs = network(batch, img_shape)
     check_outputs(outputs, len(batch))
-    return outputs[0].reshape(-1, 5), outputs[1].reshape(-1), max(prepared.pad_shape)
+    return outputs[0].reshape(-1, outputs[0].shape[2]), outputs[1].reshape(-1), max(prepared.pad_shape)
 
 
 def _check_meaning(network: OnnxNetwork, layout: Layout) -> None:
     """Refuse boxes and scores of a trial that contradict the layout, naming the entry that would explain it."""
     dets, labels, side = _trial(network, layout)
-    scores = dets[:, 4]
+    scores = dets[:, -1]
     if not ((scores >= 0) & (scores <= 1)).all():
         raise ValueError(
             f"adopt: scores must be from 0 to 1, got {scores.min():g} to {scores.max():g}; activation may be sigmoid "
@@ -166,7 +176,8 @@ def _check_meaning(network: OnnxNetwork, layout: Layout) -> None:
         )
     rows = labels >= 0
     if rows.any():
-        _check_boxes(dets[rows, :4], labels[rows], layout, side)
+        boxes = dets[rows, :4] if layout.angle is None else bounding_boxes(dets[rows, :5])
+        _check_boxes(boxes, labels[rows], layout, side)
 
 
 def _check_boxes(boxes: NDArray[np.float32], labels: NDArray[np.int64], layout: Layout, side: int) -> None:
@@ -182,7 +193,7 @@ def _check_boxes(boxes: NDArray[np.float32], labels: NDArray[np.int64], layout: 
             f"adopt: {turned.mean():.0%} of the boxes of a trial end before they begin; box_format may be another than "
             f"{layout.box_format}"
         )
-    extent = np.quantile(np.abs(boxes), 0.95)
+    extent = np.quantile(np.abs(boxes), 0.95, method="higher")  # of infinite ones, others compute NaN
     if layout.box_unit == "pixels" and extent <= 2:
         raise ValueError(f"adopt: boxes of a trial lie within {extent:.2g} pixels; box_unit may be relative")
     if layout.strides is not None and not extent <= 10 * side:

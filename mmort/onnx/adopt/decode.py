@@ -1,4 +1,4 @@
-"""Decoding: ONNX nodes that turn another exporter's outputs into ``dets`` (N, K, 5) and ``labels`` (N, K).
+"""Decoding: ONNX nodes that turn another exporter's outputs into those of `mmort.predict.Network`.
 
 All of them are standard operators of opset 11, so that an adopted file runs wherever the original ran.
 """
@@ -19,7 +19,17 @@ from mmort.onnx.graph.builder import END, FLOAT, INT64, FunctionBuilder, Value
 
 MIN_OPSET = 11
 
-_OUTPUTS = ("dets", "labels")
+_OUTPUTS = {
+    "dets": (FLOAT, ("detections", 5)),
+    "labels": (INT64, ("detections",)),
+    "masks": (FLOAT, ("detections", "mask_height", "mask_width")),
+    "keypoints": (FLOAT, ("detections", "keypoint_columns")),
+}
+"""The element type of each output, and its sizes after that of the batch."""
+
+
+MAX_ROTATED = 1500
+"""Rotated boxes in an image that suppression compares, those with the highest scores, as in ultralytics' export."""
 
 
 class _Nodes(FunctionBuilder):
@@ -31,7 +41,7 @@ class _Nodes(FunctionBuilder):
 
 
 def append_decoder(model: onnx.ModelProto, layout: Layout, outputs: Mapping[str, Tensor], image: str) -> None:
-    """Replace a model's outputs by ``dets`` and ``labels``, in place; an input (3, H, W) gets a batch of one.
+    """Replace a model's outputs by those of `Network`, in place; an input (3, H, W) gets a batch of one.
 
     Parameters
     ----------
@@ -64,7 +74,8 @@ def append_decoder(model: onnx.ModelProto, layout: Layout, outputs: Mapping[str,
     before, op.nodes = op.nodes, []
     tensors = {name: Value(op, original.get(name, name)) for name in outputs}
     decoder = _Decoder(op, layout, input, tensors, outputs, is_single=is_single)
-    for name, value in zip(_OUTPUTS, decoder.detections(), strict=True):
+    results = decoder.results()
+    for name, value in results.items():
         op.nodes.append(onnx.helper.make_node("Identity", [value.handle], [name], f"mmort/adopt/{name}"))
     nodes = [*before, *graph.node, *op.nodes]
     del graph.node[:]
@@ -72,8 +83,11 @@ def append_decoder(model: onnx.ModelProto, layout: Layout, outputs: Mapping[str,
     batch = input.type.tensor_type.shape.dim[0]
     size = batch.dim_value or batch.dim_param or "batch"
     del graph.output[:]
-    graph.output.append(onnx.helper.make_tensor_value_info("dets", FLOAT, [size, "detections", 5]))
-    graph.output.append(onnx.helper.make_tensor_value_info("labels", INT64, [size, "detections"]))
+    for name in results:
+        element_type, sizes = _OUTPUTS[name]
+        if name == "dets" and layout.angle is not None:
+            sizes = ("detections", 6)
+        graph.output.append(onnx.helper.make_tensor_value_info(name, element_type, [size, *sizes]))
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
@@ -115,8 +129,8 @@ class _Decoder:
         height, width = (size.dim_value for size in input.type.tensor_type.shape.dim[2:])
         self.fixed_size = (height, width) if height and width else None
 
-    def detections(self) -> tuple[Value, Value]:
-        """Return ``dets`` (N, K, 5), best first, and ``labels`` (N, K), -1 in unused rows."""
+    def results(self) -> dict[str, Value]:
+        """Return ``dets`` (N, K, 5), best first, ``labels`` (N, K), -1 in unused rows, and the masks of those rows."""
         op, layout, boxes = self.op, self.layout, self._boxes()
         labels: Value | None = None
         class_count: Value | None = None
@@ -133,7 +147,13 @@ class _Decoder:
                 scores = op.reduce("ReduceMax", scores, 2)
             else:
                 scores = op.Transpose(scores, perm=[0, 2, 1])  # (N, classes, boxes), as NonMaxSuppression takes them
-        kept = scores if layout.iou_threshold is None else self._suppressed(boxes, scores, labels, class_count)
+        if layout.iou_threshold is None:
+            kept = scores
+        elif layout.angle is None:
+            kept = self._suppressed(boxes, scores, labels, class_count)
+        else:
+            assert labels is not None
+            kept = self._suppressed_rotated(boxes, scores, labels)
         number = op.Gather(op.Shape(boxes), [1])
         if labels is None:
             kept = op.Reshape(kept, [0, -1])
@@ -143,9 +163,69 @@ class _Decoder:
             chosen, indices = indices / number, op.Mod(indices, number)
         else:
             chosen = op.GatherElements(labels, indices, axis=1)
-        rows = op.Expand(op.Reshape(indices, [0, -1, 1]), [1, 1, 4])
-        dets = op.Concat(op.GatherElements(boxes, rows, axis=1), op.Reshape(best, [0, -1, 1]), axis=2)
-        return dets, op.Where(best > np.float32(layout.score_threshold), chosen, np.array(-1))
+        dets = op.Concat(self._rows(boxes, indices), op.Reshape(best, [0, -1, 1]), axis=2)
+        results = {"dets": dets, "labels": op.Where(best > np.float32(layout.score_threshold), chosen, np.array(-1))}
+        if layout.keypoints is not None:
+            results["keypoints"] = self._keypoints(indices)
+        if layout.masks is not None:
+            results["masks"] = self._masks(indices) if layout.prototypes is None else self._products(indices)
+        return results
+
+    def _rows(self, values: Value, indices: Value) -> Value:
+        """Return the rows of values (N, boxes, columns) with indices (N, K)."""
+        op = self.op
+        index = op.Reshape(indices, [0, -1, 1])
+        columns = op.Concat([1, 1], op.Gather(op.Shape(values), [2]), axis=0)
+        return op.GatherElements(values, op.Expand(index, columns), axis=1)
+
+    def _keypoints(self, indices: Value) -> Value:
+        """Return x, y and score of the keypoints (N, K, 3 P) of the boxes with indices."""
+        points, columns = self._matrix("keypoints"), self.layout.columns("keypoints")
+        size = (self.outputs[columns.output].shape or ())[1 if self.layout.columns_first else -1]
+        end = size if columns.end is None else columns.end
+        if end is not None and (end - columns.first) % self.layout.keypoint_columns:
+            raise ValueError(
+                f"adopt: keypoints must be {self.layout.keypoint_columns} columns for each, got "
+                f"{self.layout.keypoints!r}, which is {end - columns.first}"
+            )
+        op, points = self.op, self._rows(points, indices)
+        if self.layout.keypoint_columns == 3:
+            return points
+        pairs = op.Reshape(points, [0, 0, -1, 2])
+        ones = op.Slice(pairs, [0], [1], [3]) * np.float32(0) + np.float32(1)
+        return op.Reshape(op.Concat(pairs, ones, axis=3), [0, 0, -1])
+
+    def _products(self, indices: Value) -> Value:
+        """Return the sums (N, K, h, w) of the prototypes, with coefficients as factors, of the boxes with indices."""
+        op, prototypes = self.op, self._maps("prototypes")
+        flat = op.Reshape(prototypes, [0, 0, -1])
+        products = op.MatMul(self._rows(self._matrix("masks"), indices), flat)
+        return op.Reshape(products, op.Concat([0, 0], op.Gather(op.Shape(prototypes), [2, 3]), axis=0))
+
+    def _masks(self, indices: Value) -> Value:
+        """Return the masks (N, K, h, w) of the boxes with indices."""
+        op, masks = self.op, self._maps("masks")
+        batch, number, height, width = (op.Gather(op.Shape(masks), [axis]) for axis in range(4))
+        firsts = op.Range(np.array(0), op.Squeeze(batch), np.array(1))
+        flat = op.Reshape(masks, op.Concat([-1], height, width, axis=0))
+        return op.Gather(flat, indices + op.Reshape(firsts, [-1, 1]) * number, axis=0)
+
+    def _maps(self, entry: str) -> Value:
+        """Return an output (N, maps, h, w), which may have a further dimension of 1 before the height."""
+        name = self._output(entry)
+        value, rank = self.tensors[name], len(self.outputs[name].shape or ())
+        if self.outputs[name].dtype != "float32":
+            value = value.to(FLOAT)
+        if self.is_single:
+            value, rank = self._with_batch(value), rank + 1
+        if rank == 5:
+            return self.op.Reshape(value, self.op.Gather(self.op.Shape(value), [0, 1, 3, 4]))
+        if rank != 4 or self.layout.columns(entry) != (name, 0, None):
+            raise ValueError(
+                f"adopt: {entry} must be a whole output with a map for each box, or with prototypes of masks, got "
+                f"{getattr(self.layout, entry)!r} with {rank} dimensions"
+            )
+        return value
 
     def _suppressed(self, boxes: Value, scores: Value, labels: Value | None, class_count: Value | None) -> Value:
         """Return the scores (N, boxes), or (N, classes, boxes) without labels, with 0 for suppressed boxes."""
@@ -163,6 +243,47 @@ class _Decoder:
             kept = op.Gather(kept, [0, 2], axis=1)
         return op.ScatterND(op.ConstantOfShape(op.Shape(scores)), kept, op.GatherND(scores, kept))
 
+    def _suppressed_rotated(self, boxes: Value, scores: Value, labels: Value) -> Value:
+        """Return the scores (N, boxes) with 0 for rotated boxes that a better one of their class overlaps."""
+        op, layout = self.op, self.layout
+        above = op.Shape(op.NonZero(scores > np.float32(layout.score_threshold)))
+        number = op.Min(
+            op.Gather(op.Shape(boxes), [1]).to(FLOAT),
+            op.Max(op.Gather(above, [1]).to(FLOAT), np.array([1], np.float32)),  # OpenVINO's TopK refuses 0
+            np.array([MAX_ROTATED], np.float32),
+        ).to(INT64)
+        best, indices = op.TopK(scores, number, axis=1, outputs=2)
+        overlaps = self._probabilistic_iou(self._rows(boxes, indices)) > np.float32(layout.iou_threshold)
+        ranks = op.Range(np.array(0), op.Squeeze(number), np.array(1))
+        suppresses = overlaps & (op.Reshape(ranks, [-1, 1]) < ranks)
+        if not layout.class_agnostic:
+            classes = op.GatherElements(labels, indices, axis=1)
+            suppresses = suppresses & op.Equal(op.Reshape(classes, [0, -1, 1]), op.Reshape(classes, [0, 1, -1]))
+        is_suppressed = op.reduce("ReduceMax", suppresses.to(FLOAT), 1) > np.float32(0)
+        kept = op.Where(is_suppressed, np.float32(0), best)
+        return op.ScatterElements(op.ConstantOfShape(op.Shape(scores)), indices, kept, axis=1)
+
+    def _probabilistic_iou(self, boxes: Value) -> Value:
+        """Return ultralytics' similarity (N, K, K) of boxes (N, K, 5): of normal distributions with their covariances.
+
+        It is 1 less the Hellinger distance (arXiv 2106.06072).
+        """
+        op, tiny = self.op, np.float32(1e-7)
+        x, y, width, height, angle = (op.Slice(boxes, [column], [column + 1], [2]) for column in range(5))
+        twelfth = np.float32(1 / 12)
+        a, b, cos, sin = width * width * twelfth, height * height * twelfth, op.Cos(angle), op.Sin(angle)
+        columns = x, y, a * cos * cos + b * sin * sin, a * sin * sin + b * cos * cos, (a - b) * cos * sin
+        x1, y1, a1, b1, c1 = columns
+        x2, y2, a2, b2, c2 = (op.Transpose(column, perm=[0, 2, 1]) for column in columns)
+        a, b, c, right, down = a1 + a2, b1 + b2, c1 + c2, x2 - x1, y1 - y2
+        determinant = a * b - c * c
+        distance = (a * down * down + b * right * right) / (determinant + tiny) * np.float32(0.25)
+        distance = distance + c * right * down / (determinant + tiny) * np.float32(0.5)
+        areas = op.Relu(a1 * b1 - c1 * c1) * op.Relu(a2 * b2 - c2 * c2)
+        ratio = determinant / (op.Sqrt(areas) * np.float32(4) + tiny) + tiny
+        distance = op.Clip(distance + op.Log(ratio) * np.float32(0.5), tiny, np.float32(100))
+        return np.float32(1) - op.Sqrt(np.float32(1 + 1e-7) - op.Exp(-distance))
+
     def _class_numbers(self, count: Value | None) -> Value:
         """Return 0, 1, ... for each class, (classes, 1)."""
         op = self.op
@@ -173,9 +294,11 @@ class _Decoder:
         return op.value(np.arange(len(self.layout.classes))[:, None])
 
     def _boxes(self) -> Value:
-        """Return x1, y1, x2, y2 in pixels of the input, (N, boxes, 4)."""
+        """Return x1, y1, x2, y2 in pixels of the input, (N, boxes, 4), or rotated boxes as they are, (N, boxes, 5)."""
         op, layout = self.op, self.layout
         boxes = self._matrix("boxes", 4)
+        if layout.angle is not None:
+            return op.Concat(boxes, self._matrix("angle", 1), axis=2)
         first, second = (op.Slice(boxes, [begin], [begin + 2], [2]) for begin in (0, 2))
         if layout.strides is not None:
             cells, strides = self._grid()
@@ -220,11 +343,17 @@ class _Decoder:
             return op.Softmax(values, axis=2)
         return op.Sigmoid(values) if self.layout.activation == "sigmoid" else values
 
+    def _output(self, entry: str) -> str:
+        """Return the name of the output that an entry names."""
+        name = self.layout.columns(entry).output
+        if name not in self.outputs:
+            raise ValueError(f"adopt: {entry} must name an output, {', '.join(self.outputs)}, got {name!r}")
+        return name
+
     def _matrix(self, entry: str, count: int | None = None) -> Value:
         """Return the columns that an entry names, (N, boxes, columns), of which there must be `count`."""
         columns = self.layout.columns(entry)
-        if columns.output not in self.outputs:
-            raise ValueError(f"adopt: {entry} must name an output, {', '.join(self.outputs)}, got {columns.output!r}")
+        self._output(entry)
         op, tensor, value = self.op, self.outputs[columns.output], self.tensors[columns.output]
         rank = len(tensor.shape or ())
         if tensor.dtype != "float32":

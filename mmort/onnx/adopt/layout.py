@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from mmort.configs.schema import Config, Schema, at_least, read_entries, suggested
-from mmort.predict.metadata import read_preprocessing
+from mmort.predict.mask_format import MaskFormat
+from mmort.predict.metadata import read_mask_format, read_preprocessing
 from mmort.predict.preprocessing import Preprocessing
 
 _CHOICES = {
@@ -20,6 +21,9 @@ _CHOICES = {
     "background": ("none", "first", "last"),
 }
 """The words that entries of a layout may be."""
+
+OUTPUT_ENTRIES = ("boxes", "scores", "labels", "objectness", "angle", "keypoints", "masks", "prototypes")
+"""The entries that name outputs, or columns of them."""
 
 _COLUMNS = re.compile(r"(?P<output>.+?)(\[(?P<first>\d*)(?P<colon>:?)(?P<end>\d*)\])?")
 
@@ -50,9 +54,9 @@ class Columns(NamedTuple):
 class Layout(Schema):
     """What the outputs of a detector's file mean, and how images become its input.
 
-    `boxes`, `scores`, `labels` and `objectness` name an output, or columns of its rows: ``output0``, ``output0[4]``,
-    ``output0[4:84]``.  An output has a row for each box, in a batch (N, boxes, columns) or of one image (boxes,
-    columns) or (boxes,).
+    `boxes`, `scores`, `labels`, `objectness`, `angle`, `keypoints` and `masks` name an output, or columns of its rows:
+    ``output0``, ``output0[4]``, ``output0[4:84]``.  An output has a row for each box, in a batch (N, boxes, columns) or
+    of one image (boxes, columns) or (boxes,).
 
     Parameters
     ----------
@@ -66,26 +70,39 @@ class Layout(Schema):
         The class of each box, if the file chooses it.
     objectness : str, optional
         A factor of the scores for each box.
-    box_unit : {"pixels", "relative"}
+    angle : str, optional
+        The angle of each box in radians, clockwise on screen; `box_format` is cxcywh.  The IoU is then the
+        probabilistic one of ultralytics, and also boxes that are suppressed suppress.
+    keypoints : str, optional
+        Columns with x, y and score of each keypoint, or its x and y.
+    keypoint_columns : int, default 3
+        Numbers of each keypoint: 3, or 2 without scores.
+    masks : str, optional
+        An output with a mask for each box, (N, boxes, h, w) or (N, boxes, 1, h, w); with `prototypes`, columns.
+    prototypes : str, optional
+        An output (N, masks, h, w).  The mask of a box is their sum with the columns of `masks` as factors.
+    mask_format : dict, optional
+        The parameters of `mmort.predict.MaskFormat`, required with `masks`.
+    box_unit : {"pixels", "relative"}, default "pixels"
         Pixels of the input, or shares of its width and height.
-    activation : {"none", "sigmoid", "softmax"}
+    activation : {"none", "sigmoid", "softmax"}, default "none"
         What turns scores and objectness into probabilities.
-    background : {"none", "first", "last"}
+    background : {"none", "first", "last"}, default "none"
         The class that is no object.
-    columns_first : bool
+    columns_first : bool, default False
         Whether outputs are (N, columns, boxes).
     strides : tuple of int, optional
         Boxes are offsets from the cells of grids with these strides, and logarithms of sizes in cells, as in YOLOX.
-    multi_label : bool
+    multi_label : bool, default False
         Whether a box may have several classes.  Otherwise it has the one with the highest score.
     iou_threshold : float, optional
         Suppress boxes whose IoU with a better one of the same class is above it.  By default no boxes are suppressed,
         as the file does so itself, or has a box for each object.
-    class_agnostic : bool
+    class_agnostic : bool, default False
         Whether boxes of other classes suppress, too.
-    score_threshold : float
+    score_threshold : float, default 0
         Leave out boxes whose score is not above it.
-    max_detections : int
+    max_detections : int, default 300
         Detections in an image; there are never more than the file has boxes.
     classes : sequence of str, optional
         The names of the classes, without the background.
@@ -108,6 +125,12 @@ class Layout(Schema):
     scores: str
     labels: str | None = None
     objectness: str | None = None
+    angle: str | None = None
+    keypoints: str | None = None
+    keypoint_columns: int = 3
+    masks: str | None = None
+    prototypes: str | None = None
+    mask_format: Config | None = None
     box_unit: str = "pixels"
     activation: str = "none"
     background: str = "none"
@@ -153,21 +176,36 @@ class Layout(Schema):
             value = getattr(self, entry)
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"adopt: {entry} must be a number from 0 to 1, got {value}")
-        for entry in ("boxes", "scores", "labels", "objectness"):
+        for entry in OUTPUT_ENTRIES:
             if getattr(self, entry) is not None:
                 self.columns(entry)
+        if (self.masks is None) != (self.mask_format is None) or (self.prototypes and self.masks is None):
+            raise ValueError("adopt: masks must come with mask_format, and prototypes with both")
         if self.strides is not None and (not self.strides or min(self.strides) < 1 or self.box_format != "cxcywh"):
             raise ValueError("adopt: strides must be positive, and box_format cxcywh with them")
         if self.multi_label and self.class_agnostic:
             raise ValueError("adopt: class_agnostic must be false with multi_label, as a box would suppress itself")
         if self.labels is not None and (self.multi_label or self.activation == "softmax"):
             raise ValueError("adopt: with labels there is one score for each box: no multi_label, no softmax")
-        _ = self.prepare
+        if self.angle is not None and (self.box_format != "cxcywh" or self.box_unit != "pixels" or self.multi_label):
+            raise ValueError("adopt: with angle, box_format must be cxcywh, box_unit pixels, and multi_label false")
+        if self.angle is not None and (self.masks is not None or self.keypoints is not None):
+            raise ValueError("adopt: with angle there are no masks and no keypoints")
+        if self.keypoints is not None and self.masks is not None:
+            raise ValueError("adopt: with keypoints there are no masks")
+        if self.keypoint_columns not in (2, 3) or (self.keypoints is not None and self.box_unit != "pixels"):
+            raise ValueError("adopt: keypoint_columns must be 2 or 3, and box_unit pixels with keypoints")
+        _ = self.prepare, self.format_of_masks
 
     @property
     def prepare(self) -> Preprocessing:
         """The preprocessing of images."""
         return read_preprocessing(self.preprocessing)
+
+    @property
+    def format_of_masks(self) -> MaskFormat | None:
+        """What the masks are."""
+        return None if self.mask_format is None else read_mask_format(self.mask_format)
 
     def columns(self, entry: str) -> Columns:
         """Return the columns that an entry names."""
@@ -178,6 +216,7 @@ class Layout(Schema):
         entries = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("classes", "preprocessing") and getattr(self, field.name) != field.default
+            if field.name not in ("classes", "preprocessing", "mask_format")
+            and getattr(self, field.name) != field.default
         }
         return json.dumps(entries)

@@ -62,18 +62,23 @@ def _ultralytics(file: ForeignFile) -> Entries | None:
     """Return the layout of a file whose metadata ultralytics wrote."""
     if "ultralytics" not in file.metadata.get("description", "").lower() + file.metadata.get("docs", "").lower():
         return None
-    if missing := [key for key in ("names", "stride", "imgsz") if key not in file.metadata]:
-        raise ValueError(
-            f"adopt: metadata of ultralytics must have names, stride and imgsz; missing: {', '.join(missing)}"
-        )
     task = file.metadata.get("task", "detect")
-    if task != "detect":
-        raise ValueError(f"adopt: files of ultralytics for the task {task!r} are not supported; supported: 'detect'")
+    required = ("names", "stride", "imgsz", *(["kpt_shape"] if task == "pose" else []))
+    if missing := [key for key in required if key not in file.metadata]:
+        raise ValueError(
+            f"adopt: metadata of ultralytics must have {', '.join(required)}; missing: {', '.join(missing)}"
+        )
+    if task not in _TASKS:
+        raise ValueError(
+            f"adopt: files of ultralytics for the task {task!r} are not supported; supported: {', '.join(_TASKS)}"
+        )
     classes = _names(file)
     output = next(iter(file.outputs.values()))
     shape = output.shape or ()
     is_detr = "RTDETR" in file.metadata.get("head", "") or "rtdetr" in file.metadata.get("description", "").lower()
     entries: Entries = {"classes": classes, "preprocessing": _letterbox(file, is_detr=is_detr)}
+    if task == "obb":
+        entries["preprocessing"]["clip_boxes"] = False
     name = output.name
     if is_detr:
         entries |= {"boxes": f"{name}[:4]", "box_format": "cxcywh", "box_unit": "relative"}
@@ -86,15 +91,42 @@ def _ultralytics(file: ForeignFile) -> Entries | None:
         return entries
     if _is_true(file, "end2end") or _arguments(file).get("nms") or (len(shape) == 3 and shape[2] == 6):
         chosen = {"boxes": f"{name}[:4]", "box_format": "xyxy", "scores": f"{name}[4]", "labels": f"{name}[5]"}
-        return entries | chosen
-    return entries | {
-        "boxes": f"{name}[:4]",
-        "box_format": "cxcywh",
-        "scores": f"{name}[4:]",
-        "columns_first": True,
-        "iou_threshold": 0.7,
-        "score_threshold": 0.001,
-    }
+        return entries | chosen | _further_columns(file, task, name, 6)
+    end = 4 + len(classes)
+    return (
+        entries
+        | {
+            "boxes": f"{name}[:4]",
+            "box_format": "cxcywh",
+            "scores": f"{name}[4:]" if task == "detect" else f"{name}[4:{end}]",
+            "columns_first": True,
+            "iou_threshold": 0.7,
+            "score_threshold": 0.001,
+        }
+        | _further_columns(file, task, name, end)
+    )
+
+
+_TASKS = ("detect", "segment", "obb", "pose")
+"""Those of ultralytics that detect objects."""
+
+
+def _further_columns(file: ForeignFile, task: str, name: str, begin: int) -> Entries:
+    """Return the entries of the columns that a task of ultralytics has after boxes and scores."""
+    if task == "detect":
+        return {}
+    if task == "obb":
+        return {"angle": f"{name}[{begin}]", "box_format": "cxcywh"}
+    if task == "pose":
+        shape = _literal(file, "kpt_shape", "two positive integers", _is_size)
+        return {"keypoints": f"{name}[{begin}:{begin + shape[0] * shape[1]}]", "keypoint_columns": shape[1]}
+    prototypes = [output.name for output in file.outputs.values() if output.name != name]
+    if len(prototypes) != 1:
+        raise ValueError(f"adopt: a file of ultralytics' task segment must have 2 outputs, got {len(file.outputs)}")
+    image, maps = file.image.shape or (), file.outputs[prototypes[0]].shape or ()
+    stride = image[-1] // maps[-1] if image and maps and image[-1] and maps[-1] else 4
+    mask_format = {"area": "image", "threshold": 0.0, "stride": stride, "rescaling": "edges", "inside_boxes": True}
+    return {"masks": f"{name}[{begin}:]", "prototypes": prototypes[0], "mask_format": mask_format}
 
 
 def _letterbox(file: ForeignFile, *, is_detr: bool) -> Entries:
@@ -210,7 +242,8 @@ def _torchvision(file: ForeignFile) -> Entries | None:
         return None
     floats = [output for output in file.outputs.values() if output.dtype == "float32"]
     labels = [output.name for output in file.outputs.values() if output.dtype == "int64"]
-    boxes = [output.name for output in floats if len(output.shape or ()) == 2]
+    boxes = [output.name for output in floats if len(output.shape or ()) == 2 and (output.shape or ())[1] in (4, None)]
+    masks = [output.name for output in floats if len(output.shape or ()) == 4]
     scores = [output.name for output in floats if len(output.shape or ()) == 1]
     if (len(labels), len(boxes), len(scores)) != (1, 1, 1):
         return None
@@ -218,7 +251,7 @@ def _torchvision(file: ForeignFile) -> Entries | None:
     preprocessing: Entries = {"to_rgb": True, "std": [255.0, 255.0, 255.0], "divide": True}
     if size is not None:
         preprocessing |= {"size": size, "keep_ratio": False}
-    return {
+    entries: Entries = {
         "boxes": boxes[0],
         "box_format": "xyxy",
         "scores": scores[0],
@@ -226,6 +259,9 @@ def _torchvision(file: ForeignFile) -> Entries | None:
         "background": "first",
         "preprocessing": preprocessing,
     }
+    if len(masks) == 1:
+        entries |= {"masks": masks[0], "mask_format": {"area": "image", "threshold": 0.5, "rescaling": "stretch"}}
+    return entries
 
 
 def _yolox(file: ForeignFile) -> Entries | None:

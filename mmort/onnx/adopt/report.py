@@ -35,13 +35,17 @@ class Adoption:
         layout = self.layout
         unit = "pixels of the input" if layout.box_unit == "pixels" else "shares of the input's sides"
         grid = "" if layout.strides is None else f", on grids of strides {', '.join(map(str, layout.strides))}"
+        angle = "" if layout.angle is None else f", turned by {layout.angle}"
         left_out = [("left out", ", ".join(self.left_out))] if self.left_out else []
+        points = "x, y, score" if layout.keypoint_columns == 3 else "x, y"
         return lay_out(
             [
                 ("file of", self.exporter),
                 ("input", f"{self.image}: {_preprocessing(layout.prepare)}"),
-                ("boxes", f"{layout.boxes}: {layout.box_format} in {unit}{grid}"),
+                ("boxes", f"{layout.boxes}: {layout.box_format} in {unit}{grid}{angle}"),
                 ("scores", self._scores()),
+                *([("keypoints", f"{layout.keypoints}: {points}")] if layout.keypoints is not None else []),
+                *([("masks", self._masks())] if layout.masks is not None else []),
                 ("classes", self._classes()),
                 ("then", self._selection()),
                 *left_out,
@@ -60,6 +64,15 @@ class Adoption:
             steps.append(f"without the {layout.background} class, the background")
         return ", ".join(steps)
 
+    def _masks(self) -> str:
+        """Return what the masks are."""
+        layout, mask_format = self.layout, self.layout.format_of_masks
+        assert mask_format is not None
+        source = f"{layout.masks}" if layout.prototypes is None else f"{layout.masks} times {layout.prototypes}"
+        area = "its box" if mask_format.area == "box" else "the input"
+        cut = ", cut at the boxes" if mask_format.inside_boxes else ""
+        return f"{source}, over {area}, above {mask_format.threshold:g}{cut}"
+
     def _classes(self) -> str:
         """Return the names of the first classes."""
         names = self.layout.classes
@@ -72,10 +85,11 @@ class Adoption:
         """Return how detections are chosen."""
         layout = self.layout
         among = "all classes" if layout.class_agnostic else "a class"
+        measure = "an IoU" if layout.angle is None else "a probabilistic IoU"
         suppression = (
             "no suppression"
             if layout.iou_threshold is None
-            else f"suppression above an IoU of {layout.iou_threshold:g} within {among}"
+            else f"suppression above {measure} of {layout.iou_threshold:g} within {among}"
         )
         labels = ", several classes for a box" if layout.multi_label else ""
         threshold = f", scores above {layout.score_threshold:g}"

@@ -118,8 +118,8 @@ def export(
     (True, True)
     """
     with needed_by("mmort.onnx.export"):
+        from mmort.onnx.export.draft import export_model
         from mmort.onnx.export.options import Options
-        from mmort.onnx.export.pipeline import export_model
     options = Options(
         dynamic_shapes=dynamic_shapes,
         check_sizes=check_sizes,

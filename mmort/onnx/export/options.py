@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import onnx
 import torch
 
 from mmort import schemas
 from mmort.onnx.export.inputs import DynamicAxes
 from mmort.onnx.portable.forms import Form
-from mmort.onnx.verify.report import Report
 
 
 @dataclass(frozen=True)
 class Options:
-    """The keyword arguments of `mmort.onnx.export`, which documents them, and hooks for its callers in mmort."""
+    """The keyword arguments of `mmort.onnx.export`, which documents them."""
 
     dynamic_shapes: Any = None
     check_sizes: Sequence[Any] | None = None
@@ -35,11 +32,6 @@ class Options:
     rtol: float | None = None
     atol: float | None = None
     verify: bool = True
-    finish: Callable[[onnx.ModelProto], None] | None = None
-    """Changes the model before it is verified.  A model above 2 GB comes without its tensors, which are in a file."""
-    prove: Callable[[Path], Report] | None = None
-    """Takes the path of the draft, and compares it with the model instead of the export.  If the report is not ok,
-    nothing is written."""
 
 
 @dataclass(frozen=True)

@@ -58,10 +58,10 @@ def attributes_of(node: onnx.NodeProto, operator: schemas.Operator) -> dict[str,
     ValueError
         If an attribute is missing, of the wrong type, or not among the choices.
     """
-    given = {attribute.name: attribute for attribute in node.attribute}
+    by_name = {attribute.name: attribute for attribute in node.attribute}
     values: dict[str, schemas.Value] = {}
     for formal in operator.attributes:
-        attribute = given.get(formal.name) or given.get(formal.former_name or "")
+        attribute = by_name.get(formal.name) or by_name.get(formal.former_name or "")
         values[formal.name] = value = _value(node, formal, attribute)
         if formal.choices and value not in formal.choices:
             raise ValueError(f"{name_of(node)}: {formal.name} must be {' or '.join(formal.choices)}, got {value}")

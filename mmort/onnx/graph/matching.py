@@ -46,9 +46,9 @@ def constant(value: ir.Value | None) -> NDArray[Any] | None:
         tensor = ir.convenience.get_const_tensor(value)
         return None if tensor is None else np.asarray(tensor.numpy())
     feeds: dict[Any, Any] = {}
-    for given in filter(None, node.inputs):
-        feeds[given.name] = constant(given)
-        if feeds[given.name] is None:
+    for input_value in filter(None, node.inputs):
+        feeds[input_value.name] = constant(input_value)
+        if feeds[input_value.name] is None:
             return None
     results: Any = ReferenceEvaluator(ir.to_proto(node), opsets={"": opset_of(node)}).run([value.name], feeds)
     return np.asarray(results[0])

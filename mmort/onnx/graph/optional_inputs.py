@@ -27,12 +27,12 @@ def make_optional(model: onnx.ModelProto, name: str, *, portable: bool) -> None:
     graph = model.graph
     (formal,) = (formal for formal in graph.input if formal.name == name)
     formal.type.tensor_type.shape.dim[0].dim_param = f"{name}_rows"  # 1 or N
-    expanded, given = f"{name}_of_each", name
+    expanded, source = f"{name}_of_each", name
     _rename(graph, name, expanded)
     nodes = []
     if not portable and (inspection.opset_of(model) or 0) >= MIN_OPTIONAL_OPSET:
-        given = f"{name}_or_zeros"
-        nodes = _optional(formal, given)
+        source = f"{name}_or_zeros"
+        nodes = _optional(formal, source)
     else:
         graph.initializer.append(onnx.numpy_helper.from_array(_ZEROS, name))
     for suffix, value in (("first", [0]), ("two", [2])):
@@ -41,7 +41,7 @@ def make_optional(model: onnx.ModelProto, name: str, *, portable: bool) -> None:
         onnx.helper.make_node("Shape", [graph.input[0].name], [f"{name}_input_shape"]),
         onnx.helper.make_node("Gather", [f"{name}_input_shape", f"{name}_first"], [f"{name}_batch"], axis=0),
         onnx.helper.make_node("Concat", [f"{name}_batch", f"{name}_two"], [f"{name}_shape"], axis=0),
-        onnx.helper.make_node("Expand", [given, f"{name}_shape"], [expanded]),
+        onnx.helper.make_node("Expand", [source, f"{name}_shape"], [expanded]),
     ]
     for position, node in enumerate(nodes):
         node.name = f"{name}_{position}"

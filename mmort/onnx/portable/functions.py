@@ -45,13 +45,13 @@ def of(
     attributes = inspection.attributes_of(node, operator)
     try:
         _check_inputs(operator, node)
-        given = tuple(map(bool, node.input))
-        key = operator, given, tuple(attributes.items()), opset, inlined
+        has_input = tuple(map(bool, node.input))
+        key = operator, has_input, tuple(attributes.items()), opset, inlined
         definitions = {} if definitions is None else definitions
         if key not in definitions:
             op = FunctionBuilder(opset, inlined=inlined)
-            results = _results(op, operator, given, attributes)
-            definitions[key] = _function(operator, len(given), op, results), sorted(op.references)
+            results = _results(op, operator, has_input, attributes)
+            definitions[key] = _function(operator, len(has_input), op, results), sorted(op.references)
         function, references = definitions[key]
         _write_attributes(node, operator, references)
         return function
@@ -90,8 +90,8 @@ def shared(operator: schemas.Operator, nodes: Sequence[onnx.NodeProto], opset: i
         raise NotCoveredError(f"one definition must serve all nodes, and {first} and {other} need different ones")
     cases = {tuple(values[name] for name in names): values for values in attributes}
     op = FunctionBuilder(opset)
-    given = tuple(map(bool, nodes[0].input))
-    function = _function(operator, len(given), op, _chosen(op, operator, given, names, list(cases.values())))
+    has_input = tuple(map(bool, nodes[0].input))
+    function = _function(operator, len(has_input), op, _chosen(op, operator, has_input, names, list(cases.values())))
     for node in nodes:
         _write_attributes(node, operator, op.references)
     return function
@@ -106,7 +106,7 @@ def _deciding(
         for names in itertools.combinations(numbers, count):
             needed: dict[tuple[schemas.Value, ...], onnx.FunctionProto] = {}
             keys = [tuple(values[name] for name in names) for values in attributes]
-            if all(needed.setdefault(key, own) == own for key, own in zip(keys, functions, strict=True)):
+            if all(needed.setdefault(key, function) == function for key, function in zip(keys, functions, strict=True)):
                 return names
     return None
 
@@ -114,7 +114,7 @@ def _deciding(
 def _chosen(
     op: FunctionBuilder,
     operator: schemas.Operator,
-    given: Sequence[bool],
+    has_input: Sequence[bool],
     names: Sequence[str],
     cases: list[Attributes],
 ) -> tuple[Value, ...]:
@@ -132,24 +132,25 @@ def _chosen(
         return equal
 
     def defined(case: Attributes) -> Callable[[FunctionBuilder], tuple[Value, ...]]:
-        return lambda op: _results(op, operator, given, case)
+        return lambda op: _results(op, operator, has_input, case)
 
     def found(results: tuple[Value, ...]) -> Callable[[FunctionBuilder], tuple[Value, ...]]:
         return lambda op: results
 
-    first, *others, last = cases
+    first, *middle, last = cases
     results = op.choose(holds(first), defined(first), defined(last), types)
-    for case in others:
+    for case in middle:
         results = op.choose(holds(case), defined(case), found(results), types)
     return results
 
 
 def _results(
-    op: FunctionBuilder, operator: schemas.Operator, given: Sequence[bool], attributes: Attributes
+    op: FunctionBuilder, operator: schemas.Operator, has_input: Sequence[bool], attributes: Attributes
 ) -> tuple[Value, ...]:
     """Write the definition of a node that has some of the inputs, with these attributes."""
     inputs = [
-        Value(op, formal.name) if is_given else None for formal, is_given in zip(operator.inputs, given, strict=False)
+        Value(op, formal.name) if is_given else None
+        for formal, is_given in zip(operator.inputs, has_input, strict=False)
     ]
     results = DEFINITIONS[operator.kernel](op, *inputs, attributes=attributes)
     return results if isinstance(results, tuple) else (results,)
@@ -180,10 +181,10 @@ def _write_attributes(node: onnx.NodeProto, operator: schemas.Operator, names: I
     values = inspection.attributes_of(node, operator)
     for name in sorted(names):
         stated = helper.make_attribute(name, values[name])
-        others = [attribute for attribute in node.attribute if attribute.name != name]
+        remaining = [attribute for attribute in node.attribute if attribute.name != name]
         if stated not in node.attribute:
             del node.attribute[:]
-            node.attribute.extend([*others, stated])
+            node.attribute.extend([*remaining, stated])
 
 
 def _check_inputs(operator: schemas.Operator, node: onnx.NodeProto) -> None:

@@ -67,6 +67,7 @@ def quantize(
     >>> onnx.save(model, path)
     >>> print(mmort.onnx.quantize(path, path.with_name("int8.onnx"), [[np.ones((1, 3, 8, 8), np.float32)]]))
     quantized 1 of 2 layers, by 1 set of inputs
+    left 1 (Conv_1): no further layer, so results are predictions
     """
     with needed_by("mmort.onnx.quantize"):
         from mmort.onnx.quantize.pipeline import quantize_file

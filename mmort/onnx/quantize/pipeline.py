@@ -17,7 +17,7 @@ from mmort.onnx.graph.matching import constant, name_of
 from mmort.onnx.quantize.calibration import ranges
 from mmort.onnx.quantize.folding import fold_normalizations
 from mmort.onnx.quantize.report import Quantization
-from mmort.onnx.quantize.selection import LAYERS, SILU_ENDS, features, quantized_nodes, silu_inputs
+from mmort.onnx.quantize.selection import LAYERS, SILU_ENDS, features, quantized_nodes, reasons, silu_inputs
 
 MIN_OPSET = 13
 """The lowest opset with scales for each channel."""
@@ -58,9 +58,10 @@ def quantize_file(
     before = np.isin(tensors, list(silus))
     found[before, 0] = np.maximum(found[before, 0], SILU_ENDS)
     chosen = [name_of(node) for node in nodes if node.op_type in LAYERS]
-    left = [name_of(node) for node in graph if node.op_type in LAYERS and name_of(node) not in set(chosen)]
+    why = reasons(graph, nodes)
+    left = [name for names in why.values() for name in names]
     files.save(_quantized(model, nodes, dict(zip(tensors, found, strict=True))), output, path)
-    return Quantization(tuple(chosen), tuple(left), count)
+    return Quantization(tuple(chosen), tuple(left), count, why)
 
 
 def _advice(model: onnx.ModelProto) -> str:

@@ -48,6 +48,44 @@ def quantized_nodes(graph: ir.Graph) -> list[ir.Node]:
     return chosen
 
 
+def reasons(graph: ir.Graph, quantized: Iterable[ir.Node]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the layers that do not compute with integers, by why."""
+    chosen, ahead, found = set(map(name_of, quantized)), _before_layers(graph), dict[str, list[str]]()
+    for node in graph:
+        if node.op_type in LAYERS and name_of(node) not in chosen:
+            found.setdefault(_reason(node, ahead), []).append(name_of(node))
+    return {reason: tuple(names) for reason, names in found.items()}
+
+
+def _reason(layer: ir.Node, ahead: set[str]) -> str:
+    """Return why a layer does not compute with integers; `ahead` are the nodes with a layer after them."""
+    if not _is_layer(layer):
+        return "weights are computed, or not float32"
+    stops, seen, following = set(), set(), list(_users(layer))
+    while following:
+        node = following.pop()
+        if name_of(node) in seen:
+            continue
+        seen.add(name_of(node))
+        if node.op_type in BETWEEN or _is_normalization(node):
+            following += _users(node)
+        elif name_of(node) in ahead:
+            stops.add(node.op_type)
+    if stops:
+        return f"what follows is not computed with integers: {', '.join(sorted(stops))}"
+    return "no further layer, so results are predictions"
+
+
+def _before_layers(graph: ir.Graph) -> set[str]:
+    """Return the names of nodes whose results reach a layer in any way."""
+    ahead: set[str] = set()
+    for node in reversed(list(graph)):
+        users = [user for output in node.outputs for user in output.consumers()]
+        if any(user.op_type in LAYERS | FLOAT_LAYERS or name_of(user) in ahead for user in users):
+            ahead.add(name_of(node))
+    return ahead
+
+
 def _leading(graph: ir.Graph) -> set[str]:
     """Return the names of layers, and nodes between them, whose results reach another layer."""
     leading: set[str] = set()

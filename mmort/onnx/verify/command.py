@@ -81,15 +81,15 @@ def verify_against(
     True
     """
     model: Any = against
-    own_inputs = None
+    script_inputs = None
     if not against.endswith(".onnx"):
-        model, own_inputs = _run_script(against)
+        model, script_inputs = _run_script(against)
     if inputs is None:
-        inputs = own_inputs if sizes is None and own_inputs is not None else random_inputs(path, sizes, libraries)
+        inputs = script_inputs if sizes is None and script_inputs is not None else random_inputs(path, sizes, libraries)
     return verify(path, model, inputs, rtol=rtol, atol=atol, min_mask_overlap=min_mask_overlap, libraries=libraries)
 
 
-def read_inputs(
+def read_arrays(
     path: str | os.PathLike[str], file: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = ()
 ) -> list[NDArray[Any]]:
     """Read a set of inputs of a model from an ``.npz`` file that has an array for each input, by its name.
@@ -107,8 +107,8 @@ def read_inputs(
         with open_regular("inputs", file) as content, np.load(content, allow_pickle=False) as arrays:
             size = sum(member.file_size for member in arrays.zip.infolist())
             is_bomb = size > max(MAX_EXPANDED_BYTES, MAX_EXPANSION * os.fstat(content.fileno()).st_size)
-            given = {} if is_bomb else {name: arrays[name] for name in arrays.files}
-            if not all(isinstance(array, np.ndarray) for array in given.values()):
+            by_name = {} if is_bomb else {name: arrays[name] for name in arrays.files}
+            if not all(isinstance(array, np.ndarray) for array in by_name.values()):
                 raise ValueError("a member is no array")
     except (MemoryError, OSError):
         raise
@@ -119,10 +119,10 @@ def read_inputs(
             f"verify: arrays of {size} bytes must not be compressed to less than a tenth; write them with np.savez, "
             f"got {os.fspath(file)}"
         )
-    names = [name for name in needed + optional if name in given]
-    if set(names) != set(given) or not set(needed) <= set(given):
-        raise ValueError(f"verify: {os.fspath(file)} must have arrays {', '.join(needed)}, got {', '.join(given)}")
-    return [given[name] for name in names]
+    names = [name for name in needed + optional if name in by_name]
+    if set(names) != set(by_name) or not set(needed) <= set(by_name):
+        raise ValueError(f"verify: {os.fspath(file)} must have arrays {', '.join(needed)}, got {', '.join(by_name)}")
+    return [by_name[name] for name in names]
 
 
 def random_inputs(
@@ -134,12 +134,12 @@ def random_inputs(
     tensors = required_inputs(open_session(path, libraries))
     names = ", ".join(tensor.name for tensor in tensors)
     if sizes is None:
-        own_shapes = [tensor.shape for tensor in tensors]
-        if not all(isinstance(size, int) for shape in own_shapes for size in shape):
+        fixed_shapes = [tensor.shape for tensor in tensors]
+        if not all(isinstance(size, int) for shape in fixed_shapes for size in shape):
             raise ValueError(
                 f"verify: sizes must be given (--sizes), or inputs (--inputs, --image), as these are dynamic: {names}"
             )
-        sizes = [own_shapes]
+        sizes = [fixed_shapes]
     generator = np.random.default_rng(0)
     inputs = []
     for shapes in sizes:

@@ -53,7 +53,8 @@ class Network(Protocol):
             ``dets`` (N, K, 5): x1, y1, x2, y2 in pixels of `input`, score, or (N, K, 6) for rotated boxes: centre x, y,
             width, height, angle in radians, score; ``labels`` (N, K), -1 in unused rows; ``masks`` (N, K, h, w) of
             detectors that have any; and ``semantic`` (N, S, h, w) of those whose segments are made of instances and
-            logits of stuff.
+            logits of stuff.  Detectors of poses have ``keypoints`` (N, K, 3 P) instead of masks: x, y in pixels of
+            `input`, and score of each point.
         """
         ...
 
@@ -224,13 +225,13 @@ def _image_input(path: str, inputs: Sequence[Any]) -> tuple[str, int | None, int
             f"{path}: this detector takes proposals (N, P, 4) besides the images, which nothing here makes; run it in "
             "ONNX Runtime with both, as docs/mmdetection.md shows, or export it with the rpn_head that made them"
         )
-    found = ", ".join(f"{argument.name} {argument.type} {argument.shape}" for argument in inputs)
-    raise ValueError(f"{path}: a detector takes one input, float [N, 3, H, W], but this model takes {found}; {ADVICE}")
+    taken = ", ".join(f"{argument.name} {argument.type} {argument.shape}" for argument in inputs)
+    raise ValueError(f"{path}: a detector takes one input, float [N, 3, H, W], but this model takes {taken}; {ADVICE}")
 
 
 def _outputs(path: str, names: Sequence[str]) -> list[str]:
     """Return the names of the detections' outputs, in the order of `Network`."""
-    known: list[str] = [name for name in ("dets", "labels", "masks", "semantic") if name in names]
+    known: list[str] = [name for name in ("dets", "labels", "masks", "semantic", "keypoints") if name in names]
     if known[:2] != ["dets", "labels"]:
         raise ValueError(
             f"{path}: the outputs are {', '.join(names)} instead of dets, labels and perhaps masks; a file exported "

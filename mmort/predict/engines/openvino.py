@@ -153,9 +153,9 @@ def _standard_model(path: str) -> Any:
         raise ValueError(f"{path} is not an ONNX model: {error}") from None
     domains = {opset.domain for opset in model.opset_import} - {"", "ai.onnx"}
     if domains or any(tensor.type.HasField("optional_type") for tensor in model.graph.input):
-        found = f"operators of {', '.join(sorted(domains))}" if domains else "inputs of an optional type"
+        reason = f"operators of {', '.join(sorted(domains))}" if domains else "inputs of an optional type"
         raise ValueError(
-            f"{path}: OpenVINO needs a file with ONNX's operators only, but this one has {found}; make one: mmort "
+            f"{path}: OpenVINO needs a file with ONNX's operators only, but this one has {reason}; make one: mmort "
             "portable FILE --output OTHER --portable=inlined"
         )
     return model

@@ -178,8 +178,8 @@ class _Worker:
     def __call__(self, task: dict[str, Any]) -> dict[str, Any]:
         """Return the pickled list of the outcomes of a task's pictures."""
         (paths,) = task["paths"]
-        found = self.predictor.predict(list(map(str, paths)), self.batch_size, return_exceptions=True)
-        outcomes = list(map(_picklable, found))
+        results = self.predictor.predict(list(map(str, paths)), self.batch_size, return_exceptions=True)
+        outcomes = list(map(_picklable, results))
         return {"outcomes": np.array([pickle.dumps(outcomes)], object)}
 
 

@@ -15,6 +15,7 @@ from mmort.detect.families.dense import (
     foveabox,
     ga_retinanet,
     gfl,
+    glip,
     nas_fcos,
     paa,
     reppoints,

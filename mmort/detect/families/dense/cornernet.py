@@ -217,13 +217,13 @@ class CornerNet(Detector):
         origin = torch.floor((canvas - image) / 2)  # x, y, x, y of each image's corner, [N, 1, 4]
         if self.flip_test:
             batch = size.shape[0]
-            boxes, *found = self.pairs(tuple(map[:batch] for map in maps), size, origin)
+            boxes, *rest = self.pairs(tuple(map[:batch] for map in maps), size, origin)
             mirrored, *also_found = self.pairs(tuple(map[batch:] for map in maps), size, origin)
             x1, y1, x2, y2 = mirrored.unbind(2)
             ends = (2 * origin + image)[..., 0]  # the sum of the x of a point and of its mirror image, [N, 1]
             mirrored = torch.stack([ends - x2, y1, ends - x1, y2], 2)
             boxes = torch.cat([boxes, mirrored], 1)
-            scores, labels = (torch.cat(both, 1) for both in zip(found, also_found, strict=True))
+            scores, labels = (torch.cat(both, 1) for both in zip(rest, also_found, strict=True))
         else:
             boxes, scores, labels = self.pairs(maps, size, origin)  # [N, P, 4], [N, P], [N, P]
         of_class = labels[..., None] == torch.arange(self.bbox_head.classes, device=labels.device)

@@ -83,9 +83,9 @@ def vote(dets: Tensor, labels: Tensor, boxes: Tensor, scores: Tensor) -> Tensor:
     return torch.cat([moved, dets[..., 4:]], 2)
 
 
-def iou(boxes: Tensor, others: Tensor) -> Tensor:
+def iou(boxes: Tensor, other_boxes: Tensor) -> Tensor:
     """Return the overlap of each pair of boxes [N, K, 4] and [N, P, 4], as [N, K, P]."""
-    first, second = boxes[:, :, None], others[:, None]
+    first, second = boxes[:, :, None], other_boxes[:, None]
     inner = (first[..., 2:].minimum(second[..., 2:]) - first[..., :2].maximum(second[..., :2])).clamp(min=0)
     shared = inner[..., 0] * inner[..., 1]
     areas = [(sides[..., 2] - sides[..., 0]) * (sides[..., 3] - sides[..., 1]) for sides in (first, second)]

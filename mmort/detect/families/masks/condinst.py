@@ -89,8 +89,8 @@ class MaskFeatModule(nn.Module):
 
     def forward(self, features: Sequence[Tensor]) -> Tensor:
         used = features[self.first : self.last + 1]
-        first, *others = (convs(x) for convs, x in zip(self.convs_all_levels, used, strict=True))
-        for level, x in enumerate(others, 1):
+        first, *remaining = (convs(x) for convs, x in zip(self.convs_all_levels, used, strict=True))
+        for level, x in enumerate(remaining, 1):
             enlarged = enlarged_from_corners(x, 2**level)
             if enlarged.shape != first.shape:
                 raise ValueError(

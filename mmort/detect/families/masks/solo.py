@@ -22,12 +22,9 @@ from mmort.detect.entries import PARTS, Parts, Schema, at_least, default, nested
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.image_masks import mask_boxes, of_rows
 from mmort.detect.parts.layers import tower
-from mmort.detect.parts.selection import take_rows
 from mmort.predict import MaskFormat
 
 MASK_STRIDE = 4
-MIN_PRESELECTED = 500
-"""Minimum number of pairs of cell and class whose masks are computed; the ``nms_pre`` of all published models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +58,7 @@ class GridHead(nn.Module):
         super().__init__()
         if entries.cls_down_index != 0:
             raise ValueError(f"detect.build: mask_head.cls_down_index must be 0, got {entries.cls_down_index}")
-        self.grids, self.classes = tuple(entries.num_grids), entries.num_classes
-        # Masks of as many cells or fewer are dropped.
-        areas = [stride for stride, grid in zip(entries.strides, self.grids, strict=True) for _ in range(grid**2)]
-        self.register_buffer("min_areas", torch.tensor(areas), persistent=False)
+        self.grids, self.strides, self.classes = tuple(entries.num_grids), tuple(entries.strides), entries.num_classes
         self.cls_convs = cls_convs
         self.conv_cls = nn.Conv2d(entries.feat_channels, entries.num_classes, 3, padding=1)
 
@@ -76,26 +70,26 @@ class GridHead(nn.Module):
         """Return logits of the classes by level, from features of the grids' sizes."""
         return [self.conv_cls(self.cls_convs(x)) for x in features]
 
-    def masks(self, maps: Sequence[Tensor], cells: Tensor) -> Tensor:
-        """Return probabilities [N, K, h, w] of the masks of some cells [N, K], counted over all levels."""
+    def masks(self, maps: Sequence[Tensor], cells: Sequence[Tensor]) -> Tensor:
+        """Return probabilities [N, K, h, w] of the masks of some cells of each level, one level after another."""
         raise NotImplementedError
 
-    def scores(self, maps: Sequence[Tensor]) -> Tensor:
-        """Return probabilities [N, cells * C] of the classes; 0 where a neighbour to the left or above has a higher."""
-        found = []
+    def scores(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        """Return probabilities [N, cells, C] by level; 0 where a neighbour to the left or above has a higher one."""
+        levels = []
         for map in maps[-len(self.grids) :]:
             scores = map.sigmoid()
             highest = functional.max_pool2d(scores, 2, stride=1, padding=1)[:, :, :-1, :-1]
-            found.append(torch.where(highest == scores, scores, 0).flatten(2))
-        return torch.cat(found, 2).transpose(1, 2).flatten(1)
+            levels.append(torch.where(highest == scores, scores, 0).flatten(2).transpose(1, 2))
+        return levels
 
 
 def resized_features(features: Sequence[Tensor]) -> list[Tensor]:
     """Return features with half of the first map's size, and the last map as large as the one before."""
-    first, *others, last = features
+    first, *middle, last = features
     return [
         functional.interpolate(first, scale_factor=0.5, mode="bilinear"),
-        *others,
+        *middle,
         functional.interpolate(last, features[-2].shape[2:], mode="bilinear"),
     ]
 
@@ -131,35 +125,19 @@ class SOLOHead(GridHead):
         masks = [_doubled(self.mask_convs(with_coordinates(x))) for x in features]
         return (*masks, *self.class_maps(on_grids(features, self.grids)))
 
-    def masks(self, maps: Sequence[Tensor], cells: Tensor) -> Tensor:
-        def of_level(level: int, cells: Tensor) -> Tensor:
-            conv, x = self.conv_mask_list[level], maps[level]
-            weights = conv.get_parameter("weight").flatten(1)[cells]  # [N, K, C]
-            biases = conv.get_parameter("bias")[cells]  # [N, K]
-            return torch.unflatten(weights @ x.flatten(2) + biases[..., None], 2, x.shape[2:]).sigmoid()
-
-        return masks_of_levels(of_level, self.grids, cells, maps[0].shape[2:])
+    def masks(self, maps: Sequence[Tensor], cells: Sequence[Tensor]) -> Tensor:
+        masks, size = [], maps[0].shape[2:]
+        for conv, x, of_level in zip(self.conv_mask_list, maps, cells, strict=False):  # maps of the classes follow
+            weights = conv.get_parameter("weight").flatten(1).index_select(0, of_level)  # [K, C]
+            biases = conv.get_parameter("bias").index_select(0, of_level)
+            logits = torch.unflatten(weights @ x.flatten(2) + biases[:, None], 2, x.shape[2:])
+            masks.append(functional.interpolate(logits.sigmoid(), size, mode="bilinear"))
+        return torch.cat(masks, 1)
 
 
 def _doubled(x: Tensor) -> Tensor:
     """Return a map of twice the size."""
     return functional.interpolate(x, scale_factor=2.0, mode="bilinear")
-
-
-def masks_of_levels(of_level: Any, grids: Sequence[int], cells: Tensor, size: Sequence[int]) -> Tensor:
-    """Return the masks [N, K, h, w] of cells [N, K], each from its level and resized to the first's `size`.
-
-    `of_level` is called with a level and cells [N, K] counted from its first, and returns their masks.
-    """
-    found, first = torch.zeros((), device=cells.device), 0
-    for level, grid in enumerate(grids):
-        own = cells - first
-        masks = of_level(level, own.clamp(0, grid**2 - 1))
-        if level > 0:
-            masks = functional.interpolate(masks, size, mode="bilinear")
-        found = torch.where(((own >= 0) & (own < grid**2))[..., None, None], masks, found)
-        first += grid**2
-    return found
 
 
 class DecoupledSOLOHead(GridHead):
@@ -188,19 +166,15 @@ class DecoupledSOLOHead(GridHead):
         y = [predict(_doubled(map)) for predict, map in zip(self.conv_mask_list_y, rows, strict=True)]
         return (*x, *y, *self.class_maps(on_grids(features, self.grids)))
 
-    def masks(self, maps: Sequence[Tensor], cells: Tensor) -> Tensor:
-        levels, size = len(self.grids), maps[0].shape[2:]
-        found, first = torch.zeros((), device=cells.device), 0
-        for level, grid in enumerate(self.grids):
-            own = cells - first
+    def masks(self, maps: Sequence[Tensor], cells: Sequence[Tensor]) -> Tensor:
+        levels, size, masks = len(self.grids), maps[0].shape[2:], []
+        for level, (grid, of_level) in enumerate(zip(self.grids, cells, strict=True)):
             x, y = (
                 functional.interpolate(map.sigmoid(), size, mode="bilinear")
                 for map in (maps[level], maps[levels + level])
             )
-            masks = of_rows(x, own.clamp(0, grid**2 - 1) % grid) * of_rows(y, own.clamp(0, grid**2 - 1) // grid)
-            found = torch.where(((own >= 0) & (own < grid**2))[..., None, None], masks, found)
-            first += grid**2
-        return found
+            masks.append(x.index_select(1, of_level % grid) * y.index_select(1, of_level // grid))
+        return torch.cat(masks, 1)
 
 
 def _predictors(entries: SOLOEntries) -> nn.ModuleList:
@@ -246,12 +220,23 @@ def matrix_nms(masks: Tensor, scores: Tensor, labels: Tensor, kernel: str, sigma
     rank = torch.arange(scores.shape[1], device=scores.device)
     higher = (scores[:, :, None] > scores[:, None]) | ((scores[:, :, None] == scores[:, None]) & (rank[:, None] < rank))
     overlaps = torch.where(higher & (labels[:, :, None] == labels[:, None]), overlaps, 0)  # of higher with lower
-    own = overlaps.amax(1)[:, :, None]  # how far a higher one is itself suppressed
+    suppression = overlaps.amax(1)[:, :, None]  # how far a higher one is itself suppressed
     if kernel == "gaussian":
-        decay = torch.exp(-sigma * overlaps**2) / torch.exp(-sigma * own**2)
+        decay = torch.exp(-sigma * overlaps**2) / torch.exp(-sigma * suppression**2)
     else:
-        decay = (1 - overlaps) / (1 - own)
+        decay = (1 - overlaps) / (1 - suppression)
     return scores * decay.amin(1)
+
+
+def _used(scores: Tensor) -> Tensor:
+    """Return the columns [K] of scores [N, P] that are positive in any image, and the first, so that there is one."""
+    return torch.nonzero((scores > 0).any(0) | (torch.arange(scores.shape[1], device=scores.device) == 0))[:, 0]
+
+
+def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the `count` best of scores [N, P] and their indices; 0 and any index if there are fewer."""
+    best, indices = torch.cat([scores, scores.new_zeros(scores.shape[0], count)], 1).topk(count)
+    return best, indices.clamp(max=scores.shape[1] - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,13 +261,6 @@ class SOLO(Detector):
     """SOLO and its variants.
 
     MMDetection's boxes of SOLO are 0; here they are those of the masks, for users.
-
-    Notes
-    -----
-    MMDetection computes the masks of all pairs of cell and class above ``score_thr``, and chooses the ``nms_pre`` best
-    by scores that include the masks' quality.  Here only the pairs with the best class scores have masks, 500 of them
-    or ``nms_pre`` if that is more, which needs far less memory and makes a difference only if more are above the
-    threshold.
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -320,25 +298,36 @@ class SOLO(Detector):
         maps: tuple[Tensor, ...] = self.mask_head(self.levels(input))
         return maps
 
+    def _candidates(self, maps: Sequence[Tensor], limit: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores and labels [N, P] of the best pairs of cell and class, at most `limit`, and their masks.
+
+        Only cells with a class above ``score_thr`` in any image have masks: few in most images.
+        """
+        head, test_cfg = self.mask_head, self.test_cfg
+        scores_of_levels = [torch.where(scores > test_cfg.score_thr, scores, 0) for scores in head.scores(maps)]
+        cells = [_used(scores.amax(2)) for scores in scores_of_levels]
+        masks = head.masks(maps, cells)  # [N, K, h, w]
+        inside = (masks > test_cfg.mask_thr).to(masks.dtype)
+        areas = inside.sum((2, 3))
+        quality = (masks * inside).sum((2, 3)) / areas.clamp(min=1)  # the mean inside the mask
+        # Masks of as many pixels as their level's stride, or fewer, are dropped.
+        strides = torch.cat([torch.full_like(*pair) for pair in zip(cells, head.strides, strict=True)])
+        quality = torch.where(areas > strides, quality, 0)
+        scores = torch.cat([x.index_select(1, rows) for x, rows in zip(scores_of_levels, cells, strict=True)], 1)
+        scores, pairs = _best((scores * quality[..., None]).flatten(1), limit)
+        columns = _used(scores)
+        scores, pairs = scores.index_select(1, columns), pairs.index_select(1, columns)
+        return scores, pairs % head.classes, of_rows(masks, pairs // head.classes)
+
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         head, test_cfg = self.mask_head, self.test_cfg
-        maps = self.raw(input)
-        scores = head.scores(maps)  # [N, cells * C]
-        scores, pairs = scores.topk(min(max(test_cfg.nms_pre, MIN_PRESELECTED), scores.shape[1]))  # [N, P]
-        cells, labels = pairs // head.classes, pairs % head.classes
-        masks = head.masks(maps, cells)  # [N, P, h, w]
-        binary = (masks > test_cfg.mask_thr).to(scores.dtype).flatten(2)  # [N, P, h * w]
-        areas = binary.sum(2)
-        quality = (masks.flatten(2) * binary).sum(2) / areas.clamp(min=1)  # the mean inside the mask
-        used = (scores > test_cfg.score_thr) & (areas > head.get_buffer("min_areas")[cells])
-        scores = torch.where(used, scores * quality, 0)
-        if test_cfg.nms_pre < scores.shape[1]:
-            scores, chosen = scores.topk(test_cfg.nms_pre)
-            labels, masks, binary = labels.gather(1, chosen), of_rows(masks, chosen), take_rows(binary, chosen)
+        limit = min(test_cfg.nms_pre, head.classes * sum(grid**2 for grid in head.grids))
+        scores, labels, masks = self._candidates(self.raw(input), limit)
+        binary = (masks > test_cfg.mask_thr).to(masks.dtype).flatten(2)  # [N, P, h * w]
         scores = matrix_nms(binary, scores, labels, test_cfg.kernel, test_cfg.sigma)
         # NaN, which the linear kernel gives to the third of three equal masks, is not at least anything.
         scores = torch.where((scores > 0) & (scores >= test_cfg.filter_thr), scores, 0)
-        scores, chosen = scores.topk(min(test_cfg.max_per_img, scores.shape[1]))  # [N, K]
+        scores, chosen = _best(scores, min(test_cfg.max_per_img, limit))  # [N, K]
         used = scores > 0
         masks = torch.where(used[..., None, None], of_rows(masks, chosen), 0)
         boxes = mask_boxes(masks, test_cfg.mask_thr, MASK_STRIDE, image_limits(input, img_shape))

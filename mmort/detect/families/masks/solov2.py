@@ -25,7 +25,6 @@ from mmort.detect.families.masks.solo import (
     resized_features,
     with_coordinates,
 )
-from mmort.detect.parts.image_masks import of_rows
 from mmort.detect.parts.layers import ConvModule
 
 
@@ -74,8 +73,8 @@ class MaskFeatModule(nn.Module):
         used = list(features[: self.end_level + 1])
         if self.end_level > 0:
             used[-1] = with_coordinates(used[-1])
-        first, *others = (convs(x) for convs, x in zip(self.convs_all_levels, used, strict=True))
-        return self.conv_pred(sum(others, first))
+        first, *remaining = (convs(x) for convs, x in zip(self.convs_all_levels, used, strict=True))
+        return self.conv_pred(sum(remaining, first))
 
 
 class SOLOV2Head(GridHead):
@@ -107,11 +106,10 @@ class SOLOV2Head(GridHead):
         classes = self.class_maps([x[:, :-2] for x in located])
         return (*kernels, self.mask_feature_head(features), *classes)
 
-    def masks(self, maps: Sequence[Tensor], cells: Tensor) -> Tensor:
-        levels = len(self.grids)
-        kernels = torch.cat([map.flatten(2) for map in maps[:levels]], 2).transpose(1, 2)  # [N, cells, C]
-        features = maps[levels]
-        logits = of_rows(kernels, cells) @ features.flatten(2)
+    def masks(self, maps: Sequence[Tensor], cells: Sequence[Tensor]) -> Tensor:
+        features = maps[len(self.grids)]
+        kernels = [map.flatten(2).index_select(2, of_level) for map, of_level in zip(maps, cells, strict=False)]
+        logits = torch.cat(kernels, 2).transpose(1, 2) @ features.flatten(2)
         return torch.unflatten(logits.sigmoid(), 2, features.shape[2:])
 
 

@@ -142,6 +142,8 @@ def fast_nms(boxes: Tensor, scores: Tensor, top_k: int, iou_threshold: float) ->
     scores : Tensor, [N, P, C]
     top_k : int
         Only as many boxes of a class take part, the best.
+    iou_threshold : float
+        Boxes that overlap a better one by more are suppressed.
 
     Returns
     -------

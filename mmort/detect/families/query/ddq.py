@@ -119,10 +119,10 @@ class DDQ(DINO):
 
     def suppressed(self, boxes: Tensor, scores: Tensor) -> Tensor:
         """Return the indices [N, Q] of the boxes [N, P, 4] that are left, by descending score, then -1."""
-        found = corners(boxes)
+        edges = corners(boxes)
         # MMDetection moves the boxes, all of one class, by the largest coordinate; that rounds them.
-        largest = torch.where((scores >= 0)[..., None], found, 0).amax((1, 2), keepdim=True)
+        largest = torch.where((scores >= 0)[..., None], edges, 0).amax((1, 2), keepdim=True)
         indices: Tensor = multiclass_nms(
-            found + (largest + 1), scores[..., None], -1.0, self.iou_threshold, max_per_image=self.queries
+            edges + (largest + 1), scores[..., None], -1.0, self.iou_threshold, max_per_image=self.queries
         )[2]
         return indices

@@ -77,8 +77,8 @@ class DeformableDETRHead(nn.Module):
     def __init__(self, entries: QueryHeadEntries, dims: int, count: int, *, shared: bool) -> None:
         super().__init__()
         made = 1 if shared else count
-        others = entries.loss_cls.other_logits
-        self.class_layers = {"cls_branches": others}
+        other_logits = entries.loss_cls.other_logits
+        self.class_layers = {"cls_branches": other_logits}
 
         def boxes() -> nn.Sequential:
             hidden = [layer for _ in range(entries.num_reg_fcs) for layer in (nn.Linear(dims, dims), nn.ReLU())]
@@ -196,8 +196,8 @@ class DeformableDETR(QueryDetector):
             x = layer(x, positions, memory, pyramid, references)
             if self.refines and index < last:
                 references = moved(references, self.bbox_head.reg_branches[index](x))
-        found: tuple[Tensor, Tensor] = self.bbox_head(x, references, last)
-        return found
+        results: tuple[Tensor, Tensor] = self.bbox_head(x, references, last)
+        return results
 
     def best_proposals(self, memory: Tensor, pyramid: Pyramid, *words: Tensor) -> Tensor:
         """Return the boxes [N, Q, 4] that the head predicts for the best cells, by descending score.

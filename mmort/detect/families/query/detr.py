@@ -53,9 +53,9 @@ class DETRHead(nn.Module):
 
     def __init__(self, entries: QueryHeadEntries, dims: int) -> None:
         super().__init__()
-        others = entries.loss_cls.other_logits
-        self.class_layers = {"fc_cls": others}
-        self.fc_cls = nn.Linear(dims, entries.num_classes + others)
+        other_logits = entries.loss_cls.other_logits
+        self.class_layers = {"fc_cls": other_logits}
+        self.fc_cls = nn.Linear(dims, entries.num_classes + other_logits)
         self.build_boxes(entries, dims)
 
     def build_boxes(self, entries: QueryHeadEntries, dims: int) -> None:

@@ -86,8 +86,8 @@ class DINO(DeformableDETR):
             x = layer(x, positions, memory, pyramid, boxes)
             if index < last:  # MMDetection's head has another `eps`, and sees normalized queries
                 boxes = moved(boxes, self.bbox_head.reg_branches[index](x), eps=1e-3)
-        found: tuple[Tensor, Tensor] = self.bbox_head(self.decoder.norm(x), boxes, last)
-        return found
+        results: tuple[Tensor, Tensor] = self.bbox_head(self.decoder.norm(x), boxes, last)
+        return results
 
     def proposal_scores(self, logits: Tensor) -> Tensor:
         return logits.amax(2)

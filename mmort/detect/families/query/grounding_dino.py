@@ -13,17 +13,16 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from mmort.configs.captions import Prompt
 from mmort.configs.layout import DetectorConfig
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, part, training_only
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, part
 from mmort.detect.families.query.deformable_detr import DeformableDETRHead
 from mmort.detect.families.query.dino import DINO, DINODecoder
-from mmort.detect.parts.bert import Bert, Text
+from mmort.detect.parts.bert import DTYPES, Bert, Text
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import (
     DeformableDecoderEntries,
@@ -33,37 +32,14 @@ from mmort.detect.parts.deformable_transformer import (
     DeformableEncoderEntries,
     Pyramid,
 )
+from mmort.detect.parts.fusion import FusionEntries, FusionLayer
 from mmort.detect.parts.positions import waves_of_coordinates
 from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries, QueryTestCfg, best_pairs, moved
-from mmort.detect.parts.transformer import ATTENTION, AttentionEntries, EncoderLayer, EncoderLayerEntries, by_head
-
-MAX_LOGIT = 50_000
-"""What the logits of the fusion are clamped to."""
-
-DTYPES = torch.float32, torch.float64
+from mmort.detect.parts.selection import merged
+from mmort.detect.parts.transformer import ATTENTION, AttentionEntries, EncoderLayer, EncoderLayerEntries
 
 WORD_DIMS = 256
 """The channels of the positions of words, whatever the config has."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FusionEntries(Schema):
-    """The entries of ``encoder.fusion_layer_cfg``."""
-
-    ignored: ClassVar = {**training_only("dropout", "drop_path"), "init_values": "weights come from the checkpoint"}
-
-    v_dim: int = at_least(1)
-    l_dim: int = at_least(1)
-    embed_dim: int = at_least(1)
-    num_heads: int = at_least(1)
-
-    def check(self, name: str) -> None:
-        """Raise a ValueError if the channels cannot be divided among the heads."""
-        if self.embed_dim % self.num_heads:
-            raise ValueError(
-                f"detect.build: embed_dim of {name} must be a multiple of num_heads, "
-                f"got {self.embed_dim} and {self.num_heads}"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,61 +95,14 @@ class Words:
     @classmethod
     def of(cls, text: Text, features: Tensor) -> Words:
         """Return the words of a text, with features of the detector's channels in float64."""
-        names, count = text.tokens.of_names, len(text.tokens.ids)
-        shares = torch.zeros(count, len(names), dtype=torch.float64)
-        for label, tokens in enumerate(names):
-            shares[list(tokens), label] = 1 / len(tokens)
         return cls(
             features={dtype: features.to(dtype) for dtype in DTYPES},
             positions={dtype: waves_of_coordinates(text.positions.to(dtype), WORD_DIMS) for dtype in DTYPES},
             hidden=text.hidden,
-            padding=torch.arange(features.shape[1])[None] >= count,
-            count=count,
-            shares={dtype: shares.to(dtype) for dtype in DTYPES},
+            padding=torch.arange(features.shape[1])[None] >= len(text.tokens.ids),
+            count=len(text.tokens.ids),
+            shares={dtype: text.shares.to(dtype) for dtype in DTYPES},
         )
-
-
-class BiAttention(nn.Module):
-    """Attention of cells to words and of words to cells, by the same logits."""
-
-    def __init__(self, entries: FusionEntries) -> None:
-        super().__init__()
-        dims, self.num_heads = entries.embed_dim, entries.num_heads
-        self.v_proj, self.values_v_proj = nn.Linear(entries.v_dim, dims), nn.Linear(entries.v_dim, dims)
-        self.l_proj, self.values_l_proj = nn.Linear(entries.l_dim, dims), nn.Linear(entries.l_dim, dims)
-        self.out_v_proj, self.out_l_proj = nn.Linear(dims, entries.v_dim), nn.Linear(dims, entries.l_dim)
-        self.scale = (dims // self.num_heads) ** -0.5
-
-    def forward(self, cells: Tensor, words: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what is added to cells [N, P, D] and words [N, T, D]; words do not attend to `padding` [N, P].
-
-        Cells attend to all tokens, also to padding: MMDetection's mask for it adds the same to all logits.
-        """
-        q = by_head(self.v_proj(cells) * self.scale, self.num_heads)
-        k = by_head(self.l_proj(words), self.num_heads)
-        logits = (q @ k.transpose(2, 3)).clamp(-MAX_LOGIT, MAX_LOGIT)  # [N, heads, P, T]
-        of_words = torch.where(padding[:, None, :, None], -math.inf, logits).softmax(2).transpose(2, 3)
-        to_cells = logits.softmax(3) @ by_head(self.values_l_proj(words), self.num_heads)
-        to_words = of_words @ by_head(self.values_v_proj(cells), self.num_heads)
-        return tuple(
-            layer(values.transpose(1, 2).flatten(2))
-            for layer, values in ((self.out_v_proj, to_cells), (self.out_l_proj, to_words))
-        )
-
-
-class FusionLayer(nn.Module):
-    """Cells and words change each other; the shortcuts begin after the normalizations."""
-
-    def __init__(self, entries: FusionEntries) -> None:
-        super().__init__()
-        self.layer_norm_v, self.layer_norm_l = nn.LayerNorm(entries.v_dim), nn.LayerNorm(entries.l_dim)
-        self.attn = BiAttention(entries)
-        self.gamma_v, self.gamma_l = nn.Parameter(torch.ones(entries.v_dim)), nn.Parameter(torch.ones(entries.l_dim))
-
-    def forward(self, cells: Tensor, words: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
-        cells, words = self.layer_norm_v(cells), self.layer_norm_l(words)
-        to_cells, to_words = self.attn(cells, words, padding)
-        return cells + self.gamma_v * to_cells, words + self.gamma_l * to_words
 
 
 class GroundingEncoder(DeformableEncoder):
@@ -191,7 +120,7 @@ class GroundingEncoder(DeformableEncoder):
         text = words.features[x.dtype].expand(x.shape[0], -1, -1)
         positions = words.positions[x.dtype]
         for layer, text_layer, fusion in zip(self.layers, self.text_layers, self.fusion_layers, strict=True):
-            x, text = fusion(x, text, pyramid.padding)
+            x, text = fusion(x, text, pyramid.padding)  # MMDetection's mask of words adds the same to all logits
             text = text_layer(text, positions, words.hidden)
             x = layer(x, pyramid, references)
         return x, text
@@ -330,6 +259,8 @@ class GroundingDINO(DINO):
         def check(self, name: str) -> None:
             """Raise a ValueError if not all parts have the channels of the positions of words."""
             super().check(name)
+            if not self.language_model.entries.use_sub_sentence_represent:
+                raise ValueError(f"detect.build: use_sub_sentence_represent of {name}.language_model must be True")
             encoder = self.encoder
             numbers = {
                 "embed_dims of encoder.layer_cfg": encoder.embed_dims,
@@ -356,19 +287,13 @@ class GroundingDINO(DINO):
         self.query_embedding = nn.Embedding(model.num_queries, model.encoder.embed_dims)
 
     def set_texts(self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None = None) -> None:
-        tokenizer = self.language_model.tokenizer(vocabulary)
-        size = self.test_cfg.chunked_size
         words = []
-        for chunk in prompt.chunks(size) if size > 0 else (prompt,):
-            text = self.language_model.text(chunk.caption(), tokenizer)
+        for text in self.language_model.texts(prompt, vocabulary, self.test_cfg.chunked_size):
             if text.features.shape[1] > self.max_tokens:
                 raise ValueError(
                     f"texts must have at most {self.max_tokens} tokens together (max_text_len of contrastive_cfg), "
                     f"got {text.features.shape[1]}"
                 )
-            for name, tokens in zip(chunk.names, text.tokens.of_names, strict=True):
-                if not tokens:
-                    raise ValueError(f"texts must be names of which the vocabulary has tokens, got {name!r}")
             with torch.inference_mode():
                 features = nn.functional.linear(
                     text.features, self.text_feat_map.weight.double(), self.text_feat_map.bias.double()
@@ -389,17 +314,11 @@ class GroundingDINO(DINO):
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
         limits = image_limits(input, img_shape)  # [N, 1, 4]
-        chunks, classes = [], 0
+        chunks = []
         for words, (logits, boxes) in zip(self.words, self._found(input, limits), strict=True):
             scores = logits.sigmoid() @ words.shares[logits.dtype]
-            dets, labels = best_pairs(scores, boxes, limits, self.max_per_image)
-            chunks.append((dets, labels + classes))
-            classes += words.shares[logits.dtype].shape[1]
-        if len(chunks) == 1:
-            return chunks[0]
-        dets, labels = (torch.cat(outputs, 1) for outputs in zip(*chunks, strict=True))
-        order = dets[..., 4].argsort(dim=1, descending=True, stable=True)
-        return dets.gather(1, order[..., None].expand(-1, -1, 5)), labels.gather(1, order)
+            chunks.append((*best_pairs(scores, boxes, limits, self.max_per_image), scores.shape[2]))
+        return merged(chunks)
 
     def _found(self, input: Tensor, limits: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Return the logits of words and the boxes, for each chunk of the names."""

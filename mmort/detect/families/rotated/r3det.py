@@ -51,9 +51,9 @@ class FeatureRefineModule(FeatureRefinement):
 
     def forward(self, features: Sequence[Tensor], boxes: Sequence[Tensor]) -> list[Tensor]:
         refined = []
-        for x, own, stride in zip(features, boxes, self.strides, strict=True):
+        for x, boxes_of_level, stride in zip(features, boxes, self.strides, strict=True):
             mixed = self.conv_5_1(self.conv_1_5(x)) + self.conv_1_1(x)
-            by_location = own.reshape(x.shape[0], x.shape[2], x.shape[3], 5)
+            by_location = boxes_of_level.reshape(x.shape[0], x.shape[2], x.shape[3], 5)
             refined.append(x + rotated_feature_align(mixed, by_location, 1 / stride))
         return refined
 

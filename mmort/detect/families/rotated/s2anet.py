@@ -108,8 +108,8 @@ class SharedAlignConv(FeatureRefinement):
         return 1
 
     def forward(self, features: Sequence[Tensor], boxes: Sequence[Tensor]) -> list[Tensor]:
-        own = [self.ac[level % self.layers] for level in range(len(self.strides))]
-        return [layer(*level) for layer, *level in zip(own, features, boxes, self.strides, strict=True)]
+        aligners = [self.ac[level % self.layers] for level in range(len(self.strides))]
+        return [layer(*level) for layer, *level in zip(aligners, features, boxes, self.strides, strict=True)]
 
 
 class AlignConvs(SharedAlignConv):

@@ -59,8 +59,8 @@ class MultiInstanceBBoxHead(RegionHead):
         x = connected(self.shared_fcs, features.flatten(1))
         logits, deltas = [layer(x) for layer in self.fc_cls], [layer(x) for layer in self.fc_reg]
         if self.refined:
-            found = [torch.cat([box, score.softmax(1)[:, 1:]], 1) for box, score in zip(deltas, logits, strict=True)]
-            refined = [self.shared_fcs_ref(torch.cat([x, each.repeat(1, 4)], 1)).relu() for each in found]
+            rows = [torch.cat([box, score.softmax(1)[:, 1:]], 1) for box, score in zip(deltas, logits, strict=True)]
+            refined = [self.shared_fcs_ref(torch.cat([x, each.repeat(1, 4)], 1)).relu() for each in rows]
             logits = [layer(each) for layer, each in zip(self.fc_cls_ref, refined, strict=True)]
             deltas = [layer(each) for layer, each in zip(self.fc_reg_ref, refined, strict=True)]
         return torch.stack(logits, 1), torch.stack(deltas, 1)

@@ -79,9 +79,9 @@ class GridHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return logits [R, points, n, n] of features [R, C, h, w] of regions."""
-        own = list(self.convs(features).split(self.width, 1))
-        first = self._exchanged(own, own, self.forder_trans)
-        x = torch.cat(self._exchanged(own, first, self.sorder_trans), 1)
+        point_maps = list(self.convs(features).split(self.width, 1))
+        first = self._exchanged(point_maps, point_maps, self.forder_trans)
+        x = torch.cat(self._exchanged(point_maps, first, self.sorder_trans), 1)
         logits: Tensor = self.deconv2(self.norm1(self.deconv1(x)).relu())
         return logits
 
@@ -109,12 +109,12 @@ class GridHead(nn.Module):
         ]
         return torch.stack(sides, 1)
 
-    def _exchanged(self, own: list[Tensor], others: list[Tensor], layers: nn.ModuleList) -> list[Tensor]:
+    def _exchanged(self, point_maps: list[Tensor], sources: list[Tensor], layers: nn.ModuleList) -> list[Tensor]:
         """Return each point's features plus what layers make of its neighbours' features."""
         exchanged = []
-        for x, neighbors, transitions in zip(own, self.neighbors, layers, strict=True):
+        for x, neighbors, transitions in zip(point_maps, self.neighbors, layers, strict=True):
             for neighbor, transition in zip(neighbors, transitions, strict=True):  # type: ignore[call-overload]
-                x = x + transition(others[neighbor])
+                x = x + transition(sources[neighbor])
             exchanged.append(x)
         return exchanged
 

@@ -75,9 +75,9 @@ class MaskScoringRoIHead(StandardRoIHead):
         """Return the detections by descending product of score and overlap, and their masks."""
         rows, rois, classes = used_rows(dets, labels)
         pooled = self.shared_head(self.mask_roi_extractor(features, rois))
-        found = self.mask_head(pooled, classes).sigmoid()  # [R, h, w]
-        overlaps = own_class(self.mask_iou_head(pooled, found), classes)  # [R]
-        masks, overlaps = to_rows(found, rows, labels), to_rows(overlaps, rows, labels)
+        probabilities = self.mask_head(pooled, classes).sigmoid()  # [R, h, w]
+        overlaps = own_class(self.mask_iou_head(pooled, probabilities), classes)  # [R]
+        masks, overlaps = to_rows(probabilities, rows, labels), to_rows(overlaps, rows, labels)
         scores = dets[..., 4] * overlaps  # [N, K]; a predicted overlap may be negative
         order = torch.where(labels >= 0, scores, -torch.inf).argsort(dim=1, descending=True, stable=True)
         dets = torch.cat([dets[..., :4], scores[..., None]], 2)

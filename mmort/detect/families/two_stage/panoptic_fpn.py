@@ -80,10 +80,10 @@ class PanopticFPNHead(nn.Module):
 
     def forward(self, features: Sequence[Tensor]) -> Tensor:
         """Return logits [N, S + 1, h, w] of the pyramid's maps."""
-        first, *others = (
+        first, *remaining = (
             layer(features[self.start_level + index]) for index, layer in enumerate(self.conv_upsample_layers)
         )
-        logits: Tensor = self.conv_logits(sum(others, first))
+        logits: Tensor = self.conv_logits(sum(remaining, first))
         return logits
 
 

@@ -130,7 +130,7 @@ class BoxHead(RegionHead):
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
         self.class_agnostic = self.class_agnostic or not entries.with_reg
-        self.average = entries.with_avg_pool
+        self.pool = nn.AvgPool2d(entries.roi_feat_size) if entries.with_avg_pool else nn.Identity()
 
         def convolutions(count: int, channels: int) -> tuple[nn.Sequential, int]:
             """Return `count` convolutions of maps with `channels`, and the channels of what they return."""
@@ -144,7 +144,6 @@ class BoxHead(RegionHead):
         self.shared_fcs, shared = linears(entries.num_shared_fcs, channels * pixels, width)
         self.cls_convs, cls_channels = convolutions(entries.num_cls_convs, channels)
         self.reg_convs, reg_channels = convolutions(entries.num_reg_convs, channels)
-        has_shared = entries.num_shared_fcs > 0
         self.cls_fcs, cls_features = linears(
             entries.num_cls_fcs, shared if has_shared else cls_channels * pixels, width
         )
@@ -182,7 +181,7 @@ class BoxHead(RegionHead):
 
     def _flat(self, x: Tensor) -> Tensor:
         """Return one row for each region, [R, C] or [R, C * h * w]."""
-        return x.mean((2, 3)) if self.average else x.flatten(1)
+        return self.pool(x).flatten(1)
 
 
 @PARTS.register("bbox_head", "Shared2FCBBoxHead")

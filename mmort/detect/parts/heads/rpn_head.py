@@ -113,10 +113,10 @@ class ProposalHead(nn.Module):
             moves.append(deltas.gather(1, rows.expand(-1, -1, self.numbers)))
             levels.append(torch.full_like(indices, level))
         boxes = self.coder.decode(torch.cat(priors, 1), torch.cat(moves, 1), limits)
-        own = torch.cat(levels, 1)[..., None] == torch.arange(len(features), device=boxes.device)
+        is_of_level = torch.cat(levels, 1)[..., None] == torch.arange(len(features), device=boxes.device)
         score = torch.cat(scores, 1)[..., None]
         score = score if self.ranks else score.sigmoid()
-        return boxes, torch.where(self.valid(boxes) & own, score, -torch.inf)
+        return boxes, torch.where(self.valid(boxes) & is_of_level, score, -torch.inf)
 
     @property
     def ranks(self) -> bool:

@@ -25,9 +25,9 @@ _TAPS = 9  # of a 3x3 convolution
 class DynamicConv(nn.Module):
     """A modulated deformable convolution, whose offsets come from elsewhere, and a normalization."""
 
-    def __init__(self, in_channels: int, channels: int, stride: int = 1) -> None:
+    def __init__(self, in_channels: int, channels: int, stride: int = 1, *, bias: bool = False) -> None:
         super().__init__()
-        self.conv = ModulatedDeformConv2d(in_channels, channels, 3, stride=stride, padding=1, bias=False)
+        self.conv = ModulatedDeformConv2d(in_channels, channels, 3, stride=stride, padding=1, bias=bias)
         self.norm = nn.GroupNorm(16, channels)
 
     def forward(self, x: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
@@ -43,18 +43,23 @@ class DynamicReLU(nn.Module):
         self.conv2 = ConvModule(channels // 4, channels * 4, 1, act_cfg=None)
 
     def forward(self, x: Tensor) -> Tensor:
-        coefficients = F.hardsigmoid(self.conv2(self.conv1(x.mean((2, 3), keepdim=True)))) - 0.5
+        coefficients = F.hardsigmoid(self.of_means(x.mean((2, 3), keepdim=True))) - 0.5
         first, first_shift, second, second_shift = coefficients.chunk(4, 1)
         return torch.maximum(x * (first * 2 + 1) + first_shift, x * (second * 2) + second_shift)
+
+    def of_means(self, means: Tensor) -> Tensor:
+        """Return what the coefficients are made of [N, 4*C, 1, 1], of the means of maps [N, C, 1, 1]."""
+        coefficients: Tensor = self.conv2(self.conv1(means))
+        return coefficients
 
 
 class DyHeadBlock(nn.Module):
     """One round of the three kinds of attention."""
 
-    def __init__(self, in_channels: int, channels: int) -> None:
+    def __init__(self, in_channels: int, channels: int, *, bias: bool = False) -> None:
         super().__init__()
-        self.spatial_conv_high, self.spatial_conv_mid = (DynamicConv(in_channels, channels) for _ in range(2))
-        self.spatial_conv_low = DynamicConv(in_channels, channels, stride=2)
+        convs = (DynamicConv(in_channels, channels, stride, bias=bias) for stride in (1, 1, 2))
+        self.spatial_conv_high, self.spatial_conv_mid, self.spatial_conv_low = convs
         self.spatial_conv_offset = nn.Conv2d(in_channels, 3 * _TAPS, 3, padding=1)
         self.scale_attn_module = nn.Sequential(
             nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, 1, 1), nn.ReLU(), nn.Hardsigmoid()

@@ -24,9 +24,9 @@ AngleVersion = Literal["oc", "le90", "le135"]
 _LOWEST = {"le90": -math.pi / 2, "le135": -math.pi / 4}
 
 
-def angle_version(name: str, *given: str | None) -> AngleVersion:
+def angle_version(name: str, *versions: str | None) -> AngleVersion:
     """Return the version that one of a config's entries names, by default "oc"; ValueError if there is no such one."""
-    version = next((value for value in given if value is not None), "oc")
+    version = next((value for value in versions if value is not None), "oc")
     if version not in get_args(AngleVersion):
         raise ValueError(f"detect.build: angle version of {name} must be 'oc', 'le90' or 'le135', got {version!r}")
     return version  # type: ignore[return-value]

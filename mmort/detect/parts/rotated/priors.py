@@ -42,8 +42,8 @@ class FakeRotatedAnchorGenerator(RotatedAnchorGenerator):
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
-        given = entries.angle_version
-        self.version: AngleVersion | None = None if given is None else angle_version("anchor_generator", given)
+        version = entries.angle_version
+        self.version: AngleVersion | None = None if version is None else angle_version("anchor_generator", version)
 
     def level(self, index: int, map: Tensor) -> Tensor:
         """Return the anchors of a level, float32, [h*w*A, 5]; without a version their angle is 0."""

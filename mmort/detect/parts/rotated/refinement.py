@@ -196,4 +196,4 @@ def refined_boxes(head: DenseHead, maps: Sequence[Tensor], boxes: Sequence[Tenso
     coder = head.coder
     assert isinstance(coder, RotatedBoxCoder)
     regressed = (map.flatten(2).transpose(1, 2) for map in maps[len(boxes) :])  # [N, h * w, 5]
-    return [coder.decode(own, numbers, None) for own, numbers in zip(boxes, regressed, strict=True)]
+    return [coder.decode(anchors, numbers, None) for anchors, numbers in zip(boxes, regressed, strict=True)]

@@ -33,11 +33,11 @@ def rotated_detections(boxes: Tensor, scores: Tensor, test_cfg: RotatedSelection
     row = image * priors + prior
     pair = row * classes + label
     chosen = boxes.flatten(0, -2).index_select(0, pair if boxes.ndim == 4 else row)  # [R, 5]
-    found = scores.flatten().index_select(0, pair)
+    pair_scores = scores.flatten().index_select(0, pair)
     shift = label.to(boxes.dtype) * _extent(boxes, valid).index_select(0, image)
     apart = torch.cat([chosen[:, :2] + shift[:, None], chosen[:, 2:]], 1)
-    kept = nms_rotated(apart, found, test_cfg.nms.threshold, image)[1]  # by descending score
-    dets = torch.cat([chosen, found[:, None]], 1).index_select(0, kept)
+    kept = nms_rotated(apart, pair_scores, test_cfg.nms.threshold, image)[1]  # by descending score
+    dets = torch.cat([chosen, pair_scores[:, None]], 1).index_select(0, kept)
     return _to_rows(dets, label.index_select(0, kept), image.index_select(0, kept), images, test_cfg.max_per_img)
 
 
@@ -53,8 +53,8 @@ def _extent(boxes: Tensor, valid: Tensor) -> Tensor:
 
 def _to_rows(dets: Tensor, labels: Tensor, image: Tensor, images: int, count: int) -> tuple[Tensor, Tensor]:
     """Return detections [R, 6] as [N, count, 6], the first `count` of each image, and their labels [R] likewise."""
-    own = (image[:, None] == torch.arange(images, device=image.device)).to(torch.int64)  # [R, N]
-    rank = (own.cumsum(0) * own).sum(1) - 1
+    is_of_image = (image[:, None] == torch.arange(images, device=image.device)).to(torch.int64)  # [R, N]
+    rank = (is_of_image.cumsum(0) * is_of_image).sum(1) - 1
     row = image * (count + 1) + rank.clamp(max=count)  # the row after the last takes what is too much
     rows = dets.new_zeros(images * (count + 1), 6).scatter(0, row[:, None].expand(-1, 6), dets)
     row_labels = labels.new_full((images * (count + 1),), -1).scatter(0, row, labels)

@@ -94,5 +94,5 @@ def _area(op: Builder, boxes: Value) -> Value:
 
 def _common(op: Builder, box: Value, boxes: Value) -> Value:
     """Return the areas (L, n) that boxes (L, n, 4) share with one of their list (L, 1, 4), in the kernel's order."""
-    one, others = (op.Split(corners, [1, 1, 1, 1], axis=2, outputs=4) for corners in (box, boxes))
-    return op.Squeeze(shared_area(op, one, others), [2])
+    of_box, of_boxes = (op.Split(corners, [1, 1, 1, 1], axis=2, outputs=4) for corners in (box, boxes))
+    return op.Squeeze(shared_area(op, of_box, of_boxes), [2])

@@ -62,13 +62,13 @@ def _greedy(op: Builder, rows: Value, order: Value, threshold: Value, labels: Va
     """Return the indices in `order` whose boxes no better one suppresses."""
 
     def step(op: Builder, i: Value, go_on: Value, left: Value) -> tuple[Value, ...]:
-        best, others = op.slice(left, 0, 1, 0), op.Slice(left, [1], [END], [0])
-        overlap = op.Squeeze(_overlap(op, op.Gather(rows, best), op.Gather(rows, others)), [1]).to(FLOAT)
+        best, remaining = op.slice(left, 0, 1, 0), op.Slice(left, [1], [END], [0])
+        overlap = op.Squeeze(_overlap(op, op.Gather(rows, best), op.Gather(rows, remaining)), [1]).to(FLOAT)
         suppressed = overlap >= threshold if equal else overlap > threshold
         if labels is not None:
-            suppressed = suppressed & op.Equal(op.Gather(labels, best), op.Gather(labels, others))
-        others = op.Compress(others, ~suppressed, axis=0)
-        return op.Squeeze(op.Shape(others) > 0, [0]), others, best
+            suppressed = suppressed & op.Equal(op.Gather(labels, best), op.Gather(labels, remaining))
+        remaining = op.Compress(remaining, ~suppressed, axis=0)
+        return op.Squeeze(op.Shape(remaining) > 0, [0]), remaining, best
 
     body = op.graph(step, [(INT64, []), (BOOL, []), (INT64, [None])], [(BOOL, []), (INT64, [None]), (INT64, [1])])
     _, kept = op.Loop(None, op.Squeeze(op.Shape(order) > 0, [0]), order, body=body, outputs=2)
@@ -78,8 +78,8 @@ def _greedy(op: Builder, rows: Value, order: Value, threshold: Value, labels: Va
 def _overlap(op: Builder, row: Value, rows: Value) -> Value:
     """Return intersection over union (n, 1) of a row (1, 7) with others (n, 7)."""
     x, y, half_width, half_height, cosine, sine, area = op.Split(row, [1] * COLUMNS, axis=1, outputs=COLUMNS)
-    others = op.Split(rows, [1] * COLUMNS, axis=1, outputs=COLUMNS)
-    other_x, other_y, other_width, other_height, other_cosine, other_sine, other_area = others
+    columns = op.Split(rows, [1] * COLUMNS, axis=1, outputs=COLUMNS)
+    other_x, other_y, other_width, other_height, other_cosine, other_sine, other_area = columns
     dx, dy = other_x - x, other_y - y
     centre_x, centre_y = dx * cosine + dy * sine, dy * cosine - dx * sine
     cosine, sine = cosine * other_cosine + sine * other_sine, cosine * other_sine - sine * other_cosine

@@ -45,8 +45,8 @@ def nms(
         ranks = op.Unsqueeze((count - op.range(count)).to(FLOAT), [0])  # scores may be NaN
         if idxs is not None:  # a row for each class, in which the boxes of others have rank 0
             classes, _, numbers, _ = op.Unique(op.Gather(idxs, order), outputs=4)
-            own = op.Equal(op.Unsqueeze(op.range(op.Shape(classes)), [1]), op.Unsqueeze(numbers, [0]))
-            ranks = op.Where(own, ranks, 0.0)
+            is_of_class = op.Equal(op.Unsqueeze(op.range(op.Shape(classes)), [1]), op.Unsqueeze(numbers, [0]))
+            ranks = op.Where(is_of_class, ranks, 0.0)
         # An overlap is at most 1, and ONNX Runtime accepts no larger threshold.
         max_overlap = op.Min(iou_threshold, 1.0)
         selected = op.NonMaxSuppression(sorted_boxes, op.Unsqueeze(ranks, [0]), count, max_overlap, [0.5])
@@ -135,8 +135,8 @@ def multiclass_nms(
     if attributes["max_per_image"] > 0:
         rows = op.integer("max_per_image")
     else:
-        found = op.ReduceSum(op.Cast(kept > MINUS_INFINITY, to=INT64), [1], keepdims=0)
-        rows = op.ReduceMax(op.Concat(found, [0], axis=0), keepdims=1)
+        kept_counts = op.ReduceSum(op.Cast(kept > MINUS_INFINITY, to=INT64), [1], keepdims=0)
+        rows = op.ReduceMax(op.Concat(kept_counts, [0], axis=0), keepdims=1)
     kept = op.Concat(kept, op.Expand(MINUS_INFINITY, op.Concat(images, rows, axis=0)), axis=1)
     # Of equal scores ONNX's TopK takes the first: the lower box, then the lower class.
     best, positions = op.TopK(kept, rows, axis=1, outputs=2)
@@ -201,13 +201,13 @@ def _greedy(
     """Return the indices in `order` whose boxes no better box suppresses, by a loop over the boxes kept."""
 
     def step(op: Builder, i: Value, go_on: Value, left: Value) -> tuple[Value, ...]:
-        best, others = op.slice(left, 0, 1, 0), op.Slice(left, [1], [END], [0])
-        overlap = _iou(op, op.Gather(boxes, best), op.Gather(boxes, others), offset)
+        best, remaining = op.slice(left, 0, 1, 0), op.Slice(left, [1], [END], [0])
+        overlap = _iou(op, op.Gather(boxes, best), op.Gather(boxes, remaining), offset)
         suppressed = op.Squeeze(overlap, [1]) > iou_threshold
         if idxs is not None:
-            suppressed = suppressed & op.Equal(op.Gather(idxs, best), op.Gather(idxs, others))
-        others = op.Compress(others, ~suppressed, axis=0)
-        return op.Squeeze(op.Shape(others) > 0, [0]), others, best
+            suppressed = suppressed & op.Equal(op.Gather(idxs, best), op.Gather(idxs, remaining))
+        remaining = op.Compress(remaining, ~suppressed, axis=0)
+        return op.Squeeze(op.Shape(remaining) > 0, [0]), remaining, best
 
     body = op.graph(
         step,
@@ -240,11 +240,11 @@ def _greedy_scores(op: FunctionBuilder, boxes: Value, scores: Value) -> Value:
     iou_threshold, offset = op.number("iou_threshold"), _offset(op)
 
     def step(op: Builder, i: Value, go_on: Value) -> tuple[Value, ...]:
-        found = op.Gather(scores, i)
-        chosen = op.Compress(op.range(op.Shape(found)), found > MINUS_INFINITY, axis=0)
-        group_boxes, group_scores = op.Gather(op.Gather(boxes, i), chosen), op.Gather(found, chosen)
+        score = op.Gather(scores, i)
+        chosen = op.Compress(op.range(op.Shape(score)), score > MINUS_INFINITY, axis=0)
+        group_boxes, group_scores = op.Gather(op.Gather(boxes, i), chosen), op.Gather(score, chosen)
         kept = _greedy(op, group_boxes, descending(op, group_scores), iou_threshold, offset)
-        nothing = op.Expand(MINUS_INFINITY, op.Shape(found))
+        nothing = op.Expand(MINUS_INFINITY, op.Shape(score))
         return go_on, op.ScatterElements(nothing, op.Gather(chosen, kept), op.Gather(group_scores, kept))
 
     body = op.graph(step, [(INT64, []), (BOOL, [])], [(BOOL, []), (FLOAT, [None])])

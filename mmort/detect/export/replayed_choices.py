@@ -1,4 +1,4 @@
-"""Comparison of a detector with a file that chose otherwise between equal scores: torch makes its choices."""
+"""A module that makes a file's choices between equal scores, so that rounding decides nothing in a comparison."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mmort.detect.export.heads import run_tensors
+from mmort.detect.export.head_outputs import run_tensors
 from mmort.onnx.graph import files
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.replay import CHOICES, COMPARISONS, Choice, Replay
 
 
-class Following(nn.Module):
+class ReplayingModule(nn.Module):
     """A module that chooses as a file does, where rounding decides."""
 
     def __init__(self, module: nn.Module, draft: Path) -> None:
@@ -47,9 +47,9 @@ class Following(nn.Module):
         arrays = [array.astype(np.float32) if array.dtype == np.float64 else array for array in arrays]
         if self._last is None or not all(map(np.array_equal, self._last[0], arrays)):
             names = [name for _, outputs in self.choices for name in outputs]
-            found = run_tensors(self.draft, [*names, *self.outputs], arrays)
+            tensors = run_tensors(self.draft, [*names, *self.outputs], arrays)
             choices: list[Choice] = [
-                (kind, [torch.from_numpy(found[name]) for name in outputs if name]) for kind, outputs in self.choices
+                (kind, [torch.from_numpy(tensors[name]) for name in outputs if name]) for kind, outputs in self.choices
             ]
             self._last = arrays, choices
         return self._last[1]

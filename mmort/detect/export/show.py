@@ -1,4 +1,4 @@
-"""What ``mmort export --show`` shows: the graph, and the detections in text and in a picture."""
+"""What ``mmort export --show`` shows: the graph, and the detections in text and in an image."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def detections_text(detections: Detections) -> str:
     return "\n".join(lines)
 
 
-def show_picture(path: Path, image: Image, detections: Detections) -> str:
-    """Write a picture of detections, open it if there is a display, and return what was done."""
+def show_image(path: Path, image: Image, detections: Detections) -> str:
+    """Draw detections into a file, open it if there is a display, and return what was done."""
     write_image(path, draw(image, detections))
     opened = _has_display() and webbrowser.open(path.resolve().as_uri())
     return f"wrote {path}, with {len(detections)} detections{'' if opened else '; there is no display to open it on'}"

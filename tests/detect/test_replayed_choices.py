@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mmort.torch
-from mmort.detect.export.following import Following
+from mmort.detect.export.replayed_choices import ReplayingModule
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.replay import Replay, orders_of
 
@@ -85,7 +85,7 @@ def test_torch_follows_the_file(shifts, expected, tmp_path):
     path = tmp_path / "file.onnx"
     onnx.save(onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 20)]), path)
     module, scores = Ranking().eval(), torch.tensor([[2.0, 1.0, 1.9999998, 0.0]])
-    assert Following(module, path)(scores)[0].tolist() == [expected]
+    assert ReplayingModule(module, path)(scores)[0].tolist() == [expected]
     assert module(scores)[0].tolist() == [[0, 2, 1]]
 
 
@@ -263,7 +263,7 @@ def test_pixels_that_a_query_attends_to(shifts, followed, tmp_path):
     path = tmp_path / "file.onnx"
     onnx.save(onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 20)]), path)
     module, logits = Attending().eval(), torch.tensor([[2.0, 1e-7, -1.0]])
-    first, other, second = (found.tolist() for found in Following(module, path)(logits))
+    first, other, second = (found.tolist() for found in ReplayingModule(module, path)(logits))
     assert first == [[False, followed, True]]
     assert other == [[False, True, True]]
     assert second == [[True, False, False]]

@@ -39,12 +39,12 @@ class Exported(nn.Module):
         """Return dets, labels and perhaps masks; 0 in `img_shape` [N, 2] means the height or width of `input`."""
         return self.outputs(input, img_shape)
 
-    def outputs(self, input: Tensor, img_shape: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        """Return what `forward` returns; `others` are further arguments of the detector."""
+    def outputs(self, input: Tensor, img_shape: Tensor, *further: Tensor) -> tuple[Tensor, ...]:
+        """Return what `forward` returns; `further` are further arguments of the detector."""
         height, width = (torch.scalar_tensor(side, dtype=torch.int64) for side in input.shape[2:])
         whole = torch.stack([height, width])
         img_shape = torch.where(img_shape > 0, torch.minimum(img_shape, whole), whole)
-        outputs: tuple[Tensor, ...] = self.detector(input, img_shape, *others)
+        outputs: tuple[Tensor, ...] = self.detector(input, img_shape, *further)
         if not self.pasted or len(outputs) < 3:
             return outputs
         if self.mask_format.panoptic is not None:

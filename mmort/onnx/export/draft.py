@@ -1,4 +1,4 @@
-"""The steps of an export: torch writes a draft, which is completed, verified, and only then moved into place.
+"""The draft of an exported file: torch writes it, it is edited, compared, and only then moved into place.
 
 All that changes the file comes before the verification, so that the bytes written are the bytes that were compared.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import gc
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,97 @@ ALONE = ", no library"
 """What the inputs of rows of a comparison without mmort's library end with."""
 
 
+class Draft:
+    """A file in the making, in steps: `trace`, `edit`, a comparison such as `prove`, and `accept`.
+
+    As a context manager it holds the draft's file.  At the end of the block that gets the name of `path`, unless the
+    block raises, as `accept` does if the draft differs from its model.
+
+    Parameters
+    ----------
+    model, args
+        As for `mmort.onnx.export`.
+    path : path
+        What the draft is to become.
+    options : Options
+
+    Attributes
+    ----------
+    file : Path
+        The draft, within the block.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module | Callable[..., Any],
+        args: Sequence[Any],
+        path: str | os.PathLike[str],
+        options: Options,
+    ) -> None:
+        if options.exporter not in EXPORTERS:
+            raise ValueError(f"export: exporter must be 'dynamo' or 'legacy', got {options.exporter!r}")
+        if options.portable not in (False, True, *FORMS):
+            forms = ", ".join(map(repr, FORMS))
+            raise ValueError(f"export: portable must be False, True or one of {forms}, got {options.portable!r}")
+        if isinstance(args, torch.Tensor):
+            raise TypeError("export: args must be a tuple of arguments, got a tensor: write (tensor,)")
+        self.path, self.options = Path(path), options
+        self._example = _example(model, tuple(args), options)
+        refuse_dtypes(self._example)
+        names = self._example.names
+        self._checks = inputs.check_inputs(self._example.args, self._example.axes, options.check_sizes, names)
+        self._hints: list[str] = []
+        self._frozen: list[str] = []
+        self._block = ExitStack()
+
+    def __enter__(self) -> Draft:
+        self.file = self._block.enter_context(files.replacing(self.path))
+        return self
+
+    def __exit__(self, *exception: Any) -> bool | None:
+        return self._block.__exit__(*exception)
+
+    def trace(self) -> None:
+        """Let torch write the draft; check it, and simplify it and make it portable if the options ask for it."""
+        self._hints = _exported(self._example, self.file, self.options)
+        self._frozen = _check_and_complete(self._example, self.file, self.options)
+        gc.collect()  # the exporters leave cycles of graphs and weights
+
+    @contextmanager
+    def edit(self) -> Iterator[onnx.ModelProto]:
+        """Let the block change the model.  One above 2 GB comes without its tensors, which are in a file."""
+        model = files.load(self.file)
+        yield model
+        self.file.write_bytes(model.SerializeToString())
+
+    def prove(self) -> Report:
+        """Compare the draft with its model for all inputs of the options."""
+        deciding = index_of_smallest(self._checks)
+        module = self._example.module
+        # Before a session is open: both would hold the memory of a run at once.
+        references = [
+            expected_outputs(module, values, decides=index == deciding) for index, values in enumerate(self._checks)
+        ]
+        return compare_draft(self.file, self.path, self._checks, references, self.options)
+
+    def accept(self, report: Report | None) -> Report:
+        """Raise VerificationError if the draft differs from its model; mark a draft without a comparison as unverified.
+
+        Returns
+        -------
+        Report
+            The comparison; an empty one if there was none.
+        """
+        if report is None:
+            with self.edit() as model:
+                model.metadata_props.add(key=VERIFIED, value="false")
+        comparison = Report(()) if report is None else report
+        if self._frozen or not (report is None or report.ok):
+            causes = [*self._frozen, *_causes(self._example, self._checks, comparison, self._hints, self.options)]
+            raise VerificationError(_explanation(self.path, causes, comparison), comparison)
+        return comparison
+
+
 def export_model(
     model: torch.nn.Module | Callable[..., Any],
     args: Sequence[Any],
@@ -47,26 +139,9 @@ def export_model(
     options: Options,
 ) -> Report:
     """Implement `mmort.onnx.export`."""
-    if options.exporter not in EXPORTERS:
-        raise ValueError(f"export: exporter must be 'dynamo' or 'legacy', got {options.exporter!r}")
-    if options.portable not in (False, True, *FORMS):
-        forms = ", ".join(map(repr, FORMS))
-        raise ValueError(f"export: portable must be False, True or one of {forms}, got {options.portable!r}")
-    if isinstance(args, torch.Tensor):
-        raise TypeError("export: args must be a tuple of arguments, got a tensor: write (tensor,)")
-    path = Path(path)
-    example = _example(model, tuple(args), options)
-    refuse_dtypes(example)
-    checks = inputs.check_inputs(example.args, example.axes, options.check_sizes, example.names)
-    with files.replacing(path) as draft:
-        hints = _exported(example, draft, options)
-        frozen = _check_and_complete(example, draft, options)
-        gc.collect()  # the exporters leave cycles of graphs and weights
-        report = _proof(draft, path, example.module, checks, options) if options.verify else Report(())
-        if frozen or (options.verify and not report.ok):
-            causes = [*frozen, *_causes(example, checks, report, hints, options)]
-            raise VerificationError(_explanation(path, causes, report), report)
-    return report
+    with Draft(model, args, path, options) as draft:
+        draft.trace()
+        return draft.accept(draft.prove() if options.verify else None)
 
 
 def _example(model: torch.nn.Module | Callable[..., Any], args: tuple[Any, ...], options: Options) -> Example:
@@ -135,7 +210,9 @@ def _check_and_complete(example: Example, draft: Path, options: Options) -> list
         _simplify(draft)
         model = files.load(draft)
     frozen = frozen_axes(model, example.axes)
-    _complete(model, draft, options)
+    if options.portable:
+        _make_portable(model, options.portable)
+        draft.write_bytes(model.SerializeToString())
     return frozen
 
 
@@ -169,31 +246,11 @@ def _simplify(draft: Path) -> None:
     onnxslim.slim(os.fspath(draft), os.fspath(draft))
 
 
-def _complete(model: onnx.ModelProto, draft: Path, options: Options) -> None:
-    """Make the draft portable, let `finish` change it and mark it as unverified, if the options ask for it."""
-    if options.portable:
-        form: Form = "functions" if isinstance(options.portable, bool) else options.portable
-        for row in make_portable(model, form=form):
-            if row.missing is not None:
-                raise ValueError(f"export: portable must be False, as {row.operator} has no definition: {row.missing}")
-    if options.finish is not None:
-        options.finish(model)
-    if not options.verify:
-        model.metadata_props.add(key=VERIFIED, value="false")
-    if options.portable or options.finish is not None or not options.verify:
-        draft.write_bytes(model.SerializeToString())
-
-
-def _proof(
-    draft: Path, path: Path, module: torch.nn.Module, checks: Sequence[tuple[Any, ...]], options: Options
-) -> Report:
-    """Compare the draft with the model, as the options say or with all inputs."""
-    if options.prove is not None:
-        return options.prove(draft)
-    deciding = index_of_smallest(checks)
-    # Before a session is open: both would hold the memory of a run at once.
-    references = [expected_outputs(module, values, decides=index == deciding) for index, values in enumerate(checks)]
-    return compare_draft(draft, path, checks, references, options)
+def _make_portable(model: onnx.ModelProto, portable: bool | Form) -> None:
+    """Define mmort's operators in the model, each of which needs a definition."""
+    for row in make_portable(model, form="functions" if isinstance(portable, bool) else portable):
+        if row.missing is not None:
+            raise ValueError(f"export: portable must be False, as {row.operator} has no definition: {row.missing}")
 
 
 def compare_draft(

@@ -1,21 +1,16 @@
-"""Finishing a traced graph: metadata, and none of torch's; and the check of the input that may be left out."""
+"""The metadata of a detector's file: mmort's entries, and none of the traces that torch's exporter leaves."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import onnx.helper
-from torch import Tensor
 
 import mmort
 from mmort.detect.detector import Detector
 from mmort.onnx.graph import inspection
-from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.predict import Preprocessing
 
 
@@ -42,16 +37,3 @@ def remove_traces(model: onnx.ModelProto) -> None:
     for function in model.functions:
         for part in (function, *function.node, *function.value_info):
             del part.metadata_props[:]
-
-
-def check_optional(path: Path, args: Sequence[Tensor]) -> None:
-    """Check that a file without ``img_shape``, the last argument, computes the same bits as with the input's size."""
-    batch, _, height, width = args[0].shape
-    session = open_session(path)
-    others = feeds(session, args[:-1])
-    defaults = session.run(None, others)
-    explicit = session.run(None, others | {"img_shape": np.array([[height, width]] * batch, np.int64)})
-    if not all(np.array_equal(default, given) for default, given in zip(defaults, explicit, strict=True)):
-        raise ValueError(
-            "export: without img_shape the file must detect the same as with the size of the input, got differences"
-        )

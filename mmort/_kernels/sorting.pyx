@@ -236,7 +236,7 @@ cdef public mmk_item *mmk_sort(mmk_call *call, mmk_item *items, mmk_item *spare,
 
 cdef public mmk_item *mmk_order(mmk_call *call, const void *scores, int type, mmk_item *items, mmk_item *spare,
                                 int64_t count) noexcept nogil:
-    cdef _Scores given
-    given.numbers = scores
-    given.type = type
-    return _sort(call, &given, items, spare, count)
+    cdef _Scores keyed
+    keyed.numbers = scores
+    keyed.type = type
+    return _sort(call, &keyed, items, spare, count)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 DRAW_THRESHOLD = 0.3
 """Detections that do not differ are drawn from this score on: low scores cover an image with boxes."""
 
-PICTURE_SIDE = 800
-"""The longer side of a picture, in pixels: sharp on a screen, and about 100 kB."""
+DRAWN_SIDE = 800
+"""The longer side of a drawn image, in pixels: sharp on a screen, and about 100 kB."""
 
 MAX_ROWS = 10
 """How many of an image's differing detections are outlined and listed, those with the highest scores."""
@@ -29,11 +29,11 @@ MAX_ROWS = 10
 
 @dataclass(frozen=True)
 class Side:
-    """A model's version of an image: the picture as a data URI, and boxes (x, y, width, height) to outline."""
+    """A model's version of an image: drawn, as a data URI, and boxes (x, y, width, height) to outline."""
 
     caption: str
     kind: str
-    picture: str
+    uri: str
     size: tuple[int, int]
     boxes: tuple[tuple[float, float, float, float], ...]
 
@@ -59,7 +59,7 @@ class Pair:
     """How many rows are left out."""
 
 
-def picture_pair(example: Example, reference: str, name: str) -> Pair:
+def image_pair(example: Example, reference: str, name: str) -> Pair:
     """Draw both versions of an image, and list the detections that differ, by descending score.
 
     Raises
@@ -110,8 +110,8 @@ class _Version:
         outlines = np.column_stack([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]]).tolist()
         count = len(self.differing)
         caption = f"{self.name}: {len(self.detections)} detections, {count or 'none'} of them without an equal one"
-        picture = draw(image, self.detections[shown], scale=PICTURE_SIDE / max(height, width))
-        return Side(caption, self.kind, _data_uri(picture), (width, height), tuple(map(tuple, outlines)))
+        drawn = draw(image, self.detections[shown], scale=DRAWN_SIDE / max(height, width))
+        return Side(caption, self.kind, _data_uri(drawn), (width, height), tuple(map(tuple, outlines)))
 
     def rows(self, lowest: float) -> list[Row]:
         """Describe the listed detections."""
@@ -126,8 +126,8 @@ class _Version:
         ]
 
 
-def _data_uri(picture: NDArray[np.uint8]) -> str:
-    """Encode a picture, blue, green, red, as an address that holds the picture itself."""
+def _data_uri(image: NDArray[np.uint8]) -> str:
+    """Encode an image, blue, green, red, as an address that holds the image itself."""
     cv2 = opencv()
-    encoded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 88])[1]
+    encoded = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 88])[1]
     return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode()

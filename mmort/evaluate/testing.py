@@ -1,0 +1,281 @@
+"""The test of a detector on a data set, the function behind ``mmort test``: figures, results files, drawn images."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from mmort._files.outputs import require_output, write_output
+from mmort.detections.detections import Detections
+from mmort.evaluate.class_selection import select_classes
+from mmort.evaluate.coco import CocoDataset
+from mmort.evaluate.coco_panoptic import CocoPanopticDataset
+from mmort.evaluate.configured import batch_size_of, metric_options
+from mmort.evaluate.dataset import Dataset, Metrics
+from mmort.evaluate.dota import DotaDataset
+from mmort.evaluate.evaluation import Evaluation, Predict, collect
+from mmort.evaluate.results import write_results
+from mmort.predict import AnnotatedImages, Network, OnnxNetwork, Predictor, Preprocessing, draw, read_image
+from mmort.predict.engines.onnxruntime import ADVICE
+from mmort.predict.images import Image, opencv
+
+
+class PipelineWarning(UserWarning):
+    """The test pipeline of a config is another than the one that a file was exported with."""
+
+
+class TrainedNetwork(Network, Protocol):
+    """A network that knows its classes and its preprocessing: `mmort.predict.DetectorFile`, or one in torch."""
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names by label."""
+        ...
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """What makes its input."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestOptions:
+    """The options of `test`; ``mmort test`` has an argument for each.
+
+    Parameters
+    ----------
+    metrics : sequence of str, optional
+        Of the data set's `metric_names`, such as bbox and segm.
+    metric_options : mapping, optional
+        Options of the metrics instead of the config's, by MMDetection's names, see `evaluate`.  Two name files:
+        ``jsonfile_prefix`` those of the results in COCO's format, ``submission_dir`` the folder of DOTA's.
+    output : path, optional
+        A ``.pkl`` file for the results in MMDetection's layout.
+    show : bool, default False
+        Show each image in a window; a key shows the next.
+    show_dir : path, optional
+        Write images with the detections to this folder.
+    show_score_thr : float, default 0.3
+        The lowest score in these images.
+    classes : sequence of str, optional
+        Evaluate these classes only, which the data set must have been opened for.
+    metrics_json : path, optional
+        Write the figures to this file.
+    batch_size : int, optional
+        Images that run together.  Default: the config's, or 1.
+    """
+
+    metrics: Sequence[str] = ()
+    metric_options: Mapping[str, Any] | None = None
+    output: str | os.PathLike[str] | None = None
+    show: bool = False
+    show_dir: str | os.PathLike[str] | None = None
+    show_score_thr: float = 0.3
+    classes: Sequence[str] | None = None
+    metrics_json: str | os.PathLike[str] | None = None
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.output is not None and not os.fspath(self.output).endswith((".pkl", ".pickle")):
+            raise ValueError(f"test: output must end in .pkl, got {os.fspath(self.output)}")
+        if self.metrics_json is not None and not self.metrics:
+            raise ValueError("test: metrics_json needs metrics")
+        prefix = (self.metric_options or {}).get("jsonfile_prefix")
+        for file in (self.output, self.metrics_json, None if prefix is None else f"{prefix}.bbox.json"):
+            if file is not None:
+                require_output(file)
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """What `test` measured and wrote; as text, the tables and figures.
+
+    Attributes
+    ----------
+    metrics : Metrics or None
+        The figures, if there were metrics to compute.
+    written : dict of Path to str
+        The files and folders that were written, with what is in them if their names do not say it.
+    not_drawn : tuple of str
+        The images that could not be drawn, with the reason; their results count.
+    """
+
+    metrics: Metrics | None
+    written: dict[Path, str]
+    not_drawn: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if self.metrics is None:
+            return ""
+        figures = "\n".join(f"{name}: {value:.4f}" for name, value in self.metrics.figures.items())
+        return "".join(f"\n{table}\n" for table in self.metrics.tables) + f"\n{figures}"
+
+
+def test(
+    model: str | os.PathLike[str] | TrainedNetwork,
+    dataset: Dataset,
+    config: dict[str, Any] | None = None,
+    options: TestOptions | None = None,
+    *,
+    predict: Callable[..., Iterable[Detections]] = Predictor.predict,
+) -> TestResult:
+    """Run a detector over a data set; compute metrics, and write results and images.
+
+    Parameters
+    ----------
+    model : path or network
+        An ONNX file, a `mmort.predict.DetectorFile`, or a `mmort.detect.network.TorchNetwork`.
+    dataset : Dataset
+        As `dataset_of` opens it.
+    config : dict, optional
+        An MMDetection config, whose test pipeline, batch size and options of metrics are used.  Default: the
+        preprocessing in the file's metadata.
+    options : TestOptions, optional
+        By default the detector runs, and nothing is measured or written.
+    predict : callable, optional
+        Takes a predictor, paths of images and `batch_size`, and returns the detections: `Predictor.predict`, or
+        `mmort.predict.predict_on_ray`.
+
+    Returns
+    -------
+    TestResult
+
+    Warns
+    -----
+    PipelineWarning
+        If the config's test pipeline is another than that of the file, which was exported with it.
+
+    Raises
+    ------
+    ValueError
+        If there is no preprocessing, classes differ, or the data set does not have a metric, an option or a format.
+    OSError
+        If a file cannot be read or written.
+
+    Examples
+    --------
+    >>> import mmort.evaluate
+    >>> from mmort.demo import ANNOTATIONS, IMAGES, MODEL
+    >>> digits = mmort.evaluate.CocoDataset(ANNOTATIONS, IMAGES[0].parent)
+    >>> result = mmort.evaluate.test(MODEL, digits, options=mmort.evaluate.TestOptions(metrics=["bbox"]))
+    >>> print(f"{result.metrics.figures['bbox_mAP_50']:.2f}")
+    1.00
+    """
+    options = TestOptions() if options is None else options
+    network = OnnxNetwork(model) if isinstance(model, (str, os.PathLike)) else model
+    files = dict(options.metric_options or {})
+    prefix, submission = files.pop("jsonfile_prefix", None), files.pop("submission_dir", None)
+    _check_formats(dataset, prefix, submission)
+    of_config = metric_options(config, dataset) if config is not None and options.metrics else {}
+    masks = True if options.output or prefix else None
+    evaluation = Evaluation(dataset, options.metrics, masks=masks, **(of_config | files))
+    predictor = Predictor(
+        network, classes=network.classes or dataset.classes, preprocessing=_preprocessing(network, config)
+    )
+    batch_size = batch_size_of(config or {}) if options.batch_size is None else options.batch_size
+    run: Predict = partial(predict, predictor, batch_size=batch_size)
+    if options.classes is not None:
+        run = select_classes(run, network.classes or (), options.classes)
+    not_drawn: list[str] = []
+    if options.show or options.show_dir is not None:
+        run = partial(_shown, options, dataset, run, not_drawn)
+    collect(evaluation, run)
+    written = _write(evaluation, options.output, prefix, submission)
+    if options.show_dir is not None:
+        count = len(dataset) - len(not_drawn)
+        written[Path(options.show_dir)] = f"{count:,} image{'s' * (count != 1)}, annotated"
+    metrics = evaluation.metrics() if options.metrics else None
+    if metrics is not None and options.metrics_json is not None:
+        figures = metrics.figures | ({"classwise": metrics.classwise} if metrics.classwise else {})
+        write_output(options.metrics_json, json.dumps(_rounded(figures), indent=2) + "\n")
+        written[Path(options.metrics_json)] = ""
+    return TestResult(metrics, written, tuple(not_drawn))
+
+
+def _check_formats(dataset: Dataset, prefix: str | None, submission: str | None) -> None:
+    """Refuse files that the data set has no format for, and names of files, before anything is detected."""
+    if prefix is not None and not isinstance(dataset, (CocoDataset, CocoPanopticDataset)):
+        raise ValueError("jsonfile_prefix is for one data set in COCO's format")
+    if submission is not None and not isinstance(dataset, DotaDataset):
+        raise ValueError("submission_dir is for one data set in DOTA's format")
+    if prefix is not None and isinstance(dataset, CocoPanopticDataset):
+        dataset.segment_files(prefix)
+    if submission is not None and isinstance(dataset, DotaDataset):
+        dataset.submission_files(submission)
+
+
+def _preprocessing(network: TrainedNetwork, config: dict[str, Any] | None) -> Preprocessing:
+    """Return the preprocessing of the config, as in test.py; of the file, if the config's is not supported."""
+    if config is None:
+        if network.preprocessing is None:
+            path = getattr(network, "path", "the model")
+            raise ValueError(f"{path} has no preprocessing in its metadata; give its CONFIG, which has it; {ADVICE}")
+        return network.preprocessing
+    try:
+        preprocessing = Preprocessing.from_config(config)
+    except ValueError:
+        if network.preprocessing is None:
+            raise
+        return network.preprocessing
+    if network.preprocessing not in (None, preprocessing):
+        message = "the config's test pipeline is used; the file was exported with another"
+        warnings.warn(message, PipelineWarning, stacklevel=3)
+    return preprocessing
+
+
+def _shown(
+    options: TestOptions, dataset: Dataset, predict: Predict, not_drawn: list[str], paths: Sequence[Path]
+) -> Iterator[Detections]:
+    """Yield the detections, after drawing them; note in `not_drawn` why an image could not be, as results count."""
+    annotated = None if options.show_dir is None else AnnotatedImages(options.show_dir, paths)
+    for image, detections in zip(dataset.images, predict(paths), strict=True):
+        visible = detections.above(options.show_score_thr)
+        problem = None if annotated is None else annotated.try_to_write(image.path, visible)
+        if problem is not None:
+            not_drawn.append(f"{image.path}: {problem}")
+        if options.show:
+            _show(image.name, draw(read_image(image.path), visible))
+        yield detections
+
+
+def _show(title: str, image: Image) -> None:
+    """Show an image until a key is pressed."""
+    cv2 = opencv()
+    try:
+        cv2.imshow(title, image)
+        cv2.waitKey()
+        cv2.destroyWindow(title)
+    except cv2.error:
+        raise ValueError(
+            "--show needs a display, and opencv-python instead of opencv-python-headless, which has no windows; "
+            "--show-dir DIR writes the images instead"
+        ) from None
+
+
+def _write(
+    evaluation: Evaluation, output: str | os.PathLike[str] | None, prefix: str | None, submission: str | None
+) -> dict[Path, str]:
+    """Write the results files, and return them with notes."""
+    written: dict[Path, str] = {}
+    dataset, results = evaluation.dataset, evaluation.results
+    if output is not None:
+        write_results(output, results, len(dataset.classes))
+        written[Path(output)] = ""
+    if prefix is not None and isinstance(dataset, (CocoDataset, CocoPanopticDataset)):
+        written |= dict.fromkeys(map(Path, dataset.write_rows(results, prefix)), "")
+    if submission is not None and isinstance(dataset, DotaDataset):
+        written[Path(submission)] = f"{len(dataset.write_submission(results, submission))} files"
+    return written
+
+
+def _rounded(figures: Any) -> Any:
+    """Return figures, also those in dicts, with four digits."""
+    if isinstance(figures, dict):
+        return {name: _rounded(value) for name, value in figures.items()}
+    return round(figures, 4)

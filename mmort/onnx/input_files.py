@@ -1,0 +1,97 @@
+"""Files as inputs of a model: images, preprocessed as the model's metadata says, and arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from mmort.onnx._extras import needed_by
+
+
+def read_inputs(
+    path: str | os.PathLike[str],
+    files: Iterable[str | os.PathLike[str]],
+    *,
+    against: Sequence[str | os.PathLike[str]] = (),
+    libraries: Sequence[str | os.PathLike[str]] = (),
+) -> Iterator[list[NDArray[Any]]]:
+    """Read sets of inputs of a model, one from each file, as `verify`, `accelerate` and `quantize` take them.
+
+    Parameters
+    ----------
+    path : path
+        The ONNX file of the model.
+    files : iterable of paths
+        ``.npz`` files of arrays by the names of the inputs, and images, which are preprocessed as the metadata of the
+        model says.
+    against : sequence of paths, optional
+        Models that the model is compared with: if one of them does not take the sizes of images, they are left out.
+    libraries : sequence of paths, optional
+        Libraries of custom operators that the files need beside mmort's.
+
+    Yields
+    ------
+    list of ndarray
+        A set of inputs, in the order of the model's inputs.  A file is read when its set is asked for.
+
+    Raises
+    ------
+    ValueError
+        If there are images, but the model has no preprocessing in its metadata, or arrays do not match the inputs.
+    OSError
+        If a file cannot be read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, onnx.helper as oh
+    >>> import mmort.onnx
+    >>> x, y = (oh.make_tensor_value_info(name, 1, ["n"]) for name in "xy")
+    >>> model = oh.make_model(oh.make_graph([oh.make_node("Relu", ["x"], ["y"])], "example", [x], [y]),
+    ...                       opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "relu.onnx").write_bytes(model.SerializeToString())
+    >>> np.savez(folder / "inputs.npz", x=np.float32([-1, 2]))
+    >>> list(mmort.onnx.read_inputs(folder / "relu.onnx", [folder / "inputs.npz"]))
+    [[array([-1.,  2.], dtype=float32)]]
+    """
+    with needed_by("mmort.onnx.read_inputs"):
+        from mmort.onnx.verify.command import read_arrays
+
+    prepare = None
+    for file in files:
+        if Path(file).suffix == ".npz":
+            yield read_arrays(path, file, libraries)
+        else:
+            prepare = prepare or _image_reader(path, against, libraries)
+            yield prepare(file)
+
+
+def _image_reader(
+    path: str | os.PathLike[str],
+    against: Sequence[str | os.PathLike[str]],
+    libraries: Sequence[str | os.PathLike[str]],
+) -> Callable[[str | os.PathLike[str]], list[NDArray[Any]]]:
+    """Return a function that reads an image as a set of a model's inputs."""
+    from mmort.onnx.verify.sessions import open_session
+    from mmort.predict.engines.onnxruntime import ADVICE, OnnxNetwork, takes_img_shape
+    from mmort.predict.fixed_size import fit
+
+    network = OnnxNetwork(path)
+    preprocessing = network.preprocessing
+    if preprocessing is None:
+        raise ValueError(
+            f"{os.fspath(path)} has no preprocessing in its metadata, which images need; pass arrays in .npz files; "
+            f"{ADVICE}"
+        )
+    sessions = [network.session, *(open_session(file, libraries) for file in against)]
+    count = 2 if all(map(takes_img_shape, sessions)) else 1
+
+    def read(file: str | os.PathLike[str]) -> list[NDArray[Any]]:
+        return list(fit(*preprocessing.batch([preprocessing(file)]), network.input_shape)[:count])
+
+    return read

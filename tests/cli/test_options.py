@@ -1,0 +1,126 @@
+"""Options are stated once: a command's arguments have the names and defaults of what they are passed to, and help."""
+
+import argparse
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+import mmort.cli
+import mmort.evaluate
+import mmort.onnx
+from mmort.detect.export import ExportOptions, export
+from mmort.onnx.triton import write_triton_repository
+from mmort.onnx.verify.command import verify_against
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a command's arguments are passed to."""
+
+    functions: tuple[Callable, ...]
+    """Functions and classes; a later one has the parameters that an earlier one has as well."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Parameters by another name than the argument's, {argument: parameter}."""
+    only: set[str] = field(default_factory=set)
+    """Arguments of the command alone: what it prints, or checks before it calls a function."""
+    python: set[str] = field(default_factory=set)
+    """Parameters that the command sets itself, or that have no argument."""
+
+
+MODEL = {"model": "path"}
+DATA = {"ann": "annotation_file", "img_dir": "image_dir"}
+ENGINE = {"engine", "threads", "parallel"}
+COMMANDS = {
+    "export": Command(
+        (export, ExportOptions),
+        {"output": "output_file"},
+        {"check", "force", "extensions", "dataset", "mean", "std"},
+        {"options", "progress"},
+    ),
+    "test": Command(
+        (mmort.evaluate.dataset_of, mmort.evaluate.test, mmort.evaluate.TestOptions),
+        DATA | {"eval": "metrics", "eval_options": "metric_options"},
+        ENGINE | {"backend", "cfg_options", "extensions", "force", "format_only", "texts", "vocabulary"},
+        {"dataset", "labels_by_name", "options", "predict"},
+    ),
+    "verify": Command((verify_against,), MODEL | {"library": "libraries", "image": "inputs"}, {"json"}),
+    "upgrade": Command((mmort.onnx.upgrade,), {}, {"in_place", "json"}),
+    "portable": Command((mmort.onnx.make_portable,), {"portable": "form"}, {"in_place", "json"}),
+    "adopt": Command((mmort.onnx.adopt,), MODEL | {"set": "layout"}),
+    "accelerate": Command((mmort.onnx.accelerate,), MODEL | {"input": "inputs"}, {"threads", "json"}),
+    "quantize": Command((mmort.onnx.quantize,), MODEL | {"calibrate": "calibration"}),
+    "triton-repository": Command((write_triton_repository,), {"output": "directory"}),
+}
+"""The commands whose functions have the same options."""
+
+WITHOUT_FUNCTION = {"info", "demo", "completion", "predict", "parity"}
+
+
+def subparsers():
+    """Return the parser of each command."""
+    parser = mmort.cli._parser()
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return commands.choices
+
+
+PARSERS = subparsers()
+ACTIONS = [
+    pytest.param(command, action, id=f"{command}-{action.dest}-{number}")
+    for command, parser in PARSERS.items()
+    for number, action in enumerate(parser._actions)
+]
+
+
+def arguments_of(command):
+    """Return the command's arguments by name; several options may set one."""
+    common = {"help", "verbose", "quiet"}
+    return {action.dest: action for action in PARSERS[command]._actions if action.dest not in common}
+
+
+def parameters_of(command):
+    """Return the parameters of what the command calls, by name."""
+    return {
+        name: parameter
+        for function in reversed(COMMANDS[command].functions)
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
+
+
+def test_every_command_is_compared():
+    assert COMMANDS.keys() | WITHOUT_FUNCTION == mmort.cli.COMMANDS.keys()
+    assert not COMMANDS.keys() & WITHOUT_FUNCTION
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_arguments_are_parameters(command):
+    names, only, python = COMMANDS[command].names, COMMANDS[command].only, COMMANDS[command].python
+    arguments, parameters = arguments_of(command), parameters_of(command)
+    assert {names.get(name, name) for name in arguments.keys() - only} == parameters.keys() - python
+    assert only <= arguments.keys()
+    assert names.keys() <= arguments.keys()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_defaults_are_those_of_the_parameters(command):
+    parser, parameters = PARSERS[command], parameters_of(command)
+    for name in arguments_of(command).keys() - COMMANDS[command].only:
+        parameter = parameters[COMMANDS[command].names.get(name, name)]
+        expected = None if parameter.default is inspect.Parameter.empty else parameter.default
+        default = parser.get_default(name)
+        assert default == expected or (not default and not expected and False not in (default, expected)), name
+
+
+@pytest.mark.parametrize(("command", "action"), ACTIONS)
+def test_every_argument_has_help(command, action):
+    assert action.help, action.option_strings
+    assert not action.help.endswith(".")
+    shows_default = action.default not in (None, False, [], argparse.SUPPRESS) and action.const is None
+    if shows_default and not isinstance(action.default, bool):
+        assert "(default: %(default)s)" in action.help, action.option_strings
+
+
+@pytest.mark.parametrize("parser", PARSERS.values(), ids=PARSERS)
+def test_no_option_is_understood_by_its_beginning(parser):
+    assert not parser.allow_abbrev

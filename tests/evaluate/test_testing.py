@@ -1,0 +1,111 @@
+"""`mmort.evaluate.test` returns what ``mmort test`` prints; tests/cli/test_test.py has a test for each option."""
+
+import json
+import pickle
+
+import pytest
+
+import mmort.evaluate
+from mmort import demo
+from mmort.configs import read_config
+from mmort.evaluate import TestOptions as Options
+from mmort.predict import OnnxNetwork, Predictor, draw, read_image
+from tests.predict import tiny_detector
+
+
+@pytest.fixture(scope="module")
+def network():
+    return OnnxNetwork(demo.MODEL, threads=1)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return mmort.evaluate.CocoDataset(demo.ANNOTATIONS, demo.IMAGES[0].parent)
+
+
+def test_the_result_has_figures_and_files(network, digits, tmp_path):
+    files = {"output": tmp_path / "results.pkl", "metrics_json": tmp_path / "figures.json"}
+    options = Options(
+        metrics=["bbox"], metric_options={"jsonfile_prefix": str(tmp_path / "digits")}, show_dir=tmp_path, **files
+    )
+    result = mmort.evaluate.test(network, digits, options=options)
+    expected = mmort.evaluate.evaluate(digits, Predictor(network).predict, ["bbox"])
+    assert result.metrics == expected
+    assert json.loads(files["metrics_json"].read_text())["bbox_mAP"] == round(expected.figures["bbox_mAP"], 4)
+    assert str(result).endswith(f"bbox_mAP_l: {expected.figures['bbox_mAP_l']:.4f}")
+    assert result.not_drawn == ()
+    rows = tmp_path / "digits.bbox.json", tmp_path / "digits.segm.json"
+    assert result.written == {
+        files["output"]: "",
+        **dict.fromkeys(rows, ""),
+        tmp_path: "4 images, annotated",
+        files["metrics_json"]: "",
+    }
+    assert len(pickle.loads(files["output"].read_bytes())) == 4
+    assert all(json.loads(file.read_text()) for file in rows)
+
+
+def test_without_metrics_nothing_is_measured(network, digits):
+    result = mmort.evaluate.test(network, digits)
+    assert (result.metrics, result.written, str(result)) == (None, {}, "")
+
+
+def test_the_pipeline_of_the_config_is_used(network, digits):
+    config = read_config(demo.CONFIG)
+    options = Options(metrics=["bbox"])
+    of_file, of_config = (mmort.evaluate.test(network, digits, entries, options) for entries in (None, config))
+    assert of_config == of_file
+    smaller = read_config(demo.CONFIG, {"data.test.pipeline.1.img_scale": (104, 80)})
+    with pytest.warns(mmort.evaluate.PipelineWarning, match="the file was exported with another"):
+        result = mmort.evaluate.test(network, digits, smaller, options)
+    assert result.metrics.figures["bbox_mAP"] < of_file.metrics.figures["bbox_mAP"] - 0.05
+
+
+def test_an_image_that_cannot_be_drawn_counts(network, digits, tmp_path, monkeypatch):
+    def failing(image, detections):
+        if image.shape == first:
+            raise ValueError("no room")
+        return draw(image, detections)
+
+    first = read_image(demo.IMAGES[0]).shape
+    assert all(read_image(path).shape != first for path in demo.IMAGES[1:])
+    monkeypatch.setattr("mmort.predict.output.draw", failing)
+    result = mmort.evaluate.test(network, digits, options=Options(metrics=["bbox"], show_dir=tmp_path))
+    assert result.not_drawn == (f"{demo.IMAGES[0]}: no room",)
+    assert result.written == {tmp_path: "3 images, annotated"}
+    assert result.metrics.figures["bbox_mAP_50"] > 0.9
+
+
+def test_another_function_may_run_the_predictor(network, digits):
+    calls = []
+
+    def predict(predictor, paths, batch_size):
+        calls.append(batch_size)
+        return predictor.predict(paths, batch_size)
+
+    mmort.evaluate.test(network, digits, options=Options(batch_size=3), predict=predict)
+    assert calls == [3]
+
+
+def test_errors_come_before_the_detector_runs(network, digits, tmp_path):
+    def predict(*arguments, **options):
+        raise AssertionError("the detector runs")
+
+    for options, message in (
+        (Options(metric_options={"submission_dir": "x"}), "submission_dir is for one data set in DOTA's format"),
+        (Options(metrics=["PQ"]), "metric 'PQ' is not one of this data set"),
+        (Options(classes=["cat"]), "the detector has no class cat"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mmort.evaluate.test(network, digits, options=options, predict=predict)
+    model = tiny_detector.write(tmp_path / "model.onnx", metadata={})
+    with pytest.raises(ValueError, match=r"model\.onnx has no preprocessing in its metadata"):
+        mmort.evaluate.test(model, digits, predict=predict)
+    for wrong, message in (
+        ({"output": "results.json"}, r"output must end in \.pkl"),
+        ({"metrics_json": "figures.json"}, "metrics_json needs metrics"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Options(**wrong)
+    with pytest.raises(FileNotFoundError, match="output directory does not exist"):
+        Options(output=tmp_path / "nowhere" / "results.pkl")
