@@ -23,7 +23,7 @@ __all__ = [*_operators, "get_onnxruntime_op_path", *_LAZY]
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*__all__, "__version__", "ort", *(name for name in _SUBPACKAGES if name in globals())})
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -437,6 +438,65 @@ class Detections:
             class_id=self.labels.copy(),
             data=data,
         )
+
+    def plot(self, image: NDArray[np.uint8] | str | os.PathLike[str], *, scale: float = 1.0) -> NDArray[np.uint8]:
+        """Draw the detections on a copy of their picture, as `mmort.predict.draw` does.
+
+        Parameters
+        ----------
+        image : ndarray of uint8, (H, W, 3), or path
+            Blue, green, red; or the picture's file.
+        scale : float, default 1.0
+            Resize the picture by this factor first.
+
+        Returns
+        -------
+        ndarray of uint8, (H * scale, W * scale, 3)
+            Blue, green, red; ``[..., ::-1]`` is red, green, blue, which matplotlib and notebooks show.
+
+        Raises
+        ------
+        ValueError
+            If it is not the picture of the detections, not of this shape and dtype, or cannot be decoded; if `scale` is
+            not positive.
+        OSError
+            If the file cannot be opened.
+        ImportError
+            If OpenCV is not installed.
+
+        Examples
+        --------
+        >>> from mmort import Predictor
+        >>> from mmort.demo import IMAGES, MODEL
+        >>> Predictor(MODEL, score_threshold=0.5)(IMAGES[0]).plot(IMAGES[0], scale=4).shape
+        (448, 640, 3)
+        """
+        from mmort.predict import draw, read_image
+
+        picture = read_image(image) if isinstance(image, (str, os.PathLike)) else image
+        return draw(picture, self, scale=scale)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        image: NDArray[np.uint8] | str | os.PathLike[str],
+        *,
+        scale: float = 1.0,
+    ) -> None:
+        """Write what `plot` draws to an image file, whose suffix, such as ``.png``, decides about the format.
+
+        Raises
+        ------
+        ValueError
+            As for `plot`, or if OpenCV writes no format with this suffix.
+        OSError
+            If the picture cannot be opened, or the file not be written.
+        ImportError
+            If OpenCV is not installed.
+        """
+        from mmort.predict import write_image
+
+        write_image(path, self.plot(image, scale=scale))
 
     def _with_segmentation(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Add each detection's mask to its entry, if the detector makes masks."""

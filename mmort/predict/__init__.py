@@ -14,7 +14,7 @@ from mmort.predict.engines.onnxruntime import DetectorFile, Network, OnnxNetwork
 from mmort.predict.engines.openvino import OpenVinoNetwork
 from mmort.predict.engines.ray import predict_on_ray
 from mmort.predict.fixed_size import FixedSizeWarning
-from mmort.predict.image_files import list_images
+from mmort.predict.image_files import LeftOutWarning, list_images
 from mmort.predict.images import read_image, write_image
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.output import AnnotatedImages, Record, to_line
@@ -30,6 +30,7 @@ __all__ = [
     "DetectorFile",
     "FixedSizeWarning",
     "ImageMasks",
+    "LeftOutWarning",
     "MaskFormat",
     "Network",
     "OnnxNetwork",

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import glob
 import os
+import warnings
 from pathlib import Path
 
-SUFFIXES = (".avif", ".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-"""What counts as an image in a folder, whatever its case: MMDetection's list and three newer formats."""
+from mmort.predict.video import SUFFIXES as VIDEO_SUFFIXES
+
+SUFFIXES = (".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""What counts as an image in a folder, whatever its case: MMDetection's list and four others."""
+
+UNREADABLE_SUFFIXES = (".dng", ".heic", ".heif", ".jxl", ".svg")
+"""Images that OpenCV does not read."""
+
+
+class LeftOutWarning(UserWarning):
+    """A folder or a pattern has images that OpenCV does not read, or videos, which are left out."""
 
 
 def list_images(*sources: str | os.PathLike[str], recursive: bool = False) -> list[Path]:
@@ -32,6 +42,11 @@ def list_images(*sources: str | os.PathLike[str], recursive: bool = False) -> li
         If a folder has no image files, or none matches a pattern.
     FileNotFoundError
         If a source is empty text.
+
+    Warns
+    -----
+    LeftOutWarning
+        If a folder or a pattern has images in other formats, such as HEIC, or videos.
 
     Examples
     --------
@@ -64,8 +79,17 @@ def _files(source: Path, recursive: bool) -> list[Path]:
         paths = [Path(name) for name in sorted(glob.glob(str(source), recursive=True))]
     else:
         return [source]
-    images = [path for path in paths if path.suffix.lower() in SUFFIXES and path.is_file()]
+    files = [path for path in paths if path.is_file()]
+    images = [path for path in files if path.suffix.lower() in SUFFIXES]
     if not images:
         where = "no image in the folder" if source.is_dir() else "no image matches"
-        raise ValueError(f"{where} {source}; images are files that end in {', '.join(SUFFIXES)}")
+        below = ""
+        if source.is_dir() and not recursive and any(path.is_dir() for path in paths):
+            below = ", and the folders below it are searched with recursive=True (-r)"
+        raise ValueError(f"{where} {source}; images are files that end in {', '.join(SUFFIXES)}{below}")
+    left_out = [path for path in files if path.suffix.lower() in (*UNREADABLE_SUFFIXES, *VIDEO_SUFFIXES)]
+    if left_out:
+        others = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        reason = "OpenCV reads no images of this kind, and a video must be the only source"
+        warnings.warn(LeftOutWarning(f"{source}: left out {left_out[0].name}{others}; {reason}"), stacklevel=3)
     return images

@@ -297,4 +297,6 @@ def test_a_comparison_that_differs_shows_its_table(monkeypatch, capsys):
 
 
 def test_names_that_are_loaded_when_used_are_listed():
-    assert {"Detections", "Predictor", "nms"} <= {*dir(mmort)}
+    names = {*dir(mmort)}
+    assert {"Detections", "Predictor", "nms", "__version__"} <= names
+    assert not names & {"Any", "TYPE_CHECKING", "mmort", "_operators"}

@@ -10,7 +10,7 @@ import pytest
 from pycocotools import mask as coco
 
 from mmort.detections.panoptic import SegmentIds
-from mmort.predict import BoxMasks, Detections, ImageMasks, paste_masks
+from mmort.predict import BoxMasks, Detections, ImageMasks, draw, paste_masks, read_image, write_image
 
 HEIGHT, WIDTH = 40, 57
 BOXES = np.array([[3.2, 4.1, 20.7, 30.3], [-5, -6, 9, 8.5], [50, 30, 70, 60], [60, 5, 90, 9], [7, 7, 7, 7]], np.float32)
@@ -243,3 +243,15 @@ def test_boxes_by_width_and_height_and_missing_categories():
     for categories in ([17], {0: 17}):
         with pytest.raises(ValueError, match="category_ids must have an id for each label, got none for 1"):
             found.to_coco(1, categories)
+
+
+def test_plot_and_save(tmp_path):
+    image = np.full((HEIGHT, WIDTH, 3), 90, np.uint8)
+    write_image(tmp_path / "image.png", image)
+    drawn = draw(image, NO_MASKS, scale=2)
+    assert not np.array_equal(drawn, draw(image, NONE, scale=2))
+    np.testing.assert_array_equal(NO_MASKS.plot(tmp_path / "image.png", scale=2), drawn)
+    NO_MASKS.save(tmp_path / "annotated.png", image, scale=2)
+    np.testing.assert_array_equal(read_image(tmp_path / "annotated.png"), drawn)
+    with pytest.raises(ValueError, match="OpenCV writes no format with the suffix"):
+        NO_MASKS.save(tmp_path / "annotated.what", image)

@@ -16,6 +16,7 @@ from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
 from mmort.predict import (
     FixedSizeWarning,
+    LeftOutWarning,
     MaskFormat,
     OnnxNetwork,
     Preprocessing,
@@ -316,12 +317,28 @@ def test_folders_and_patterns(tmp_path, monkeypatch):
         "none.jpg",
     ]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"no image in the folder empty; images are files that end in \.avif, \.bmp"):
+    with pytest.raises(ValueError, match=r"no image in the folder empty; images .* end in \.avif, \.bmp.*webp$"):
+        list_images("empty")
+    (tmp_path / "empty" / "sub").mkdir()
+    with pytest.raises(ValueError, match=r"webp, and the folders below it are searched with recursive=True \(-r\)$"):
         list_images("empty")
     with pytest.raises(FileNotFoundError, match="no such file, folder or pattern: ''"):
         list_images("b.png", "")
     with pytest.raises(ValueError, match=r"no image matches \*\.gif"):
         predictor().predict("*.gif")
+
+
+def test_images_that_are_left_out_are_named(tmp_path):
+    for name in ("a.png", "b.HEIC", "c.txt", "d.mp4"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.warns(
+        LeftOutWarning, match=r": left out b\.HEIC and 1 more; OpenCV reads no images of this kind"
+    ) as caught:
+        assert [path.name for path in list_images(tmp_path)] == ["a.png"]
+    assert caught[0].filename == __file__
+    (tmp_path / "d.mp4").unlink()
+    with pytest.warns(LeftOutWarning, match=r": left out b\.HEIC; "):
+        list_images(tmp_path / "*")
 
 
 def broken(tmp_path):
