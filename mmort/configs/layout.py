@@ -110,8 +110,11 @@ class DetectorConfig:
     def test_cfg(self) -> Config:
         """How detections are selected: inside the model since MMDetection 2.4, beside it before."""
         beside = {} if self.version == 3 else self._config.get("test_cfg")  # MMDetection 3's is the test loop's
-        test_cfg: Config = self.model.get("test_cfg") or beside or {}
-        return test_cfg
+        test_cfg: Any = self.model.get("test_cfg") or beside or {}
+        if isinstance(test_cfg, (list, tuple)):  # Co-DETR's, of the head with the queries and of those beside it
+            test_cfg = test_cfg[0]
+        entries: Config = test_cfg
+        return entries
 
     @property
     def custom_hooks(self) -> Any:

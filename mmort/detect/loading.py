@@ -31,7 +31,16 @@ MAX_WEIGHTS = 8_000
 """Tensors of a model; published detectors have some thousands at most."""
 
 _HEADS = (
-    *("semantic_head", "roi_head", "odm_head", "refine_heads", "bbox_head_refine", "bbox_head", "mask_head"),
+    *(
+        "query_head",
+        "semantic_head",
+        "roi_head",
+        "odm_head",
+        "refine_heads",
+        "bbox_head_refine",
+        "bbox_head",
+        "mask_head",
+    ),
     *("panoptic_head", "rpn_head"),
 )
 """Entries of a model that may hold the head that names its family, or a list of heads; the last head first."""

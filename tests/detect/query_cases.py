@@ -84,17 +84,21 @@ def numbers(name, *shape):
     return torch.from_numpy(np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape, np.float32))
 
 
+def weight(name, shape):
+    """Return numbers for the weight of a name, in sizes that nothing cancels."""
+    values = numbers(name, *shape)
+    if "embed" in name:
+        return values
+    if len(shape) >= 2:
+        return values * 1.5 / values[0].numel() ** 0.5
+    return values * 0.2 + name.endswith((".weight", "running_var"))
+
+
 def fill(detector):
-    """Give all weights, MMDetection's or ours, values that nothing cancels; they differ from layer to layer."""
+    """Give all weights, MMDetection's or ours, values that differ from layer to layer."""
     for name, tensor in detector.state_dict().items():
         if tensor.is_floating_point():
-            values = numbers(name, *tensor.shape)
-            if "embed" in name:
-                tensor.copy_(values)
-            elif tensor.ndim >= 2:
-                tensor.copy_(values * 1.5 / tensor[0].numel() ** 0.5)
-            else:
-                tensor.copy_(values * 0.2 + name.endswith((".weight", "running_var")))
+            tensor.copy_(weight(name, tensor.shape))
     if hasattr(detector, "memory_trans_norm"):  # cells that cannot be used, all equal, are not to be among the best
         unusable = detector.memory_trans_norm(detector.memory_trans_fc.bias)
         detector.bbox_head.cls_branches[len(detector.decoder.layers)].weight.sub_(unusable / 20)

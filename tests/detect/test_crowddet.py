@@ -9,6 +9,7 @@ import torch
 import mmort.onnx
 from mmort.detect import build
 from mmort.detect.families.two_stage.crowddet import left_by, select
+from mmort.onnx.verify.double_precision import rounded_otherwise
 from tests.detect.two_stage_cases import config_of
 
 
@@ -59,6 +60,14 @@ def test_a_chain_takes_as_many_rounds_as_it_has_boxes():
     """Each box suppresses the next one, so every other box is left."""
     pairs = torch.eye(31, dtype=torch.bool).roll(1, 1).triu(1)[None]
     assert left_by(pairs)[0].tolist() == [index % 2 == 0 for index in range(31)]
+
+
+def test_rounding_changes_nothing():
+    """The proof of an export rounds sums otherwise; the loop ends all the same."""
+    pairs = torch.rand(1, 40, 40, generator=torch.Generator().manual_seed(0)).triu(1) > 0.7
+    with rounded_otherwise():
+        found = left_by(pairs)
+    assert torch.equal(found, left_by(pairs))
 
 
 def test_the_exporter_without_loops_is_refused(tmp_path):

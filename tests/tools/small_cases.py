@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tests.detect import (
+    co_dino_cases,
     dense_cases,
     mask_cases,
     panoptic_cases,
@@ -31,6 +32,7 @@ def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
         (mask_cases.MODELS, mask_cases.config, lambda name: mask_cases.fill),
         (panoptic_cases.MODELS, panoptic_cases.config, lambda name: partial(panoptic_cases.fill, name)),
         (query_cases.MODELS, lambda name: {"model": query_cases.MODELS[name]}, lambda name: query_cases.fill),
+        (co_dino_cases.MODELS, co_dino_cases.config, lambda name: query_cases.fill),
         (text_cases.MODELS, text_cases.config, lambda name: text_cases.fill),
         (two_stage_cases.CASES, two_stage_cases.config_of, lambda name: check_two_stage.randomize),
         (rotated_cases.CASES, rotated_cases.config_of, lambda name: dense_cases.fill),

@@ -14,6 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from mmort.configs.names import plain_type
 from mmort.configs.schema import Config
 from mmort.detect.entries import Schema, at_least, default, nested, only, read_entries, training_only
 from mmort.detect.parts.layers import LayerNormEntries, activation
@@ -167,6 +168,8 @@ class EncoderLayerEntries(Schema):
         """Translate what MMDetection 2 describes."""
         if not config.keys() & {"attn_cfgs", "operation_order"}:
             return config
+        if plain_type(config.get("type")) == "DetrTransformerDecoderLayer":
+            config = {"ffn_num_fcs": 2, **config}  # MMDetection's default, whatever ffn_cfgs has
         layer = read_entries(name, TransformerLayers, config)
         configs = layer.configs_of(name, cls.attentions)
         if any(config.get("batch_first") for config in configs):

@@ -4,6 +4,7 @@ An import here registers a family.
 """
 
 from mmort.detect.families.query import (
+    co_dino,
     conditional_detr,
     dab_detr,
     ddq,

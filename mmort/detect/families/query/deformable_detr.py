@@ -68,6 +68,9 @@ class Head2(Schema):
 class DeformableDETRHead(nn.Module):
     """For each query the logits of the classes, and a box relative to a reference; layers for each decoder layer."""
 
+    eps: ClassVar[float] = 1e-5
+    """What `moved` keeps the references from 0 and 1."""
+
     @dataclass(frozen=True, kw_only=True)
     class Entries(QueryHeadEntries):
         """The entries of ``bbox_head``."""
@@ -98,7 +101,24 @@ class DeformableDETRHead(nn.Module):
 
         `words` are further inputs of the layers of classes.
         """
-        return self.cls_branches[layer](x, *words), moved(references, self.reg_branches[layer](x))
+        return self.cls_branches[layer](x, *words), moved(references, self.reg_branches[layer](x), self.eps)
+
+
+def keys_of_transformer(head: str) -> tuple[tuple[str, str], ...]:
+    """Return what renames the keys of a detector whose transformer is a part of its `head`."""
+    return (
+        (rf"^{head}\.transformer\.(\w+coder\.layers\.\d+)\.attentions\.0\.", r"\1.self_attn."),
+        (rf"^{head}\.transformer\.(\w+coder\.layers\.\d+)\.attentions\.1\.", r"\1.cross_attn."),
+        (rf"^{head}\.transformer\.(\w+coder\.layers\.\d+)\.ffns\.0\.", r"\1.ffn."),
+        (rf"^{head}\.transformer\.(\w+coder\.layers\.\d+\.norms\.)", r"\1"),
+        (rf"^{head}\.transformer\.level_embeds$", "level_embed"),
+        (rf"^{head}\.transformer\.reference_points\.", "reference_points_fc."),
+        (rf"^{head}\.transformer\.enc_output\.", "memory_trans_fc."),
+        (rf"^{head}\.transformer\.enc_output_norm\.", "memory_trans_norm."),
+        (rf"^{head}\.transformer\.pos_trans\.", "pos_trans_fc."),
+        (rf"^{head}\.transformer\.pos_trans_norm\.", "pos_trans_norm."),
+        (rf"^{head}\.query_embedding\.", "query_embedding."),
+    )
 
 
 @PARTS.register("detector", "DeformableDETRHead")
@@ -136,20 +156,7 @@ class DeformableDETR(QueryDetector):
             moved = read_entries("bbox_head", Head2, {key: head[key] for key in head if key in names})
             return {**config, **moved.model(), "bbox_head": {key: head[key] for key in head if key not in names}}
 
-    renamed_keys = (
-        # MMDetection 2
-        (r"^bbox_head\.transformer\.(\w+coder\.layers\.\d+)\.attentions\.0\.", r"\1.self_attn."),
-        (r"^bbox_head\.transformer\.(\w+coder\.layers\.\d+)\.attentions\.1\.", r"\1.cross_attn."),
-        (r"^bbox_head\.transformer\.(\w+coder\.layers\.\d+)\.ffns\.0\.", r"\1.ffn."),
-        (r"^bbox_head\.transformer\.(\w+coder\.layers\.\d+\.norms\.)", r"\1"),
-        (r"^bbox_head\.transformer\.level_embeds$", "level_embed"),
-        (r"^bbox_head\.transformer\.reference_points\.", "reference_points_fc."),
-        (r"^bbox_head\.transformer\.enc_output\.", "memory_trans_fc."),
-        (r"^bbox_head\.transformer\.enc_output_norm\.", "memory_trans_norm."),
-        (r"^bbox_head\.transformer\.pos_trans\.", "pos_trans_fc."),
-        (r"^bbox_head\.transformer\.pos_trans_norm\.", "pos_trans_norm."),
-        (r"^bbox_head\.query_embedding\.", "query_embedding."),
-    )
+    renamed_keys = keys_of_transformer("bbox_head")  # MMDetection 2's
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)

@@ -56,3 +56,8 @@ class OrientedRCNN(TwoStageDetector):
         if isinstance(self.rpn_head, OrientedRPNHead):
             self.family = "Oriented R-CNN"
             self.rpn_head.drops_empty = config.version == 3
+            if config.version == 3 and self.rpn_head.coder.version == "oc":
+                raise ValueError(
+                    "detect.build: angle_version of rpn_head.bbox_coder must be 'le90' or 'le135': the angles of "
+                    "MMRotate 1's 'oc' have another range there than in its other coders"
+                )

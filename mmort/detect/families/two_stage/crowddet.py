@@ -130,7 +130,8 @@ def left_by(suppresses: Tensor) -> Tensor:
     pairs = suppresses.to(torch.float32)
 
     def step(left: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        return (left[:, None] @ pairs == 0)[:, 0].to(left.dtype), left.clone()
+        # Sums of ones, which are far from a half however they are rounded.
+        return (left[:, None] @ pairs < 0.5)[:, 0].to(left.dtype), left.clone()
 
     def changed(left: Tensor, before: Tensor) -> Tensor:
         return (left != before).any()

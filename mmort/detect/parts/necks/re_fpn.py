@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmort.detect.entries import PARTS, Schema
+from mmort.detect.parts.equivariant import ORIENTATIONS
 from mmort.detect.parts.necks.fpn import FPN, UpsampleEntries
 
 
@@ -24,6 +25,15 @@ class ReFPN(FPN):
         in_channels: Sequence[int]
         out_channels: int
         num_outs: int
+
+        def check(self, name: str) -> None:
+            """Raise a ValueError if channels cannot be divided among the orientations."""
+            for channels in self.in_channels:
+                if channels % ORIENTATIONS:
+                    raise ValueError(
+                        f"detect.build: in_channels of {name} must be multiples of {ORIENTATIONS}, the orientations, "
+                        f"got {[*self.in_channels]}"
+                    )
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(

@@ -1,0 +1,128 @@
+"""Small detectors of Co-DETR, as MMDetection's ``projects/CO-DETR`` describes them, with weights by their keys there.
+
+``tests/data/detect/co_dino.json`` has the keys, and what that project detected (``tests/tools/check_co_dino.py`` writes
+it).
+"""
+
+import copy
+
+import torch
+from torch.nn.functional import layer_norm
+
+from tests.detect import query_cases
+
+_SAMPLING = {"type": "MultiScaleDeformableAttention", "embed_dims": 64, "num_levels": 3, "dropout": 0.0}
+_ATTENTION = {"type": "MultiheadAttention", "embed_dims": 64, "num_heads": 8, "dropout": 0.0}
+_LAYER = {"ffn_cfgs": {"type": "FFN", "embed_dims": 64}, "feedforward_channels": 64, "ffn_dropout": 0.0}
+_LOSSES = {
+    "loss_cls": {"type": "QualityFocalLoss", "use_sigmoid": True, "beta": 2.0, "loss_weight": 1.0},
+    "loss_bbox": {"type": "L1Loss", "loss_weight": 5.0},
+    "loss_iou": {"type": "GIoULoss", "loss_weight": 2.0},
+}
+_ENCODER = {
+    "type": "DetrTransformerEncoder",
+    "num_layers": 2,
+    "with_cp": 4,
+    "transformerlayers": {
+        "type": "BaseTransformerLayer",
+        "attn_cfgs": _SAMPLING,
+        "operation_order": ("self_attn", "norm", "ffn", "norm"),
+        **_LAYER,
+    },
+}
+_DECODER = {
+    "type": "DinoTransformerDecoder",
+    "num_layers": 2,
+    "return_intermediate": True,
+    "transformerlayers": {
+        "type": "DetrTransformerDecoderLayer",
+        "attn_cfgs": [_ATTENTION, _SAMPLING],
+        "operation_order": ("self_attn", "norm", "cross_attn", "norm", "ffn", "norm"),
+        **_LAYER,
+    },
+}
+_AUXILIARY = {"bbox_coder": {"type": "DeltaXYWHBBoxCoder"}, "in_channels": 64, "feat_channels": 64}
+
+
+def _anchors(scale):
+    strides = {"octave_base_scale": scale, "scales_per_octave": 1, "strides": [8, 16, 32, 64]}
+    return {"type": "AnchorGenerator", "ratios": [1.0], **strides}
+
+
+def model(test_cfg, **head):
+    """Return a model whose queries are selected by `test_cfg`, with entries of the head instead of others."""
+    return copy.deepcopy(
+        {
+            "type": "CoDETR",
+            "use_lsj": False,
+            "eval_module": "detr",
+            "backbone": {"type": "ResNet", "depth": 18, "base_channels": 8, "out_indices": (2, 3)},
+            "neck": {
+                "type": "ChannelMapper",
+                "in_channels": [32, 64],
+                "kernel_size": 1,
+                "out_channels": 64,
+                "act_cfg": None,
+                "norm_cfg": {"type": "GN", "num_groups": 8},
+                "num_outs": 3,
+            },
+            "query_head": {
+                "type": "CoDINOHead",
+                "num_query": 12,
+                "num_classes": 5,
+                "in_channels": 2048,
+                "as_two_stage": True,
+                "dn_cfg": {
+                    "label_noise_scale": 0.5,
+                    "box_noise_scale": 1.0,
+                    "group_cfg": {"dynamic": True, "num_groups": None, "num_dn_queries": 10},
+                },
+                "transformer": {
+                    "type": "CoDinoTransformer",
+                    "with_coord_feat": False,
+                    "num_co_heads": 2,
+                    "num_feature_levels": 3,
+                    "encoder": _ENCODER,
+                    "decoder": _DECODER,
+                },
+                "positional_encoding": {
+                    "type": "SinePositionalEncoding",
+                    "num_feats": 32,
+                    "temperature": 20,
+                    "normalize": True,
+                },
+                **_LOSSES,
+                **head,
+            },
+            "rpn_head": {"type": "RPNHead", "anchor_generator": _anchors(4), **_AUXILIARY},
+            "bbox_head": [{"type": "CoATSSHead", "num_classes": 5, "anchor_generator": _anchors(8), **_AUXILIARY}],
+            "train_cfg": [
+                {"assigner": {"type": "HungarianAssigner", "match_costs": [{"type": "FocalLossCost", "weight": 2.0}]}},
+                {"rpn": None, "assigner": {"type": "ATSSAssigner", "topk": 9}},
+            ],
+            "test_cfg": [test_cfg, {"rpn": {"nms_pre": 10, "max_per_img": 10}, "nms_pre": 10}],
+        }
+    )
+
+
+_SOFT_NMS = {"type": "soft_nms", "iou_threshold": 0.8}
+MODELS = {
+    "co_dino": model({"max_per_img": 20, "nms": _SOFT_NMS}),
+    "co_dino_few_left": model({"max_per_img": 20, "score_thr": 0.3, "nms": {"type": "nms", "iou_threshold": 0.2}}),
+    "co_dino_softmax": model({"max_per_img": 9}, loss_cls={"type": "CrossEntropyLoss", "use_sigmoid": False}),
+}
+
+
+def config(name):
+    """Return the config of a detector."""
+    return {"model": MODELS[name]}
+
+
+def weights(shapes):
+    """Return weights by their keys in a checkpoint, of given shapes."""
+    tensors = {key: torch.zeros(shape, dtype=torch.int64) for key, shape in shapes.items() if not shape}
+    tensors |= {key: query_cases.weight(key, shape) for key, shape in shapes.items() if shape}
+    cells = "query_head.transformer.enc_output"  # those that cannot be used are not to be among the best
+    norm = [tensors[f"{cells}_norm.{name}"] for name in ("weight", "bias")]
+    tensors["query_head.cls_branches.2.weight"] -= layer_norm(tensors[f"{cells}.bias"], norm[0].shape, *norm) / 20
+    return tensors

@@ -1,0 +1,64 @@
+"""Co-DINO with the keys of its checkpoints, against what MMDetection's ``projects/CO-DETR`` detected."""
+
+import copy
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from mmort.detect import build
+from mmort.detect.checkpoint import load_weights
+from tests.detect import co_dino_cases, query_cases
+
+RECORDED = json.loads((pathlib.Path(__file__).parents[1] / "data/detect/co_dino.json").read_text())
+
+
+@pytest.mark.parametrize("name", co_dino_cases.MODELS)
+def test_detections_are_mmdetections(name):
+    recorded = RECORDED[name]
+    detector = build(copy.deepcopy(co_dino_cases.config(name)))
+    load_weights(detector, co_dino_cases.weights(recorded["shapes"]))
+    dets, labels = (output.numpy() for output in detector(*query_cases.batch()))
+    for found, classes, expected, expected_classes in zip(
+        dets, labels, recorded["dets"], recorded["labels"], strict=True
+    ):
+        count = len(expected_classes)
+        assert classes.tolist() == expected_classes + [-1] * (len(classes) - count)
+        np.testing.assert_allclose(found[:count], expected, rtol=1e-4, atol=2e-3)
+
+
+def test_the_heads_beside_the_queries_are_not_needed():
+    """A checkpoint without them loads; one without a weight of the query head does not."""
+    shapes = {key: shape for key, shape in RECORDED["co_dino"]["shapes"].items() if not key.startswith("rpn_head")}
+    detector = build(copy.deepcopy(co_dino_cases.config("co_dino")))
+    weights = co_dino_cases.weights(shapes)
+    load_weights(detector, weights)
+    del weights["query_head.reg_branches.0.0.weight"]
+    with pytest.raises(ValueError, match=r"missing from the checkpoint: bbox_head\.reg_branches\.0\.0\.weight"):
+        load_weights(detector, weights)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "match"),
+    [
+        ("eval_module", "two-stage", "eval_module of model must be 'detr', got 'two-stage'"),
+        ("query_head.as_two_stage", False, "as_two_stage of query_head must be True, got False"),
+        ("query_head.colour", "red", "query_head with colour is not supported"),
+        ("query_head.transformer.colour", "red", "query_head.transformer with colour is not supported"),
+        ("query_head.transformer.decoder.return_intermediate", False, "return_intermediate of query_head.transformer"),
+        ("query_head.transformer.decoder.type", "DetrTransformerDecoder", "decoder 'DetrTransformerDecoder' is not"),
+        ("test_cfg.0.nms.offset", 1, "nms.offset must be 0"),
+        ("test_cfg.0.nms.type", "softer_nms", "nms.type must be 'nms' or 'soft_nms', got 'softer_nms'"),
+    ],
+)
+def test_unsupported_entries_are_named(path, value, match):
+    config = copy.deepcopy(co_dino_cases.config("co_dino"))
+    *parents, last = path.split(".")
+    part = config["model"]
+    for parent in parents:
+        part = part[int(parent)] if parent.isdigit() else part[parent]
+    part[last] = value
+    with pytest.raises(ValueError, match=re.escape(match)):
+        build(config)
