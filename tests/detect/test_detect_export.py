@@ -258,6 +258,7 @@ def test_examples_suit_the_networks():
         (Preprocessing(), (64, 64)),
         (Preprocessing(pad_or=127), (511, 511)),
         (Preprocessing(size=(300, 300), keep_ratio=False), (300, 300)),
+        (Preprocessing(size_divisor=128), (256, 384)),
     ):
         examples = Examples(settings, dynamic=True, with_shapes=True)
         sizes = [tuple(input.shape) for input, _ in examples.checks(image, *shape)]
@@ -266,6 +267,7 @@ def test_examples_suit_the_networks():
         assert sizes[1][2] < sizes[1][3]
         for size in sizes:
             assert all(side % 128 == 127 if settings.pad_or else side % 32 == 0 for side in size[2:])
+            assert all(side % settings.size_divisor == 0 for side in size[2:])
             assert settings.keep_ratio or min(size[2:]) >= 300
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,10 @@ from torch import Tensor
 from mmort.predict import Preprocessing
 from mmort.predict.fixed_size import fit
 from mmort.predict.images import Image
+from mmort.predict.padding import multiple
 
 DEFAULT_SHAPE = 800, 1216
-STRIDE = 32  # pixels; sides are multiples of it
+STRIDE = 32  # pixels; sides are multiples of it, and of the divisor of the preprocessing
 MAX_TEST_SIDE = 1344  # pixels
 MIN_SIDE = 160  # pixels; torch freezes a size of 1, which the coarsest map has below 129
 
@@ -109,7 +111,7 @@ class Examples:
         short, long = (
             [self.rounded(max(min_side, side * factor)) for factor in factors] for side in sorted((height, width))
         )
-        step = self.preprocessing.pad_or + 1 if self.preprocessing.pad_or else STRIDE
+        step = self.preprocessing.pad_or + 1 if self.preprocessing.pad_or else self.stride
         return [
             self(image, 1, max(long[0], short[0] + step), short[0]),
             self(image, 3, short[1], max(long[1], short[1] + step)),
@@ -129,9 +131,16 @@ class Examples:
         return self(image, 2, *(self.rounded(min(MAX_TEST_SIDE, side * 1.5)) for side in (height, width)))
 
     def rounded(self, side: float) -> int:
-        """Return the next side that suits the network: a multiple of 32, or an odd one for CornerNet's padding."""
+        """Return the next side that suits the network: a multiple of `stride`, odd for CornerNet's padding."""
         pad_or = self.preprocessing.pad_or
-        return (int(side) | pad_or) + self.preprocessing.pad_add if pad_or else -(-int(side) // STRIDE) * STRIDE
+        if pad_or:
+            return (int(side) | pad_or) + self.preprocessing.pad_add
+        return multiple(int(side), self.stride)
+
+    @property
+    def stride(self) -> int:
+        """What sides are multiples of: networks fail with others, NAS-FPN for one."""
+        return math.lcm(STRIDE, self.preprocessing.size_divisor)
 
 
 def proposals(img_shape: Tensor) -> Tensor:
