@@ -178,6 +178,7 @@ def ignore(arguments, folder):
 CHECKS = {"mmort": check_mmort, "pip": check_pip, "pytest": check_pytest, "python": check_python}
 CHECKS |= {
     "auditwheel": ignore,
+    "cvat-cli": ignore,
     "python3": check_python,
     ".ci/run": check_ci,
     "g++": ignore,
