@@ -70,11 +70,15 @@ def run(arguments: argparse.Namespace) -> str | None:
     from mmort.onnx import read_inputs
     from mmort.onnx.verify.command import verify_against
 
-    if arguments.against.endswith((".pth", ".pt")):
-        raise ValueError(
-            f"verify: --against is an ONNX file or script.py:function, got the checkpoint {arguments.against}; "
-            "mmort parity CONFIG CHECKPOINT compares one with its exported file"
-        )
+    for name, value, kind in (
+        ("MODEL.onnx", arguments.model, "an ONNX file"),
+        ("--against", arguments.against, "an ONNX file or script.py:function"),
+    ):
+        if value.endswith((".pth", ".pt")):
+            raise ValueError(
+                f"verify: {name} is {kind}, got the checkpoint {value}; mmort parity CONFIG CHECKPOINT compares one "
+                "with its exported file"
+            )
     inputs: list[Sequence[Any]] | None = None
     if files := arguments.inputs or arguments.image:
         against = [arguments.against] if arguments.against.endswith(".onnx") else []

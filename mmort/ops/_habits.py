@@ -19,6 +19,13 @@ RENAMED = {
 }
 """Names that arguments had in MMCV before 1.x."""
 
+ELSEWHERE = {
+    "axis": ("dim", "as in torch"),
+    "boxes": ("rois", "as in MMCV"),
+    "iou_threshold": ("nms_cfg", "for which a number may stand"),
+}
+"""Names that arguments have in numpy and torchvision, with the name here and what to know of it."""
+
 _MODULATED = "it has neither a bias nor a mask, unlike torchvision's; mmort.modulated_deform_conv2d has both"
 
 
@@ -28,8 +35,9 @@ def refuse_other_names(function: str, names: Iterable[str], parameters: Iterable
     for name in names:
         if RENAMED.get(name) in known:
             raise TypeError(f"{function}: {name} was renamed {RENAMED[name]} in MMCV 1.x") from None
-        if name == "axis" and "dim" in known:
-            raise TypeError(f"{function}: axis is called dim, as in torch") from None
+        here, remark = ELSEWHERE.get(name, ("", ""))
+        if here in known:
+            raise TypeError(f"{function}: {name} is called {here}, {remark}") from None
         if name in ("bias", "mask") and function == "deform_conv2d":
             raise TypeError(f"deform_conv2d: {_MODULATED}") from None
 

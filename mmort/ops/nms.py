@@ -170,6 +170,7 @@ def soft_nms(
     return dets, indices
 
 
+@explains_other_names
 def batched_nms(
     boxes: ArrayLike,
     scores: ArrayLike,

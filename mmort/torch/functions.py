@@ -16,7 +16,7 @@ from torch import Tensor
 
 import mmort
 from mmort.ops._suppression import check_settings, suppression_settings
-from mmort.torch.operators import OPERATORS, mirrors, no_gradient, on_tensors
+from mmort.torch.operators import OPERATORS, mirrors, no_gradient, on_tensors, require_tensor
 
 __all__ = [
     "batched_nms",
@@ -157,6 +157,7 @@ def batched_nms(
     >>> mmort.torch.batched_nms(boxes, scores, classes, dict(type="nms", iou_threshold=0.5))[1]
     tensor([0, 1])
     """
+    _check_tensors("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
     if nms_cfg is None:
         return nms(boxes, scores, 1.0)
     if isinstance(idxs, Tensor) and idxs.is_floating_point():
@@ -285,6 +286,7 @@ def bbox_overlaps(
     >>> mmort.torch.bbox_overlaps(torch.tensor([[0.0, 0, 2, 2]]), torch.tensor([[0.0, 0, 2, 1]]))
     tensor([[0.5000]])
     """
+    _check_tensors("bbox_overlaps", bboxes1=bboxes1, bboxes2=bboxes2)
     if mode not in ("iou", "iof"):
         raise ValueError(f"bbox_overlaps: mode must be 'iou' or 'iof', got {mode!r}")
     if not aligned:
@@ -396,8 +398,7 @@ class _WithoutGradient(torch.autograd.Function):
 def _check_tensors(function: str, /, **tensors: Tensor) -> None:
     """Raise TypeError if an argument is no tensor; torch itself checks those of its operators."""
     for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{function}: {name} must be a tensor, got {type(tensor).__name__}")
+        require_tensor(function, name, tensor)
 
 
 def _whole_numbers(idxs: Tensor) -> Tensor:

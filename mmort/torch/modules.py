@@ -211,6 +211,8 @@ class DeformConv2d(_DeformConv):
 class DeformConv2dPack(DeformConv2d):
     """Perform a deformable convolution whose offsets are computed by the layer's own ``conv_offset``."""
 
+    __signature__ = inspect.signature(DeformConv2d)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.conv_offset = self._conv_offset(2)
@@ -255,6 +257,8 @@ class ModulatedDeformConv2d(_DeformConv):
 
 class ModulatedDeformConv2dPack(ModulatedDeformConv2d):
     """Perform a modulated deformable convolution whose offsets and masks are computed by its own ``conv_offset``."""
+
+    __signature__ = inspect.signature(ModulatedDeformConv2d)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

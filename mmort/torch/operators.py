@@ -94,7 +94,7 @@ def mirrors(function: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable
                 for name, value in bound.arguments.items():
                     refuse_other_values(function.__name__, name, value)
                     if name in tensors:
-                        _require_tensor(function.__name__, name, value, optional=tensors[name])
+                        require_tensor(function.__name__, name, value, optional=tensors[name])
             return implementation(*args, **kwargs)
 
         call.__name__ = call.__qualname__ = function.__name__
@@ -105,11 +105,12 @@ def mirrors(function: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable
     return decorate
 
 
-def _require_tensor(function: str, name: str, value: Any, *, optional: bool) -> None:
+def require_tensor(function: str, name: str, value: Any, *, optional: bool = False) -> None:
     """Raise TypeError if a value is no tensor; torch's own error prints all of an array, on many lines."""
     if isinstance(value, Tensor) or hasattr(value, "__torch_function__") or (optional and value is None):
         return
-    advice = f"; mmort.{function} takes arrays" if isinstance(value, np.ndarray) else ""
+    takes_arrays = isinstance(value, np.ndarray) and hasattr(mmort, function)
+    advice = f"; mmort.{function} takes arrays" if takes_arrays else ""
     raise TypeError(f"{function}: {name} must be a tensor, got {type(value).__name__}{advice}")
 
 

@@ -485,7 +485,8 @@ def test_no_inputs(tmp_path, weight):
 
 def test_command_on_checkpoints_and_where_nothing_is_detected(tmp_path):
     path = tiny_detector.write(tmp_path / "x.onnx")
-    assert "mmort parity CONFIG CHECKPOINT compares" in refused("verify", path, "--against", "best.pth")
+    for files in ((path, "best.pth"), ("best.pth", path)):
+        assert "mmort parity CONFIG CHECKPOINT compares" in refused("verify", files[0], "--against", files[1])
     model = onnx.load(path)
     (tail,) = (value for value in model.graph.initializer if value.name == "tail")
     tail.CopyFrom(onnx.numpy_helper.from_array(np.array([0, 5]), "tail"))

@@ -428,10 +428,21 @@ def test_boxes_as_torchvision_takes_them(function, boxes):
         function(MAP, boxes, 2)
 
 
-@pytest.mark.parametrize("function", [mmort.cummax, mmort.cummin])
-def test_the_dimension_is_called_dim(function):
-    with pytest.raises(TypeError, match=f"^{function.__name__}: axis is called dim, as in torch$"):
-        function(MAP, axis=0)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mmort.cummax(MAP, axis=0), "cummax: axis is called dim, as in torch"),
+        (lambda: mmort.cummin(MAP, axis=0), "cummin: axis is called dim, as in torch"),
+        (lambda: mmort.roi_align(MAP, boxes=[], output_size=7), "roi_align: boxes is called rois, as in MMCV"),
+        (
+            lambda: mmort.batched_nms(BOXES, SCORES, IDXS, iou_threshold=0.5),
+            "batched_nms: iou_threshold is called nms_cfg, for which a number may stand",
+        ),
+    ],
+)
+def test_names_of_arguments_elsewhere(call, message):
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        call()
 
 
 @pytest.mark.parametrize(

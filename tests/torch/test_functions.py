@@ -197,6 +197,11 @@ def test_arrays_are_refused_in_one_line():
             lambda: mmort.torch.RoIAlign(2)(image, np.zeros((1, 5))),
             "roi_align: input must be a tensor, got ndarray; mmort.roi_align takes arrays",
         ),
+        (
+            lambda: mmort.torch.batched_nms(boxes, scores, scores, 0.5),
+            "batched_nms: boxes must be a tensor, got ndarray; mmort.batched_nms takes arrays",
+        ),
+        (lambda: mmort.torch.bbox_overlaps(boxes, boxes), "bbox_overlaps: bboxes1 must be a tensor, got ndarray"),
     ):
         with pytest.raises(TypeError) as caught:
             call()

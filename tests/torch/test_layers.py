@@ -183,5 +183,6 @@ def test_layers_print_their_settings():
     assert repr(mmort.torch.RoIAlign(7, 0.5)) == (
         "RoIAlign(output_size=(7, 7), spatial_scale=0.5, sampling_ratio=0, pool_mode='avg', aligned=True)"
     )
-    assert "in_channels=4, out_channels=6, kernel_size=(3, 1)" in repr(mmort.torch.DeformConv2d(4, 6, (3, 1)))
+    for layer in (mmort.torch.DeformConv2d, mmort.torch.DeformConv2dPack, mmort.torch.ModulatedDeformConv2dPack):
+        assert "in_channels=4, out_channels=6, kernel_size=(3, 1)" in repr(layer(4, 6, (3, 1)))
     assert repr(mmort.torch.CornerPool("top")) == "CornerPool(mode='top')"
