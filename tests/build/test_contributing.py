@@ -1,4 +1,4 @@
-"""The walk-through of CONTRIBUTING.md: its four files, added to a copy of the sources, make an operator everywhere."""
+"""The walk-throughs of CONTRIBUTING.md, in copies of the sources: an operator and a family of detectors."""
 
 import os
 import pathlib
@@ -8,6 +8,8 @@ import subprocess
 import sys
 
 import pytest
+
+import mmort
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -33,10 +35,10 @@ def tree(tmp_path_factory):
     return tree
 
 
-def run(tree, *arguments, **environment):
+def run(tree, *arguments, code=0, **environment):
     environment = os.environ | {"PYTHONPATH": str(tree)} | environment
     done = subprocess.run([sys.executable, *arguments], cwd=tree, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
 
@@ -55,3 +57,39 @@ def test_operator_everywhere(tree):
     assert counts["operators"] + counts["errors"] > 50
     assert counts["custom_operators"] > 10
     assert all(counts.values()), counts
+
+
+def test_a_family(tmp_path):
+    """The head of docs/own_detectors.md, inside the tree; what is missing is named."""
+    for package in (pathlib.Path(mmort.__file__).parent, ROOT / "tests"):
+        shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    section = TEXT[TEXT.index("## Add a detector family") :]
+    (small_config,) = re.findall(r'^   ("ScaledRetinaHead": .*,)$', section, re.M)
+    document = (ROOT / "docs" / "own_detectors.md").read_text(encoding="utf-8")
+    source = re.search(r"```python\n(.*?)```", document, re.S)[1]
+    families = tmp_path / "mmort" / "detect" / "families" / "dense"
+    (families / "scaled_retinanet.py").write_text(
+        source.replace("from mmort.detect import register", "from mmort.detect.entries import register"),
+        encoding="utf-8",
+    )
+    insert(tmp_path / "tests" / "detect" / "dense_cases.py", "HEADS = {\n", f"    {small_config}\n")
+    tests = ("-m", "pytest", "-q", "-n0", "-o", "addopts=", "-rA")
+    heads, exports = "tests/detect/test_dense_heads.py", "tests/exports/test_every_family.py"
+    failed = run(tmp_path, *tests, heads, "-k", "ScaledRetinaHead", code=1)
+    assert "bbox_head 'ScaledRetinaHead' of model.type None is not supported" in failed
+    insert(families / "__init__.py", "import (\n", "    scaled_retinanet,\n")
+    assert str(tmp_path) in run(tmp_path, "-c", "import mmort; print(mmort.__file__)")
+    passed = run(tmp_path, *tests, exports, heads, "tests/detect/test_registry.py", "-k", "has_a_case or Scaled")
+    for name in ("every_family_has_a_case", "export[ScaledRetinaNet]", "maps_of_networks[ScaledRetinaHead]"):
+        assert f"::test_{name}\n" in passed
+    cases = tmp_path / "tests" / "detect" / "dense_cases.py"
+    cases.write_text(cases.read_text(encoding="utf-8").replace(small_config, ""), encoding="utf-8")
+    assert "'ScaledRetinaNet'" in run(tmp_path, *tests, exports, "-k", "has_a_case", code=1)
+
+
+def insert(path, mark, text):
+    """Insert a text after a mark that is in the file once."""
+    content = path.read_text(encoding="utf-8")
+    assert content.count(mark) == 1
+    path.write_text(content.replace(mark, mark + text), encoding="utf-8")
