@@ -127,7 +127,10 @@ def _run_files(arguments: argparse.Namespace) -> str | None:
     from mmort.evaluate.parity import compare_models
     from mmort.predict import Predictor
 
-    reference, *files = _named([arguments.config, arguments.checkpoint, *arguments.against]).items()
+    paths = [arguments.config, arguments.checkpoint, *arguments.against]
+    if repeated := [path for index, path in enumerate(paths) if path in paths[:index]]:
+        raise ValueError(f"parity compares different files, got {repeated[0]} twice")
+    reference, *files = _named(paths).items()
     models = {reference[0]: Predictor(reference[1])}
     for name, file in files:
         models[name] = Predictor(file, engine="onnxruntime" if arguments.engine == "local" else arguments.engine)
@@ -143,8 +146,8 @@ def _run_files(arguments: argparse.Namespace) -> str | None:
     batch_size = arguments.batch_size or 1
     predict = {name: partial(model.predict, batch_size=batch_size) for name, model in models.items()}
     parity = compare_models(dataset, predict, metrics)
-    paths = {"Reference": arguments.config, "Files": ", ".join([arguments.checkpoint, *arguments.against])}
-    return _report(arguments, parity, dataset, f"{reference[0]}, on {len(dataset):,} images", paths, batch_size)
+    facts = {"Reference": arguments.config, "Files": ", ".join(paths[1:])}
+    return _report(arguments, parity, dataset, f"{reference[0]}, on {len(dataset):,} images", facts, batch_size)
 
 
 def _report(

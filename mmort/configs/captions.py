@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -150,10 +149,23 @@ class Caption:
     text: str
     spans: tuple[tuple[Span, ...], ...]
 
+    def __post_init__(self) -> None:
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as error:
+            text = error.object[error.start : error.start + 20]
+            raise ValueError(f"texts must be Unicode text without surrogates, got {text!r}") from None
+
 
 def cleaned(name: str) -> str:
     """Return a name as MMDetection's captions have it: without what is in parentheses, with spaces for underscores."""
-    return re.sub("  ", " ", re.sub("_", " ", re.sub(r"\(.*\)", "", name)))
+    return "\n".join(map(_without_parentheses, name.split("\n"))).replace("_", " ").replace("  ", " ")
+
+
+def _without_parentheses(line: str) -> str:
+    r"""Return a line without what ``re.sub(r"\(.*\)", "", line)`` removes, in linear time."""
+    begin, end = line.find("("), line.rfind(")")
+    return line[:begin] + line[end + 1 :] if 0 <= begin < end else line
 
 
 def read_texts(argument: str) -> Texts:

@@ -19,6 +19,9 @@ MAX_COORDINATE = 2.0**31
 MAX_PIXELS = 2**30
 """The images that OpenCV decodes have no more."""
 
+MAX_PATH = 2**12
+"""Characters that Linux opens; Windows and macOS, fewer."""
+
 Check = Callable[[Any], bool]
 
 
@@ -44,7 +47,7 @@ def is_text(value: Any) -> bool:
 
 def is_path(value: Any) -> bool:
     """Return whether a value can be the path of a file."""
-    return isinstance(value, str) and bool(value) and "\0" not in value
+    return isinstance(value, str) and 0 < len(value) <= MAX_PATH and "\0" not in value
 
 
 def is_side(value: Any) -> bool:

@@ -63,13 +63,17 @@ class YoloDataset(CocoDataset):
         if split not in get_args(Split):
             raise ValueError(f"evaluate: split must be 'train', 'val' or 'test', got {split!r}")
         path = Path(data_file)
-        entries = parse_yaml(path, read_text("data set", path), Budget())
+        text = read_text("data set", path)
+        try:
+            entries = parse_yaml(path, text, Budget())
+        except ValueError as error:
+            raise ValueError(f"evaluate: {path}: {error}") from None
         if not isinstance(entries, dict):
             raise ValueError(f"evaluate: {path} must be a mapping, got {type(entries).__name__}")
         names = _names(path, entries)
         stated = entries.get("path")
         if stated is not None and not is_path(stated):
-            raise ValueError(f"evaluate: path in {path} must be a path, got {stated!r}")
+            raise ValueError(f"evaluate: path in {path} must be a path, got {stated!r:.60}")
         images = _images(path, path.parent / (stated or "") if root is None else Path(root), split, entries.get(split))
         rows: list[dict[str, Any]] = []
         objects: list[dict[str, Any]] = []
@@ -97,7 +101,7 @@ def _names(path: Path, entries: dict[str, Any]) -> list[str]:
     if not isinstance(names, list) or not names or not all(isinstance(name, (str, int, float)) for name in names):
         raise ValueError(f"evaluate: names in {path} must be a name for each of the labels 0, 1, ...")
     if entries.get("nc", len(names)) != len(names):
-        raise ValueError(f"evaluate: nc in {path} must be the number of names, {len(names)}, got {entries['nc']!r}")
+        raise ValueError(f"evaluate: nc in {path} must be the number of names, {len(names)}, got {entries['nc']!r:.60}")
     if unprintable := [name for name in map(str, names) if not is_text(name)]:
         raise ValueError(f"evaluate: names in {path} must be text without control characters, got {unprintable[0]!r}")
     return list(map(str, names))
@@ -108,13 +112,15 @@ def _images(path: Path, folder: Path, split: str, sources: Any) -> list[Path]:
     sources = sources if isinstance(sources, list) else [sources]
     if not sources or not all(map(is_path, sources)):
         raise ValueError(
-            f"evaluate: {split} in {path} must be a folder, a text file, or a list of these, got {sources!r}"
+            f"evaluate: {split} in {path} must be a folder, a text file, or a list of these, got {sources!r:.60}"
         )
     images = []
     for source in (folder / source for source in sources):
         if source.suffix == ".txt":
-            lines = read_text("list of images", source).split("\n")
-            images += [source.parent / line.strip() for line in lines if line.strip()]
+            lines = [line.strip() for line in read_text("list of images", source).split("\n")]
+            if wrong := [line for line in lines if line and not is_path(line)]:
+                raise ValueError(f"evaluate: lines in {source} must be paths, got {wrong[0]!r:.60}")
+            images += [source.parent / line for line in lines if line]
         elif source.is_dir():
             images += list_images(source, recursive=True)
         else:
@@ -135,10 +141,14 @@ def _label_file(image: Path) -> Path:
 
 def _labels(path: Path, count: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
     """Yield the label of each object, less than `count`, and the corners of its box or polygon, (N, 2); each once."""
-    if not path.exists():
+    try:
+        text = read_text("labels", path)
+    except (FileNotFoundError, NotADirectoryError):
+        if path.is_symlink():  # which leads nowhere
+            raise
         return
     seen = set()
-    for number, line in enumerate(read_text("labels", path).splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         words = tuple(line.split())
         if not words or words in seen:
             continue

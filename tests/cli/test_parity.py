@@ -89,6 +89,11 @@ def test_two_files(data, tmp_path):
     assert "torch" not in text
 
 
+def test_a_file_is_not_compared_with_itself():
+    error = refused("parity", demo.MODEL, demo.MODEL, demo.IMAGES[0])
+    assert f"parity compares different files, got {demo.MODEL} twice" in error
+
+
 def test_two_files_that_differ(tmp_path):
     model = onnx.load(demo.MODEL)
     (weights,) = [tensor for tensor in model.graph.initializer if tensor.name.endswith("bbox_head.fc_cls.bias")]

@@ -1,8 +1,10 @@
 """Captions are worded as MMDetection words them; what is no name is refused."""
 
+import time
+
 import pytest
 
-from mmort.configs.captions import Prompt, read_texts
+from mmort.configs.captions import Prompt, cleaned, read_texts
 from mmort.configs.layout import DetectorConfig
 
 
@@ -42,6 +44,22 @@ def test_chunks_have_all_names_and_their_wordings():
 def test_what_is_no_name_is_refused(texts):
     with pytest.raises(ValueError, match=r"^texts must "):
         Prompt.of(texts)
+
+
+def test_parentheses_are_left_out_of_each_line():
+    names = ["bird (a) b (c) d", "e) f (g", "h (i\nj) k", ")(l)"]
+    assert [cleaned(name) for name in names] == ["bird d", "e) f (g", "h (i\nj) k", ")"]
+    start = time.process_time()
+    cleaned("(" * 300_000)
+    assert time.process_time() - start < 1
+
+
+def test_names_that_are_no_unicode_are_refused():
+    for texts in ("cat . \ud800", ["cat", "\udcff"], {"text": "a \ud800", "tokens_positive": [[[0, 1]]]}):
+        with pytest.raises(ValueError, match=r"^texts must be Unicode text without surrogates, got '.*\\ud"):
+            Prompt.of(texts).caption()
+    with pytest.raises(ValueError, match=r"^texts must be Unicode text without surrogates, got '\\ud800"):
+        Prompt.of_data_set(["cat"], {"cat": {"prefix": "\ud800"}}).caption()
 
 
 def test_names_that_are_no_text_are_refused():

@@ -159,6 +159,10 @@ def test_case_matters_if_the_folder_says_so(folder):
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": 1}))
     with pytest.raises(ValueError, match=r"^vocabulary: do_lower_case of .* must be True or False, got 1"):
         Tokenizer(folder / "vocab.txt")
+    for text in ("[" * 100_000, "9" * 5000, "{"):
+        (folder / "tokenizer_config.json").write_text(text)
+        with pytest.raises(ValueError, match=r"^vocabulary: .*tokenizer_config\.json must be JSON: "):
+            Tokenizer(folder / "vocab.txt")
 
 
 @pytest.mark.parametrize(

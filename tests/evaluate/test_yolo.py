@@ -123,7 +123,9 @@ def test_the_root_can_be_replaced(tmp_path):
         ("val: images/val\nnames: [a]\nnc: 2", "", "nc in .* must be the number of names, 1, got 2"),
         ("names: [a]", "", r"val in .* must be a folder, a text file, or a list of these, got \[None\]"),
         ("path: 3\nval: images/val\nnames: [a]", "", "path in .* must be a path, got 3"),
-        ("val: !!python/object:os.system images\nnames: [a]", "", "could not determine a constructor"),
+        ("val: !!python/object:os.system images\nnames: [a]", "", r"data\.yaml: could not determine a constructor"),
+        (f"val: images/val\nnames: [{'a, ' * 100_000}]", "", r"data\.yaml: this takes more steps or memory"),
+        (f"val: {'a' * 5000}\nnames: [a]", "", r"val in .* must be a folder, .* got \['a{58}$"),
         (YAML, "3 0.5 0.5 0.1 0.1", r"0\.txt, line 1 must be a label below 3 and .*, got '3 0.5 0.5 0.1 0.1'"),
         (YAML, "\n0.5 0.5 0.5 0.1 0.1", r"0\.txt, line 2 must be"),
         (YAML, "nan 0.5 0.5 0.1 0.1", r"0\.txt, line 1 must be"),
@@ -138,6 +140,14 @@ def test_the_root_can_be_replaced(tmp_path):
 def test_what_is_malformed_is_named(tmp_path, yaml, label, message):
     with pytest.raises(ValueError, match=message):
         YoloDataset(write(tmp_path, yaml, {0: label}))
+
+
+@pytest.mark.parametrize("target", ["0.txt", "missing.txt"])
+def test_links_that_lead_to_no_labels(tmp_path, target):
+    path = write(tmp_path, YAML, {})
+    (tmp_path / "labels" / "val" / "0.txt").symlink_to(target)
+    with pytest.raises(OSError, match=r"0\.txt"):
+        YoloDataset(path)
 
 
 def test_refusals_of_arguments(tmp_path):

@@ -23,6 +23,7 @@ import mmort.detect.export
 import mmort.evaluate
 import mmort.onnx
 from mmort.predict.images import opencv, write_image
+from tests.onnx import foreign
 from tests.predict import tiny_detector
 
 IMPORTED = faster_coco_eval, onnx, onnxruntime, torch, tqdm
@@ -50,8 +51,14 @@ def prepare() -> None:
 
 
 def write_files(folder: Path) -> None:
-    """Write a valid model, images, a config, a data set and arrays."""
+    """Write valid models, images, a config, data sets, arrays, a layout and texts."""
     tiny_detector.write(folder / "model.onnx", shape=(1, 3, 16, 32))
+    tiny_detector.write(folder / "other.onnx", shape=(1, 3, 16, 32))
+    rows = np.repeat([[20.0, 30.0, 20.0, 30.0, 0.5, 0.1, 0.1]], 4, 0).T
+    foreign.write(folder / "foreign.onnx", {"output0": rows}, metadata=foreign.ultralytics())
+    (folder / "layout.json").write_text('{"box_format": "cxcywh", "preprocessing": {"divide": true}}')
+    (folder / "data.yaml").write_text("val: images\nnames: [a, b]\n")
+    (folder / "texts.json").write_text('{"text": "a cat", "tokens_positive": [[[0, 5]]]}')
     (folder / "images").mkdir()
     for name in "ab":
         write_image(folder / "images" / f"{name}.png", np.full((20, 30, 3), 90, np.uint8))

@@ -1,4 +1,4 @@
-"""Random annotations in the formats of COCO (panoptic ones too), VOC and DOTA: refused before detection, or scored.
+"""Random annotations in the formats of COCO (also panoptic), VOC, DOTA and YOLO: refused before detection, or scored.
 
 python -m tests.fuzz.datasets --seconds 60 [--seed N] [--count N]
 """
@@ -15,7 +15,7 @@ import numpy as np
 from mmort._files.inputs import require_regular
 from mmort.detections.masks import ImageMasks
 from mmort.detections.panoptic import SegmentIds
-from mmort.evaluate import CocoDataset, CocoPanopticDataset, Dataset, DotaDataset, Evaluation, VocDataset
+from mmort.evaluate import CocoDataset, CocoPanopticDataset, Dataset, DotaDataset, Evaluation, VocDataset, YoloDataset
 from mmort.predict import Detections
 from mmort.predict.images import write_image
 from tests.fuzz import json_values
@@ -41,6 +41,15 @@ NUMBERS = (
     "0x1",
     "1_0",
     " 2 ",
+)
+YAML = (
+    "val: .\nnames: {0: a, 1: b, 2: c}",
+    "val: .\nnames: [a, b, 2020-01-01]",
+    "val: .\nnames: !!set {a, b, c}",
+    "val: .\nnames: [a, b, c]\nnc: .nan",
+    "? [val]\n: .",
+    "!!python/object/apply:os.system [x]",
+    "a: &a [x, x]\nb: &b [*a, *a]\nval: [*b, *b]\nnames: [a, b, c]",
 )
 NAMES = "a", "a", "b", "c", "", "../a", "a b", "\u00e9", "\x1b[2J"
 
@@ -137,11 +146,31 @@ def dota(rng: random.Random, folder: Path) -> Any:
     return (DotaDataset, (folder, folder, classes)), ["mAP"], {}
 
 
+def yolo(rng: random.Random, folder: Path) -> Any:
+    """Write a data set in YOLO's format."""
+    document: Any = {"path": ".", "val": rng.choice((".", "list.txt", ["."])), "names": ["a", "b", "c"], "nc": 3}
+    document = json_values.mutated(rng, document, rng.choice((0, 0, 1, 2)))
+    write_text(folder / "data.yaml", json_values.text(rng, document) if rng.random() < 0.9 else rng.choice(YAML))
+    (folder / "list.txt").write_bytes(
+        damaged(rng, rng.choice((b"1.png\n2.png\n", b"1.png\r\n\n1.png", b"../1.png\n", b"/dev/zero\n", b"a" * 5000)))
+    )
+    for name in ("1", "2"):
+        lines = []
+        for _ in range(rng.randrange(4)):
+            values = (rng.choice(NUMBERS) if rng.random() < 0.05 else f"{rng.random():.3f}" for _ in range(10))
+            label = rng.choice(NUMBERS) if rng.random() < 0.1 else rng.randrange(3)
+            lines.append(" ".join([str(label), *list(values)[: rng.choice((4, 4, 4, 4, 6, 10, 3, 5))]]))
+        (folder / f"{name}.txt").write_bytes(damaged(rng, "\n".join(lines).encode()))
+    classes = rng.choice((None, ("a", "b", "c"), ("a",)))
+    metrics = rng.choice((["bbox"], ["segm"], ["proposal"], []))
+    return (YoloDataset, (folder / "data.yaml", classes)), metrics, {}
+
+
 def make(rng: random.Random, folder: Path) -> Any:
     """Write a data set; return how it is opened, and what is measured."""
     for name in ("1", "2", "3"):
         write_image(folder / f"{name}.png", np.zeros((HEIGHT, WIDTH, 3), np.uint8))
-    return rng.choice((coco, coco, panoptic, voc, dota))(rng, folder), rng.getrandbits(32), folder
+    return rng.choice((coco, coco, panoptic, voc, dota, yolo))(rng, folder), rng.getrandbits(32), folder
 
 
 def run(case: Any) -> None:

@@ -20,6 +20,8 @@ VALID = (
     ["test", "model.onnx", "--ann", "annotations.json", "--img-dir", "images", "--eval", "bbox"],
     ["test", "model.onnx", "--ann", "annotations.json", "--img-dir", "images", "--out", "out.pkl"],
     ["test", "config.py", "model.onnx", "--eval", "bbox"],
+    ["test", "model.onnx", "--ann", "data.yaml", "--eval", "bbox"],
+    ["test", "model.onnx", "--ann", "data.yaml", "--eval", "bbox", "--classes", "a"],
     ["info", "model.onnx"],
     ["info"],
     ["portable", "model.onnx", "--output", "out.onnx"],
@@ -30,7 +32,12 @@ VALID = (
     ["verify", "model.onnx", "--against", "model.onnx", "--inputs", "inputs.npz"],
     ["triton-repository", "model.onnx", "repository"],
     ["export", "config.py", "--check"],
+    ["export", "config.py", "checkpoint.pth", "--texts", "texts.json"],
     ["parity", "config.py", "checkpoint.pth"],
+    ["parity", "model.onnx", "other.onnx", "images"],
+    ["parity", "model.onnx", "other.onnx", "--ann", "data.yaml"],
+    ["adopt", "foreign.onnx", "-o", "out.onnx"],
+    ["adopt", "foreign.onnx", "-o", "out.onnx", "--layout", "layout.json", "--set", "score_threshold=0.5"],
     ["completion", "bash"],
 )
 WORDS = (

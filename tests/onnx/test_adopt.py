@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch.nn import functional
@@ -334,6 +335,19 @@ def test_batches(tmp_path):
     for detections in together:
         np.testing.assert_array_equal(detections.boxes, alone.boxes)
         np.testing.assert_array_equal(detections.labels, alone.labels)
+
+
+@pytest.mark.parametrize("image", [(4000, 3, 640, 640), (1, 3, 30_000, 30_000), (2**31, 3, 2**31, 2**31)])
+@pytest.mark.parametrize("is_output_stated", [True, False])
+def test_sizes_that_a_small_file_states(tmp_path, image, is_output_stated):
+    rows = np.concatenate([random_boxes(50), RNG.uniform(0, 1, (50, 3))], 1).T
+    path = write(tmp_path / "yolo.onnx", {"output0": rows}, image, ultralytics(imgsz=str([*image[2:]])))
+    if not is_output_stated:
+        model = onnx.load(path)
+        model.graph.output[0].type.tensor_type.ClearField("shape")
+        onnx.save(model, path)
+    with pytest.raises(ValueError, match=r"pixels|elements|product"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx")
 
 
 def test_outputs_that_are_left_out_are_named(tmp_path):

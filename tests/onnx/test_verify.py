@@ -398,6 +398,14 @@ def test_the_default_tolerances_are_those_of_the_function():
     assert (defaults, MIN_MASK_OVERLAP) == (mmort.cli.verify.DEFAULTS, mmort.cli.verify.MIN_MASK_OVERLAP)
 
 
+@pytest.mark.parametrize("side", [10_000, 2**31])
+def test_sizes_that_a_small_file_states(tmp_path, weight, side):
+    path = linear(tmp_path / "x.onnx", weight, (side, side, 4))
+    for command in (["verify", path, "--against", path], ["accelerate", path, "-o", tmp_path / "y.onnx"]):
+        message = refused(*command)
+        assert f"the file states sizes of {4 * side * side} elements, and random inputs have at most 6" in message
+
+
 def test_two_detectors_of_all_sizes_need_no_image(tmp_path):
     """They detect in one that comes with mmort."""
     code, out, err = run("verify", mmort.demo.MODEL, "--against", mmort.demo.MODEL)

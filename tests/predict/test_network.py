@@ -89,6 +89,13 @@ def test_fixed_sizes(tmp_path):
         assert len(list(predict.predict([IMAGE] * 3, 3))) == 3
 
 
+@pytest.mark.parametrize("shape", [(1, 3, 30_000, 30_000), (4000, 3, 32, 640), (2**31, 3, 2**31, 2**31)])
+def test_fixed_sizes_out_of_proportion(tmp_path, shape):
+    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx", shape=shape), preprocessing=PREPROCESSING)
+    with pytest.raises(ValueError, match=f"^padding to {shape[0]} images of .* makes more than 67108864 pixels"):
+        predict(IMAGE)
+
+
 def test_pickled(tmp_path):
     network = OnnxNetwork(tiny_detector.write(tmp_path / "x.onnx"), ["CPUExecutionProvider"], threads=1)
     again = pickle.loads(pickle.dumps(network))

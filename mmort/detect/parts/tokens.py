@@ -119,8 +119,12 @@ def _settings(vocabulary: Path) -> TokenizerEntries:
     """Return the settings beside a vocabulary, or the defaults."""
     path = vocabulary.with_name("tokenizer_config.json")
     try:
-        entries = json.loads(read_text("tokenizer_config.json", path)) if path.exists() else {}
-    except json.JSONDecodeError as error:
+        text = read_text("tokenizer_config.json", path)
+    except FileNotFoundError:
+        return TokenizerEntries()
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"vocabulary: {path} must be JSON: {error}") from None
     return read_entries(f"{path}", TokenizerEntries, entries)
 

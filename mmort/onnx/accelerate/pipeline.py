@@ -23,7 +23,7 @@ from mmort.onnx.accelerate.runs import Runs
 from mmort.onnx.graph import files, inspection
 from mmort.onnx.graph.matching import NotReplaceableError, Replacement, name_nodes, name_of, replace
 from mmort.onnx.verify import verify
-from mmort.onnx.verify.command import random_inputs
+from mmort.onnx.verify.command import check_stated_sizes, random_inputs
 from mmort.onnx.verify.report import VerificationError
 from mmort.onnx.verify.sessions import feeds, open_session, required_inputs
 
@@ -132,6 +132,7 @@ def _generated(path: files.PathLike) -> Sequence[Sequence[Any]]:
         shapes.append(
             [size if isinstance(size, int) else usual for size, usual in zip(tensor.shape, image, strict=True)]
         )
+    check_stated_sizes(shapes)
     return random_inputs(path, [shapes])
 
 

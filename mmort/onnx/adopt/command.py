@@ -21,8 +21,10 @@ from mmort.onnx.adopt.recognize import ForeignFile, Tensor, recognize
 from mmort.onnx.adopt.report import Adoption
 from mmort.onnx.describe import describe
 from mmort.onnx.graph import files
+from mmort.onnx.verify.command import check_stated_sizes
 from mmort.onnx.verify.sessions import open_session, refusals
 from mmort.predict.engines.onnxruntime import OnnxNetwork
+from mmort.predict.fixed_size import fit
 from mmort.predict.postprocessing import check_outputs
 
 _NOISE = 480, 640
@@ -112,6 +114,7 @@ def _outputs_of_run(path: files.PathLike, image: Tensor) -> dict[str, Tensor]:
     *leading, height, width = image.shape or ()
     shape = [size or number for size, number in zip(leading, (1, 3)[-len(leading) :], strict=True)]
     shape += [height or _NOISE[0], width or _NOISE[1]]
+    check_stated_sizes([shape])
     noise = np.random.default_rng(0).random(shape, np.float32)
     with refusals("adopt: the file does not run"):
         results = session.run(None, {image.name: noise})
@@ -158,11 +161,11 @@ def _trial(network: OnnxNetwork, layout: Layout) -> tuple[NDArray[np.float32], N
                 f"adopt: preprocessing must make inputs of {side} {expected}, the only one that the file takes, got "
                 f"{got}"
             )
-    batch, img_shape = prepare.batch([prepared] * (network.input_shape[0] or 1))
+    batch, img_shape = fit(*prepare.batch([prepared]), network.input_shape)
     with refusals("adopt: the adopted file does not run"):
         outputs = network(batch, img_shape)
     check_outputs(outputs, len(batch))
-    return outputs[0].reshape(-1, outputs[0].shape[2]), outputs[1].reshape(-1), max(prepared.pad_shape)
+    return outputs[0][0], outputs[1][0], max(prepared.pad_shape)
 
 
 def _check_meaning(network: OnnxNetwork, layout: Layout) -> None:

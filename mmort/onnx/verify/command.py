@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,9 @@ _DTYPES = {
     ELEMENT_TYPES[name]: np.dtype(name) for name in ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 }
 """The dtypes of random inputs, by ONNX Runtime's name."""
+
+MAX_RANDOM_ELEMENTS = 2**26
+"""Of random inputs of the sizes that a file states, which a small file may do as it likes."""
 
 MAX_EXPANSION = 10
 MAX_EXPANDED_BYTES = 2**28
@@ -139,6 +143,7 @@ def random_inputs(
             raise ValueError(
                 f"verify: sizes must be given (--sizes), or inputs (--inputs, --image), as these are dynamic: {names}"
             )
+        check_stated_sizes(fixed_shapes)
         sizes = [fixed_shapes]
     generator = np.random.default_rng(0)
     inputs = []
@@ -147,6 +152,15 @@ def random_inputs(
             raise ValueError(f"verify: sizes must have length {len(tensors)} per set ({names}), got {len(shapes)}")
         inputs.append([_random(generator, tensor.type, shape) for tensor, shape in zip(tensors, shapes, strict=True)])
     return inputs
+
+
+def check_stated_sizes(shapes: Sequence[Sequence[int]]) -> None:
+    """Refuse to make random inputs of the sizes that a file states if they are out of proportion."""
+    count = sum(map(math.prod, shapes))
+    if count > MAX_RANDOM_ELEMENTS:
+        raise ValueError(
+            f"the file states sizes of {count} elements, and random inputs have at most {MAX_RANDOM_ELEMENTS}"
+        )
 
 
 def _random(generator: np.random.Generator, element_type: str, shape: Sequence[int]) -> NDArray[Any]:
