@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from mmort.detect import build
+from mmort.detect import build, unsupported
 from mmort.detect.checkpoint import load_weights
 from tests.detect import co_dino_cases, query_cases
 
@@ -38,6 +38,15 @@ def test_the_heads_beside_the_queries_are_not_needed():
     del weights["query_head.reg_branches.0.0.weight"]
     with pytest.raises(ValueError, match=r"missing from the checkpoint: bbox_head\.reg_branches\.0\.0\.weight"):
         load_weights(detector, weights)
+
+
+def test_all_that_is_unsupported_is_listed():
+    model = {**copy.deepcopy(co_dino_cases.MODELS["co_dino"]), "colour": "red", "eval_module": "one-stage"}
+    assert unsupported({"model": model}) == [
+        "model with colour is not supported",
+        "eval_module of model must be 'detr', got 'one-stage'",
+        "preprocessing: the config has no test pipeline",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,9 @@ class CoDINO(DINO):
         @classmethod
         def respelled(cls, name: str, config: Config) -> Config:
             """Take the transformer out of the head; the other heads, ``bbox_head`` among them, are the training's."""
-            head = config["query_head"]
+            head = config.get("query_head")
+            if not isinstance(head, dict):
+                return config
             names = {*QueryHead.__dataclass_fields__, *QueryHead.ignored}
             moved = read_entries("query_head", QueryHead, {key: head[key] for key in head if key in {*names, "type"}})
             rest = {key: value for key, value in config.items() if key != "query_head"}
