@@ -32,6 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file to write (default: %(default)s)",
     )
     texts.add_arguments(parser)
+    parser.add_argument(
+        "--open-vocabulary",
+        action="store_true",
+        help="make a file whose words are chosen when it runs (Grounding DINO), and the text encoder's, "
+        "FILE.texts.onnx, beside it",
+    )
     parser.add_argument("--input-img", help="image to try the export with (default: one that comes with mmort)")
     parser.add_argument("--test-img", help="another image for --verify (default: that of --input-img)")
     parser.add_argument(
@@ -103,8 +109,11 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
         return _check(arguments)
     if arguments.checkpoint is None:
         raise ValueError("export: CHECKPOINT is required, unless --check is given")
+    from mmort.predict.text_encoder import path_of_encoder
+
     drawn = str(Path(arguments.output).with_suffix(".png")) if arguments.show and arguments.output else None
-    check_new_outputs(arguments.output, drawn, force=arguments.force)
+    encoder = str(path_of_encoder(arguments.output)) if arguments.open_vocabulary and arguments.output else None
+    check_new_outputs(arguments.output, drawn, encoder, force=arguments.force)
     from mmort.detect.export import ExportOptions, export
 
     if arguments.shape is not None:

@@ -131,16 +131,19 @@ def _run_files(arguments: argparse.Namespace) -> str | None:
     if repeated := [path for index, path in enumerate(paths) if path in paths[:index]]:
         raise ValueError(f"parity compares different files, got {repeated[0]} twice")
     reference, *files = _named(paths).items()
-    models = {reference[0]: Predictor(reference[1])}
+    words = texts.read(arguments)
+    models = {reference[0]: Predictor(reference[1], texts=words)}
     for name, file in files:
-        models[name] = Predictor(file, engine="onnxruntime" if arguments.engine == "local" else arguments.engine)
+        models[name] = Predictor(
+            file, texts=words, engine="onnxruntime" if arguments.engine == "local" else arguments.engine
+        )
     classes = models[reference[0]].classes
     dataset: Dataset
     if arguments.images:
         dataset = UnlabelledDataset(arguments.images, classes)
         metrics: list[str] = []
     else:
-        dataset = datasets.dataset(arguments, None, classes)
+        dataset = datasets.dataset(arguments, None, classes, labels_by_name=words is not None)
         metrics = arguments.eval or [dataset.metric_names[0]]
     dataset.check(metrics, {})
     batch_size = arguments.batch_size or 1
@@ -182,7 +185,8 @@ def _check(arguments: argparse.Namespace) -> None:
     if all(is_file):
         if arguments.cfg_options or arguments.extensions or arguments.output:
             raise ValueError("parity of two files exports nothing: leave out --cfg-options, --import and --output")
-        texts.refuse(arguments, "files have their words already")
+        if arguments.vocabulary is not None:
+            raise ValueError("--vocabulary is for checkpoints: files have their vocabulary already")
         if bool(arguments.images) == bool(arguments.ann):
             raise ValueError("parity of two files needs images, or a data set: --ann and --img-dir, or --ann data.yaml")
         if arguments.images and (arguments.eval or arguments.img_dir or arguments.data_root):

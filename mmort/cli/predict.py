@@ -7,7 +7,7 @@ import sys
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from mmort.cli import engines, videos
+from mmort.cli import engines, texts, videos
 from mmort.cli.outputs import add_output, image_count, print_written
 from mmort.cli.terminal import one_line
 from mmort.cli.thresholds import share
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--score-thr", type=share, default=0.3, help="leave out detections with a lower score (default: %(default)s)"
     )
+    texts.add_texts(parser)
     parser.add_argument("--batch-size", type=int, default=1, help="pictures that run together (default: %(default)s)")
     parser.add_argument(
         "--window",
@@ -154,7 +155,7 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
     from mmort.predict import Predictor, Preprocessing
     from mmort.predict.engines.onnxruntime import ADVICE
 
-    network = engines.load(arguments, arguments.provider)
+    network = texts.with_texts(arguments, engines.load(arguments, arguments.provider))
     settings: dict[str, Any] = {}
     if arguments.config is not None:
         from mmort.configs import read_config
@@ -163,7 +164,7 @@ def _predictor(arguments: argparse.Namespace) -> Predictor:
         config = read_config(arguments.config)
         settings = {
             "preprocessing": Preprocessing.from_config(config),
-            "classes": classes_of(config, network.classes or ()),
+            "classes": network.classes if network.takes_texts else classes_of(config, network.classes or ()),
         }
     elif network.preprocessing is None:
         raise ValueError(
@@ -219,7 +220,8 @@ def _settings(arguments: argparse.Namespace, predictor: Predictor, windows: Wind
     with open_regular("model", arguments.model) as file:
         while chunk := file.read(2**20):
             digest.update(chunk)
-    return {
+    words = {} if arguments.texts is None else {"texts": texts.read(arguments)}
+    return words | {
         "model": digest.hexdigest(),
         "score threshold": predictor.score_threshold,
         "preprocessing": predictor.preprocessing.to_dict(),

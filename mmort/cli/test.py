@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     check_new_outputs(arguments.output, force=arguments.force)
     import mmort.evaluate
     from mmort.configs import parse_options
+    from mmort.predict import DetectorFile
 
     of_metrics = parse_options(arguments.eval_options)
     options = mmort.evaluate.TestOptions(
@@ -99,7 +100,8 @@ def run(arguments: argparse.Namespace) -> str | None:
     if arguments.backend != "torch" and (ignored := configs.without_effect(arguments.cfg_options)):
         print(f"note: {', '.join(ignored)} does nothing: the file is what was exported", file=sys.stderr)
     classes = arguments.classes or network.classes
-    by_name = arguments.classes is not None or arguments.texts is not None
+    has_texts = arguments.texts is not None or (isinstance(network, DetectorFile) and network.takes_texts)
+    by_name = arguments.classes is not None or has_texts
     dataset = datasets.dataset(arguments, config, classes, labels_by_name=by_name)
     result = mmort.evaluate.test(network, dataset, config, options, predict=engines.predict_function(arguments))
     for path, note in result.written.items():
@@ -130,8 +132,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--engine {arguments.engine} is for ONNX files; --backend torch runs a checkpoint")
     if arguments.extensions and arguments.backend != "torch":
         raise ValueError("--import is for checkpoints: give --backend torch; a file has its detector already")
-    if arguments.backend != "torch":
-        texts.refuse(arguments, "give --backend torch; a file has its words already")
+    if arguments.backend != "torch" and arguments.vocabulary is not None:
+        raise ValueError("--vocabulary is for checkpoints: give --backend torch; a file has its vocabulary already")
     if arguments.config is None and (arguments.cfg_options or (arguments.data_root and not is_yolo)):
         raise ValueError("--cfg-options and --data-root change a CONFIG; give one")
 
@@ -139,7 +141,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _network(arguments: argparse.Namespace, config: dict[str, Any] | None) -> DetectorFile | TorchNetwork:
     """Load the detector."""
     if arguments.backend != "torch" or config is None:
-        return engines.load(arguments, PROVIDERS[arguments.backend])
+        return texts.with_texts(arguments, engines.load(arguments, PROVIDERS[arguments.backend]), config)
     try:
         from mmort.detect.network import load_network
     except ModuleNotFoundError as error:

@@ -1,23 +1,28 @@
-"""What commands share that load a detector with a language model: ``--texts`` and ``--vocabulary``."""
+"""What commands share that run a detector with a language model: ``--texts`` and ``--vocabulary``."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mmort.configs.captions import Texts
+    from mmort.predict import DetectorFile
+
+_HELP = (
+    "what a detector with a language model looks for, such as 'cat . traffic light . person', or FILE.txt with a name "
+    "in each line, or FILE.json with a text and its tokens_positive"
+)
+
+
+def add_texts(parser: argparse.ArgumentParser) -> None:
+    """Add ``--texts`` alone, of a command without a config."""
+    parser.add_argument("--texts", metavar="TEXT", help=_HELP)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add both."""
-    parser.add_argument(
-        "--texts",
-        metavar="TEXT",
-        help="what a detector with a language model looks for, such as 'cat . traffic light . person', or FILE.txt "
-        "with a name in each line, or FILE.json with a text and its tokens_positive (default: the classes of the "
-        "config's test data set)",
-    )
+    parser.add_argument("--texts", metavar="TEXT", help=f"{_HELP} (default: the classes of the config's test data set)")
     parser.add_argument(
         "--vocabulary",
         metavar="vocab.txt",
@@ -34,8 +39,14 @@ def read(arguments: argparse.Namespace) -> Texts | None:
     return read_texts(arguments.texts)
 
 
-def refuse(arguments: argparse.Namespace, reason: str) -> None:
-    """Raise a ValueError if one of both is given to what has its words already."""
-    for option in ("texts", "vocabulary"):
-        if getattr(arguments, option) is not None:
-            raise ValueError(f"--{option} is for checkpoints: {reason}")
+def with_texts(
+    arguments: argparse.Namespace, network: DetectorFile, config: dict[str, Any] | None = None
+) -> DetectorFile:
+    """Return a file's detector with what it looks for: ``--texts``, or if it takes these, by default the classes."""
+    from mmort.configs.captions import Prompt
+    from mmort.configs.layout import DetectorConfig
+
+    texts = read(arguments)
+    if texts is not None:
+        return network.with_texts(Prompt.of(texts))
+    return network.with_texts(DetectorConfig(config).prompt) if network.takes_texts and config else network

@@ -104,7 +104,7 @@ class Prompt:
             phrases = ([caption.text[begin:end] for begin, end in spans] for spans in caption.spans)
             return cls(tuple(" / ".join(phrase) for phrase in phrases), marked=caption)
         names = texts.strip(SEPARATOR).split(SEPARATOR) if isinstance(texts, str) else texts
-        if not all(isinstance(name, str) for name in names):
+        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
             raise TypeError(f"texts must be a caption or names, got {texts!r}")
         stripped = [name.strip() for name in names]
         return cls(tuple(name for name in stripped if name) if isinstance(texts, str) else tuple(stripped))

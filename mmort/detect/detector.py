@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -13,6 +13,9 @@ from mmort.configs.captions import Prompt
 from mmort.configs.layout import DetectorConfig
 from mmort.detect.entries import Parts, Schema, default, part
 from mmort.predict import MaskFormat
+
+if TYPE_CHECKING:
+    from mmort.detect.parts.bert import TextEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +164,17 @@ class Detector(nn.Module):
             If there is no vocabulary or not that of the model, a name has no tokens, or all together have too many.
         """
         raise NotImplementedError
+
+    def text_encoder(self) -> TextEncoder:
+        """Return what makes the further arguments of `forward` that stand for words.
+
+        Raises
+        ------
+        ValueError
+            If the detector has no language model, or its words must be constants.
+        """
+        reason = "whose words are constants of its file" if self.takes_texts else "which has no language model"
+        raise ValueError(f"export: open_vocabulary must be False for {self.family}, {reason}")
 
     def prepare_for_export(self, *, flip: bool) -> tuple[str, ...]:
         """Change the detector so that its file does what the config's test pipeline does around the network.

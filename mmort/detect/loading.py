@@ -170,11 +170,18 @@ def load_trained(
     config: Config,
     texts: Texts | None = None,
     vocabulary: str | os.PathLike[str] | None = None,
+    *,
+    open_vocabulary: bool = False,
 ) -> None:
-    """Load a checkpoint's weights and classes into a detector that was built from `config`; see `load`."""
+    """Load a checkpoint's weights and classes into a detector that was built from `config`; see `load`.
+
+    With `open_vocabulary` it has no classes yet.
+    """
     weights, meta = load_checkpoint(checkpoint)
     layout = DetectorConfig(config)
     load_weights(detector, _weights_of_branch(weights, layout.branch), config)
+    if open_vocabulary:
+        return
     detector.name_classes(meta.get("classes", ()))
     if detector.takes_texts:
         detector.set_texts(layout.prompt if texts is None else Prompt.of(texts), vocabulary)

@@ -26,12 +26,20 @@ MAX_SIDE = 2**12
 Check = Callable[[Any], bool]
 
 
+class EncoderFile(NamedTuple):
+    """The text encoder that a detector's file was exported with: a file's name, and what both files state of it."""
+
+    encoder: str
+    digest: str
+
+
 class Metadata(NamedTuple):
     """A detector's metadata; None for what the file does not state."""
 
     classes: tuple[str, ...] | None
     preprocessing: Preprocessing | None
     mask_format: MaskFormat | None
+    encoder: EncoderFile | None
 
 
 def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
@@ -51,7 +59,9 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
     """
     try:
         values = {
-            name: _parsed(name, entries[name]) for name in ("classes", "preprocessing", "masks") if name in entries
+            name: _parsed(name, entries[name])
+            for name in ("classes", "preprocessing", "masks", "texts")
+            if name in entries
         }
         classes = values.get("classes")
         if classes is not None:
@@ -67,9 +77,21 @@ def read_metadata(path: str, entries: Mapping[str, str]) -> Metadata:
             tuple(classes) if classes else None,
             None if preprocessing is None else Preprocessing.from_dict(preprocessing),
             None if masks is None else MaskFormat.from_dict(masks),
+            _encoder_file(values.get("texts")),
         )
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: metadata that mmort cannot read: {error}") from None
+
+
+def _encoder_file(texts: Any) -> EncoderFile | None:
+    """Return what the entry "texts" states, if the file has it."""
+    if texts is None:
+        return None
+    _check_entries("texts", texts, _TEXTS)
+    missing = [name for name in _TEXTS if name not in texts]
+    if missing:
+        raise ValueError(f"texts must have {missing[0]}")
+    return EncoderFile(texts["encoder"], texts["digest"])
 
 
 def read_preprocessing(values: Any) -> Preprocessing:
@@ -236,3 +258,15 @@ _MASKS: dict[str, Any] = {
     },
 }
 """The entries of "masks", the fields of `MaskFormat`."""
+
+
+def _is_file_name(value: Any) -> bool:
+    """Return whether a value is the name of an ONNX file in the same folder."""
+    return isinstance(value, str) and value.endswith(".onnx") and not set(value) & set("/\\:\0")
+
+
+_TEXTS: dict[str, tuple[Check, str]] = {
+    "encoder": (_is_file_name, "the name of an ONNX file"),
+    "digest": (lambda value: isinstance(value, str), "a text"),
+}
+"""The entries of "texts", the fields of `EncoderFile`."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 from mmort._kernels import as_integer
+from mmort.configs.captions import Prompt, Texts
 from mmort.detections.detections import Detections
 from mmort.predict.engines.onnxruntime import DetectorFile, Network, OnnxNetwork
 from mmort.predict.engines.openvino import OpenVinoNetwork
@@ -41,6 +44,10 @@ class Predictor:
         An ONNX file of ``mmort export``, of MMDetection's own export tool or of MMDeploy; or another way to run one.
     classes : sequence of str, optional
         The classes' names by label.  By default those in the file's metadata; without any, names are labels as text.
+    texts : str, sequence of str or dict, optional
+        What a detector with a text encoder beside its file (``mmort export --open-vocabulary``) looks for: names, a
+        caption whose names end with ``". "``, or a dict of a ``text`` and its ``tokens_positive``.  They become the
+        classes.
     preprocessing : Preprocessing, optional
         By default that in the file's metadata.
     score_threshold : float, default 0
@@ -62,7 +69,7 @@ class Predictor:
     ------
     ValueError
         If the file is not a detector's, ONNX Runtime cannot load it, a provider is not available, or there is no
-        preprocessing in the file or the arguments.
+        preprocessing in the file or the arguments; if texts are missing, not taken, empty or too long.
     TypeError
         If an argument is of another type.
     OSError
@@ -96,6 +103,7 @@ class Predictor:
         model: str | os.PathLike[str] | Network,
         *,
         classes: Sequence[str] | None = None,
+        texts: Texts | None = None,
         preprocessing: Preprocessing | None = None,
         score_threshold: float = 0.0,
         providers: Sequence[Any] | None = None,
@@ -124,8 +132,12 @@ class Predictor:
             precision: Literal["float32", "bfloat16"] = "float32" if engine == "openvino" else "bfloat16"
             model = OpenVinoNetwork(model, threads, parallel, precision)
         if isinstance(model, DetectorFile):
+            model = model if texts is None else model.with_texts(Prompt.of(texts))
+            model.require_texts()
             classes = model.classes if classes is None else classes
             preprocessing = preprocessing or model.preprocessing
+        elif texts is not None:
+            raise ValueError("Predictor: texts are for a path; this model runs by itself")
         if preprocessing is None:
             raise ValueError(
                 f"Predictor: {getattr(model, 'path', 'model')} has no preprocessing in its metadata; pass it as the "
@@ -137,6 +149,31 @@ class Predictor:
         self.preprocessing = preprocessing
         self._warned_of_padding = False
         self._postprocessing = Postprocessing(tuple(classes or ()), score_threshold)
+
+    def with_texts(self, texts: Texts) -> Predictor:
+        """Return a predictor that looks for something else, and shares the detector and its memory with this one.
+
+        Parameters
+        ----------
+        texts : str, sequence of str or dict
+            As for the constructor.  The text encoder is loaded and run once, and not kept.
+
+        Raises
+        ------
+        ValueError
+            If the file takes no texts, or they are empty or too long.
+
+        Examples
+        --------
+        >>> predict = Predictor("detector.onnx", texts=["cat", "traffic light"])  # doctest: +SKIP
+        >>> find_dogs = predict.with_texts("dog")  # doctest: +SKIP
+        """
+        if not isinstance(self.network, DetectorFile):
+            raise ValueError("Predictor: texts are for a path; this model runs by itself")
+        predictor, prompt = copy.copy(self), Prompt.of(texts)
+        predictor.network = self.network.with_texts(prompt)
+        predictor._postprocessing = replace(self._postprocessing, classes=prompt.names)
+        return predictor
 
     @property
     def classes(self) -> tuple[str, ...]:

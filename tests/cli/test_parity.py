@@ -146,8 +146,10 @@ def test_refused_before_the_export(exported, tmp_path, monkeypatch, arguments, m
 
 
 def test_texts_of_files(tmp_path):
-    message = "--texts is for checkpoints: files have their words already"
-    assert message in refused("parity", demo.MODEL, demo.MODEL, demo.IMAGES[0], "--texts", "cat")
+    files = "parity", demo.MODEL, demo.MODEL, demo.IMAGES[0]
+    message = "texts must not be set: what this detector finds was fixed by its export; mmort export --open-vocabulary"
+    assert message in refused(*files, "--texts", "cat")
+    assert "--vocabulary is for checkpoints" in refused(*files, "--vocabulary", "vocab.txt")
 
 
 def test_texts_of_a_detector_without_a_language_model(exported):

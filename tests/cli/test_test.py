@@ -23,6 +23,7 @@ from tests.cli import voc
 from tests.cli.running import refused, run
 from tests.detect import text_cases
 from tests.predict import tiny_detector
+from tests.predict.tiny_open_vocabulary import VOCABULARY, save_detector, save_encoder
 from tests.tools.small_exports import PIPELINE
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "evaluate.md"
@@ -136,7 +137,32 @@ def test_texts(words, tmp_path):
     assert set(names) == {"7", "3"}
     assert Counter(row["category_id"] for row in rows) == Counter(categories[name] for name in names)
     refusal = refused("test", demo.CONFIG, demo.MODEL, *DATA, "--eval", "bbox", "--texts", "7")
-    assert "--texts is for checkpoints: give --backend torch; a file has its words already" in refusal
+    assert "texts must not be set: what this detector finds was fixed by its export" in refusal
+
+
+@pytest.mark.filterwarnings("always::mmort.evaluate.PipelineWarning")
+def test_texts_of_a_file(tmp_path):
+    """Labels are matched with the data set's by name; by default the texts are the classes of the config."""
+    save_detector(tmp_path / "detector.onnx")
+    save_encoder(tmp_path / "detector.texts.onnx", max_tokens=40, max_text_len=40)
+    command = "test", tmp_path / "detector.onnx", "--ann", demo.ANNOTATIONS, "--img-dir", demo.IMAGES[0].parent
+    output = "--format-only", "--eval-options", f"jsonfile_prefix={tmp_path / 'results'}"
+    assert "texts must be set" in refused(*command, *output)
+    categories = json.loads(demo.ANNOTATIONS.read_text())["categories"]
+    digits = {category["id"]: category["name"] for category in categories}
+
+    def scores():
+        rows = json.loads((tmp_path / "results.bbox.json").read_text())
+        assert set(Counter(row["category_id"] for row in rows).values()) == {len(demo.IMAGES)}
+        return {digits[row["category_id"]]: round(row["score"], 3) for row in rows}
+
+    printed(*command, *output, "--texts", "7 . 3")
+    assert scores() == {name: VOCABULARY.index(name) / 1000 for name in ("7", "3")}
+    data_set = {"type": "CocoDataset", "metainfo": {"classes": [*digits.values()][::-1]}, "pipeline": PIPELINE}
+    (tmp_path / "config.json").write_text(json.dumps({"model": {}, "test_dataloader": {"dataset": data_set}}))
+    (tmp_path / "results.bbox.json").unlink()
+    assert run("test", tmp_path / "config.json", *command[1:], *output)[0] == 0
+    assert scores() == {name: VOCABULARY.index(name) / 1000 for name in digits.values()}
 
 
 def test_vocabulary(words, tmp_path):

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from mmort.configs.captions import Caption, Prompt, read_texts
+from mmort.configs.tokens import Tokenizer, bert_inputs
 from mmort.detect import build
 from mmort.detect.loading import load_trained
-from mmort.detect.parts.tokens import Tokenizer
 from tests.detect import query_cases, text_cases
 from tests.detect.text_cases import BERT, TEXTS, config, fill
 
@@ -45,6 +45,41 @@ def test_words_decide_what_is_found(detector):
     assert not torch.allclose(first[0], second[0], atol=1e-3)
     assert torch.equal(detect(detector, "cat . dog")[0], first[0])
     assert torch.equal(detect(detector, [" CAT ", "dog"])[0], first[0])  # the vocabulary is of small letters
+
+
+def open_detector(**entries):
+    """Return a detector with more queries than its captions have tokens."""
+    language_model = {**text_cases.MODELS["grounding_dino"]["language_model"], "max_tokens": 30, **entries}
+    detector = build(config(num_queries=40, language_model=language_model))
+    fill(detector)
+    return detector
+
+
+@pytest.mark.parametrize("pads", [False, True])
+def test_words_as_arguments(pads):
+    detector = open_detector(pad_to_max=pads)
+    expected = detect(detector, "dog . red light")
+    encoder = detector.text_encoder()
+    (input,) = bert_inputs(Prompt.of("dog . red light"), encoder.language_model.tokenizer(), encoder.limits)
+    assert input.ids.shape == (1, 30 if pads else 7)
+    text = [part.float() if part.is_floating_point() else part for part in encoder.text(input)]
+    detector.set_texts(Prompt.of("cat"))
+    with torch.inference_mode():
+        actual = detector(*query_cases.batch(), *text)
+    assert all(map(torch.equal, actual, expected))
+
+
+def test_words_that_must_be_constants(detector):
+    with pytest.raises(ValueError, match="num_queries of at least 257, because of max_tokens, got 12"):
+        detector.text_encoder()
+    detector = open_detector()
+    detector.max_per_image = 41
+    with pytest.raises(ValueError, match="num_queries of at least 41, because of max_per_img, got 40"):
+        detector.text_encoder()
+    with pytest.raises(ValueError, match="open_vocabulary must be False for GLIP, whose words are constants of its"):
+        build(config("glip")).text_encoder()
+    with pytest.raises(ValueError, match="open_vocabulary must be False for DINO, which has no language model"):
+        build({"model": query_cases.MODELS["dino"]}).text_encoder()
 
 
 def test_chunks_find_what_their_names_alone_do():
@@ -100,7 +135,7 @@ def test_sub_sentences(name, needed):
 
 
 def test_tokens_of_names():
-    tokens = Tokenizer(BERT / "vocab.txt")(Caption("Traffic  lights. ééx?", (((0, 15),), ((17, 20),))))
+    tokens = Tokenizer.read(BERT / "vocab.txt")(Caption("Traffic  lights. ééx?", (((0, 15),), ((17, 20),))))
     vocabulary = (BERT / "vocab.txt").read_text().splitlines()
     texts = [vocabulary[index] for index in tokens.ids]
     assert texts == ["[CLS]", "traffic", "light", "##s", ".", "e", "##e", "##x", "?", "[SEP]"]
@@ -112,7 +147,7 @@ def test_tokens_of_phrases():
     prompt = Prompt.of(texts)
     assert prompt.names == ("car / a", "cat")
     assert prompt.chunks(1) == (prompt,)
-    tokens = Tokenizer(BERT / "vocab.txt")(prompt.caption(closed=False))
+    tokens = Tokenizer.read(BERT / "vocab.txt")(prompt.caption(closed=False))
     assert len(tokens.ids) == 8  # with [CLS], the dot that is added, and [SEP]
     assert tokens.of_names == ((1, 5), (2,))
 
@@ -154,15 +189,15 @@ def test_files_of_phrases(tmp_path, content, message):
 
 def test_case_matters_if_the_folder_says_so(folder):
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
-    tokenizer = Tokenizer(folder / "vocab.txt")
+    tokenizer = Tokenizer.read(folder / "vocab.txt")
     assert tokenizer(Caption("CAT", (((0, 3),),))).ids[1] == tokenizer.id_of("[UNK]")
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": 1}))
     with pytest.raises(ValueError, match=r"^vocabulary: do_lower_case of .* must be True or False, got 1"):
-        Tokenizer(folder / "vocab.txt")
+        Tokenizer.read(folder / "vocab.txt")
     for text in ("[" * 100_000, "9" * 5000, "{"):
         (folder / "tokenizer_config.json").write_text(text)
         with pytest.raises(ValueError, match=r"^vocabulary: .*tokenizer_config\.json must be JSON: "):
-            Tokenizer(folder / "vocab.txt")
+            Tokenizer.read(folder / "vocab.txt")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from mmort.demo import IMAGES, MODEL
 from tests import old_export
 from tests.onnx.fixed_times import set_seconds
 from tests.onnx.foreign import write_yolo
+from tests.predict.tiny_open_vocabulary import save_detector, save_encoder
 
 ROOT = pathlib.Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
@@ -48,6 +49,11 @@ def write_video(path):
 
 FILES = {
     "docs/adopt.md": {"best.onnx": write_yolo},
+    "docs/mmdetection.md": {
+        "detector.onnx": save_detector,
+        "detector.texts.onnx": save_encoder,
+        "street.jpg": IMAGES[0],
+    },
     "docs/old_models.md": {"old.onnx": old_export.MODEL, "picture.png": IMAGES[0]},
     "docs/predict.md": {"detector.onnx": MODEL, "clip.mp4": write_video}
     | {f"photos/{path.name}": path for path in IMAGES},

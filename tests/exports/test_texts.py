@@ -11,14 +11,17 @@ import torch
 
 import mmort
 from mmort.cli import main
+from mmort.demo import IMAGES
 from mmort.detect import build, load
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.network import TorchNetwork
 from mmort.predict import Preprocessing
-from tests.detect.text_cases import BERT, config, fill
+from tests.detect.text_cases import BERT, MODELS, config, fill
 from tests.tools.small_exports import PIPELINE
 
 TEXTS = ["dog", "red light"]
+OPEN = {"num_queries": 40, "language_model": {**MODELS["grounding_dino"]["language_model"], "max_tokens": 30}}
+"""More queries than tokens, which an open vocabulary needs."""
 
 
 @pytest.mark.parametrize("form", [[], ["--portable"]], ids=["mmcv", "portable"])
@@ -46,3 +49,47 @@ def test_export(form, tmp_path):
     actual = file(str(DEFAULT_IMAGE))
     assert len(actual) == 12
     assert np.allclose(np.sort(actual.scores), np.sort(expected.scores), atol=1e-4)
+
+
+@pytest.mark.parametrize(("form", "pads"), [("", False), ("--portable=inlined", True)])
+def test_open_vocabulary(form, pads, tmp_path):
+    """A file that takes words finds what files with the same words do."""
+    settings = config(**OPEN) | {"test_pipeline": PIPELINE}
+    settings["model"]["language_model"]["pad_to_max"] = pads
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    detector = build(settings)
+    fill(detector)
+    torch.save({"state_dict": detector.state_dict(), "meta": {"CLASSES": ["of the training"]}}, tmp_path / "model.pth")
+    command = ["export", str(tmp_path / "config.json"), str(tmp_path / "model.pth"), *([form] if form else [])]
+    assert main([*command, "--open-vocabulary", "--output", str(tmp_path / "open.onnx")]) == 0
+    assert main([*command, "--texts", " . ".join(TEXTS), "--output", str(tmp_path / "fixed.onnx")]) == 0
+    fixed, words = mmort.Predictor(tmp_path / "fixed.onnx"), mmort.Predictor(tmp_path / "open.onnx", texts=TEXTS)
+    engines = [words]
+    if form:
+        engines.append(mmort.Predictor(tmp_path / "open.onnx", texts=TEXTS, engine="openvino"))
+    for image in IMAGES[:2]:
+        expected = fixed(image)
+        for predictor in engines:
+            actual = predictor(image)
+            assert actual.names == expected.names
+            assert len(actual) == 12
+            assert np.allclose(actual.scores, expected.scores, atol=1e-4)
+            assert np.allclose(actual.boxes, expected.boxes, atol=0.05)
+    assert main([*command, "--open-vocabulary", "--output", str(tmp_path / "open.onnx")]) != 0  # it exists
+
+
+def test_open_vocabulary_of_others(tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps(config("glip") | {"test_pipeline": PIPELINE}))
+    torch.save({"state_dict": build(config("glip")).state_dict(), "meta": {}}, tmp_path / "model.pth")
+    command = ["export", str(tmp_path / "config.json"), str(tmp_path / "model.pth"), "--open-vocabulary"]
+    output = ["--output", str(tmp_path / "open.onnx")]
+    assert main([*command, *output]) != 0
+    assert "open_vocabulary must be False for GLIP" in capsys.readouterr().err
+    for more, name in (
+        (["--texts", "cat"], "texts"),
+        (["--skip-postprocess"], "skip_postprocess"),
+        (["--show"], "show"),
+    ):
+        assert main([*command, *output, *more]) != 0
+        assert f"{name} must not be set with open_vocabulary" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.onnx"))

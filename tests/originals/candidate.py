@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mmort import Predictor
 from mmort.configs import read_config
+from mmort.configs.captions import Texts
 from mmort.detect.network import TorchNetwork, load_network
 from mmort.predict import Detections
 from tests.originals.results import BatchResult, ImageResult
@@ -29,14 +30,18 @@ class Candidate:
         Of MMDetection's detector.
     file : path, optional
         The exported detector, which runs instead of the torch module.
+    texts : optional
+        As for `load_network`.
     """
 
-    def __init__(self, config: dict[str, Any] | str, checkpoint: str, file: str | None = None) -> None:
+    def __init__(
+        self, config: dict[str, Any] | str, checkpoint: str, file: str | None = None, texts: Texts | None = None
+    ) -> None:
         if file is not None:
             self.predictor = Predictor(file, threads=1)
             return
         config = read_config(config) if isinstance(config, str) else copy.deepcopy(config)
-        network = load_network(config, checkpoint)
+        network = load_network(config, checkpoint, texts=texts)
         self.network = _AnyFloat(network)
         self.predictor = Predictor(self.network, preprocessing=network.preprocessing)
 

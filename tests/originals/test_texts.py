@@ -6,8 +6,8 @@ import pytest
 
 from mmort import Predictor
 from mmort.configs.captions import Prompt
+from mmort.configs.tokens import Tokenizer
 from mmort.detect.network import load_network
-from mmort.detect.parts.tokens import Tokenizer
 from tests.originals.candidate import _image_result
 from tests.originals.cases import CASES
 from tests.originals.cases.texts import BERT
@@ -39,7 +39,7 @@ def test_lists(original, names):
     of_labels, _ = original.get_positive_map(tokenized, spans)
     caption = Prompt.of(names).caption()
     assert caption.text == text
-    tokens = Tokenizer(Path(BERT, "vocab.txt"))(caption)
+    tokens = Tokenizer.read(Path(BERT, "vocab.txt"))(caption)
     assert list(tokens.ids) == tokenized.input_ids[0].tolist()
     assert [list(positions) for positions in tokens.of_names] == list(of_labels.values())
 
@@ -51,7 +51,7 @@ def test_captions(original, text):
     of_labels, _ = original.get_positive_map(tokenized, spans)
     prompt = Prompt.of(text)
     assert list(prompt.names) == [name.strip() for name in entities]
-    tokens = Tokenizer(Path(BERT, "vocab.txt"))(prompt.caption())
+    tokens = Tokenizer.read(Path(BERT, "vocab.txt"))(prompt.caption())
     assert list(tokens.ids) == tokenized.input_ids[0].tolist()
     assert [list(positions) for positions in tokens.of_names] == list(of_labels.values())
 

@@ -38,8 +38,9 @@ def test_what_mmort_writes_is_read_back():
         "classes": '["a", "b\\u001b"]',
         "preprocessing": json.dumps(preprocessing.to_dict()),
         "masks": json.dumps(masks.to_dict()),
+        "texts": '{"encoder": "a.texts.onnx", "digest": "1f"}',
     }
-    assert read_metadata("model", entries) == (("a", "b\x1b"), preprocessing, masks)
+    assert read_metadata("model", entries) == (("a", "b\x1b"), preprocessing, masks, ("a.texts.onnx", "1f"))
     assert _PREPROCESSING.keys() == preprocessing.to_dict().keys()
     assert _PREPROCESSING["padding"].keys() == preprocessing.to_dict()["padding"].keys()
     assert _MASKS.keys() == masks.to_dict().keys()
@@ -47,7 +48,7 @@ def test_what_mmort_writes_is_read_back():
 
 
 def test_metadata_may_be_missing_or_of_a_later_version():
-    assert read_metadata("model", {}) == (None, None, None)
+    assert read_metadata("model", {}) == (None, None, None, None)
     assert read_metadata("model", {"mmort_version": "0.1"}).mask_format == MaskFormat()
     later = json.dumps(PREPROCESSING | {"a later entry": [1]})
     with pytest.raises(ValueError, match=r"model: .*preprocessing has no entry a later entry; its entries: mean, std"):

@@ -61,6 +61,16 @@ class ExportedWithProposals(Exported):
         return self.outputs(input, img_shape, proposals)
 
 
+class ExportedWithTexts(Exported):
+    """Such a detector that takes words: `TextEncoder.text` makes all three arguments."""
+
+    def forward(  # type: ignore[override]
+        self, input: Tensor, text: Tensor, text_positions: Tensor, text_shares: Tensor, img_shape: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Return what `Exported` does, for words [1, T, D], [1, T], [S, C]."""
+        return self.outputs(input, img_shape, text, text_positions, text_shares)
+
+
 class Raw(nn.Module):
     """A detector without its post-processing.
 

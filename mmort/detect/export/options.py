@@ -15,6 +15,7 @@ from mmort.configs.captions import Texts
 from mmort.configs.local_files import refuse_address
 from mmort.onnx.portable.forms import Form
 from mmort.ort.sessions import require_model_name
+from mmort.predict.text_encoder import path_of_encoder
 
 MIN_OPSET = 11
 MIN_DYNAMO_OPSET = 18  # torch's older exporter makes lower ones
@@ -34,6 +35,9 @@ class ExportOptions:
         What a detector with a language model looks for: names, a caption whose names end with ``". "``, or a dict of
         a ``text`` and its ``tokens_positive``.  The file then has them as constants, and they are its classes.
         Default: the classes of the config's test data set.
+    open_vocabulary : bool, default False
+        Make a file whose words are chosen when it runs (Grounding DINO), and beside ``FILE.onnx`` the text encoder's,
+        ``FILE.texts.onnx``, which `mmort.Predictor` needs for them.  There are no `texts` then.
     vocabulary : path, optional
         The ``vocab.txt`` of the language model.  Default: that in the folder which the config names.
     input_img : path, optional
@@ -71,6 +75,7 @@ class ExportOptions:
 
     cfg_options: Mapping[str, Any] | Iterable[str] | None = None
     texts: Texts | None = None
+    open_vocabulary: bool = False
     vocabulary: PathLike | None = None
     input_img: PathLike | None = None
     test_img: PathLike | None = None
@@ -104,6 +109,10 @@ def check(config: PathLike, checkpoint: PathLike, output_file: Path, options: Ex
     missing = [package for package in packages if find_spec(package) is None]
     if missing:
         raise ImportError(f"mmort export needs {', '.join(missing)}: pip install 'mmort[detect]'")
+    if options.open_vocabulary:
+        for name in ("texts", "skip_postprocess", "show"):
+            if getattr(options, name):
+                raise ValueError(f"export: {name} must not be set with open_vocabulary: the file has no words yet")
     refuse_address("config", config)
     refuse_address("checkpoint", checkpoint)
     files = {"config": config, "checkpoint": checkpoint, "vocabulary": options.vocabulary}
@@ -112,6 +121,8 @@ def check(config: PathLike, checkpoint: PathLike, output_file: Path, options: Ex
         if path is not None:
             require_regular(name, path)
     require_output(output_file)
+    if options.open_vocabulary:
+        require_output(path_of_encoder(output_file))
     require_model_name(output_file)
     if options.shape is not None and min(options.shape) < 1:
         raise ValueError(f"export: shape must be positive, got {options.shape[0]} {options.shape[1]}")

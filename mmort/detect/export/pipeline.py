@@ -22,7 +22,8 @@ from mmort.detect.detector import Detector
 from mmort.detect.entries import suggested
 from mmort.detect.export import file_metadata, flip, head_outputs, show
 from mmort.detect.export.examples import Examples
-from mmort.detect.export.exported_detector import Exported, ExportedWithProposals, Raw
+from mmort.detect.export.exported_detector import Exported, ExportedWithProposals, ExportedWithTexts, Raw
+from mmort.detect.export.open_vocabulary import OpenVocabulary
 from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
 from mmort.detect.export.proof import Proof, check_optional
@@ -36,6 +37,7 @@ from mmort.onnx.graph.optional_inputs import make_optional
 from mmort.predict import FixedSizeWarning, Predictor, Preprocessing, read_image
 from mmort.predict.fixed_size import mismatch
 from mmort.predict.images import Image
+from mmort.predict.text_encoder import path_of_encoder
 
 DEFAULT_IMAGE = Path(mmort.__file__).parent / "demo" / "digits" / "images" / "digits_05.png"
 
@@ -58,7 +60,14 @@ def export_detector(
         if not options.flip:
             preprocessing = replace(preprocessing, flip=False)
         steps.begin(f"loading {os.fspath(checkpoint)} into {detector.family}")
-        load_trained(detector, checkpoint, settings, options.texts, options.vocabulary)
+        load_trained(
+            detector,
+            checkpoint,
+            settings,
+            options.texts,
+            options.vocabulary,
+            open_vocabulary=options.open_vocabulary,
+        )
         left_out = detector.prepare_for_export(flip=preprocessing.flip)
         network = TorchNetwork(detector, preprocessing, left_out)
         return _write(network, settings, output_file, options, steps, images)
@@ -123,8 +132,10 @@ class _Export:
         if detector.takes_proposals and (options.skip_postprocess or options.show):
             option = "skip_postprocess" if options.skip_postprocess else "show"
             raise ValueError(f"export: {option} must be False for {detector.family}, which takes proposals")
+        self.vocabulary = OpenVocabulary(detector, options.vocabulary) if options.open_vocabulary else None
         if not options.skip_postprocess:
             kind = ExportedWithProposals if detector.takes_proposals else Exported
+            kind = ExportedWithTexts if options.open_vocabulary else kind
             self.module = kind(detector, pasted=options.paste_masks)
         self.traced = self.module if options.skip_postprocess else head_outputs.WithHeads(self.module, detector)
         image, self.test_image = images
@@ -139,6 +150,11 @@ class _Export:
         self.checks = self.examples.checks(image, self.height, self.width)
         if options.shape is None:
             self.checks.append(self.examples.prepared(image))
+        self.dynamic_shapes = self.examples.dynamic_shapes
+        if self.vocabulary is not None:
+            self.dynamic_shapes = (self.dynamic_shapes or {}) | self.vocabulary.shapes()
+            self.args = self.vocabulary.insert(self.args, 0)
+            self.checks = [self.vocabulary.insert(args, example) for example, args in enumerate(self.checks, 1)]
         if not options.dynamic and (difference := mismatch(preprocessing, self.height, self.width)):
             warnings.warn(
                 f"the file takes inputs of {self.height} x {self.width} only, but {difference}; by default files take "
@@ -151,7 +167,7 @@ class _Export:
         """Write the file, if it passes all comparisons."""
         options = self.options
         settings = Options(
-            dynamic_shapes=self.examples.dynamic_shapes,
+            dynamic_shapes=self.dynamic_shapes,
             check_sizes=self.checks,
             opset_version=options.opset_version,
             output_names=self._output_names(),
@@ -160,7 +176,12 @@ class _Export:
             exporter=options.exporter,
             verify=options.verify is not False,
         )
-        report = self._accepted(output_file, settings)
+        if self.vocabulary is None:
+            report = self._accepted(output_file, settings)
+        else:
+            self.metadata |= self.vocabulary.metadata(output_file)
+            with self.vocabulary.written(output_file, options, self.steps.begin):
+                report = self._accepted(output_file, settings)
         self.steps.end()
         if options.verify:
             self.steps.progress(str(report))
@@ -170,6 +191,10 @@ class _Export:
         sizes = "all sizes" if options.dynamic else f"{self.height} x {self.width} only"
         megabytes = output_file.stat().st_size / 1e6
         self.steps.progress(f"wrote {output_file}, {megabytes:.1f} MB, for inputs of {sizes}{unproven}")
+        if self.vocabulary is not None:
+            encoder = path_of_encoder(output_file)
+            megabytes = encoder.stat().st_size / 1e6
+            self.steps.progress(f"wrote {encoder}, {megabytes:.1f} MB, the text encoder: keep it beside the other file")
         return report
 
     def _output_names(self) -> list[str]:
@@ -236,7 +261,8 @@ class _Export:
         """Compare the draft with torch, also on the test image, and without ``img_shape``."""
         options, inputs = self.options, [self.args, *self.checks]
         if options.verify and (options.dynamic or options.test_img is not None):  # otherwise the example again
-            inputs.append(self.examples.test_inputs(self.test_image, self.height, self.width))
+            test = self.examples.test_inputs(self.test_image, self.height, self.width)
+            inputs.append(test if self.vocabulary is None else self.vocabulary.insert(test, 0))
         sizes = ", ".join("x".join(map(str, args[0].shape)) for args in inputs)
         self.steps.begin(f"comparing ONNX Runtime with torch at {sizes}")
         proof = Proof(self.detector, self.module, draft.path, draft.options, heads=not options.skip_postprocess)

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mmort._files.inputs import read_text
-from mmort.configs.captions import Caption, Prompt
+from mmort.configs.captions import Prompt
 from mmort.configs.local_files import refuse_address
+from mmort.configs.tokens import BertInput, TextLimits, Tokenizer, Tokens, bert_inputs
 from mmort.detect.entries import PARTS, Schema, at_least, only, read_entries, training_only
-from mmort.detect.parts.tokens import PADDING, Tokenizer, Tokens
 from mmort.detect.parts.transformer import attended, by_head
 
 BASE = "bert-base-uncased", "google-bert/bert-base-uncased"
@@ -103,10 +103,7 @@ class Text:
     @property
     def shares(self) -> Tensor:
         """For each name the weight of each token's score in its own, a tensor of float64, [tokens, names]."""
-        shares = torch.zeros(len(self.tokens.ids), len(self.tokens.of_names), dtype=torch.float64)
-        for label, tokens in enumerate(self.tokens.of_names):
-            shares[list(tokens), label] = 1 / len(tokens)
-        return shares
+        return torch.from_numpy(self.tokens.shares)
 
 
 class BertLayer(nn.Module):
@@ -182,24 +179,36 @@ class Bert(nn.Module):
                 "downloaded"
             )
         path = Path(self.entries.name, "vocab.txt") if vocabulary is None else Path(vocabulary)
-        tokenizer = Tokenizer(path)
-        if tokenizer.size != self.word_embeddings.num_embeddings:
+        tokenizer = Tokenizer.read(path)
+        if len(tokenizer.vocabulary) != self.word_embeddings.num_embeddings:
             raise ValueError(
                 f"vocabulary must have as many tokens as the language model, {self.word_embeddings.num_embeddings}, "
-                f"got {tokenizer.size} in {path}"
+                f"got {len(tokenizer.vocabulary)} in {path}"
             )
         return tokenizer
 
+    def limits(self, chunked_size: int, max_text_len: int | None = None) -> TextLimits:
+        """Return how the config has captions; the arguments are the detector's entries of these names."""
+        entries = self.entries
+        return TextLimits(
+            max_tokens=entries.max_tokens,
+            max_text_len=max_text_len,
+            max_positions=self.position_embeddings.num_embeddings,
+            pad_to_max=entries.pad_to_max,
+            sub_sentence_ends=entries.special_tokens_list if entries.use_sub_sentence_represent else None,
+            chunked_size=chunked_size,
+        )
+
     def texts(
-        self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None, chunked_size: int, *, closed: bool = True
+        self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None, limits: TextLimits, *, closed: bool = True
     ) -> list[Text]:
-        """Return what the model makes of names, in chunks of `chunked_size` names if that is positive.
+        """Return what the model makes of names, for each chunk of them.
 
         Parameters
         ----------
         prompt, vocabulary
             See `Detector.set_texts`.
-        chunked_size : int
+        limits : TextLimits
         closed : bool, default True
             Whether the last name of a caption ends as the others do.
 
@@ -208,46 +217,18 @@ class Bert(nn.Module):
         ValueError
             See `Detector.set_texts`.
         """
-        tokenizer, texts = self.tokenizer(vocabulary), []
-        for chunk in prompt.chunks(chunked_size) if chunked_size > 0 else (prompt,):
-            text = self.text(chunk.caption(closed=closed), tokenizer)
-            for name, tokens in zip(chunk.names, text.tokens.of_names, strict=True):
-                if not tokens:
-                    raise ValueError(f"texts must be names of which the vocabulary has tokens, got {name!r}")
-            texts.append(text)
-        return texts
+        return [self._text(input) for input in bert_inputs(prompt, self.tokenizer(vocabulary), limits, closed=closed)]
 
-    def text(self, caption: Caption, tokenizer: Tokenizer) -> Text:
-        """Return what the model makes of a caption, computed in float64.
-
-        Raises
-        ------
-        ValueError
-            If the caption has more tokens than the config allows, or a position more than BERT has.
-        """
-        tokens, entries = tokenizer(caption), self.entries
-        if len(tokens.ids) > entries.max_tokens:
-            raise ValueError(
-                f"texts must have at most {entries.max_tokens} tokens together (max_tokens of language_model), "
-                f"got {len(tokens.ids)}"
-            )
-        ids = torch.tensor(tokens.ids)
-        if entries.special_tokens_list is not None and entries.use_sub_sentence_represent:
-            padding = entries.max_tokens - len(ids) if entries.pad_to_max else 0
-            ids = functional.pad(ids, (0, padding), value=tokenizer.id_of(PADDING))
-            special = torch.tensor([tokenizer.id_of(token) for token in entries.special_tokens_list])
-            positions, hidden = _sub_sentences(torch.isin(ids, special))
-        else:  # without padding, from which all tokens are hidden
-            positions, hidden = torch.arange(len(ids))[None], torch.zeros(1, len(ids), len(ids), dtype=torch.bool)
-        if int(positions.max()) >= self.position_embeddings.num_embeddings:
-            raise ValueError(
-                f"texts must have names of less than {self.position_embeddings.num_embeddings} tokens, got one of "
-                f"{int(positions.max())}"
-            )
+    def _text(self, input: BertInput) -> Text:
+        """Return what the model makes of a caption, computed in float64."""
+        ids, positions = torch.from_numpy(input.ids), torch.from_numpy(input.positions)
+        hidden = other_sub_sentences(positions)
+        if self.entries.special_tokens_list is None or not self.entries.use_sub_sentence_represent:
+            hidden = torch.zeros_like(hidden)
         with torch.inference_mode():
-            features, last = copy.deepcopy(self).double()(ids[None], positions, hidden)
+            features, last = copy.deepcopy(self).double()(ids, positions, hidden)
         # Not tensors of inference mode, which no traced module may hold.
-        return Text(tokens, features.clone(), last.clone(), positions, hidden)
+        return Text(input.tokens, features.clone(), last.clone(), positions, hidden)
 
     def forward(self, ids: Tensor, positions: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Return features and last outputs [1, T, C] of tokens [1, T]; see `Text`."""
@@ -260,6 +241,37 @@ class Bert(nn.Module):
             outputs.append(x)
         count = self.entries.num_layers_of_embedded
         return torch.stack(outputs[-count:]).mean(0) / count, x  # MMDetection divides twice
+
+
+class TextEncoder(nn.Module):
+    """BERT and a layer that gives its features the channels of a detector: all that depends on words alone.
+
+    Parameters
+    ----------
+    language_model : Bert
+        One of sub-sentences.
+    projection : nn.Linear
+    limits : TextLimits
+    """
+
+    def __init__(self, language_model: Bert, projection: nn.Linear, limits: TextLimits) -> None:
+        super().__init__()
+        self.language_model, self.projection, self.limits = language_model, projection, limits
+        self.eval()
+
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Return features [1, T, D] of tokens and their positions in sub-sentences [1, T]."""
+        features, _ = self.language_model(ids, positions, other_sub_sentences(positions))
+        projected: Tensor = self.projection(features)
+        return projected
+
+    def text(self, input: BertInput) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the features of a caption, computed in float64, their positions [1, T], and shares [S, C]."""
+        positions = torch.from_numpy(input.positions)
+        with torch.inference_mode():
+            features = copy.deepcopy(self).double()(torch.from_numpy(input.ids), positions)
+        # Not a tensor of inference mode, which no traced module may hold.
+        return features.clone(), positions, torch.from_numpy(input.tokens.shares)
 
 
 def sizes_of(entry: str, name: str) -> BertSizes:
@@ -279,18 +291,10 @@ def sizes_of(entry: str, name: str) -> BertSizes:
     return read_entries(f"{path}", BertSizes, sizes)
 
 
-def _sub_sentences(special: Tensor) -> tuple[Tensor, Tensor]:
-    """Return positions in sub-sentences, [1, T], and which tokens are hidden from which, [1, T, T].
+def other_sub_sentences(positions: Tensor) -> Tensor:
+    """Return which tokens are of other sub-sentences than which, [N, T, T], for positions in these [N, T].
 
-    Special tokens [T] end a sub-sentence; but the first token and the last stand alone, as do those after the last
-    special one.
+    Each sub-sentence begins at position 0.
     """
-    count = len(special)
-    positions, visible = torch.zeros(1, count, dtype=torch.int64), torch.eye(count, dtype=torch.bool)[None]
-    before = 0
-    for end in special.nonzero().flatten().tolist():
-        if 0 < end < count - 1:
-            visible[:, before + 1 : end + 1, before + 1 : end + 1] = True
-            positions[:, before + 1 : end + 1] = torch.arange(end - before)
-        before = end
-    return positions, ~visible
+    sub_sentences = (positions == 0).to(torch.int64).cumsum(1)
+    return sub_sentences[:, :, None] != sub_sentences[:, None]

@@ -170,5 +170,7 @@ def best_pairs(scores: Tensor, boxes: Tensor, limits: Tensor, count: int) -> tup
     """Return what `best_pairs_of_queries` does for scores [N, Q, C] instead of logits."""
     classes = scores.shape[2]
     scores, pairs = scores.flatten(1).topk(min(count, scores.shape[1] * classes))
-    edges = clip(corners(take_rows(boxes, pairs // classes)) * limits, limits)
-    return torch.cat([edges, scores[..., None]], 2), pairs % classes
+    queries = pairs // classes
+    edges = clip(corners(take_rows(boxes, queries)) * limits, limits)
+    labels = pairs - queries * classes  # torch's exporter has no % of a number that varies
+    return torch.cat([edges, scores[..., None]], 2), labels

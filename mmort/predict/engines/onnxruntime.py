@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mmort.ort
+from mmort.configs.captions import Prompt
 from mmort.ops.threads import get_num_threads
 from mmort.predict.engines.binding import BoundSession
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.metadata import read_metadata
+from mmort.predict.text_encoder import INPUTS as TEXT_INPUTS
+from mmort.predict.text_encoder import TextEncoder, Words, merged
 
 MAX_THREADS = 1024
 """Of a detector, and callers at the same time; each thread takes memory, and seconds when there are too many."""
@@ -76,18 +79,85 @@ class DetectorFile:
     mask_format : MaskFormat or None
     """
 
+    _takes_img_shape: bool
+
     def __init__(
         self, path: str, inputs: Sequence[Any], outputs: Sequence[str], metadata: Mapping[str, str], parallel: int
     ) -> None:
         self.path, self.parallel = path, parallel
-        self._input, batch, height, width = _image_input(path, inputs)
+        self.classes, self.preprocessing, self.mask_format, self._encoder = read_metadata(path, metadata)
+        of_texts = TEXT_INPUTS if self.takes_texts else ()
+        missing = set(of_texts) - {argument.name for argument in inputs}
+        if missing:
+            raise ValueError(f"{path}: a detector whose metadata has texts must have the input {min(missing)}")
+        images = [argument for argument in inputs if argument.name not in of_texts]
+        self._input, batch, height, width = _image_input(path, images)
         self.input_shape = batch, height, width
         self._outputs = _outputs(path, outputs)
-        self.classes, self.preprocessing, self.mask_format = read_metadata(path, metadata)
+        self._words: tuple[Words, ...] = ()
+
+    @property
+    def takes_texts(self) -> bool:
+        """Whether the words that the detector looks for are chosen when it runs."""
+        return self._encoder is not None
+
+    def with_texts(self, prompt: Prompt) -> DetectorFile:
+        """Return the same detector, which shares its memory with this one, for other words.
+
+        The text encoder runs once, and is not kept.
+
+        Raises
+        ------
+        ValueError
+            If the file's words are not chosen when it runs, a name has no tokens, there are too many, or the text
+            encoder is not that of the detector.
+        OSError
+            If there is no text encoder beside the detector's file.
+        ImportError
+            If tokenizers or onnxruntime is not installed.
+        """
+        if self._encoder is None:
+            raise ValueError(
+                f"{self.path}: texts must not be set: what this detector finds was fixed by its export; "
+                "mmort export --open-vocabulary makes files that take texts"
+            )
+        path = Path(self.path).with_name(self._encoder.encoder)
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"text encoder does not exist: {path}; mmort export --open-vocabulary writes it beside the detector"
+            )
+        session = _open(os.fspath(path), ["CPUExecutionProvider"], None)
+        network = object.__new__(type(self))
+        network.__dict__.update(self.__dict__)
+        network._words = TextEncoder(path, session, self._encoder.digest)(prompt)
+        network.classes = prompt.names
+        return network
+
+    def require_texts(self) -> None:
+        """Raise a ValueError if the detector does not know what to look for."""
+        if self.takes_texts and not self._words:
+            raise ValueError(
+                f"{self.path}: texts must be set, as this detector finds what they describe: "
+                "--texts 'cat . traffic light', or Predictor(..., texts=['cat', 'traffic light'])"
+            )
 
     def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Run the file on a batch; see `Network`."""
+        """Run the file on a batch, for each chunk of the words if it takes any; see `Network`."""
+        feeds: dict[str, NDArray[Any]] = {self._input: input}
+        if self._takes_img_shape:
+            feeds["img_shape"] = img_shape
+        if not self.takes_texts:
+            return self._run(feeds)
+        self.require_texts()
+        return merged([(words.count, self._run({**feeds, **words.feeds})) for words in self._words])
+
+    def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return the outputs for inputs by name."""
         raise NotImplementedError
+
+    def _chosen(self) -> dict[str, Any]:
+        """Return what `with_texts` has changed, for pickling."""
+        return {"_words": self._words, "classes": self.classes}
 
 
 class OnnxNetwork(DetectorFile):
@@ -146,13 +216,9 @@ class OnnxNetwork(DetectorFile):
         self._takes_img_shape = takes_img_shape(self.session)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OnnxNetwork, self._arguments
+        return OnnxNetwork, self._arguments, self._chosen()
 
-    def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Run the file on a batch; see `Network`."""
-        feeds: dict[str, NDArray[Any]] = {self._input: input}
-        if self._takes_img_shape:
-            feeds["img_shape"] = img_shape
+    def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
         if self._bound is not None:
             return self._bound(feeds)
         outputs: list[NDArray[Any]] = self.session.run(self._outputs, feeds)

@@ -96,27 +96,23 @@ class OpenVinoNetwork(DetectorFile):
             {entry.key: entry.value for entry in model.metadata_props},
             parallel,
         )
-        self._takes_img_shape = len(arguments) > 1
+        self._takes_img_shape = any(argument.name == "img_shape" for argument in arguments)
         self._requests: SimpleQueue[Any] = SimpleQueue()  # those that no thread uses
         for _ in range(parallel):
             self._requests.put(compiled.create_infer_request())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OpenVinoNetwork, self._arguments
+        return OpenVinoNetwork, self._arguments, self._chosen()
 
-    def __call__(self, input: NDArray[np.float32], img_shape: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Run the file on a batch; see `Network`."""
-        feeds: dict[str, NDArray[Any]] = {self._input: input}
-        if self._takes_img_shape:
-            feeds["img_shape"] = img_shape
+    def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
         if OpenVinoNetwork._has_run:
-            return self._run(feeds)
+            return self._infer(feeds)
         with _first_run:
-            outputs = self._run(feeds)
+            outputs = self._infer(feeds)
             OpenVinoNetwork._has_run = True
         return outputs
 
-    def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    def _infer(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
         request = self._requests.get()
         try:
             request.infer(feeds)

@@ -1,6 +1,7 @@
 """Grounding DINO: DINO that finds what words describe, since image and text change each other in its encoder.
 
-The words are constants of the detector: `GroundingDINO.set_texts` runs the language model once, as it sees no image.
+The language model sees no image.  `GroundingDINO.set_texts` runs it once, and words are constants of the detector; or
+`GroundingDINO.text_encoder` makes further inputs of them.
 
 Source: S. Liu et al., "Grounding DINO: Marrying DINO with Grounded Pre-Training for Open-Set Object Detection", ECCV
 2024; X. Zhao et al., "An Open and Comprehensive Pipeline for Unified Object Grounding and Detection", 2024.  Box AP of
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,10 +20,11 @@ from torch import Tensor, nn
 
 from mmort.configs.captions import Prompt
 from mmort.configs.layout import DetectorConfig
+from mmort.configs.tokens import bert_inputs
 from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, part
 from mmort.detect.families.query.deformable_detr import DeformableDETRHead
 from mmort.detect.families.query.dino import DINO, DINODecoder
-from mmort.detect.parts.bert import DTYPES, Bert, Text
+from mmort.detect.parts.bert import DTYPES, Bert, TextEncoder, other_sub_sentences
 from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import (
     DeformableDecoderEntries,
@@ -68,40 +70,36 @@ class GroundingDecoderEntries(DeformableDecoderEntries):
 
 @dataclass(frozen=True)
 class Words:
-    """A caption as the detector reads it; numbers are there for both dtypes that the detector may compute in.
+    """A caption of T tokens as the detector reads it.
 
     Attributes
     ----------
-    features : dict of dtype to Tensor, [1, T, D]
-    positions : dict of dtype to Tensor, [1, T, D]
+    features : Tensor, [1, T, D]
+    positions : Tensor, [1, T, D]
         What is added to the features where they are compared.
     hidden : Tensor of bool, [1, T, T]
         From which words others are hidden in the encoder.
     padding : Tensor of bool, [1, T]
         Which tokens are none, after all others.
-    count : int
-        The number of the others.
-    shares : dict of dtype to Tensor, [count, C]
-        For each class the weight of each token's score.
+    shares : Tensor, [S, C]
+        For each class the weight of the score of each of the S other tokens.
     """
 
-    features: Mapping[torch.dtype, Tensor]
-    positions: Mapping[torch.dtype, Tensor]
+    features: Tensor
+    positions: Tensor
     hidden: Tensor
     padding: Tensor
-    count: int
-    shares: Mapping[torch.dtype, Tensor]
+    shares: Tensor
 
     @classmethod
-    def of(cls, text: Text, features: Tensor) -> Words:
-        """Return the words of a text, with features of the detector's channels in float64."""
+    def of(cls, features: Tensor, positions: Tensor, shares: Tensor) -> Words:
+        """Return the words of features [1, T, D] of tokens, their positions [1, T] in sub-sentences, and shares."""
         return cls(
-            features={dtype: features.to(dtype) for dtype in DTYPES},
-            positions={dtype: waves_of_coordinates(text.positions.to(dtype), WORD_DIMS) for dtype in DTYPES},
-            hidden=text.hidden,
-            padding=torch.arange(features.shape[1])[None] >= len(text.tokens.ids),
-            count=len(text.tokens.ids),
-            shares={dtype: text.shares.to(dtype) for dtype in DTYPES},
+            features=features,
+            positions=waves_of_coordinates(positions.to(features.dtype), WORD_DIMS),
+            hidden=other_sub_sentences(positions),
+            padding=torch.arange(features.shape[1], device=features.device)[None] >= shares.shape[0],
+            shares=shares,
         )
 
 
@@ -117,11 +115,10 @@ class GroundingEncoder(DeformableEncoder):
     def fused(self, pyramid: Pyramid, words: Words) -> tuple[Tensor, Tensor]:
         """Return the memory of the cells [N, P, D] and that of the words [N, T, D]."""
         x, references = pyramid.cells, pyramid.references(pyramid.centres)
-        text = words.features[x.dtype].expand(x.shape[0], -1, -1)
-        positions = words.positions[x.dtype]
+        text = words.features.expand(x.shape[0], -1, -1)
         for layer, text_layer, fusion in zip(self.layers, self.text_layers, self.fusion_layers, strict=True):
             x, text = fusion(x, text, pyramid.padding)  # MMDetection's mask of words adds the same to all logits
-            text = text_layer(text, positions, words.hidden)
+            text = text_layer(text, words.positions, words.hidden)
             x = layer(x, pyramid, references)
         return x, text
 
@@ -231,8 +228,8 @@ class GroundingDINO(DINO):
 
     Attributes
     ----------
-    words : tuple of Words
-        Of each chunk of the names; empty until `set_texts`.
+    words : tuple of dict of dtype to Words
+        Of each chunk of the names, for both dtypes that the detector may compute in; empty until `set_texts`.
     """
 
     family = "Grounding DINO"
@@ -280,57 +277,72 @@ class GroundingDINO(DINO):
         model = self.entries
         assert isinstance(model, GroundingDINO.Model)
         self.text_feat_map = nn.Linear(model.language_model.dims, WORD_DIMS)
-        self.max_tokens = model.bbox_head.contrastive_cfg.max_text_len
-        self.words: tuple[Words, ...] = ()
+        self.limits = model.language_model.limits(
+            self.test_cfg.chunked_size, model.bbox_head.contrastive_cfg.max_text_len
+        )
+        self.words: tuple[Mapping[torch.dtype, Words], ...] = ()
 
     def build_queries(self, model: QueryModelEntries) -> None:
         self.query_embedding = nn.Embedding(model.num_queries, model.encoder.embed_dims)
 
     def set_texts(self, prompt: Prompt, vocabulary: str | os.PathLike[str] | None = None) -> None:
-        words = []
-        for text in self.language_model.texts(prompt, vocabulary, self.test_cfg.chunked_size):
-            if text.features.shape[1] > self.max_tokens:
+        inputs = bert_inputs(prompt, self.language_model.tokenizer(vocabulary), self.limits)
+        self.words = tuple(
+            {dtype: Words.of(features.to(dtype), positions, shares.to(dtype)) for dtype in DTYPES}
+            for features, positions, shares in map(self._text_encoder().text, inputs)
+        )
+        self.classes = prompt.names
+
+    def text_encoder(self) -> TextEncoder:
+        for name, number in (("max_tokens", self.limits.max_tokens + 1), ("max_per_img", self.max_per_image)):
+            if number > self.queries:  # as many tokens as queries, or fewer pairs than detections, are special cases
                 raise ValueError(
-                    f"texts must have at most {self.max_tokens} tokens together (max_text_len of contrastive_cfg), "
-                    f"got {text.features.shape[1]}"
+                    f"export: open_vocabulary needs num_queries of at least {number}, because of {name}, "
+                    f"got {self.queries}"
                 )
-            with torch.inference_mode():
-                features = nn.functional.linear(
-                    text.features, self.text_feat_map.weight.double(), self.text_feat_map.bias.double()
-                )
-            words.append(Words.of(text, features.clone()))
-        self.words, self.classes = tuple(words), prompt.names
+        return self._text_encoder()
+
+    def _text_encoder(self) -> TextEncoder:
+        """Return the language model and the layer after it."""
+        return TextEncoder(self.language_model, self.text_feat_map, self.limits)
 
     @property
     def raw_names(self) -> tuple[str, ...]:
         """The names of the logits of words and the boxes, for each chunk of the names."""
-        if len(self.words) == 1:
+        if len(self.words) <= 1:
             return "cls_score", "bbox_pred"
         return tuple(f"{name}_{chunk}" for chunk in range(len(self.words)) for name in ("cls_score", "bbox_pred"))
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return logits of words [N, Q, T] and boxes (x, y of the middle, w, h) in 0 ... 1, for each chunk."""
-        return tuple(output for pair in self._found(input, image_limits(input, None)) for output in pair)
+        found = self._found(input, image_limits(input, None), self._chunks(input.dtype))
+        return tuple(output for pair in found for output in pair)
 
-    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+    def forward(self, input: Tensor, img_shape: Tensor | None = None, *text: Tensor) -> tuple[Tensor, ...]:
+        """Detect objects in a batch of images; see `Detector.forward`.  `text` is what `set_texts` sets otherwise."""
         limits = image_limits(input, img_shape)  # [N, 1, 4]
-        chunks = []
-        for words, (logits, boxes) in zip(self.words, self._found(input, limits), strict=True):
-            scores = logits.sigmoid() @ words.shares[logits.dtype]
-            chunks.append((*best_pairs(scores, boxes, limits, self.max_per_image), scores.shape[2]))
-        return merged(chunks)
+        chunks = [Words.of(*text)] if text else self._chunks(input.dtype)
+        detections = []
+        for words, (logits, boxes) in zip(chunks, self._found(input, limits, chunks), strict=True):
+            scores = logits.sigmoid() @ words.shares
+            detections.append((*best_pairs(scores, boxes, limits, self.max_per_image), scores.shape[2]))
+        return merged(detections)
 
-    def _found(self, input: Tensor, limits: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Return the logits of words and the boxes, for each chunk of the names."""
+    def _chunks(self, dtype: torch.dtype) -> list[Words]:
+        """Return the words that are set."""
         if not self.words:
             raise ValueError("detect: texts must be set before Grounding DINO detects: set_texts")
+        return [words[dtype] for words in self.words]
+
+    def _found(self, input: Tensor, limits: Tensor, chunks: Sequence[Words]) -> list[tuple[Tensor, Tensor]]:
+        """Return the logits of words and the boxes, for each chunk of the names."""
         pyramid = Pyramid.of(self.levels(input), input, limits, self.positional_encoding, self.level_embed)
-        return [self._found_words(pyramid, words) for words in self.words]
+        return [self._found_words(pyramid, words) for words in chunks]
 
     def _found_words(self, pyramid: Pyramid, words: Words) -> tuple[Tensor, Tensor]:
         """Return the logits of words [N, Q, T], without padding, and the boxes [N, Q, 4]."""
         memory, text = self.encoder.fused(pyramid, words)
-        scored = text[:, : words.count]
+        scored = text[:, : words.shares.shape[0]]
         boxes = self.best_proposals(memory, pyramid, scored)  # [N, Q, 4]
         x = self.query_embedding.weight[: boxes.shape[1]].expand(memory.shape[0], -1, -1)
         last = len(self.decoder.layers) - 1

@@ -1,0 +1,115 @@
+"""Files whose words are inputs: the inputs that words become, and the text encoder's file, which makes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import onnx.helper
+import torch
+from torch import Tensor
+
+import mmort
+from mmort.configs.captions import Prompt
+from mmort.configs.tokens import BertInput, bert_inputs
+from mmort.detect.detector import Detector
+from mmort.detect.export.file_metadata import remove_traces
+from mmort.detect.export.options import ExportOptions
+from mmort.detect.export.progress import muted
+from mmort.onnx.export.draft import Draft
+from mmort.onnx.export.options import Options
+from mmort.onnx.graph import inspection
+from mmort.predict.text_encoder import path_of_encoder
+
+EXAMPLES = "cat . red light", "dog", "man . two dogs . cat . 6"
+"""Of several numbers of tokens and names: what files are traced with, and compared with torch for."""
+
+
+class OpenVocabulary:
+    """The words that a detector's file is traced and compared with, and the file of its text encoder.
+
+    Parameters
+    ----------
+    detector : Detector
+    vocabulary : path or None
+        See `Detector.set_texts`.
+
+    Raises
+    ------
+    ValueError
+        If the words of the detector cannot be inputs, or the vocabulary is not that of its language model.
+    """
+
+    def __init__(self, detector: Detector, vocabulary: str | os.PathLike[str] | None) -> None:
+        self.encoder = detector.text_encoder()
+        self.tokenizer = self.encoder.language_model.tokenizer(vocabulary)
+        self._captions = replace(self.encoder.limits, chunked_size=-1)
+        self._texts = []
+        for example in EXAMPLES:
+            features, positions, shares = self.encoder.text(self._input(example))
+            self._texts.append((features.float(), positions, shares.float()))
+        tokenizer = {
+            "vocabulary": self.tokenizer.vocabulary,
+            "settings": asdict(self.tokenizer.settings),
+            "limits": asdict(self.encoder.limits),
+        }
+        digest = hashlib.sha256(json.dumps(tokenizer).encode())
+        for tensor in self.encoder.state_dict().values():
+            digest.update(tensor.contiguous().numpy())
+        self._metadata = {
+            "tokenizer": json.dumps(tokenizer, ensure_ascii=False),
+            "digest": digest.hexdigest(),
+            "mmort_version": mmort.__version__,
+        }
+
+    def shapes(self) -> dict[str, dict[int, str]]:
+        """Return the dynamic shapes of the inputs."""
+        if self.encoder.limits.pad_to_max:
+            return {"text_shares": {0: "token", 1: "name"}}
+        return {"text": {1: "token"}, "text_positions": {1: "token"}, "text_shares": {0: "token", 1: "name"}}
+
+    def insert(self, args: Sequence[Tensor], example: int) -> tuple[Tensor, ...]:
+        """Return the arguments of a detector with the words of an example, before ``img_shape``."""
+        return *args[:-1], *self._texts[example % len(EXAMPLES)], args[-1]
+
+    def metadata(self, output_file: Path) -> dict[str, str]:
+        """Return what the detector's file states."""
+        texts = {"encoder": path_of_encoder(output_file).name, "digest": self._metadata["digest"]}
+        return {"texts": json.dumps(texts)}
+
+    @contextmanager
+    def written(self, output_file: Path, options: ExportOptions, begin: Callable[[str], None]) -> Iterator[None]:
+        """Export the text encoder, compare it with torch, and write it beside the detector's file after the block."""
+        path = path_of_encoder(output_file)
+        inputs = map(self._input, EXAMPLES)
+        args = [(torch.from_numpy(input.ids), torch.from_numpy(input.positions)) for input in inputs]
+        dynamic = None if self.encoder.limits.pad_to_max else {"ids": {1: "token"}, "positions": {1: "token"}}
+        settings = Options(
+            dynamic_shapes=dynamic,
+            check_sizes=args[1:],
+            opset_version=options.opset_version,
+            output_names=["text"],
+            simplify=options.simplify,
+            exporter=options.exporter,
+        )
+        with Draft(self.encoder, args[0], path, settings) as draft:
+            begin(f"exporting the text encoder with torch's {settings.exporter} exporter")
+            with muted():
+                draft.trace()
+            with draft.edit() as model:
+                onnx.helper.set_model_props(model, self._metadata)
+                remove_traces(model)
+                model.ir_version = inspection.needed_format(model)
+            begin("comparing the text encoder with torch")
+            draft.accept(None if options.verify is False else draft.prove())
+            yield
+
+    def _input(self, example: str) -> BertInput:
+        """Return what BERT takes of an example."""
+        (input,) = bert_inputs(Prompt.of(example), self.tokenizer, self._captions)
+        return input
