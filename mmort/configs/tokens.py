@@ -133,9 +133,6 @@ class Tokenizer:
 
     def __call__(self, caption: Caption) -> Tokens:
         """Return the tokens of a caption."""
-        half = next((character for character in caption.text if "\ud800" <= character <= "\udfff"), None)
-        if half is not None:
-            raise ValueError(f"texts must be Unicode, got half a character, {half!r}")
         encoding = self._tokenizer.encode(caption.text)
         of_names = ({token for span in spans for token in _tokens_between(encoding, *span)} for spans in caption.spans)
         return Tokens(tuple(encoding.ids), tuple(tuple(sorted(tokens)) for tokens in of_names))

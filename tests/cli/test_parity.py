@@ -146,7 +146,7 @@ def test_refused_before_the_export(exported, tmp_path, monkeypatch, arguments, m
 
 
 def test_texts_of_files(tmp_path):
-    files = "parity", demo.MODEL, demo.MODEL, demo.IMAGES[0]
+    files = "parity", demo.MODEL, shutil.copy(demo.MODEL, tmp_path / "other.onnx"), demo.IMAGES[0]
     message = "texts must not be set: what this detector finds was fixed by its export; mmort export --open-vocabulary"
     assert message in refused(*files, "--texts", "cat")
     assert "--vocabulary is for checkpoints" in refused(*files, "--vocabulary", "vocab.txt")

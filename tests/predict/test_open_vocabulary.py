@@ -74,7 +74,7 @@ def test_padding(file):
         ("", ValueError, "texts must have at least one name, got none"),
         (["cat", " "], ValueError, "texts must be names, got '', of which a caption would have nothing"),
         ("\x07", ValueError, "texts must be names of which the vocabulary has tokens, got '\\x07'"),
-        ("\ud800", ValueError, "texts must be Unicode, got half a character, '\\ud800'"),
+        ("\ud800", ValueError, "texts must be Unicode text without surrogates, got '\\ud800"),
         (
             "cat . " * 5000,
             ValueError,
