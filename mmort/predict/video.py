@@ -14,6 +14,7 @@ from mmort.predict.images import Image, opencv
 SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv")
 """What counts as a video, whatever its case."""
 
+MAX_CAMERA = 2**31 - 1  # OpenCV's int
 USUAL_FPS = 25.0  # of an annotated video whose source states no frame rate, such as some cameras
 
 
@@ -56,6 +57,8 @@ class Video:
         cv2 = opencv()
         self._cv2, self._is_camera = cv2, isinstance(source, int)
         if isinstance(source, int):
+            if not 0 <= source <= MAX_CAMERA:
+                raise ValueError(f"the number of a camera must be from 0 to {MAX_CAMERA}, got {source}")
             self._name, opened = f"camera {source}", cv2.VideoCapture(source)
         else:
             self._name = os.fspath(source)

@@ -143,6 +143,12 @@ def test_addresses_are_not_fetched(tiny, address):
     assert f"{address} is an address, and nothing is fetched; download it first" in refused("predict", tiny, address)
 
 
+@pytest.mark.parametrize("number", [2**31, 10**30])
+def test_numbers_of_cameras(tiny, number):
+    message = f"the number of a camera must be from 0 to 2147483647, got {number}"
+    assert message in refused("predict", tiny, number)
+
+
 def test_a_file_whose_name_is_a_number_is_no_camera(folder):
     (folder / "0").touch()
     assert videos.single_source(["0"]) is None
