@@ -388,7 +388,7 @@ def test_files_without_metadata_take_a_config(folder):
     )
     code, out, _ = predict(model, "photos", "--config", CONFIG)
     assert code == 0
-    assert out == "".join(f"photos/{name}: 1 0.50\n" for name in NAMES)
+    assert out == "".join(f"photos/{name}: one 0.50\n" for name in NAMES)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_page_shows_detections_and_times(tab, tmp_path):
     tab.click("#samples button >> nth=2")
     expect(tab.locator("#detections")).to_contain_text("4 found", timeout=60_000)
     names = tab.locator("#detections tr td:first-child").all_inner_texts()
-    assert names == ["6", "7", "8", "5"]
+    assert names == ["six", "seven", "eight", "five"]
     stages = tab.locator("#times tr td:first-child").all_inner_texts()
     assert stages == ["decoding", "pixels", "preprocessing", "network", "masks", "drawing", "total"]
     assert tab.evaluate("crossOriginIsolated")
