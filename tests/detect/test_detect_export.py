@@ -19,10 +19,12 @@ import torch
 import mmort.onnx
 import mmort.ort
 from mmort.cli import main
+from mmort.configs import read_config
 from mmort.detect import build, load
 from mmort.detect.export import file_metadata, graph_masks, head_outputs, options, pipeline, progress
 from mmort.detect.export.examples import Examples
 from mmort.detect.export.exported_detector import Exported
+from mmort.detect.export.traced_size import sufficient_shape
 from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.graph.optional_inputs import make_optional
 from mmort.onnx.verify import torch_reference
@@ -283,6 +285,26 @@ def test_files_for_all_sizes_are_traced_with_images_of_the_pipelines_size():
         assert examples.default_shape() == shape
     image = cv2.imread(str(IMAGES[0]))
     assert [tuple(input.shape[2:]) for input, _ in examples.checks(image, 224, 256)] == [(512, 448), (128, 160)]
+
+
+_WINDOWS = {"type": "SwinTransformer", "embed_dims": 12, "window_size": 12, "out_indices": [0, 1, 2, 3]}
+_STRIDES = {"type": "HRFPN", "in_channels": [12, 24, 48, 96], "out_channels": 32, "stride": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "shape"),
+    [
+        ({}, (160, 192)),
+        ({"backbone": _WINDOWS | {"depths": [1, 1, 1, 1], "num_heads": [1, 1, 1, 1]}}, (640, 768)),
+        ({"neck": _STRIDES}, (320, 384)),
+    ],
+    ids=["as it is", "several windows along a side", "strides after pooling"],
+)
+def test_files_for_all_sizes_are_traced_at_a_size_that_freezes_no_map(changes, shape):
+    """One cell or window along a side is a constant to torch, and larger images failed in ONNX Runtime."""
+    config = read_config(FCOS[0])
+    config["model"] |= changes
+    assert sufficient_shape(build(config), 160, 192, round) == shape
 
 
 def test_files_of_one_size_hold_every_image_of_the_pipeline():

@@ -7,6 +7,7 @@ import pathlib
 import re
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from torch.nn import functional
@@ -333,6 +334,19 @@ def test_positions_are_those_of_a_padding_mask(normalize):
             angle = axis / 10000 ** ((index // 2) / 4)
             expected = angle.cos() if index % 2 else angle.sin()
             torch.testing.assert_close(waves[..., index + 8 * (case > 1)], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_file_has_torchs_positions_of_cells_beside_the_image(tmp_path):
+    """With an offset they are waves of 3 million radians, of which rounding is a good part of a turn."""
+    entries = SinePositionalEncoding.Entries(num_feats=64, normalize=True, offset=-0.5)
+    encoding = SinePositionalEncoding(entries).eval()
+    rows, columns = torch.arange(8)[None] < 6, torch.arange(8)[None] < 5
+    file = tmp_path / "positions.onnx"
+    mmort.onnx.export(encoding, (rows, columns), file, verify=False)
+    session = onnxruntime.InferenceSession(file)
+    feeds = {input.name: value.numpy() for input, value in zip(session.get_inputs(), (rows, columns), strict=True)}
+    (positions,) = session.run(None, feeds)
+    np.testing.assert_allclose(positions, encoding(rows, columns), rtol=0, atol=1e-6)
 
 
 def test_detr_of_mmdetection_3_is_the_same():

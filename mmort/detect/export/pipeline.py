@@ -27,6 +27,7 @@ from mmort.detect.export.open_vocabulary import OpenVocabulary
 from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
 from mmort.detect.export.proof import Proof, check_optional
+from mmort.detect.export.traced_size import sufficient_shape
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
 from mmort.onnx import Report
@@ -146,6 +147,8 @@ class _Export:
             with_proposals=detector.takes_proposals,
         )
         self.height, self.width = options.shape or self.examples.default_shape()
+        if options.dynamic and options.shape is None:
+            self.height, self.width = sufficient_shape(detector, self.height, self.width, self.examples.rounded)
         self.args = self.examples(image, 2 if options.dynamic else 1, self.height, self.width)
         self.checks = self.examples.checks(image, self.height, self.width)
         if options.shape is None:

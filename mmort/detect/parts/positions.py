@@ -35,6 +35,9 @@ class SinePositionalEncoding(nn.Module):
     def __init__(self, entries: Entries) -> None:
         super().__init__()
         self.entries = entries
+        # With an offset it is a sine of millions, to which rounding is a good part of a turn: a constant of the file.
+        nowhere = self._waves_of(torch.zeros(1, 1, dtype=torch.bool))
+        self.register_buffer("nowhere", nowhere[:, None], persistent=False)  # [1, 1, 1, num_feats]
 
     def forward(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return [N, h*w, D]; the first of `rows` [N, h] and `columns` [N, w], those that are true, are the image's.
@@ -43,7 +46,7 @@ class SinePositionalEncoding(nn.Module):
         its column, and one below it none in its row.
         """
         shape = (rows.shape[0], rows.shape[1], columns.shape[1], self.entries.num_feats)
-        nowhere = self._waves_of(torch.zeros_like(rows[:, :1]))[:, None]  # [N, 1, 1, num_feats]
+        nowhere = self.get_buffer("nowhere")
         y = torch.where(columns[:, None, :, None], self._waves_of(rows)[:, :, None], nowhere).expand(shape)
         x = torch.where(rows[:, :, None, None], self._waves_of(columns)[:, None], nowhere).expand(shape)
         return torch.cat([y, x], 3).flatten(1, 2)
