@@ -5,6 +5,7 @@ made at run time are documented; MkDocs has had no release since 2024.  The sour
 README.md, the examples and the benchmarks are pages too, and relative links work on the site as in a checkout.
 """
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -21,7 +22,8 @@ version = release = mmort.__version__
 
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**.md", "benchmarks/*.md", "examples/README.md", "examples/*/README.md"]
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+autosummary_generate = False  # tables only: a page describes its functions
 myst_heading_anchors = 3
 default_role = "py:obj"  # `name` in a docstring is a link where it names something of mmort
 
@@ -41,13 +43,21 @@ html_static_path = ["site/style.css"]
 html_css_files = ["style.css"]
 html_sidebars = {"**": ["contents.html"]}
 html_theme_options = {"navbar_center": [], "secondary_sidebar_items": ["page-toc"]}
+if "GITHUB_REPOSITORY" in os.environ:  # set in GitHub's workflows, in a fork to the fork
+    html_theme_options["github_url"] = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
 
 
 def add_contents(app, docname, source):
-    """Make a table of contents of the links below each heading of the index; GitHub would show one there as code."""
-    if docname != root_doc:
+    """Make tables of contents of links, for the menu; GitHub would show them there as code.
+
+    The index gives one below each heading.  The examples are below their own page.
+    """
+    if docname == root_doc:
+        sections = re.split(r"^## ", source[0], flags=re.M)[1:]
+    elif docname == "examples/README":
+        sections = [source[0].removeprefix("# ")]
+    else:
         return
-    _, *sections = re.split(r"^## ", source[0], flags=re.M)
     for section in sections:
         caption = section.partition("\n")[0]
         links = re.findall(r"\[(.+?)\]\((.+?)\.md\)", section)

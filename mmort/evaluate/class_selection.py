@@ -38,9 +38,9 @@ def select_classes(predict: Predict, names: Sequence[str], classes: Sequence[str
     >>> from mmort.demo import IMAGES, MODEL
     >>> from mmort.evaluate import select_classes
     >>> predictor = Predictor(MODEL)
-    >>> predict = select_classes(predictor.predict, predictor.classes, ["7", "0"])
+    >>> predict = select_classes(predictor.predict, predictor.classes, ["seven", "zero"])
     >>> [(detections.names, detections.labels.tolist()) for detections in predict(IMAGES[:1])]
-    [(('0', '0', '0'), [1, 1, 1])]
+    [(('zero', 'zero', 'zero'), [1, 1, 1])]
     """
     unknown = [name for name in classes if name not in names]
     if unknown:

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import mmort
 from mmort import schemas
 from tests.tools import run_on_runtimes
 
@@ -70,9 +71,9 @@ def test_no_table_without_a_node():
     assert nodes.table("box_iou") == []
 
 
-@pytest.mark.parametrize("name", ["onnx", "detect"])
+@pytest.mark.parametrize("name", ["onnx", "detect", "torch"])
 def test_page_lists_every_public_name(name):
-    """Of modules that Sphinx cannot list: one imports functions on demand, one has packages of its functions' names."""
+    """Of modules that Sphinx cannot list, or not by task."""
     module = importlib.import_module(f"mmort.{name}")
     public = getattr(
         module, "__all__", [key for key, value in vars(module).items() if key[0] != "_" and callable(value)]
@@ -80,6 +81,23 @@ def test_page_lists_every_public_name(name):
     page = (DOCS / "reference" / f"{name}.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\.\. auto(?:function|class|exception):: (\w+)$", page, re.M)
     assert sorted(listed) == sorted(public)
+
+
+def test_numpy_page_lists_every_function():
+    page = (DOCS / "reference" / "numpy.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\.\. autofunction:: (\w+)$", page, re.M)
+    assert sorted(listed) == sorted({*mmort.__all__} - {"Detections", "Predictor"})
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_summaries_list_what_follows_them(name):
+    page = (DOCS / "reference" / f"{name}.md").read_text(encoding="utf-8")
+    blocks = page.split(".. autosummary::")[1:]
+    assert len(blocks) >= 6
+    for block in blocks:
+        block = block.partition("```")[0]
+        described = re.findall(r"^\.\. auto(?:function|class):: (\w+)$", block, re.M)
+        assert re.findall(r"^   (\w+)$", block, re.M) == described
 
 
 def test_torch_versions_are_those_of_the_code():
