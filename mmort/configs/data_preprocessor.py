@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from mmort.configs.names import plain_type
 from mmort.configs.schema import Schema, read_entries
 
-_TYPES = ("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor")
+_TYPES = ("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor", "TrackDataPreprocessor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,7 @@ class DataPreprocessor(Schema):
         "pairwise_dilation": "training only",
         "pairwise_size": "training only",
         "seg_pad_value": "of annotations",
+        "use_det_processor": "training only",
     }
 
     def __post_init__(self) -> None:

@@ -38,6 +38,9 @@ _SEMI_SUPERVISED = ("SemiBaseDetector", "SoftTeacher")
 Source: M. Xu et al., "End-to-End Semi-Supervised Object Detection with Soft Teacher", ICCV 2021.
 """
 
+_TRACKERS = ("ByteTrack", "DeepSORT", "MaskTrackRCNN", "OCSORT", "QDTrack", "StrongSORT")
+"""Models of a detector and of what joins its detections in the images of a video, which is not part of detecting."""
+
 
 class DetectorConfig:
     """A config of MMDetection 2 or 3, by what its entries mean; each is read when it is asked for.
@@ -73,7 +76,7 @@ class DetectorConfig:
 
     @cached_property
     def model(self) -> Config:
-        """The detector's config: of a model of student and teacher, that of both.
+        """The detector's config: of a model of student and teacher, that of both; of a tracker, its detector's.
 
         Raises
         ------
@@ -87,14 +90,21 @@ class DetectorConfig:
             return model
         detector = model.get("detector")
         if not isinstance(detector, dict):
-            raise ValueError("detect.build: model.detector must be a dict: the model of student and teacher")
+            meaning = "of the tracker" if self.branch == "detector" else "of student and teacher"
+            raise ValueError(f"detect.build: model.detector must be a dict: the model {meaning}")
         return {"data_preprocessor": model.get("data_preprocessor"), **detector}
 
     @cached_property
     def branch(self) -> str | None:
-        """Which of a semi-supervised model's detectors detects, "student" or "teacher"; None for other models."""
+        """Which part of the model detects, by its weights' first name; None for a detector.
+
+        "student" or "teacher" of a semi-supervised model, "detector" of a tracker.
+        """
         model = self._config.get("model")
-        if not isinstance(model, dict) or plain_type(model.get("type")) not in _SEMI_SUPERVISED:
+        kind = plain_type(model.get("type")) if isinstance(model, dict) else None
+        if kind in _TRACKERS:
+            return "detector"
+        if not isinstance(model, dict) or kind not in _SEMI_SUPERVISED:
             return None
         name: str = (model.get("semi_test_cfg") or {}).get("predict_on", "teacher")
         if name not in ("student", "teacher"):

@@ -217,6 +217,15 @@ class Proposals(Step):
     transforms: Sequence[Config]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Broadcast(Step):
+    """``TransformBroadcaster``, whose steps change each image of a video; here there is one."""
+
+    transforms: Sequence[Config]
+
+    ignored: ClassVar = {"share_random_params": "nothing is random"}
+
+
 _ANNOTATIONS = (
     *("backend_args", "box_type", "denorm_bbox", "file_client_args", "ignore_index", "imdecode_backend", "poly2mask"),
     *("reduce_zero_label", "with_bbox", "with_keypoints", "with_label", "with_mask", "with_seg"),
@@ -231,7 +240,9 @@ _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "LoadPanopticAnnotations": _ANNOTATIONS,
     "LoadProposals": ("num_max_proposals",),
     "LoadTextAnnotations": (),
+    "LoadTrackAnnotations": _ANNOTATIONS,
     "PackDetInputs": ("keys", "meta_keys"),
+    "PackTrackInputs": ("default_meta_keys", "meta_keys"),
     "ToDataContainer": ("fields",),
     "ToTensor": ("keys",),
 }
@@ -250,6 +261,7 @@ _STEPS: dict[str, type[Step]] = {
     "RandomCenterCropPad": CenterPad,
     "RandomFlip": Flip,
     "Resize": Resize,
+    "TransformBroadcaster": Broadcast,
 }
 
 
@@ -312,7 +324,7 @@ def _flattened(pipeline: Any, inside: bool) -> Iterator[tuple[str, Step, bool]]:
             raise ValueError(f"preprocessing: step {kind} of the test pipeline is not supported")
         step = read_entries(f"step {kind} of the test pipeline", _STEPS[kind], config)
         yield kind, step, inside
-        if isinstance(step, (FlipAug, Proposals)):
+        if isinstance(step, (Broadcast, FlipAug, Proposals)):
             yield from _flattened(step.transforms, inside or isinstance(step, FlipAug))
 
 

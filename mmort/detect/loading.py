@@ -193,11 +193,11 @@ def load_trained(
 
 
 def _weights_of_branch(weights: dict[str, Tensor], branch: str | None) -> dict[str, Tensor]:
-    """Return the weights of the "student" or the "teacher", of which one detects, by the detector's own names.
+    """Return the weights of the part of a model that detects, by the detector's own names; see `DetectorConfig.branch`.
 
-    Weights that are neither's are returned as they are: MMDetection gives them to both.
+    Weights of a plain detector are returned as they are: MMDetection gives them to student and teacher.
     """
-    if branch is None or not any(key.startswith(("student.", "teacher.")) for key in weights):
+    if branch is None or not any(key.startswith(("student.", "teacher.", "detector.")) for key in weights):
         return weights
     prefix = f"{branch}."
     return {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}

@@ -75,6 +75,13 @@ def test_the_model_of_student_and_teacher_is_the_detector():
     assert DetectorConfig({"model": model["detector"]}).branch is None
 
 
+def test_the_model_of_a_tracker_is_its_detector():
+    model = {"type": "ByteTrack", "detector": {"type": "YOLOX"}, "data_preprocessor": PREPROCESSOR}
+    config = DetectorConfig({"model": model})
+    assert config.model == {"type": "YOLOX", "data_preprocessor": PREPROCESSOR}
+    assert config.branch == "detector"
+
+
 def test_data_preprocessor_beside_the_model_is_the_model_s_if_it_has_none():
     beside, inside = {**PREPROCESSOR, "pad_size_divisor": 2}, {**PREPROCESSOR, "pad_size_divisor": 3}
     assert DetectorConfig({"model": {}, "data_preprocessor": beside}).data_preprocessor.pad_size_divisor == 2

@@ -1,4 +1,4 @@
-"""Semi-supervised training: one of two detectors detects."""
+"""Models of which a part detects: the student or the teacher of semi-supervised training, a tracker's detector."""
 
 import pytest
 import torch
@@ -55,6 +55,29 @@ def test_the_preprocessing_is_the_detector_s():
     own = Preprocessing.from_config({"model": DETECTOR, "test_pipeline": PIPELINE})
     assert Preprocessing.from_config(config_of()) == own
     assert own.mean == (1, 2, 3)
+
+
+STEPS = [
+    *({"type": "TransformBroadcaster", "transforms": [*PIPELINE[:-1], {"type": "LoadTrackAnnotations"}]},),
+    {"type": "PackTrackInputs"},
+]
+
+
+def test_a_tracker_s_detector_detects(tmp_path):
+    preprocessor = {**PREPROCESSOR, "type": "TrackDataPreprocessor", "use_det_processor": True}
+    model = {"type": "DeepSORT", "detector": COMPLETE["model"], "data_preprocessor": preprocessor, "reid": {}}
+    config = {"model": model, "test_pipeline": STEPS}
+    assert unsupported(config) == []
+    assert Preprocessing.from_config(config) == Preprocessing.from_config(
+        {"model": DETECTOR, "test_pipeline": PIPELINE}
+    )
+    detector = build(config)
+    weights = {f"detector.{key}": torch.full_like(value, 3) for key, value in detector.state_dict().items()}
+    torch.save({**weights, "reid.head.weight": torch.zeros(1)}, tmp_path / "tracker.pth")
+    load_trained(detector, tmp_path / "tracker.pth", config)
+    assert (detector.rpn_head.rpn_cls.weight == 3).all()
+    with pytest.raises(ValueError, match=r"model\.detector must be a dict: the model of the tracker"):
+        build({**config, "model": {**model, "detector": None}})
 
 
 def test_neither_of_both():

@@ -70,6 +70,8 @@ def export_detector(
             open_vocabulary=options.open_vocabulary,
         )
         left_out = detector.prepare_for_export(flip=preprocessing.flip)
+        if DetectorConfig(settings).branch == "detector":
+            left_out += ("the tracker, as the file detects in single images",)
         network = TorchNetwork(detector, preprocessing, left_out)
         return _write(network, settings, output_file, options, steps, images)
 
