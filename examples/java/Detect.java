@@ -49,7 +49,8 @@ public class Detect {
         if (settings == null || names == null)
             throw new IllegalArgumentException("the file has no metadata of mmort export");
         if (numbers(settings, "pad_or", 0)[0] != 0 || settings.contains("\"padding\": {")
-                || settings.contains("\"pillow\"") || settings.contains("\"to_float32\": true")
+                || settings.contains("\"pillow\"") || settings.contains("\"torchvision\"")
+                || settings.contains("\"bicubic\"") || settings.contains("\"to_float32\": true")
                 || settings.contains("\"turn_size\": false") || settings.contains("\"rounding\": \"down\"")
                 || settings.contains("\"rounding\": \"truncate\"")
                 || settings.contains("\"clip_boxes\": true")

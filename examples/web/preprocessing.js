@@ -4,7 +4,7 @@ import { resizeBytes, resizeFloats } from "./resize.js";
 
 const DEFAULTS = {
   mean: [0, 0, 0], std: [1, 1, 1], to_rgb: false, size: null, keep_ratio: true, size_divisor: 1,
-  pad_or: 0, pad_add: 0, padding: null, resize_backend: "cv2", to_float32: false, divide: false,
+  pad_or: 0, pad_add: 0, padding: null, resize_backend: "cv2", interpolation: "bilinear", to_float32: false, divide: false,
   turn_boxes: false, turn_size: true, rounding: "nearest", clip_boxes: false, inclusive_boxes: false,
 };
 const NO_PADDING = { value: null, size: null, square: false, size_divisor: 1, in_image: false, centred: false };
@@ -14,8 +14,9 @@ const multiple = (length, divisor) => Math.ceil(length / divisor) * divisor;
 /** Return the settings with defaults for what is missing. */
 export function readSettings(values) {
   const settings = { ...DEFAULTS, ...values };
-  if (settings.resize_backend !== "cv2")
-    throw new Error(`its pictures are resized with ${settings.resize_backend}, and this page resizes as OpenCV does`);
+  if (settings.resize_backend !== "cv2" || settings.interpolation !== "bilinear")
+    throw new Error(
+      `its pictures are resized with ${settings.resize_backend}, ${settings.interpolation}, and this page resizes as OpenCV does, bilinear`);
   const unknown = Object.keys(settings).filter((name) => !(name in DEFAULTS) && name !== "flip");
   unknown.push(...Object.keys(settings.padding ?? {}).filter((name) => !(name in NO_PADDING)));
   if (unknown.length) throw new Error(`this page does not know its preprocessing's ${unknown.join(", ")}`);

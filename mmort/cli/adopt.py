@@ -9,8 +9,8 @@ from mmort.cli.outputs import check_new_outputs, print_written
 from mmort.cli.rewriting import add_new_file
 
 HELP = (
-    "let mmort run a detector's ONNX file of another exporter, such as ultralytics, transformers, torchvision, RF-DETR "
-    "or YOLOX: append what makes mmort's detections of its outputs"
+    "let mmort run a detector's ONNX file of another exporter, such as ultralytics, transformers, torchvision, "
+    "RF-DETR, YOLOX, PaddleDetection or detectron2: append what makes mmort's detections of its outputs"
 )
 
 _MAX_LAYOUT_BYTES = 2**24

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mmort._files.inputs import read_bytes
 from mmort._files.outputs import write_output
 from mmort.predict.image_sizes import Demand, demand
+from mmort.predict.resampling import Interpolation, resize_as_torch
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -177,20 +178,30 @@ def write_image(path: str | os.PathLike[str], image: Image) -> None:
     write_output(path, data.tobytes())
 
 
-ResizeBackend = Literal["cv2", "pillow"]
-"""The library that resizes, by MMDetection's name."""
+ResizeBackend = Literal["cv2", "pillow", "torchvision"]
+"""The library that resizes, by MMDetection's name, or torchvision, of which `resampling` has the arithmetic."""
 
 
-def resize(image: Image, width: int, height: int, backend: ResizeBackend = "cv2") -> Image:
-    """Resize an image bilinearly; return it unchanged if it has that size already."""
+def resize(
+    image: Image,
+    width: int,
+    height: int,
+    backend: ResizeBackend = "cv2",
+    interpolation: Interpolation = "bilinear",
+) -> Image:
+    """Resize an image; return it unchanged if it has that size already."""
     if image.shape[:2] == (height, width):
         return image
+    if backend == "torchvision":
+        return resize_as_torch(image, width, height, interpolation)
     if backend == "pillow":
         pillow = _pillow()
-        return np.asarray(pillow.fromarray(image).resize((width, height), pillow.Resampling.BILINEAR))
+        filters = {"bilinear": pillow.Resampling.BILINEAR, "bicubic": pillow.Resampling.BICUBIC}
+        return np.asarray(pillow.fromarray(image).resize((width, height), filters[interpolation]))
     cv2 = opencv()
+    kind = {"bilinear": cv2.INTER_LINEAR, "bicubic": cv2.INTER_CUBIC}[interpolation]
     # Of other arrays OpenCV makes a copy itself, and crashes if there is no memory for it.
-    resized: Image = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=cv2.INTER_LINEAR)
+    resized: Image = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=kind)
     return resized
 
 

@@ -15,9 +15,17 @@ from mmort.configs.layout import DetectorConfig
 from mmort.predict import test_pipeline
 from mmort.predict.images import Image, ResizeBackend, look_up, read_image, resize
 from mmort.predict.padding import Padding, multiple, positive_size
+from mmort.predict.resampling import Interpolation
 
 Rounding = Literal["nearest", "down", "truncate"]
 """How the sides of a resized image become integers."""
+
+_WORDS: dict[str, tuple[str, ...]] = {
+    "resize_backend": get_args(ResizeBackend),
+    "interpolation": get_args(Interpolation),
+    "rounding": get_args(Rounding),
+}
+"""The values of `Preprocessing`'s fields that are words."""
 
 MAX_RESIZED_PIXELS = MAX_PADDED_PIXELS = 2**24
 """A narrow image that is padded to a square could otherwise take any amount of memory."""
@@ -93,7 +101,7 @@ class Prepared:
 class Preprocessing:
     """The preprocessing of images for a network; call it with an image.
 
-    It resizes bilinearly, pads as `padding` says, subtracts `mean`, divides by `std`, and pads with zeros.
+    It resizes, pads as `padding` says, subtracts `mean`, divides by `std`, and pads with zeros.
 
     Parameters
     ----------
@@ -120,8 +128,11 @@ class Preprocessing:
         as CornerNet and CenterNet do.
     padding : Padding, optional
         The padding before the one with zeros; with `pad_or`, only its value is used.
-    resize_backend : {"cv2", "pillow"}, default "cv2"
-        The library to resize with, OpenCV or Pillow; MMDetection's configs name it.  Results differ.
+    resize_backend : {"cv2", "pillow", "torchvision"}, default "cv2"
+        Whose results resizing gives: those of OpenCV or Pillow, which MMDetection's configs name, or those of
+        torchvision with antialiasing, as in transformers' image processors.  They differ.
+    interpolation : {"bilinear", "bicubic"}, default "bilinear"
+        How to resize.
     to_float32 : bool, default False
         Do not round the resized image to integers.
     divide : bool, default False
@@ -157,6 +168,7 @@ class Preprocessing:
     pad_add: int = 0
     padding: Padding | None = None
     resize_backend: ResizeBackend = "cv2"
+    interpolation: Interpolation = "bilinear"
     to_float32: bool = False
     divide: bool = False
     flip: bool = False
@@ -178,12 +190,15 @@ class Preprocessing:
             raise ValueError(f"preprocessing: pad_or must not be negative, got {self.pad_or}")
         if self.size_divisor < 1:
             raise ValueError(f"preprocessing: size_divisor must be positive, got {self.size_divisor}")
-        if self.resize_backend not in get_args(ResizeBackend):
-            raise ValueError(f"preprocessing: resize_backend must be 'cv2' or 'pillow', got {self.resize_backend!r}")
-        if self.rounding not in get_args(Rounding):
-            raise ValueError(f"preprocessing: rounding must be 'nearest', 'down' or 'truncate', got {self.rounding!r}")
-        if self.resize_backend == "pillow" and self.to_float32:
-            raise ValueError("preprocessing: Pillow resizes uint8 only; resize_backend must be 'cv2' with to_float32")
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                choices = ", ".join(map(repr, words[:-1])) + f" or {words[-1]!r}"
+                raise ValueError(f"preprocessing: {name} must be {choices}, got {getattr(self, name)!r}")
+        if self.resize_backend != "cv2" and self.to_float32:
+            raise ValueError(
+                f"preprocessing: resize_backend must be 'cv2' with to_float32, got {self.resize_backend!r}, which "
+                "resizes uint8"
+            )
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Preprocessing:
@@ -252,7 +267,8 @@ class Preprocessing:
             image = _in_three_channels(image)
         height, width = image.shape[:2]
         size = self.resized_size(width, height)
-        resized = resize(image.astype(np.float32) if self.to_float32 else image, *size, self.resize_backend)
+        pixels: NDArray[Any] = image.astype(np.float32) if self.to_float32 else image
+        resized = resize(pixels, *size, self.resize_backend, self.interpolation)
         return self.finish(resized, (height, width))
 
     def resized_size(self, width: int, height: int) -> tuple[int, int]:

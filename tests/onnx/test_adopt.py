@@ -259,6 +259,31 @@ def test_transformers(tmp_path, background):
         assert_detects(detect(tmp_path / "a.onnx"), pixels[best // 3], probabilities[best], best % 3)
 
 
+@pytest.mark.parametrize(
+    ("kind", "resample", "expected"),
+    [
+        ("DetrImageProcessorFast", 2, ("torchvision", "bilinear")),
+        ("YolosImageProcessor", 3, ("torchvision", "bicubic")),
+        ("DetrImageProcessorPil", 3, ("pillow", "bicubic")),
+    ],
+)
+def test_interpolation_of_transformers(tmp_path, kind, resample, expected):
+    rows = {"logits": RNG.normal(0, 2, (20, 3)), "pred_boxes": RNG.uniform(0.2, 0.5, (20, 4))}
+    path = write(tmp_path / "detr.onnx", rows, name="pixel_values")
+    settings = {"image_processor_type": kind, "resample": resample, "size": {"height": HEIGHT, "width": WIDTH}}
+    settings |= {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {str(i): name for i, name in enumerate(CLASSES)}}))
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path)
+    prepare = mmort.Predictor(tmp_path / "a.onnx").preprocessing
+    assert (prepare.resize_backend, prepare.interpolation) == expected
+    # As transformers scales them: float32 by float32.
+    assert prepare.mean == tuple((torch.tensor([0.485, 0.456, 0.406]) * (1.0 / (1 / 255))).tolist())
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings | {"resample": 1}))
+    with pytest.raises(ValueError, match="resample must be 2, bilinear, or 3, bicubic, got 1"):
+        mmort.onnx.adopt(path, tmp_path / "b.onnx", config=tmp_path)
+
+
 def test_outputs_with_the_names_of_mmort(tmp_path):
     boxes, logits = RNG.uniform(0.2, 0.5, (10, 4)), RNG.normal(0, 2, (10, 4))
     path = write(tmp_path / "rfdetr.onnx", {"dets": boxes, "labels": logits})
@@ -380,13 +405,126 @@ def test_yolox_whose_boxes_are_decoded(tmp_path):
     count = sum((HEIGHT // stride) * (WIDTH // stride) for stride in (8, 16, 32))
     boxes, scores = random_boxes(count), RNG.uniform(0.1, 1, (count, 4))
     path = write(tmp_path / "yolox.onnx", {"output": np.concatenate([boxes, scores], 1)}, image=(1, 3, HEIGHT, WIDTH))
-    with pytest.raises(ValueError, match="the file may decode them itself, which strides=null states"):
-        mmort.onnx.adopt(path, tmp_path / "a.onnx")
-    mmort.onnx.adopt(path, tmp_path / "a.onnx", {"strides": None, "iou_threshold": None})
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx", {"iou_threshold": None})
+    assert (adoption.exporter, adoption.layout.strides) == ("YOLOX", None)
     best = (scores[:, :1] * scores[:, 1:]).max(1)
     order = np.argsort(-best)
     detections = detect(tmp_path / "a.onnx")
     np.testing.assert_allclose(detections.boxes, corners(boxes)[order][: len(best)], rtol=1e-4, atol=1e-3)
+    with pytest.raises(ValueError, match="the file may decode them itself, which strides=null states"):
+        mmort.onnx.adopt(path, tmp_path / "b.onnx", {"strides": [8, 16, 32]})
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+def test_picodet(tmp_path, opset):
+    """Scores and distributions of distances on four grids, the last of which do not divide the input."""
+    outputs, boxes = {}, []
+    for stride in (8, 16, 32, 64):
+        rows, columns = -(-HEIGHT // stride), -(-WIDTH // stride)
+        logits = RNG.normal(0, 2, (rows * columns, 4, 8))
+        outputs[f"scores.{stride}"] = RNG.uniform(0, 1, (rows * columns, 3))
+        outputs[f"distances.{stride}"] = logits.reshape(-1, 32)
+        probabilities = np.exp(logits) / np.exp(logits).sum(2, keepdims=True)
+        left, top, right, bottom = (probabilities @ np.arange(8)).T
+        y, x = (index.ravel() + 0.5 for index in np.indices((rows, columns)))
+        boxes.append(stride * np.stack([x - left, y - top, x + right, y + bottom], 1))
+    names = sorted(outputs, key=lambda name: "distances" in name)
+    metadata = {"character": "\n".join(CLASSES)}
+    path = write(tmp_path / "p.onnx", {name: outputs[name] for name in names}, (1, 3, HEIGHT, WIDTH), metadata, opset)
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx", {"max_detections": 1000})
+    assert adoption.exporter == "PaddleDetection"
+    assert adoption.left_out == ()
+    scores = np.concatenate([outputs[name] for name in names[:4]])
+    index, labels = (values.ravel() for values in np.indices(scores.shape))
+    corner = np.concatenate(boxes)[index]
+    kept = suppressed(corner, scores.ravel(), labels, 0.6)
+    kept = kept[scores.ravel()[kept] > 0.025][: len(scores)]  # there are never more detections than boxes
+    expected = np.clip(corner, 0, [WIDTH, HEIGHT] * 2)
+    assert len(set(kept // 3)) > 50
+    assert_detects(detect(tmp_path / "a.onnx"), expected[kept], scores.ravel()[kept], labels[kept])
+
+
+def test_distances_without_a_distribution(tmp_path):
+    distances, scores = RNG.uniform(0, 3, (8 * 12, 4)), RNG.uniform(0.1, 1, (8 * 12, 2))
+    path = write(tmp_path / "any.onnx", {"d": distances, "s": scores}, image=(1, 3, HEIGHT, WIDTH))
+    layout = {"boxes": "d", "box_format": "ltrb", "scores": "s"} | STRETCHED
+    with pytest.raises(ValueError, match="box_format must be cxcywh or ltrb with strides, and ltrb has strides"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
+    with pytest.raises(ValueError, match=r"boxes must be a multiple of 4 columns with box_format ltrb, got 3"):
+        mmort.onnx.adopt(path, tmp_path / "a.onnx", layout | {"strides": [8], "boxes": "d[:3]"})
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", layout | {"strides": [8]})
+    y, x = (index.ravel() + 0.5 for index in np.indices((8, 12)))
+    boxes = 8 * (np.stack([x, y, x, y], 1) + distances * [-1, -1, 1, 1])
+    assert_detects(detect(tmp_path / "a.onnx"), boxes, scores.max(1), scores.argmax(1))
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_detectron2(tmp_path, masks):
+    """As it traces its R-CNNs: label 0 is a class, masks cover their boxes, and the image's size comes last."""
+    boxes, scores = corners(random_boxes(4)), np.array([0.9, 0.8, 0.7, 0.6])
+    labels, maps = np.array([2, 0, 1, 2]), RNG.uniform(0, 1, (4, 1, 28, 28))
+    outputs = {"1": boxes, "2": labels, "3": maps, "4": scores, "5": np.array([HEIGHT, WIDTH])}
+    if not masks:
+        del outputs["3"]
+    path = write(tmp_path / "d2.onnx", outputs, image=(3, HEIGHT, WIDTH), name="x")
+    adoption = mmort.onnx.adopt(path, tmp_path / "a.onnx")
+    assert (adoption.exporter, adoption.left_out) == ("detectron2", ("5",))
+    detections = detect(tmp_path / "a.onnx")
+    assert_detects(detections, boxes, scores, labels)
+    if masks:
+        x1, y1, x2, y2 = boxes[0].round().astype(int)
+        assert not detections.masks[0][:, : x1 - 1].any()
+        assert 0.2 < detections.masks[0][y1:y2, x1:x2].mean() < 0.8
+
+
+@pytest.mark.parametrize("element_type", [onnx.TensorProto.INT64, onnx.TensorProto.BOOL])
+def test_pixel_mask(tmp_path, element_type):
+    """Images of several sizes in one batch: the file sees which pixels are whose, and boxes are shares of the image."""
+    rows, logits = np.array([[0.5, 0.5, 0.25, 0.5]]), np.array([[2.0, -9.0]])
+    path = write(
+        tmp_path / "detr.onnx", {"logits": logits, "pred_boxes": rows}, ("n", 3, "h", "w"), name="pixel_values"
+    )
+    model = onnx.load(path)
+    model.graph.input.append(onnx.helper.make_tensor_value_info("pixel_mask", element_type, ["n", "h", "w"]))
+    model.graph.node.extend(
+        [  # the first logit is the share of the batch's pixels that are an image's
+            onnx.helper.make_node("Cast", ["pixel_mask"], ["mask/float"], to=1),
+            onnx.helper.make_node("ReduceMean", ["mask/float"], ["share"], axes=[1, 2], keepdims=1),
+            onnx.helper.make_node("Add", ["logits/old", "share"], ["logits"]),
+        ]
+    )
+    for node in model.graph.node:
+        if node.op_type == "Cast" and node.output[0] == "logits":
+            node.output[0] = "logits/old"
+    onnx.save(model, path)
+    layout = {"activation": "sigmoid", "preprocessing": {}, "classes": ["cat", "dog"]}
+    mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
+    images = [np.zeros((40, 80, 3), np.uint8), np.zeros((80, 80, 3), np.uint8)]
+    wide, square = mmort.Predictor(tmp_path / "a.onnx").predict(images, 2)
+    np.testing.assert_allclose(wide.boxes, [[30, 10, 50, 30]], rtol=1e-5)
+    np.testing.assert_allclose(square.boxes, [[30, 20, 50, 60]], rtol=1e-5)
+    for detections, share in ((wide, 0.5), (square, 1.0)):
+        np.testing.assert_allclose(detections.scores, 1 / (1 + np.exp(-2 - share)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_resizing_with_torchvision(interpolation):
+    """Equal to torch's own resizing of uint8, which torchvision calls."""
+    rng = np.random.default_rng(2)
+    for height, width, rows, columns in [
+        (37, 53, 20, 90),
+        (200, 31, 7, 3),
+        (1, 9, 50, 9),
+        (64, 64, 63, 65),
+        (9, 2, 3, 5),
+    ]:
+        for image in (rng.integers(0, 256, (height, width, 3), np.uint8), 255 * rng.integers(0, 2, (height, width, 3))):
+            settings = Preprocessing(
+                size=(columns, rows), keep_ratio=False, resize_backend="torchvision", interpolation=interpolation
+            )
+            pixels = torch.from_numpy(image.astype(np.uint8).transpose(2, 0, 1)[None].copy())
+            expected = functional.interpolate(pixels, (rows, columns), mode=interpolation, antialias=True)
+            np.testing.assert_array_equal(settings(image.astype(np.uint8)).input, expected[0].numpy())
 
 
 def test_two_columns_after_the_boxes_of_two_classes_are_asked_for(tmp_path):
@@ -406,10 +544,13 @@ STRETCHED = {"preprocessing": {"size": [WIDTH, HEIGHT], "keep_ratio": False}}
 @pytest.mark.parametrize(
     ("layout", "message"),
     [
-        ({}, r"does not say what boxes, box_format \(xyxy, xywh, cxcywh\), scores, preprocessing are; pass --layout"),
+        (
+            {},
+            r"what boxes, box_format \(xyxy, xywh, cxcywh, ltrb\), scores, preprocessing are; pass --layout",
+        ),
         (BASE, "does not say what preprocessing is; pass --layout FILE.json or --set NAME=VALUE"),
         (BASE | STRETCHED | {"box_fromat": "xyxy"}, r"no entry box_fromat \(did you mean box_format\?\)"),
-        (BASE | STRETCHED | {"box_format": "yxyx"}, "box_format must be xyxy or xywh or cxcywh, got 'yxyx'"),
+        (BASE | STRETCHED | {"box_format": "yxyx"}, "box_format must be xyxy or xywh or cxcywh or ltrb, got 'yxyx'"),
         (BASE | STRETCHED | {"boxes": "nope"}, "boxes must name an output, b, s, got 'nope'"),
         (BASE | STRETCHED | {"boxes": "b[2:1]"}, "boxes must have an end above its first column"),
         (BASE | STRETCHED | {"scores": "l"}, "scores must name an output"),

@@ -81,7 +81,7 @@ def test_other_types_are_no_defaults(value):
         ({"padding": 5}, "padding must be an object, got 5"),
         ({"padding": {"size_divisor": True}}, "padding.size_divisor must be an integer from 1 to 4096, got true"),
         ({"padding": {"value": [0]}}, "padding.value must be a finite number, or null, got [0]"),
-        ({"resize_backend": []}, "resize_backend must be 'cv2' or 'pillow', got []"),
+        ({"resize_backend": []}, "resize_backend must be 'cv2' or 'pillow' or 'torchvision', got []"),
     ],
 )
 def test_entries_of_preprocessing(changed, message):

@@ -257,7 +257,10 @@ CENTER_PAD = {"test_mode": True, "mean": [0, 0, 0], "std": [1, 1, 1], "to_rgb": 
         ({"type": "Resize", "scale_factor": 2.0}, "scale_factor=1.0 only"),
         ({"type": "Resize", "img_scale": (3, 4), "ratio_range": (0.5, 1)}, "ratio_range"),
         ({"type": "MultiScaleFlipAug", "img_scale": [(3, 4), (5, 6)], "transforms": []}, "needs one size"),
-        ({"type": "Resize", "scale": (1, 2), "backend": "tifffile"}, "resize_backend must be 'cv2' or 'pillow'"),
+        (
+            {"type": "Resize", "scale": (1, 2), "backend": "tifffile"},
+            "resize_backend must be 'cv2', 'pillow' or 'torchvision', got 'tif",
+        ),
         ({"type": "LoadImageFromFile", "imdecode_backend": "turbojpeg"}, "imdecode_backend='cv2' only"),
         ({"type": "Pad", "size": (640, 640), "padding_mode": "edge"}, "padding_mode='constant' only"),
         ({"type": "Pad", "size_divisor": 32, "pad_val": {"img": (114, 0)}}, "must be a number or 3 numbers"),
@@ -382,6 +385,16 @@ def test_resizing_with_pillow(monkeypatch):
     assert settings(image[:1, :2]).input.shape == (3, 1, 2)
     with pytest.raises(ImportError, match=r"resized with Pillow: pip install 'mmort\[pillow\]'"):
         settings(image)
+
+
+def test_bicubic_interpolation():
+    """Enlarged without antialiasing an edge overshoots, which bilinear interpolation never does."""
+    image = np.zeros((8, 8, 3), np.uint8)
+    image[:, 4:] = 100
+    for backend in ("cv2", "pillow"):
+        settings = Preprocessing(size=(32, 32), keep_ratio=False, resize_backend=backend)
+        assert settings(image).input.max() == 100
+        assert replace(settings, interpolation="bicubic")(image).input.max() > 103
 
 
 def test_pillow_decodes_as_opencv(tmp_path):

@@ -78,7 +78,8 @@ fn run(model: &str, path: &str, library: Option<&String>) -> Result<(), Box<dyn 
     let (classes, settings) = (entry("classes")?, entry("preprocessing")?);
     if settings["pad_or"].as_u64().unwrap_or(0) > 0
         || settings["padding"].is_object()
-        || settings["resize_backend"].as_str() == Some("pillow")
+        || matches!(settings["resize_backend"].as_str(), Some("pillow" | "torchvision"))
+        || settings["interpolation"].as_str() == Some("bicubic")
         || settings["to_float32"].as_bool() == Some(true)
         || settings["turn_size"].as_bool() == Some(false)
         || matches!(settings["rounding"].as_str(), Some("down" | "truncate"))

@@ -20,10 +20,11 @@ def adopt(
 ) -> Adoption:
     """Write a detector's file of another exporter with mmort's outputs ``dets`` and ``labels``, and its metadata.
 
-    Files of ultralytics, transformers, torchvision, RF-DETR and YOLOX are recognized by their metadata, and by the
-    names and shapes of their outputs.  For others `layout` says what the outputs mean; `Layout` in
-    `mmort.onnx.adopt.layout` has all entries.  The network's nodes stay as they are, and nodes of standard operators
-    are appended.  Before the file is written it is run, and detections that contradict the layout are refused.
+    Files of ultralytics, transformers, torchvision, RF-DETR, YOLOX, PaddleDetection and detectron2 are recognized by
+    their metadata, and by the names and shapes of their outputs.  For others `layout` says what the outputs mean;
+    `Layout` in `mmort.onnx.adopt.layout` has all entries.  The network's nodes stay as they are, and nodes of standard
+    operators are appended.  Before the file is written it is run, and detections that contradict the layout are
+    refused.
 
     Parameters
     ----------

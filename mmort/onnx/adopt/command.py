@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import mmort
 from mmort.detections.boxes import bounding_boxes
 from mmort.onnx.adopt.decode import append_decoder
 from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout
-from mmort.onnx.adopt.recognize import ForeignFile, Tensor, recognize
+from mmort.onnx.adopt.recognize import PIXEL_MASK, ForeignFile, Tensor, recognize
 from mmort.onnx.adopt.report import Adoption
 from mmort.onnx.describe import describe
 from mmort.onnx.graph import files
@@ -73,7 +74,8 @@ def adopt_file(
         except ValueError as error:
             raise ValueError(str(error).replace(str(draft), str(path))) from None
     sizes = ", ".join("?" if size is None else str(size) for size in file.image.shape or ())
-    read = {chosen.columns(entry).output for entry in OUTPUT_ENTRIES if getattr(chosen, entry) is not None}
+    named = [entry for entry in OUTPUT_ENTRIES if getattr(chosen, entry) is not None]
+    read = {columns.output for entry in named for columns in chosen.parts(entry)}
     left_out = tuple(name for name in file.outputs if name not in read)
     return Adoption(exporter, f"{file.image.name} [{sizes}]", chosen, left_out)
 
@@ -81,7 +83,7 @@ def adopt_file(
 def _adopted(path: files.PathLike, layout: Layout, file: ForeignFile) -> onnx.ModelProto:
     """Return the model with the decoder of a layout, and its metadata."""
     model = files.load(path)
-    append_decoder(model, layout, file.outputs, file.image.name)
+    append_decoder(model, layout, file)
     _write_metadata(model, layout)
     return model
 
@@ -91,14 +93,29 @@ def _foreign_file(path: files.PathLike, config: Path | None) -> ForeignFile:
     facts = describe(path)
     if {"classes", "preprocessing", "mmort_version"} <= set(facts["metadata"]):
         raise ValueError(f"adopt: {path} is a file of mmort already, which mmort predict runs")
-    images = [tensor for tensor in map(_tensor, facts["inputs"]) if len(tensor.shape or ()) in (3, 4)]
-    if len(facts["inputs"]) != 1 or len(images) != 1 or images[0].dtype != "float32":
+    masks = [tensor for tensor in map(_tensor, facts["inputs"]) if tensor.name == PIXEL_MASK]
+    images = [tensor for tensor in map(_tensor, facts["inputs"]) if tensor.name != PIXEL_MASK]
+    if len(images) != 1 or len(images[0].shape or ()) not in (3, 4) or images[0].dtype != "float32":
         inputs = ", ".join(f"{value['name']} {value['type']} {value['shape']}" for value in facts["inputs"])
-        raise ValueError(f"adopt: the file must have one input, an image of float32 [N, 3, H, W], got {inputs}")
+        raise ValueError(
+            f"adopt: the file must have one input, an image of float32 [N, 3, H, W], and perhaps a {PIXEL_MASK}, got "
+            f"{inputs}"
+        )
+    mask = masks[0] if masks else None
+    if mask is not None and (len(mask.shape or ()) != 3 or mask.dtype not in ("int64", "float32", "bool")):
+        raise ValueError(f"adopt: {PIXEL_MASK} must be int64 [N, H, W], float32 or bool, got {mask.dtype} {mask.shape}")
     outputs = {tensor.name: tensor for tensor in map(_tensor, facts["outputs"])}
+
+    @cache
+    def results() -> dict[str, NDArray[Any]]:
+        return _results(path, images[0], mask)
+
     if any(tensor.shape is None for tensor in outputs.values()):
-        outputs = _outputs_of_run(path, images[0])
-    return ForeignFile(images[0], outputs, facts["metadata"], config)
+        outputs = {
+            name: Tensor(name, str(array.dtype), (*[None] * (array.ndim - 1), array.shape[-1])[: array.ndim])
+            for name, array in results().items()
+        }
+    return ForeignFile(images[0], mask, outputs, facts["metadata"], config, results)
 
 
 def _tensor(facts: Mapping[str, Any]) -> Tensor:
@@ -108,21 +125,20 @@ def _tensor(facts: Mapping[str, Any]) -> Tensor:
     return Tensor(facts["name"], facts["type"] or "", sizes)
 
 
-def _outputs_of_run(path: files.PathLike, image: Tensor) -> dict[str, Tensor]:
-    """Return the outputs of a file that does not state their dimensions, by running it on noise."""
+def _results(path: files.PathLike, image: Tensor, mask: Tensor | None) -> dict[str, NDArray[Any]]:
+    """Return the outputs of a file for an image of noise."""
     session = open_session(path)
     *leading, height, width = image.shape or ()
     shape = [size or number for size, number in zip(leading, (1, 3)[-len(leading) :], strict=True)]
     shape += [height or _NOISE[0], width or _NOISE[1]]
     check_stated_sizes([shape])
     noise = np.random.default_rng(0).random(shape, np.float32)
+    values = {image.name: noise}
+    if mask is not None:
+        values[mask.name] = np.ones((shape[0], *shape[-2:]), mask.dtype)
     with refusals("adopt: the file does not run"):
-        results = session.run(None, {image.name: noise})
-    names = [output.name for output in session.get_outputs()]
-    return {
-        name: Tensor(name, str(result.dtype), (*[None] * (result.ndim - 1), result.shape[-1])[: result.ndim])
-        for name, result in zip(names, results, strict=True)
-    }
+        results = session.run(None, values)
+    return dict(zip([output.name for output in session.get_outputs()], results, strict=True))
 
 
 def _merged(entries: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

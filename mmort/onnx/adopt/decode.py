@@ -12,10 +12,10 @@ import onnx
 import onnx.helper
 from numpy.typing import NDArray
 
-from mmort.onnx.adopt.layout import Layout
-from mmort.onnx.adopt.recognize import Tensor
+from mmort.onnx.adopt.layout import Columns, Layout
+from mmort.onnx.adopt.recognize import ForeignFile, Tensor
 from mmort.onnx.graph import inspection, structure
-from mmort.onnx.graph.builder import END, FLOAT, INT64, FunctionBuilder, Value
+from mmort.onnx.graph.builder import BOOL, END, FLOAT, INT64, FunctionBuilder, Value
 
 MIN_OPSET = 11
 
@@ -40,18 +40,18 @@ class _Nodes(FunctionBuilder):
         return f"mmort/adopt/{super().name(stem)}"
 
 
-def append_decoder(model: onnx.ModelProto, layout: Layout, outputs: Mapping[str, Tensor], image: str) -> None:
+def append_decoder(model: onnx.ModelProto, layout: Layout, file: ForeignFile) -> None:
     """Replace a model's outputs by those of `Network`, in place; an input (3, H, W) gets a batch of one.
+
+    An input with a mask of the images' pixels is computed from ``img_shape``, an input instead.
 
     Parameters
     ----------
     model : onnx.ModelProto
         Its opset must be `MIN_OPSET` or higher.
     layout : Layout
-    outputs : mapping of str to Tensor
-        The model's outputs by name, with known numbers of dimensions.
-    image : str
-        The name of the image input.
+    file : ForeignFile
+        The model's inputs and outputs; these with known numbers of dimensions.
 
     Raises
     ------
@@ -66,14 +66,15 @@ def append_decoder(model: onnx.ModelProto, layout: Layout, outputs: Mapping[str,
         )
     original = {name: f"mmort/adopt/original_{name}" for name in _OUTPUTS}
     _rename(graph, original)
-    input = next(value for value in graph.input if value.name == image)
+    input = next(value for value in graph.input if value.name == file.image.name)
     op = _Nodes(opset)
     is_single = len(input.type.tensor_type.shape.dim) == 3
     if is_single:
         _add_batch(graph, input, op)
+    img_shape = None if file.pixel_mask is None else _replace_pixel_mask(graph, input, file.pixel_mask, op)
     before, op.nodes = op.nodes, []
-    tensors = {name: Value(op, original.get(name, name)) for name in outputs}
-    decoder = _Decoder(op, layout, input, tensors, outputs, is_single=is_single)
+    tensors = {name: Value(op, original.get(name, name)) for name in file.outputs}
+    decoder = _Decoder(op, layout, input, img_shape, tensors, file.outputs, is_single=is_single)
     results = decoder.results()
     for name, value in results.items():
         op.nodes.append(onnx.helper.make_node("Identity", [value.handle], [name], f"mmort/adopt/{name}"))
@@ -111,6 +112,32 @@ def _add_batch(graph: onnx.GraphProto, input: onnx.ValueInfoProto, op: _Nodes) -
     input.CopyFrom(onnx.helper.make_tensor_value_info(input.name, FLOAT, [1, *sizes]))
 
 
+def _replace_pixel_mask(graph: onnx.GraphProto, input: onnx.ValueInfoProto, mask: Tensor, op: _Nodes) -> Value:
+    """Compute the mask of the images' pixels, (N, H, W), from heights and widths (N, 2), an input instead of it."""
+    names = {name: f"mmort/adopt/original_{name}" for name in ("img_shape", mask.name)}
+    _rename(graph, names)
+    index = next(index for index, value in enumerate(graph.input) if value.name == mask.name)
+    number = input.type.tensor_type.shape.dim[0]
+    sizes = [number.dim_value or number.dim_param or None, 2]
+    graph.input[index].CopyFrom(onnx.helper.make_tensor_value_info("img_shape", INT64, sizes))
+    img_shape, shape = Value(op, "img_shape"), op.Shape(Value(op, input.name))
+
+    def inside(axis: int, form: list[int]) -> Value:
+        """Return which rows or columns the images have, in the form of a mask."""
+        numbers = op.Range(np.array(0), op.Gather(shape, np.array(axis)), np.array(1))
+        limits = op.Slice(img_shape, [axis - 2], [axis - 1], [1])
+        return op.Reshape(op.Reshape(numbers, [1, -1]) < limits, form)
+
+    is_inside = inside(2, [0, -1, 1]) & inside(3, [0, 1, -1])
+    cast = onnx.helper.make_node("Cast", [is_inside.handle], [names[mask.name]], op.name("mask"), to=_MASKS[mask.dtype])
+    op.nodes.append(cast)
+    return img_shape
+
+
+_MASKS = {"int64": INT64, "float32": FLOAT, "bool": BOOL}
+"""The types that a mask of pixels may have."""
+
+
 class _Decoder:
     """Writes the nodes of a layout."""
 
@@ -119,13 +146,14 @@ class _Decoder:
         op: _Nodes,
         layout: Layout,
         input: onnx.ValueInfoProto,
+        img_shape: Value | None,
         tensors: Mapping[str, Value],
         outputs: Mapping[str, Tensor],
         *,
         is_single: bool,
     ) -> None:
         self.op, self.layout, self.tensors, self.outputs, self.is_single = op, layout, tensors, outputs, is_single
-        self.image = Value(op, input.name)
+        self.image, self.img_shape = Value(op, input.name), img_shape
         height, width = (size.dim_value for size in input.type.tensor_type.shape.dim[2:])
         self.fixed_size = (height, width) if height and width else None
 
@@ -296,6 +324,8 @@ class _Decoder:
     def _boxes(self) -> Value:
         """Return x1, y1, x2, y2 in pixels of the input, (N, boxes, 4), or rotated boxes as they are, (N, boxes, 5)."""
         op, layout = self.op, self.layout
+        if layout.box_format == "ltrb":
+            return self._boxes_around_cells()
         boxes = self._matrix("boxes", 4)
         if layout.angle is not None:
             return op.Concat(boxes, self._matrix("angle", 1), axis=2)
@@ -309,9 +339,26 @@ class _Decoder:
         elif layout.box_format == "xywh":
             second = first + second
         corners = op.Concat(first, second, axis=2)
-        if layout.box_unit == "relative":
+        if layout.box_unit == "relative" and self.img_shape is None:
             corners = corners * op.Gather(op.Shape(self.image), [3, 2, 3, 2]).to(FLOAT)
+        elif layout.box_unit == "relative":  # to the image, whose size the network sees, not to the padded input
+            corners = corners * op.Reshape(op.Gather(self.img_shape, [1, 0, 1, 0], axis=1).to(FLOAT), [0, 1, 4])
         return corners
+
+    def _boxes_around_cells(self) -> Value:
+        """Return x1, y1, x2, y2 of boxes whose sides have a distance from the middle of a cell, (N, boxes, 4)."""
+        op, (cells, strides) = self.op, self._grid()
+        distances = self._matrix("boxes")
+        width = self._width("boxes")
+        if width is None or width % 4 or not width:
+            raise ValueError(f"adopt: boxes must be a multiple of 4 columns with box_format ltrb, got {width}")
+        if width > 4:
+            values = np.arange(width // 4, dtype=np.float32)
+            probabilities = op.Softmax(op.Reshape(distances, [0, -1, 4, len(values)]), axis=3)
+            distances = op.Reshape(op.MatMul(probabilities, values[:, None]), [0, -1, 4])
+        before, after = (op.Slice(distances, [begin], [begin + 2], [2]) for begin in (0, 2))
+        middles = cells + np.float32(0.5)
+        return op.Concat(op.Sub(middles, before) * strides, (after + middles) * strides, axis=2)
 
     def _grid(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return column and row of each cell, (1, boxes, 2), and its stride, (1, boxes, 1)."""
@@ -320,7 +367,7 @@ class _Decoder:
             raise ValueError("adopt: strides need an input of fixed height and width")
         cells, strides = [], []
         for stride in self.layout.strides:
-            rows, columns = (side // stride for side in self.fixed_size)
+            rows, columns = (-(-side // stride) for side in self.fixed_size)
             cells.append(np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=2).reshape(-1, 2))
             strides.append(np.full((len(cells[-1]), 1), stride))
         return np.concatenate(cells)[None].astype(np.float32), np.concatenate(strides)[None].astype(np.float32)
@@ -344,17 +391,23 @@ class _Decoder:
         return op.Sigmoid(values) if self.layout.activation == "sigmoid" else values
 
     def _output(self, entry: str) -> str:
-        """Return the name of the output that an entry names."""
-        name = self.layout.columns(entry).output
-        if name not in self.outputs:
-            raise ValueError(f"adopt: {entry} must name an output, {', '.join(self.outputs)}, got {name!r}")
-        return name
+        """Return the name of the one output that an entry names."""
+        return self._known(entry, self.layout.columns(entry)).name
+
+    def _known(self, entry: str, columns: Columns) -> Tensor:
+        """Return the output that has the columns of an entry."""
+        if columns.output not in self.outputs:
+            raise ValueError(f"adopt: {entry} must name an output, {', '.join(self.outputs)}, got {columns.output!r}")
+        return self.outputs[columns.output]
 
     def _matrix(self, entry: str, count: int | None = None) -> Value:
         """Return the columns that an entry names, (N, boxes, columns), of which there must be `count`."""
-        columns = self.layout.columns(entry)
-        self._output(entry)
-        op, tensor, value = self.op, self.outputs[columns.output], self.tensors[columns.output]
+        parts = [self._part(entry, columns, count) for columns in self.layout.parts(entry)]
+        return parts[0] if len(parts) == 1 else self.op.Concat(*parts, axis=1)
+
+    def _part(self, entry: str, columns: Columns, count: int | None) -> Value:
+        """Return the columns that an entry names in one output."""
+        op, tensor, value = self.op, self._known(entry, columns), self.tensors[columns.output]
         rank = len(tensor.shape or ())
         if tensor.dtype != "float32":
             value = value.to(FLOAT)
@@ -366,16 +419,23 @@ class _Decoder:
             raise ValueError(
                 f"adopt: {entry} must be an output with a row for each box, got {columns.output} with {rank} dimensions"
             )
-        self._check_columns(entry, count, tensor)
+        self._check_columns(entry, columns, count, tensor)
         if self.layout.columns_first:
             value = op.Transpose(value, perm=[0, 2, 1])
         if columns.first == 0 and columns.end is None:
             return value
         return op.Slice(value, [columns.first], [END if columns.end is None else columns.end], [2])
 
-    def _check_columns(self, entry: str, count: int | None, tensor: Tensor) -> None:
+    def _width(self, entry: str) -> int | None:
+        """Return how many columns an entry names in each of its outputs; None if the file does not state it."""
+        columns = self.layout.parts(entry)[0]
+        sizes = self.outputs[columns.output].shape or (None,)
+        end = columns.end or sizes[-2 if self.layout.columns_first else -1]
+        return None if end is None else end - columns.first
+
+    def _check_columns(self, entry: str, columns: Columns, count: int | None, tensor: Tensor) -> None:
         """Refuse columns that the rows of an output do not have, or more or fewer than `count`."""
-        text, (_, first, end) = getattr(self.layout, entry), self.layout.columns(entry)
+        text, (_, first, end) = getattr(self.layout, entry), columns
         sizes = tensor.shape or ()
         axis = -2 if self.layout.columns_first else -1
         width = sizes[axis] if len(sizes) == (2 if self.is_single else 3) else 1
@@ -383,8 +443,8 @@ class _Decoder:
             raise ValueError(f"adopt: {entry} must be among the {width} columns of {tensor.name}, got {text!r}")
         end = width if end is None else end
         if count is not None and end is not None and end - first != count:
-            columns = "1 column" if count == 1 else f"{count} columns"
-            raise ValueError(f"adopt: {entry} must be {columns}, got {text!r}, which is {end - first}")
+            required = "1 column" if count == 1 else f"{count} columns"
+            raise ValueError(f"adopt: {entry} must be {required}, got {text!r}, which is {end - first}")
 
     def _with_batch(self, value: Value) -> Value:
         """Return a result for one image as a batch of one; Reshape would take 0 boxes for a size to keep."""

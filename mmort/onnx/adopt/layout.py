@@ -15,7 +15,7 @@ from mmort.predict.metadata import read_mask_format, read_preprocessing
 from mmort.predict.preprocessing import Preprocessing
 
 _CHOICES = {
-    "box_format": ("xyxy", "xywh", "cxcywh"),
+    "box_format": ("xyxy", "xywh", "cxcywh", "ltrb"),
     "box_unit": ("pixels", "relative"),
     "activation": ("none", "sigmoid", "softmax"),
     "background": ("none", "first", "last"),
@@ -24,6 +24,9 @@ _CHOICES = {
 
 OUTPUT_ENTRIES = ("boxes", "scores", "labels", "objectness", "angle", "keypoints", "masks", "prototypes")
 """The entries that name outputs, or columns of them."""
+
+_JOIN = " + "
+"""What stands between outputs whose rows follow each other."""
 
 _COLUMNS = re.compile(r"(?P<output>.+?)(\[(?P<first>\d*)(?P<colon>:?)(?P<end>\d*)\])?")
 
@@ -56,14 +59,16 @@ class Layout(Schema):
 
     `boxes`, `scores`, `labels`, `objectness`, `angle`, `keypoints` and `masks` name an output, or columns of its rows:
     ``output0``, ``output0[4]``, ``output0[4:84]``.  An output has a row for each box, in a batch (N, boxes, columns) or
-    of one image (boxes, columns) or (boxes,).
+    of one image (boxes, columns) or (boxes,).  ``first + second`` are the rows of two outputs, one after the other.
 
     Parameters
     ----------
     boxes : str
         Four numbers for each box.
-    box_format : {"xyxy", "xywh", "cxcywh"}
-        Two corners; a corner, width and height; or the centre, width and height.
+    box_format : {"xyxy", "xywh", "cxcywh", "ltrb"}
+        Two corners; a corner, width and height; the centre, width and height; or, with `strides`, the distances of the
+        left, top, right and bottom side from the middle of a cell, in cells.  Instead of each distance there may be as
+        many columns as it has values, whose softmax is the probability of 0, 1, 2 and so on, as in PicoDet.
     scores : str
         A score for each box and class, or, with `labels`, for each box.
     labels : str, optional
@@ -92,7 +97,8 @@ class Layout(Schema):
     columns_first : bool, default False
         Whether outputs are (N, columns, boxes).
     strides : tuple of int, optional
-        Boxes are offsets from the cells of grids with these strides, and logarithms of sizes in cells, as in YOLOX.
+        Boxes are offsets from the cells of grids with these strides, and logarithms of sizes in cells, as in YOLOX; or
+        distances, with `box_format` ltrb.
     multi_label : bool, default False
         Whether a box may have several classes.  Otherwise it has the one with the highest score.
     iou_threshold : float, optional
@@ -178,11 +184,15 @@ class Layout(Schema):
                 raise ValueError(f"adopt: {entry} must be a number from 0 to 1, got {value}")
         for entry in OUTPUT_ENTRIES:
             if getattr(self, entry) is not None:
-                self.columns(entry)
+                self.parts(entry)
         if (self.masks is None) != (self.mask_format is None) or (self.prototypes and self.masks is None):
             raise ValueError("adopt: masks must come with mask_format, and prototypes with both")
-        if self.strides is not None and (not self.strides or min(self.strides) < 1 or self.box_format != "cxcywh"):
-            raise ValueError("adopt: strides must be positive, and box_format cxcywh with them")
+        if self.strides is not None and (not self.strides or min(self.strides) < 1):
+            raise ValueError(f"adopt: strides must be positive, got {self.strides}")
+        if (self.box_format == "ltrb" and self.strides is None) or (
+            self.strides is not None and self.box_format not in ("cxcywh", "ltrb")
+        ):
+            raise ValueError("adopt: box_format must be cxcywh or ltrb with strides, and ltrb has strides")
         if self.multi_label and self.class_agnostic:
             raise ValueError("adopt: class_agnostic must be false with multi_label, as a box would suppress itself")
         if self.labels is not None and (self.multi_label or self.activation == "softmax"):
@@ -208,8 +218,15 @@ class Layout(Schema):
         return None if self.mask_format is None else read_mask_format(self.mask_format)
 
     def columns(self, entry: str) -> Columns:
-        """Return the columns that an entry names."""
-        return Columns.parse(entry, getattr(self, entry))
+        """Return the columns that an entry names, which must be of one output."""
+        columns = self.parts(entry)
+        if len(columns) > 1:
+            raise ValueError(f"adopt: {entry} must be of one output, got {getattr(self, entry)!r}")
+        return columns[0]
+
+    def parts(self, entry: str) -> list[Columns]:
+        """Return the columns that an entry names in each of its outputs, whose rows follow each other."""
+        return [Columns.parse(entry, text) for text in getattr(self, entry).split(_JOIN)]
 
     def to_json(self) -> str:
         """Return the entries that are not defaults, without those that the file's metadata has under its own names."""

