@@ -54,8 +54,8 @@ def measure_all(operators: list[str], threads: list[int], with_growth: bool) -> 
         if curve.operator in operators:
             jobs += [(curve.function, curve.row(size), 1, size > curve.compared_until) for size in curve.values]
     for job in tqdm(jobs, unit="row", dynamic_ncols=True):
-        if found := measure(*job):
-            yield found
+        if measurement := measure(*job):
+            yield measurement
 
 
 def main() -> None:
@@ -77,11 +77,13 @@ def main() -> None:
     for package, module in PACKAGES.items():
         if module is None:
             print(f"{package} is not installed: its rows are left out; pip install '{PIP_NAMES[package]}'")
-    for found in measure_all(options.operators or names, options.threads, options.growth):
-        record[found.key] = found
+    for measurement in measure_all(options.operators or names, options.threads, options.growth):
+        record[measurement.key] = measurement
         write_record(journal, record)
-        times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in found.seconds.items())
-        tqdm.write(f"{title(found.operator)}: {describe(found.row)}; {in_words(found.threads)}: {times}")
+        times = ", ".join(f"{name} {duration(seconds)}" for name, seconds in measurement.seconds.items())
+        tqdm.write(
+            f"{title(measurement.operator)}: {describe(measurement.row)}; {in_words(measurement.threads)}: {times}"
+        )
     rows = {function.__name__: of_function for function, of_function in TABLE.items()}
     (options.output / "results.md").write_text(page(record, rows), encoding="utf-8")
     draw(options.output / "plots", record)

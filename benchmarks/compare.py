@@ -27,13 +27,13 @@ def measure(beginnings: tuple[str, ...], threads: int) -> dict[str, float]:
     import mmort
 
     mmort.set_num_threads(threads)
-    found = {}
+    times = {}
     for function, row in LARGE:
         name = f"{function.__name__}, {describe(row)}"
         if name.startswith(beginnings):
             contender = next(function(**row))
-            found[name] = 1e3 * time_in_turns([contender], RUNS)[contender.name]
-    return found
+            times[name] = 1e3 * time_in_turns([contender], RUNS)[contender.name]
+    return times
 
 
 def main() -> None:

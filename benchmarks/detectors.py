@@ -99,9 +99,9 @@ def attention(file: Path, feeds: dict) -> tuple[float, float, float, float]:
         make_portable(file, portable)
         ours = kernel_times(session(file, f"{folder}/ours"), feeds)
         stock = kernel_times(session(portable, f"{folder}/stock", library=False), feeds)
-    own = ours["MultiScaleDeformableAttention"]
+    seconds = ours["MultiScaleDeformableAttention"]
     loops = stock["Loop"]  # nothing else in these files is one; its event has the time of what it runs
-    return own, loops, ours["run"], stock["run"]
+    return seconds, loops, ours["run"], stock["run"]
 
 
 def inputs_of(config: Path, image: Path, shape: tuple[int, int]) -> tuple[torch.Tensor, ...]:
@@ -152,8 +152,8 @@ def main() -> None:
         checkpoint, file = stem.with_suffix(".pth"), stem.with_suffix(".onnx")
         if arguments.attention:
             feeds = feeds_of(inputs_of(config, arguments.image, arguments.shape))
-            own, loops, run, stock_run = attention(file, feeds)
-            times = f"{1e3 * own:.0f} ms | {1e3 * loops:.0f} ms | {loops / own:.1f}"
+            seconds, loops, run, stock_run = attention(file, feeds)
+            times = f"{1e3 * seconds:.0f} ms | {1e3 * loops:.0f} ms | {loops / seconds:.1f}"
             whole = f"{1e3 * run:.0f} and {1e3 * stock_run:.0f} ms"
             print(f"| {name} | {times} | {whole} | {os.getloadavg()[0]:.1f} |", flush=True)
             continue

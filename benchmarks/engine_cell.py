@@ -82,8 +82,8 @@ def openvino_of_fixed_size(source: Source, form: str) -> Run:
 
     def run(*arrays: NDArray[Any]) -> Sequence[NDArray[Any]]:
         network, names = network_of(arrays[0].shape)
-        found = network(dict(zip(("input", "img_shape"), arrays[: len(network.inputs)], strict=False)))
-        return [np.array(found[name]) for name in names]
+        outputs = network(dict(zip(("input", "img_shape"), arrays[: len(network.inputs)], strict=False)))
+        return [np.array(outputs[name]) for name in names]
 
     return run
 

@@ -106,9 +106,9 @@ def cases():
     cloud, limits = uniform(20000, 4, high=40), torch.tensor([0.0, 0, 0, 40, 40, 40])
     voxel, cells = torch.tensor([0.5, 0.5, 4.0]), zeros(20000, 3, dtype=torch.int32)
     yield "dynamic_voxelize_forward", [cloud, voxel, limits], [cells], [], {"NDim": 3}
-    found = [zeros(8000, 10, 4), zeros(8000, 3, dtype=torch.int32), zeros(8000, dtype=torch.int32), torch.tensor(0)]
+    buffers = [zeros(8000, 10, 4), zeros(8000, 3, dtype=torch.int32), zeros(8000, dtype=torch.int32), torch.tensor(0)]
     hard = {"max_points": 10, "max_voxels": 8000, "NDim": 3, "deterministic": True}
-    yield "hard_voxelize_forward", [cloud, voxel, limits], found, [], hard
+    yield "hard_voxelize_forward", [cloud, voxel, limits], buffers, [], hard
     cuboids = torch.cat([uniform(50, 3, high=40), uniform(50, 3, low=2, high=6), uniform(50, 1)], 1)
     inside = zeros(50, 20000, dtype=torch.int32)
     yield "points_in_boxes_cpu_forward", [cuboids, cloud[:, :3].contiguous()], [inside], [], {}

@@ -21,13 +21,13 @@ def draw(folder: Path, record: dict[str, Measurement]) -> None:
     plt.rcParams.update({"axes.spines.right": False, "font.family": "sans-serif"})
     folder.mkdir(exist_ok=True)
     for operator, curves in groupby(CURVES, key=lambda curve: curve.operator):
-        found = [(curve, points) for curve in curves if len(points := points_of(curve, record)) > 1]
-        if not found:
+        plotted = [(curve, points) for curve in curves if len(points := points_of(curve, record)) > 1]
+        if not plotted:
             continue
         figure, panels = plt.subplots(
-            1, len(found), figsize=(0.6 + 2.4 * len(found), 2.6), squeeze=False, sharey=True, layout="constrained"
+            1, len(plotted), figsize=(0.6 + 2.4 * len(plotted), 2.6), squeeze=False, sharey=True, layout="constrained"
         )
-        for panel, (curve, points) in zip(panels[0], found, strict=True):
+        for panel, (curve, points) in zip(panels[0], plotted, strict=True):
             names = list(dict.fromkeys(name for _, measurement in points for name in measurement.seconds))
             for index, name in enumerate(names):
                 line = [(value, 1e3 * seconds[name]) for value, (*_, seconds) in points if name in seconds]

@@ -24,11 +24,11 @@ from mmort.predict.images import resize
 
 def operators(profile: str) -> Counter[str]:
     """Return the milliseconds of each operator."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for event in json.loads(Path(profile).read_text()):
         if event["name"].endswith("_kernel_time"):
-            found[event["args"]["op_name"]] += round(event["dur"] / 1e3)
-    return found
+            counts[event["args"]["op_name"]] += round(event["dur"] / 1e3)
+    return counts
 
 
 def row(file: Path, image: np.ndarray, runs: int) -> str:

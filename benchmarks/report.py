@@ -63,11 +63,13 @@ def read_record(path: Path) -> dict[str, Measurement]:
     content = json.loads(path.read_text(encoding="utf-8"))
     if content["machine"] != machine():
         raise SystemExit(f"{path} is of {content['machine']}; remove it to begin with {machine()}")
-    return {found.key: found for found in (Measurement(*values) for values in content["measurements"])}
+    return {
+        measurement.key: measurement for measurement in (Measurement(*values) for values in content["measurements"])
+    }
 
 
 def write_record(path: Path, record: dict[str, Measurement]) -> None:
-    lines = ",\n".join(json.dumps(found) for found in record.values())
+    lines = ",\n".join(json.dumps(measurement) for measurement in record.values())
     path.write_text(f'{{"machine": {json.dumps(machine())}, "measurements": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
@@ -101,9 +103,11 @@ def tabulate(head: list[str], lines: list[list[str]]) -> str:
 def summary(measurements: list[Measurement], threads: list[int]) -> str:
     """Return the smallest, median and largest ratio of each operator and peer."""
     ratios: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for found in measurements:
-        for peer in list(found.seconds)[1:]:
-            ratios.setdefault((found.operator, peer), {}).setdefault(found.threads, []).append(found.ratio(peer))
+    for measurement in measurements:
+        for peer in list(measurement.seconds)[1:]:
+            ratios.setdefault((measurement.operator, peer), {}).setdefault(measurement.threads, []).append(
+                measurement.ratio(peer)
+            )
     lines = []
     for (operator, peer), by_threads in ratios.items():
         cells = []
@@ -118,14 +122,16 @@ def summary(measurements: list[Measurement], threads: list[int]) -> str:
 def rows_of(operator: str, measurements: list[Measurement], threads: list[int]) -> str:
     """Return the table of an operator's rows."""
     cells: dict[tuple[str, ...], dict[int, list[str]]] = {}
-    for found in measurements:
-        for peer in list(found.seconds)[1:]:
-            key = (*map(write, found.row.values()), peer)
-            values = [duration(found.seconds["mmort"]), f"{found.ratio(peer):.2f}"]
-            cells.setdefault(key, {})[found.threads] = values
+    for measurement in measurements:
+        for peer in list(measurement.seconds)[1:]:
+            key = (*map(write, measurement.row.values()), peer)
+            values = [duration(measurement.seconds["mmort"]), f"{measurement.ratio(peer):.2f}"]
+            cells.setdefault(key, {})[measurement.threads] = values
     head = [*measurements[0].row, "peer"]
     head += [text for number in threads for text in (f"mmort, {in_words(number)}", "ratio")]
-    lines = [[*key, *(text for n in threads for text in found.get(n, ["", ""]))] for key, found in cells.items()]
+    lines = [
+        [*key, *(text for n in threads for text in measurement.get(n, ["", ""]))] for key, measurement in cells.items()
+    ]
     return f"### {title(operator)}\n\n{tabulate(head, lines)}"
 
 
@@ -144,8 +150,8 @@ def growth(record: dict[str, Measurement]) -> str:
             continue
         (before, slower), (value, last) = points[-2:]
         exponent = math.log(last.seconds["mmort"] / slower.seconds["mmort"]) / math.log(value / before)
-        shared = [(value, found) for value, found in points if len(found.seconds) > 1]
-        ratios = " / ".join(f"{found.ratio(list(found.seconds)[1]):.1f}" for _, found in shared)
+        shared = [(value, measurement) for value, measurement in points if len(measurement.seconds) > 1]
+        ratios = " / ".join(f"{measurement.ratio(list(measurement.seconds)[1]):.1f}" for _, measurement in shared)
         times = f"{duration(points[0][1].seconds['mmort'])} to {duration(last.seconds['mmort'])}"
         sizes = f"{points[0][0]:,} to {value:,}"
         peer = list(shared[0][1].seconds)[1] if shared else ""
@@ -155,7 +161,7 @@ def growth(record: dict[str, Measurement]) -> str:
 
 def page(record: dict[str, Measurement], rows: dict[str, list[dict[str, Any]]]) -> str:
     """Return the page; `rows` are those of each operator's table, curves apart."""
-    threads = sorted({found.threads for found in record.values()})
+    threads = sorted({measurement.threads for measurement in record.values()})
     tables: dict[str, list[Measurement]] = {}
     for (operator, of_operator), number in product(rows.items(), threads):
         keys = (Measurement(operator, row, number, {}).key for row in of_operator)
@@ -163,5 +169,5 @@ def page(record: dict[str, Measurement], rows: dict[str, list[dict[str, Any]]]) 
     every = list(chain.from_iterable(tables.values()))
     parts = [HEAD.format(machine=machine()), "## Summary", summary(every, threads)]
     parts += ["## Growth, one thread", EXPONENTS, growth(record), "## Rows"]
-    parts += [rows_of(operator, found, threads) for operator, found in tables.items() if found]
+    parts += [rows_of(operator, measurement, threads) for operator, measurement in tables.items() if measurement]
     return "\n\n".join(parts) + "\n"

@@ -29,8 +29,8 @@ class Contender(NamedTuple):
 def check_agreement(contenders: list[Contender]) -> None:
     """Raise ValueError if contenders give different answers."""
     answers = [(name, answer(run())) for name, run, answer in contenders if answer]
-    (_, wanted), *others = answers
-    for name, answer in others:
+    (_, wanted), *rest = answers
+    for name, answer in rest:
         for ours, theirs in zip(*(x if isinstance(x, tuple) else (x,) for x in (wanted, answer)), strict=True):
             ours, theirs = np.asarray(ours), np.asarray(theirs)
             if ours.shape != theirs.shape:

@@ -49,24 +49,24 @@ static OrtStatus *read_word(const Op *op, const OrtKernelInfo *info, const Attri
     return attribute_error(op, info, message);
 }
 
-static OrtStatus *read_pair(const Op *op, const OrtKernelInfo *info, const char *name, const char *found,
+static OrtStatus *read_pair(const Op *op, const OrtKernelInfo *info, const char *name, const char *type,
                             mmk_attribute *values) {
-    int64_t given[4];
-    size_t size = sizeof given / sizeof *given;
+    int64_t integers[4];
+    size_t size = sizeof integers / sizeof *integers;
     char message[NAME_SIZE];
-    if (!strcmp(found, "INT")) {
+    if (!strcmp(type, "INT")) {
         size = 1;
-        TRY(op->api->KernelInfoGetAttribute_int64(info, name, given));
-    } else if (!succeeded(op->api, op->api->KernelInfoGetAttributeArray_int64(info, name, given, &size))) {
+        TRY(op->api->KernelInfoGetAttribute_int64(info, name, integers));
+    } else if (!succeeded(op->api, op->api->KernelInfoGetAttributeArray_int64(info, name, integers, &size))) {
         size = 0; /* more than fit */
     }
-    int fits = size == 1 || size == 2 || (size == 4 && given[0] == given[1] && given[2] == given[3]);
+    int fits = size == 1 || size == 2 || (size == 4 && integers[0] == integers[1] && integers[2] == integers[3]);
     if (!fits) {
         snprintf(message, sizeof message, "%s must be two integers (or four, each twice), got others", name);
         return attribute_error(op, info, message);
     }
-    values[0].i = given[0];
-    values[1].i = given[size / 2];
+    values[0].i = integers[0];
+    values[1].i = integers[size / 2];
     return NULL;
 }
 
@@ -75,26 +75,26 @@ static OrtStatus *read_attribute(const Op *op, const OrtKernelInfo *info, const 
                                  mmk_attribute *value) {
     const OrtApi *api = op->api;
     const char *required_type = mmk_attribute_type_name(attribute->type);
-    const char *name = attribute->name, *found = find_type(api, info, name);
+    const char *name = attribute->name, *type = find_type(api, info, name);
     char message[NAME_SIZE];
     float f = 0;
-    if (!found && attribute->former) {
-        found = find_type(api, info, attribute->former);
-        if (found) name = attribute->former;
+    if (!type && attribute->former) {
+        type = find_type(api, info, attribute->former);
+        if (type) name = attribute->former;
     }
-    if (!found && attribute->required) {
+    if (!type && attribute->required) {
         snprintf(message, sizeof message, "attribute %s (%s) is missing", name, required_type);
         return attribute_error(op, info, message);
     }
     int is_pair = attribute->type == ATTRIBUTE_PAIR;
-    if (found && strcmp(found, required_type) != 0 && !(is_pair && !strcmp(found, "INT"))) {
-        snprintf(message, sizeof message, "attribute %s must be of type %s, got %s", name, required_type, found);
+    if (type && strcmp(type, required_type) != 0 && !(is_pair && !strcmp(type, "INT"))) {
+        snprintf(message, sizeof message, "attribute %s must be of type %s, got %s", name, required_type, type);
         return attribute_error(op, info, message);
     }
     *value = attribute->initial;
     if (is_pair) value[1] = attribute->initial;
-    if (!found) return NULL;
-    if (is_pair) return read_pair(op, info, name, found, value);
+    if (!type) return NULL;
+    if (is_pair) return read_pair(op, info, name, type, value);
     if (attribute->type == ATTRIBUTE_STRING) return read_word(op, info, attribute, name, value);
     if (attribute->type == ATTRIBUTE_INT || attribute->type == ATTRIBUTE_FLAG)
         return api->KernelInfoGetAttribute_int64(info, name, &value->i);

@@ -93,7 +93,7 @@ int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *req
     const char *cursor = required;
     mmk_shape_token token;
     int d = 0, fits = 1, open_ended = 0;
-    char bound[96] = "", given[160];
+    char bound[96] = "", actual[160];
     while (mmk_next_dimension(&cursor, &token)) {
         if (token.kind == SHAPE_REST) {
             open_ended = 1;
@@ -117,8 +117,8 @@ int mmk_check_shape(mmk_call *call, int i, const char *argument, const char *req
         d++;
     }
     if (fits && (d == tensor->rank || (open_ended && d < tensor->rank))) return 0;
-    write_shape(given, sizeof given, tensor->rank, tensor->shape);
-    return mmk_fail(call, "%s must be %s%s, got %s", argument, required, d == tensor->rank ? bound : "", given);
+    write_shape(actual, sizeof actual, tensor->rank, tensor->shape);
+    return mmk_fail(call, "%s must be %s%s, got %s", argument, required, d == tensor->rank ? bound : "", actual);
 }
 
 int mmk_set_output(mmk_call *call, int i, int type, int rank, const int64_t *shape) {

@@ -49,11 +49,12 @@ static int64_t attribute_value(const Op *op, const OrtShapeInferContext *context
         if (strlen(attribute->name) != length || memcmp(attribute->name, name, length) != 0) continue;
         const char *const names[] = {attribute->name, attribute->former};
         for (int n = 0; n < 2 && names[n]; n++) {
-            const OrtOpAttr *given = NULL;
+            const OrtOpAttr *op_attribute = NULL;
             int64_t value = -1;
             size_t size = 0;
-            if (succeeded(op->api, op->api->ShapeInferContext_GetAttribute(context, names[n], &given)) && given &&
-                succeeded(op->api, op->api->ReadOpAttr(given, ORT_OP_ATTR_INT, &value, sizeof value, &size)))
+            if (succeeded(op->api, op->api->ShapeInferContext_GetAttribute(context, names[n], &op_attribute)) &&
+                op_attribute &&
+                succeeded(op->api, op->api->ReadOpAttr(op_attribute, ORT_OP_ATTR_INT, &value, sizeof value, &size)))
                 return value > 0 ? value : -1;
         }
         return !attribute->required && attribute->initial.i > 0 ? attribute->initial.i : -1;

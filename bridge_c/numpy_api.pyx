@@ -34,8 +34,8 @@ cdef extern from *:
     static PyObject *make_function(const char *name, const char *doc, PyObject *module_name,
                                    PyObject *(*function)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *)) {
         static PyMethodDef definition;
-        PyMethodDef given = {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, doc};
-        definition = given;
+        PyMethodDef method = {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, doc};
+        definition = method;
         return PyCFunction_NewEx(&definition, NULL, module_name);
     }
     """
@@ -96,21 +96,21 @@ cdef class _Kernel:
     cdef Dtypes dtypes
     cdef list arguments
     cdef dict names  # {name: index} of the arguments
-    cdef tuple given  # the names in the last call, and the indices of their arguments
+    cdef tuple last_names  # the names in the last call, and the indices of their arguments
     cdef int[MAX_ARGUMENTS] indices
 
-    cdef int match(self, str function, tuple given) except -1:
+    cdef int match(self, str function, tuple names) except -1:
         """Find the arguments of a call by their names, which are the same object in each call of a line of code."""
         cdef PyObject *index
         cdef int i = 0
-        self.given = None
-        for name in given:
+        self.last_names = None
+        for name in names:
             index = PyDict_GetItem(self.names, name)
             if index == NULL:
                 raise TypeError(f"{function}: there is no argument {name}, only {', '.join(self.names)}")
             self.indices[i] = <object>index
             i += 1
-        self.given = given
+        self.last_names = names
         return 0
 
 
@@ -460,27 +460,27 @@ cdef tuple _run(Job *job, _Kernel kernel):
     return _new_outputs(c) if outputs is None else outputs
 
 
-cdef object _call(PyObject *module, PyObject *const *given, Py_ssize_t count, PyObject *names):
+cdef object _call(PyObject *module, PyObject *const *arguments, Py_ssize_t count, PyObject *names):
     cdef Job job
-    cdef PyObject *found
+    cdef PyObject *entry
     cdef _Kernel kernel
     cdef str function
     cdef object cast = None
     cdef Py_ssize_t i
     if count != 1 and count != 2:
         raise TypeError(f"call: the positional arguments must be a kernel and at most a function, got {count}")
-    found = PyDict_GetItem(_KERNELS, <object>given[0])
-    if found == NULL:
+    entry = PyDict_GetItem(_KERNELS, <object>arguments[0])
+    if entry == NULL:
         raise ImportError(
-            f"{__name__} has no kernel {<object>given[0]}; if it is a new one, build and install the package again")
-    kernel = <_Kernel>found
-    function = kernel.name if count == 1 or <object>given[1] is None else <str?><object>given[1]
+            f"{__name__} has no kernel {<object>arguments[0]}; if it is a new one, build and install the package again")
+    kernel = <_Kernel>entry
+    function = kernel.name if count == 1 or <object>arguments[1] is None else <str?><object>arguments[1]
     memset(&job, 0, sizeof(job))
     if names != NULL:
-        if names != <PyObject *>kernel.given:
+        if names != <PyObject *>kernel.last_names:
             kernel.match(function, <tuple>names)
         for i in range(len(<tuple>names)):
-            job.values[kernel.indices[i]] = given[count + i]
+            job.values[kernel.indices[i]] = arguments[count + i]
     job.c.name = kernel.functions.name
     job.c.is_interrupted = _is_interrupted
     if not _set_inputs(&job, kernel, function):

@@ -86,11 +86,11 @@ static inline int current_processor(void) {
 /* Moves this thread to another processor; returns whether there is one that it may use. */
 static inline int leave_processor(int processor) {
 #ifdef __linux__
-    cpu_set_t allowed, others;
+    cpu_set_t allowed, remaining;
     if (sched_getaffinity(0, sizeof allowed, &allowed)) return 0;
-    others = allowed;
-    CPU_CLR(processor, &others);
-    if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others)) return 0;
+    remaining = allowed;
+    CPU_CLR(processor, &remaining);
+    if (!CPU_COUNT(&remaining) || sched_setaffinity(0, sizeof remaining, &remaining)) return 0;
     sched_setaffinity(0, sizeof allowed, &allowed);
     return 1;
 #else

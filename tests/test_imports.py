@@ -57,22 +57,22 @@ OPTIONAL = {
 
 def imports_of(path, module):
     """Return {(name, whether it is imported with the module)} of a file; annotations' imports are left out."""
-    found = set()
+    modules = set()
 
     def visit(node, eager):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             return
         if isinstance(node, ast.Import):
-            found.update((alias.name, eager) for alias in node.names)
+            modules.update((alias.name, eager) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{module}: imports are absolute"
-            found.update((f"{node.module}.{alias.name}", eager) for alias in node.names)
+            modules.update((f"{node.module}.{alias.name}", eager) for alias in node.names)
         inner = eager and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
             visit(child, inner)
 
     visit(ast.parse(path.read_text(encoding="utf-8")), True)
-    return found
+    return modules
 
 
 def name_of(path):

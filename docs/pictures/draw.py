@@ -374,12 +374,12 @@ def suppression():
         picture.heading(left + 80, 24, name)
         picture.text(left + 80, 44, setting, fill=GREY)
         picture.rectangle(left, top, 160, 150, fill=PIXEL, stroke=FAINT)
-        found = sorted(zip(indices.tolist(), dets[:, 4], strict=True))
-        for index, score in found:
+        kept = sorted(zip(indices.tolist(), dets[:, 4], strict=True))
+        for index, score in kept:
             x1, y1, x2, y2 = BOXES[index] + (left, top, left, top)
             style = {"fill": COLOURS[index], "stroke": COLOURS[index], "stroke_width": 0.8 + 2.8 * score}
             picture.rectangle(x1, y1, x2 - x1, y2 - y1, fill_opacity=0.1, **style)
-        for index, score in found:
+        for index, score in kept:
             x1, y1, x2, y2 = BOXES[index] + (left, top, left, top)
             x, y = ((x1, y1 - 11), (x2 + 5, y1 + 8), (x2 - 6, y2 - 11))[index]
             style = {"fill": COLOURS[index], "anchor": anchors[index], "font_weight": "bold"}

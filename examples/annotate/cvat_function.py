@@ -20,19 +20,19 @@ class Detector:
 
     def detect(self, context: cvataa.DetectionFunctionContext, image: Image) -> list[LabeledShapeRequest]:
         """Return masks, polygons if CVAT asks for them, or boxes if the detector makes no masks."""
-        found = self.predict(np.asarray(image.convert("RGB"))[..., ::-1])
-        found = found.above(0.3 if context.conf_threshold is None else context.conf_threshold)
+        detections = self.predict(np.asarray(image.convert("RGB"))[..., ::-1])
+        detections = detections.above(0.3 if context.conf_threshold is None else context.conf_threshold)
         shapes = []
-        for index, (label, box) in enumerate(zip(found.labels.tolist(), found.boxes.tolist(), strict=True)):
-            if not found.has_masks:
+        for index, (label, box) in enumerate(zip(detections.labels.tolist(), detections.boxes.tolist(), strict=True)):
+            if not detections.has_masks:
                 shapes.append(cvataa.rectangle(label, box))
             elif context.conv_mask_to_poly:
                 contours, _ = cv2.findContours(
-                    found.mask(index).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE
+                    detections.mask(index).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE
                 )
                 shapes += [cvataa.polygon(label, contour.ravel().tolist()) for contour in contours if len(contour) >= 3]
-            elif found.mask(index).any():
-                shapes.append(cvataa.mask(label, encode_mask(found.mask(index))))
+            elif detections.mask(index).any():
+                shapes.append(cvataa.mask(label, encode_mask(detections.mask(index))))
         return shapes
 
 

@@ -21,10 +21,10 @@ class Detector(LabelStudioMLBase):
         )
         predictions = []
         for task in tasks:
-            found = PREDICT(self.get_local_path(task["data"][tag["inputs"][0]["value"]]))
-            height, width = found.image_size
+            detections = PREDICT(self.get_local_path(task["data"][tag["inputs"][0]["value"]]))
+            height, width = detections.image_size
             results = []
-            for name, score, box in zip(found.names, found.scores.tolist(), found.xywh, strict=True):
+            for name, score, box in zip(detections.names, detections.scores.tolist(), detections.xywh, strict=True):
                 x, y, w, h = (100 * box / [width, height, width, height]).tolist()
                 results.append(
                     {
@@ -37,7 +37,9 @@ class Detector(LabelStudioMLBase):
                         "value": {"x": x, "y": y, "width": w, "height": h, "rectanglelabels": [name]},
                     }
                 )
-            predictions.append({"result": results, "score": float(found.scores.mean()) if len(found) else 0.0})
+            predictions.append(
+                {"result": results, "score": float(detections.scores.mean()) if len(detections) else 0.0}
+            )
         return predictions
 
 

@@ -30,11 +30,11 @@ def inputs(*shape):
 def test_torch_agrees(shape):
     x, scale, bias = inputs(*shape)
     wanted = nn.functional.group_norm(x, 2, scale, bias) if len(shape) > 2 and x.numel() else None
-    found = group_norm(x, 2, scale, bias)
-    assert found.shape == x.shape
-    np.testing.assert_array_equal(found, example_ops.group_norm(x.numpy(), 2, scale.numpy(), bias.numpy()))
+    actual = group_norm(x, 2, scale, bias)
+    assert actual.shape == x.shape
+    np.testing.assert_array_equal(actual, example_ops.group_norm(x.numpy(), 2, scale.numpy(), bias.numpy()))
     if wanted is not None:
-        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(actual, wanted)
 
 
 def test_torch_library():
@@ -72,8 +72,8 @@ def test_export(tmp_path):
     options.register_custom_ops_library(example_ops.library_path())
     session = mmort.ort.session(path, sess_options=options)  # with mmort's operators besides
     x = torch.rand(1, 3, 33, 9)
-    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    torch.testing.assert_close(torch.from_numpy(found), network(x).detach())
+    (outputs,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(outputs), network(x).detach())
 
 
 def test_program_without_python(tmp_path):

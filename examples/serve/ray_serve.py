@@ -51,10 +51,10 @@ class Detector:
             return PlainTextResponse("the client has gone", 400)
         if picture is None:
             return PlainTextResponse(f"a picture may have {MAX_BYTES} bytes at most", 413)
-        found = await self.detect(picture)
-        if isinstance(found, Exception):
-            return PlainTextResponse(str(found), 422)
-        return Response(found.to_json(), media_type="application/json", headers={"X-Replica": str(os.getpid())})
+        detections = await self.detect(picture)
+        if isinstance(detections, Exception):
+            return PlainTextResponse(str(detections), 422)
+        return Response(detections.to_json(), media_type="application/json", headers={"X-Replica": str(os.getpid())})
 
     @serve.batch(max_batch_size=MAX_BATCH_SIZE, batch_wait_timeout_s=BATCH_WAIT)
     async def detect(self, pictures: list[bytes]) -> list[Detections | Exception]:
@@ -73,10 +73,10 @@ class Detector:
                 results.append(error)
         for indices in groups.values():
             try:
-                found = self._predictor.run([results[index] for index in indices])
+                outputs = self._predictor.run([results[index] for index in indices])
             except ValueError as error:  # pictures of a shape that the file does not take
-                found = [error] * len(indices)
-            for index, result in zip(indices, found, strict=True):
+                outputs = [error] * len(indices)
+            for index, result in zip(indices, outputs, strict=True):
                 results[index] = result
         return results
 

@@ -44,8 +44,8 @@ class TritonNetwork:
 def main(server: str, model: str, *pictures: str) -> None:
     network = TritonNetwork(server, model)
     predictor = Predictor(network, classes=network.classes, preprocessing=network.preprocessing, score_threshold=0.3)
-    for path, found in zip(pictures, predictor.predict(pictures), strict=True):
-        print(path, *(f"{name} {score:.2f}" for name, score in zip(found.names, found.scores, strict=True)))
+    for path, detections in zip(pictures, predictor.predict(pictures), strict=True):
+        print(path, *(f"{name} {score:.2f}" for name, score in zip(detections.names, detections.scores, strict=True)))
 
 
 if __name__ == "__main__":

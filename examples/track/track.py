@@ -13,8 +13,8 @@ def track(model: str, video: str) -> Iterator[sv.Detections]:
     """Yield the objects in each frame; their ``tracker_id`` is -1 until they have been seen twice."""
     predict = Predictor(model, score_threshold=0.1)  # the tracker also takes weak detections of objects that it knows
     tracker = ByteTrackTracker(frame_rate=sv.VideoInfo.from_video_path(video).fps)
-    for found in predict.predict(sv.get_video_frames_generator(video)):
-        yield tracker.update(found.to_supervision())
+    for detections in predict.predict(sv.get_video_frames_generator(video)):
+        yield tracker.update(detections.to_supervision())
 
 
 if __name__ == "__main__":

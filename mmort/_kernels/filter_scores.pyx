@@ -78,19 +78,19 @@ cdef void _filter(const mmk_call *call, const real *scores, real *output, real *
     cdef int64_t count = call.inputs[0].shape[1] * call.inputs[0].shape[2], best = call.attributes[NMS_PRE].i
     cdef int64_t image, above, i
     cdef real threshold = <real>call.attributes[SCORE_THRESHOLD].f, lowest
-    cdef const real *own
+    cdef const real *image_scores
     for image in range(begin, end):
-        own = scores + image * count
+        image_scores = scores + image * count
         lowest = threshold
-        _count(own, count, threshold, &above)
+        _count(image_scores, count, threshold, &above)
         if 0 < best < above:
             above = 0
             for i in range(count):  # one more than are above may be written
-                spare[above] = own[i]
-                above += own[i] > threshold
+                spare[above] = image_scores[i]
+                above += image_scores[i] > threshold
             if best < above:  # else another thread has written scores meanwhile
                 lowest = _lowest_of_best(spare, above, best)
-        _copy(own, count, threshold, lowest, output + image * count)
+        _copy(image_scores, count, threshold, lowest, output + image * count)
 
 
 cdef public int mmk_filter_scores_prepare(mmk_call *call) noexcept nogil:

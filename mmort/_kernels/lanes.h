@@ -67,15 +67,15 @@ static AVX2 ptrdiff_t pool_lanes(const float *x, float *y, ptrdiff_t steps, ptrd
         _mm256_storeu_si256((__m256i *)((integers) + 4), _mm256_cvtepi32_epi64(_mm256_extracti128_si256(v, 1))); \
     } while (0)
 
-#define ACCUMULATE_FLOATS(choose)                                                                            \
-    for (ptrdiff_t k = 0; k < steps; k += LANES) {                                                           \
-        __m256 given = _mm256_loadu_ps(x + k), v = given;                                                    \
-        SCAN_FLOATS(KEEP_LATER, choose, v, carry);                                                           \
-        _mm256_storeu_ps(values + k, v);                                                                     \
-        __m256i found = _mm256_and_si256(numbers, _mm256_castps_si256(_mm256_cmp_ps(given, v, _CMP_EQ_OQ))); \
-        SCAN_INTS(KEEP_LATER, INT_MAX_OF, found, carried);                                                   \
-        STORE_INTEGERS(found, indices + k);                                                                  \
-        numbers = _mm256_add_epi32(numbers, _mm256_set1_epi32(LANES));                                       \
+#define ACCUMULATE_FLOATS(choose)                                                                                 \
+    for (ptrdiff_t k = 0; k < steps; k += LANES) {                                                                \
+        __m256 loaded = _mm256_loadu_ps(x + k), v = loaded;                                                       \
+        SCAN_FLOATS(KEEP_LATER, choose, v, carry);                                                                \
+        _mm256_storeu_ps(values + k, v);                                                                          \
+        __m256i positions = _mm256_and_si256(numbers, _mm256_castps_si256(_mm256_cmp_ps(loaded, v, _CMP_EQ_OQ))); \
+        SCAN_INTS(KEEP_LATER, INT_MAX_OF, positions, carried);                                                    \
+        STORE_INTEGERS(positions, indices + k);                                                                   \
+        numbers = _mm256_add_epi32(numbers, _mm256_set1_epi32(LANES));                                            \
     }
 
 /* Accumulates `steps` elements, a multiple of LANES, of which the first has the index `first`.  `best` and `index` are

@@ -84,13 +84,13 @@ cdef inline bint _any_reaches(const real *planes, ptrdiff_t count, const int32_t
     """Returns whether a box of higher score among the entries [begin, end), or after, could suppress the box."""
     cdef real box_x1 = planes[box], box_y1 = planes[count + box]
     cdef real box_x2 = planes[2 * count + box], box_y2 = planes[3 * count + box], area = planes[4 * count + box], common
-    cdef int32_t rank = ranks[box], found = 0
+    cdef int32_t rank = ranks[box], is_reached = 0
     cdef ptrdiff_t i
     for i in range(begin, end):
         common = intersection(planes[i], planes[count + i], planes[2 * count + i], planes[3 * count + i],
                               box_x1, box_y1, box_x2, box_y2, offset)
-        found |= (common > low * ((planes[4 * count + i] + area) - common)) & (ranks[i] < rank)
-    return found
+        is_reached |= (common > low * ((planes[4 * count + i] + area) - common)) & (ranks[i] < rank)
+    return is_reached
 
 
 cdef inline void _ask(const Grid *grid, const real *planes, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t box,

@@ -163,32 +163,32 @@ cdef inline simd_void _find_candidates(const Grid *grid, ptrdiff_t begin, ptrdif
     cdef float shared = window.shared, margin = window.margin
     cdef int32_t[BLOCK] near
     cdef int32_t i, size = <int32_t>count, any_near = 0
-    cdef ptrdiff_t found = 0
+    cdef ptrdiff_t listed = 0
     for i in range(size):
         near[i] = _may_share(uprights + i, &box, shared, margin)
         any_near |= near[i]
     if any_near:
         for i in range(size):
-            candidates[found] = grid.boxes[begin + i]
-            found += near[i]
-    number[0] = found
+            candidates[listed] = grid.boxes[begin + i]
+            listed += near[i]
+    number[0] = listed
 
 
 cdef inline bint _any_reaches(const Grid *grid, const Cell *cell, const Window *window, const Rectangle *box,
                               real threshold, bint equal) noexcept nogil:
     """Returns whether a kept box of the cell suppresses the box."""
     cdef int32_t[BLOCK] candidates
-    cdef ptrdiff_t begin = cell.begin, end = cell.end, found, i
+    cdef ptrdiff_t begin = cell.begin, end = cell.end, candidate_count, i
     cdef const Rectangle *candidate
     while begin < end:
         if end - begin < MIN_VECTOR:
-            found = _may_share(grid.uprights + begin, &window.upright, window.shared, window.margin)
+            candidate_count = _may_share(grid.uprights + begin, &window.upright, window.shared, window.margin)
             candidates[0] = grid.boxes[begin]
             begin += 1
         else:
-            _find_candidates(grid, begin, min(<ptrdiff_t>BLOCK, end - begin), window, candidates, &found)
+            _find_candidates(grid, begin, min(<ptrdiff_t>BLOCK, end - begin), window, candidates, &candidate_count)
             begin += BLOCK
-        for i in range(found):
+        for i in range(candidate_count):
             candidate = grid.rectangles + candidates[i]
             if reaches(candidate, box, threshold, equal) and not are_apart(candidate, box):
                 return True

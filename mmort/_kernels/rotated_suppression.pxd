@@ -88,13 +88,13 @@ cdef inline simd_void _find_near(const Kept *kept, ptrdiff_t begin, ptrdiff_t co
     cdef const float *reach_x = kept.reach_x + begin
     cdef const float *reach_y = kept.reach_y + begin
     cdef float box_x = box.x, box_y = box.y, box_reach_x = box.reach_x, box_reach_y = box.reach_y
-    cdef int32_t found = 0
+    cdef int32_t is_any_near = 0
     cdef ptrdiff_t i
     for i in range(count):  # NaN is near
         near[i] = not ((fabsf(x[i] - box_x) > reach_x[i] + box_reach_x)
                        | (fabsf(y[i] - box_y) > reach_y[i] + box_reach_y))
-        found |= near[i]
-    any_near[0] = found
+        is_any_near |= near[i]
+    any_near[0] = is_any_near
 
 
 cdef inline bint _is_suppressed_by_any(const Rectangle *rectangles, const Rectangle *box, const Kept *kept,

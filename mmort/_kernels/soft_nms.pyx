@@ -74,14 +74,14 @@ cdef simd_void _decay(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t c
     # variables, because gcc cannot rule out that writing a score changes the box
     cdef real box_x1 = x1[box], box_y1 = y1[box], box_x2 = x2[box], box_y2 = y2[box], box_area = area[box]
     cdef real common, iou
-    cdef int32_t found = 0
+    cdef int32_t is_below = 0
     cdef ptrdiff_t i
     for i in range(box + 1, count):
         common = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
         iou = iou_of(common, box_area, area[i])
         score[i] *= (1 - iou if linear else <real>0) if iou >= threshold else <real>1
-        found |= score[i] < min_score
-    any_below[0] = found
+        is_below |= score[i] < min_score
+    any_below[0] = is_below
 
 
 cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real sigma,
@@ -126,11 +126,11 @@ cdef inline void _swap(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff
 
 cdef simd_void _find_below(const real *score, ptrdiff_t begin, ptrdiff_t end, real min_score,
                            bint *any_below) noexcept nogil:
-    cdef int32_t found = 0
+    cdef int32_t is_below = 0
     cdef ptrdiff_t i
     for i in range(begin, end):
-        found |= score[i] < min_score
-    any_below[0] = found
+        is_below |= score[i] < min_score
+    any_below[0] = is_below
 
 
 cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t begin,
@@ -172,15 +172,15 @@ cdef simd_void _count_overlaps(const real *planes, ptrdiff_t stride, ptrdiff_t b
                                real offset, real threshold, int64_t *hits, int64_t *decays) noexcept nogil:
     """Counts the boxes of positions [begin, end) that overlap a box, and those whose IoU with it has the threshold."""
     cdef const real *area = planes + 4 * stride
-    cdef int32_t found = 0, found_above = 0
+    cdef int32_t overlapping = 0, decaying = 0
     cdef real common
     cdef ptrdiff_t i
     for i in range(begin, end):
         common = plane_intersection(planes, stride, box, i, offset)
-        found += common > 0
-        found_above += iou_of(common, area[box], area[i]) >= threshold
-    hits[0] += found
-    decays[0] += found_above
+        overlapping += common > 0
+        decaying += iou_of(common, area[box], area[i]) >= threshold
+    hits[0] += overlapping
+    decays[0] += decaying
 
 
 cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices, int64_t count, const Rule *rule,

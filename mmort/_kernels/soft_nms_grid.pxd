@@ -217,7 +217,7 @@ cdef inline simd_void find_hits(const Grid *grid, const real *planes, int64_t bo
     cdef real box_x2 = planes[2 * grid.stride + box], box_y2 = planes[3 * grid.stride + box]
     cdef real box_area = planes[4 * grid.stride + box]
     cdef real *ious = <real *>grid.ious
-    cdef real[LANES] found
+    cdef real[LANES] lane_ious
     cdef const real *x1
     cdef const real *y1
     cdef const real *x2
@@ -239,14 +239,14 @@ cdef inline simd_void find_hits(const Grid *grid, const real *planes, int64_t bo
                 i = 0
                 while i < size:  # whole vectors; the last numbers may be of another bucket
                     for k in range(LANES):
-                        found[k] = iou_of(
+                        lane_ious[k] = iou_of(
                             intersection(box_x1, box_y1, box_x2, box_y2, x1[i + k], y1[i + k], x2[i + k], y2[i + k],
                                          offset),
                             box_area, area_of(x1[i + k], y1[i + k], x2[i + k], y2[i + k], offset))
                     for k in range(LANES):
-                        ious[count] = found[k]
+                        ious[count] = lane_ious[k]
                         grid.hits[count] = grid.entries[begin + i + k]
-                        count += (found[k] >= min_iou) & (i + k < size)
+                        count += (lane_ious[k] >= min_iou) & (i + k < size)
                     i += LANES
                 comparisons[0] += size
     hits[0] = count

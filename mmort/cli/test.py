@@ -54,8 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="onnxruntime",
         help="what runs the detector (default: %(default)s)",
     )
-    for name, what in (("cfg", "override the config, by dotted key"), ("eval", "options of the metrics")):
-        parser.add_argument(f"--{name}-options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=what)
+    for name, description in (("cfg", "override the config, by dotted key"), ("eval", "options of the metrics")):
+        parser.add_argument(
+            f"--{name}-options", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help=description
+        )
     configs.add_import(parser)
     texts.add_arguments(parser)
     datasets.add_arguments(parser)

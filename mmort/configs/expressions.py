@@ -129,9 +129,9 @@ class Evaluator:
         """Return an error with the file and the line of a node."""
         return ConfigError(f"{self.path}:{getattr(node, 'lineno', 1)}: {message}")
 
-    def refused(self, node: ast.AST, what: str) -> ConfigError:
+    def refused(self, node: ast.AST, description: str) -> ConfigError:
         """Return the error for code that would have to be executed."""
-        return self.error(node, f"configs are read, not executed: {what} is refused")
+        return self.error(node, f"configs are read, not executed: {description} is refused")
 
     def guarded(self, handler: Callable[[Any, Any], Any], node: ast.AST) -> Any:
         """Evaluate a node: pay for it, limit the result, and turn errors into a `ConfigError`."""

@@ -219,7 +219,7 @@ class _Root:
     """Resolves the paths of a data set's config."""
 
     def __init__(self, config: DetectorConfig | None, entry: Mapping[str, Any], replacement: _Path | None) -> None:
-        self.own, self.replacement = entry.get("data_root"), replacement
+        self.data_root, self.replacement = entry.get("data_root"), replacement
         self.variable = None if config is None else config.data_root
 
     def path(self, path: str | None) -> Path:
@@ -227,7 +227,7 @@ class _Root:
         if path is None:
             raise ValueError("evaluate: the config's test data set has no ann_file; give an annotation file")
         if self.replacement is None:
-            return Path(self.own or "", path)
-        if self.own is None and self.variable is not None and Path(path).is_relative_to(self.variable):
+            return Path(self.data_root or "", path)
+        if self.data_root is None and self.variable is not None and Path(path).is_relative_to(self.variable):
             return Path(self.replacement, Path(path).relative_to(self.variable))  # the config has joined them already
         return Path(self.replacement, path)

@@ -189,7 +189,7 @@ class Binding:
         return _Memory(device.type, device.index or 0, element_type, list(array.shape), address)
 
 
-def _check_type(what: str, tensor: Any, array: Any) -> str:
+def _check_type(name: str, tensor: Any, array: Any) -> str:
     """Return the name of the array's dtype; raise ValueError if dtype or shape differ from those of the tensor."""
     element_type = tensor.type
     if element_type.startswith(_OPTIONAL):
@@ -203,6 +203,6 @@ def _check_type(what: str, tensor: Any, array: Any) -> str:
     )
     if not fits or dtype != expected:
         raise ValueError(
-            f"mmort.ort.Binding: {what} must be {expected} [{', '.join(map(str, tensor.shape))}], got {dtype} {shape}"
+            f"mmort.ort.Binding: {name} must be {expected} [{', '.join(map(str, tensor.shape))}], got {dtype} {shape}"
         )
     return dtype

@@ -89,7 +89,7 @@ def _files(source: Path, recursive: bool) -> list[Path]:
         raise ValueError(f"{where} {source}; images are files that end in {', '.join(SUFFIXES)}{below}")
     left_out = [path for path in files if path.suffix.lower() in (*UNREADABLE_SUFFIXES, *VIDEO_SUFFIXES)]
     if left_out:
-        others = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
         reason = "OpenCV reads no images of this kind, and a video must be the only source"
-        warnings.warn(LeftOutWarning(f"{source}: left out {left_out[0].name}{others}; {reason}"), stacklevel=3)
+        warnings.warn(LeftOutWarning(f"{source}: left out {left_out[0].name}{more}; {reason}"), stacklevel=3)
     return images

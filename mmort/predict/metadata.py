@@ -145,11 +145,11 @@ def _check_entries(name: str, values: Any, schema: Mapping[str, tuple[Check, str
             _require(f"{name}.{key}", values[key], *rule)
 
 
-def _require(name: str, value: Any, check: Check, what: str) -> None:
+def _require(name: str, value: Any, check: Check, requirement: str) -> None:
     """Refuse a value that fails a check."""
     if not check(value):
         text = json.dumps(value)[:60] if not isinstance(value, dict) else "an object"
-        raise ValueError(f"{name} must be {what}, got {text}")
+        raise ValueError(f"{name} must be {requirement}, got {text}")
 
 
 def _is_names(value: Any) -> bool:
@@ -190,8 +190,8 @@ def _words(*words: str) -> tuple[Check, str]:
 
 def _optional(rule: tuple[Check, str]) -> tuple[Check, str]:
     """Return a rule that allows null besides."""
-    check, what = rule
-    return lambda value: value is None or check(value), f"{what}, or null"
+    check, requirement = rule
+    return lambda value: value is None or check(value), f"{requirement}, or null"
 
 
 def _is_size(value: Any) -> bool:

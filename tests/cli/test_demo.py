@@ -58,8 +58,8 @@ MMDETECTION = {
 
 
 def test_the_shipped_file_finds_what_mmdetection_finds():
-    found = Predictor(demo.MODEL, score_threshold=0.5).predict(demo.IMAGES)
-    for path, detections in zip(demo.IMAGES, found, strict=True):
+    result = Predictor(demo.MODEL, score_threshold=0.5).predict(demo.IMAGES)
+    for path, detections in zip(demo.IMAGES, result, strict=True):
         names, scores, boxes = zip(*MMDETECTION[path.name], strict=True)
         assert detections.names == names
         np.testing.assert_allclose(detections.scores, scores, rtol=0, atol=0.00051)

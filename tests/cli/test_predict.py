@@ -53,8 +53,8 @@ def test_prints_a_line_for_each_picture(folder):
     first = Predictor(MODEL, score_threshold=0.3)(IMAGES[0])
     lines = out.splitlines()
     assert [line.partition(":")[0] for line in lines] == [f"photos/{name}" for name in NAMES]
-    found = ", ".join(f"{name} {score:.2f}" for name, score in zip(first.names, first.scores, strict=True))
-    assert lines[0] == f"photos/{NAMES[0]}: {found}"
+    text = ", ".join(f"{name} {score:.2f}" for name, score in zip(first.names, first.scores, strict=True))
+    assert lines[0] == f"photos/{NAMES[0]}: {text}"
 
 
 def test_windows(folder, tiny):
@@ -86,7 +86,9 @@ def test_writes_lines_and_pictures(folder):
     lines = records(folder / "out/a/detections.jsonl")
     assert [line["image"] for line in lines] == [f"photos/{name}" for name in NAMES]
     expected = list(Predictor(MODEL, score_threshold=0.3, threads=1).predict(IMAGES, 3))
-    assert [{"image": line["image"], **found.to_dict()} for line, found in zip(lines, expected, strict=True)] == lines
+    assert [
+        {"image": line["image"], **detections.to_dict()} for line, detections in zip(lines, expected, strict=True)
+    ] == lines
     assert sorted(os.listdir("show/b")) == NAMES
     for path in IMAGES:
         image, drawn = read_image(path), read_image(folder / "show/b" / path.name)

@@ -428,11 +428,11 @@ def test_engine(boxes, monkeypatch):
 def test_voc(tmp_path):
     """The same pictures and digits in PASCAL VOC's format."""
     command = "test", demo.MODEL, *voc.write(tmp_path), "--threads", 1
-    found = figures(printed(*command, "--eval", "mAP", "recall", "--eval-options", "iou_thr=0.5,0.75"))
-    assert list(found)[:3] == ["mAP", "AP50", "AP75"]
-    assert found["mAP"] == pytest.approx((found["AP50"] + found["AP75"]) / 2, abs=1e-4)
-    assert found["AP50"] > 0.95
-    assert found["recall@100@0.5"] == 1
+    result = figures(printed(*command, "--eval", "mAP", "recall", "--eval-options", "iou_thr=0.5,0.75"))
+    assert list(result)[:3] == ["mAP", "AP50", "AP75"]
+    assert result["mAP"] == pytest.approx((result["AP50"] + result["AP75"]) / 2, abs=1e-4)
+    assert result["AP50"] > 0.95
+    assert result["recall@100@0.5"] == 1
     prefix = "--eval-options", f"jsonfile_prefix={tmp_path / 'x'}"
     assert "is for one data set in COCO's format" in refused(*command, "--format-only", *prefix)
 

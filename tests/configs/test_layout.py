@@ -48,14 +48,14 @@ def indexed_names(tree):
 
 
 def test_only_configs_index_the_top_level():
-    found = [
+    uses = [
         f"{path.relative_to(ROOT)}:{name.lineno}: {name.value}"
         for path in sorted(ROOT.rglob("*.py"))
         if "configs" not in path.relative_to(ROOT).parts[:1] and "demo" not in path.relative_to(ROOT).parts[:1]
         for name in indexed_names(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(name, ast.Constant) and name.value in TOP_LEVEL
     ]
-    assert found == []
+    assert uses == []
 
 
 def test_version_3_has_its_selection_inside_the_model():

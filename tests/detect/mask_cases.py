@@ -163,12 +163,12 @@ def batch(name):
 
 def summary(dets, labels, masks):
     """Return for each detection of an image its box, score and label, and its mask's pixels and their mean position."""
-    found = []
+    results = []
     for det, label, mask in zip(dets.tolist(), labels.tolist(), masks, strict=True):
         rows, columns = np.nonzero(mask) if mask.any() else ([0], [0])
-        found.append([*(float(f"{value:.6g}") for value in det), label, int(mask.sum())])
-        found[-1] += [round(float(np.mean(positions)), 1) for positions in (rows, columns)]
-    return found
+        results.append([*(float(f"{value:.6g}") for value in det), label, int(mask.sum())])
+        results[-1] += [round(float(np.mean(positions)), 1) for positions in (rows, columns)]
+    return results
 
 
 def fill(module):

@@ -104,11 +104,11 @@ def fill(name, module):
 
 def summary(map):
     """Return for each segment of a map its id, its pixels and their mean position."""
-    found = []
+    results = []
     for segment in np.unique(map).tolist():
         rows, columns = np.nonzero(map == segment)
-        found.append([segment, len(rows), round(float(rows.mean()), 1), round(float(columns.mean()), 1)])
-    return found
+        results.append([segment, len(rows), round(float(rows.mean()), 1), round(float(columns.mean()), 1)])
+    return results
 
 
 class Fixed:

@@ -21,12 +21,12 @@ def test_detections_are_mmdetections(name):
     detector = build(copy.deepcopy(co_dino_cases.config(name)))
     load_weights(detector, co_dino_cases.weights(recorded["shapes"]))
     dets, labels = (output.numpy() for output in detector(*query_cases.batch()))
-    for found, classes, expected, expected_classes in zip(
+    for actual, classes, expected, expected_classes in zip(
         dets, labels, recorded["dets"], recorded["labels"], strict=True
     ):
         count = len(expected_classes)
         assert classes.tolist() == expected_classes + [-1] * (len(classes) - count)
-        np.testing.assert_allclose(found[:count], expected, rtol=1e-4, atol=2e-3)
+        np.testing.assert_allclose(actual[:count], expected, rtol=1e-4, atol=2e-3)
 
 
 def test_the_heads_beside_the_queries_are_not_needed():

@@ -66,8 +66,8 @@ def test_rounding_changes_nothing():
     """The proof of an export rounds sums otherwise; the loop ends all the same."""
     pairs = torch.rand(1, 40, 40, generator=torch.Generator().manual_seed(0)).triu(1) > 0.7
     with rounded_otherwise():
-        found = left_by(pairs)
-    assert torch.equal(found, left_by(pairs))
+        result = left_by(pairs)
+    assert torch.equal(result, left_by(pairs))
 
 
 def test_the_exporter_without_loops_is_refused(tmp_path):

@@ -155,8 +155,8 @@ def test_padding_takes_no_part_in_the_transformer(variant):
         canvas[:, :, : map.shape[2], : map.shape[3]] = map
         padded.append(canvas)
     expected = decoded(detector, alone, (64, 96), (64, 96))
-    for found, values in zip(decoded(detector, padded, (128, 288), (64, 96)), expected, strict=True):
-        torch.testing.assert_close(found, values, rtol=1e-3, atol=1e-4)
+    for actual, values in zip(decoded(detector, padded, (128, 288), (64, 96)), expected, strict=True):
+        torch.testing.assert_close(actual, values, rtol=1e-3, atol=1e-4)
 
 
 def test_proposals_by_hand(dino):
@@ -192,8 +192,8 @@ def test_decoding_by_hand():
 def test_boxes_move_with_their_references():
     """A box at the border stays finite: it moves as from `eps`."""
     references = torch.tensor([[[1.0, 0, 0.5, 0.2]]])
-    found = moved(references, torch.zeros(1, 1, 4), eps=1e-3)
-    torch.testing.assert_close(found, torch.tensor([[[1 / 1.001, 0.001 / 1.001, 0.5, 0.2]]]))
+    result = moved(references, torch.zeros(1, 1, 4), eps=1e-3)
+    torch.testing.assert_close(result, torch.tensor([[[1 / 1.001, 0.001 / 1.001, 0.5, 0.2]]]))
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def model(family):
 @pytest.mark.parametrize("name", MODELS)
 def test_state_dict_is_mmdetections(name):
     with torch.device("meta"):
-        own = build(model(name)).state_dict()
-    assert {key: list(value.shape) for key, value in own.items()} == MODELS[name]["shapes"]
+        weights = build(model(name)).state_dict()
+    assert {key: list(value.shape) for key, value in weights.items()} == MODELS[name]["shapes"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -225,11 +225,11 @@ def test_the_best_pairs_are_those_of_all_priors(rng, softmax, nms_pre):
     scores, indices = best_priors(map, 4, nms_pre, "softmax" if softmax else "sigmoid")
     chosen = filter_scores(scores, 0.3, nms_pre)
     ours = torch.zeros_like(every).scatter(1, indices[..., None].expand(-1, -1, 4), chosen)
-    for own, all_scores in zip(ours, every, strict=True):
+    for scores_of_image, all_scores in zip(ours, every, strict=True):
         above = all_scores[all_scores > 0.3].sort(descending=True).values
         wanted = above if nms_pre < 0 else above[:nms_pre]
-        torch.testing.assert_close(own[own > 0].sort(descending=True).values, wanted)
-        torch.testing.assert_close(own[own > 0], all_scores[own > 0])
+        torch.testing.assert_close(scores_of_image[scores_of_image > 0].sort(descending=True).values, wanted)
+        torch.testing.assert_close(scores_of_image[scores_of_image > 0], all_scores[scores_of_image > 0])
 
 
 def far_apart(count):

@@ -528,16 +528,16 @@ def test_a_flip_test_has_a_price(tmp_path, monkeypatch):
     settings = CORNERNET | {"test_pipeline": [step | {"flip": True} if "flip" in step else step for step in steps]}
     config.write_text(json.dumps(settings))
     torch.save(build(settings).state_dict(), checkpoint)
-    found = []
+    results = []
 
     def stop(detector, preprocessing, metadata, *_):
-        found.append((detector.flip_test, preprocessing.flip, json.loads(metadata["preprocessing"])["flip"]))
+        results.append((detector.flip_test, preprocessing.flip, json.loads(metadata["preprocessing"])["flip"]))
         raise ValueError("enough")
 
     monkeypatch.setattr(pipeline, "_Export", stop)
     outputs = [running.run("export", config, checkpoint, *more)[1] for more in ((), ("--no-flip",))]
     assert ["2.0 times the work" in output for output in outputs] == [True, False]
-    assert found == [(True, True, True), (False, False, False)]
+    assert results == [(True, True, True), (False, False, False)]
 
 
 def test_bytes_written_are_the_bytes_compared(tmp_path, monkeypatch):

@@ -50,10 +50,10 @@ def test_fast_rcnn_given_an_rpns_proposals_is_faster_rcnn(detectors):
     torch.manual_seed(0)
     images = torch.randn(2, 3, 64, 96)
     images[1, :, 56:], images[1, :, :, 72:] = 0, 0
-    found = []
-    faster.rpn_head.register_forward_hook(lambda head, inputs, output: found.append(output))
+    actual = []
+    faster.rpn_head.register_forward_hook(lambda head, inputs, output: actual.append(output))
     expected = faster(images, SHAPES)
-    ((proposals, used),) = found
+    ((proposals, used),) = actual
     proposals = torch.where(used[..., None], proposals, 0)
     for output, wanted in zip(fast(images, SHAPES, proposals), expected, strict=True):
         torch.testing.assert_close(output, wanted, rtol=0, atol=0)
@@ -77,9 +77,9 @@ def test_a_file_takes_any_number_of_proposals(detectors, tmp_path):
     assert inputs["proposals"][::2] == [1, 4]
     image = np.random.default_rng(0).standard_normal((1, 3, *inputs["input"][2:]), np.float32)
     boxes = np.array([[[3, 5, 40, 50], [0, 0, 0, 0], [20, 10, 90, 60]]], np.float32)
-    found = session.run(None, {"input": image, "proposals": boxes})
+    outputs = session.run(None, {"input": image, "proposals": boxes})
     expected = detectors[1](*map(torch.from_numpy, (image,)), proposals=torch.from_numpy(boxes))
-    for output, wanted in zip(found, expected, strict=True):
+    for output, wanted in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(output, wanted.numpy(), rtol=1e-4, atol=1e-4)
     with pytest.raises(ValueError, match=r"takes proposals \(N, P, 4\) besides the images"):
         Predictor(path)

@@ -62,12 +62,12 @@ def test_matrix_nms():
     """The second and third mask lie in the first; the third has another label."""
     masks = torch.tensor([[[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 0, 0, 0]]], dtype=torch.float32)
     scores, labels = torch.tensor([[0.9, 0.8, 0.7, 0.6]]), torch.tensor([[1, 1, 0, 1]])
-    found = matrix_nms(masks, scores, labels, "gaussian", 2.0)[0]
+    kept = matrix_nms(masks, scores, labels, "gaussian", 2.0)[0]
     second = np.exp(-2 * 0.5**2)  # IoU with the first
     fourth = min(np.exp(-2 * 0.25**2), second / np.exp(-2 * 0.5**2))  # the second, IoU 1/2, is itself suppressed
-    np.testing.assert_allclose(found, [0.9, 0.8 * second, 0.7, 0.6 * fourth], rtol=1e-6)
-    found = matrix_nms(masks, scores, labels, "linear", 2.0)[0]
-    np.testing.assert_allclose(found, [0.9, 0.8 * 0.5, 0.7, 0.6 * 0.75], rtol=1e-6)
+    np.testing.assert_allclose(kept, [0.9, 0.8 * second, 0.7, 0.6 * fourth], rtol=1e-6)
+    kept = matrix_nms(masks, scores, labels, "linear", 2.0)[0]
+    np.testing.assert_allclose(kept, [0.9, 0.8 * 0.5, 0.7, 0.6 * 0.75], rtol=1e-6)
 
 
 def test_the_linear_kernel_drops_the_third_of_equal_masks(monkeypatch):
@@ -176,14 +176,14 @@ def test_instances_of_mask2former(monkeypatch):
     masks = torch.full((1, 3, 8, 8), -2.0)
     masks[0, 0, :4, :4], masks[0, 1, 4:, 4:] = 1.0, 3.0
     monkeypatch.setattr(detector, "_raw", lambda input, limits: (logits, masks))
-    dets, labels, found = detector(torch.zeros(1, 3, 32, 32), torch.tensor([[32, 24]]))
+    dets, labels, result = detector(torch.zeros(1, 3, 32, 32), torch.tensor([[32, 24]]))
     assert labels.tolist() == [[1, 0, -1]]
     enlarged = functional.interpolate(masks, (32, 32), mode="bilinear")[0, :, :, :24]
     for query, row in ((0, 1), (1, 0)):
         inside = enlarged[query][enlarged[query] > 0].sigmoid().mean()
         score = logits[0, query].softmax(0).max() * inside
         np.testing.assert_allclose(dets[0, row, 4], score, rtol=1e-5)
-        assert torch.equal(found[0, row], masks[0, query])
+        assert torch.equal(result[0, row], masks[0, query])
     assert dets[0, 0, 2] == 24
     assert not dets[0, 2].any()
 

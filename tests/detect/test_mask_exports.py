@@ -114,9 +114,9 @@ def test_a_panoptic_file_predicts_and_has_its_map(tmp_path):
     image = part_cases.numbers(130, 177, 3).mul(127).add(128).numpy().astype(np.uint8)
     network = load_network(read_config(config), weights)
     expected = Predictor(network, preprocessing=network.preprocessing)(image)
-    found = Predictor(path)(image)
-    assert len(found.names) > 1
-    assert (found.panoptic_map == expected.panoptic_map).mean() > 0.999
+    detections = Predictor(path)(image)
+    assert len(detections.names) > 1
+    assert (detections.panoptic_map == expected.panoptic_map).mean() > 0.999
     prepared = Predictor(path).preprocessing(image)
     session = mmort.ort.session(path, sess_options=onnxruntime.SessionOptions())
     inputs, shapes = network.preprocessing.batch([prepared])

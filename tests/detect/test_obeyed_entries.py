@@ -37,13 +37,13 @@ def test_soft_suppression_of_proposals_lowers_probabilities_not_logits():
     assert ((scores == -torch.inf) | (scores > 0)).all()
     kept = []
     for level in range(scores.shape[2]):
-        own = scores[0, :, level] > 0
-        kept.append(mmort.torch.soft_nms(boxes[0][own], scores[0, own, level], 0.3, min_score=0.2)[0])
+        passing = scores[0, :, level] > 0
+        kept.append(mmort.torch.soft_nms(boxes[0][passing], scores[0, passing, level], 0.3, min_score=0.2)[0])
     expected = torch.cat(kept)
     expected = expected[expected[:, 4].argsort(descending=True, stable=True)][:30]
     torch.testing.assert_close(dets[0, : len(expected), 4], expected[:, 4])
-    found, used = detector(images(), SHAPES)[0], dets[..., 4] > 0
-    torch.testing.assert_close(found[..., 4][used], dets[..., 4][used])  # not a sigmoid of them
+    actual, used = detector(images(), SHAPES)[0], dets[..., 4] > 0
+    torch.testing.assert_close(actual[..., 4][used], dets[..., 4][used])  # not a sigmoid of them
 
 
 def test_without_suppression_the_best_boxes_stay():

@@ -25,8 +25,8 @@ def built(name):
 @pytest.mark.parametrize("name", panoptic_cases.MODELS)
 def test_mmdetections_maps(name):
     """Each segment's id, pixels and their mean position, in the original sizes of two images in a batch."""
-    found = panoptic_cases.predicted(built(name), *panoptic_cases.batch(name))
-    for detections, wanted in zip(found, RECORDED[name], strict=True):
+    actual = panoptic_cases.predicted(built(name), *panoptic_cases.batch(name))
+    for detections, wanted in zip(actual, RECORDED[name], strict=True):
         summary = panoptic_cases.summary(detections.panoptic_map)
         assert [row[0] for row in summary] == [row[0] for row in wanted]
         np.testing.assert_allclose(np.array(summary)[:, 1:], np.array(wanted)[:, 1:], atol=10, rtol=0.01)

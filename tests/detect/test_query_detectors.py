@@ -210,8 +210,8 @@ def test_detr_boxes_end_with_the_image(detr, monkeypatch):
     boxes = torch.tensor([[[0.1, 0.2, 0.4, 0.2], [0.9, 0.8, 0.1, 0.8]]]).repeat(1, 10, 1)
     monkeypatch.setattr(detr, "_raw", lambda input, limits: (torch.randn(1, 20, 11), boxes))
     dets, _ = detr(torch.zeros(1, 3, 120, 230), torch.tensor([[100, 200]]))
-    found = {tuple(box.tolist()) for box in dets[0, :, :4].round()}
-    assert found == {(0, 10, 60, 30), (170, 40, 190, 100)}
+    result = {tuple(box.tolist()) for box in dets[0, :, :4].round()}
+    assert result == {(0, 10, 60, 30), (170, 40, 190, 100)}
 
 
 def on_canvas(image, shape):

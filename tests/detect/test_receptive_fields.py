@@ -79,8 +79,8 @@ def test_branches_are_weighted_by_their_shares(tmp_path):
     config = hooks("fixed_multi_branch", write(tmp_path, {"structure": {"module.tail.0": [1, 2]}}))
     set_receptive_fields(module, config["custom_hooks"])
     weights = {"weight": torch.tensor([[[[1.0, 10, 100]]]]), "bias": torch.tensor([0.5])}
-    own = {f"op_layer.{name}": value for name, value in weights.items()} | {"branch_weights": torch.tensor([-2.0, 6])}
-    load_weights(module["tail"][0], own)
+    state = {f"op_layer.{name}": value for name, value in weights.items()} | {"branch_weights": torch.tensor([-2.0, 6])}
+    load_weights(module["tail"][0], state)
     row = torch.arange(8.0) ** 2
     near = [0, 4 + 90 + 1600, 36 + 490]  # at -2 -1 0, 2 3 4, 6 7 8
     far = [400, 90 + 3600, 16 + 490]  # at -4 -1 2, 0 3 6, 4 7 10

@@ -255,9 +255,9 @@ def schemas():
     classes |= {inner for member in classes for inner in vars(member).values() if inspect.isclass(inner)}
     # The entries of layers are passed on as the layers' arguments.
     layers = "mmort.detect.parts.layers", "mmort.detect.parts.necks.fpg"
-    found = {member for member in classes if issubclass(member, Schema) and member.__name__ != "Entries"}
-    found = {member for member in found if member.__module__ not in layers}
-    return {f"{schema.__module__}.{schema.__qualname__}": schema for schema in found}
+    result = {member for member in classes if issubclass(member, Schema) and member.__name__ != "Entries"}
+    result = {member for member in result if member.__module__ not in layers}
+    return {f"{schema.__module__}.{schema.__qualname__}": schema for schema in result}
 
 
 @functools.cache  # a second, for each of a hundred schemas

@@ -107,18 +107,18 @@ def test_scores_that_pass(passing, followed):
     for pair in passing:
         chosen[0][pair] = 7.0  # numbers of the file are not taken over
     with replaying([("FilterScores", [chosen])]):
-        found = mmort.torch.filter_scores(SCORES, 0.25, 3)
+        filtered = mmort.torch.filter_scores(SCORES, 0.25, 3)
     expected = passing if followed else [(0, 0), (1, 1), (1, 0)]
-    assert [tuple(pair) for pair in found[0].nonzero().tolist()] == sorted(expected)
-    assert found.max() == torch.tensor(0.9)
+    assert [tuple(pair) for pair in filtered[0].nonzero().tolist()] == sorted(expected)
+    assert filtered.max() == torch.tensor(0.9)
 
 
 def test_scores_at_the_threshold_may_pass_or_not():
     for passing in (False, True):
         chosen = torch.where((0.25 if passing else 0.35) < SCORES, SCORES, 0)
         with replaying([("FilterScores", [chosen])]):
-            found = mmort.torch.filter_scores(SCORES, 0.3000001, -1)
-        assert bool(found[0, 2, 1] > 0) is passing
+            filtered = mmort.torch.filter_scores(SCORES, 0.3000001, -1)
+        assert bool(filtered[0, 2, 1] > 0) is passing
 
 
 AREAS = torch.tensor([[4.0, 3.9999998, 3.0], [-1.0, -3.0, -2.0], [2.0, 2.0, 1.9]])
@@ -137,9 +137,9 @@ def test_the_largest_or_smallest_number(kind, sign, keepdim):
         index = torch.tensor(chosen)
         with replaying([(kind, [index[:, None] if keepdim else index])]):
             numbers = sign * AREAS
-            found = numbers.argmax(1, keepdim) if sign == 1 else numbers.argmin(1, keepdim)
-        assert found.shape == ((3, 1) if keepdim else (3,))
-        assert found.flatten().tolist() == expected
+            actual = numbers.argmax(1, keepdim) if sign == 1 else numbers.argmin(1, keepdim)
+        assert actual.shape == ((3, 1) if keepdim else (3,))
+        assert actual.flatten().tolist() == expected
 
 
 def test_probabilities_at_a_threshold_are_above_it_or_not():
@@ -178,8 +178,8 @@ def test_rotated_boxes_that_suppression_keeps(kept, followed, with_labels):
     boxes = torch.cat([(upright[:, :2] + upright[:, 2:]) / 2, sides, torch.zeros(5, 1)], 1)
     labels = torch.zeros(5, dtype=torch.int64) if with_labels else None
     with replaying([("RotatedNonMaxSuppression", [torch.tensor(kept)])]):
-        found = mmort.torch.nms_rotated(boxes, scores, 0.8001, labels)[1]
-    assert found.tolist() == (kept if followed else [2, 0, 1, 4])
+        result = mmort.torch.nms_rotated(boxes, scores, 0.8001, labels)[1]
+    assert result.tolist() == (kept if followed else [2, 0, 1, 4])
 
 
 def test_many_rotated_boxes_are_compared_with_their_neighbours_only(monkeypatch):
@@ -198,8 +198,8 @@ def test_many_rotated_boxes_are_compared_with_their_neighbours_only(monkeypatch)
     monkeypatch.setattr(mmort, "box_iou_rotated", counting)
     for choice, followed in ((kept, True), (kept.roll(-1), False), (kept[kept != kept[500]], False)):
         with replaying([("RotatedNonMaxSuppression", [choice])]):
-            found = mmort.torch.nms_rotated(boxes, scores, 0.1, labels)[1]
-        assert torch.equal(found, choice) == followed
+            result = mmort.torch.nms_rotated(boxes, scores, 0.1, labels)[1]
+        assert torch.equal(result, choice) == followed
     assert 0 < sum(compared) < 0.2 * 3000 * len(kept)
 
 
@@ -263,7 +263,7 @@ def test_pixels_that_a_query_attends_to(shifts, followed, tmp_path):
     path = tmp_path / "file.onnx"
     onnx.save(onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 20)]), path)
     module, logits = Attending().eval(), torch.tensor([[2.0, 1e-7, -1.0]])
-    first, other, second = (found.tolist() for found in ReplayingModule(module, path)(logits))
+    first, other, second = (result.tolist() for result in ReplayingModule(module, path)(logits))
     assert first == [[False, followed, True]]
     assert other == [[False, True, True]]
     assert second == [[True, False, False]]

@@ -35,8 +35,8 @@ def coder(kind, **entries):
     return PARTS.build("rotated box coder", {"type": kind, **entries})
 
 
-def close(found, expected):
-    torch.testing.assert_close(found, torch.as_tensor(expected, dtype=torch.float32), rtol=1e-5, atol=1e-4)
+def close(actual, expected):
+    torch.testing.assert_close(actual, torch.as_tensor(expected, dtype=torch.float32), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -93,48 +93,48 @@ def test_centres_are_clipped_to_the_last_pixel():
     limits = torch.tensor([64.0, 48, 64, 48])
     priors, deltas = torch.tensor([[60.0, 40, 10, 10, 0], [3, 3, 10, 10, 0]]), torch.zeros(2, 5)
     deltas[0, :2], deltas[1, :2] = 1, -1
-    found = coder("DeltaXYWHAOBBoxCoder").decode(priors, deltas, limits)
-    close(found[:, :2], [[63, 47], [0, 0]])
+    boxes = coder("DeltaXYWHAOBBoxCoder").decode(priors, deltas, limits)
+    close(boxes[:, :2], [[63, 47], [0, 0]])
 
 
 def test_sides_are_exchanged_unless_the_width_is_longer():
     swapping = coder("DeltaXYWHAOBBoxCoder", angle_range="le90", edge_swap=True)
     priors = torch.tensor([[0.0, 0, 4, 8, 0.2], [0, 0, 8, 4, 0.2], [0, 0, 4, 4, 0.2]])
-    found = swapping.decode(priors, torch.zeros(3, 5), None)
-    close(found[:, 2:], [[8, 4, 0.2 - QUARTER], [8, 4, 0.2], [4, 4, 0.2 - QUARTER]])
+    boxes = swapping.decode(priors, torch.zeros(3, 5), None)
+    close(boxes[:, 2:], [[8, 4, 0.2 - QUARTER], [8, 4, 0.2], [4, 4, 0.2 - QUARTER]])
 
 
 def test_growth_is_limited():
     limit = 1000 / 16
-    found = coder("DeltaXYWHAOBBoxCoder").decode(
+    boxes = coder("DeltaXYWHAOBBoxCoder").decode(
         torch.tensor([0.0, 0, 1, 1, 0]), torch.tensor([0.0, 0, 9, -9, 0]), None
     )
-    close(found[2:4], [limit, 1 / limit])
+    close(boxes[2:4], [limit, 1 / limit])
 
 
 def test_deltas_of_an_upright_prior_ignore_the_limits():
     upright = coder("DeltaXYWHAHBBoxCoder", angle_range="le90", norm_factor=2, target_stds=[0.1, 0.1, 0.2, 0.2, 1])
-    found = upright.decode(torch.tensor([0.0, 0, 10, 4]), torch.tensor([-20.0, 5, 0, 0, 0.3]), torch.tensor([10.0] * 4))
-    close(found, [-15, 4, 10, 4, 0.6 * math.pi - math.pi])
+    boxes = upright.decode(torch.tensor([0.0, 0, 10, 4]), torch.tensor([-20.0, 5, 0, 0, 0.3]), torch.tensor([10.0] * 4))
+    close(boxes, [-15, 4, 10, 4, 0.6 * math.pi - math.pi])
 
 
 def test_midpoint_offsets_of_a_square():
     """The middles of a square's sides: a square turned by an eighth."""
-    found = coder("MidpointOffsetCoder", angle_range="le90").decode(torch.tensor([0.0, 0, 8, 8]), torch.zeros(6), None)
-    close(found[:4], [4, 4, math.sqrt(32), math.sqrt(32)])
-    assert abs(abs(found[4]) - math.pi / 4) < 1e-5
+    boxes = coder("MidpointOffsetCoder", angle_range="le90").decode(torch.tensor([0.0, 0, 8, 8]), torch.zeros(6), None)
+    close(boxes[:4], [4, 4, math.sqrt(32), math.sqrt(32)])
+    assert abs(abs(boxes[4]) - math.pi / 4) < 1e-5
 
 
 def test_midpoint_offsets_slide_no_further_than_to_the_corners():
     offsets = torch.tensor([0, 0, 0, 0, 1.0, 1.0])  # twice what half of the sides allows
-    found = coder("MidpointOffsetCoder", angle_range="le90").decode(torch.tensor([0.0, 0, 8, 6]), offsets, None)
-    close(found, [4, 3, 8, 6, 0])
+    boxes = coder("MidpointOffsetCoder", angle_range="le90").decode(torch.tensor([0.0, 0, 8, 6]), offsets, None)
+    close(boxes, [4, 3, 8, 6, 0])
 
 
 def test_distances_lie_along_the_turned_sides():
     points = coder("DistanceAnglePointCoder", angle_version="le90")
-    found = points.decode(torch.tensor([50.0, 50]), torch.tensor([2.0, 1, 6, 3, QUARTER]), None)
-    close(found, [50 - 1, 50 + 2, 8, 4, -QUARTER])
+    boxes = points.decode(torch.tensor([50.0, 50]), torch.tensor([2.0, 1, 6, 3, QUARTER]), None)
+    close(boxes, [50 - 1, 50 + 2, 8, 4, -QUARTER])
 
 
 def test_unknown_angle_versions_are_refused():
@@ -186,8 +186,8 @@ def test_nothing_is_found():
 def test_smallest_rectangle_of_nine_points():
     """A rectangle of 8 x 2, turned by 0.3, with points inside; two points coincide."""
     cos, sin = math.cos(0.3), math.sin(0.3)
-    own = torch.tensor([(-4, -1), (4, -1), (4, 1), (-4, 1), (0, 0), (0, 0), (3, 0.5), (-2, 0.9), (1, -0.7)])
-    points = own @ torch.tensor([[cos, sin], [-sin, cos]]) + torch.tensor([30.0, 40])
+    points_in_box = torch.tensor([(-4, -1), (4, -1), (4, 1), (-4, 1), (0, 0), (0, 0), (3, 0.5), (-2, 0.9), (1, -0.7)])
+    points = points_in_box @ torch.tensor([[cos, sin], [-sin, cos]]) + torch.tensor([30.0, 40])
     close(boxes_of_points(smallest_rectangles(points), "oc"), [30, 40, 8, 2, 0.3])
 
 
@@ -277,9 +277,9 @@ def test_vertices_slide_along_the_sides_unless_the_box_is_full():
     head = build(config_of("Gliding Vertex")).roi_head.bbox_head
     boxes = torch.tensor([[0.0, 0, 8, 8], [0, 0, 8, 6], [0, 0, 6, 8]])
     shares = torch.tensor([[0.5, 0.5, 0.5, 0.5]] * 3)
-    found = head.rotated(boxes, shares, torch.tensor([[0.4], [0.6], [0.6]]))
-    close(found[0, :4], [4, 4, math.sqrt(32), math.sqrt(32)])
-    close(found[1:], [[4, 3, 8, 6, 0], [3, 4, 8, 6, -QUARTER]])
+    result = head.rotated(boxes, shares, torch.tensor([[0.4], [0.6], [0.6]]))
+    close(result[0, :4], [4, 4, math.sqrt(32), math.sqrt(32)])
+    close(result[1:], [[4, 3, 8, 6, 0], [3, 4, 8, 6, -QUARTER]])
 
 
 def test_features_at_the_centre_of_a_box_are_added_twice_with_x_as_the_row():
@@ -330,14 +330,14 @@ def test_detections_of_version_1_are_mmrotates(name):
     rotated_1_cases.fill(detector)
     recorded = recorded_detections()[name]
     dets, labels = detector(*query_cases.batch())
-    for found, classes, expected, expected_classes in zip(
+    for actual, classes, expected, expected_classes in zip(
         dets, labels.tolist(), recorded["dets"], recorded["labels"], strict=True
     ):
         used = len(expected_classes)
         assert classes == expected_classes + [-1] * (20 - used)
         theirs = torch.tensor(expected)
-        wide = with_longer_width(found[:used, :5], "le90")
+        wide = with_longer_width(actual[:used, :5], "le90")
         torch.testing.assert_close(wide[:, :4], theirs[:, :4], rtol=1e-4, atol=2e-3)
         off = (wide[:, 4] - theirs[:, 4]).abs()
         assert torch.minimum(off, math.pi - off).max() < 1e-3
-        torch.testing.assert_close(found[:used, 5], theirs[:, 5], rtol=0, atol=1e-5)
+        torch.testing.assert_close(actual[:used, 5], theirs[:, 5], rtol=0, atol=1e-5)

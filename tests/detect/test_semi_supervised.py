@@ -22,11 +22,11 @@ def config_of(**entries):
 def checkpoint(tmp_path_factory):
     """Return a checkpoint in which all weights of the student are 1, all of the teacher 2."""
     path = tmp_path_factory.mktemp("semi") / "both.pth"
-    own = build({"model": DETECTOR}).state_dict()
+    weights = build({"model": DETECTOR}).state_dict()
     weights = {
         f"{name}.{key}": torch.full_like(value, number)
         for number, name in enumerate(("student", "teacher"), 1)
-        for key, value in own.items()
+        for key, value in weights.items()
     }
     torch.save({"state_dict": weights}, path)
     return path
@@ -52,9 +52,9 @@ def test_weights_of_a_plain_detector_are_loaded(tmp_path):
 
 
 def test_the_preprocessing_is_the_detector_s():
-    own = Preprocessing.from_config({"model": DETECTOR, "test_pipeline": PIPELINE})
-    assert Preprocessing.from_config(config_of()) == own
-    assert own.mean == (1, 2, 3)
+    preprocessing = Preprocessing.from_config({"model": DETECTOR, "test_pipeline": PIPELINE})
+    assert Preprocessing.from_config(config_of()) == preprocessing
+    assert preprocessing.mean == (1, 2, 3)
 
 
 STEPS = [

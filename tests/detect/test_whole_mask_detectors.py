@@ -36,12 +36,12 @@ def test_mmdetections_results(name):
         stored, factors = detector.mask_format.store(masks[used], dets[used, :4], image)
         if detector.mask_format.boxes == "masks":
             dets[used, :4] = stored.boxes
-        found = []
+        actual = []
         for index in range(used.sum()):
             top, left, mask = stored.region(index, *size)
-            found.append(np.pad(mask, ((top, size[0] - top - len(mask)), (left, size[1] - left - mask.shape[1]))))
+            actual.append(np.pad(mask, ((top, size[0] - top - len(mask)), (left, size[1] - left - mask.shape[1]))))
         assert (factors == 1).all()  # nothing is resized
-        ours = np.array(mask_cases.summary(dets[used], labels[used], found))
+        ours = np.array(mask_cases.summary(dets[used], labels[used], actual))
         assert len(ours) == len(wanted)
         for row in wanted:
             far = np.abs(ours - row) > 0.5 + 2e-3 * np.abs(row)
@@ -64,11 +64,11 @@ def test_masks_of_yolact_end_a_cell_beyond_their_boxes():
     """An image of 20x40 in cells of 5: the box covers columns 2 to 4.2, so cells 1 to 5, and rows 1 to 2."""
     masks = torch.ones(1, 2, 4, 8)
     boxes, limits = torch.tensor([[[10.0, 5, 21, 10], [0, 0, 0, 0]]]), torch.tensor([[[40.0, 20, 40, 20]]])
-    found = cropped(masks, boxes, limits)[0]
+    actual = cropped(masks, boxes, limits)[0]
     expected = torch.zeros(4, 8)
     expected[0:3, 1:6] = 1
-    assert torch.equal(found[0], expected)
-    assert found[1].sum() == 1
+    assert torch.equal(actual[0], expected)
+    assert actual[1].sum() == 1
 
 
 def mask_of_condinst(head, weights, features, point, stride):
@@ -97,10 +97,10 @@ def test_masks_of_condinst():
     generator = torch.Generator().manual_seed(0)
     weights, features = (torch.randn(*size, generator=generator) for size in ((1, 2, 169), (1, 8, 3, 5)))
     points, strides = torch.tensor([[[12.0, 4.0], [24.0, 8.0]]]), torch.tensor([[8.0, 16.0]])
-    found = head.masks(weights, features, points, strides)[0].numpy()
+    result = head.masks(weights, features, points, strides)[0].numpy()
     for index in range(2):
         arguments = weights[0, index].numpy(), features[0].numpy(), points[0, index].numpy(), float(strides[0, index])
-        np.testing.assert_allclose(found[index], mask_of_condinst(head, *arguments), atol=1e-5)
+        np.testing.assert_allclose(result[index], mask_of_condinst(head, *arguments), atol=1e-5)
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4])
@@ -126,12 +126,12 @@ def test_masks_that_are_stretched():
     mask_format = MaskFormat("image", 0.5, rescaling="stretch")
     image = Prepared(np.zeros((3, 9, 9), np.float32), (20, 30), (9, 9), (9, 9), np.ones(4, np.float32), (0, 0))
     stored = mask_format.store(mask[0].numpy(), np.zeros((1, 4), np.float32), image).masks
-    for size, found in (
+    for size, actual in (
         ((20, 30), stored.region(0, 20, 30).mask),
         ((9, 9), paste_masks(mask_format, mask, torch.zeros(1, 1, 4), 9, 9)[0, 0].numpy() > 0),
     ):
         expected = functional.interpolate(mask, size, mode="bilinear")[0, 0].numpy() > 0.5
-        assert abs(int(found.sum()) - int(expected.sum())) <= 1
+        assert abs(int(actual.sum()) - int(expected.sum())) <= 1
 
 
 def test_words_of_mask_formats():

@@ -39,11 +39,11 @@ def test_weights_and_detections_are_mmdetections(name, detector):
     ours, recorded = detector(name), RECORDED[name]
     assert names(ours) == recorded["names"]
     dets, labels = (output.numpy() for output in ours(*query_cases.batch()))
-    for found, classes, expected, expected_classes in zip(
+    for actual, classes, expected, expected_classes in zip(
         dets, labels, recorded["dets"], recorded["labels"], strict=True
     ):
         assert classes.tolist() == expected_classes
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-3)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", ["conditional_detr", "dab_detr"])

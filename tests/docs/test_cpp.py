@@ -45,16 +45,16 @@ def test_program_finds_what_python_finds(program, tmp_path):
     write_image(tmp_path / "picture.ppm", resized)
     command = [program, old_export.MODEL, mmort.ort.library_path(), tmp_path / "picture.ppm"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = np.array([line.split() for line in printed.splitlines()], float)
+    result = np.array([line.split() for line in printed.splitlines()], float)
 
     session = mmort.ort.session(old_export.MODEL)
     feeds = {"input": old_export.network_input(IMAGES[0])}
     dets, labels = (output[0] for output in session.run(["dets", "labels"], feeds))
     strong = dets[:, 4] > 0.5
-    assert strong.sum() == len(found) > 3
-    np.testing.assert_array_equal(found[:, 0], labels[strong])
-    np.testing.assert_allclose(found[:, 1], dets[strong, 4], atol=0.006)
-    np.testing.assert_allclose(found[:, 2:], dets[strong, :4], atol=0.06)
+    assert strong.sum() == len(result) > 3
+    np.testing.assert_array_equal(result[:, 0], labels[strong])
+    np.testing.assert_allclose(result[:, 1], dets[strong, 4], atol=0.006)
+    np.testing.assert_allclose(result[:, 2:], dets[strong, :4], atol=0.06)
 
 
 def test_program_names_its_errors(program, tmp_path):

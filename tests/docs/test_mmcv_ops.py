@@ -11,8 +11,8 @@ MMCV = set((ROOT / "tests/data/mmcv_ops.txt").read_text().split())  # mmcv.ops._
 
 def test_names_of_mmcv_ops():
     section = (ROOT / "docs/torch.md").read_text().partition("## What of `mmcv.ops` is here")[2].partition("\n## ")[0]
-    here, _, others = section.partition("The others are not, and why:")
-    rows = [row.split("|") for row in others.splitlines() if row.startswith("| `")]
+    here, _, missing = section.partition("The others are not, and why:")
+    rows = [row.split("|") for row in missing.splitlines() if row.startswith("| `")]
     assert len(rows) > 5
     assert all(row[2].strip() for row in rows)
 

@@ -83,9 +83,9 @@ def functions_of(module):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_parameters_are_those_of_the_signature(name):
-    found = {
+    contradicting = {
         function.__qualname__: contradictions
         for function in functions_of(importlib.import_module(name))
         if (contradictions := problems(function))
     }
-    assert found == {}
+    assert contradicting == {}

@@ -74,13 +74,13 @@ def commands(code):
     """The commands in a block for a shell, each a list of words, without settings of variables."""
     lexer = shlex.shlex(code.replace("\\\n", " ").replace("\n", " ; "), posix=True, punctuation_chars="&;|")
     lexer.whitespace_split = True
-    found = [[]]
+    result = [[]]
     for word in lexer:
         if set(word) <= set("&;|"):
-            found.append([])
-        elif found[-1] or "=" not in word:
-            found[-1].append(word)
-    return [command for command in found if command]
+            result.append([])
+        elif result[-1] or "=" not in word:
+            result[-1].append(word)
+    return [command for command in result if command]
 
 
 def without_comments(code):

@@ -71,7 +71,7 @@ def dataset(annotations, tmp_path_factory):
 def results(annotations):
     """Detections near objects, elsewhere, and none; many equal scores; up to 120 in an image."""
     rng = np.random.default_rng(1)
-    found = []
+    result = []
     for number, image in enumerate(annotations["images"]):
         boxes, labels = [], []
         objects = [entry for entry in annotations["annotations"] if entry["image_id"] == image["id"]]
@@ -86,8 +86,8 @@ def results(annotations):
         scores = np.sort(np.round(rng.random(len(boxes)), 2).astype(np.float32))[::-1]
         boxes = np.array(boxes, np.float32).reshape(-1, 4)
         masks = [disc([*box[:2], *(box[2:] - box[:2])]) for box in boxes.astype(float)]
-        found.append(ImageResult(boxes, scores, np.array(labels, np.int64), masks))
-    return found
+        result.append(ImageResult(boxes, scores, np.array(labels, np.int64), masks))
+    return result
 
 
 def reference(annotations, dataset, results, metric, numbers=(100, 300, 1000), thresholds=None):
@@ -153,12 +153,12 @@ def test_concatenated(dataset, results):
     together = ConcatenatedDataset([dataset, dataset])
     assert len(together) == 2 * len(dataset)
     together.check(["bbox"], {})
-    found = together.score([*results, *nothing], ["bbox"], {"classwise": True})
-    for number, own in enumerate((results, nothing)):
-        alone = dataset.score(own, ["bbox"], {"classwise": True})
-        assert {name: found.figures[f"{number}_{name}"] for name in alone.figures} == alone.figures
-        assert found.classwise[f"{number}_bbox"] == alone.classwise["bbox"]
-        assert found.tables[2 * number].endswith(alone.tables[0])
+    result = together.score([*results, *nothing], ["bbox"], {"classwise": True})
+    for number, detections in enumerate((results, nothing)):
+        alone = dataset.score(detections, ["bbox"], {"classwise": True})
+        assert {name: result.figures[f"{number}_{name}"] for name in alone.figures} == alone.figures
+        assert result.classwise[f"{number}_bbox"] == alone.classwise["bbox"]
+        assert result.tables[2 * number].endswith(alone.tables[0])
     with pytest.raises(ValueError, match="unknown option thr"):
         together.check(["bbox"], {"thr": 1})
 
@@ -193,7 +193,7 @@ def test_figures_of_some_classes_in_another_order(annotations, results, tmp_path
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dataset = subset(annotations, tmp_path / "a.json", ["dog", "fox", "cat"], order=-1)
-    some = [ImageResult(found.boxes, found.scores, found.labels % 3) for found in results]
+    some = [ImageResult(detections.boxes, detections.scores, detections.labels % 3) for detections in results]
     evaluator, _ = reference(annotations, dataset, some, "bbox")
     metrics = dataset.score(some, ["bbox"], {"classwise": True})
     assert list(metrics.figures.values()) == pytest.approx(evaluator.stats[:6].tolist(), abs=1e-12)
@@ -204,7 +204,7 @@ def test_figures_of_some_classes_in_another_order(annotations, results, tmp_path
 def test_refusals(annotations, dataset, results, tmp_path):
     with pytest.raises(ValueError, match=r"no category owl; classes: dog, owl; categories of the file: cat, dog, emu"):
         subset(annotations, tmp_path / "a.json", ["dog", "owl"])
-    boxes = [ImageResult(found.boxes, found.scores, found.labels) for found in results]
+    boxes = [ImageResult(detections.boxes, detections.scores, detections.labels) for detections in results]
     with pytest.raises(ValueError, match="segm needs masks"):
         dataset.score(boxes, ["segm"], {})
     for options, message in [
@@ -248,9 +248,9 @@ def test_refusals(annotations, dataset, results, tmp_path):
 
 @pytest.mark.parametrize(("kind", "name"), [("images", "height"), ("annotations", "segmentation")])
 def test_segm_needs_sizes_and_masks_before_anything_is_predicted(annotations, tmp_path, kind, name):
-    first, *others = annotations[kind]
+    first, *rest = annotations[kind]
     without = {key: value for key, value in first.items() if key != name}
-    (tmp_path / "a.json").write_text(json.dumps(annotations | {kind: [without, *others]}))
+    (tmp_path / "a.json").write_text(json.dumps(annotations | {kind: [without, *rest]}))
     dataset = CocoDataset(tmp_path / "a.json", ".")
     with pytest.raises(ValueError, match=rf"segm needs .*{name}.* of {kind[:-1]} {first['id']}"):
         Evaluation(dataset, ["bbox", "segm"])

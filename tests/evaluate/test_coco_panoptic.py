@@ -38,14 +38,14 @@ FIGURES = {
 }
 
 
-def segments(found=FOUND, classes=3):
+def segments(predicted=FOUND, classes=3):
     """Return the segments of an image of one row of 22 pixels."""
-    masks = np.zeros((len(found), 1, 22), bool)
-    for mask, (_, pixels) in zip(masks, found, strict=True):
+    masks = np.zeros((len(predicted), 1, 22), bool)
+    for mask, (_, pixels) in zip(masks, predicted, strict=True):
         mask[0, pixels] = True
-    labels = np.array([label for label, _ in found], np.int64)
-    ids = SegmentIds(labels + 1000 * np.arange(1, len(found) + 1), 2, classes)
-    stored, scores = ImageMasks.from_arrays(masks), np.linspace(1, 0.5, len(found))
+    labels = np.array([label for label, _ in predicted], np.int64)
+    ids = SegmentIds(labels + 1000 * np.arange(1, len(predicted) + 1), 2, classes)
+    stored, scores = ImageMasks.from_arrays(masks), np.linspace(1, 0.5, len(predicted))
     return Detections(stored.boxes, scores, labels, tuple(map(str, labels)), (1, 22), stored, ids)
 
 
@@ -67,10 +67,10 @@ def files(tmp_path):
     return path
 
 
-def evaluation(path, found, **options):
+def evaluation(path, predicted, **options):
     dataset = CocoPanopticDataset(path, path.parent)
     evaluated = Evaluation(dataset, ["PQ"], **options)
-    evaluated.add(dataset.images[0], found)
+    evaluated.add(dataset.images[0], predicted)
     return evaluated
 
 
@@ -124,8 +124,8 @@ def test_configs(files):
         "test_evaluator": {"type": "CocoPanopticMetric", "classwise": True, "format_only": False},
     }
     old = {"data": {"test": {**data, "img_prefix": "", "seg_prefix": "panoptic_val"}}}
-    for given in (config, old, {"data": {"test": data}}):
-        dataset = dataset_of(given)
+    for entries in (config, old, {"data": {"test": data}}):
+        dataset = dataset_of(entries)
         assert isinstance(dataset, CocoPanopticDataset)
         assert (dataset.segment_dir, dataset.classes) == (files.with_suffix(""), ("cat", "dog", "sky"))
     assert metric_options(config, dataset) == {"classwise": True}
@@ -135,16 +135,18 @@ def test_configs(files):
 def test_refused(files):
     with pytest.raises(ValueError, match="has no category gnu"):
         CocoPanopticDataset(files, files.parent, classes=["gnu"])
-    found = segments()
-    instances = Detections(found.boxes, found.scores, found.labels, found.names, (1, 22), found.stored_masks)
+    predicted = segments()
+    instances = Detections(
+        predicted.boxes, predicted.scores, predicted.labels, predicted.names, (1, 22), predicted.stored_masks
+    )
     with pytest.raises(ValueError, match="PQ needs the segments of a panoptic detector"):
         evaluation(files, instances)
     with pytest.raises(ValueError, match="unknown option classwide; options: classwise"):
-        evaluation(files, found, classwide=True)
+        evaluation(files, predicted, classwide=True)
     annotations = json.loads(files.read_text())
     files.write_text(json.dumps({**annotations, "annotations": []}))
     with pytest.raises(ValueError, match="1 images have no annotation"):
-        evaluation(files, found)
+        evaluation(files, predicted)
     files.write_text(json.dumps({**annotations, "annotations": [{"image_id": 7}]}))
     with pytest.raises(ValueError, match=r"annotations\[0\] in .* has no file_name, segments_info"):
         CocoPanopticDataset(files, files.parent)
@@ -159,17 +161,17 @@ def test_maps_with_unknown_segments():
 
 def test_results_file(files, tmp_path):
     """MMDetection's maps: ids of segments, and the number of classes where there is none."""
-    found = segments()
-    write_results(tmp_path / "results.pkl", evaluation(files, found, masks=True).results, 3)
+    predicted = segments()
+    write_results(tmp_path / "results.pkl", evaluation(files, predicted, masks=True).results, 3)
     ((name, map),) = pickle.loads((tmp_path / "results.pkl").read_bytes())[0].items()
     assert (name, map.dtype) == ("pan_results", np.int32)
     assert map[0, [0, 6, 8, 10, 17, 21]].tolist() == [1000, 5001, 2000, 3002, 4001, 3]
-    np.testing.assert_array_equal(map, found.panoptic_map)
+    np.testing.assert_array_equal(map, predicted.panoptic_map)
     write_results(tmp_path / "results.pkl", evaluation(files, segments([]), masks=True).results, 3)
     (result,) = pickle.loads((tmp_path / "results.pkl").read_bytes())
     assert result["pan_results"].tolist() == [[3] * 22]
     dataset = CocoPanopticDataset(files, files.parent)
     without_masks = Evaluation(dataset)
-    without_masks.add(dataset.images[0], found)
+    without_masks.add(dataset.images[0], predicted)
     with pytest.raises(ValueError, match="segments need their masks"):
         write_results(tmp_path / "results.pkl", without_masks.results, 3)

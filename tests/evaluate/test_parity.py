@@ -35,8 +35,8 @@ def changed(array, index, value):
 
 
 def test_rounding_and_order_are_equal():
-    found = detections(BOXES + 0.02, SCORES + 1e-5, (0, 1, 1))[[2, 0, 1]]
-    result = compare_image(detections(), found)
+    candidate = detections(BOXES + 0.02, SCORES + 1e-5, (0, 1, 1))[[2, 0, 1]]
+    result = compare_image(detections(), candidate)
     assert result.equal
     assert result.matches.tolist() == [1, 2, 0]
     assert result.max_box_diff == pytest.approx(0.02, abs=1e-5)
@@ -44,7 +44,7 @@ def test_rounding_and_order_are_equal():
 
 
 @pytest.mark.parametrize(
-    ("found", "missing", "extra"),
+    ("candidate", "missing", "extra"),
     [
         (detections()[:2], [2], []),
         (detections(changed(BOXES, 0, [10, 10, 31, 40])), [0], [0]),
@@ -55,8 +55,8 @@ def test_rounding_and_order_are_equal():
     ],
     ids=["fewer", "box", "score", "label", "twice", "none"],
 )
-def test_differences(found, missing, extra):
-    result = compare_image(detections(), found)
+def test_differences(candidate, missing, extra):
+    result = compare_image(detections(), candidate)
     assert not result.equal
     assert (result.missing.tolist(), result.extra.tolist(), len(result.other_masks)) == (missing, extra, 0)
 
@@ -111,10 +111,10 @@ def test_boxes_of_masks_follow_their_pixels():
     assert moved.other_masks.tolist() == [0, 1]
 
 
-def compared(tmp_path, others, name="ONNX", max_examples=12):
+def compared(tmp_path, candidates, name="ONNX", max_examples=12):
     """Compare, for each entry of `others`, the standard detections with it, in an image of its own."""
     comparison = Comparison(name, max_examples)
-    for index, other in enumerate(others):
+    for index, other in enumerate(candidates):
         path = tmp_path / f"{index}.png"
         cv2.imwrite(str(path), np.full((*SIZE, 3), 90, np.uint8))
         comparison.add(DatasetImage(index, path, path.name), detections(), other)
@@ -136,8 +136,8 @@ def test_totals(tmp_path):
 
 
 def test_the_most_severe_images_are_kept(tmp_path):
-    others = [detections()[:2], detections()[1:], detections(), detections()[[0, 2]], detections()[:2]]
-    examples = compared(tmp_path, others, max_examples=3).examples
+    candidates = [detections()[:2], detections()[1:], detections(), detections()[[0, 2]], detections()[:2]]
+    examples = compared(tmp_path, candidates, max_examples=3).examples
     assert [example.image.name for example in examples] == ["1.png", "3.png", "0.png"]
 
 
@@ -210,16 +210,16 @@ class Dataset:
 def test_models_run_in_step_over_the_images():
     calls = []
 
-    def model(name, found):
+    def model(name, candidate):
         def predict(paths):
             for path in paths:
                 calls.append((name, path))
-                yield found
+                yield candidate
 
         return predict
 
-    others = {"same": model("same", detections()), "fewer": model("fewer", detections()[:1])}
-    result = compare_models(Dataset(), {"torch": model("torch", detections()), **others}, ["mean"], progress=False)
+    models = {"same": model("same", detections()), "fewer": model("fewer", detections()[:1])}
+    result = compare_models(Dataset(), {"torch": model("torch", detections()), **models}, ["mean"], progress=False)
     assert calls == [(name, path) for path in (Path("7.png"), Path("9.png")) for name in ("torch", "same", "fewer")]
     same, fewer = result.columns
     assert (same.equal, fewer.equal) == (True, False)
@@ -331,8 +331,8 @@ def test_other_masks_are_called_so(tmp_path):
     cv2.imwrite(str(path), np.zeros((*SIZE, 3), np.uint8))
     soft = np.full((3, 4, 4), 0.9)
     comparison = Comparison("ONNX")
-    found = detections(masks=changed(soft, (1, slice(0, 2)), 0.1))
-    comparison.add(DatasetImage(0, path, "0.png"), detections(masks=soft), found)
+    result = detections(masks=changed(soft, (1, slice(0, 2)), 0.1))
+    comparison.add(DatasetImage(0, path, "0.png"), detections(masks=soft), result)
     (example,) = comparison.examples
     rows = image_pair(example, "torch", "ONNX").rows
     assert [(row.found_by, row.box) for row in rows] == [

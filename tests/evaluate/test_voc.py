@@ -113,9 +113,9 @@ def slow_ap(images, threshold, mode):
     """Compute average precision detection by detection, from the definition."""
     total = sum(not difficult for objects, _ in images for _, difficult in objects)
     outcomes = []  # (score, right)
-    for objects, found in images:
+    for objects, actual in images:
         used = set()
-        for score, box in found:
+        for score, box in actual:
             overlaps = [(iou(box, place), not difficult) for place, difficult in objects]
             best = max(range(len(overlaps)), key=overlaps.__getitem__, default=None)
             if best is None or overlaps[best][0] < threshold:
@@ -152,11 +152,11 @@ def crowded(tmp_path_factory):
     scores = iter(rng.permutation(1000) / 1000)
     results = []
     for of_image in objects.values():
-        found = [(int(rng.integers(3)), box) for box in boxes(3)]
+        actual = [(int(rng.integers(3)), box) for box in boxes(3)]
         for name, box, _ in [*of_image, *of_image]:
             label = CLASSES.index(name) if rng.random() < 0.7 else int(rng.integers(3))
-            found.append((label, [edge + rng.integers(-1, 2) for edge in box]))
-        rows = [(label, float(np.float32(next(scores))), box) for label, box in found]
+            actual.append((label, [edge + rng.integers(-1, 2) for edge in box]))
+        rows = [(label, float(np.float32(next(scores))), box) for label, box in actual]
         results.append(result(*sorted(rows, key=lambda row: -row[1])))
     return write(tmp_path_factory.mktemp("voc") / "VOC2007", objects), objects, results
 
@@ -167,11 +167,11 @@ def test_mean_ap_equals_a_second_implementation(crowded, mode, threshold):
     expected = []
     for label, name in enumerate(CLASSES):
         images = []
-        for of_image, found in zip(objects.values(), results, strict=True):
+        for of_image, detections in zip(objects.values(), results, strict=True):
             present = sorted(
                 ((box, difficult) for kind, box, difficult in of_image if kind == name), key=lambda o: o[1]
             )
-            rows = zip(found.labels, found.scores.tolist(), found.boxes.tolist(), strict=True)
+            rows = zip(detections.labels, detections.scores.tolist(), detections.boxes.tolist(), strict=True)
             images.append((present, [(score, box) for kind, score, box in rows if kind == label]))
         expected.append(slow_ap(images, threshold, mode))
     figures = dataset.score(results, ["mAP"], {"eval_mode": mode, "iou_thrs": threshold}).figures
@@ -181,7 +181,7 @@ def test_mean_ap_equals_a_second_implementation(crowded, mode, threshold):
 
 def test_recall_equals_a_second_implementation(crowded):
     dataset, objects, results = crowded
-    found = total = 0
+    recalled = total = 0
     for of_image, detected in zip(objects.values(), results, strict=True):
         present = [box for _, box, difficult in of_image if not difficult]
         total += len(present)
@@ -195,10 +195,10 @@ def test_recall_equals_a_second_implementation(crowded):
             if row not in rows and column not in columns:
                 rows.add(row)
                 columns.add(column)
-                found += overlap >= 0.5
+                recalled += overlap >= 0.5
     figures = dataset.score(results, ["recall"], {"proposal_nums": 5}).figures
-    assert figures == pytest.approx({"recall@5@0.5": found / total})
-    assert 0.2 < found / total < 0.9
+    assert figures == pytest.approx({"recall@5@0.5": recalled / total})
+    assert 0.2 < recalled / total < 0.9
 
 
 def test_mode_follows_the_year(crowded, by_hand, tmp_path):

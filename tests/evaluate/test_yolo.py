@@ -64,7 +64,7 @@ def test_figures_are_those_of_pycocotools(tmp_path, yaml):
     dataset = dataset_of(annotation_file=path, classes=order)
     assert [image.path.resolve().name for image in dataset.images] == ["0.png", "1.png", "2.png", "3.png"]
     evaluation = Evaluation(dataset, ["bbox"])
-    found = []
+    actual = []
     for number, (image, (height, width)) in enumerate(zip(dataset.images, SIZES, strict=True)):
         true = [row for row in rows if row["image_id"] == number] or rows[:1]
         boxes = np.array([row["bbox"] for row in true for _ in range(3)])
@@ -74,7 +74,7 @@ def test_figures_are_those_of_pycocotools(tmp_path, yaml):
         scores = np.sort(rng.uniform(0, 1, len(boxes)).astype(np.float32))[::-1]
         indices = np.array([order.index(name) for name in names])
         evaluation.add(image, Detections(boxes, scores, indices, tuple(names), (height, width)))
-        found += [
+        actual += [
             {"image_id": number, "category_id": NAMES.index(name), "score": float(score)}
             | {"bbox": [*map(float, box[:2]), *(box[2:].astype(float) - box[:2].astype(float)).tolist()]}
             for name, score, box in zip(names, scores, boxes, strict=True)
@@ -85,7 +85,7 @@ def test_figures_are_those_of_pycocotools(tmp_path, yaml):
         categories = [{"id": label, "name": name} for label, name in enumerate(NAMES)]
         truth.dataset = {"images": images, "annotations": rows, "categories": categories}
         truth.createIndex()
-        judge = COCOeval(truth, truth.loadRes(found), "bbox")
+        judge = COCOeval(truth, truth.loadRes(actual), "bbox")
         judge.evaluate()
         judge.accumulate()
         judge.summarize()

@@ -112,5 +112,5 @@ def attribute(rng: random.Random, like: Any) -> Any:
             return number(rng)
         if isinstance(like, tuple):
             return tuple(integer(rng) for _ in range(rng.choice((1, 2, 2, 2, 3))))
-    others = (None, True, "", "avg", "nms", b"x", [], [1, 2], (), {}, 1j, 10**400, np.float32(1), np.int8(3))
-    return rng.choice((*others, np.array([1, 2]), np.array(2.5), object(), integer(rng), number(rng)))
+    values = (None, True, "", "avg", "nms", b"x", [], [1, 2], (), {}, 1j, 10**400, np.float32(1), np.int8(3))
+    return rng.choice((*values, np.array([1, 2]), np.array(2.5), object(), integer(rng), number(rng)))

@@ -96,21 +96,21 @@ def run(case: tuple[dict[str, str], Any]) -> None:
 
 def check_exact(texts: dict[str, str], metadata: Metadata) -> None:
     """Assert that nothing that the metadata states was replaced by a default."""
-    for name, found in (("preprocessing", metadata.preprocessing), ("masks", metadata.mask_format)):
+    for name, parsed in (("preprocessing", metadata.preprocessing), ("masks", metadata.mask_format)):
         stated = json.loads(texts.get(name, "null"))
         if stated is not None:
-            compare(stated, found.to_dict() if found is not None else None)  # type: ignore[attr-defined]
+            compare(stated, parsed.to_dict() if parsed is not None else None)  # type: ignore[attr-defined]
     assert list(metadata.classes or ()) == (json.loads(texts.get("classes", "null")) or [])
 
 
-def compare(stated: Any, found: Any) -> None:
+def compare(stated: Any, parsed: Any) -> None:
     """Assert that what is stated is what was found, apart from names that nobody knows."""
     if isinstance(stated, dict):
-        assert isinstance(found, dict)
-        for name in stated.keys() & found.keys():
-            compare(stated[name], found[name])
+        assert isinstance(parsed, dict)
+        for name in stated.keys() & parsed.keys():
+            compare(stated[name], parsed[name])
     else:
-        assert (stated, isinstance(stated, bool)) == (found, isinstance(found, bool)), (stated, found)
+        assert (stated, isinstance(stated, bool)) == (parsed, isinstance(parsed, bool)), (stated, parsed)
 
 
 class Network:

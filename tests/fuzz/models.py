@@ -74,9 +74,9 @@ def node(rng: random.Random, index: int, known: dict[str, np.ndarray]) -> tuple[
         if rng.random() < 0.2 * change:
             del attributes[name]
     outputs = [f"output_{index}_{i}" for i in range(len(row["outputs"]))]
-    given = [name if rng.random() > 0.1 * change else "" for name in outputs]
-    made = onnx.helper.make_node(row["type"], inputs, given, name=f"n{index}", domain=row["domain"], **attributes)
-    return made, [name for name in given if name]
+    present = [name if rng.random() > 0.1 * change else "" for name in outputs]
+    made = onnx.helper.make_node(row["type"], inputs, present, name=f"n{index}", domain=row["domain"], **attributes)
+    return made, [name for name in present if name]
 
 
 def make(rng: random.Random, folder: Path) -> Model:

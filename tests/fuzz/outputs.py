@@ -99,17 +99,17 @@ def run(case: Any) -> None:
 
 def contents(folder: Path) -> dict[str, Any]:
     """Return each file below a folder, links as what they are."""
-    found: dict[str, Any] = {}
+    files: dict[str, Any] = {}
     for root, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(os.path.realpath(root), name)
             if os.path.islink(path):
-                found[path] = os.readlink(path)
+                files[path] = os.readlink(path)
             elif os.path.isfile(path):
-                found[path] = (os.stat(path).st_ino, Path(path).read_bytes())
+                files[path] = (os.stat(path).st_ino, Path(path).read_bytes())
             else:
-                found[path] = os.stat(path).st_mode
-    return found
+                files[path] = os.stat(path).st_mode
+    return files
 
 
 if __name__ == "__main__":

@@ -32,11 +32,11 @@ def predictor(inlined):
     return pickle.loads(pickle.dumps(Predictor(inlined, engine="openvino", threads=2, parallel=2)))
 
 
-def assert_same(found, expected):
-    np.testing.assert_array_equal(found.labels, expected.labels)
-    np.testing.assert_allclose(found.boxes, expected.boxes, rtol=0, atol=1e-3)
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-5)
-    assert (found.masks != expected.masks).mean() < 1e-4
+def assert_same(actual, expected):
+    np.testing.assert_array_equal(actual.labels, expected.labels)
+    np.testing.assert_allclose(actual.boxes, expected.boxes, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(actual.scores, expected.scores, rtol=0, atol=1e-5)
+    assert (actual.masks != expected.masks).mean() < 1e-4
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
@@ -45,9 +45,9 @@ def test_the_same_detections(predictor, batch_size):
     expected = Predictor(MODEL)
     assert (predictor.classes, predictor.preprocessing) == (expected.classes, expected.preprocessing)
     pairs = zip(predictor.predict(IMAGES, batch_size), expected.predict(IMAGES, batch_size), strict=True)
-    for found, other in pairs:
+    for actual, other in pairs:
         assert len(other) > 4
-        assert_same(found.above(0.05), other.above(0.05))
+        assert_same(actual.above(0.05), other.above(0.05))
 
 
 def test_img_shape_is_an_input(predictor):
@@ -87,11 +87,11 @@ def test_bfloat16(inlined):
     fast = pickle.loads(pickle.dumps(Predictor(inlined, engine="openvino-bfloat16", score_threshold=0.5)))
     exact = Predictor(MODEL, score_threshold=0.5)
     largest = 0
-    for found, expected in zip(fast.predict(IMAGES), exact.predict(IMAGES), strict=True):
-        order, other = np.argsort(found.boxes[:, 0]), np.argsort(expected.boxes[:, 0])
-        np.testing.assert_array_equal(found.labels[order], expected.labels[other])
-        np.testing.assert_allclose(found.boxes[order], expected.boxes[other], rtol=0, atol=2)
-        largest = max(largest, np.abs(found.boxes[order] - expected.boxes[other]).max())
+    for detections, expected in zip(fast.predict(IMAGES), exact.predict(IMAGES), strict=True):
+        order, other = np.argsort(detections.boxes[:, 0]), np.argsort(expected.boxes[:, 0])
+        np.testing.assert_array_equal(detections.labels[order], expected.labels[other])
+        np.testing.assert_allclose(detections.boxes[order], expected.boxes[other], rtol=0, atol=2)
+        largest = max(largest, np.abs(detections.boxes[order] - expected.boxes[other]).max())
     assert largest > 0.01  # it is not float32
 
 
@@ -146,9 +146,9 @@ def test_pictures_that_become_larger(tmp_path):
             "queries": rng.normal(size=(1, 5, 8)).astype(np.float32),
             "size": np.array([[side, side]]),
         }
-        found, expected = (network(feeds)[0] for network in (fast, exact))
-        np.testing.assert_allclose(found, expected, rtol=0, atol=0.05 * np.abs(expected).max())
-        assert (found != expected).any() == BFLOAT16
+        actual, expected = (network(feeds)[0] for network in (fast, exact))
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=0.05 * np.abs(expected).max())
+        assert (actual != expected).any() == BFLOAT16
 
 
 def test_processors_without_bfloat16(inlined, monkeypatch):
@@ -179,11 +179,11 @@ def test_refusals(tmp_path, inlined):
 
 def test_commands(inlined, tmp_path):
     arguments = "predict", IMAGES[0], "--threads", 1, "--score-thr", 0.5
-    (code, found, _), (_, expected, _) = (
+    (code, actual, _), (_, expected, _) = (
         run(*arguments[:1], model, *arguments[1:], "--engine", engine)
         for model, engine in ((inlined, "openvino"), (MODEL, "local"))
     )
-    assert (code, found) == (0, expected)
+    assert (code, actual) == (0, expected)
     for engine in ("openvino", "openvino-bfloat16"):
         message = refused("predict", inlined, IMAGES[0], "--engine", engine, "--provider", "CUDAExecutionProvider")
         assert f"--engine {engine} runs on the CPU; CUDAExecutionProvider is ONNX Runtime's" in message

@@ -40,9 +40,9 @@ def address(tmp_path_factory):
 
 def open_page(browser, address):
     """Yield the page with its detector loaded; afterwards, it must have asked no other host and raised nothing."""
-    page, errors, own = browser.new_page(), [], (address, "data:", "blob:")
+    page, errors, allowed = browser.new_page(), [], (address, "data:", "blob:")
     page.on("pageerror", lambda error: errors.append(error))
-    page.on("request", lambda request: None if request.url.startswith(own) else errors.append(request.url))
+    page.on("request", lambda request: None if request.url.startswith(allowed) else errors.append(request.url))
     page.goto(address)
     expect(page.locator("#status")).to_contain_text("loaded in", timeout=60_000)
     yield page
@@ -97,11 +97,11 @@ def test_equal_detections_in_the_demos_pictures(modules):
     predictor = Predictor(MODEL)
     for image, detections in zip(IMAGES, results, strict=True):
         expected = predictor(image)
-        assert [found["name"] for found in detections] == list(expected.names)
-        np.testing.assert_allclose([found["score"] for found in detections], expected.scores, atol=1e-4)
-        np.testing.assert_allclose([found["box"] for found in detections], expected.boxes, atol=0.01)
-        for index, found in enumerate(detections):
-            mask, whole = found["mask"], np.zeros(expected.image_size, bool)
+        assert [detection["name"] for detection in detections] == list(expected.names)
+        np.testing.assert_allclose([detection["score"] for detection in detections], expected.scores, atol=1e-4)
+        np.testing.assert_allclose([detection["box"] for detection in detections], expected.boxes, atol=0.01)
+        for index, detection in enumerate(detections):
+            mask, whole = detection["mask"], np.zeros(expected.image_size, bool)
             rows, columns = (
                 slice(mask["top"], mask["top"] + mask["height"]),
                 slice(mask["left"], mask["left"] + mask["width"]),
@@ -140,8 +140,8 @@ def test_equal_preprocessing(modules, settings):
     picture = {"data": cv2.cvtColor(image, cv2.COLOR_BGR2RGBA).ravel().tolist(), "width": 160, "height": 112}
     settings = call(modules, "preprocessing.js", "readSettings", settings)
     prepared = call(modules, "preprocessing.js", "prepare", picture, settings)
-    found = np.reshape(prepared["input"], (3, *prepared["padShape"])).astype(np.float32)
-    np.testing.assert_allclose(found, expected.input, rtol=0, atol=1e-2 if settings["to_float32"] else 0)
+    actual = np.reshape(prepared["input"], (3, *prepared["padShape"])).astype(np.float32)
+    np.testing.assert_allclose(actual, expected.input, rtol=0, atol=1e-2 if settings["to_float32"] else 0)
     assert tuple(prepared["imgShape"]) == expected.img_shape
     assert tuple(prepared["offset"]) == expected.offset
     np.testing.assert_array_equal(np.float32(prepared["scale"] * 2), expected.scale_factor)
@@ -172,11 +172,11 @@ def test_equal_masks_over_the_input(modules, rescaling):
         const { mask, factor } = rescaleMask(Float32Array.from(values), 16, 24, readFormat(format), prepared, box);
         return { ...mask, factor, bits: Array.from(mask.bits) };
     }"""
-    found = modules.evaluate(script, [smooth.ravel().tolist(), format.to_dict(), prepared, box[0].tolist()])
+    actual = modules.evaluate(script, [smooth.ravel().tolist(), format.to_dict(), prepared, box[0].tolist()])
     expected = stored.masks.region(0, 81, 120)
-    assert (found["top"], found["left"]) == expected[:2]
-    assert (np.reshape(found["bits"], (found["height"], found["width"])) != expected.mask).sum() <= 2
-    assert found["factor"] == pytest.approx(stored.score_factors[0], abs=1e-3)
+    assert (actual["top"], actual["left"]) == expected[:2]
+    assert (np.reshape(actual["bits"], (actual["height"], actual["width"])) != expected.mask).sum() <= 2
+    assert actual["factor"] == pytest.approx(stored.score_factors[0], abs=1e-3)
 
 
 def test_page_shows_detections_and_times(tab, tmp_path):

@@ -8,16 +8,16 @@ from mmort.demo import IMAGES, MODEL
 
 
 def test_equal_columns():
-    found = Predictor(MODEL)(IMAGES[0]).above(0.5)
-    table = found.to_pandas()
+    detections = Predictor(MODEL)(IMAGES[0]).above(0.5)
+    table = detections.to_pandas()
     assert isinstance(table, pandas.DataFrame)
     assert list(table) == ["label", "name", "score", "x1", "y1", "x2", "y2"]
-    assert len(table) == len(found) > 0
-    np.testing.assert_array_equal(table[["x1", "y1", "x2", "y2"]], found.boxes)
-    np.testing.assert_array_equal(table["score"], found.scores)
-    assert table["name"].tolist() == list(found.names)
+    assert len(table) == len(detections) > 0
+    np.testing.assert_array_equal(table[["x1", "y1", "x2", "y2"]], detections.boxes)
+    np.testing.assert_array_equal(table["score"], detections.scores)
+    assert table["name"].tolist() == list(detections.names)
     assert (table["label"].dtype, table["score"].dtype) == (np.int64, np.float32)
-    assert table.groupby("name").size().sum() == len(found)
+    assert table.groupby("name").size().sum() == len(detections)
 
 
 def test_rotated_boxes_and_nothing():

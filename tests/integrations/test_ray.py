@@ -62,9 +62,9 @@ def assert_same(outcomes, expected):
 def test_equals_this_process(cluster, photos, batch_size):
     predictor = Predictor(MODEL, threads=1)
     expected = list(predictor.predict(photos, batch_size, return_exceptions=True))
-    found = list(predict_on_ray(predictor, photos, batch_size, return_exceptions=True))
-    assert [index for index, outcome in enumerate(found) if isinstance(outcome, ValueError)] == [7]
-    assert_same(found, expected)
+    detections = list(predict_on_ray(predictor, photos, batch_size, return_exceptions=True))
+    assert [index for index, outcome in enumerate(detections) if isinstance(outcome, ValueError)] == [7]
+    assert_same(detections, expected)
 
 
 def test_a_broken_picture_is_raised(cluster, photos):
@@ -113,9 +113,9 @@ def deadly(photos):
 def test_a_killed_worker_loses_nothing(cluster, deadly, tmp_path):
     kills = tmp_path / "kills"
     kills.write_text("1")
-    found = list(predict_on_ray(revive(kills), deadly, return_exceptions=True))
+    result = list(predict_on_ray(revive(kills), deadly, return_exceptions=True))
     assert kills.read_text() == "0"
-    assert_same(found, list(Predictor(MODEL, threads=1).predict(deadly, return_exceptions=True)))
+    assert_same(result, list(Predictor(MODEL, threads=1).predict(deadly, return_exceptions=True)))
 
 
 def test_pictures_that_kill_every_worker_end_the_run(cluster, deadly, tmp_path):

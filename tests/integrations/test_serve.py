@@ -71,14 +71,14 @@ def post(port, body):
 
 def assert_right(answer, expected):
     """Compare an answer with Python's; a batch of several pictures changes the last digits."""
-    found = json.loads(answer)["detections"]
-    assert len(found) == len(expected) > 2
+    actual = json.loads(answer)["detections"]
+    assert len(actual) == len(expected) > 2
     for entry in expected:
         assert any(
             other["name"] == entry["name"]
             and other["score"] == pytest.approx(entry["score"], abs=1e-3)
             and other["box"] == pytest.approx(entry["box"], abs=0.02)
-            for other in found
+            for other in actual
         )
 
 
@@ -117,7 +117,7 @@ def test_hostile_bodies_are_answered(port, expected):
         hostile = [(clients.submit(post, port, body), status) for body, status in cases * 3]
         good = [clients.submit(post, port, image) for _ in range(20)]
         statuses = [(future.result()[0], status) for future, status in hostile]
-        assert [found for found, _ in statuses] == [status for _, status in statuses]
+        assert [actual for actual, _ in statuses] == [status for _, status in statuses]
         for future in good:
             assert future.result()[0] == 200
             assert_right(future.result()[1], expected[IMAGES[0]])

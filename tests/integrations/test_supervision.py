@@ -11,13 +11,13 @@ pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning")  # of sup
 
 
 def test_equal_arrays():
-    found = Predictor(MODEL)(IMAGES[0]).above(0.5)
-    converted = found.to_supervision()
+    detections = Predictor(MODEL)(IMAGES[0]).above(0.5)
+    converted = detections.to_supervision()
     assert isinstance(converted, supervision.Detections)
-    assert len(converted) == len(found) > 0
-    np.testing.assert_array_equal(converted.xyxy, found.boxes)
-    np.testing.assert_array_equal(converted.mask, found.masks)
-    np.testing.assert_array_equal(converted.confidence, found.scores)
-    np.testing.assert_array_equal(converted.class_id, found.labels)
-    assert converted.data["class_name"].tolist() == list(found.names)
-    assert len(found.above(2).to_supervision()) == 0
+    assert len(converted) == len(detections) > 0
+    np.testing.assert_array_equal(converted.xyxy, detections.boxes)
+    np.testing.assert_array_equal(converted.mask, detections.masks)
+    np.testing.assert_array_equal(converted.confidence, detections.scores)
+    np.testing.assert_array_equal(converted.class_id, detections.labels)
+    assert converted.data["class_name"].tolist() == list(detections.names)
+    assert len(detections.above(2).to_supervision()) == 0

@@ -71,7 +71,7 @@ def test_client_finds_what_the_file_finds(folder, config, monkeypatch):
     predictor = Predictor(network, classes=network.classes, preprocessing=network.preprocessing)
     expected = Predictor(MODEL)
     for image in IMAGES:
-        found, wanted = predictor(image), expected(image)
-        assert found.names == wanted.names
-        np.testing.assert_array_equal(found.boxes, wanted.boxes)
-        np.testing.assert_array_equal(found.masks, wanted.masks)
+        detections, wanted = predictor(image), expected(image)
+        assert detections.names == wanted.names
+        np.testing.assert_array_equal(detections.boxes, wanted.boxes)
+        np.testing.assert_array_equal(detections.masks, wanted.masks)

@@ -166,22 +166,22 @@ def test_cells_at_the_threshold_explain_scores(near, score, other_score, thresho
     actual[2][0, 0], expected[2][0, 0] = 0, 0
     actual[2][0, 0, :2, :3], expected[2][0, 0, :2, :3] = 0.9, 0.9
     expected[2][0, 0, 0, 0], actual[2][0, 0, 0, 0] = 0.5 + 5e-6, 0.5 - near
-    given = Outputs("-", NAMES, actual, Reference(expected), Tolerances(), threshold)
-    (row,) = detections.compare(given)
+    compared = Outputs("-", NAMES, actual, Reference(expected), Tolerances(), threshold)
+    (row,) = detections.compare(compared)
     assert row.problem == ("" if ok else "1 missing, 1 extra")
 
 
 def test_the_threshold_of_masks_comes_from_the_file(tmp_path):
     path = reversing(tmp_path / "detector.onnx")
-    found = []
+    result = []
     too_large = '{"boxes": "masks", "threshold": 1' + "0" * 400 + "}"
-    others = '{"boxes": "output", "threshold": 0.5}', "none", "[]", "[" * 100_000, too_large
-    for described in ('{"boxes": "masks", "threshold": 0.5}', *others):
+    malformed = '{"boxes": "output", "threshold": 0.5}', "none", "[]", "[" * 100_000, too_large
+    for described in ('{"boxes": "masks", "threshold": 0.5}', *malformed):
         model = onnx.load(path)
         oh.set_model_props(model, {"masks": described})
         onnx.save(model, path)
-        found.append(comparators.mask_threshold(open_session(path)))
-    assert found == [0.5, *[None] * 5]
+        result.append(comparators.mask_threshold(open_session(path)))
+    assert result == [0.5, *[None] * 5]
 
 
 def test_overlaps_are_printed_rounded_down():
@@ -220,8 +220,10 @@ def reversing(path, names=("dets", "labels")):
     values = [("d", onnx.TensorProto.FLOAT, ["n", "k", 5]), ("l", onnx.TensorProto.INT64, ["n", "k"])]
     bounds = [oh.make_tensor(name, onnx.TensorProto.INT64, [1], [value]) for name, value in BOUNDS.items()]
     nodes = [oh.make_node("Slice", [value[0], *BOUNDS], [name]) for value, name in zip(values, names, strict=True)]
-    found = [oh.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in zip(names, values, strict=True)]
-    graph = oh.make_graph(nodes, "example", [oh.make_tensor_value_info(*value) for value in values], found, bounds)
+    result = [
+        oh.make_tensor_value_info(name, kind, shape) for name, (_, kind, shape) in zip(names, values, strict=True)
+    ]
+    graph = oh.make_graph(nodes, "example", [oh.make_tensor_value_info(*value) for value in values], result, bounds)
     onnx.save(oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8), path)
     return path
 
@@ -288,8 +290,8 @@ def test_masks_of_another_size_and_other_dtypes_differ():
 
     def problems(*expected):
         tolerances = Tolerances()
-        given = Outputs("-", NAMES, actual, Reference(expected), tolerances)
-        rows = next(rows for comparator in COMPARATORS if (rows := comparator(given)) is not None)
+        compared = Outputs("-", NAMES, actual, Reference(expected), tolerances)
+        rows = next(rows for comparator in COMPARATORS if (rows := comparator(compared)) is not None)
         return [row.problem for row in rows if row.problem]
 
     dets, labels, masks = outputs(masks=True)

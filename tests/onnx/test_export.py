@@ -156,7 +156,7 @@ def detector(tmp_path_factory):
 def test_detector_finds_the_same_at_30_sizes(detector):
     model, session = Detector(), mmort.ort.session(detector)
     random = np.random.default_rng([cases.SEED, 30])
-    found = 0
+    detected = 0
     for _ in range(30):
         images = random.standard_normal((random.integers(1, 4), 3, *random.integers(8, 160, 2))).astype(np.float32)
         dets, labels, masks = session.run(None, {"images": images})
@@ -165,8 +165,8 @@ def test_detector_finds_the_same_at_30_sizes(detector):
         np.testing.assert_array_equal(labels, expected[1], err_msg=str(images.shape))
         np.testing.assert_allclose(dets, expected[0], rtol=1e-4, atol=2e-3)
         np.testing.assert_allclose(masks, expected[2], rtol=1e-3, atol=1e-3)
-        found += int((labels >= 0).sum())
-    assert found > 300
+        detected += int((labels >= 0).sum())
+    assert detected > 300
     assert set(np.unique(labels)) - {-1} == set(range(CLASSES))
 
 

@@ -28,8 +28,8 @@ def test_nodes_may_need_different_definitions(rng):
     assert_standard(model)
     x = rng.standard_normal((1, 1, 4, 4)).astype(np.float32)
     grid = rng.uniform(-2, 2, (1, 2, 2, 2)).astype(np.float32)
-    found = stock_session(model).run(None, {"x": x, "grid": grid})
-    for output, mode in zip(found, ("zeros", "border", "zeros"), strict=True):
+    outputs = stock_session(model).run(None, {"x": x, "grid": grid})
+    for output, mode in zip(outputs, ("zeros", "border", "zeros"), strict=True):
         expected = mmort.grid_sample(x, grid, padding_mode=mode, align_corners=False)
         np.testing.assert_allclose(output, expected, atol=1e-6)
 
@@ -47,8 +47,8 @@ def test_functions_are_inlined_too(rng):
     make_portable(model, form="inlined")
     assert_standard(model)
     x = rng.standard_normal((1, 1, 4, 4)).astype(np.float32)
-    (found,) = stock_session(model).run(None, {"x0": x})
-    np.testing.assert_array_equal(found, 2 * mmort.corner_pool(mmort.corner_pool(x, "top"), "bottom"))
+    (outputs,) = stock_session(model).run(None, {"x0": x})
+    np.testing.assert_array_equal(outputs, 2 * mmort.corner_pool(mmort.corner_pool(x, "top"), "bottom"))
 
 
 def test_what_has_no_definition_stays():

@@ -57,9 +57,9 @@ def inlined_session(model):
     return stock_session(model)
 
 
-def same(found, expected):
+def same(actual, expected):
     try:
-        compare.assert_close(found, expected)
+        compare.assert_close(actual, expected)
     except AssertionError:
         return False
     return True
@@ -86,9 +86,9 @@ def differing(operator, selected, runner, opset=OPSET, form="functions"):
             assert coverage.missing is None, (case.name, coverage)
             runners[key] = runner(model)
         formals = [tensor["name"] for tensor in front_ends.row_of(operator)["inputs"]]
-        found = runners[key].run(None, dict(zip(formals, case.arrays, strict=False)))
+        outputs = runners[key].run(None, dict(zip(formals, case.arrays, strict=False)))
         expected = front_ends.run_ort(operator, case.arrays, case.attributes)
-        if not same(found, expected):
+        if not same(outputs, expected):
             names.append(case.name)
     return names
 
@@ -233,8 +233,8 @@ def test_the_library_is_preferred(operator):
     expected = front_ends.run_ort(operator, case.arrays, case.attributes)
     (function,) = model.functions
     function.node.insert(0, oh.make_node("NoSuchOperator", list(function.input[:1]), ["unused"]))
-    found = front_ends.run_session(front_ends.make_session(model), case.arrays)
-    for output, expected_output in zip(found, expected, strict=True):
+    outputs = front_ends.run_session(front_ends.make_session(model), case.arrays)
+    for output, expected_output in zip(outputs, expected, strict=True):
         np.testing.assert_array_equal(output, expected_output)
     with pytest.raises(Exception, match="NoSuchOperator"):
         stock_session(model)
@@ -297,10 +297,10 @@ def test_nodes_of_other_attributes_share_a_definition(rng):
     assert make_portable(model) == [Coverage("mmcv::MMCVCornerPool", ("pool0", "pool1", "pool2", "pool3"), None)]
     assert len(model.functions) == 1
     x = rng.standard_normal((1, 1, 4, 4)).astype(np.float32)
-    (found,) = stock_session(model).run(None, {"x0": x})
+    (outputs,) = stock_session(model).run(None, {"x0": x})
     for mode in ("top", "bottom", "left", "right"):
         x = mmort.corner_pool(x, mode)
-    np.testing.assert_array_equal(found, x)
+    np.testing.assert_array_equal(outputs, x)
 
 
 @pytest.mark.parametrize("runner", [stock_session, inlined_session])
@@ -312,8 +312,8 @@ def test_nodes_that_need_different_definitions_share_a_function(rng, runner):
     assert {node.op_type for node in model.graph.node} == {"grid_sampler"}
     x = rng.standard_normal((1, 1, 4, 4)).astype(np.float32)
     grid = rng.uniform(-2, 2, (1, 2, 2, 2)).astype(np.float32)
-    found = runner(model).run(None, {"x": x, "grid": grid})
-    for output, mode in zip(found, ("zeros", "border", "reflection", "border"), strict=True):
+    outputs = runner(model).run(None, {"x": x, "grid": grid})
+    for output, mode in zip(outputs, ("zeros", "border", "reflection", "border"), strict=True):
         expected = mmort.grid_sample(x, grid, padding_mode=mode, align_corners=False)
         np.testing.assert_allclose(output, expected, atol=1e-6)
 
@@ -351,10 +351,10 @@ def test_a_definition_in_a_branch_reads_the_node_s_own_numbers(rng, runner):
     boxes = rng.uniform(0, 50, (2, 30, 4)).astype(np.float32)
     boxes[..., 2:] += boxes[..., :2]
     scores = rng.random((2, 30, 4)).astype(np.float32)
-    found = runner(model).run(None, {"boxes": boxes, "scores": scores})
+    outputs = runner(model).run(None, {"boxes": boxes, "scores": scores})
     for index, setting in enumerate(settings):
         expected = mmort.multiclass_nms(boxes, scores, **setting)
-        for output, wanted in zip(found[3 * index : 3 * index + 3], expected, strict=True):
+        for output, wanted in zip(outputs[3 * index : 3 * index + 3], expected, strict=True):
             np.testing.assert_array_equal(output, wanted)
 
 
@@ -420,8 +420,8 @@ def test_nodes_within_graphs_and_functions(rng):
     session = stock_session(model)
     x = rng.standard_normal((1, 1, 4, 4)).astype(np.float32)
     for value, mode in ((True, "bottom"), (False, "top")):
-        (found,) = session.run(None, {"condition": np.array(value), "x": x})
-        np.testing.assert_array_equal(found, mmort.corner_pool(x, mode))
+        (outputs,) = session.run(None, {"condition": np.array(value), "x": x})
+        np.testing.assert_array_equal(outputs, mmort.corner_pool(x, mode))
 
 
 def test_attributes_left_out_or_of_old_names_are_written():
@@ -430,9 +430,9 @@ def test_attributes_left_out_or_of_old_names_are_written():
     model = front_ends.make_model(row, {"aligned_height": 2, "aligned_width": 3})
     make_portable(model)
     arrays = np.ones((1, 2, 8, 9), np.float32), np.array([[0, 1, 1, 5, 6]], np.float32)
-    found = stock_session(model).run(None, dict(zip(("input", "rois"), arrays, strict=True)))
-    np.testing.assert_array_equal(found[0], mmort.roi_align(*arrays, (2, 3)))
-    np.testing.assert_array_equal(front_ends.run_session(front_ends.make_session(model), arrays)[0], found[0])
+    outputs = stock_session(model).run(None, dict(zip(("input", "rois"), arrays, strict=True)))
+    np.testing.assert_array_equal(outputs[0], mmort.roi_align(*arrays, (2, 3)))
+    np.testing.assert_array_equal(front_ends.run_session(front_ends.make_session(model), arrays)[0], outputs[0])
 
 
 @pytest.mark.parametrize(
@@ -491,8 +491,8 @@ def test_opsets(opset):
         model, (coverage,) = portable_model(case, opset)
         assert coverage.missing is None
         formals = [tensor["name"] for tensor in front_ends.row_of(operator)["inputs"]]
-        found = stock_session(model).run(None, dict(zip(formals, case.arrays, strict=False)))
-        compare.assert_close(found, front_ends.run_ort(operator, case.arrays, case.attributes), operator)
+        outputs = stock_session(model).run(None, dict(zip(formals, case.arrays, strict=False)))
+        compare.assert_close(outputs, front_ends.run_ort(operator, case.arrays, case.attributes), operator)
 
 
 @pytest.mark.parametrize(
@@ -536,11 +536,11 @@ def test_no_file_is_overwritten(function, tmp_path):
 
 def test_own_function_of_the_same_name_is_not_ours():
     """The model's own function is what the node calls; only definitions that mmort wrote are counted as such."""
-    own = corner_pools(0)
-    make_portable(own)
-    own.functions[0].doc_string = "someone else's"
-    assert make_portable(own) == []
-    assert [function.doc_string for function in own.functions] == ["someone else's"]
+    model = corner_pools(0)
+    make_portable(model)
+    model.functions[0].doc_string = "someone else's"
+    assert make_portable(model) == []
+    assert [function.doc_string for function in model.functions] == ["someone else's"]
 
 
 @pytest.mark.parametrize("size", [65, 10**5 + 1, 2, 0])

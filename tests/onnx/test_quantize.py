@@ -161,11 +161,11 @@ def test_normalizations_are_folded(rng, biased):
 def test_ranges_are_those_of_all_inputs(rng):
     model = detector(rng)
     sets = images(rng)
-    found, count = ranges(model, ["x", "b"], sets, averaged=False)
+    result, count = ranges(model, ["x", "b"], sets, averaged=False)
     assert count == 3
     stacked = np.stack([array for (array,) in sets])
-    np.testing.assert_array_equal(found[0], [stacked.min(), stacked.max()])
-    assert found[1, 0] == 0 < found[1, 1]
+    np.testing.assert_array_equal(result[0], [stacked.min(), stacked.max()])
+    assert result[1, 0] == 0 < result[1, 1]
 
 
 def test_means_of_ranges():
@@ -174,9 +174,9 @@ def test_means_of_ranges():
     graph = oh.make_graph([node("Neg", ["x"], ["y"])], "numbers", infos[:1], infos[1:])
     model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
     sets = [[np.array(values, np.float32)] for values in ([-1, 2], [], [-3, 100])]
-    found, count = ranges(model, ["x", "y"], sets, averaged=True)
+    result, count = ranges(model, ["x", "y"], sets, averaged=True)
     assert count == 3
-    np.testing.assert_array_equal(found, [[-2, 51], [-51, 2]])
+    np.testing.assert_array_equal(result, [[-2, 51], [-51, 2]])
 
 
 def test_a_network_with_silus(tmp_path, rng):
@@ -227,14 +227,14 @@ def test_ranges_that_give_no_scale(values, refusal, averaged):
     infos = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N"]) for name in "xy"]
     graph = oh.make_graph([node("Relu", ["x"], ["y"])], "numbers", infos[:1], infos[1:])
     model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 18)], ir_version=8)
-    given, usual = [np.array(values, np.float32)], [np.array([0, 1], np.float32)]
+    strange, usual = [np.array(values, np.float32)], [np.array([0, 1], np.float32)]
     with pytest.raises(ValueError, match=refusal):
-        ranges(model, ["x"], [given], averaged=averaged)
+        ranges(model, ["x"], [strange], averaged=averaged)
     if values:
         with pytest.raises(ValueError, match="x must be finite"):
-            ranges(model, ["x"], [given, usual], averaged=averaged)
+            ranges(model, ["x"], [strange, usual], averaged=averaged)
     else:
-        np.testing.assert_array_equal(ranges(model, ["x"], [given, usual], averaged=averaged)[0], [[0, 1]])
+        np.testing.assert_array_equal(ranges(model, ["x"], [strange, usual], averaged=averaged)[0], [[0, 1]])
 
 
 def test_results_are_near(tmp_path, rng):

@@ -117,9 +117,9 @@ def test_convolutions_in_strips(stride, dilation, padding, groups, monkeypatch):
     image = torch.randn(2, 4, 23, 17)
     with torch.no_grad():
         with in_float64():
-            found = module(image.double())
-        assert found.dtype == torch.float64
-        assert torch.allclose(found, module.double()(image.double()), rtol=1e-13, atol=1e-13)
+            result = module(image.double())
+        assert result.dtype == torch.float64
+        assert torch.allclose(result, module.double()(image.double()), rtol=1e-13, atol=1e-13)
 
 
 class Constants(torch.nn.Module):

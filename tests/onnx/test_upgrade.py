@@ -251,8 +251,8 @@ def test_tensors_beside_the_model_stay_there(tmp_path, rng):
     model = old_model(*made, inputs=MAP | {"weight": [1, 1, 4, 5]}, initializers={"weight": weight})
     onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
     assert len(upgrade(path)) == 3
-    (found,) = mmort.ort.session(path).run(None, {"x": np.zeros((1, 1, 4, 5), np.float32)})
-    np.testing.assert_array_equal(found, mmort.corner_pool(weight, "left"))
+    (outputs,) = mmort.ort.session(path).run(None, {"x": np.zeros((1, 1, 4, 5), np.float32)})
+    np.testing.assert_array_equal(outputs, mmort.corner_pool(weight, "left"))
     assert sorted(file.name for file in tmp_path.iterdir()) == ["model.onnx", "weights"]
 
 
@@ -271,11 +271,11 @@ def test_a_detector_of_mmdetection(tmp_path, capsys):
     del old.graph.input[:]
     old.graph.input.extend(inputs)
     pixels = old_export.network_input(IMAGES[0])
-    found, expected = (
+    outputs, expected = (
         mmort.ort.session(model).run(None, {"input": pixels}) for model in (path, old.SerializeToString())
     )
     assert expected[0].size > 0
-    for output, expected_output in zip(found, expected, strict=True):
+    for output, expected_output in zip(outputs, expected, strict=True):
         np.testing.assert_array_equal(output, expected_output)
     assert mmort.cli.main(["upgrade", str(path), "--in-place", "--json"]) == 0
     assert capsys.readouterr().out == '{\n  "changes": []\n}\n'

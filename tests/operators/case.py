@@ -98,9 +98,9 @@ def with_holes(build, share=0.1):
     """Return a builder whose map has NaN and infinities, which must not leak into samples that do not read them."""
 
     def holed(rng):
-        pixels, *others = build(rng)
+        pixels, *rest = build(rng)
         for value in (NAN, INF, -INF):
             pixels[rng.random(pixels.shape) < share / 3] = value
-        return pixels, *others
+        return pixels, *rest
 
     return holed

@@ -68,10 +68,8 @@ def test_attribute_of_another_type(row, attribute):
     wrong = {"INT": 1, "FLOAT": 1.0, "STRING": "avg", "INTS": [1, 2], "FLOATS": [1.0, 2.0]}
     for fitting in ("INT", "INTS") if needed == "INTS" else (needed,):
         del wrong[fitting]
-    for given, value in wrong.items():
-        text = (
-            f"{row['kernel']}: attribute {name} must be of type {needed}, got {given} ({row['type']} node 'the_node')"
-        )
+    for kind, value in wrong.items():
+        text = f"{row['kernel']}: attribute {name} must be of type {needed}, got {kind} ({row['type']} node 'the_node')"
         with pytest.raises(front_ends.ORT_ERRORS, match=re.escape(text)):
             run_row(row, node_attributes(row, **{name: value}))
 
@@ -86,8 +84,8 @@ def test_attribute_left_out(row, attribute):
         with pytest.raises(front_ends.ORT_ERRORS, match=re.escape(text)):
             run_row(row, left_out)
     else:
-        given = node_attributes(row, **{name: front_ends.CONVERT[attribute["type"]](attribute["default"])})
-        for got, wanted in zip(run_row(row, left_out), run_row(row, given), strict=True):
+        explicit = node_attributes(row, **{name: front_ends.CONVERT[attribute["type"]](attribute["default"])})
+        for got, wanted in zip(run_row(row, left_out), run_row(row, explicit), strict=True):
             np.testing.assert_array_equal(got, wanted)
 
 

@@ -70,8 +70,8 @@ def arrays(name, kind):
 
 def run_ort(name):
     row = row_of(name)
-    given = zip(row["inputs"], GOLDEN[name]["inputs"], strict=False)  # optional inputs may be left out
-    names = [formal["name"] if recorded else "" for formal, recorded in given]
+    recordings = zip(row["inputs"], GOLDEN[name]["inputs"], strict=False)  # optional inputs may be left out
+    names = [formal["name"] if recorded else "" for formal, recorded in recordings]
     model = front_ends.make_model(row, GOLDEN[name]["attrs"], names)
     return front_ends.run_session(front_ends.make_session(model), arrays(name, "in"))
 

@@ -25,15 +25,15 @@ DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "operators.md"
 SECTIONS = re.findall(r"^## (\w+)$", DOCUMENT.read_text(encoding="utf-8"), re.M)
 
 
-def assert_names(what, found, expected):
-    found, expected = set(found), set(expected)
-    assert found == expected, f"{what}: missing {sorted(expected - found)}, too many {sorted(found - expected)}"
+def assert_names(subject, actual, expected):
+    actual, expected = set(actual), set(expected)
+    assert actual == expected, f"{subject}: missing {sorted(expected - actual)}, too many {sorted(actual - expected)}"
 
 
 def test_assert_names_can_fail():
-    for found in ({"one"}, {"one", "two", "three"}):
+    for result in ({"one"}, {"one", "two", "three"}):
         with pytest.raises(AssertionError, match=r"the list: missing \[.*\], too many \[.*\]"):
-            assert_names("the list", found, {"one", "two"})
+            assert_names("the list", result, {"one", "two"})
 
 
 def test_same_operators_everywhere():

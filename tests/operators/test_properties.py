@@ -79,25 +79,25 @@ FAR = 1e5 + 100 * np.arange(1100)[:, None] + np.array([0, 0, 8, 8])
 """Enough boxes far from the two under test that the kernel takes its path for many boxes."""
 
 
-@pytest.mark.parametrize("others", [0, len(FAR)])
+@pytest.mark.parametrize("far_boxes", [0, len(FAR)])
 @pytest.mark.parametrize("kind", ["scattered", "clustered", "elongated", "scales"])
-def test_nms_at_the_threshold(kind, others, rng):
+def test_nms_at_the_threshold(kind, far_boxes, rng):
     """With the IoU of two boxes and the neighbouring floats as threshold: only the lower one drops a box."""
     first = corner_boxes.make_boxes(rng, 200, kind)
     side = first[:, [2, 3, 2, 3]] - first[:, [0, 1, 0, 1]]
     second = (first + side * rng.uniform(-0.3, 0.3, first.shape)).astype(np.float32)
-    scores = np.linspace(1, 0.1, 2 + others, dtype=np.float32)
+    scores = np.linspace(1, 0.1, 2 + far_boxes, dtype=np.float32)
     tried = 0
     for pair in np.stack([first, second], axis=1):
         (iou,) = corner_boxes.iou(pair[0], pair[1:], 0)
         if iou > 0.05:
-            boxes = np.concatenate([FAR[:others].astype(np.float32), pair])
+            boxes = np.concatenate([FAR[:far_boxes].astype(np.float32), pair])
             for threshold, kept in (
                 (np.nextafter(iou, np.float32(0)), 1),
                 (iou, 2),
                 (np.nextafter(iou, np.float32(2)), 2),
             ):
-                assert len(mmort.nms(boxes, scores, float(threshold))[1]) == others + kept
+                assert len(mmort.nms(boxes, scores, float(threshold))[1]) == far_boxes + kept
                 tried += 1
     assert tried > 300
 
@@ -186,7 +186,7 @@ def test_rotated_overlap_is_exact(first, second, mode, clockwise):
     st.floats(-1e4, 1e4), st.floats(-3, 5), st.floats(-1, 1), ANGLES,
     st.sampled_from([0.0, 1e-16, 1e-12, 1e-9, 1e-6]), st.sampled_from(["x", "y", "size", "angle"]),
 )  # fmt: skip
-def test_boxes_that_nearly_coincide_overlap_by_nearly_one(position, magnitude, ratio, angle, step, what):
+def test_boxes_that_nearly_coincide_overlap_by_nearly_one(position, magnitude, ratio, angle, step, changed):
     """However little they differ, at any angle and of any size."""
     width, height = 10**magnitude, 10 ** (magnitude + ratio)
     position *= min(width, height)  # further off, float64 itself moves the box by more
@@ -194,7 +194,7 @@ def test_boxes_that_nearly_coincide_overlap_by_nearly_one(position, magnitude, r
     smaller, larger = sorted((width, height))
     change = {"x": (step * smaller, 0, 0, 0, 0), "y": (0, step * smaller, 0, 0, 0)}
     change |= {"size": (0, 0, step * smaller, -step * smaller, 0), "angle": (0, 0, 0, 0, step * smaller / larger)}
-    other = tuple(a + b for a, b in zip(box, change[what], strict=True))
+    other = tuple(a + b for a, b in zip(box, change[changed], strict=True))
     assert 1 - 4 * step - 1e-11 <= iou(box, other) <= 1
     x, y, w, h, a = box
     for same in ((x, y, h, w, a + np.pi / 2), (x, y, w, h, a + np.pi), (x, y, -w, -h, a)):

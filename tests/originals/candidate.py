@@ -56,7 +56,7 @@ class Candidate:
             unscaled = np.ones(4, np.float32)
             prepared = [replace(image, ori_shape=image.img_shape, scale_factor=unscaled) for image in prepared]
         input, _ = self.predictor.preprocessing.batch(prepared)
-        return BatchResult(input, [_image_result(found) for found in self.predictor.run(prepared)])
+        return BatchResult(input, [_image_result(detections) for detections in self.predictor.run(prepared)])
 
 
 class _AnyFloat:

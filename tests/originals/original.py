@@ -110,7 +110,7 @@ REGISTRIES = MODELS, TASK_UTILS, TRANSFORMS, mmrotate_1.MODELS, mmrotate_1.TASK_
 
 def type_named(name: str) -> Any:
     """Return the class that MMDetection or MMRotate builds from a config's ``type``, or None."""
-    return next((found for registry in REGISTRIES if (found := registry.get(name)) is not None), None)
+    return next((instances for registry in REGISTRIES if (instances := registry.get(name)) is not None), None)
 
 
 def _without_warnings(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -187,17 +187,19 @@ def _image_result(sample: Any) -> ImageResult:
     panoptic = None
     if "pred_panoptic_seg" in sample:
         panoptic = np.asarray(sample.pred_panoptic_seg.sem_seg)[0].astype(np.int64)
-    found = sample.get("pred_instances")
-    if panoptic is not None or found is None:
+    instances = sample.get("pred_instances")
+    if panoptic is not None or instances is None:
         empty = np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64)
         return ImageResult(*empty, None, panoptic)
-    if "masks" in found:  # MaskFormer's have a score of 0 if they are empty, and a box of zeros: nothing is detected
-        found = found[(found.scores != 0) | torch.as_tensor(np.asarray(found.masks)).flatten(1).any(1)]
-    masks = found.get("masks")
-    labels = found.labels if "labels" in found else torch.zeros(len(found.scores), dtype=torch.long)
+    if (
+        "masks" in instances
+    ):  # MaskFormer's have a score of 0 if they are empty, and a box of zeros: nothing is detected
+        instances = instances[(instances.scores != 0) | torch.as_tensor(np.asarray(instances.masks)).flatten(1).any(1)]
+    masks = instances.get("masks")
+    labels = instances.labels if "labels" in instances else torch.zeros(len(instances.scores), dtype=torch.long)
     return ImageResult(
-        getattr(found.bboxes, "tensor", found.bboxes).numpy(),  # MMRotate may return an object for the boxes
-        found.scores.numpy(),
+        getattr(instances.bboxes, "tensor", instances.bboxes).numpy(),  # MMRotate may return an object for the boxes
+        instances.scores.numpy(),
         labels.numpy(),
         None if masks is None else np.asarray(masks).astype(bool),
     )

@@ -149,12 +149,12 @@ class Judge:
             text = f"{type(error).__name__}: {error}"
             clear = isinstance(error, (TypeError, ValueError)) and _names(str(error), mutant)
             return Outcome(REFUSED if clear else UNCLEAR, text[:300])
-        found = _all_differences(actual, expected)
-        if not found:
+        differences = _all_differences(actual, expected)
+        if not differences:
             effect = _all_differences(expected, self.expected)
             return Outcome(EFFECT if effect else NO_EFFECT, "; ".join(effect)[:200])
-        text = "; ".join(found)
-        if any("inputs" in line for line in found):
+        text = "; ".join(differences)
+        if any("inputs" in line for line in differences):
             return Outcome(DIFFERENT, text[:400])
         try:
             actual = [candidate.run(batch, torch.float64) for batch in self.batches]

@@ -10,8 +10,8 @@ from tests.originals.original import type_named
 def _types(value: Any) -> set[str]:
     """Return the types that a config names."""
     if isinstance(value, dict):
-        found = {str(value["type"]).rpartition(".")[2]} if isinstance(value.get("type"), str) else set()
-        return found.union(*map(_types, value.values()))
+        types = {str(value["type"]).rpartition(".")[2]} if isinstance(value.get("type"), str) else set()
+        return types.union(*map(_types, value.values()))
     if isinstance(value, (list, tuple)):
         return set().union(*map(_types, value))
     return set()

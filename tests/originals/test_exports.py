@@ -40,7 +40,7 @@ def test_equal(name, tmp_path):
     actual = [candidate.run(batch) for batch in batches]
     if any(differences(*pair) for pair in zip(actual, expected, strict=True)):  # rounding may decide: ask float64
         exact = Candidate(case.config(), checkpoint)
-        for batch, found in zip(batches, actual, strict=True):
+        for batch, result in zip(batches, actual, strict=True):
             truth = exact.run(batch, torch.float64)
             assert not differences(truth, original.run(batch, torch.float64), "float64")
-            assert not differences(found, truth)
+            assert not differences(result, truth)

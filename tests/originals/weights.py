@@ -112,8 +112,8 @@ def fill(
 
 def _is_layer(module: nn.Module) -> bool:
     weight = getattr(module, "weight", None)
-    others = nn.Embedding, nn.LayerNorm, nn.GroupNorm
-    return isinstance(weight, nn.Parameter) and weight.ndim >= 2 and not isinstance(module, others)
+    kinds = nn.Embedding, nn.LayerNorm, nn.GroupNorm
+    return isinstance(weight, nn.Parameter) and weight.ndim >= 2 and not isinstance(module, kinds)
 
 
 def _scaling(name: str, patterns: Spread, measured: dict[str, float]) -> Callable[..., Any]:

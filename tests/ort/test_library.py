@@ -31,8 +31,8 @@ def run_tool(*command):
 
 def symbols(*options):
     """(kind, name without its version) of the library's symbols."""
-    found = (line.split()[-2:] for line in run_tool("nm", *options).splitlines() if len(line.split()) > 1)
-    return [(kind, name.split("@")[0]) for kind, name in found]
+    words = (line.split()[-2:] for line in run_tool("nm", *options).splitlines() if len(line.split()) > 1)
+    return [(kind, name.split("@")[0]) for kind, name in words]
 
 
 def foreign(names):
@@ -257,8 +257,8 @@ def test_unknown_dimensions_and_ranks_still_load_and_run(row):
 
 def chain(row, attributes, shapes, steps):
     """`steps` nodes of one kind in sequence, each with its own inputs, which wait for the previous node."""
-    given = row["inputs"][: len(shapes)]
-    names = [tensor["name"] for tensor in given]
+    formals = row["inputs"][: len(shapes)]
+    names = [tensor["name"] for tensor in formals]
     outputs = [tensor["name"] for tensor in row["outputs"]]
     nodes, total = [], "zero"
     for step in range(steps):
@@ -274,7 +274,7 @@ def chain(row, attributes, shapes, steps):
     inputs = [
         (f"{tensor['name']}{step}", front_ends.TYPES[tensor["type"]], shape)
         for step in range(steps)
-        for tensor, shape in zip(given, shapes, strict=True)
+        for tensor, shape in zip(formals, shapes, strict=True)
     ]
     graph = onnx.helper.make_graph(
         nodes,

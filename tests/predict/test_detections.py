@@ -189,13 +189,13 @@ def test_json():
 def test_supervision(monkeypatch):
     """The arguments of supervision.Detections; tests/integrations has the library itself."""
     monkeypatch.setitem(sys.modules, "supervision", types.SimpleNamespace(Detections=dict))
-    found = BOX_MASKS[0].to_supervision()
-    assert found.keys() == {"xyxy", "mask", "confidence", "class_id", "data"}
-    np.testing.assert_array_equal(found["xyxy"], BOXES)
-    np.testing.assert_array_equal(found["mask"], BOX_MASKS[1])
-    np.testing.assert_array_equal(found["confidence"], SCORES)
-    np.testing.assert_array_equal(found["class_id"], LABELS)
-    assert found["data"]["class_name"].tolist() == list(NAMES)
+    result = BOX_MASKS[0].to_supervision()
+    assert result.keys() == {"xyxy", "mask", "confidence", "class_id", "data"}
+    np.testing.assert_array_equal(result["xyxy"], BOXES)
+    np.testing.assert_array_equal(result["mask"], BOX_MASKS[1])
+    np.testing.assert_array_equal(result["confidence"], SCORES)
+    np.testing.assert_array_equal(result["class_id"], LABELS)
+    assert result["data"]["class_name"].tolist() == list(NAMES)
     assert NO_MASKS.to_supervision()["mask"] is None
 
 
@@ -236,13 +236,13 @@ def test_shapes_are_checked(arguments, message):
 
 
 def test_boxes_by_width_and_height_and_missing_categories():
-    found = Detections([[1, 2, 5, 8], [0, 0, 4, 4]], [0.9, 0.4], [1, 0], ("b", "a"), (10, 12))
-    assert found.xywh.tolist() == [[1, 2, 4, 6], [0, 0, 4, 4]]
-    assert found[:0].xywh.shape == (0, 4)
-    assert [len(detection) for detection in found] == [1, 1]
+    detections = Detections([[1, 2, 5, 8], [0, 0, 4, 4]], [0.9, 0.4], [1, 0], ("b", "a"), (10, 12))
+    assert detections.xywh.tolist() == [[1, 2, 4, 6], [0, 0, 4, 4]]
+    assert detections[:0].xywh.shape == (0, 4)
+    assert [len(detection) for detection in detections] == [1, 1]
     for categories in ([17], {0: 17}):
         with pytest.raises(ValueError, match="category_ids must have an id for each label, got none for 1"):
-            found.to_coco(1, categories)
+            detections.to_coco(1, categories)
 
 
 def test_plot_and_save(tmp_path):

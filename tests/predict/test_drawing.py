@@ -33,8 +33,8 @@ def test_masks_boxes_and_labels():
     mask = np.zeros((240, 320), bool)
     mask[100:180, 80:160] = True
     mask[130:150, 100:120] = False
-    found = detections_of([[80, 100, 240, 180]], mask.shape, labels=[3], masks=ImageMasks.from_arrays([mask]))
-    drawn = draw(np.zeros((240, 320, 3), np.uint8), found)
+    detections = detections_of([[80, 100, 240, 180]], mask.shape, labels=[3], masks=ImageMasks.from_arrays([mask]))
+    drawn = draw(np.zeros((240, 320, 3), np.uint8), detections)
     colour = class_colour(3)
     tint = np.array(colour) * MASK_OPACITY
     np.testing.assert_allclose(drawn[110, 90], tint, atol=1)
@@ -124,8 +124,8 @@ def test_a_pixel_has_the_tint_of_the_smallest_mask():
     boxes = [[80, 80, 120, 120], [20, 20, 180, 180]]
     for order in ([0, 1], [1, 0]):
         masks = ImageMasks.from_arrays(np.stack([small, large])[order])
-        found = detections_of(np.array(boxes)[order], (200, 200), labels=np.array(order), masks=masks)
-        drawn = draw(np.zeros((200, 200, 3), np.uint8), found)
+        detections = detections_of(np.array(boxes)[order], (200, 200), labels=np.array(order), masks=masks)
+        drawn = draw(np.zeros((200, 200, 3), np.uint8), detections)
         np.testing.assert_allclose(drawn[110, 110], np.array(class_colour(0)) * MASK_OPACITY, atol=1)
         np.testing.assert_allclose(drawn[150, 150], np.array(class_colour(1)) * MASK_OPACITY, atol=1)
 
@@ -147,18 +147,20 @@ def test_boxes_at_and_beyond_the_border_stay_visible():
 
 def test_boxes_without_an_area():
     boxes = np.array([[np.nan, 0, 10, 10], [0, -np.inf, np.inf, 20], [30, 30, 20, 20], [-9, -9, -1, -1]])
-    found = detections_of(boxes, (40, 50), masks=BoxMasks(np.ones((4, 2, 2), np.float32), boxes.astype(np.float32)))
-    assert draw(np.zeros((40, 50, 3), np.uint8), found).any()
+    detections = detections_of(
+        boxes, (40, 50), masks=BoxMasks(np.ones((4, 2, 2), np.float32), boxes.astype(np.float32))
+    )
+    assert draw(np.zeros((40, 50, 3), np.uint8), detections).any()
 
 
 def test_masks_are_drawn_one_at_a_time():
     size, count = (1000, 1500), 60
     boxes = random_boxes(count, *size)
     masks = BoxMasks(np.ones((count, 28, 28), np.float32), boxes.astype(np.float32))
-    image, found = np.zeros((*size, 3), np.uint8), detections_of(boxes, size, masks=masks)
-    draw(image, found)  # OpenCV's fonts are in memory now
+    image, detections = np.zeros((*size, 3), np.uint8), detections_of(boxes, size, masks=masks)
+    draw(image, detections)  # OpenCV's fonts are in memory now
     tracemalloc.start()
-    draw(image, found)
+    draw(image, detections)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 3.5 * image.nbytes  # all masks together are 20 times the image
@@ -166,15 +168,15 @@ def test_masks_are_drawn_one_at_a_time():
 
 def test_scale_resizes_the_image_and_not_the_lines():
     box = np.array([[10, 10, 30, 30]])
-    found = detections_of(box, (40, 50), masks=BoxMasks(np.ones((1, 2, 2), np.float32), box))
-    drawn = draw(np.zeros((40, 50, 3), np.uint8), found, scale=8)
+    detections = detections_of(box, (40, 50), masks=BoxMasks(np.ones((1, 2, 2), np.float32), box))
+    drawn = draw(np.zeros((40, 50, 3), np.uint8), detections, scale=8)
     assert drawn.shape == (320, 400, 3)
     row = has(drawn[200], class_colour(0))
     assert row[80]
     assert row[239]
     np.testing.assert_allclose(drawn[200, 120:200], np.tile(np.array(class_colour(0)) * MASK_OPACITY, (80, 1)), atol=1)
     assert row.sum() < 10  # two thin lines, and the mask's outline beside them
-    assert draw(np.zeros((40, 50, 3), np.uint8), found, scale=0.01).shape == (1, 1, 3)
+    assert draw(np.zeros((40, 50, 3), np.uint8), detections, scale=0.01).shape == (1, 1, 3)
 
 
 def test_colours_of_classes_differ():

@@ -20,11 +20,11 @@ def image():
 
 
 def stacked(masks):
-    found = np.zeros((len(masks), *ORIGINAL), bool)
-    for index, canvas in enumerate(found):
+    result = np.zeros((len(masks), *ORIGINAL), bool)
+    for index, canvas in enumerate(result):
         top, left, mask = masks.region(index, *ORIGINAL)
         canvas[top : top + mask.shape[0], left : left + mask.shape[1]] = mask
-    return found
+    return result
 
 
 def bilinear(values, size):
@@ -42,10 +42,10 @@ def test_masks_of_the_input_are_cropped_or_scaled(image, rng):
     scaled = np.zeros((3, *ORIGINAL), bool)
     scaled[:, : size[0]] = (bilinear(whole, size) > 0.25)[:, : ORIGINAL[0], : ORIGINAL[1]]
     for rescaling, expected in (("crop", cropped), ("scale", scaled)):
-        found = stacked(
+        actual = stacked(
             MaskFormat("image", 0.25, 4, rescaling).store(logits, np.zeros((3, 4), np.float32), image).masks
         )
-        assert (found != expected).sum() <= 2  # sums in another order
+        assert (actual != expected).sum() <= 2  # sums in another order
     assert (cropped != scaled).any()
 
 
@@ -80,8 +80,8 @@ def test_scores_have_the_mean_of_the_original_pixels(image, rng):
 
 def test_masks_of_boxes_are_pasted(image, rng):
     values, boxes = rng.uniform(0, 1, (2, 7, 7)).astype(np.float32), np.array([[2, 3, 40, 30], [5, 5, 9, 60]])
-    found = stacked(MaskFormat(threshold=0.4).store(values, boxes, image).masks)
-    assert np.array_equal(found, paste_masks(values, boxes, *ORIGINAL, 0.4))
+    result = stacked(MaskFormat(threshold=0.4).store(values, boxes, image).masks)
+    assert np.array_equal(result, paste_masks(values, boxes, *ORIGINAL, 0.4))
 
 
 def test_graph_masks_of_the_input(rng):

@@ -59,10 +59,10 @@ def test_io_binding_changes_nothing(monkeypatch, devices):
     first, several = plain.preprocessing.batch(pictures[:1]), plain.preprocessing.batch(pictures[1:])
     addresses = []
     for input, img_shape in (first, (first[0][..., ::-1], first[1] - 9), several):
-        expected, found = plain(input, img_shape), bound(input, img_shape)
-        assert len(found) == 3
+        expected, actual = plain(input, img_shape), bound(input, img_shape)
+        assert len(actual) == 3
         assert (expected[1] >= 0).any()
-        for output, array in zip(expected, found, strict=True):
+        for output, array in zip(expected, actual, strict=True):
             np.testing.assert_array_equal(output, array)
         addresses += [value.data_ptr() for value in bound._bound._buffers.values()]
     if devices:

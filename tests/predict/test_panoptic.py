@@ -20,8 +20,8 @@ def logits(*rows):
 
 def of_queries(panoptic, masks, labels, scores):
     """Return the map of one row of pixels, and the scores."""
-    found = panoptic.of_queries(masks, labels, np.array(scores, np.float32), masks.shape[1:])
-    return found.ids[0].tolist(), found.scores
+    result = panoptic.of_queries(masks, labels, np.array(scores, np.float32), masks.shape[1:])
+    return result.ids[0].tolist(), result.scores
 
 
 def test_queries_compete_for_pixels():
@@ -71,8 +71,8 @@ def of_instances(masks, labels, scores, semantic):
     """Return the map of one row of pixels, and the scores."""
     stored = ImageMasks.from_arrays(np.array(mask, bool)[None] for mask in masks)
     size = 1, len(semantic[0])
-    found = INSTANCES.of_instances(stored, labels, np.array(scores, np.float32), logits(*semantic), size)
-    return found.ids[0].tolist(), found.scores
+    result = INSTANCES.of_instances(stored, labels, np.array(scores, np.float32), logits(*semantic), size)
+    return result.ids[0].tolist(), result.scores
 
 
 STUFF = [[9, 9, 9, 0, 0, 0], [0, 0, 0, 9, 0, 0], [0, 0, 0, 0, 9, 9]]
@@ -127,15 +127,15 @@ def segments():
 
 
 def test_segments_as_detections():
-    found = segments()
-    assert found.names == ("sea", "dog")
-    assert found.panoptic_map.tolist() == [[1001, 3, 3, VOID]]
-    assert found.panoptic_map.dtype == np.int32
-    assert found.boxes.tolist() == [[1, 0, 3, 1], [0, 0, 1, 1]]
-    thing = found.to_dict()["detections"][1]
+    segmented = segments()
+    assert segmented.names == ("sea", "dog")
+    assert segmented.panoptic_map.tolist() == [[1001, 3, 3, VOID]]
+    assert segmented.panoptic_map.dtype == np.int32
+    assert segmented.boxes.tolist() == [[1, 0, 3, 1], [0, 0, 1, 1]]
+    thing = segmented.to_dict()["detections"][1]
     assert (thing["id"], thing["is_thing"], thing["area"], thing["score"]) == (1001, True, 1, 0.5)
-    assert found[:1].panoptic_map.tolist() == [[VOID, 3, 3, VOID]]
-    assert found.above(0.6).names == ("sea",)
+    assert segmented[:1].panoptic_map.tolist() == [[VOID, 3, 3, VOID]]
+    assert segmented.above(0.6).names == ("sea",)
 
 
 def test_segments_are_drawn_without_boxes():

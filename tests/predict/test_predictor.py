@@ -64,30 +64,34 @@ LEVELS = [10, 250, 30, 200, 50]
 
 
 def levels(outcomes):
-    return [round(float(found.scores[0]) * 255) for found in outcomes]
+    return [round(float(result.scores[0]) * 255) for result in outcomes]
 
 
 def test_results_are_in_the_pixels_of_the_picture():
     image = np.zeros((48, 128, 3), np.uint8)  # resized to 12 x 32, padded to 16 x 32
     image[20:24, 40:44] = 255
-    found = predictor()(image)
-    assert found.boxes.tolist() == [[40, 20, 44, 24]]
-    assert (found.labels.tolist(), found.names, found.image_size) == ([2], ("c",), (48, 128))
-    assert (found.boxes.dtype, found.scores.dtype, found.labels.dtype) == (np.float32, np.float32, np.int64)
+    detections = predictor()(image)
+    assert detections.boxes.tolist() == [[40, 20, 44, 24]]
+    assert (detections.labels.tolist(), detections.names, detections.image_size) == ([2], ("c",), (48, 128))
+    assert (detections.boxes.dtype, detections.scores.dtype, detections.labels.dtype) == (
+        np.float32,
+        np.float32,
+        np.int64,
+    )
 
 
 def test_offset_of_a_centred_picture():
     predict = Predictor(Network(), preprocessing=Preprocessing(pad_or=31))
-    found = predict(picture(200))
-    assert found.boxes.tolist() == [[7, 5, 8, 6]]
-    assert found.names == ("2",)
+    detections = predict(picture(200))
+    assert detections.boxes.tolist() == [[7, 5, 8, 6]]
+    assert detections.names == ("2",)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 8])
 def test_batches_keep_the_order(batch_size):
     network = Network()
-    found = list(predictor(network).predict([picture(level) for level in LEVELS], batch_size))
-    assert levels(found) == LEVELS
+    detections = list(predictor(network).predict([picture(level) for level in LEVELS], batch_size))
+    assert levels(detections) == LEVELS
     assert [shape[0] for shape, _ in network.calls] == [min(batch_size, 5 - start) for start in range(0, 5, batch_size)]
 
 
@@ -133,10 +137,10 @@ def test_closing_does_not_wait_for_a_blocked_iterator(parallel):
 
     predict = Predictor(Network(), classes=CLASSES, preprocessing=PREPROCESSING)
     predict._parallel = parallel
-    found = predict.predict(pictures(), batch_size=2)
-    next(found)
+    detections = predict.predict(pictures(), batch_size=2)
+    next(detections)
     start = time.monotonic()
-    found.close()
+    detections.close()
     assert time.monotonic() - start < 10
     blocked.set()
 
@@ -155,10 +159,10 @@ def test_a_process_ends_although_an_iterator_is_blocked():
 def test_batches_are_padded_to_a_common_size():
     network = Network()
     images = [picture(100), picture(150, 32, 24), picture(200, 3, 30, (1, 2))]
-    found = list(predictor(network).predict(images, 3))
+    result = list(predictor(network).predict(images, 3))
     assert network.calls == [((3, 3, 32, 32), [[24, 32], [32, 24], [3, 32]])]
-    assert [detections.image_size for detections in found] == [(24, 32), (32, 24), (3, 30)]
-    for image, detections in zip(images, found, strict=True):
+    assert [detections.image_size for detections in result] == [(24, 32), (32, 24), (3, 30)]
+    for image, detections in zip(images, result, strict=True):
         np.testing.assert_allclose(detections.boxes, predictor()(image).boxes)
 
 
@@ -210,22 +214,22 @@ def rows(*scores, labels=None, dtype=np.int64):
 
 def test_unused_rows_and_low_scores_are_left_out_and_the_rest_sorted():
     change = rows(0.5, 0.9, 0.0, 0.1, np.nan, 0.9, labels=[1, 2, 0, 1, 1, -1], dtype=np.float32)
-    found = predictor(Network(change), score_threshold=0.5)(picture(1))
-    assert found.boxes[:, 0].tolist() == [1, 0]
-    assert found.labels.tolist() == [2, 1]
+    detections = predictor(Network(change), score_threshold=0.5)(picture(1))
+    assert detections.boxes[:, 0].tolist() == [1, 0]
+    assert detections.labels.tolist() == [2, 1]
     assert len(predictor(Network(change))(picture(1))) == 3
 
 
 def test_no_detections():
-    found = predictor(Network(rows()))(picture(1))
-    assert len(found) == 0
-    assert not found.has_masks
+    detections = predictor(Network(rows()))(picture(1))
+    assert len(detections) == 0
+    assert not detections.has_masks
 
 
 def test_thousands_of_detections():
     scores = np.random.default_rng(0).random(5000, np.float32)
-    found = predictor(Network(rows(*scores)))(picture(1))
-    np.testing.assert_array_equal(found.scores, -np.sort(-scores))
+    detections = predictor(Network(rows(*scores)))(picture(1))
+    np.testing.assert_array_equal(detections.scores, -np.sort(-scores))
 
 
 def test_boxes_that_are_not_finite_are_left_out_with_a_warning():
@@ -261,10 +265,10 @@ def test_masks_over_boxes(mask_format, rng):
     dets = np.concatenate([boxes, [[0.5], [0.9]]], 1, dtype=np.float32)[None]
     network = Network(lambda *_: (dets, np.zeros((1, 2), int), masks))
     network.mask_format = mask_format
-    found = predictor(network)(picture(1, 48, 64))
-    assert found.boxes.tolist() == (boxes[::-1] * 2).tolist()
-    expected = paste_masks(masks[0, ::-1], found.boxes, 48, 64, mask_format.threshold if mask_format else 0.5)
-    np.testing.assert_array_equal(found.masks, expected)
+    detections = predictor(network)(picture(1, 48, 64))
+    assert detections.boxes.tolist() == (boxes[::-1] * 2).tolist()
+    expected = paste_masks(masks[0, ::-1], detections.boxes, 48, 64, mask_format.threshold if mask_format else 0.5)
+    np.testing.assert_array_equal(detections.masks, expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, bool])
@@ -272,9 +276,9 @@ def test_masks_of_the_input_are_masks_of_the_picture(dtype):
     masks = np.zeros((1, 1, 24, 32), dtype)
     masks[0, 0, 4:8, 2:5] = 1
     dets = np.array([[[40, 0, 50, 9, 0.9]]], np.float32)  # in the padding
-    found = predictor(Network(lambda *_: (dets, np.zeros((1, 1), int), masks)))(picture(1, 48, 64))
-    assert found.masks.nonzero()[1].tolist() == [row for row in range(8, 16) for _ in range(6)]
-    assert found.to_coco(1)[0]["bbox"] == [80, 0, 20, 18]
+    detections = predictor(Network(lambda *_: (dets, np.zeros((1, 1), int), masks)))(picture(1, 48, 64))
+    assert detections.masks.nonzero()[1].tolist() == [row for row in range(8, 16) for _ in range(6)]
+    assert detections.to_coco(1)[0]["bbox"] == [80, 0, 20, 18]
 
 
 # ---- pictures --------------------------------------------------------------------------------------------------
@@ -296,11 +300,11 @@ def test_files(name, image, tmp_path):
     path = tmp_path / name
     path.write_bytes(cv2.imencode(path.suffix.lower(), image)[1])
     predict = predictor()
-    found = predict(path)
-    assert found.image_size == image.shape[:2]
-    assert len(found) == 1
+    detections = predict(path)
+    assert detections.image_size == image.shape[:2]
+    assert len(detections) == 1
     for same in (str(path), read_image(path), path.read_bytes()):
-        np.testing.assert_array_equal(predict(same).boxes, found.boxes)
+        np.testing.assert_array_equal(predict(same).boxes, detections.boxes)
     assert len(list(predict.predict(tmp_path))) == 1
 
 
@@ -377,10 +381,10 @@ def test_an_iterator_that_fails_loses_nothing():
         yield from map(picture, (10, 20, 30))
         raise KeyError("camera")
 
-    found = predictor().predict(images(), 2, return_exceptions=True)
-    assert levels([next(found) for _ in range(3)]) == [10, 20, 30]
+    detections = predictor().predict(images(), 2, return_exceptions=True)
+    assert levels([next(detections) for _ in range(3)]) == [10, 20, 30]
     with pytest.raises(KeyError, match="camera"):
-        next(found)
+        next(detections)
 
 
 def test_missing_opencv_is_not_the_pictures_fault(monkeypatch):
@@ -416,21 +420,21 @@ def test_the_next_pictures_are_prepared_while_the_network_runs():
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_iterators_are_read_two_batches_ahead(batch_size):
     taken = []
-    found = predictor().predict((taken.append(level) or picture(level) for level in range(1, 200)), batch_size)
-    next(found)
+    detections = predictor().predict((taken.append(level) or picture(level) for level in range(1, 200)), batch_size)
+    next(detections)
     time.sleep(0.05)
     assert len(taken) == 3 * batch_size
-    found.close()
+    detections.close()
     assert threads() == []
     assert len(taken) == 3 * batch_size
 
 
 def test_the_network_runs_while_the_detections_are_used():
     calls = threading.Semaphore(0)
-    found = predictor(Network(lambda dets, labels: calls.release() or (dets, labels))).predict([picture(10)] * 2)
-    next(found)
+    detections = predictor(Network(lambda dets, labels: calls.release() or (dets, labels))).predict([picture(10)] * 2)
+    next(detections)
     assert all(calls.acquire(timeout=10) for _ in range(2))
-    found.close()
+    detections.close()
 
 
 class Paired(OnnxNetwork):
@@ -447,8 +451,8 @@ class Paired(OnnxNetwork):
 
 def test_parallel_batches_run_at_the_same_time_and_give_the_same():
     expected = list(Predictor(MODEL, threads=1).predict(IMAGES))
-    for found, one in zip(Predictor(Paired()).predict(IMAGES), expected, strict=True):
-        assert found.to_json() == one.to_json()
+    for detections, one in zip(Predictor(Paired()).predict(IMAGES), expected, strict=True):
+        assert detections.to_json() == one.to_json()
     assert threads() == []
 
 
@@ -498,12 +502,12 @@ def test_a_batch_of_ray_data(tmp_path):
     predict = predictor()
     batch = {"bytes": np.array([path.read_bytes() for path in paths], object), "path": np.array(list(map(str, paths)))}
     for columns in (batch, {"path": batch["path"]}):
-        found = predict(columns)
-        assert list(found) == ["path", "detections", "error"]
-        assert found["path"] is batch["path"]
-        assert found["detections"].tolist() == [predict(images[0]).to_json(), "", predict(images[2]).to_json()]
-        assert [bool(error) for error in found["error"]] == [False, True, False]
-        assert "not an image" in found["error"][1]
+        detections = predict(columns)
+        assert list(detections) == ["path", "detections", "error"]
+        assert detections["path"] is batch["path"]
+        assert detections["detections"].tolist() == [predict(images[0]).to_json(), "", predict(images[2]).to_json()]
+        assert [bool(error) for error in detections["error"]] == [False, True, False]
+        assert "not an image" in detections["error"][1]
     assert {len(column) for column in predict({"path": np.array([], object)}).values()} == {0}
     with pytest.raises(ValueError, match="a batch needs a column bytes or path, got image"):
         predict({"image": images})
@@ -515,11 +519,11 @@ def test_a_batch_of_ray_data(tmp_path):
 def test_files_of_mmdetections_own_export():
     settings = {"classes": old_export.CLASSES, "preprocessing": old_export.PREPROCESSING}
     predict = Predictor(old_export.MODEL, threads=1, **settings)
-    found = [detections.above(0.5) for detections in predict.predict(IMAGES, 4)]
-    names = ["".join(sorted(detections.names)) for detections in found]
+    result = [detections.above(0.5) for detections in predict.predict(IMAGES, 4)]
+    names = ["".join(sorted(detections.names)) for detections in result]
     assert names == ["012234", "123579", "5678", "044569"]
     alone = predict(IMAGES[1]).above(0.5)
-    np.testing.assert_allclose(alone.boxes, found[1].boxes, atol=0.3)  # its padding differs
+    np.testing.assert_allclose(alone.boxes, result[1].boxes, atol=0.3)  # its padding differs
     assert all(mask.any() for mask in alone.masks)
 
 
@@ -556,6 +560,6 @@ def test_grey_arrays_and_alpha_are_taken_as_files_are(tmp_path):
 def test_a_list_of_pictures_and_a_repr(tmp_path):
     predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1)
     images = [picture(1), picture(2)]
-    assert [found.to_json() for found in predict(images)] == [predict(image).to_json() for image in images]
+    assert [detections.to_json() for detections in predict(images)] == [predict(image).to_json() for image in images]
     assert predict([]) == []
     assert repr(predict) == f"<Predictor: {tmp_path / 'x.onnx'}, 2 classes, score threshold 0>"

@@ -37,8 +37,8 @@ def test_boxes_turn_with_the_image_as_in_mmrotate_1_or_not_as_in_0():
     image, tip = np.zeros((20, 30, 3), np.uint8), np.array([[15, 10, 12, 12, math.pi / 4]], np.float32)
     half_as_high = Preprocessing(size=(30, 10), keep_ratio=False, turn_boxes=True)
     side = 12 * math.hypot(1, 2) / math.sqrt(2)
-    found = half_as_high(image).rotated_boxes_in_image(tip)
-    np.testing.assert_allclose(found, [[15, 20, side, side, math.atan(1 / 2)]], rtol=1e-6)
+    result = half_as_high(image).rotated_boxes_in_image(tip)
+    np.testing.assert_allclose(result, [[15, 20, side, side, math.atan(1 / 2)]], rtol=1e-6)
     stays = replace(half_as_high, turn_boxes=False)(image).rotated_boxes_in_image(tip)
     np.testing.assert_allclose(stays, [[15, 20, 12, 24, math.pi / 4]], rtol=1e-6)
 
@@ -84,7 +84,7 @@ class Network:
 
 def test_boxes_are_mapped_to_the_picture():
     predictor = Predictor(Network(), classes=("ship",), preprocessing=Preprocessing(size=(50, 40)))
-    found = predictor(np.zeros((80, 100, 3), np.uint8))
-    np.testing.assert_allclose(found.rotated_boxes, [[20, 40, 16, 8, 0.3]], rtol=1e-6)
-    assert found.names == ("ship",)
-    assert found.scores.tolist() == [pytest.approx(0.7)]
+    result = predictor(np.zeros((80, 100, 3), np.uint8))
+    np.testing.assert_allclose(result.rotated_boxes, [[20, 40, 16, 8, 0.3]], rtol=1e-6)
+    assert result.names == ("ship",)
+    assert result.scores.tolist() == [pytest.approx(0.7)]

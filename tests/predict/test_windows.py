@@ -65,14 +65,14 @@ def test_windows_refuse(size, overlap, name):
 @pytest.mark.parametrize("batch_size", [1, 3, 20])
 def test_objects_in_several_windows_are_found_once(rotated, batch_size):
     steps = []
-    found, network = detect(rotated, batch_size, progress=lambda done, total: steps.append((done, total)))
-    np.testing.assert_allclose(found.scores, np.array([250, 200, 150]) / 255, rtol=1e-6)
+    detections, network = detect(rotated, batch_size, progress=lambda done, total: steps.append((done, total)))
+    np.testing.assert_allclose(detections.scores, np.array([250, 200, 150]) / 255, rtol=1e-6)
     centres = [(20, 10), (55, 12), (52, 55)]
     if rotated:
-        np.testing.assert_allclose(found.rotated_boxes, [(x, y, 6, 2, 0.5) for x, y in centres], rtol=1e-6)
+        np.testing.assert_allclose(detections.rotated_boxes, [(x, y, 6, 2, 0.5) for x, y in centres], rtol=1e-6)
     else:
-        np.testing.assert_allclose(found.boxes, [(x - 3, y - 3, x + 3, y + 3) for x, y in centres])
-    assert found.image_size == (100, 150)
+        np.testing.assert_allclose(detections.boxes, [(x - 3, y - 3, x + 3, y + 3) for x, y in centres])
+    assert detections.image_size == (100, 150)
     assert steps == [(done, 8) for done in range(1, 9)]
     assert max(size[0] for size in network.sizes) == min(batch_size, 8)
 
@@ -91,24 +91,24 @@ class BrightCorner:
 
 def test_masks_lie_in_the_whole_picture():
     predictor = Predictor(BrightCorner(), classes=("star",), preprocessing=Preprocessing())
-    found = predict_windows(predictor, picture(), Windows(100, 0))
-    assert found.boxes.tolist() == [[0, 0, 8, 4], [50, 0, 58, 4]]
-    rows, columns = np.nonzero(found.mask(1))
+    detections = predict_windows(predictor, picture(), Windows(100, 0))
+    assert detections.boxes.tolist() == [[0, 0, 8, 4], [50, 0, 58, 4]]
+    rows, columns = np.nonzero(detections.mask(1))
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (0, 3, 50, 53)
 
 
 def test_only_boxes_of_one_class_are_merged():
     boxes = [[0, 0, 10, 10], [1, 1, 11, 11], [1, 1, 11, 11]]
-    found = Detections(boxes, [0.5, 0.9, 0.7], [0, 0, 1], ("a", "a", "b"), (20, 20))
-    together = merged([found[:2], found[2:]])
+    detections = Detections(boxes, [0.5, 0.9, 0.7], [0, 0, 1], ("a", "a", "b"), (20, 20))
+    together = merged([detections[:2], detections[2:]])
     assert (together.names, together.scores.tolist()) == (("a", "b"), [pytest.approx(0.9), pytest.approx(0.7)])
 
 
 def test_a_small_picture_is_one_window():
     network = BrightPixels(False)
     predictor = Predictor(network, classes=("star",), preprocessing=Preprocessing())
-    found = predict_windows(predictor, picture(), Windows(400, 100))
-    assert len(found) == 3
+    detections = predict_windows(predictor, picture(), Windows(400, 100))
+    assert len(detections) == 3
     assert network.sizes == [(1, 3, 100, 150)]
 
 
@@ -165,11 +165,11 @@ def test_ships_of_an_aerial_scene():
     """Ships that a window cuts are found in its neighbour, and those in both are found once."""
     image, boxes = aerial_scene.scene()
     predictor = Predictor(ShipDetector(), classes=("ship",), preprocessing=Preprocessing())
-    found = predict_windows(predictor, image, Windows(300, 100), 4)
-    assert len(found) == len(boxes)
-    overlaps = mmort.box_iou_rotated(found.rotated_boxes, boxes)
+    detections = predict_windows(predictor, image, Windows(300, 100), 4)
+    assert len(detections) == len(boxes)
+    overlaps = mmort.box_iou_rotated(detections.rotated_boxes, boxes)
     assert overlaps.max(1).min() > 0.7
     assert len(set(overlaps.argmax(1).tolist())) == len(boxes)
     hulls = (image[:, :, 0] > 160).sum()
-    outlines = (draw(image, found) != image).any(2)
+    outlines = (draw(image, detections) != image).any(2)
     assert outlines.sum() > 0.3 * hulls

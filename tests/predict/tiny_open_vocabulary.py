@@ -28,7 +28,7 @@ def save(path, nodes, inputs, outputs, constants, metadata, digest=""):
         for group in (inputs, outputs)
     ]
     initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    made = [oh.make_node(kind, taken, given, **attributes) for kind, taken, given, attributes in nodes]
+    made = [oh.make_node(kind, taken, outputs, **attributes) for kind, taken, outputs, attributes in nodes]
     graph = oh.make_graph(made, "graph", *values, initializers)
     model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", 17)], ir_version=8)
     oh.set_model_props(model, {name: json.dumps(entry) for name, entry in metadata.items()} | {"digest": digest})

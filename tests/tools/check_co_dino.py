@@ -47,13 +47,13 @@ def difference(case: Case, folder: Path) -> str:
     batches = batches_of(case)
     expected = [original.run(batch) for batch in batches]
     require_substance(expected, case.classes)
-    found = [
+    actual = [
         f"{name}: {difference}"
         for name, candidate in candidates.items()
         for batch, result in zip(batches, expected, strict=True)
         for difference in differences(candidate.run(batch), result)
     ]
-    return "; ".join(found)
+    return "; ".join(actual)
 
 
 def record(model: dict[str, Any]) -> dict[str, Any]:
@@ -70,12 +70,12 @@ def record(model: dict[str, Any]) -> dict[str, Any]:
     samples = [
         DetDataSample(metainfo={"batch_input_shape": canvas, "img_shape": shape}) for shape in query_cases.SHAPES
     ]
-    found = [sample.pred_instances for sample in theirs.predict(batch, samples, rescale=False)]
-    dets = [torch.cat([image.bboxes, image.scores[:, None]], 1).tolist() for image in found]
+    detections = [sample.pred_instances for sample in theirs.predict(batch, samples, rescale=False)]
+    dets = [torch.cat([image.bboxes, image.scores[:, None]], 1).tolist() for image in detections]
     return {
         "shapes": shapes,
         "dets": [[[float(f"{value:.6g}") for value in row] for row in rows] for rows in dets],
-        "labels": [image.labels.tolist() for image in found],
+        "labels": [image.labels.tolist() for image in detections],
     }
 
 

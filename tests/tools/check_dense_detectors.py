@@ -48,30 +48,30 @@ PIPELINE = [
 
 def models() -> dict[str, dict[str, Any]]:
     """Return the models by name: a head of each type, and heads with parts that not all of them have."""
-    found = {name.removesuffix("Head"): dense_cases.config(name)["model"] for name in dense_cases.HEADS}
+    by_name = {name.removesuffix("Head"): dense_cases.config(name)["model"] for name in dense_cases.HEADS}
     for method in ("minmax", "partial_minmax"):
-        found[f"RepPoints {method}"] = dense_cases.config("RepPointsHead", transform_method=method)["model"]
+        by_name[f"RepPoints {method}"] = dense_cases.config("RepPointsHead", transform_method=method)["model"]
     grid = dense_cases.config("RepPointsHead", transform_method="minmax", use_grid_points=True)
-    found["RepPoints grid"] = grid["model"]
-    found["Fovea deformable"] = dense_cases.config("FoveaHead", with_deform=True)["model"]
+    by_name["RepPoints grid"] = grid["model"]
+    by_name["Fovea deformable"] = dense_cases.config("FoveaHead", with_deform=True)["model"]
     for name, entries in (("VFNet", {}), ("VFNet mdconv", {"dcn_on_last_conv": True})):
-        found[name] = five_levels(dense_cases.config("VFNetHead", **entries)["model"])
-    found["VFNet mdconv"] = deformable(found["VFNet mdconv"], "DCNv2")
-    found["TOOD dconv"] = deformable(dense_cases.config("TOODHead", num_dcn=1, stacked_convs=2)["model"], "DCN")
-    found["TOOD anchors"] = dense_cases.config("TOODHead", anchor_type="anchor_based")["model"]
-    found["NASFCOS_FPN"] = dense_cases.config("ATSSHead")["model"] | {"neck": NASFCOS_FPN}
-    found["NASFCOS_FPN"]["backbone"]["out_indices"] = (0, 1, 2, 3)
-    found["NASFCOS_FPN"]["bbox_head"]["anchor_generator"]["strides"] = [8, 16, 32]
+        by_name[name] = five_levels(dense_cases.config("VFNetHead", **entries)["model"])
+    by_name["VFNet mdconv"] = deformable(by_name["VFNet mdconv"], "DCNv2")
+    by_name["TOOD dconv"] = deformable(dense_cases.config("TOODHead", num_dcn=1, stacked_convs=2)["model"], "DCN")
+    by_name["TOOD anchors"] = dense_cases.config("TOODHead", anchor_type="anchor_based")["model"]
+    by_name["NASFCOS_FPN"] = dense_cases.config("ATSSHead")["model"] | {"neck": NASFCOS_FPN}
+    by_name["NASFCOS_FPN"]["backbone"]["out_indices"] = (0, 1, 2, 3)
+    by_name["NASFCOS_FPN"]["bbox_head"]["anchor_generator"]["strides"] = [8, 16, 32]
     # What MMDetection reads beside what inference needs.
     squares = {**dense_cases.ANCHORS, "octave_base_scale": 4}
-    found["SABLRetina"]["bbox_head"]["square_anchor_generator"] = dense_cases.SQUARES
+    by_name["SABLRetina"]["bbox_head"]["square_anchor_generator"] = dense_cases.SQUARES
     for name in ("SABLRetina", "GARetina"):
-        found[name]["bbox_head"]["approx_anchor_generator"] = squares
-    for model in found.values():
+        by_name[name]["bbox_head"]["approx_anchor_generator"] = squares
+    for model in by_name.values():
         model["type"] = "SingleStageDetector"
         model["data_preprocessor"] = {"type": "DetDataPreprocessor", "mean": [120.0] * 3, "std": [60.0] * 3}
         model["test_cfg"].update(nms_pre=150, max_per_img=100)
-    return found
+    return by_name
 
 
 def five_levels(model: dict[str, Any]) -> dict[str, Any]:

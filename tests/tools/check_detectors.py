@@ -151,11 +151,11 @@ def score_tolerance(family: str, theirs: Found) -> float | Array:
     return 1e-4 + 1e-2 * theirs.dets[:, 4] if family.startswith(LOW_SCORES) else 5e-4
 
 
-def _with_spreads(found: Found) -> Array:
+def _with_spreads(actual: Found) -> Array:
     """Return detections whose boxes are the means and deviations of their masks' pixels."""
-    assert found.masks is not None
-    dets = found.dets.copy()
-    for det, mask in zip(dets, found.masks, strict=True):
+    assert actual.masks is not None
+    dets = actual.dets.copy()
+    for det, mask in zip(dets, actual.masks, strict=True):
         pixels = np.argwhere(mask) if mask.any() else np.zeros((1, 2))
         det[:4] = *(pixels.mean(0) - pixels.std(0)), *(pixels.mean(0) + pixels.std(0))
     return dets
@@ -184,7 +184,7 @@ def detect(
 ) -> list[Found]:
     """Run a network on a batch; with `rescale` return detections in the original images, otherwise in the resized."""
     outputs = network(batch, np.array([meta["img_shape"][:2] for meta in metas]))
-    found = []
+    result = []
     for meta, dets, labels, *masks in zip(metas, *outputs, strict=True):
         used = labels >= 0
         scale = np.array(meta["scale_factor"], np.float32)
@@ -206,8 +206,8 @@ def detect(
             detections.masks = np.zeros((len(boxes), *shape), bool)
             for index, canvas in enumerate(detections.masks):
                 put(canvas, stored.region(index, *shape))
-        found.append(detections)
-    return found
+        result.append(detections)
+    return result
 
 
 class CornerNetOfMMDetection2(CornerNet):
@@ -377,8 +377,8 @@ def main() -> int:
     parser.add_argument("--save", type=Path, help="a folder for checkpoints")
     arguments = parser.parse_args()
     check, pattern = (digits, "*/config.py") if arguments.what == "digits" else (oracle, "config_*.py")
-    found = sorted(arguments.folder.glob(pattern))
-    known = [path.parent.name if check is digits else path.stem.removeprefix("config_") for path in found]
+    result = sorted(arguments.folder.glob(pattern))
+    known = [path.parent.name if check is digits else path.stem.removeprefix("config_") for path in result]
     different = 0
     for family in arguments.families or known:
         images: list[Difference] = []

@@ -154,9 +154,9 @@ def export(detector: Detector, inputs: Inputs, path: Path, portable: bool) -> fl
 
 def check(folder: Path, family: str, variant: str, pythons: list[str], portable: bool, work: Path) -> int:
     """Check a family; return the number of images that differ, over all runs."""
-    own = folder / family
-    prepare = Preprocessing.from_config(read_config(own / "config.py"))
-    detector = load(own / "config.py", own / "checkpoint.pth")
+    directory = folder / family
+    prepare = Preprocessing.from_config(read_config(directory / "config.py"))
+    detector = load(directory / "config.py", directory / "checkpoint.pth")
     if variant:
         detector.prepare_for_export(flip=variant == "with flip")
     family = f"{family} {variant}".strip()

@@ -25,11 +25,11 @@ def zeros(*shape: int) -> Array:
     return np.zeros(shape, np.float32)
 
 
-def overlaps(boxes: Array, others: Array) -> Array:
+def overlaps(boxes: Array, references: Array) -> Array:
     """Return the intersection over union of each box with all others."""
-    sides = np.minimum(boxes[:, None, 2:], others[:, 2:]) - np.maximum(boxes[:, None, :2], others[:, :2])
+    sides = np.minimum(boxes[:, None, 2:], references[:, 2:]) - np.maximum(boxes[:, None, :2], references[:, :2])
     common = sides.clip(0).prod(2)
-    areas, other_areas = (np.prod(x[:, 2:] - x[:, :2], axis=1) for x in (boxes, others))
+    areas, other_areas = (np.prod(x[:, 2:] - x[:, :2], axis=1) for x in (boxes, references))
     return common / (areas[:, None] + other_areas - common)
 
 
@@ -51,31 +51,31 @@ def million_boxes() -> bool:
 
 def corner_pool() -> bool:
     input = np.random.default_rng(0).random((1, 1, 16_384, 16_384), np.float32)
-    found = mmort.corner_pool(input, "right")
+    result = mmort.corner_pool(input, "right")
     rows = np.random.default_rng(1).integers(0, 16_384, 20)
-    return np.array_equal(found[0, 0, rows], np.maximum.accumulate(input[0, 0, rows], axis=1))
+    return np.array_equal(result[0, 0, rows], np.maximum.accumulate(input[0, 0, rows], axis=1))
 
 
 def grid_sample(channels: int, side: int) -> bool:
     input, grid = zeros(1, channels, side, side), np.ones((1, 1, 3, 2), np.float32)
     input[0, :, -1, -1] = np.arange(1, channels + 1)
-    found = mmort.grid_sample(input, grid, align_corners=True)
-    return np.array_equal(found[0, :, 0], np.arange(1, channels + 1)[:, None].repeat(3, 1))
+    samples = mmort.grid_sample(input, grid, align_corners=True)
+    return np.array_equal(samples[0, :, 0], np.arange(1, channels + 1)[:, None].repeat(3, 1))
 
 
 def roi_align() -> bool:
     input = zeros(1, 2, 32_769, 32_768)
     input[0, 1, -8:, -8:] = 5
     rois = np.array([[0, 32_768 - 7, 32_769 - 7, 32_768 - 1, 32_769 - 1]], np.float32)
-    found = mmort.roi_align(input, rois, 2, 1.0, 2)
-    return np.array_equal(found[0, :, :, :], np.stack([np.zeros((2, 2)), np.full((2, 2), 5)]).astype(np.float32))
+    pooled = mmort.roi_align(input, rois, 2, 1.0, 2)
+    return np.array_equal(pooled[0, :, :, :], np.stack([np.zeros((2, 2)), np.full((2, 2), 5)]).astype(np.float32))
 
 
 def deform_conv2d() -> bool:
     input, weight = zeros(1, 5, 20_992, 20_992), np.ones((1, 5, 1, 1), np.float32)
     input[0, :, -1, -1] = 1
-    found = mmort.deform_conv2d(input, zeros(1, 2, 2, 2), weight, stride=20_991)
-    return np.array_equal(found.ravel(), [0, 0, 0, 5])
+    result = mmort.deform_conv2d(input, zeros(1, 2, 2, 2), weight, stride=20_991)
+    return np.array_equal(result.ravel(), [0, 0, 0, 5])
 
 
 def attention() -> bool:
@@ -83,8 +83,8 @@ def attention() -> bool:
     value[0, -1] = 1
     locations, weights = zeros(1, 1, 1, 1, 1, 2) + (1 - 0.5 / 8192), zeros(1, 1, 1, 1, 1) + 1
     sizes = np.array([[8192, 8192]])
-    found = mmort.multi_scale_deformable_attention(value, sizes, np.array([0]), locations.astype(np.float32), weights)
-    return np.allclose(found, 1)
+    result = mmort.multi_scale_deformable_attention(value, sizes, np.array([0]), locations.astype(np.float32), weights)
+    return np.allclose(result, 1)
 
 
 def cummax() -> bool:
@@ -96,10 +96,10 @@ def cummax() -> bool:
 
 def box_iou() -> bool:
     boxes = np.array([[0, 0, 2, 2]], np.float32).repeat(65_537, 0)
-    others = np.array([[0, 0, 2, 1]], np.float32).repeat(32_768, 0)
-    others[-1] = (0, 0, 2, 2)
-    found = mmort.box_iou(boxes, others)
-    return found.size > BEYOND and bool((found[::999, :-1] == 0.5).all() and (found[:, -1] == 1).all())
+    references = np.array([[0, 0, 2, 1]], np.float32).repeat(32_768, 0)
+    references[-1] = (0, 0, 2, 2)
+    result = mmort.box_iou(boxes, references)
+    return result.size > BEYOND and bool((result[::999, :-1] == 0.5).all() and (result[:, -1] == 1).all())
 
 
 CALLS: dict[str, Callable[[], bool]] = {

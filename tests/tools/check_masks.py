@@ -41,13 +41,13 @@ def theirs(model: Any, batch: torch.Tensor, metas: list[dict[str, Any]], rescale
     samples = [DetDataSample(metainfo={**meta, "batch_input_shape": mask_cases.INPUT}) for meta in metas]
     with torch.inference_mode():
         samples = model.predict(batch, samples, rescale=rescale)
-    found = []
+    result = []
     for sample in samples:
         instances = sample.pred_instances
         order = np.argsort(-instances.scores.numpy(), kind="stable")
         dets = np.column_stack([instances.bboxes.numpy(), instances.scores.numpy()])[order]
-        found.append(Found(dets, instances.labels.numpy()[order], instances.masks.numpy()[order].astype(bool)))
-    return found
+        result.append(Found(dets, instances.labels.numpy()[order], instances.masks.numpy()[order].astype(bool)))
+    return result
 
 
 def differences(registry: Any, name: str, record: dict[str, Any]) -> Iterator[tuple[str, Difference]]:
@@ -64,7 +64,7 @@ def differences(registry: Any, name: str, record: dict[str, Any]) -> Iterator[tu
     for rescale in (True, False):
         ours = detect(run_torch(detector), detector.mask_format, batch.numpy(), scaled, rescale)
         expected = theirs(model, batch, metas, rescale)
-        record[name] = [mask_cases.summary(found.dets, found.labels, found.masks) for found in expected]
+        record[name] = [mask_cases.summary(actual.dets, actual.labels, actual.masks) for actual in expected]
         for index, pair in enumerate(zip(ours, expected, strict=True)):
             yield f"image {index}, {'original' if rescale else 'network'} frame", compare(*pair, 2e-2, 1e-4, 2e-3)
 
@@ -79,9 +79,9 @@ def exported(settings: dict[str, Any], fill: Callable[[torch.nn.Module], None], 
         except ValueError as error:
             return str(error)
         network = load_network(settings, file.with_name("weights.pth"))
-        found = Predictor(file)(image)
+        detections = Predictor(file)(image)
         expected = Predictor(network, preprocessing=network.preprocessing)(image)
-        comparison = compare_image(expected, found)
+        comparison = compare_image(expected, detections)
         return "" if comparison.equal and len(expected) else str(comparison)
 
 
@@ -96,10 +96,10 @@ def main(folder: str, *arguments: str) -> int:
             print(f"{name}: {problem or 'exported'}", flush=True)
             problems += bool(problem)
             continue
-        for what, difference in differences(registry, name, record):
+        for image, difference in differences(registry, name, record):
             problems += not difference.equal
             print(
-                f"{name}, {what}: {difference.theirs} detections, {len(difference.unmatched)} differ; box "
+                f"{name}, {image}: {difference.theirs} detections, {len(difference.unmatched)} differ; box "
                 f"{difference.box:.1e}, score {difference.score:.1e}, mask IoU {difference.mask:.4f}",
                 *difference.unmatched[:5],
                 sep="\n    ",

@@ -128,14 +128,14 @@ def main(folder: str, *arguments: str) -> int:
     """Check the detectors of the command line, by default all."""
     names = [argument for argument in arguments if argument != "--record"] or list(panoptic_cases.MODELS)
     record: dict[str, Any] = {}
-    found, problems = None if folder == "export" else networks(folder), 0
+    result, problems = None if folder == "export" else networks(folder), 0
     for name in names:
-        if found is None:
+        if result is None:
             problem = exported(panoptic_cases.config(name), partial(panoptic_cases.fill, name), paste_masks=True)
             print(f"{name}: {problem or 'exported'}", flush=True)
             problems += bool(problem)
             continue
-        construct, segment = found
+        construct, segment = result
         for line, equal in compare(name, construct(name), segment, record):
             print(line, flush=True)
             problems += not equal

@@ -50,9 +50,9 @@ class Operators(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        found = globals().get(name) or getattr(mmort.torch, name, None) or type(name, (nn.Module,), {})
-        setattr(self, name, found)
-        return found
+        kind = globals().get(name) or getattr(mmort.torch, name, None) or type(name, (nn.Module,), {})
+        setattr(self, name, kind)
+        return kind
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call mmort's function where MMCV's hides the module that defines it, as ``nms`` does."""
@@ -221,8 +221,8 @@ def exports(cases: list[Any]) -> Iterator[tuple[str, str]]:
 def main(folder: str, *arguments: str) -> int:
     names = [argument for argument in arguments if argument != "--record"]
     cases = [case for case in CASES if not names or case[1] in names]
-    found = exports(cases) if folder == "export" else compare(folder, cases, "--record" in arguments)
-    return print_problems(found)
+    result = exports(cases) if folder == "export" else compare(folder, cases, "--record" in arguments)
+    return print_problems(result)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ def differences(ours: Any, theirs: Any, key: str = "") -> list[str]:
     if type(ours) is not type(theirs):
         return [f"{key}: {type(ours).__name__} {ours!r}, MMEngine {type(theirs).__name__} {theirs!r}"[:300]]
     if isinstance(ours, dict):
-        found = [] if list(ours) == list(theirs) else [f"{key}: keys {list(ours)}, MMEngine {list(theirs)}"[:300]]
+        differing = [] if list(ours) == list(theirs) else [f"{key}: keys {list(ours)}, MMEngine {list(theirs)}"[:300]]
         for name in ours.keys() & theirs.keys():
-            found += differences(ours[name], theirs[name], f"{key}.{name}")
-        return found
+            differing += differences(ours[name], theirs[name], f"{key}.{name}")
+        return differing
     if isinstance(ours, (list, tuple)):
         if len(ours) != len(theirs):
             return [f"{key}: {len(ours)} elements, MMEngine {len(theirs)}"]
@@ -57,10 +57,10 @@ def main(folder: str) -> int:
         seconds += time.perf_counter() - start
         if ours is None:
             continue
-        found = differences(ours, Config.fromfile(path, import_custom_modules=False).to_dict())
-        equal += not found
-        differing += bool(found)
-        for line in found[:5]:
+        messages = differences(ours, Config.fromfile(path, import_custom_modules=False).to_dict())
+        equal += not messages
+        differing += bool(messages)
+        for line in messages[:5]:
             print(f"DIFFERS {name}{line}")
     for reason, names in refused.items():
         print(f"REFUSED {len(names)}: {reason}")

@@ -85,9 +85,9 @@ def difference_of_detections(
         record["dets"].append([[float(f"{value:.6g}") for value in row] for row in expected.tolist()])
         record["labels"].append(instances.labels.tolist())
         used = classes >= 0
-        found = torch.cat([canonical(dets[used, :-1]), dets[used, -1:]], 1)
+        actual = torch.cat([canonical(dets[used, :-1]), dets[used, -1:]], 1)
         result = compare(
-            Found(found.numpy(), classes[used].numpy()),
+            Found(actual.numpy(), classes[used].numpy()),
             Found(expected.numpy(), instances.labels.numpy()),
             box=box,
             score=1e-5,

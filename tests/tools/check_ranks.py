@@ -81,9 +81,9 @@ class Case:
         """Return torch's outputs."""
         self.detector.exchanged = list(exchanged)
         with torch.inference_mode():
-            found = self.detector.decode(self.memory, self.pyramid)
+            boxes = self.detector.decode(self.memory, self.pyramid)
             return [
-                output.numpy() for output in best_pairs_of_queries(*found, self.limits, self.detector.max_per_image)
+                output.numpy() for output in best_pairs_of_queries(*boxes, self.limits, self.detector.max_per_image)
             ]
 
     def lists(self, outputs: Outputs) -> list[list[Found]]:
@@ -101,12 +101,12 @@ class Case:
         gaps = self.detector.gaps
         for image in range(len(self.batch)):
             near = [rank for rank in gaps[image].argsort().tolist() if gaps[image, rank] <= NEAR]
-            own = slice(2 * image, 2 * image + 2)
+            pair = slice(2 * image, 2 * image + 2)
             for rank in near:
-                if not sum(missing[own]):
+                if not sum(missing[pair]):
                     break
                 trial = self.differing(self.outputs([*exchanged, (image, rank)]), expected)
-                if sum(trial[own]) < sum(missing[own]):
+                if sum(trial[pair]) < sum(missing[pair]):
                     exchanged, missing = [*exchanged, (image, rank)], trial
         return before, missing, [float(gaps[pair]) for pair in exchanged]
 

@@ -93,15 +93,15 @@ def mmrotate(folder: str, rotated: str) -> Any:
 
 def give_weights(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
     """Fill our detector with the tests' weights, and theirs with the same, by the names that loading finds."""
-    own = theirs.state_dict()
-    numbered = {key: torch.full_like(value, index) for index, (key, value) in enumerate(own.items())}
-    integers = {key: value for key, value in own.items() if not value.is_floating_point()}
+    weights = theirs.state_dict()
+    numbered = {key: torch.full_like(value, index) for index, (key, value) in enumerate(weights.items())}
+    integers = {key: value for key, value in weights.items() if not value.is_floating_point()}
     load_weights(ours, {**numbered, **integers})
     origins = {key: int(value.flatten()[0]) for key, value in ours.state_dict().items() if value.is_floating_point()}
     rotated_1_cases.fill(ours)
     filled = ours.state_dict()
     theirs.train()  # e2cnn computes its filters when training ends
-    theirs.load_state_dict({list(own)[index]: filled[key] for key, index in origins.items()}, strict=False)
+    theirs.load_state_dict({list(weights)[index]: filled[key] for key, index in origins.items()}, strict=False)
     theirs.eval()
 
 

@@ -95,8 +95,8 @@ def detect(detector: Any, image: Tensor, shape: tuple[int, int]) -> tuple[Tensor
     canvas = image.shape[2], image.shape[3]
     meta = {"img_shape": shape, "ori_shape": shape, "pad_shape": canvas, "batch_input_shape": canvas}
     sample = DetDataSample(metainfo={**meta, "scale_factor": (1.0, 1.0)})
-    found = detector.predict(image, [sample], rescale=False)[0].pred_instances
-    return torch.cat([found.bboxes, found.scores[:, None]], 1), found.labels, found.get("masks")
+    detections = detector.predict(image, [sample], rescale=False)[0].pred_instances
+    return torch.cat([detections.bboxes, detections.scores[:, None]], 1), detections.labels, detections.get("masks")
 
 
 Detect = Callable[..., tuple[Tensor, Tensor, Tensor | None]]
@@ -107,10 +107,10 @@ def difference(ours: Any, theirs: Any, their_detect: Detect) -> str:
     randomize(theirs)
     theirs.eval()
     load_weights(ours, theirs.state_dict())
-    found = difference_in(torch.float32, ours, theirs, their_detect)
-    if found.startswith("equal"):
-        return found
-    return f"{difference_in(torch.float64, ours, theirs, their_detect)} in float64; in float32 {found}"
+    result = difference_in(torch.float32, ours, theirs, their_detect)
+    if result.startswith("equal"):
+        return result
+    return f"{difference_in(torch.float64, ours, theirs, their_detect)} in float64; in float32 {result}"
 
 
 def difference_in(dtype: torch.dtype, ours: Any, theirs: Any, their_detect: Detect) -> str:
@@ -122,8 +122,8 @@ def difference_in(dtype: torch.dtype, ours: Any, theirs: Any, their_detect: Dete
         # One by one, as some heads of MMDetection take the masks of one image for all.
         pairs = list(zip(batch.split(1), SHAPES, strict=True))
         wanted = [their_detect(theirs, *pair) for pair in pairs]
-        found = [ours(image, torch.tensor([shape])) for image, shape in pairs]
-        dets, labels, *masks = (torch.cat(outputs) for outputs in zip(*found, strict=True))
+        actual = [ours(image, torch.tensor([shape])) for image, shape in pairs]
+        dets, labels, *masks = (torch.cat(outputs) for outputs in zip(*actual, strict=True))
     total, far, overlap = 0, 0.0, 1.0
     for index, (their_dets, their_labels, their_masks) in enumerate(wanted):
         used = labels[index] >= 0
@@ -164,9 +164,9 @@ def exported(name: str) -> str:
             file, report = export_small(config, randomize, Path(folder), options)
         except ValueError as error:
             return f"differs: {error}"
-        found = Predictor(file)(read_image(DEFAULT_IMAGE))
+        detections = Predictor(file)(read_image(DEFAULT_IMAGE))
     matched = sum(row.matched for row in report.rows if isinstance(row, DetectionRow))
-    return f"equal: {matched} detections matched, {len(found)} predicted, {time.perf_counter() - start:.0f} s"
+    return f"equal: {matched} detections matched, {len(detections)} predicted, {time.perf_counter() - start:.0f} s"
 
 
 def comparison(folder: str) -> Callable[[str], str]:

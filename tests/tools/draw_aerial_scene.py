@@ -34,12 +34,12 @@ def main(path: str) -> None:
     for index in np.argsort(widths, kind="stable")[::-1]:
         (y, x), width = positions[index], widths[index]
         colour = [round(255 * part) for part in colorsys.hsv_to_rgb(index / len(positions), 1, 1)]
-        found = predictor(image[y : y + WINDOWS.size, x : x + WINDOWS.size])
-        count += len(found)
+        detections = predictor(image[y : y + WINDOWS.size, x : x + WINDOWS.size])
+        count += len(detections)
         inset = width // 2  # the borders are side by side
         last = x + WINDOWS.size - 1 - inset, y + WINDOWS.size - 1 - inset
         cv2.rectangle(above, (x + inset, y + inset), last, colour, 1)
-        corners = _rotated.corners(found.rotated_boxes) + np.array([x, y])
+        corners = _rotated.corners(detections.rotated_boxes) + np.array([x, y])
         cv2.polylines(above, list(np.rint(corners).astype(np.int32)), True, colour, width, cv2.LINE_AA)
     merged = predict_windows(predictor, image, WINDOWS)
     cv2.imwrite(path, np.vstack([above, draw(image, merged)]))

@@ -263,10 +263,10 @@ def _equal(path: Path, small: SmallExport, count: int = 12) -> bool:
     """
     generator = torch.Generator().manual_seed(1)
     for index in range(count):
-        image, *others = small.inputs[index % len(small.inputs)]
+        image, *rest = small.inputs[index % len(small.inputs)]
         noise = torch.randn(image.shape, generator=generator) * image.std()
         mixed = noise + image.flip(-1) * (index % 3) / 2
-        if not small.prove(path, [(mixed, *others)]).ok and small.prove(small.path, [(mixed, *others)]).ok:
+        if not small.prove(path, [(mixed, *rest)]).ok and small.prove(small.path, [(mixed, *rest)]).ok:
             return False
     return True
 

@@ -64,7 +64,7 @@ class Oracle:
 
     def differences(self, outputs: list[list[Any]]) -> dict[str, Difference]:
         """Compare a file's outputs for each case; return the difference of each image and mode."""
-        found = {}
+        actual = {}
         for (case, batch), values in zip(self.batches.items(), map(check_exported.whole, outputs), strict=True):
             for mode in ("net", "ori"):
                 rescale = mode == "ori" or self.always_rescaled
@@ -75,8 +75,8 @@ class Oracle:
                     result = self.cases.result(self.arrays, case, mode, image)
                     theirs = Found(result["dets"], result["labels"], result["masks"])
                     score = check_detectors.score_tolerance(self.family, theirs)
-                    found[f"{case}.{mode}.{image}"] = check_detectors.compare(ours, theirs, BOX, score, MASK)
-        return found
+                    actual[f"{case}.{mode}.{image}"] = check_detectors.compare(ours, theirs, BOX, score, MASK)
+        return actual
 
 
 def measured(command: list[str]) -> tuple[int, str]:
@@ -119,18 +119,18 @@ def row(folder: Path, family: str, files: Path, pythons: dict[str, Path], work: 
             text, outputs = check_exported.run_file(str(python), library, model, inputs, threads, "float32")
             if not outputs:
                 sys.exit(f"oracle_table: {family} on ONNX Runtime {version}: {text}")
-            found = oracle.differences(outputs)
-            for name, difference in found.items():
+            result = oracle.differences(outputs)
+            for name, difference in result.items():
                 if not difference.equal:
                     print(
                         f"{family} {name}, ONNX Runtime {text}, {threads} threads:", *difference.unmatched, sep="\n  "
                     )
-            columns.append(f"{sum(difference.equal for difference in found.values())} of {len(found)}")
-            every += found.values()
+            columns.append(f"{sum(difference.equal for difference in result.values())} of {len(result)}")
+            every += result.values()
     masks = min(difference.mask for difference in every)
     values = [
         family,
-        str(sum(difference.theirs for difference in found.values())),
+        str(sum(difference.theirs for difference in result.values())),
         *columns,
         f"{max(difference.box for difference in every):.1g}",
         f"{max(difference.score for difference in every):.1g}",

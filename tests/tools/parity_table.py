@@ -63,8 +63,8 @@ def rows(family: str, expected: dict[str, float], results: list[Parity]) -> list
         if metric not in results[0].metrics:
             continue
         cells = [label]
-        for result, others in zip(results, ([expected[metric]], []), strict=True):
-            values = [*others, result.metrics[metric], result.columns[0].metrics[metric]]
+        for result, columns in zip(results, ([expected[metric]], []), strict=True):
+            values = [*columns, result.metrics[metric], result.columns[0].metrics[metric]]
             cells += [*(f"{value:.4f}" for value in values), f"{max(values) - min(values):.3f}"]
         lines.append((*cells, counts))
     return lines

@@ -44,7 +44,7 @@ class NudgedRuns:
         rng, path = np.random.default_rng(0), self._work / "nudged.onnx"
         nodes = inspection.every_node(onnx.load(self._source))
         factors = {name for node in nodes if node.op_type in SIZES for name in node.input}
-        found = []
+        result = []
         for _ in range(DRAWS):
             model = onnx.load(self._source)
             for tensor in model.graph.initializer:
@@ -53,21 +53,21 @@ class NudgedRuns:
                     nudged = _nudged(onnx.numpy_helper.to_array(tensor), rng)
                     tensor.CopyFrom(onnx.numpy_helper.from_array(nudged, tensor.name))
             onnx.save(model, path)
-            found.append(self._run(path, [(_nudged(input, rng), shapes) for input, shapes in self._batches]))
-        return found
+            result.append(self._run(path, [(_nudged(input, rng), shapes) for input, shapes in self._batches]))
+        return result
 
     def count(
         self,
-        found: Sequence[NDArray[Any]],
+        actual: Sequence[NDArray[Any]],
         expected: Sequence[NDArray[Any]],
         batch: int,
         image: int,
         limits: Tolerances,
     ) -> int:
         """Return how many detections of an image differ by rounding, but for those at the limit of detections."""
-        own, wanted = _image(found, image), _image(expected, image)
-        lowest = min(wanted[0][:, -1].min(initial=np.inf), own[0][:, -1].min(initial=np.inf))
-        matches = _matches(own, wanted, limits)
+        ours, wanted = _image(actual, image), _image(expected, image)
+        lowest = min(wanted[0][:, -1].min(initial=np.inf), ours[0][:, -1].min(initial=np.inf))
+        matches = _matches(ours, wanted, limits)
 
         def inside(indices: NDArray[np.int64], detections: Sequence[NDArray[Any]]) -> set[int]:
             """Return those that are not among the lowest scores, where order alone may decide."""
@@ -75,11 +75,11 @@ class NudgedRuns:
             return set(indices[scores > lowest + limits.of(np.asarray(lowest))].tolist())
 
         missing = inside(np.flatnonzero(matches < 0), wanted)
-        extra = inside(np.setdiff1d(np.arange(len(own[0])), matches), own)
+        extra = inside(np.setdiff1d(np.arange(len(ours[0])), matches), ours)
         lost, had = set[int](), set[int]()
         for outputs in self.outputs:
             nudged = _image(outputs[batch], image)
-            of_wanted, of_own = _matches(nudged, wanted, limits), _matches(nudged, own, limits)
+            of_wanted, of_own = _matches(nudged, wanted, limits), _matches(nudged, ours, limits)
             origin = {int(index): number for number, index in enumerate(of_wanted) if index >= 0}
             lost |= {number for number in missing if of_wanted[number] < 0}
             for number in extra:
@@ -90,9 +90,9 @@ class NudgedRuns:
         return min(len(lost), len(had))
 
 
-def differing(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], image: int, limits: Tolerances) -> int:
+def differing(actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], image: int, limits: Tolerances) -> int:
     """Return how many expected detections of an image have no match."""
-    return int((_matches(_image(found, image), _image(expected, image), limits) < 0).sum())
+    return int((_matches(_image(actual, image), _image(expected, image), limits) < 0).sum())
 
 
 def _nudged(numbers: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
@@ -106,10 +106,10 @@ def _image(outputs: Sequence[NDArray[Any]], image: int) -> list[NDArray[Any]]:
     return used_rows([array[image] for array in outputs[:3]])
 
 
-def _matches(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], limits: Tolerances) -> NDArray[np.int64]:
+def _matches(actual: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], limits: Tolerances) -> NDArray[np.int64]:
     """Return for each expected detection the index of its match within the limits, those of masks too, or -1."""
-    masks = Masks(found[2], expected[2]) if len(found) > 2 else None
-    matches = match_within(*found[:2], *expected[:2], limits, masks.overlaps if masks else None)
+    masks = Masks(actual[2], expected[2]) if len(actual) > 2 else None
+    matches = match_within(*actual[:2], *expected[:2], limits, masks.overlaps if masks else None)
     if masks:
         for number in np.flatnonzero(matches >= 0).tolist():
             if masks.overlaps([matches[number]], number)[0] < limits.min_mask_overlap:

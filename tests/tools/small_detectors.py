@@ -38,10 +38,10 @@ def export_small(
     return file, export(settings, weights, file, options, progress=lambda line: None)
 
 
-def print_problems(found: Iterable[tuple[str, str]]) -> bool:
+def print_problems(differences: Iterable[tuple[str, str]]) -> bool:
     """Print a line for each name and what is wrong with it, "" if nothing is; return whether anything is."""
     different = False
-    for name, problem in found:
+    for name, problem in differences:
         print(f"{name}: {problem or 'equal'}", flush=True)
         different |= bool(problem)
     return different

@@ -119,10 +119,10 @@ def main(*folders: str) -> None:
     names = " | ".join(VERSIONS)
     lines += ["", f"| folder | {names} | missing |", "|-|-|-|-|"]
     for folder in sorted({folder for table in tables for folder in table}):
-        found = [table.get(folder) for table in tables]
-        missing = sum((row.missing for row in found if row is not None), Counter[str]())
+        columns = [table.get(folder) for table in tables]
+        missing = sum((row.missing for row in columns if row is not None), Counter[str]())
         texts = "; ".join(text for text, _ in missing.most_common(4)) + ("; ..." if len(missing) > 4 else "")
-        lines.append(f"| {folder} | {' | '.join(map(cell, found))} | {texts} |")
+        lines.append(f"| {folder} | {' | '.join(map(cell, columns))} | {texts} |")
     _, heading, left = PAGE.read_text(encoding="utf-8").partition(LEFT)
     PAGE.write_text(HEAD + "\n".join(lines) + "\n" + heading + left, encoding="utf-8")
 

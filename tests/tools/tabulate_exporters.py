@@ -246,13 +246,13 @@ def outcomes(exporter: Exporter, folder: Path) -> Iterator[str]:
     mmort.onnx.adopt(path, adopted, config=folder if exporter.config else None, force=True)
     yield "yes"
     predictor = mmort.Predictor(adopted)
-    found = [predictor(image) for image in images()]
+    actual = [predictor(image) for image in images()]
     problems = [
         problem
-        for image, detections in zip(images(), found, strict=True)
+        for image, detections in zip(images(), actual, strict=True)
         if (problem := difference(detections, exporter.detect(path, image)))
     ]
-    yield problems[0] if problems else f"yes, {sum(map(len, found))}"
+    yield problems[0] if problems else f"yes, {sum(map(len, actual))}"
     inputs = [[predictor.preprocessing(image).input[None]] for image in images()]
     for step in (
         lambda output: mmort.onnx.accelerate(adopted, output, inputs[:1], force=True),

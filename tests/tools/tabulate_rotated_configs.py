@@ -30,9 +30,9 @@ def main(*folders: str) -> None:
     lines = [f"| folder | {' | '.join(f'MMRotate {version}' for version in VERSIONS)} | missing |", "|-|-|-|-|"]
     lines.append(f"| all | {' | '.join(totals)} | |")
     for folder in sorted({folder for table in tables for folder in table}):
-        found = [table.get(folder) for table in tables]
-        missing = sum((row.missing for row in found if row is not None), Counter[str]())
-        lines.append(f"| {folder} | {' | '.join(map(cell, found))} | {'; '.join(missing)} |")
+        columns = [table.get(folder) for table in tables]
+        missing = sum((row.missing for row in columns if row is not None), Counter[str]())
+        lines.append(f"| {folder} | {' | '.join(map(cell, columns))} | {'; '.join(missing)} |")
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(HEADING)
     after = rest.partition(NEXT)[2]
     text = "`mmort export --check` accepts these of the configs that MMRotate publishes:\n"

@@ -54,9 +54,9 @@ def timed(call: Callable[..., Any], batches: Batches, repeats: int) -> tuple[Out
     for batch in batches:
         for _ in range(repeats):
             begin = time.process_time()
-            found = call(*batch)
+            result = call(*batch)
             seconds.append(time.process_time() - begin)
-        outputs.append(found)
+        outputs.append(result)
     return outputs, 1000 * statistics.median(seconds)
 
 
@@ -88,8 +88,8 @@ def openvino_default(path: Path, batches: Batches, repeats: int) -> tuple[Output
     names = [output.name for output in onnx.load(path, load_external_data=False).graph.output]
 
     def call(input: NDArray[Any], shapes: NDArray[Any]) -> Any:
-        found = network(input)
-        return [found[name] for name in names]
+        result = network(input)
+        return [result[name] for name in names]
 
     return timed(call, batches, repeats)
 
@@ -143,15 +143,15 @@ def cell(
     if isinstance(result, str):
         return result
     total = different = rounding = 0
-    for batch, (found, wanted) in enumerate(zip(result[0], expected[0], strict=True)):
-        if len(found[0]) != len(wanted[0]):
-            return f"{len(found[0])} of {len(wanted[0])} pictures"
-        rows = compare_detections("", found[:3], wanted[:3], rtol=LIMITS.rtol, atol=LIMITS.atol)
+    for batch, (actual, wanted) in enumerate(zip(result[0], expected[0], strict=True)):
+        if len(actual[0]) != len(wanted[0]):
+            return f"{len(actual[0])} of {len(wanted[0])} pictures"
+        rows = compare_detections("", actual[:3], wanted[:3], rtol=LIMITS.rtol, atol=LIMITS.atol)
         for image, row in enumerate(rows):
-            own = differing(found, wanted, image, LIMITS) - row.ties
-            total, different = total + row.detections, different + own
-            if own and nudged:
-                rounding += min(own, nudged.count(found, wanted, batch, image, LIMITS))
+            count = differing(actual, wanted, image, LIMITS) - row.ties
+            total, different = total + row.detections, different + count
+            if count and nudged:
+                rounding += min(count, nudged.count(actual, wanted, batch, image, LIMITS))
     text = f"{different - rounding} of {total} differ" if different > rounding else "equal"
     if rounding:
         text += f", {rounding} of {total} by rounding" if text == "equal" else f", {rounding} by rounding"
@@ -179,7 +179,7 @@ def cells(
     plain = worker.run(partial(onnx_runtime, library=True), source, whole, repeats) if trained else padded
     if isinstance(padded, str) or isinstance(plain, str):
         return {"library": str(padded)}
-    found = {"library": f"{padded[1]:.1f} ms" if trained else "runs"}
+    actual = {"library": f"{padded[1]:.1f} ms" if trained else "runs"}
     runs: list[tuple[str, Run, Path, Batches, Any]] = [
         ("inlined", onnx_runtime, inlined, batches, padded),
         ("openvino", openvino_float32, inlined, batches, padded),
@@ -187,15 +187,15 @@ def cells(
     if functions:
         runs.insert(0, ("functions", onnx_runtime, functions, batches, padded))
     else:
-        found["functions"] = "needs `inlined`"
+        actual["functions"] = "needs `inlined`"
     if trained:
         runs.append(("openvino default", openvino_default, inlined, whole, plain))
     if modules:
         runs.append(("web", partial(onnx_runtime_web, modules=modules), inlined, whole, plain))
     nudged = NudgedRuns(lambda path, batches: onnx_runtime(path, batches, 1, library=True)[0], source, batches, work)
     for name, run, path, inputs, expected in runs:
-        found[name] = cell(worker.run(run, path, inputs, repeats), expected, nudged=None if trained else nudged)
-    return found
+        actual[name] = cell(worker.run(run, path, inputs, repeats), expected, nudged=None if trained else nudged)
+    return actual
 
 
 def trained_files(folder: Path, images: Path, work: Path) -> Iterator[tuple[str, Path, Batches]]:

@@ -50,14 +50,14 @@ NAMESAKES = sorted(set(mmort.torch.__all__) & set(mmort.__all__))
 @pytest.mark.parametrize("name", NAMESAKES)
 def test_signatures_are_those_of_numpy(name):
     """Names and defaults of all parameters, types of all but the arrays: code moves from one API to the other."""
-    found = dict(inspect.signature(getattr(mmort.torch, name), eval_str=True).parameters)
+    parameters = dict(inspect.signature(getattr(mmort.torch, name), eval_str=True).parameters)
     expected = inspect.signature(getattr(mmort, name), eval_str=True).parameters
     if name == "point_sample":  # passes mode and padding_mode on, as MMCV does
-        del found["kwargs"]
+        del parameters["kwargs"]
         expected = {parameter: expected[parameter] for parameter in ("input", "points", "align_corners")}
-    assert list(found) == list(expected)
+    assert list(parameters) == list(expected)
     tensors = {ArrayLike: torch.Tensor, ArrayLike | None: torch.Tensor | None}
-    for parameter, numpy_parameter in zip(found.values(), expected.values(), strict=True):
+    for parameter, numpy_parameter in zip(parameters.values(), expected.values(), strict=True):
         annotation = numpy_parameter.annotation
         assert parameter.default == numpy_parameter.default
         assert parameter.annotation == tensors.get(annotation, annotation)
@@ -65,8 +65,8 @@ def test_signatures_are_those_of_numpy(name):
 
 @pytest.mark.parametrize("name", NAMESAKES)
 def test_annotated_results_are_tensors(name):
-    found, expected = (inspect.signature(getattr(api, name), eval_str=True) for api in (mmort.torch, mmort))
-    results = typing.get_args(found.return_annotation) or (found.return_annotation,)
+    parameters, expected = (inspect.signature(getattr(api, name), eval_str=True) for api in (mmort.torch, mmort))
+    results = typing.get_args(parameters.return_annotation) or (parameters.return_annotation,)
     assert set(results) == {torch.Tensor}
     if typing.get_origin(expected.return_annotation) is tuple:
         assert len(results) == len(typing.get_args(expected.return_annotation))
@@ -105,8 +105,8 @@ def test_batched_nms_of_rotated_boxes(rng):
 def test_batched_nms_puts_nan_last(rng, settings):
     boxes, scores, classes = random_boxes(rng)
     scores[[3, 17]] = torch.nan
-    found = to_numpy(mmort.torch.batched_nms(boxes, scores, classes, settings, class_agnostic=True))
-    assert_same(found, mmort.batched_nms(*(tensor.numpy() for tensor in (boxes, scores, classes)), settings, True))
+    kept = to_numpy(mmort.torch.batched_nms(boxes, scores, classes, settings, class_agnostic=True))
+    assert_same(kept, mmort.batched_nms(*(tensor.numpy() for tensor in (boxes, scores, classes)), settings, True))
 
 
 def test_rel_roi_point_to_rel_img_point(rng):
@@ -116,8 +116,8 @@ def test_rel_roi_point_to_rel_img_point(rng):
     expected = expected / torch.tensor([20.0, 10])
     for boxes in (rois, rois[:, 1:]):
         for image in ((10, 20), torch.empty(3, 2, 10, 20)):
-            found = mmort.torch.rel_roi_point_to_rel_img_point(boxes, points, image, 0.25)
-            assert_close([found.numpy()], [expected.numpy()])
+            actual = mmort.torch.rel_roi_point_to_rel_img_point(boxes, points, image, 0.25)
+            assert_close([actual.numpy()], [expected.numpy()])
 
 
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)  # not the default in torch 2.9
@@ -251,10 +251,10 @@ def test_export_is_refused(function):
 
 
 def test_batched_nms_takes_a_number_as_torchvision_does():
-    found, expected = (
+    kept, expected = (
         mmort.torch.batched_nms(BOXES, SCORES, SCORES.long(), cfg) for cfg in (0.5, {"iou_threshold": 0.5})
     )
-    assert all(map(torch.equal, found, expected))
+    assert all(map(torch.equal, kept, expected))
     with pytest.raises(TypeError, match=r"iou_thr was renamed iou_threshold in MMCV 1\.x"):
         mmort.torch.batched_nms(BOXES, SCORES, SCORES.long(), {"iou_thr": 0.5})
 

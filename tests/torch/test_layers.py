@@ -76,15 +76,15 @@ def test_region_layers_call_the_functions(output_size, rng):
 def test_simple_roi_align_image_by_image(aligned, rng):
     input = torch.tensor(rng.standard_normal((3, 2, 8, 9)).astype(np.float32))
     rois = torch.cat([torch.tensor([[2.0], [0], [2], [0], [1]]), ROIS[:, 1:].float()], dim=1)
-    found = mmort.torch.SimpleRoIAlign((3, 2), 0.5, aligned)(input, rois)
-    assert found.shape == (5, 2, 3, 2)
+    pooled = mmort.torch.SimpleRoIAlign((3, 2), 0.5, aligned)(input, rois)
+    assert pooled.shape == (5, 2, 3, 2)
     for k, roi in enumerate(rois):
         x1, y1, x2, y2 = roi[1:] * 0.5
         y, x = y1 + (torch.arange(3) + 0.5) * (y2 - y1) / 3, x1 + (torch.arange(2) + 0.5) * (x2 - x1) / 2
         grid = torch.stack(torch.meshgrid(y / 8, x / 9, indexing="ij")[::-1], dim=2)[None] * 2 - 1
         image = input[int(roi[0])][None]
         expected = torch.nn.functional.grid_sample(image, grid, align_corners=not aligned)
-        assert_close([found[k].numpy()], [expected[0].numpy()], str(k), 1e-5)
+        assert_close([pooled[k].numpy()], [expected[0].numpy()], str(k), 1e-5)
 
 
 def test_corner_pool_layer(rng):
@@ -128,13 +128,13 @@ def test_attention_layer_and_its_gradients_are_torchs(coordinates):
         torch.nn.init.normal_(parameter, std=0.5)
     shapes = [(3, 4), (2, 2)]
     query, references = torch.randn(2, 16, 8, requires_grad=True), torch.rand(2, 16, 2, coordinates)
-    found = layer(query, reference_points=references, spatial_shapes=torch.tensor(shapes))
+    actual = layer(query, reference_points=references, spatial_shapes=torch.tensor(shapes))
     expected = sampled_by_torch(layer, query, references, shapes)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
     inputs = [query, *layer.parameters()]
-    factors = torch.randn(found.shape)
+    factors = torch.randn(actual.shape)
     for ours, theirs in zip(
-        torch.autograd.grad((found * factors).sum(), inputs),
+        torch.autograd.grad((actual * factors).sum(), inputs),
         torch.autograd.grad((expected * factors).sum(), inputs),
         strict=True,
     ):
@@ -162,7 +162,7 @@ def test_attention_layer_takes_mmcvs_arguments():
     query, positions, value, identity = (torch.randn(size, 3, 8) for size in (5, 5, 6, 5))
     padding, references = torch.arange(6).expand(3, 6) > 3, torch.rand(3, 5, 1, 2)
     shapes = {"reference_points": references, "spatial_shapes": torch.tensor([[2, 3]])}
-    found = layer.eval()(
+    actual = layer.eval()(
         query, None, value, identity, positions, padding, level_start_index=torch.tensor([0]), **shapes
     )
     query, positions, value, identity = (tensor.transpose(0, 1) for tensor in (query, positions, value, identity))
@@ -170,7 +170,7 @@ def test_attention_layer_takes_mmcvs_arguments():
     layer.value_proj.bias.data.zero_()
     value = torch.where(padding[..., None], 0, value)
     expected = first(query + positions, value=value, identity=identity, **shapes)
-    torch.testing.assert_close(found.transpose(0, 1), expected)
+    torch.testing.assert_close(actual.transpose(0, 1), expected)
     with pytest.raises(ValueError, match="num_heads must divide"):
         mmort.torch.MultiScaleDeformableAttention(10, 4)
     with pytest.raises(ValueError, match="2 or 4 coordinates, got 3"):

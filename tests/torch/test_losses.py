@@ -11,11 +11,11 @@ import mmort.torch
 def by_definition(logits, target, gamma, alpha):
     """Return the losses of each row and class as lists, in double precision."""
     rows = []
-    for row, own in zip(logits.tolist(), target.tolist(), strict=True):
+    for row, label in zip(logits.tolist(), target.tolist(), strict=True):
         probabilities = [1 / (1 + math.exp(-value)) for value in row]
         rows.append(
             [
-                -alpha * (1 - p) ** gamma * math.log(p) if index == own else -(1 - alpha) * p**gamma * math.log(1 - p)
+                -alpha * (1 - p) ** gamma * math.log(p) if index == label else -(1 - alpha) * p**gamma * math.log(1 - p)
                 for index, p in enumerate(probabilities)
             ]
         )

@@ -98,8 +98,8 @@ ROW = [[4, 0, 5, 3], [3, 0, 4, 3], [2, 0, 3, 3], [1, 0, 2, 3]]
 def test_bbox_overlaps(first, second, aligned, expected):
     arrays = np.float32(first), np.float32(second)
     np.testing.assert_allclose(mmort.box_iou(*arrays, aligned=aligned, offset=1), expected, atol=1e-7)
-    found = mmort.torch.bbox_overlaps(*map(torch.tensor, arrays), aligned=aligned, offset=1)
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-7)
+    overlaps = mmort.torch.bbox_overlaps(*map(torch.tensor, arrays), aligned=aligned, offset=1)
+    np.testing.assert_allclose(overlaps.numpy(), expected, atol=1e-7)
 
 
 SMALL, LARGE = [[1, 2], [3, 4]], [[1, 2, 5, 6], [3, 4, 7, 8], [9, 10, 13, 14], [11, 12, 15, 16]]
@@ -146,13 +146,13 @@ def test_corner_pool():
     rows = [[0, 0, 0, 0, 0], [2, 1, 3, 0, 2], [5, 4, 1, 1, 6], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]
     columns = [[0, 3, 1, 0, 0], [0, 1, 1, 0, 0], [0, 3, 4, 0, 0], [0, 2, 2, 0, 0], [0, 0, 2, 0, 0]]
     zeros = [0] * 5
-    for mode, given, expected in (
+    for mode, values, expected in (
         ("left", rows, [zeros, [3, 3, 3, 2, 2], [6, 6, 6, 6, 6], zeros, zeros]),
         ("right", rows, [zeros, [2, 2, 3, 3, 3], [5, 5, 5, 5, 6], zeros, zeros]),
         ("top", columns, [[0, 3, 4, 0, 0], [0, 3, 4, 0, 0], [0, 3, 4, 0, 0], [0, 2, 2, 0, 0], [0, 0, 2, 0, 0]]),
         ("bottom", columns, [[0, 3, 1, 0, 0], [0, 3, 1, 0, 0], [0, 3, 4, 0, 0], [0, 3, 4, 0, 0], [0, 3, 4, 0, 0]]),
     ):
-        pooled = mmort.corner_pool(np.array([[given]]), mode)
+        pooled = mmort.corner_pool(np.array([[values]]), mode)
         assert pooled.dtype == np.int64
         assert pooled.tolist() == [[expected]], mode
 
@@ -175,14 +175,14 @@ def test_deform_conv2d():
         [[-0.1, -0.2], [0, -0.1]], [[-0.08, -0.16], [0, -0.08]], [[-0.54, -1.08], [0, -0.54]],
         [[-0.54, -1.08], [0, -0.54]],
     ]  # fmt: skip
-    for found, expected in (
+    for actual, expected in (
         (output, [[[[1.65, 0], [0, 0]]]] * 10),
         (pixels.grad, [[[[-0.666, 0.204, 0], [0.03, -0.416, 0.012], [0, 0.252, 0.129]]]] * 10),
         (model.conv_offset.weight.grad / 10, np.array(gradients)[:, None]),
         (model.conv_offset.bias.grad / 10, [1.44, -0.72, 0, 0, -0.1, -0.08, -0.54, -0.54]),
         (model.weight.grad / 10, [[[[3.62, 0], [0.4, 0.18]]]]),
     ):
-        np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-9)
+        np.testing.assert_allclose(actual.detach().numpy(), expected, atol=1e-9)
 
 
 def test_modulated_deform_conv2d():
@@ -194,13 +194,13 @@ def test_modulated_deform_conv2d():
     output.sum().backward()
     edge, middle = [0.5, 1.5, 2.5, 1.5], [1, 3, 5, 3]
     bias = [-3, -1.5, -3, -1.5, -3, -1.5, -3, -1.5, 4.5, 4.5, 4.5, 4.5]
-    for found, expected in (
+    for actual, expected in (
         (output, [[[edge, middle, middle, edge]]]),
         (pixels.grad, np.full((1, 1, 3, 3), 2)),
         (model.weight.grad, np.full((1, 1, 2, 2), 9)),
         (model.conv_offset.bias.grad, bias),
     ):
-        np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-9)
+        np.testing.assert_allclose(actual.detach().numpy(), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,9 @@ def test_modulated_deform_conv2d():
 )
 def test_sigmoid_focal_loss(logits, labels, loss, gradient):
     tensor = torch.tensor(logits, dtype=torch.float64, requires_grad=True)
-    found = mmort.torch.sigmoid_focal_loss(tensor, torch.tensor(labels), 2.0, 0.25, None, "mean")
-    found.backward()
-    assert found.item() == pytest.approx(loss, rel=1e-6)
+    result = mmort.torch.sigmoid_focal_loss(tensor, torch.tensor(labels), 2.0, 0.25, None, "mean")
+    result.backward()
+    assert result.item() == pytest.approx(loss, rel=1e-6)
     np.testing.assert_allclose(tensor.grad.numpy(), gradient, atol=1e-7)
 
 
@@ -247,9 +247,9 @@ def test_multi_scale_deformable_attention(rng):
         level_weights = weights[:, :, :, level].transpose(1, 2).reshape(images * heads, 1, queries, points)
         expected += (samples * level_weights).sum(-1).reshape(expected.shape)
     tensors = value, torch.tensor(shapes), torch.tensor([0, 24]), locations, weights
-    found = mmort.torch.multi_scale_deformable_attention(*tensors)
-    wanted = expected.permute(0, 3, 1, 2).reshape(found.shape)
-    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-14)
+    actual = mmort.torch.multi_scale_deformable_attention(*tensors)
+    wanted = expected.permute(0, 3, 1, 2).reshape(actual.shape)
+    np.testing.assert_allclose(actual.numpy(), wanted.numpy(), rtol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -259,8 +259,8 @@ def test_grid_sample_of_a_finer_grid(rng, dtype, align_corners):
     identity = torch.tensor([[[1, 0, 0], [0, 1, 0]]], dtype=pixels.dtype)
     grid = torch.nn.functional.affine_grid(identity, (1, 1, 15, 15), align_corners=False)
     wanted = torch.nn.functional.grid_sample(pixels, grid, align_corners=align_corners)
-    found = mmort.torch.grid_sample(pixels, grid, align_corners=align_corners)
-    np.testing.assert_allclose(found.numpy(), wanted.numpy(), atol=1e-6)
+    samples = mmort.torch.grid_sample(pixels, grid, align_corners=align_corners)
+    np.testing.assert_allclose(samples.numpy(), wanted.numpy(), atol=1e-6)
 
 
 FEATURES = """

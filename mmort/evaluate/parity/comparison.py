@@ -157,14 +157,14 @@ class Example:
 
     image: DatasetImage
     reference: Detections
-    found: Detections
+    detections: Detections
     comparison: ImageComparison
 
     @property
     def severity(self) -> float:
         """The sum of the scores of all detections that differ: what moves AP most comes first."""
         differing = np.concatenate([self.comparison.missing, self.comparison.other_masks])
-        return float(self.reference.scores[differing].sum() + self.found.scores[self.comparison.extra].sum())
+        return float(self.reference.scores[differing].sum() + self.detections.scores[self.comparison.extra].sum())
 
 
 @dataclass

@@ -70,7 +70,7 @@ def image_pair(example: Example, reference: str, name: str) -> Pair:
     result = example.comparison
     versions = (
         _Version(reference, "missing", example.reference, result.missing, result.other_masks),
-        _Version(name, "extra", example.found, result.extra, result.matches[result.other_masks]),
+        _Version(name, "extra", example.detections, result.extra, result.matches[result.other_masks]),
     )
     scores = np.sort(np.concatenate([version.detections.scores[version.differing] for version in versions]))[::-1]
     lowest = float(scores[:MAX_ROWS][-1])

@@ -182,13 +182,13 @@ def _part(value: ir.Value | None) -> _Part | None:
     whole = None if node is None or not node.inputs else node.inputs[0]
     if node is None or whole is None:
         return None
-    fixed = [constant(given) for given in node.inputs[1:]]
+    fixed = [constant(value) for value in node.inputs[1:]]
     if node.op_type == "Split" and len(fixed) == 1 and fixed[0] is not None:
         bounds = np.concatenate([[0], fixed[0].cumsum()])
         index = next(index for index, output in enumerate(node.outputs) if output is value)
         return _Part(whole, integer(node, "axis", 0), int(bounds[index]), int(bounds[index + 1]))
     if node.op_type == "Slice" and len(fixed) in (3, 4):
-        numbers = [given.item() for given in fixed if given is not None and given.size == 1]
+        numbers = [number.item() for number in fixed if number is not None and number.size == 1]
         if len(numbers) == len(fixed) and numbers[3:] in ([], [1]):
             return _Part(whole, numbers[2], numbers[0], numbers[1])
     return None

@@ -130,13 +130,13 @@ def _declared(model: onnx.ModelProto, runs: dict[str, Run]) -> dict[str, Run]:
 def _halves(model: onnx.ModelProto) -> dict[str, str]:
     """Return the element types of the graph's values that are float16 or bfloat16, by their names."""
     kinds = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
-    found = {tensor.name: kinds[tensor.data_type] for tensor in model.graph.initializer if tensor.data_type in kinds}
+    halves = {tensor.name: kinds[tensor.data_type] for tensor in model.graph.initializer if tensor.data_type in kinds}
     sources = [formal.type.tensor_type.elem_type for formal in model.graph.input]
     sources += [
         attribute.i for node in inspection.every_node(model) for attribute in node.attribute if attribute.name == "to"
     ]
-    if not found and not set(sources) & set(kinds):
+    if not halves and not set(sources) & set(kinds):
         return {}
     graph = onnx.shape_inference.infer_shapes(model).graph
     types = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)}
-    return found | {name: kinds[kind] for name, kind in types.items() if kind in kinds}
+    return halves | {name: kinds[kind] for name, kind in types.items() if kind in kinds}

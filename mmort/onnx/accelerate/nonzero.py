@@ -32,17 +32,17 @@ def nonzero_of_rows(node: ir.Node, runs: Runs) -> Replacement | None:
     else:
         highest = ir.node("ReduceMax", [numbers.outputs[0], one.outputs[0]], {"keepdims": 0})
     any_true = ir.node("Cast", [highest.outputs[0]], {"to": ir.DataType.BOOL.value})
-    found = ir.node("NonZero", [any_true.outputs[0]])
+    nonzero = ir.node("NonZero", [any_true.outputs[0]])
     flat = array(np.array([-1]))
-    rows = ir.node("Reshape", [found.outputs[0], flat.outputs[0]])
+    rows = ir.node("Reshape", [nonzero.outputs[0], flat.outputs[0]])
     part = ir.node("Gather", [matrix, rows.outputs[0]], {"axis": 0})
     inside = ir.node("NonZero", [part.outputs[0]])
     row_of_part = ir.node("Gather", [inside.outputs[0], zero.outputs[0]], {"axis": 0})
     column = ir.node("Gather", [inside.outputs[0], one.outputs[0]], {"axis": 0})
     positions = ir.node("Reshape", [row_of_part.outputs[0], flat.outputs[0]])
-    row = ir.node("Gather", [found.outputs[0], positions.outputs[0]], {"axis": 1})
+    row = ir.node("Gather", [nonzero.outputs[0], positions.outputs[0]], {"axis": 1})
     new = ir.node("Concat", [row.outputs[0], column.outputs[0]], {"axis": 0})
-    steps = [zero, one, numbers, highest, any_true, found, flat, rows, part, inside, row_of_part, column]
+    steps = [zero, one, numbers, highest, any_true, nonzero, flat, rows, part, inside, row_of_part, column]
     same = [user for user in matrix.consumers() if user.op_type == "NonZero" and user.graph is node.graph]
     copies = [ir.node("Identity", [new.outputs[0]]) for _ in same]
     values = [(user.outputs[0], copy.outputs[0]) for user, copy in zip(same, copies, strict=True)]

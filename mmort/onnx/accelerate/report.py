@@ -52,7 +52,7 @@ class Acceleration:
     def __str__(self) -> str:
         """Lay out a line for each kind, the whole file, and the reasons of what was left."""
         lines = []
-        given = "generated inputs, so try your own" if self.generated else "the given inputs"
+        inputs = "generated inputs, so try your own" if self.generated else "the given inputs"
         if self.replaced:
             rows = [
                 (row.kind, f"{row.nodes} node{'s' * (row.nodes > 1)}", *_times(row.before, row.after))
@@ -61,9 +61,9 @@ class Acceleration:
             if self.before is not None and self.after is not None:
                 rows.append(("whole file", "", *_times(self.before, self.after)))
             lines.append(lay_out([("", "", "before", "after", ""), *rows]))
-            lines.append(f"measured on {given}, {self.threads} thread{'s' * (self.threads > 1)}")
+            lines.append(f"measured on {inputs}, {self.threads} thread{'s' * (self.threads > 1)}")
         else:
-            lines.append(f"nothing replaced, measured on {given}" if self.left else "nothing to replace")
+            lines.append(f"nothing replaced, measured on {inputs}" if self.left else "nothing to replace")
         for left in self.left:
             names = ", ".join(left.nodes[:3]) + (", ..." if len(left.nodes) > 3 else "")
             lines.append(f"left {left.operator} ({names}): {left.reason}")

@@ -83,9 +83,9 @@ class _Set:
 def _have_matches(outputs: Sequence[_Set]) -> bool:
     """Return whether each expected row of an image has a row of its own that agrees in all outputs."""
 
-    def agreeing(row: int, others: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def agreeing(row: int, candidates: NDArray[np.intp]) -> NDArray[np.bool_]:
         agrees = [
-            output.near(output.actual[others], [row] * len(others)).reshape(len(others), -1).all(1)
+            output.near(output.actual[candidates], [row] * len(candidates)).reshape(len(candidates), -1).all(1)
             for output in outputs
         ]
         return np.logical_and.reduce(agrees)

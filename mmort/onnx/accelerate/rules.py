@@ -34,9 +34,9 @@ def nms_indices(node: ir.Node, runs: Runs) -> Replacement | None:
         return None
     limits = []
     for index, default in ((2, 0), (3, 0.0), (4, -math.inf)):
-        given = node.inputs[index] if index < len(node.inputs) else None
-        value = constant(given)
-        if given is not None and (value is None or value.size != 1):
+        limit = node.inputs[index] if index < len(node.inputs) else None
+        value = constant(limit)
+        if limit is not None and (value is None or value.size != 1):
             raise NotReplaceableError(f"input {index} is computed by the model")
         limits.append(default if value is None else value.item())
     max_per_class, iou_threshold, score_threshold = limits

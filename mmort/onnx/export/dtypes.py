@@ -32,9 +32,9 @@ def _refuse_other(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     return func(*args, **kwargs)
 
 
-def _text(what: str, dtype: torch.dtype) -> str:
+def _text(name: str, dtype: torch.dtype) -> str:
     """Return the message, with the remedy."""
     return (
-        f"export: {what} must be float32, got {dtype}; export model.float() with float32 args, and reduce the file's "
+        f"export: {name} must be float32, got {dtype}; export model.float() with float32 args, and reduce the file's "
         "precision afterwards if need be"
     )

@@ -46,11 +46,11 @@ def ranges(
     for values in sets:
         inputs = feeds(session, values)
         with refusals("quantize: the model does not run on these inputs"):
-            (found,) = session.run([_RANGES], inputs)
-        found[np.isnan(found[:, 2])] = np.nan
-        low, high = np.minimum(low, found[:, 0]), np.maximum(high, found[:, 1])
-        filled = found[:, 0] <= found[:, 1]
-        total[filled] += found[filled, :2]
+            (bounds,) = session.run([_RANGES], inputs)
+        bounds[np.isnan(bounds[:, 2])] = np.nan
+        low, high = np.minimum(low, bounds[:, 0]), np.maximum(high, bounds[:, 1])
+        filled = bounds[:, 0] <= bounds[:, 1]
+        total[filled] += bounds[filled, :2]
         counts += filled
         number += 1
     if number:

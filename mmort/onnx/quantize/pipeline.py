@@ -52,15 +52,15 @@ def quantize_file(
         if value is not None and value.name is not None and constant(value) is None
     }
     tensors, silus = list(names), silu_inputs(nodes)
-    found, count = ranges(model, tensors, calibration, averaged=bool(silus))
+    bounds, count = ranges(model, tensors, calibration, averaged=bool(silus))
     if count == 0:
         raise ValueError("quantize: calibration must have at least one set of inputs, got none")
     before = np.isin(tensors, list(silus))
-    found[before, 0] = np.maximum(found[before, 0], SILU_ENDS)
+    bounds[before, 0] = np.maximum(bounds[before, 0], SILU_ENDS)
     chosen = [name_of(node) for node in nodes if node.op_type in LAYERS]
     why = reasons(graph, nodes)
     left = [name for names in why.values() for name in names]
-    files.save(_quantized(model, nodes, dict(zip(tensors, found, strict=True))), output, path)
+    files.save(_quantized(model, nodes, dict(zip(tensors, bounds, strict=True))), output, path)
     return Quantization(tuple(chosen), tuple(left), count, why)
 
 

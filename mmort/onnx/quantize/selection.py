@@ -50,11 +50,11 @@ def quantized_nodes(graph: ir.Graph) -> list[ir.Node]:
 
 def reasons(graph: ir.Graph, quantized: Iterable[ir.Node]) -> dict[str, tuple[str, ...]]:
     """Return the names of the layers that do not compute with integers, by why."""
-    chosen, ahead, found = set(map(name_of, quantized)), _before_layers(graph), dict[str, list[str]]()
+    chosen, ahead, names_by_reason = set(map(name_of, quantized)), _before_layers(graph), dict[str, list[str]]()
     for node in graph:
         if node.op_type in LAYERS and name_of(node) not in chosen:
-            found.setdefault(_reason(node, ahead), []).append(name_of(node))
-    return {reason: tuple(names) for reason, names in found.items()}
+            names_by_reason.setdefault(_reason(node, ahead), []).append(name_of(node))
+    return {reason: tuple(names) for reason, names in names_by_reason.items()}
 
 
 def _reason(layer: ir.Node, ahead: set[str]) -> str:
@@ -128,12 +128,12 @@ def features(node: ir.Node) -> list[ir.Value | None]:
 
 def silu_inputs(nodes: Iterable[ir.Node]) -> set[str]:
     """Return the names of the tensors of which these nodes compute a SiLU, and nothing else."""
-    found = set()
+    silus = set()
     for node in nodes:
         value = node.inputs[0]
         if node.op_type != "Sigmoid" or value is None or value.name is None or value.is_graph_output():
             continue
-        others = [user for user in value.consumers() if user is not node]
-        if others and all(user.op_type == "Mul" and node.outputs[0] in user.inputs for user in others):
-            found.add(value.name)
-    return found
+        users = [user for user in value.consumers() if user is not node]
+        if users and all(user.op_type == "Mul" and node.outputs[0] in user.inputs for user in users):
+            silus.add(value.name)
+    return silus

@@ -197,17 +197,19 @@ def _with_masks_of_ties(outputs: Outputs, rows: Sequence[DetectionRow]) -> list[
     tied = [row.image for row in rows if row.ties]
     indices = np.full(labels.shape, -1)
     for image in tied:
-        own, used = outputs.reference.candidates[image], labels[image] >= 0
-        kept = match_within(own.dets, own.labels, dets[image][used], labels[image][used], outputs.tolerances)
-        indices[image][used] = own.indices[kept]
+        candidates, used = outputs.reference.candidates[image], labels[image] >= 0
+        kept = match_within(
+            candidates.dets, candidates.labels, dets[image][used], labels[image][used], outputs.tolerances
+        )
+        indices[image][used] = candidates.indices[kept]
     expected_masks = outputs.reference.reselected(dets, labels, indices)[2]
-    found = list(rows)
+    compared = list(rows)
     for image in tied:
         used = labels[image] >= 0
         both = Masks(masks[image][used], expected_masks[image][used])
         overlaps = [both.overlaps([index], index)[0] for index in range(used.sum())]
-        found[image] = replace(rows[image], min_mask_overlap=float(min(overlaps)))
-    return found
+        compared[image] = replace(rows[image], min_mask_overlap=float(min(overlaps)))
+    return compared
 
 
 def match_detections(
@@ -333,26 +335,26 @@ def _compare_image(outputs: Outputs, image: int) -> DetectionRow:
         matches = _match(dets, labels, expected_dets, expected_labels, limits, overlaps_of)
     if masks and outputs.mask_threshold is not None:
         _match_at_threshold(matches, masks, outputs, dets, labels, expected_dets, expected_labels)
-    found = np.flatnonzero(matches >= 0)
-    box_differences = [boxes.distances(dets[[matches[index]]], expected_dets[index])[0] for index in found.tolist()]
-    score_differences = np.abs(dets[matches[found], -1] - expected_dets[found, -1])
-    overlaps = [masks.overlaps([matches[index]], index)[0] for index in found.tolist()] if masks else []
-    missing, extra = len(expected_dets) - len(found), len(dets) - len(found)
+    matched = np.flatnonzero(matches >= 0)
+    box_differences = [boxes.distances(dets[[matches[index]]], expected_dets[index])[0] for index in matched.tolist()]
+    score_differences = np.abs(dets[matches[matched], -1] - expected_dets[matched, -1])
+    overlaps = [masks.overlaps([matches[index]], index)[0] for index in matched.tolist()] if masks else []
+    missing, extra = len(expected_dets) - len(matched), len(dets) - len(matched)
     ties = 0
     if missing or extra:
         if candidates is not None:
-            own = candidates[image]
-            kept = match_within(own.dets, own.labels, dets, labels, tolerances)
-            if (kept >= 0).all() and own.may_be(kept, tolerances):
+            before_limit = candidates[image]
+            kept = match_within(before_limit.dets, before_limit.labels, dets, labels, tolerances)
+            if (kept >= 0).all() and before_limit.may_be(kept, tolerances):
                 ties = max(missing, extra)
         elif len(dets) == len(actual[1]) and len(expected_dets) == len(expected[1]):
             pairs = at_limit(dets[:, -1], expected_dets[:, -1], matches, tolerances)
-            ties = pairs if pairs <= len(found) else 0
+            ties = pairs if pairs <= len(matched) else 0
     return DetectionRow(
         outputs.inputs,
         image,
         detections=len(expected_dets),
-        matched=len(found),
+        matched=len(matched),
         ties=ties,
         missing=max(0, missing - ties),
         extra=max(0, extra - ties),
@@ -454,8 +456,8 @@ def _widened(outputs: Outputs, image: int, expected_dets: NDArray[Any], expected
 def used_rows(outputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """Return the rows that hold a detection, boxes and scores as float64."""
     used = outputs[1] >= 0
-    dets, *others = (array[used] for array in outputs)
-    return [dets.astype(np.float64), *others]
+    dets, *values = (array[used] for array in outputs)
+    return [dets.astype(np.float64), *values]
 
 
 def _overlap_text(overlap: float | None) -> str:

@@ -51,7 +51,7 @@ class PanopticRow:
     def problem(self) -> str:
         """What differs, or an empty string."""
         counts = {"missing": self.missing, "extra": self.extra, "with other pixels": self.differing}
-        return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        return ", ".join(f"{count} {problem}" for problem, count in counts.items() if count)
 
     def cells(self) -> tuple[str, ...]:
         """Return the text of each column."""

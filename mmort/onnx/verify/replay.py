@@ -104,15 +104,15 @@ class Replay:
         return choices.popleft() if same or kind == _ANY_NUMBER else ()
 
 
-def _best(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+def _best(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
     """Follow the indices of the best scores, or of scores in order, in each row that allows it."""
     scores, (order,) = arguments["self"], chosen
     descending = arguments.get("largest", arguments.get("descending"))
     last = arguments["dim"] in (-1, scores.ndim - 1)
-    if not (descending and last and scores.is_floating_point() and order.shape == own[1].shape):
-        return own
+    if not (descending and last and scores.is_floating_point() and order.shape == results[1].shape):
+        return results
     allowed = orders_of(scores, order, in_order=arguments.get("sorted", True))
-    order = torch.where(allowed[..., None], order, own[1])
+    order = torch.where(allowed[..., None], order, results[1])
     return scores.gather(-1, order), order
 
 
@@ -129,60 +129,60 @@ def orders_of(scores: Tensor, order: Tensor, *, in_order: bool = True) -> Tensor
     chosen = scores.gather(-1, order)
     distinct = flags.sum(-1) == order.shape[-1]
     descending = (chosen.diff(dim=-1) <= rounding).all(-1) | (not in_order)
-    others = torch.where(flags, -torch.inf, scores).amax(-1)
-    return exist & distinct & descending & (others <= chosen.amin(-1) + rounding)
+    highest_left = torch.where(flags, -torch.inf, scores).amax(-1)
+    return exist & distinct & descending & (highest_left <= chosen.amin(-1) + rounding)
 
 
-def _passing(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+def _passing(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
     """Follow which scores pass the threshold and are among the best, in each image that allows it."""
     scores, limit, rounding = arguments["scores"], arguments["nms_pre"], _rounding(arguments["scores"])
     if chosen[0].shape != scores.shape:
-        return own
+        return results
     threshold, passing = arguments["score_threshold"], chosen[0] != 0
     count = passing.sum((1, 2))
     lowest = torch.where(passing, scores, torch.inf).amin((1, 2))
     above = torch.where(passing, -torch.inf, scores).amax((1, 2))
     enough = (above <= threshold + rounding) | ((count == limit) & (above <= lowest + rounding))
     allowed = enough & (lowest > threshold - rounding) & ((count <= limit) | (limit <= 0))
-    return (torch.where(allowed[:, None, None], torch.where(passing, scores, 0), own[0]),)
+    return (torch.where(allowed[:, None, None], torch.where(passing, scores, 0), results[0]),)
 
 
-def _kept(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+def _kept(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
     """Follow which boxes the suppression keeps, in each image that allows it."""
     labels, indices = chosen
-    if arguments["method"] != "nms" or arguments["nms_pre"] > 0 or labels.shape != own[1].shape:
-        return own
+    if arguments["method"] != "nms" or arguments["nms_pre"] > 0 or labels.shape != results[1].shape:
+        return results
     boxes, scores = arguments["boxes"], arguments["scores"]
     images = zip(boxes.numpy(), scores.numpy(), labels.numpy(), indices.numpy(), strict=True)
     allowed = torch.tensor([_may_keep(arguments, *image) for image in images])[:, None]
-    labels, indices = torch.where(allowed, labels, own[1]), torch.where(allowed, indices, own[2])
+    labels, indices = torch.where(allowed, labels, results[1]), torch.where(allowed, indices, results[2])
     used, rows, columns = labels >= 0, indices.clamp(min=0), labels.clamp(min=0)
     image = torch.arange(len(boxes))[:, None]
-    found = boxes[image, rows] if boxes.ndim == 3 else boxes[image, rows, columns]
-    dets = torch.cat([found, scores[image, rows, columns][..., None]], 2)
+    kept_boxes = boxes[image, rows] if boxes.ndim == 3 else boxes[image, rows, columns]
+    dets = torch.cat([kept_boxes, scores[image, rows, columns][..., None]], 2)
     return torch.where(used[..., None], dets, 0), labels, indices
 
 
-def _kept_rotated(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+def _kept_rotated(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
     """Follow which rotated boxes the suppression keeps, if all of them allow it."""
     boxes, scores, kept = arguments["dets"].numpy(), arguments["scores"].numpy(), chosen[0].numpy()
     labels = np.zeros(len(boxes), np.int64) if arguments["labels"] is None else arguments["labels"].numpy()
     if not len(kept) or kept.max() >= len(boxes) or len(np.unique(kept)) < len(kept):
-        return own
+        return results
     threshold, clockwise = arguments["iou_threshold"], arguments["clockwise"]
     rounding = _rounding(arguments["scores"])
     if (np.diff(scores[kept]) > rounding).any():
-        return own
+        return results
     order = -np.arange(len(kept), dtype=boxes.dtype)
     apart = mmort.nms_rotated(boxes[kept], order, threshold + MAX_ROUNDING, labels[kept], clockwise)[1]
     if len(apart) < len(kept):
-        return own
+        return results
     rejected = np.setdiff1d(np.arange(len(boxes)), kept)
-    for first, others in _neighbours(boxes, labels, kept, rejected):
-        overlap = mmort.box_iou_rotated(boxes[first], boxes[others], clockwise=clockwise)
-        suppressed = (overlap > threshold - MAX_ROUNDING) & (scores[first, None] >= scores[others] - rounding)
+    for first, block in _neighbours(boxes, labels, kept, rejected):
+        overlap = mmort.box_iou_rotated(boxes[first], boxes[block], clockwise=clockwise)
+        suppressed = (overlap > threshold - MAX_ROUNDING) & (scores[first, None] >= scores[block] - rounding)
         if not suppressed.any(0).all():
-            return own
+            return results
     return chosen
 
 
@@ -192,40 +192,40 @@ def _neighbours(
     """Yield all rejected boxes in blocks, after the kept ones that may overlap them: along x no box is farther away."""
     reach = np.hypot(boxes[:, 2], boxes[:, 3]).max(initial=0)
     for label in np.unique(labels[rejected]):
-        own, others = (
+        keeping, candidates = (
             each[np.argsort(boxes[each, 0], kind="stable")]
             for each in (kept[labels[kept] == label], rejected[labels[rejected] == label])
         )
-        for block in np.array_split(others, -(-len(others) // MAX_BLOCK)):
-            first, last = np.searchsorted(boxes[own, 0], [boxes[block[0], 0] - reach, boxes[block[-1], 0] + reach])
-            yield own[first:last], block
+        for block in np.array_split(candidates, -(-len(candidates) // MAX_BLOCK)):
+            first, last = np.searchsorted(boxes[keeping, 0], [boxes[block[0], 0] - reach, boxes[block[-1], 0] + reach])
+            yield keeping[first:last], block
 
 
-def _compared(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+def _compared(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
     """Follow which probabilities are below or above a number, in each row that allows it."""
-    if chosen[0].shape != own[0].shape or chosen[0].dtype != own[0].dtype:
-        return own
+    if chosen[0].shape != results[0].shape or chosen[0].dtype != results[0].dtype:
+        return results
     equal = (arguments["self"] - arguments["other"]).abs() <= MAX_ROUNDING
-    allowed = ((chosen[0] == own[0]) | equal).all(-1, keepdim=True)
-    return (torch.where(allowed, chosen[0], own[0]),)
+    allowed = ((chosen[0] == results[0]) | equal).all(-1, keepdim=True)
+    return (torch.where(allowed, chosen[0], results[0]),)
 
 
-def _largest(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+def _largest(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
     """Follow the index of the largest number, in each row that allows it."""
     numbers, dim = arguments["self"], arguments["dim"]
-    if dim is None or not numbers.is_floating_point() or chosen[0].shape != own[0].shape:
-        return own
-    index, other = ((each if arguments["keepdim"] else each.unsqueeze(dim)) for each in (own[0], chosen[0]))
+    if dim is None or not numbers.is_floating_point() or chosen[0].shape != results[0].shape:
+        return results
+    index, other = ((each if arguments["keepdim"] else each.unsqueeze(dim)) for each in (results[0], chosen[0]))
     exists = (other >= 0) & (other < numbers.shape[dim])
-    found = numbers.gather(dim, torch.where(exists, other, index))
-    near = found >= numbers.gather(dim, index) - MAX_ROUNDING * numbers.abs().amax(dim, keepdim=True)
+    numbers_there = numbers.gather(dim, torch.where(exists, other, index))
+    near = numbers_there >= numbers.gather(dim, index) - MAX_ROUNDING * numbers.abs().amax(dim, keepdim=True)
     followed = torch.where(exists & near, other, index)
     return (followed if arguments["keepdim"] else followed.squeeze(dim),)
 
 
-def _smallest(arguments: Arguments, own: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
+def _smallest(arguments: Arguments, results: Sequence[Tensor], chosen: Sequence[Tensor]) -> Sequence[Tensor]:
     """Follow the index of the smallest number, in each row that allows it."""
-    return _largest({**arguments, "self": -arguments["self"]}, own, chosen)
+    return _largest({**arguments, "self": -arguments["self"]}, results, chosen)
 
 
 def _may_keep(
@@ -252,22 +252,22 @@ def _may_keep(
         rejected &= scores > kept_scores.min() + rounding
     if (kept_scores <= threshold - rounding).any() or (np.diff(kept_scores) > rounding).any():
         return False
-    others = rejected.nonzero()
+    rejected_pairs = rejected.nonzero()
 
     def overlaps(second: tuple[NDArray[np.int64], ...]) -> NDArray[Any]:
         """Return how far the pairs that are kept overlap others [K, P]; -1 if they do not compete."""
-        first, others = (boxes[each] if boxes.ndim == 3 else boxes[each[0]] for each in (pairs, second))
+        first, second_boxes = (boxes[each] if boxes.ndim == 3 else boxes[each[0]] for each in (pairs, second))
         competing = arguments["class_agnostic"] | (pairs[1][:, None] == second[1])
-        overlap: NDArray[Any] = np.where(competing, mmort.box_iou(first, others, offset=arguments["offset"]), -1)
+        overlap: NDArray[Any] = np.where(competing, mmort.box_iou(first, second_boxes, offset=arguments["offset"]), -1)
         return overlap
 
     threshold = arguments["iou_threshold"]
-    own = overlaps(pairs)
-    np.fill_diagonal(own, -1)
-    if (own > threshold + MAX_ROUNDING).any():
+    among_kept = overlaps(pairs)
+    np.fill_diagonal(among_kept, -1)
+    if (among_kept > threshold + MAX_ROUNDING).any():
         return False
-    suppressed = overlaps(others) > threshold - MAX_ROUNDING
-    return bool((suppressed & (kept_scores[:, None] >= scores[others] - rounding)).any(0).all())
+    suppressed = overlaps(rejected_pairs) > threshold - MAX_ROUNDING
+    return bool((suppressed & (kept_scores[:, None] >= scores[rejected_pairs] - rounding)).any(0).all())
 
 
 def _rounding(scores: Tensor) -> float:

@@ -153,9 +153,9 @@ def around(array: Array) -> Array:
     squares = np.square(array, where=np.isfinite(array), out=np.zeros(array.shape), dtype=np.float64)
     scale = np.sqrt(squares.mean(keepdims=True)) if array.size else np.zeros(())
     for axis in range(array.ndim):
-        others = tuple(other for other in range(array.ndim) if other != axis)
+        axes = tuple(other for other in range(array.ndim) if other != axis)
         if array.size >= MIN_SLICE * array.shape[axis] > 0:
-            scale = np.minimum(scale, np.sqrt(squares.mean(others, keepdims=True)))
+            scale = np.minimum(scale, np.sqrt(squares.mean(axes, keepdims=True)))
     return np.where(np.isfinite(scale), scale, 0)
 
 

@@ -67,10 +67,10 @@ def _has_functions_of_our_names(path: str | os.PathLike[str]) -> bool:
         (node.domain, node.op_type) for node in inspection.every_node(model) if inspection.operator_of(node) is not None
     }
     if called & functions and called - functions:
-        own, other = ("::".join(sorted(names)[0]) for names in (called & functions, called - functions))
+        function, operator = ("::".join(sorted(names)[0]) for names in (called & functions, called - functions))
         raise ValueError(
-            f"verify: {os.fspath(path)} has its own function {own}, which mmort's library would replace, and {other} "
-            "of the library: rename the function"
+            f"verify: {os.fspath(path)} has its own function {function}, which mmort's library would replace, and "
+            f"{operator} of the library: rename the function"
         )
     return bool(called & functions)
 

@@ -20,14 +20,14 @@ from mmort.configs import read_config
 MEAN, STD = np.float32([123.675, 116.28, 103.53]), np.float32([58.395, 57.12, 57.375])
 
 folder, here = pathlib.Path(sys.argv[1]), pathlib.Path(__file__).parent
-own = folder / "mask_rcnn"
-config = read_config(own / "config.py")
+of_model = folder / "mask_rcnn"
+config = read_config(of_model / "config.py")
 (here / "mask_rcnn.json").write_text(json.dumps({"model": config["model"]}, indent=1) + "\n")
-checkpoint = torch.load(own / "checkpoint.pth", weights_only=True)
+checkpoint = torch.load(of_model / "checkpoint.pth", weights_only=True)
 weights = {key: value for key, value in checkpoint["state_dict"].items() if not key.endswith("num_batches_tracked")}
 torch.save({"meta": {"CLASSES": checkpoint["meta"]["CLASSES"]}, "state_dict": weights}, here / "mask_rcnn.pth")
 packed = {"mean": MEAN, "std": STD}
-with np.load(own / "ref_results.npz") as results:
+with np.load(of_model / "ref_results.npz") as results:
     for i in range(3):
         meta = json.loads(str(results[f"raw/{i}/meta"]))
         height, width = meta["img_shape"][:2]

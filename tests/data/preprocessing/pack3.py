@@ -68,10 +68,10 @@ def main() -> None:
         pipeline = Compose([TRANSFORMS.build(step) for step in ({"type": "LoadImageFromFile", **load}, *steps, pack)])
         images = []
         for path in sorted(HERE.glob("*.png")):
-            found = pipeline({"img_path": str(path)})
-            batch = {"inputs": [found["inputs"]], "data_samples": [found["data_samples"]]}
+            prepared = pipeline({"img_path": str(path)})
+            batch = {"inputs": [prepared["inputs"]], "data_samples": [prepared["data_samples"]]}
             array = DetDataPreprocessor(**preprocessor)(batch)["inputs"][0].numpy()
-            meta = found["data_samples"].metainfo
+            meta = prepared["data_samples"].metainfo
             images.append(
                 {
                     "file": path.name,

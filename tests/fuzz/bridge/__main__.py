@@ -88,12 +88,12 @@ def main() -> int:
     address = "allocator_may_return_null=1:max_allocation_size_mb=1024"
     environment = os.environ | {"ASAN_OPTIONS": address, "UBSAN_OPTIONS": suppress, "TSAN_OPTIONS": suppress}
     if options.program == "fuzz":
-        found = FOLDER / "corpus"
-        found.mkdir(exist_ok=True)
+        corpus_folder = FOLDER / "corpus"
+        corpus_folder.mkdir(exist_ok=True)
         # A call within the limits of docs/limits.md may take a minute under the sanitizers.
         limits = [f"-max_total_time={options.seconds}", "-timeout=300", "-rss_limit_mb=3000", "-malloc_limit_mb=0"]
         limits += [f"-seed={options.seed + 1}", "-max_len=20000", f"-artifact_prefix={FOLDER}/", "-print_final_stats=1"]
-        command = [program, *limits, found, FOLDER / "valid"]
+        command = [program, *limits, corpus_folder, FOLDER / "valid"]
     elif options.program == "threads":
         command = ["setarch", "-R", program, str(options.seconds), *paths]  # TSan wants addresses that are not random
     else:

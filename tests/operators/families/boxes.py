@@ -23,20 +23,20 @@ def area(boxes, offset):
     return (boxes[..., 2] - boxes[..., 0] + offset) * (boxes[..., 3] - boxes[..., 1] + offset)
 
 
-def intersection(box, others, offset):
+def intersection(box, boxes, offset):
     """Return the area that boxes have in common."""
-    zero = others.dtype.type(0)
-    width = larger(zero, smaller(box[..., 2], others[..., 2]) - larger(box[..., 0], others[..., 0]) + offset)
-    height = larger(zero, smaller(box[..., 3], others[..., 3]) - larger(box[..., 1], others[..., 1]) + offset)
+    zero = boxes.dtype.type(0)
+    width = larger(zero, smaller(box[..., 2], boxes[..., 2]) - larger(box[..., 0], boxes[..., 0]) + offset)
+    height = larger(zero, smaller(box[..., 3], boxes[..., 3]) - larger(box[..., 1], boxes[..., 1]) + offset)
     return width * height
 
 
-def iou(box, others, offset):
+def iou(box, boxes, offset):
     """Return the IoU of one box with others; NaN for 0/0."""
     with np.errstate(all="ignore"):
-        offset = others.dtype.type(offset)
-        shared = intersection(box, others, offset)
-        return shared / (area(box, offset) + area(others, offset) - shared)
+        offset = boxes.dtype.type(offset)
+        shared = intersection(box, boxes, offset)
+        return shared / (area(box, offset) + area(boxes, offset) - shared)
 
 
 @oracle

@@ -96,8 +96,8 @@ def offsets_among(values, build):
     """Return the builder with offsets drawn from a few values."""
 
     def chosen(rng):
-        input, offset, *others = build(rng)
-        return input, rng.choice(np.float32(values), offset.shape), *others
+        input, offset, *rest = build(rng)
+        return input, rng.choice(np.float32(values), offset.shape), *rest
 
     return chosen
 

@@ -43,8 +43,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         """[N, OH, OW, C], 0 outside."""
         inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
         rows, columns = (np.where(inside, v, 0).astype(np.int64) for v in (y, x))
-        found = input[np.arange(batches)[:, None, None], :, rows, columns]
-        return np.where(inside[..., None], found, number(0)), inside[..., None]
+        result = input[np.arange(batches)[:, None, None], :, rows, columns]
+        return np.where(inside[..., None], result, number(0)), inside[..., None]
 
     with np.errstate(all="ignore"):
         x, y = unnormalise(grid[..., 0], width), unnormalise(grid[..., 1], height)
@@ -61,8 +61,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
                 (south, west, (east - x) * (y - north)),
                 (south, east, (x - west) * (y - north)),
             ):
-                found, inside = pixel(row, column)
-                values = values + np.where(inside, found * weight[..., None], number(0))
+                result, inside = pixel(row, column)
+                values = values + np.where(inside, result * weight[..., None], number(0))
         else:
             west, north = np.floor(x), np.floor(y)
             across, down = _cubic(x - west), _cubic(y - north)
@@ -70,10 +70,10 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             for i in range(4):
                 row = number(0)
                 for j in range(4):
-                    found, _ = pixel(
+                    result, _ = pixel(
                         np.trunc(pad(north + number(i - 1), height)), np.trunc(pad(west + number(j - 1), width))
                     )
-                    row = row + found * across[j][..., None]
+                    row = row + result * across[j][..., None]
                 values = values + row * down[i][..., None]
     return (np.ascontiguousarray(np.moveaxis(values, 3, 1)),)
 

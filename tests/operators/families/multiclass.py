@@ -20,10 +20,10 @@ def nms_match_pairs(boxes, scores, iou_threshold, score_threshold):
         left = np.array(descending(values), np.int64)
         while len(left):
             best, left = left[0], left[1:]
-            box, others = boxes[image, best], boxes[image, left]
+            box, competing = boxes[image, best], boxes[image, left]
             with np.errstate(all="ignore"):
-                shared = intersection(box, others, number(0))
-                union = area(box, number(0)) + area(others, number(0)) - shared
+                shared = intersection(box, competing, number(0))
+                union = area(box, number(0)) + area(competing, number(0)) - shared
                 ious = (shared.astype(np.float64) / (union.astype(np.float64) + 1e-10)).astype(boxes.dtype)
             suppressed = ious >= iou_threshold.flat[0]
             if values[best] > score_threshold.flat[0]:
@@ -60,7 +60,7 @@ def multiclass_nms(
 ):  # fmt: skip
     number = boxes.dtype.type
     images, _, classes = scores.shape
-    found = []
+    result = []
     for image in range(images):
         pools = []
         for label in range(classes):
@@ -86,11 +86,11 @@ def multiclass_nms(
                 dets, kept = dets[left], kept[left]
             rows += [(float(det[4]), *pool[i], det) for det, i in zip(dets, kept, strict=True)]
         rows.sort(key=lambda row: (-row[0], row[1], row[2]))
-        found.append(rows[:max_per_image] if max_per_image > 0 else rows)
-    length = max_per_image if max_per_image > 0 else max(map(len, found), default=0)
+        result.append(rows[:max_per_image] if max_per_image > 0 else rows)
+    length = max_per_image if max_per_image > 0 else max(map(len, result), default=0)
     dets = np.zeros((images, length, 5), boxes.dtype)
     labels, indices = np.full((2, images, length), -1, np.int64)
-    for image, rows in enumerate(found):
+    for image, rows in enumerate(result):
         for i, (_, box, label, det) in enumerate(rows):
             dets[image, i], labels[image, i], indices[image, i] = det, label, box
     return dets, labels, indices

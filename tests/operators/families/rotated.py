@@ -132,9 +132,9 @@ def multiclass_nms_rotated(
         chosen = sorted(descending(best)[:pre_top_k]) if pre_top_k > 0 else range(count)
         rows = []
         for label in range(classes):
-            found = scores[image, list(chosen), label]
+            result = scores[image, list(chosen), label]
             (indices,) = nms_rotated_indices(
-                boxes[[image]][:, list(chosen)], found[None, None], iou_threshold, score_threshold
+                boxes[[image]][:, list(chosen)], result[None, None], iou_threshold, score_threshold
             )
             kept = [chosen[i] for i in indices[:, 2]]
             if max_output_boxes_per_class > 0:
@@ -176,8 +176,8 @@ def make_rotated(rng, n, kind="clustered"):
 
 
 def scored_rotated(n, kind="clustered", levels=0, labels=None):
-    others = () if labels is None else (np.array(labels, np.int64),)
-    return lambda rng: (make_rotated(rng, n, kind), make_scores(rng, n, levels), *others)
+    optional = () if labels is None else (np.array(labels, np.int64),)
+    return lambda rng: (make_rotated(rng, n, kind), make_scores(rng, n, levels), *optional)
 
 
 STRANGE_ROTATED = {

@@ -287,12 +287,12 @@ class GLIP(DenseDetector):
         limits, maps, chunks = image_limits(input, img_shape), self.raw(input), []
         count = len(maps) // len(self.words)
         for index, words in enumerate(self.words):
-            logits, others = maps[index * count :][:LEVELS], maps[index * count :][LEVELS:count]
+            logits, maps_of_boxes = maps[index * count :][:LEVELS], maps[index * count :][LEVELS:count]
             shares = words.shares[input.dtype]
             scores = [
                 torch.unflatten((level.sigmoid() @ shares).transpose(1, 2), 2, regressed.shape[2:])
-                for level, regressed in zip(logits, others[:LEVELS], strict=True)
+                for level, regressed in zip(logits, maps_of_boxes[:LEVELS], strict=True)
             ]
-            boxes, of_boxes, _ = self.candidates([*scores, *others], limits, shares.shape[1])
+            boxes, of_boxes, _ = self.candidates([*scores, *maps_of_boxes], limits, shares.shape[1])
             chunks.append((*detections(boxes, of_boxes, self.test_cfg), shares.shape[1]))
         return merged(chunks)

@@ -315,8 +315,8 @@ class GroundingDINO(DINO):
 
     def raw(self, input: Tensor) -> tuple[Tensor, ...]:
         """Return logits of words [N, Q, T] and boxes (x, y of the middle, w, h) in 0 ... 1, for each chunk."""
-        found = self._found(input, image_limits(input, None), self._chunks(input.dtype))
-        return tuple(output for pair in found for output in pair)
+        pairs = self._found(input, image_limits(input, None), self._chunks(input.dtype))
+        return tuple(output for pair in pairs for output in pair)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None, *text: Tensor) -> tuple[Tensor, ...]:
         """Detect objects in a batch of images; see `Detector.forward`.  `text` is what `set_texts` sets otherwise."""
@@ -353,5 +353,5 @@ class GroundingDINO(DINO):
             x = layer(x, positions, memory, pyramid, boxes, text, located_text, words.padding)
             if index < last:  # MMDetection's head has another `eps`, and sees normalized queries
                 boxes = moved(boxes, self.bbox_head.reg_branches[index](x), eps=1e-3)
-        found: tuple[Tensor, Tensor] = self.bbox_head(self.decoder.norm(x), boxes, last, scored)
-        return found
+        outputs: tuple[Tensor, Tensor] = self.bbox_head(self.decoder.norm(x), boxes, last, scored)
+        return outputs
