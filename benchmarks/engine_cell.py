@@ -174,7 +174,7 @@ def average_precision(engine: str, source: Source, annotations: Path, images: Pa
 
     described = OnnxNetwork(source.file(".onnx"))
     network = Network(open_engine(engine, source), described.mask_format)
-    predictor = Predictor(network, classes=described.classes, preprocessing=described.preprocessing)
+    predictor = Predictor(network, classes=described.classes, preprocessing=described.preprocessing, score_threshold=0)
     dataset = CocoDataset(annotations, images, predictor.classes)
     kinds = ["bbox", "segm"] if "masks" in (output.name for output in described.session.get_outputs()) else ["bbox"]
     figures = evaluate(dataset, predictor.predict, kinds, progress=False).figures

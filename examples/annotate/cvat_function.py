@@ -14,7 +14,7 @@ class Detector:
     """The task needs labels by the names of the detector's classes."""
 
     def __init__(self, model: str) -> None:
-        self.predict = Predictor(model)
+        self.predict = Predictor(model, score_threshold=0)  # CVAT passes its own
         labels = [cvataa.label_spec(name, number) for number, name in enumerate(self.predict.classes)]
         self.spec = cvataa.DetectionFunctionSpec(labels=labels)
 

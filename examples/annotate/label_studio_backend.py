@@ -8,7 +8,7 @@ from label_studio_ml.model import LabelStudioMLBase
 
 from mmort import Predictor
 
-PREDICT = Predictor(os.environ["MODEL"], score_threshold=0.3)
+PREDICT = Predictor(os.environ["MODEL"])
 
 
 class Detector(LabelStudioMLBase):

@@ -35,7 +35,7 @@ def main(url: str, model: str, *paths: str) -> None:
     median, slow = np.percentile(np.array(times) * 1000, (50, 99))
     print(f"server       {rate:6.1f} pictures/s, {median:.0f} ms median, {slow:.0f} ms 99 %")
 
-    predictor = Predictor(model)
+    predictor = Predictor(model, score_threshold=0)
     inputs = [predictor.preprocessing.batch([predictor.preprocessing(path)]) for path in paths]
     predictor.network(*inputs[0])
     begin = time.perf_counter()

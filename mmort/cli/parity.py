@@ -100,7 +100,9 @@ def run(arguments: argparse.Namespace) -> str | None:
     metrics, options = arguments.eval or _metrics(dataset, network), metric_options(config, dataset)
     dataset.check(metrics, options)
     batch_size = batch_size_of(config) if arguments.batch_size is None else arguments.batch_size
-    predictor = partial(Predictor, classes=network.classes or dataset.classes, preprocessing=network.preprocessing)
+    predictor = partial(
+        Predictor, classes=network.classes or dataset.classes, preprocessing=network.preprocessing, score_threshold=0
+    )
     against = {name: predictor(file) for name, file in _named(arguments.against).items()}
     with TemporaryDirectory() as folder:
         file = Path(arguments.output or Path(folder, "detector.onnx"))
@@ -132,10 +134,13 @@ def _run_files(arguments: argparse.Namespace) -> str | None:
         raise ValueError(f"parity compares different files, got {repeated[0]} twice")
     reference, *files = _named(paths).items()
     words = texts.read(arguments)
-    models = {reference[0]: Predictor(reference[1], texts=words)}
+    models = {reference[0]: Predictor(reference[1], texts=words, score_threshold=0)}
     for name, file in files:
         models[name] = Predictor(
-            file, texts=words, engine="onnxruntime" if arguments.engine == "local" else arguments.engine
+            file,
+            texts=words,
+            engine="onnxruntime" if arguments.engine == "local" else arguments.engine,
+            score_threshold=0,
         )
     classes = models[reference[0]].classes
     dataset: Dataset

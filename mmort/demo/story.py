@@ -94,9 +94,9 @@ def _compare(model: Path) -> None:
     from mmort.evaluate.parity import compare_models, write_report
 
     network = load_network(read_config(CONFIG), CHECKPOINT)
-    in_torch = Predictor(network, classes=network.classes, preprocessing=network.preprocessing)
+    in_torch = Predictor(network, classes=network.classes, preprocessing=network.preprocessing, score_threshold=0)
     dataset = CocoDataset(ANNOTATIONS, IMAGES[0].parent, network.classes)
-    models = {"torch": in_torch.predict, "ONNX Runtime": Predictor(model).predict}
+    models = {"torch": in_torch.predict, "ONNX Runtime": Predictor(model, score_threshold=0).predict}
     parity = compare_models(dataset, models, METRICS)
     print(textwrap.indent(str(parity), "  "))
     report = model.with_name("parity.html")

@@ -37,7 +37,7 @@ def select_classes(predict: Predict, names: Sequence[str], classes: Sequence[str
     >>> from mmort import Predictor
     >>> from mmort.demo import IMAGES, MODEL
     >>> from mmort.evaluate import select_classes
-    >>> predictor = Predictor(MODEL)
+    >>> predictor = Predictor(MODEL, score_threshold=0)
     >>> predict = select_classes(predictor.predict, predictor.classes, ["seven", "zero"])
     >>> [(detections.names, detections.labels.tolist()) for detections in predict(IMAGES[:1])]
     [(('zero', 'zero', 'zero'), [1, 1, 1])]

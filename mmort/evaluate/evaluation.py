@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,17 +86,37 @@ def collect(evaluation: Evaluation, predict: Predict, *, progress: bool = True) 
     ------
     ValueError
         If `predict` returns fewer or more results than it got images.
+
+    Warns
+    -----
+    UserWarning
+        If `predict` is the method of a `mmort.Predictor` that leaves out detections with low scores.
     """
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:
         raise ImportError("mmort.evaluate needs tqdm: pip install 'mmort[evaluate]'") from None
+    warn_of_threshold(predict)
     images = evaluation.dataset.images
     outcomes = tqdm(
         predict([image.path for image in images]), total=len(images), unit="image", disable=None if progress else True
     )
     for image, detections in zip(images, outcomes, strict=True):
         evaluation.add(image, detections)
+
+
+def warn_of_threshold(predict: Predict) -> None:
+    """Warn if `predict` is the method of a `Predictor` that leaves out detections."""
+    method: Any = predict
+    while isinstance(method, partial):
+        method = method.func
+    threshold = getattr(getattr(method, "__self__", None), "score_threshold", 0)
+    if threshold > 0:
+        warnings.warn(
+            f"evaluate: this Predictor leaves out detections with scores below {threshold:g}, which metrics count; "
+            "make it with score_threshold=0",
+            stacklevel=3,
+        )
 
 
 def evaluate(
@@ -107,7 +129,8 @@ def evaluate(
     dataset : Dataset
         As `dataset_of`, `CocoDataset` or `VocDataset` return it.
     predict : callable
-        Takes the paths of images and returns the detections in them, in order, such as `mmort.Predictor.predict`.
+        Takes the paths of images and returns the detections in them, in order, such as the method `predict`
+        of a ``mmort.Predictor(FILE, score_threshold=0)``.
     metrics : sequence of str
         bbox, segm and proposal for COCO's format; PQ for that of its panoptic segmentations; mAP and recall for VOC's;
         mAP for DOTA's.
@@ -127,6 +150,11 @@ def evaluate(
         If the data set does not have a metric or an option, or a detection has a label that it does not have.
     ImportError
         If a library is missing; the message names the extra to install.
+
+    Warns
+    -----
+    UserWarning
+        If `predict` is the method of a `mmort.Predictor` that leaves out detections with low scores.
     """
     evaluation = Evaluation(dataset, metrics, **options)
     collect(evaluation, predict, progress=progress)

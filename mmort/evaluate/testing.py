@@ -176,7 +176,10 @@ def test(
     masks = True if options.output or prefix else None
     evaluation = Evaluation(dataset, options.metrics, masks=masks, **(of_config | files))
     predictor = Predictor(
-        network, classes=network.classes or dataset.classes, preprocessing=_preprocessing(network, config)
+        network,
+        classes=network.classes or dataset.classes,
+        preprocessing=_preprocessing(network, config),
+        score_threshold=0,
     )
     batch_size = batch_size_of(config or {}) if options.batch_size is None else options.batch_size
     run: Predict = partial(predict, predictor, batch_size=batch_size)

@@ -50,8 +50,9 @@ class Predictor:
         classes.
     preprocessing : Preprocessing, optional
         By default that in the file's metadata.
-    score_threshold : float, default 0
-        Leave out detections with a lower score.  What the file itself leaves out (``score_thr`` in the config) is lost.
+    score_threshold : float, default 0.3
+        Leave out detections with a lower score, as ``mmort predict`` does.  With 0 all detections of the file are
+        returned, which metrics count.  What the file itself leaves out (``score_thr`` in the config) is lost.
     providers : sequence, optional
         ONNX Runtime's execution providers, by preference, such as ``["CUDAExecutionProvider"]``.  By default the CPU.
     threads : int, optional
@@ -105,7 +106,7 @@ class Predictor:
         classes: Sequence[str] | None = None,
         texts: Texts | None = None,
         preprocessing: Preprocessing | None = None,
-        score_threshold: float = 0.0,
+        score_threshold: float = 0.3,
         providers: Sequence[Any] | None = None,
         threads: int | None = None,
         io_binding: bool = False,

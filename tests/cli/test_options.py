@@ -112,6 +112,11 @@ def test_defaults_are_those_of_the_parameters(command):
         assert default == expected or (not default and not expected and False not in (default, expected)), name
 
 
+def test_predict_leaves_out_the_same_scores_in_python():
+    default = inspect.signature(mmort.Predictor).parameters["score_threshold"].default
+    assert PARSERS["predict"].get_default("score_thr") == default == 0.3
+
+
 @pytest.mark.parametrize(("command", "action"), ACTIONS)
 def test_every_argument_has_help(command, action):
     assert action.help, action.option_strings

@@ -132,7 +132,7 @@ def test_texts(words, tmp_path):
     }
     config = read_config(folder / "config.json")
     loaded = load_network(config, folder / "model.pth", texts=["zero", "three"])
-    predictor = Predictor(loaded, classes=loaded.classes, preprocessing=loaded.preprocessing)
+    predictor = Predictor(loaded, classes=loaded.classes, preprocessing=loaded.preprocessing, score_threshold=0)
     names = [name for detections in predictor.predict(demo.IMAGES) for name in detections.names]
     assert set(names) == {"zero", "three"}
     assert Counter(row["category_id"] for row in rows) == Counter(categories[name] for name in names)
@@ -332,7 +332,7 @@ def test_eval_options(boxes, tmp_path):
     out = printed(*COMMAND, "--eval", "bbox", *options, "--metrics-json", tmp_path / "metrics.json")
     assert list(figures(out)) == ["bbox_mAP_50", "bbox_AR@100"]
     rows = {row.split()[0]: row.split() for row in re.findall(r"^[a-z]+(?: +-?\d\.\d{3}){6}$", out, re.M)}
-    assert tuple(rows) == Predictor(demo.MODEL).classes
+    assert tuple(rows) == Predictor(demo.MODEL, score_threshold=0).classes
     written = json.loads((tmp_path / "metrics.json").read_text())
     assert list(written) == ["bbox_mAP_50", "bbox_AR@100", "classwise"]
     for name, values in written["classwise"]["bbox"].items():
@@ -442,7 +442,7 @@ def test_split(tmp_path):
     (tmp_path / "images").symlink_to(demo.IMAGES[0].parent)
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / f"{demo.IMAGES[0].stem}.txt").write_text("0 0.5 0.5 0.2 0.2")
-    names = Predictor(demo.MODEL).classes
+    names = Predictor(demo.MODEL, score_threshold=0).classes
     (tmp_path / "data.yaml").write_text(json.dumps({"val": "nowhere", "test": "images", "names": names}))
     command = "test", demo.MODEL, "--ann", tmp_path / "data.yaml", "--eval", "bbox"
     assert "bbox_mAP" in figures(printed(*command, "--split", "test"))

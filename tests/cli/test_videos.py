@@ -190,7 +190,7 @@ def test_newer_formats_are_images(tiny, folder, suffix):
 
 
 def test_a_record_of_frames_knows_the_first_that_is_missing(tiny, clip):
-    detections = Predictor(tiny)(IMAGES[0])
+    detections = Predictor(tiny, score_threshold=0)(IMAGES[0])
     record = Record("out", {})
     for frame in (0, 1, 3):
         record.add(clip, detections, frame=frame, time=frame / RATE)

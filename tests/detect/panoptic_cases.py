@@ -138,4 +138,4 @@ def predicted(detector, batch, metas):
         )
         for image, meta in zip(batch, metas, strict=True)
     ]
-    return Predictor(Fixed(detector), preprocessing=Preprocessing()).run(images)
+    return Predictor(Fixed(detector), preprocessing=Preprocessing(), score_threshold=0).run(images)

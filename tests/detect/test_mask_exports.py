@@ -113,11 +113,11 @@ def test_a_panoptic_file_predicts_and_has_its_map(tmp_path):
     assert export(config, weights, path, options, progress=lambda line: None).ok
     image = part_cases.numbers(130, 177, 3).mul(127).add(128).numpy().astype(np.uint8)
     network = load_network(read_config(config), weights)
-    expected = Predictor(network, preprocessing=network.preprocessing)(image)
-    detections = Predictor(path)(image)
+    expected = Predictor(network, preprocessing=network.preprocessing, score_threshold=0)(image)
+    detections = Predictor(path, score_threshold=0)(image)
     assert len(detections.names) > 1
     assert (detections.panoptic_map == expected.panoptic_map).mean() > 0.999
-    prepared = Predictor(path).preprocessing(image)
+    prepared = Predictor(path, score_threshold=0).preprocessing(image)
     session = mmort.ort.session(path, sess_options=onnxruntime.SessionOptions())
     inputs, shapes = network.preprocessing.batch([prepared])
     (map,) = session.run(["panoptic"], {"input": inputs, "img_shape": shapes})

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from functools import partial
 
 import pytest
 
@@ -9,6 +10,7 @@ import mmort.evaluate
 from mmort import demo
 from mmort.configs import read_config
 from mmort.evaluate import TestOptions as Options
+from mmort.evaluate.parity import compare_models
 from mmort.predict import OnnxNetwork, Predictor, draw, read_image
 from tests.predict import tiny_detector
 
@@ -29,7 +31,7 @@ def test_the_result_has_figures_and_files(network, digits, tmp_path):
         metrics=["bbox"], metric_options={"jsonfile_prefix": str(tmp_path / "digits")}, show_dir=tmp_path, **files
     )
     result = mmort.evaluate.test(network, digits, options=options)
-    expected = mmort.evaluate.evaluate(digits, Predictor(network).predict, ["bbox"])
+    expected = mmort.evaluate.evaluate(digits, Predictor(network, score_threshold=0).predict, ["bbox"])
     assert result.metrics == expected
     assert json.loads(files["metrics_json"].read_text())["bbox_mAP"] == round(expected.figures["bbox_mAP"], 4)
     assert str(result).endswith(f"bbox_mAP_l: {expected.figures['bbox_mAP_l']:.4f}")
@@ -109,3 +111,12 @@ def test_errors_come_before_the_detector_runs(network, digits, tmp_path):
             Options(**wrong)
     with pytest.raises(FileNotFoundError, match="output directory does not exist"):
         Options(output=tmp_path / "nowhere" / "results.pkl")
+
+
+def test_a_threshold_is_warned_of(network, digits):
+    predictor = Predictor(network)
+    for predict in (predictor.predict, partial(predictor.predict, batch_size=2)):
+        with pytest.warns(UserWarning, match=r"scores below 0.3, which metrics count; make it with score_threshold=0"):
+            mmort.evaluate.evaluate(digits, predict, ["bbox"])
+    with pytest.warns(UserWarning, match="below 0.3"):
+        compare_models(digits, {"one": predictor.predict, "two": predictor.predict}, ["bbox"], progress=False)

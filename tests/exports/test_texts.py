@@ -40,12 +40,12 @@ def test_export(form, tmp_path):
     assert (
         main(["export", paths["config.json"], paths["model.pth"], "--output", paths["model.onnx"], *words, *form]) == 0
     )
-    file = mmort.Predictor(paths["model.onnx"])
+    file = mmort.Predictor(paths["model.onnx"], score_threshold=0)
     assert file.classes == tuple(TEXTS)
     network = TorchNetwork(
         load(paths["config.json"], paths["model.pth"], texts=TEXTS), Preprocessing.from_config(settings)
     )
-    expected = mmort.Predictor(network, preprocessing=network.preprocessing)(str(DEFAULT_IMAGE))
+    expected = mmort.Predictor(network, preprocessing=network.preprocessing, score_threshold=0)(str(DEFAULT_IMAGE))
     actual = file(str(DEFAULT_IMAGE))
     assert len(actual) == 12
     assert np.allclose(np.sort(actual.scores), np.sort(expected.scores), atol=1e-4)
@@ -63,7 +63,10 @@ def test_open_vocabulary(form, pads, tmp_path):
     command = ["export", str(tmp_path / "config.json"), str(tmp_path / "model.pth"), *([form] if form else [])]
     assert main([*command, "--open-vocabulary", "--output", str(tmp_path / "open.onnx")]) == 0
     assert main([*command, "--texts", " . ".join(TEXTS), "--output", str(tmp_path / "fixed.onnx")]) == 0
-    fixed, words = mmort.Predictor(tmp_path / "fixed.onnx"), mmort.Predictor(tmp_path / "open.onnx", texts=TEXTS)
+    fixed, words = (
+        mmort.Predictor(tmp_path / "fixed.onnx", score_threshold=0),
+        mmort.Predictor(tmp_path / "open.onnx", texts=TEXTS, score_threshold=0),
+    )
     for image in IMAGES[:2]:
         expected, actual = fixed(image), words(image)
         assert actual.names == expected.names

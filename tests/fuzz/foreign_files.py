@@ -199,7 +199,7 @@ def run(case: Case) -> None:
         raise
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of boxes that are not finite, and of padding
-        detections = mmort.Predictor(output)(np.zeros((*case.image, 3), np.uint8))
+        detections = mmort.Predictor(output, score_threshold=0)(np.zeros((*case.image, 3), np.uint8))
         detections.to_json()
     assert detections.image_size == case.image
 

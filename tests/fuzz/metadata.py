@@ -84,7 +84,7 @@ def run(case: tuple[dict[str, str], Any]) -> None:
     if metadata.preprocessing is None:
         return
     network = Network(mask_shape, metadata.mask_format)
-    predict = Predictor(network, classes=metadata.classes, preprocessing=metadata.preprocessing)  # type: ignore[arg-type]
+    predict = Predictor(network, classes=metadata.classes, preprocessing=metadata.preprocessing, score_threshold=0)  # type: ignore[arg-type]
     image = np.arange(3 * image_shape[0] * image_shape[1], dtype=np.uint8).reshape(*image_shape, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

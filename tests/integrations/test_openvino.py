@@ -29,7 +29,7 @@ def inlined(tmp_path_factory):
 @pytest.fixture(scope="module")
 def predictor(inlined):
     """Two batches at the same time, from a pickle."""
-    return pickle.loads(pickle.dumps(Predictor(inlined, engine="openvino", threads=2, parallel=2)))
+    return pickle.loads(pickle.dumps(Predictor(inlined, engine="openvino", threads=2, parallel=2, score_threshold=0)))
 
 
 def assert_same(actual, expected):
@@ -42,7 +42,7 @@ def assert_same(actual, expected):
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_the_same_detections(predictor, batch_size):
     """Pictures of a batch are padded, and boxes end at the pictures' borders."""
-    expected = Predictor(MODEL)
+    expected = Predictor(MODEL, score_threshold=0)
     assert (predictor.classes, predictor.preprocessing) == (expected.classes, expected.preprocessing)
     pairs = zip(predictor.predict(IMAGES, batch_size), expected.predict(IMAGES, batch_size), strict=True)
     for actual, other in pairs:
@@ -82,7 +82,7 @@ def test_bfloat16(inlined):
     """The same objects, at about the same positions; on a processor without bfloat16 a refusal, no float32."""
     if not BFLOAT16:
         with pytest.raises(ValueError, match="this processor has no bfloat16"):
-            Predictor(inlined, engine="openvino-bfloat16")
+            Predictor(inlined, engine="openvino-bfloat16", score_threshold=0)
         return
     fast = pickle.loads(pickle.dumps(Predictor(inlined, engine="openvino-bfloat16", score_threshold=0.5)))
     exact = Predictor(MODEL, score_threshold=0.5)

@@ -94,7 +94,7 @@ def test_equal_detections_in_the_demos_pictures(modules):
         return results;
     }"""
     results = modules.evaluate(script, [MODEL.name, [image.name for image in IMAGES]])
-    predictor = Predictor(MODEL)
+    predictor = Predictor(MODEL, score_threshold=0)
     for image, detections in zip(IMAGES, results, strict=True):
         expected = predictor(image)
         assert [detection["name"] for detection in detections] == list(expected.names)

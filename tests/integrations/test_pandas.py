@@ -8,7 +8,7 @@ from mmort.demo import IMAGES, MODEL
 
 
 def test_equal_columns():
-    detections = Predictor(MODEL)(IMAGES[0]).above(0.5)
+    detections = Predictor(MODEL, score_threshold=0)(IMAGES[0]).above(0.5)
     table = detections.to_pandas()
     assert isinstance(table, pandas.DataFrame)
     assert list(table) == ["label", "name", "score", "x1", "y1", "x2", "y2"]

@@ -60,7 +60,7 @@ def assert_same(outcomes, expected):
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_equals_this_process(cluster, photos, batch_size):
-    predictor = Predictor(MODEL, threads=1)
+    predictor = Predictor(MODEL, threads=1, score_threshold=0)
     expected = list(predictor.predict(photos, batch_size, return_exceptions=True))
     detections = list(predict_on_ray(predictor, photos, batch_size, return_exceptions=True))
     assert [index for index, outcome in enumerate(detections) if isinstance(outcome, ValueError)] == [7]
@@ -71,7 +71,7 @@ def test_a_broken_picture_is_raised(cluster, photos):
     """And Ray Data's settings are the caller's again."""
     context = ray.data.DataContext.get_current()
     before = context.execution_options.preserve_order, context.enable_progress_bars
-    outcomes = predict_on_ray(Predictor(MODEL, threads=1), photos)
+    outcomes = predict_on_ray(Predictor(MODEL, threads=1, score_threshold=0), photos)
     assert len([next(outcomes) for _ in range(7)]) == 7
     with pytest.raises(ValueError, match=r"007\.png: not an image"):
         next(outcomes)
@@ -115,7 +115,7 @@ def test_a_killed_worker_loses_nothing(cluster, deadly, tmp_path):
     kills.write_text("1")
     result = list(predict_on_ray(revive(kills), deadly, return_exceptions=True))
     assert kills.read_text() == "0"
-    assert_same(result, list(Predictor(MODEL, threads=1).predict(deadly, return_exceptions=True)))
+    assert_same(result, list(Predictor(MODEL, threads=1, score_threshold=0).predict(deadly, return_exceptions=True)))
 
 
 def test_pictures_that_kill_every_worker_end_the_run(cluster, deadly, tmp_path):
@@ -129,12 +129,12 @@ def test_pictures_that_kill_every_worker_end_the_run(cluster, deadly, tmp_path):
 @pytest.mark.parametrize(("arguments", "message"), [({"batch_size": 0}, "batch_size"), ({"threads": 0}, "threads")])
 def test_refuses(arguments, message):
     with pytest.raises(ValueError, match=f"predict: {message} must be positive, got 0"):
-        predict_on_ray(Predictor(MODEL), [], **arguments)
+        predict_on_ray(Predictor(MODEL, score_threshold=0), [], **arguments)
 
 
 def test_refuses_more_threads_than_a_node_has(cluster, photos):
     with pytest.raises(ValueError, match=r"threads must be at most 1, .* got 2"):
-        list(predict_on_ray(Predictor(MODEL), photos, threads=2))
+        list(predict_on_ray(Predictor(MODEL, score_threshold=0), photos, threads=2))
 
 
 def mmort(*arguments, cluster):

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning")  # of sup
 
 
 def test_equal_arrays():
-    detections = Predictor(MODEL)(IMAGES[0]).above(0.5)
+    detections = Predictor(MODEL, score_threshold=0)(IMAGES[0]).above(0.5)
     converted = detections.to_supervision()
     assert isinstance(converted, supervision.Detections)
     assert len(converted) == len(detections) > 0

@@ -68,8 +68,8 @@ def test_client_finds_what_the_file_finds(folder, config, monkeypatch):
     import triton_client
 
     network = triton_client.TritonNetwork("localhost:8000", "mask_rcnn")
-    predictor = Predictor(network, classes=network.classes, preprocessing=network.preprocessing)
-    expected = Predictor(MODEL)
+    predictor = Predictor(network, classes=network.classes, preprocessing=network.preprocessing, score_threshold=0)
+    expected = Predictor(MODEL, score_threshold=0)
     for image in IMAGES:
         detections, wanted = predictor(image), expected(image)
         assert detections.names == wanted.names

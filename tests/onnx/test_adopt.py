@@ -48,7 +48,7 @@ def random_boxes(count):
 
 def detect(path, image=None):
     """Return the detections of a file; without an image, in one of the input's size, so that pixels are the same."""
-    return mmort.Predictor(path)(np.zeros((HEIGHT, WIDTH, 3), np.uint8) if image is None else image)
+    return mmort.Predictor(path, score_threshold=0)(np.zeros((HEIGHT, WIDTH, 3), np.uint8) if image is None else image)
 
 
 def assert_detects(detections, boxes, scores, labels):
@@ -212,7 +212,9 @@ def test_a_mask_for_each_box(tmp_path, single):
     mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
     images = [np.full((HEIGHT, WIDTH, 3), level, np.uint8) for level in (0, 255)]
     order = np.argsort(-scores[:, 0])
-    for added, detections in enumerate(mmort.Predictor(tmp_path / "a.onnx").predict(images, 1 if single else 2)):
+    for added, detections in enumerate(
+        mmort.Predictor(tmp_path / "a.onnx", score_threshold=0).predict(images, 1 if single else 2)
+    ):
         expected = masks.reshape(6, HEIGHT, WIDTH)[order] + 0.15 * added > 0.5
         assert (detections.masks != expected).sum() <= 1
 
@@ -275,7 +277,7 @@ def test_interpolation_of_transformers(tmp_path, kind, resample, expected):
     (tmp_path / "config.json").write_text(json.dumps({"id2label": {str(i): name for i, name in enumerate(CLASSES)}}))
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
     mmort.onnx.adopt(path, tmp_path / "a.onnx", config=tmp_path)
-    prepare = mmort.Predictor(tmp_path / "a.onnx").preprocessing
+    prepare = mmort.Predictor(tmp_path / "a.onnx", score_threshold=0).preprocessing
     assert (prepare.resize_backend, prepare.interpolation) == expected
     # As transformers scales them: float32 by float32.
     assert prepare.mean == tuple((torch.tensor([0.485, 0.456, 0.406]) * (1.0 / (1 / 255))).tolist())
@@ -356,7 +358,10 @@ def test_batches(tmp_path):
     path = write(tmp_path / "yolo.onnx", {"output0": rows}, metadata=ultralytics())
     mmort.onnx.adopt(path, tmp_path / "a.onnx")
     images = [np.zeros((HEIGHT, WIDTH, 3), np.uint8)] * 3
-    alone, *together = detect(tmp_path / "a.onnx"), *mmort.Predictor(tmp_path / "a.onnx").predict(images, 3)
+    alone, *together = (
+        detect(tmp_path / "a.onnx"),
+        *mmort.Predictor(tmp_path / "a.onnx", score_threshold=0).predict(images, 3),
+    )
     for detections in together:
         np.testing.assert_array_equal(detections.boxes, alone.boxes)
         np.testing.assert_array_equal(detections.labels, alone.labels)
@@ -500,7 +505,7 @@ def test_pixel_mask(tmp_path, element_type):
     layout = {"activation": "sigmoid", "preprocessing": {}, "classes": ["cat", "dog"]}
     mmort.onnx.adopt(path, tmp_path / "a.onnx", layout)
     images = [np.zeros((40, 80, 3), np.uint8), np.zeros((80, 80, 3), np.uint8)]
-    wide, square = mmort.Predictor(tmp_path / "a.onnx").predict(images, 2)
+    wide, square = mmort.Predictor(tmp_path / "a.onnx", score_threshold=0).predict(images, 2)
     np.testing.assert_allclose(wide.boxes, [[30, 10, 50, 30]], rtol=1e-5)
     np.testing.assert_allclose(square.boxes, [[30, 20, 50, 60]], rtol=1e-5)
     for detections, share in ((wide, 0.5), (square, 1.0)):

@@ -38,12 +38,12 @@ class Candidate:
         self, config: dict[str, Any] | str, checkpoint: str, file: str | None = None, texts: Texts | None = None
     ) -> None:
         if file is not None:
-            self.predictor = Predictor(file, threads=1)
+            self.predictor = Predictor(file, threads=1, score_threshold=0)
             return
         config = read_config(config) if isinstance(config, str) else copy.deepcopy(config)
         network = load_network(config, checkpoint, texts=texts)
         self.network = _AnyFloat(network)
-        self.predictor = Predictor(self.network, preprocessing=network.preprocessing)
+        self.predictor = Predictor(self.network, preprocessing=network.preprocessing, score_threshold=0)
 
     def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32, mapped: bool = True) -> BatchResult:
         """Detect objects in images, as one batch; boxes stay in pixels of the resized images unless `mapped`."""

@@ -83,7 +83,7 @@ def test_phrases(name, text, spans, tmp_path):
     assert network.classes == tuple(names)
     prepared = [network.preprocessing(path) for path in image_files()[:1]]
     input, _ = network.preprocessing.batch(prepared)
-    detections = Predictor(network, preprocessing=network.preprocessing).run(prepared)
+    detections = Predictor(network, preprocessing=network.preprocessing, score_threshold=0).run(prepared)
     assert not differences(BatchResult(input, list(map(_image_result, detections))), expected)
 
 

@@ -65,5 +65,5 @@ def test_equal(kind, name, tmp_path):
     for path, result in zip(image_files(), expected, strict=False):
         prepared = [network.preprocessing(path)]
         input, _ = network.preprocessing.batch(prepared)
-        detections = Predictor(network, preprocessing=network.preprocessing).run(prepared)
+        detections = Predictor(network, preprocessing=network.preprocessing, score_threshold=0).run(prepared)
         assert not differences(BatchResult(input, list(map(_image_result, detections))), result)

@@ -33,7 +33,9 @@ class Network:
 
 
 def test_keypoints_of_an_original_image():
-    predictor = mmort.Predictor(Network(), preprocessing=Preprocessing(size=(64, 64), clip_boxes=True))
+    predictor = mmort.Predictor(
+        Network(), preprocessing=Preprocessing(size=(64, 64), clip_boxes=True), score_threshold=0
+    )
     detections = predictor(np.zeros((32, 32, 3), np.uint8))
     expected = np.array([[[10, 15, 0.9], [0, 32, 0.4]]], np.float32)  # half the size, and clipped
     np.testing.assert_array_equal(detections.keypoints, expected)
@@ -44,7 +46,7 @@ def test_keypoints_of_an_original_image():
 def test_outputs_that_are_no_keypoints(shape):
     network = Network()
     outputs = [*network(np.zeros((1, 3, 8, 8), np.float32), None)[:2], np.zeros(shape, np.float32)]
-    predictor = mmort.Predictor(lambda *_: outputs, preprocessing=Preprocessing())
+    predictor = mmort.Predictor(lambda *_: outputs, preprocessing=Preprocessing(), score_threshold=0)
     predictor.network.input_shape, predictor.network.mask_format = (None, None, None), None
     with pytest.raises(ValueError, match=r"keypoints must be \(1, 1, '3 P'\), got"):
         predictor(np.zeros((8, 8, 3), np.uint8))
@@ -65,7 +67,7 @@ def test_merged_detections_have_as_many_keypoints(detections):
 
 
 def test_windows_move_keypoints():
-    predictor = mmort.Predictor(Network(), preprocessing=Preprocessing())
+    predictor = mmort.Predictor(Network(), preprocessing=Preprocessing(), score_threshold=0)
     detections = predict_windows(predictor, np.zeros((60, 100, 3), np.uint8), Windows(60, 20))
     lefts = detections.boxes[:, 0] - 10
     assert sorted(lefts) == [0, 40]

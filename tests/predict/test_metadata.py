@@ -117,7 +117,7 @@ def test_classes_are_names(classes):
 def test_a_file_with_wrong_metadata_is_not_opened(tmp_path):
     path = tiny_detector.write(tmp_path / "x.onnx", metadata=tiny_detector.METADATA | {"preprocessing": "[1, 2]"})
     with pytest.raises(ValueError, match=r"x\.onnx: metadata that mmort cannot read: preprocessing must be an object"):
-        Predictor(path)
+        Predictor(path, score_threshold=0)
 
 
 def detector_with_masks(path, shape, masks):
@@ -135,7 +135,7 @@ def detector_with_masks(path, shape, masks):
 def test_masks_larger_than_the_image(tmp_path, rescaling):
     """28 x 28 cells of 1000 pixels would take 3 GB."""
     masks = {"area": "image", "stride": 1000, "rescaling": rescaling}
-    predict = Predictor(detector_with_masks(tmp_path / "x.onnx", (1, 1, 28, 28), masks))
+    predict = Predictor(detector_with_masks(tmp_path / "x.onnx", (1, 1, 28, 28), masks), score_threshold=0)
     with pytest.raises(ValueError, match=r"masks would become 28000 x 28000 pixels for 512 of the image; the stride"):
         predict(np.zeros((16, 32, 3), np.uint8))
 
@@ -152,12 +152,12 @@ def test_masks_scaled_by_their_padding(tmp_path):
     )
     onnx.save(model, path)
     with pytest.raises(ValueError, match=r"masks would become \d+ x \d+ pixels for 4000000 of the image"):
-        Predictor(path)(np.zeros((2000, 2000, 3), np.uint8))
+        Predictor(path, score_threshold=0)(np.zeros((2000, 2000, 3), np.uint8))
 
 
 @pytest.mark.parametrize("area", ["box", "image"])
 def test_masks_without_pixels(tmp_path, area):
-    predict = Predictor(detector_with_masks(tmp_path / "x.onnx", (1, 1, 0, 0), {"area": area}))
+    predict = Predictor(detector_with_masks(tmp_path / "x.onnx", (1, 1, 0, 0), {"area": area}), score_threshold=0)
     with pytest.raises(ValueError, match=r"masks must have pixels, got masks of 0 x 0"):
         predict(np.zeros((16, 32, 3), np.uint8))
 

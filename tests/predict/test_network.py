@@ -25,10 +25,13 @@ def test_metadata(tmp_path):
     assert network.preprocessing == PREPROCESSING
     assert network.mask_format == MaskFormat("image", 0.25)
     assert network.input_shape == (None, None, None)
-    predict = Predictor(tmp_path / "x.onnx")
+    predict = Predictor(tmp_path / "x.onnx", score_threshold=0)
     assert predict(IMAGE).names == ("b",)
-    assert Predictor(tmp_path / "x.onnx", classes="xy", preprocessing=Preprocessing()).classes == ("x", "y")
-    assert Predictor(network).preprocessing == PREPROCESSING
+    assert Predictor(tmp_path / "x.onnx", classes="xy", preprocessing=Preprocessing(), score_threshold=0).classes == (
+        "x",
+        "y",
+    )
+    assert Predictor(network, score_threshold=0).preprocessing == PREPROCESSING
 
 
 def test_mask_format_of_files_without_one(tmp_path):
@@ -83,7 +86,7 @@ def test_io_binding_of_any_form_of_img_shape(tmp_path):
 
 def test_fixed_sizes(tmp_path):
     path = tiny_detector.write(tmp_path / "x.onnx", shape=(2, 3, 32, 48))
-    predict = Predictor(path, preprocessing=PREPROCESSING)
+    predict = Predictor(path, preprocessing=PREPROCESSING, score_threshold=0)
     assert predict.network.input_shape == (2, 32, 48)
     with pytest.warns(FixedSizeWarning, match=f"the only size that {path} takes"):
         assert len(list(predict.predict([IMAGE] * 3, 3))) == 3
@@ -91,7 +94,9 @@ def test_fixed_sizes(tmp_path):
 
 @pytest.mark.parametrize("shape", [(1, 3, 30_000, 30_000), (4000, 3, 32, 640), (2**31, 3, 2**31, 2**31)])
 def test_fixed_sizes_out_of_proportion(tmp_path, shape):
-    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx", shape=shape), preprocessing=PREPROCESSING)
+    predict = Predictor(
+        tiny_detector.write(tmp_path / "x.onnx", shape=shape), preprocessing=PREPROCESSING, score_threshold=0
+    )
     with pytest.raises(ValueError, match=f"^padding to {shape[0]} images of .* makes more than 67108864 pixels"):
         predict(IMAGE)
 
@@ -145,7 +150,7 @@ def test_other_models(tmp_path, arguments, message):
 def test_openvino_needs_a_standard_file(monkeypatch, tmp_path):
     """OpenVINO itself is installed for tests/integrations only."""
     with pytest.raises(ValueError, match=r"has operators of mmcv, mmort; make one: mmort portable .*=inlined"):
-        Predictor(MODEL, engine="openvino")
+        Predictor(MODEL, engine="openvino", score_threshold=0)
     with pytest.raises(FileNotFoundError, match=r"model file does not exist: none\.onnx"):
         OpenVinoNetwork("none.onnx")
     path = tiny_detector.write(tmp_path / "x.onnx")

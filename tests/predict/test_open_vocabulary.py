@@ -28,7 +28,7 @@ def scores(*names):
 
 
 def test_texts(file):
-    predict = Predictor(file, texts="cat . traffic lights")
+    predict = Predictor(file, texts="cat . traffic lights", score_threshold=0)
     assert predict.classes == ("cat", "traffic lights")
     detections = predict(IMAGE)
     assert detections.names == ("traffic lights", "cat")
@@ -40,7 +40,7 @@ def test_texts(file):
 
 
 def test_other_texts(file):
-    predict = Predictor(file, texts=["cat"])
+    predict = Predictor(file, texts=["cat"], score_threshold=0)
     other = predict.with_texts(["dog", "a CAT"])
     assert other.network.session is predict.network.session
     assert (predict.classes, other.classes) == (("cat",), ("dog", "a CAT"))
@@ -51,7 +51,7 @@ def test_other_texts(file):
 def test_chunks(file):
     save_encoder(file.with_name("detector.texts.onnx"), chunked_size=2)
     names = ["cat", "red light", "dog", "man", "a tree"]
-    detections = Predictor(file, texts=names)(IMAGE)
+    detections = Predictor(file, texts=names, score_threshold=0)(IMAGE)
     expected = dict(zip(names, scores(["cat"], ["red", "light"], ["dog"], ["man"], ["a", "tree"]), strict=True))
     assert detections.names == tuple(sorted(names, key=lambda name: -expected[name]))
     assert np.allclose(detections.scores, [expected[name] for name in detections.names])
@@ -60,7 +60,7 @@ def test_chunks(file):
 
 def test_padding(file):
     save_encoder(file.with_name("detector.texts.onnx"), pad_to_max=True)
-    (words,) = Predictor(file, texts="cat").network._words
+    (words,) = Predictor(file, texts="cat", score_threshold=0).network._words
     ids = [VOCABULARY.index(token) for token in ("[CLS]", "cat", ".", "[SEP]", *["[PAD]"] * 8)]
     positions = [0, 0, 1, *[0] * 9]
     assert np.allclose(words.feeds["text"].ravel(), np.array(ids) / 1e3 + positions)
@@ -87,13 +87,13 @@ def test_padding(file):
 )
 def test_texts_that_are_refused(file, texts, error, message):
     with pytest.raises(error) as caught:
-        Predictor(file, texts=texts)
+        Predictor(file, texts=texts, score_threshold=0)
     assert str(caught.value).startswith(message)
 
 
 def test_without_texts(file):
     with pytest.raises(ValueError, match=r"detector\.onnx: texts must be set, .*: --texts 'cat \. traffic light', or"):
-        Predictor(file)
+        Predictor(file, score_threshold=0)
     with pytest.raises(ValueError, match="texts must be set"):
         OnnxNetwork(file)(np.zeros((1, 3, 32, 32), np.float32), np.array([[32, 32]]))
 
@@ -102,10 +102,10 @@ def test_files_that_do_not_belong_together(file):
     encoder = file.with_name("detector.texts.onnx")
     save_encoder(encoder, digest="two")
     with pytest.raises(ValueError, match=r"detector\.texts\.onnx: the text encoder of another detector"):
-        Predictor(file, texts="cat")
+        Predictor(file, texts="cat", score_threshold=0)
     encoder.unlink()
     with pytest.raises(FileNotFoundError, match=r"text encoder does not exist: .*detector\.texts\.onnx"):
-        Predictor(file, texts="cat")
+        Predictor(file, texts="cat", score_threshold=0)
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_files_that_do_not_belong_together(file):
 def test_metadata_of_detectors(file, texts, message):
     save_detector(file, texts=texts)
     with pytest.raises(ValueError, match=message):
-        Predictor(file, texts="cat")
+        Predictor(file, texts="cat", score_threshold=0)
 
 
 def test_metadata_without_inputs(tmp_path):
     texts = json.dumps({"encoder": "detector.texts.onnx", "digest": "one"})
     tiny_detector.write(tmp_path / "tiny.onnx", metadata={**tiny_detector.METADATA, "texts": texts})
     with pytest.raises(ValueError, match="a detector whose metadata has texts must have the input text"):
-        Predictor(tmp_path / "tiny.onnx", texts="cat")
+        Predictor(tmp_path / "tiny.onnx", texts="cat", score_threshold=0)
 
 
 @pytest.mark.parametrize("limits", [{"max_tokens": "12"}, {"pad_to_max": 1}, {"sub_sentence_ends": [1]}])
@@ -136,7 +136,7 @@ def test_metadata_of_encoders(file, limits):
     with pytest.raises(
         ValueError, match=f"detector.texts.onnx: metadata that mmort cannot read: .*{next(iter(limits))} of limits"
     ):
-        Predictor(file, texts="cat")
+        Predictor(file, texts="cat", score_threshold=0)
 
 
 def test_command(file, tmp_path, capsys):

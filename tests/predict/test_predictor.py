@@ -51,7 +51,8 @@ class Network:
 
 
 def predictor(network=None, **arguments):
-    return Predictor(network or Network(), classes=CLASSES, preprocessing=PREPROCESSING, **arguments)
+    settings = {"classes": CLASSES, "preprocessing": PREPROCESSING, "score_threshold": 0}
+    return Predictor(network or Network(), **settings | arguments)
 
 
 def picture(level, height=24, width=32, position=(5, 7)):
@@ -81,7 +82,7 @@ def test_results_are_in_the_pixels_of_the_picture():
 
 
 def test_offset_of_a_centred_picture():
-    predict = Predictor(Network(), preprocessing=Preprocessing(pad_or=31))
+    predict = Predictor(Network(), preprocessing=Preprocessing(pad_or=31), score_threshold=0)
     detections = predict(picture(200))
     assert detections.boxes.tolist() == [[7, 5, 8, 6]]
     assert detections.names == ("2",)
@@ -98,7 +99,7 @@ def test_batches_keep_the_order(batch_size):
 @pytest.mark.parametrize("model", [b"model.onnx", None])
 def test_models_of_another_type(model):
     with pytest.raises(TypeError, match=f"^Predictor: model must be a path or a Network, got {type(model).__name__}$"):
-        Predictor(model, preprocessing=PREPROCESSING)
+        Predictor(model, preprocessing=PREPROCESSING, score_threshold=0)
 
 
 @pytest.mark.parametrize("image", [None, [[[0, 0, 0]]], memoryview(b"")])
@@ -135,7 +136,7 @@ def test_closing_does_not_wait_for_a_blocked_iterator(parallel):
         blocked.wait(60)
         yield picture(1)
 
-    predict = Predictor(Network(), classes=CLASSES, preprocessing=PREPROCESSING)
+    predict = Predictor(Network(), classes=CLASSES, preprocessing=PREPROCESSING, score_threshold=0)
     predict._parallel = parallel
     detections = predict.predict(pictures(), batch_size=2)
     next(detections)
@@ -243,7 +244,7 @@ def test_labels_without_a_name():
     change = rows(0.9, labels=[3])
     with pytest.raises(ValueError, match="label 3, but there are names for 3 classes only"):
         predictor(Network(change))(picture(1))
-    assert Predictor(Network(change), preprocessing=PREPROCESSING)(picture(1)).names == ("3",)
+    assert Predictor(Network(change), preprocessing=PREPROCESSING, score_threshold=0)(picture(1)).names == ("3",)
 
 
 @pytest.mark.parametrize(
@@ -450,8 +451,8 @@ class Paired(OnnxNetwork):
 
 
 def test_parallel_batches_run_at_the_same_time_and_give_the_same():
-    expected = list(Predictor(MODEL, threads=1).predict(IMAGES))
-    for detections, one in zip(Predictor(Paired()).predict(IMAGES), expected, strict=True):
+    expected = list(Predictor(MODEL, threads=1, score_threshold=0).predict(IMAGES))
+    for detections, one in zip(Predictor(Paired(), score_threshold=0).predict(IMAGES), expected, strict=True):
         assert detections.to_json() == one.to_json()
     assert threads() == []
 
@@ -536,14 +537,14 @@ def test_pickled(tmp_path):
 
 def test_files_without_metadata_need_the_preprocessing(tmp_path):
     with pytest.raises(ValueError, match=r"x\.onnx has no preprocessing in its metadata; pass it as"):
-        Predictor(tiny_detector.write(tmp_path / "x.onnx", metadata={}))
+        Predictor(tiny_detector.write(tmp_path / "x.onnx", metadata={}), score_threshold=0)
 
 
 # ---- what people pass ------------------------------------------------------------------------------------------
 
 
 def test_grey_arrays_and_alpha_are_taken_as_files_are(tmp_path):
-    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1)
+    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1, score_threshold=0)
     grey = np.arange(20 * 30, dtype=np.uint8).reshape(20, 30)
     expected = predict.preprocessing(cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR)).input
     for image in (grey, grey[..., None]):
@@ -558,7 +559,7 @@ def test_grey_arrays_and_alpha_are_taken_as_files_are(tmp_path):
 
 
 def test_a_list_of_pictures_and_a_repr(tmp_path):
-    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1)
+    predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1, score_threshold=0)
     images = [picture(1), picture(2)]
     assert [detections.to_json() for detections in predict(images)] == [predict(image).to_json() for image in images]
     assert predict([]) == []

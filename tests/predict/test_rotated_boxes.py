@@ -83,7 +83,7 @@ class Network:
 
 
 def test_boxes_are_mapped_to_the_picture():
-    predictor = Predictor(Network(), classes=("ship",), preprocessing=Preprocessing(size=(50, 40)))
+    predictor = Predictor(Network(), classes=("ship",), preprocessing=Preprocessing(size=(50, 40)), score_threshold=0)
     result = predictor(np.zeros((80, 100, 3), np.uint8))
     np.testing.assert_allclose(result.rotated_boxes, [[20, 40, 16, 8, 0.3]], rtol=1e-6)
     assert result.names == ("ship",)

@@ -45,7 +45,7 @@ def picture():
 
 def detect(rotated, batch_size=1, **arguments):
     network = BrightPixels(rotated)
-    predictor = Predictor(network, classes=("star",), preprocessing=Preprocessing())
+    predictor = Predictor(network, classes=("star",), preprocessing=Preprocessing(), score_threshold=0)
     return predict_windows(predictor, picture(), Windows(60, 20), batch_size, **arguments), network
 
 
@@ -90,7 +90,7 @@ class BrightCorner:
 
 
 def test_masks_lie_in_the_whole_picture():
-    predictor = Predictor(BrightCorner(), classes=("star",), preprocessing=Preprocessing())
+    predictor = Predictor(BrightCorner(), classes=("star",), preprocessing=Preprocessing(), score_threshold=0)
     detections = predict_windows(predictor, picture(), Windows(100, 0))
     assert detections.boxes.tolist() == [[0, 0, 8, 4], [50, 0, 58, 4]]
     rows, columns = np.nonzero(detections.mask(1))
@@ -106,7 +106,7 @@ def test_only_boxes_of_one_class_are_merged():
 
 def test_a_small_picture_is_one_window():
     network = BrightPixels(False)
-    predictor = Predictor(network, classes=("star",), preprocessing=Preprocessing())
+    predictor = Predictor(network, classes=("star",), preprocessing=Preprocessing(), score_threshold=0)
     detections = predict_windows(predictor, picture(), Windows(400, 100))
     assert len(detections) == 3
     assert network.sizes == [(1, 3, 100, 150)]
@@ -145,7 +145,7 @@ def test_files_are_read_window_by_window(tmp_path, monkeypatch, dtypes, count, b
     monkeypatch.setitem(
         sys.modules, "rasterio", SimpleNamespace(open=lambda path, driver: File(), errors=warning, Env=Env)
     )
-    predictor = Predictor(BrightPixels(False), classes=("star",), preprocessing=Preprocessing())
+    predictor = Predictor(BrightPixels(False), classes=("star",), preprocessing=Preprocessing(), score_threshold=0)
     if bands is None:
         with pytest.raises(ValueError, match=r"huge.tif: must have 1, 3 or 4 bands of uint8 .* got 3 of uint16"):
             predict_windows(predictor, "huge.tif", Windows(60, 20))
@@ -156,7 +156,7 @@ def test_files_are_read_window_by_window(tmp_path, monkeypatch, dtypes, count, b
 
 def test_rasterio_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "rasterio", None)
-    predictor = Predictor(BrightPixels(False), classes=("star",), preprocessing=Preprocessing())
+    predictor = Predictor(BrightPixels(False), classes=("star",), preprocessing=Preprocessing(), score_threshold=0)
     with pytest.raises(ImportError, match=r"needs rasterio: pip install 'mmort\[geo\]'"):
         predict_windows(predictor, "huge.tif", Windows(60, 20))
 
@@ -164,7 +164,7 @@ def test_rasterio_is_named(monkeypatch):
 def test_ships_of_an_aerial_scene():
     """Ships that a window cuts are found in its neighbour, and those in both are found once."""
     image, boxes = aerial_scene.scene()
-    predictor = Predictor(ShipDetector(), classes=("ship",), preprocessing=Preprocessing())
+    predictor = Predictor(ShipDetector(), classes=("ship",), preprocessing=Preprocessing(), score_threshold=0)
     detections = predict_windows(predictor, image, Windows(300, 100), 4)
     assert len(detections) == len(boxes)
     overlaps = mmort.box_iou_rotated(detections.rotated_boxes, boxes)

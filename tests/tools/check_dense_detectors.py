@@ -111,7 +111,7 @@ def exported(model: dict[str, Any]) -> str:
         missing = METADATA - {entry.key for entry in onnx.load(file).metadata_props}
         if missing:
             return f"metadata without {sorted(missing)}"
-        detections = Predictor(file)(DEFAULT_IMAGE)
+        detections = Predictor(file, score_threshold=0)(DEFAULT_IMAGE)
         print(f"{len(detections)} detections", end=" ")
         return "" if len(detections) else "nothing is detected"
 

@@ -79,8 +79,8 @@ def exported(settings: dict[str, Any], fill: Callable[[torch.nn.Module], None], 
         except ValueError as error:
             return str(error)
         network = load_network(settings, file.with_name("weights.pth"))
-        detections = Predictor(file)(image)
-        expected = Predictor(network, preprocessing=network.preprocessing)(image)
+        detections = Predictor(file, score_threshold=0)(image)
+        expected = Predictor(network, preprocessing=network.preprocessing, score_threshold=0)(image)
         comparison = compare_image(expected, detections)
         return "" if comparison.equal and len(expected) else str(comparison)
 

@@ -35,8 +35,8 @@ ROUNDS = 9
 
 def speed(model: str, folder: str, threads: int, batch_size: int) -> int:
     """Print how fast predicting is, relative to bare ``session.run``."""
-    predict, paths = Predictor(model, threads=threads), list_images(folder)
-    parallel = Predictor(model, threads=threads, parallel=2)
+    predict, paths = Predictor(model, threads=threads, score_threshold=0), list_images(folder)
+    parallel = Predictor(model, threads=threads, parallel=2, score_threshold=0)
     prepared = [predict.preprocessing(path) for path in paths]
     starts = range(0, len(paths), batch_size)
     batches = [predict.preprocessing.batch(prepared[start : start + batch_size]) for start in starts]
@@ -70,7 +70,7 @@ def speed(model: str, folder: str, threads: int, batch_size: int) -> int:
 
 def memory(model: str, folder: str, count: int) -> int:
     """Print the resident memory after each tenth of the pictures."""
-    predict, paths = Predictor(model, threads=2), list_images(folder)
+    predict, paths = Predictor(model, threads=2, score_threshold=0), list_images(folder)
     sizes = []
     for number, _ in enumerate(predict.predict(islice(cycle(paths), count)), 1):
         if number % (count // 10) == 0:

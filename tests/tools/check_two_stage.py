@@ -164,7 +164,7 @@ def exported(name: str) -> str:
             file, report = export_small(config, randomize, Path(folder), options)
         except ValueError as error:
             return f"differs: {error}"
-        detections = Predictor(file)(read_image(DEFAULT_IMAGE))
+        detections = Predictor(file, score_threshold=0)(read_image(DEFAULT_IMAGE))
     matched = sum(row.matched for row in report.rows if isinstance(row, DetectionRow))
     return f"equal: {matched} detections matched, {len(detections)} predicted, {time.perf_counter() - start:.0f} s"
 

@@ -25,7 +25,9 @@ WINDOWS = Windows(300, 100)
 def main(path: str) -> None:
     """Write the picture."""
     image, boxes = aerial_scene.scene()
-    predictor = Predictor(aerial_scene.ShipDetector(), classes=("ship",), preprocessing=Preprocessing())
+    predictor = Predictor(
+        aerial_scene.ShipDetector(), classes=("ship",), preprocessing=Preprocessing(), score_threshold=0
+    )
     positions = WINDOWS.positions(*image.shape[:2])
     rows, columns = (sorted(set(starts)) for starts in zip(*positions, strict=True))
     # Neighbours draw lines of different widths, the thickest first, so that all stay visible.

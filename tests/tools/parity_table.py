@@ -44,8 +44,8 @@ def compare(folder: Path, family: str, files: Path) -> tuple[str, list[Parity]]:
     dataset = dataset_of(read_config(config), classes=network.classes, data_root=folder / "data")
     metrics = ["bbox", "segm"] if "masks" in network.detector.output_names else ["bbox"]
     models = {
-        "torch": Predictor(network, classes=network.classes, preprocessing=network.preprocessing),
-        "ONNX": Predictor(file),
+        "torch": Predictor(network, classes=network.classes, preprocessing=network.preprocessing, score_threshold=0),
+        "ONNX": Predictor(file, score_threshold=0),
     }
     results = []
     for size in BATCH_SIZES:

@@ -183,7 +183,7 @@ def transformers(name: str, **arguments: Any) -> Exporter:
 
         processor = package.AutoImageProcessor.from_pretrained(path.parent)
         # The same input for both: mmort resizes with Pillow, transformers perhaps with torchvision.
-        values = mmort.Predictor(path.with_name("adopted.onnx")).preprocessing(image).input[None]
+        values = mmort.Predictor(path.with_name("adopted.onnx"), score_threshold=0).preprocessing(image).input[None]
         session = onnxruntime.InferenceSession(path)
         logits, boxes = map(torch.from_numpy, session.run(None, {"pixel_values": values}))
         outputs = package.models.rt_detr.modeling_rt_detr.RTDetrObjectDetectionOutput(logits=logits, pred_boxes=boxes)
@@ -245,7 +245,7 @@ def outcomes(exporter: Exporter, folder: Path) -> Iterator[str]:
     files = [str(file) for file in sorted(calibration.iterdir())]
     mmort.onnx.adopt(path, adopted, config=folder if exporter.config else None, force=True)
     yield "yes"
-    predictor = mmort.Predictor(adopted)
+    predictor = mmort.Predictor(adopted, score_threshold=0)
     actual = [predictor(image) for image in images()]
     problems = [
         problem
@@ -269,7 +269,7 @@ def outcomes(exporter: Exporter, folder: Path) -> Iterator[str]:
         if not output.exists():
             yield "not worth it" if getattr(result, "left", ()) else "nothing to replace"
             continue
-        mmort.Predictor(output)(files[0])
+        mmort.Predictor(output, score_threshold=0)(files[0])
         before, after = getattr(result, "before", None), getattr(result, "after", None)
         yield f"{before / after:.1f} times" if before and after else "yes"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmort.evaluate.dataset import Dataset
-from mmort.evaluate.evaluation import Evaluation, Predict
+from mmort.evaluate.evaluation import Evaluation, Predict, warn_of_threshold
 from mmort.evaluate.parity.comparison import Comparison
 from mmort.evaluate.parity.result import Column, Parity
 from mmort.evaluate.unlabelled import UnlabelledDataset
@@ -36,6 +36,11 @@ def compare_models(
         fewer or more results than there are images.
     Exception
         Any exception of a model.
+
+    Warns
+    -----
+    UserWarning
+        If metrics are compared, and a model is a `mmort.Predictor` that leaves out detections with low scores.
     """
     from tqdm import tqdm
 
@@ -45,6 +50,9 @@ def compare_models(
         raise ValueError("compare_models: the data set has no images")
     if not metrics and not isinstance(dataset, UnlabelledDataset):
         raise ValueError("compare_models: metrics must not be empty")
+    if metrics:
+        for predict in models.values():
+            warn_of_threshold(predict)
     reference, *names = models
     evaluations = [Evaluation(dataset, metrics, **options) for _ in models]
     comparisons = [Comparison(name) for name in names]
