@@ -17,9 +17,9 @@ import numpy as np
 from detectors import session
 
 from mmort.demo import IMAGES
+from mmort.images import resize
 from mmort.onnx import make_portable
 from mmort.predict import read_image
-from mmort.predict.images import resize
 
 
 def operators(profile: str) -> Counter[str]:

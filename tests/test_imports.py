@@ -19,7 +19,8 @@ ARROWS = {
     "ops": {"_kernels", "schemas"},
     "ort": {"ops"},
     "configs": {"_files"},
-    "detections": set(),
+    "images": {"_files"},
+    "detections": {"images"},
     "predict": {"configs", "detections", "ort"},
     "evaluate": {"onnx"},
     "demo": {"detect", "evaluate"},
@@ -34,11 +35,6 @@ ARROWS = {
 
 PARTS_OF = {"__main__": "cli"}
 """Modules that belong to a part of another name."""
-
-LAZY: dict[tuple[str, str], str] = {
-    ("mmort.detections.detections", "mmort.predict"): "Detections.plot draws, for which the numpy half needs OpenCV",
-}
-"""{(module, imported module): why an import inside a function may close a circle, or point outwards}."""
 
 OPTIONAL = {
     "torch",
@@ -129,8 +125,7 @@ def test_arrows():
     against = [
         f"{module} imports {target}"
         for module, target, _ in edges()
-        if (module, target) not in LAZY
-        and part_of(module) != "mmort"
+        if part_of(module) != "mmort"
         and part_of(target) not in ("mmort", part_of(module))
         and part_of(target) not in reachable(ARROWS, part_of(module))
     ]
@@ -140,14 +135,8 @@ def test_arrows():
 def test_no_circle_of_modules():
     graph = {}
     for module, target, _ in edges():
-        if (module, target) not in LAZY:
-            graph.setdefault(module, set()).add(target)
+        graph.setdefault(module, set()).add(target)
     assert circles(graph) == []
-
-
-def test_lazy_imports_are_lazy():
-    made = {(module, target): eager for module, target, eager in edges()}
-    assert {edge: made.get(edge) for edge in LAZY} == dict.fromkeys(LAZY, False)
 
 
 @pytest.mark.parametrize(

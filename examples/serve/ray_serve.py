@@ -17,8 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
 from mmort import Detections, Predictor
+from mmort.images import decode_image
 from mmort.predict import Prepared
-from mmort.predict.images import decode_image
 
 REPLICAS = int(os.environ.get("REPLICAS", "2"))
 MAX_BATCH_SIZE = 8

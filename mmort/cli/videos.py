@@ -15,8 +15,8 @@ from mmort.cli.outputs import image_count, print_written
 from mmort.cli.terminal import one_line
 
 if TYPE_CHECKING:
+    from mmort.images import Image
     from mmort.predict import Detections, Predictor, Record
-    from mmort.predict.images import Image
     from mmort.predict.video import Frame
 
 STANDARD_INPUT = "-"

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mmort.demo import ANNOTATIONS, CHECKPOINT, CONFIG, IMAGES, MODEL
+from mmort.images import Image
 from mmort.predict import Detections, Predictor, contact_sheet, read_image, write_image
-from mmort.predict.images import Image
 
 SCORE_THRESHOLD = 0.3  # of the detections in the pictures
 METRICS = "bbox", "segm"

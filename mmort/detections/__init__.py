@@ -1,4 +1,4 @@
-"""What a detector finds, in numpy alone: detections, masks, panoptic maps, rotated boxes.
+"""What a detector finds, in numpy: detections, masks, panoptic maps, rotated boxes.  Drawing them needs OpenCV.
 
 `Detections` are those in one image.  What predicts, evaluates, verifies and compares detectors shares these modules.
 """

@@ -471,7 +471,8 @@ class Detections:
         >>> Predictor(MODEL, score_threshold=0.5)(IMAGES[0]).plot(IMAGES[0], scale=4).shape
         (448, 640, 3)
         """
-        from mmort.predict import draw, read_image
+        from mmort.detections.drawing import draw
+        from mmort.images import read_image
 
         picture = read_image(image) if isinstance(image, (str, os.PathLike)) else image
         return draw(picture, self, scale=scale)
@@ -494,7 +495,7 @@ class Detections:
         ImportError
             If OpenCV is not installed.
         """
-        from mmort.predict import write_image
+        from mmort.images import write_image
 
         write_image(path, self.plot(image, scale=scale))
 

@@ -218,7 +218,7 @@ def rotated_boxes_of(result: ImageResult) -> NDArray[np.float32]:
 
 def _smallest_rectangle(corners: NDArray[np.float32]) -> list[float]:
     """Return the smallest rotated box around four corners, as OpenCV finds it."""
-    from mmort.predict.images import opencv
+    from mmort.images import opencv
 
     (x, y), (width, height), degrees = opencv().minAreaRect(corners)
     return [x, y, width, height, float(np.radians(degrees))]

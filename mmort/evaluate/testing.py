@@ -21,9 +21,9 @@ from mmort.evaluate.dataset import Dataset, Metrics
 from mmort.evaluate.dota import DotaDataset
 from mmort.evaluate.evaluation import Evaluation, Predict, collect
 from mmort.evaluate.results import write_results
+from mmort.images import Image, opencv
 from mmort.predict import AnnotatedImages, Network, OnnxNetwork, Predictor, Preprocessing, draw, read_image
 from mmort.predict.engines.onnxruntime import ADVICE
-from mmort.predict.images import Image, opencv
 
 
 class PipelineWarning(UserWarning):

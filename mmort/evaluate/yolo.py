@@ -15,8 +15,8 @@ from mmort.configs.budget import Budget
 from mmort.configs.sources import parse_yaml
 from mmort.evaluate.coco import CocoDataset
 from mmort.evaluate.coco_format import is_path, is_text
+from mmort.images import image_size
 from mmort.predict.image_files import list_images
-from mmort.predict.images import image_size
 
 Split = Literal["train", "val", "test"]
 """The entries of ``data.yaml`` that list images."""

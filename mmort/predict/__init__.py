@@ -7,15 +7,15 @@ OpenVINO; the rest needs numpy only.
 """
 
 from mmort.detections.detections import Detections
+from mmort.detections.drawing import contact_sheet, draw
 from mmort.detections.masks import BoxMasks, ImageMasks, paste_masks
 from mmort.detections.panoptic import PanopticFormat
-from mmort.predict.drawing import contact_sheet, draw
+from mmort.images import read_image, write_image
 from mmort.predict.engines.onnxruntime import DetectorFile, Network, OnnxNetwork
 from mmort.predict.engines.openvino import OpenVinoNetwork
 from mmort.predict.engines.ray import predict_on_ray
 from mmort.predict.fixed_size import FixedSizeWarning
 from mmort.predict.image_files import LeftOutWarning, list_images
-from mmort.predict.images import read_image, write_image
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.output import AnnotatedImages, Record, to_line
 from mmort.predict.padding import Padding

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mmort.detections.masks import BoxMasks, ImageMasks, Masks
 from mmort.detections.panoptic import PanopticFormat
-from mmort.predict.images import resize_mask
+from mmort.images import resize_mask
 from mmort.predict.preprocessing import Prepared, require_fields
 
 _WORDS = {

@@ -12,9 +12,9 @@ from typing import Any
 from mmort._files.outputs import inside, require_folder, write_output
 from mmort._files.text import path_text
 from mmort.detections.detections import Detections
-from mmort.predict.drawing import draw
+from mmort.detections.drawing import draw
+from mmort.images import read_image, write_image
 from mmort.predict.image_files import identity
-from mmort.predict.images import read_image, write_image
 
 try:
     import fcntl

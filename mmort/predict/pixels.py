@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from mmort._files.inputs import require_regular
-from mmort.predict.image_sizes import Demand
-from mmort.predict.images import Image, read_image, require_proportion
+from mmort.images import Image, read_image, require_proportion
+from mmort.images.sizes import Demand
 
 DRIVERS = {".jp2": "JP2OpenJPEG", ".tif": "GTiff", ".tiff": "GTiff", ".vrt": "VRT"}
 """Suffixes of formats whose files keep their pixels in parts that can be read alone, and GDAL's names of the formats.

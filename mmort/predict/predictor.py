@@ -18,11 +18,11 @@ import numpy as np
 from mmort._kernels import as_integer
 from mmort.configs.captions import Prompt, Texts
 from mmort.detections.detections import Detections
+from mmort.images import Image, decode_image
 from mmort.predict.engines.onnxruntime import DetectorFile, Network, OnnxNetwork
 from mmort.predict.engines.openvino import OpenVinoNetwork
 from mmort.predict.fixed_size import FixedSizeWarning, effect, fit
 from mmort.predict.image_files import list_images
-from mmort.predict.images import Image, decode_image
 from mmort.predict.postprocessing import Postprocessing, check_outputs
 from mmort.predict.preprocessing import Prepared, Preprocessing
 from mmort.predict.reading import Chunk, Reader

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.configs.layout import DetectorConfig
+from mmort.images import Image, ResizeBackend, look_up, read_image, resize
+from mmort.images.resampling import Interpolation
 from mmort.predict import test_pipeline
-from mmort.predict.images import Image, ResizeBackend, look_up, read_image, resize
 from mmort.predict.padding import Padding, multiple, positive_size
-from mmort.predict.resampling import Interpolation
 
 Rounding = Literal["nearest", "down", "truncate"]
 """How the sides of a resized image become integers."""

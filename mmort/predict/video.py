@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mmort._files.outputs import TEMPORARY, replace_by, require_output
-from mmort.predict.images import Image, opencv
+from mmort.images import Image, opencv
 
 SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv")
 """What counts as a video, whatever its case."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmort import ops
 from mmort.detections.detections import Detections
 from mmort.detections.masks import Masks, Region
-from mmort.predict.images import Image
+from mmort.images import Image
 from mmort.predict.pixels import open_pixels
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pytest
 from mmort import Predictor, demo
 from mmort.demo import page, story
 from mmort.detect.export import ExportOptions
-from mmort.predict.drawing import class_colour
+from mmort.detections.drawing import class_colour
 from tests.cli.running import refused, run
 
 # Detections of MMDetection itself, in PyTorch, with a score above 0.5, on the images that come with the demo.

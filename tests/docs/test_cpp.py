@@ -11,8 +11,8 @@ import pytest
 
 import mmort.ort
 from mmort.demo import IMAGES
+from mmort.images import resize, write_image
 from mmort.predict import read_image
-from mmort.predict.images import resize, write_image
 from tests import old_export
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -175,5 +175,5 @@ def test_another_split(tmp_path):
 
 def test_images_are_not_decoded_to_know_their_sizes(tmp_path, monkeypatch):
     data = write(tmp_path, YAML, {0: "1 0.5 0.5 0.5 0.5"})
-    monkeypatch.setattr("mmort.predict.images.decode_image", None)
+    monkeypatch.setattr("mmort.images.decode_image", None)
     assert len(YoloDataset(data).images) == len(SIZES)

@@ -22,7 +22,7 @@ import mmort.configs
 import mmort.detect.export
 import mmort.evaluate
 import mmort.onnx
-from mmort.predict.images import opencv, write_image
+from mmort.images import opencv, write_image
 from tests.onnx import foreign
 from tests.predict import tiny_detector
 

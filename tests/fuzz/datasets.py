@@ -16,8 +16,8 @@ from mmort._files.inputs import require_regular
 from mmort.detections.masks import ImageMasks
 from mmort.detections.panoptic import SegmentIds
 from mmort.evaluate import CocoDataset, CocoPanopticDataset, Dataset, DotaDataset, Evaluation, VocDataset, YoloDataset
+from mmort.images import write_image
 from mmort.predict import Detections
-from mmort.predict.images import write_image
 from tests.fuzz import json_values
 from tests.fuzz.children import Fuzzer, main
 

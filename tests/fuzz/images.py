@@ -15,7 +15,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from mmort.predict.images import read_image, resize
+from mmort.images import read_image, resize
 from tests.fuzz.children import Fuzzer, main
 
 SUFFIXES = (".png", ".jpg", ".jpg", ".bmp", ".webp", ".tiff", ".ppm", ".pbm", ".hdr", ".jp2", ".exr", ".gif", ".sr")

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from mmort._files.outputs import TEMPORARY
+from mmort.images import write_image
 from mmort.predict import AnnotatedImages, Detections, list_images
-from mmort.predict.images import write_image
 from tests.fuzz.children import Fuzzer, main
 
 NAMES = (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from mmort.predict.images import write_image
+from mmort.images import write_image
 from mmort.predict.pixels import open_pixels
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")

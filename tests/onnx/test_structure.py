@@ -11,9 +11,9 @@ import pytest
 
 import mmort.onnx
 import mmort.ort
+from mmort.images import write_image
 from mmort.onnx.graph import structure
 from mmort.ort.functions import _fields, require_bounded_functions
-from mmort.predict.images import write_image
 from tests.cli.running import refused
 
 F = onnx.TensorProto.FLOAT

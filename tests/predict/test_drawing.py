@@ -6,9 +6,9 @@ import cv2
 import numpy as np
 import pytest
 
+from mmort.detections.drawing import BACKGROUND, CAPTION_HEIGHT, MARGIN, MASK_OPACITY, PANEL_HEIGHT, class_colour
+from mmort.detections.labels import Font, place_labels
 from mmort.predict import BoxMasks, Detections, ImageMasks, contact_sheet, draw, read_image, write_image
-from mmort.predict.drawing import BACKGROUND, CAPTION_HEIGHT, MARGIN, MASK_OPACITY, PANEL_HEIGHT, class_colour
-from mmort.predict.labels import Font, place_labels
 
 
 def detections_of(boxes, size, labels=None, names=None, masks=None):

@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from mmort.predict import images
-from mmort.predict.images import image_size, read_image, write_image
+from mmort import images
+from mmort.images import image_size, read_image, write_image
 
 
 def with_orientation(data, orientation):

@@ -10,7 +10,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from mmort.predict import image_sizes, images, read_image
+from mmort import images
+from mmort.images import sizes
+from mmort.predict import read_image
 
 SHAPES = (1, 1), (3, 7), (40, 16), (16, 300)
 OPENCV_SUFFIXES = (
@@ -96,7 +98,7 @@ VARIANTS = {
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_the_size_that_opencv_decodes(name, shape):
     data = VARIANTS[name](shape)
-    asked = image_sizes.demand(data)
+    asked = sizes.demand(data)
     assert (asked.height, asked.width) == shape
     assert images.decode_image(data).shape == (*shape, 3)
 
@@ -108,7 +110,7 @@ def test_every_format_that_opencv_reads_is_known():
             written, data = cv2.imencode(suffix, np.zeros((64, 64, 3), np.uint8))
         except cv2.error:
             continue
-        assert not written or image_sizes.demand(data.tobytes()) is not None, suffix
+        assert not written or sizes.demand(data.tobytes()) is not None, suffix
 
 
 def patched(data, old, new):
@@ -173,7 +175,7 @@ def test_headers_that_end_early(name):
     data = VARIANTS[name]((3, 7))
     for length in range(60):
         with contextlib.suppress(ValueError):  # and no other error
-            image_sizes.demand(data[:length])
+            sizes.demand(data[:length])
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mmort.images import Image
 from mmort.predict import Preprocessing
 from mmort.predict.fixed_size import fit
-from mmort.predict.images import Image
 from mmort.predict.padding import multiple
 
 DEFAULT_SHAPE = 800, 1216

@@ -30,6 +30,7 @@ from mmort.detect.export.proof import Proof, check_optional
 from mmort.detect.export.traced_size import sufficient_shape
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
+from mmort.images import Image
 from mmort.onnx import Report
 from mmort.onnx.export.draft import Draft, expected_outputs
 from mmort.onnx.export.options import Options
@@ -37,7 +38,6 @@ from mmort.onnx.graph import inspection
 from mmort.onnx.graph.optional_inputs import make_optional
 from mmort.predict import FixedSizeWarning, Predictor, Preprocessing, read_image
 from mmort.predict.fixed_size import mismatch
-from mmort.predict.images import Image
 from mmort.predict.text_encoder import path_of_encoder
 
 DEFAULT_IMAGE = Path(mmort.__file__).parent / "demo" / "digits" / "images" / "digits_05.png"

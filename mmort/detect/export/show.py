@@ -11,9 +11,9 @@ from pathlib import Path
 import onnx
 from torch import Tensor
 
+from mmort.images import Image
 from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.predict import Detections, draw, write_image
-from mmort.predict.images import Image
 
 MIN_SCORE = 0.3  # MMDetection's
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.detections.drawing import draw
 from mmort.evaluate.parity.comparison import Example
+from mmort.images import opencv
 from mmort.predict import read_image
-from mmort.predict.drawing import draw
-from mmort.predict.images import opencv
 
 if TYPE_CHECKING:
     from mmort.predict import Detections

@@ -27,7 +27,7 @@ def resize_as_torch(
     Examples
     --------
     >>> import numpy as np
-    >>> from mmort.predict.resampling import resize_as_torch
+    >>> from mmort.images.resampling import resize_as_torch
     >>> image = np.array([0, 100, 200, 50], np.uint8).reshape(1, 4, 1)
     >>> resize_as_torch(image, 2, 1, "bilinear").ravel()
     array([ 71, 121], dtype=uint8)

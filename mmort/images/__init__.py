@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from mmort._files.inputs import read_bytes
 from mmort._files.outputs import write_output
-from mmort.predict.image_sizes import Demand, demand
-from mmort.predict.resampling import Interpolation, resize_as_torch
+from mmort.images.resampling import Interpolation, resize_as_torch
+from mmort.images.sizes import Demand, demand
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort.predict.images import Image, opencv
+from mmort.images import Image, opencv
 
 Colour = tuple[int, int, int]  # blue, green, red
 

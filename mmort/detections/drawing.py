@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmort.detections.labels import Colour, Font, place_labels
 from mmort.detections.masks import Region
-from mmort.predict.images import Image, opencv
-from mmort.predict.labels import Colour, Font, place_labels
+from mmort.images import Image, opencv
 
 if TYPE_CHECKING:
     from mmort.detections.detections import Detections
