@@ -29,6 +29,7 @@ plain_kernels.install()
 # Where MMDetection 3.3 imports it from; transformers has moved it since.
 modeling_utils.apply_chunking_to_forward = pytorch_utils.apply_chunking_to_forward  # type: ignore[attr-defined]
 
+importlib.import_module("tests.originals.mmpretrain_1")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what MMDetection imports warns of its own future
     from mmdet.models.language_models import bert

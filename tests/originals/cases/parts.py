@@ -10,6 +10,8 @@ from tests.originals.cases import dense, two_stage
 from tests.originals.cases.case import Case, Config, model
 
 BACKBONES: dict[str, tuple[list[int], list[int]]] = {
+    "convnext": ([8, 12, 16, 24], [4, 8, 16, 32]),
+    "convnext_unscaled": ([12], [8]),
     "detectors_without_offsets": ([32, 64, 128, 256], [4, 8, 16, 32]),
     "efficientnet_b0": ([32, 16, 24, 40], [2, 2, 4, 8]),
     "pvt": ([8, 16, 40, 64], [4, 8, 16, 32]),
@@ -33,10 +35,7 @@ BACKBONES: dict[str, tuple[list[int], list[int]]] = {
     "swin": ([12, 24, 48], [4, 8, 16]),
     "swin_window_12": ([12, 24, 48, 96], [4, 8, 16, 32]),
 }
-"""Channels and strides of what the backbones of tests/detect/part_cases.py return.
-
-ConvNeXt is not here, as MMDetection takes it from another package.
-"""
+"""Channels and strides of what the backbones of tests/detect/part_cases.py return."""
 
 SPREAD = dense.LOG_DISTANCES
 
