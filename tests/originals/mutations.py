@@ -3,8 +3,8 @@
     python -m tests.originals.mutations --seed 1 --count 500 [--case retinanet] [--output mutations.jsonl]
     python -m tests.originals.mutations --count 0 --output mutations.jsonl      # all, going on where that file ends
 
-Needs mmdet, mmengine, mmpretrain and mmcv-lite (see `.ci/run originals`); `tests.originals_2.mutations` is the same with
-MMDetection 2, which it needs.  Prints each defect, and a table by case; a line of the output is a mutant and its
+Needs what `.ci/run originals` installs; `tests.originals_2.mutations` is the same with MMDetection 2, for what
+`.ci/run originals_2` installs.  Prints each defect, and a table by case; a line of the output is a mutant and its
 outcome.  Exits with 1 if mmort differs silently or raises an unclear error.
 """
 
