@@ -65,7 +65,7 @@ class CocoDataset(Dataset):
         labels_by_name: bool,
     ) -> None:
         """Set the attributes from annotations in COCO's format."""
-        self.annotations = annotations
+        self._path, self.annotations = annotation_file, annotations
         names = [category["name"] for category in self.annotations["categories"]]
         self.classes = tuple(names if classes is None else classes)
         missing = [name for name in self.classes if name not in names]
@@ -106,6 +106,8 @@ class CocoDataset(Dataset):
             raise ValueError("evaluate: the annotation file has no annotations, so nothing can be measured")
         if metrics:
             coco_format.require_integer_ids(self.annotations)
+            for text in coco_format.unknown_ids(self._path, self.annotations, self.annotations["annotations"]):
+                warnings.warn(text, stacklevel=3)
         if "segm" in metrics:
             measured = [entry for entry in self.annotations["annotations"] if entry["category_id"] in self.category_ids]
             for kind, entries, names in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -140,6 +140,18 @@ def _check_objects(
                     raise ValueError(f"evaluate: {kind}[{index}].{name} in {path} must be {_WORDS[check]}, got {got}")
     if "id" in required and len({entry["id"] for entry in objects}) != len(objects):
         raise ValueError(f"evaluate: ids of {kind} in {path} are not unique")
+
+
+def unknown_ids(path: Path, annotations: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return warnings of annotated objects, or segments, whose category or image the file does not list."""
+    texts = []
+    for kind, name in (("categories", "category_id"), ("images", "image_id")):
+        listed = {entry["id"] for entry in annotations[kind]}
+        unknown = [entry[name] for entry in objects if entry[name] not in listed]
+        if unknown:
+            ids = ", ".join(map(shown, list(dict.fromkeys(unknown))[:3]))
+            texts.append(f"{path}: {len(unknown)} of {len(objects)} objects are left out; {kind} has no id {ids}")
+    return texts
 
 
 def require_integer_ids(annotations: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -118,6 +119,9 @@ class CocoPanopticDataset(Dataset):
         self.annotations = {entry["image_id"]: entry for entry in entries}
         if len(self.annotations) != len(entries):
             raise ValueError(f"evaluate: several annotations in {path} are of the same image")
+        segments = [{"image_id": entry["image_id"], **info} for entry in entries for info in entry["segments_info"]]
+        for text in coco_format.unknown_ids(path, annotations, segments):
+            warnings.warn(text, stacklevel=2)
 
     def check(self, metrics: Sequence[str], options: Mapping[str, Any]) -> None:
         """Refuse metrics and options that `score` does not have, and a file without ground truth."""

@@ -76,6 +76,23 @@ def random_mask(rng):
     return (rng.random((20, 30)) < rng.random()).astype(np.uint8, order="F")
 
 
+def test_objects_of_unknown_categories_and_images_are_counted(tmp_path):
+    """MMDetection and pycocotools leave them out in silence, so that a wrong id looks like a bad detector."""
+    annotations = copy.deepcopy(COCO)
+    annotations["annotations"] += [{**COCO["annotations"][0], "id": 2, "category_id": 7}]
+    with pytest.warns(UserWarning, match=r"a\.json: 1 of 2 objects are left out; categories has no id 7$"):
+        check(tmp_path, annotations)
+    annotations["annotations"][1] |= {"category_id": 1, "image_id": 5}
+    with pytest.warns(UserWarning, match=r"a\.json: 1 of 2 objects are left out; images has no id 5$"):
+        check(tmp_path, annotations)
+    check(tmp_path, annotations, ())  # as nothing is measured
+
+
+def test_objects_of_other_classes_are_left_out_when_asked_for(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(COCO))
+    Evaluation(CocoDataset(tmp_path / "a.json", tmp_path, ["a"]), ["bbox"])
+
+
 def test_run_lengths_of_the_library_are_accepted(rng):
     for _ in range(100):
         encoded = library.encode(np.asfortranarray(random_mask(rng)))
@@ -230,6 +247,13 @@ def test_entries_of_cocos_panoptic_format(tmp_path, kind, name, values):
         broken[kind][0][name] = value
         with pytest.raises(ValueError, match=r"^evaluate: "):
             panoptic(tmp_path, broken)
+
+
+def test_segments_of_unknown_categories_are_counted(tmp_path):
+    annotations = copy.deepcopy(PANOPTIC)
+    annotations["annotations"][0]["segments_info"][0]["category_id"] = 3
+    with pytest.warns(UserWarning, match=r"a\.json: 1 of 1 objects are left out; categories has no id 3$"):
+        panoptic(tmp_path, annotations)
 
 
 def test_segment_maps_must_exist(tmp_path):
