@@ -9,11 +9,16 @@ from __future__ import annotations
 import mmap
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 MAX_EXPANDED_NODES = 20_000
 """Of a graph whose functions are expanded, unless the file itself has a tenth as many: ONNX Runtime takes 2 seconds."""
+
+MAX_FIELDS = 3 * 2**20
+"""That are read of a file, where beginning a message counts as eight: two seconds, and 50,000 usual nodes."""
+
+_FIELDS_PER_MESSAGE = 8
 
 _FUNCTIONS, _GRAPH = 25, 7  # fields of ModelProto
 _NODES_OF_GRAPH, _NODES_OF_FUNCTION = 1, 7
@@ -25,6 +30,17 @@ Name = tuple[str, str, str]
 """Domain, name and overload."""
 
 _Span = tuple[int, int]
+
+
+class _NoModelError(ValueError):
+    """The bytes are none that protobuf writes."""
+
+
+class _File:
+    """The bytes of a model, and how many fields may still be read of them."""
+
+    def __init__(self, content: bytes | mmap.mmap) -> None:
+        self.content, self.fields_left = content, MAX_FIELDS
 
 
 class Nodes(NamedTuple):
@@ -41,6 +57,8 @@ def function_name(domain: str, name: str, overload: str) -> Name:
 
 def require_bounded_functions(model: bytes | str) -> None:
     """Refuse a model, bytes or the path of a file, whose functions have no end or become too many nodes.
+
+    Nor may it have so many fields that counting takes longer than two seconds.
 
     Raises
     ------
@@ -99,68 +117,70 @@ def _expand(first: Name, functions: Mapping[Name, Nodes], expanded: dict[Name, i
 
 def _require_bounded(model: bytes | mmap.mmap) -> None:
     """Check the functions of a model; what is no model is left to ONNX Runtime's message."""
+    file, whole = _File(model), (0, len(model))
+    graph, functions = Nodes(0, Counter()), dict[Name, Nodes]()
     try:
-        parts = [(number, span) for number, span in _fields(model, (0, len(model))) if number in (_FUNCTIONS, _GRAPH)]
-        if not any(number == _FUNCTIONS for number, _ in parts):
+        if not any(number == _FUNCTIONS for number, _ in _fields(file, whole)):
             return
-        graph, functions = Nodes(0, Counter()), dict[Name, Nodes]()
-        for number, span in parts:
+        for number, span in _fields(file, whole):
             if number == _GRAPH:
-                graph = _sum(graph, _nodes(model, span, _NODES_OF_GRAPH))
-            else:
-                name = _name(model, span, _FUNCTION_NAME)
-                nodes = _nodes(model, span, _NODES_OF_FUNCTION)
+                graph = _sum(graph, _nodes(file, span, _NODES_OF_GRAPH))
+            elif number == _FUNCTIONS:
+                name = _name(file, _fields(file, span), _FUNCTION_NAME)
+                nodes = _nodes(file, span, _NODES_OF_FUNCTION)
                 functions[name] = _sum(functions[name], nodes) if name in functions else nodes
-    except (IndexError, ValueError):
+    except (IndexError, _NoModelError):
         return
     require_bounded(graph, functions)
 
 
-def _nodes(model: bytes | mmap.mmap, span: _Span, field: int) -> Nodes:
+def _nodes(file: _File, span: _Span, field: int) -> Nodes:
     """Count the nodes of a graph or function."""
     count, calls, pending = 0, Counter[Name](), [(span, field)]
     while pending:
         span, field = pending.pop()
-        for node in _parts(model, span, field):
+        for node in (part for number, part in _fields(file, span) if number == field):
             count += 1
-            calls[_name(model, node, _NODE_NAME)] += 1
-            for attribute in _parts(model, node, _ATTRIBUTES):
-                for number in _GRAPHS_OF_ATTRIBUTE:
-                    pending += [(graph, _NODES_OF_GRAPH) for graph in _parts(model, attribute, number)]
+            parts = list(_fields(file, node))
+            calls[_name(file, parts, _NODE_NAME)] += 1
+            for attribute in (part for number, part in parts if number == _ATTRIBUTES):
+                graphs = [part for number, part in _fields(file, attribute) if number in _GRAPHS_OF_ATTRIBUTE]
+                pending += [(graph, _NODES_OF_GRAPH) for graph in graphs]
     return Nodes(count, calls)
 
 
 def _sum(first: Nodes, second: Nodes) -> Nodes:
-    return Nodes(first.total + second.total, first.calls + second.calls)
+    """Add the second to the first, in place, as there may be a graph every two bytes."""
+    first.calls.update(second.calls)
+    return Nodes(first.total + second.total, first.calls)
 
 
-def _name(model: bytes | mmap.mmap, span: _Span, numbers: tuple[int, int, int]) -> Name:
+def _name(file: _File, parts: Iterable[tuple[int, _Span]], numbers: tuple[int, int, int]) -> Name:
     """Return the name of a function, or the one that a node calls."""
-    texts = {number: model[start:end] for number, (start, end) in _fields(model, span) if number in numbers}
+    texts = {number: file.content[start:end] for number, (start, end) in parts if number in numbers}
     domain, name, overload = (texts.get(number, b"").decode("utf-8", "replace") for number in numbers)
     return function_name(domain, name, overload)
 
 
-def _parts(model: bytes | mmap.mmap, span: _Span, field: int) -> Iterator[_Span]:
-    """Yield where the messages of one field are."""
-    return (part for number, part in _fields(model, span) if number == field)
-
-
-def _fields(model: bytes | mmap.mmap, span: _Span) -> Iterator[tuple[int, _Span]]:
+def _fields(file: _File, span: _Span) -> Iterator[tuple[int, _Span]]:
     """Yield the number of each text or message in a message, and where it is.
 
-    Raises IndexError or ValueError where the bytes are no message.
+    Raises IndexError or _NoModelError where the bytes are no message.
     """
-    position, end = span
+    model, (position, end) = file.content, span
+    file.fields_left -= _FIELDS_PER_MESSAGE
     while position < end:
+        file.fields_left -= 1
+        if file.fields_left < 0:
+            raise ValueError(f"it has more than {MAX_FIELDS} fields")
         tag, position = _number(model, position)
         kind = tag & 7
         if tag < 8:  # as in a file of zeros, however long
-            raise ValueError("there is no field 0")
+            raise _NoModelError("there is no field 0")
         if kind == 2:
             length, position = _number(model, position)
             if position + length > end:
-                raise ValueError("a field ends outside its message")
+                raise _NoModelError("a field ends outside its message")
             yield tag >> 3, (position, position + length)
             position += length
         elif kind == 0:
@@ -168,7 +188,7 @@ def _fields(model: bytes | mmap.mmap, span: _Span) -> Iterator[tuple[int, _Span]
         elif kind in (1, 5):
             position += 8 if kind == 1 else 4
         elif kind > 5:
-            raise ValueError(f"there are no fields of kind {kind}")
+            raise _NoModelError(f"there are no fields of kind {kind}")
 
 
 def _number(model: bytes | mmap.mmap, position: int) -> tuple[int, int]:
@@ -182,4 +202,4 @@ def _number(model: bytes | mmap.mmap, position: int) -> tuple[int, int]:
             return number, position
         shift += 7
         if shift > 63:
-            raise ValueError("a number has more than ten bytes")
+            raise _NoModelError("a number has more than ten bytes")

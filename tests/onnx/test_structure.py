@@ -13,7 +13,7 @@ import mmort.onnx
 import mmort.ort
 from mmort.images import write_image
 from mmort.onnx.graph import structure
-from mmort.ort.functions import _fields, require_bounded_functions
+from mmort.ort.functions import _fields, _File, require_bounded_functions
 from tests.cli.running import refused
 
 F = onnx.TensorProto.FLOAT
@@ -201,4 +201,22 @@ def test_names_that_are_not_utf8(tmp_path):
 def test_zeros_are_no_message():
     """A file of zeros is refused at its first byte, not read to its end: no message has a field 0."""
     with pytest.raises(ValueError, match="no field 0"):
-        list(_fields(bytes(8), (0, 8)))
+        list(_fields(_File(bytes(8)), (0, 8)))
+
+
+@pytest.mark.parametrize("field", [b"\x98\x06\x01", b"\x3a\x00", b"\xca\x01\x00"], ids=["unknown", "graph", "function"])
+def test_more_fields_than_a_model_has(tmp_path, field):
+    """Reading 64 MB of small fields took ten seconds."""
+    (tmp_path / "a.onnx").write_bytes(field * (2**26 // len(field)))
+    begin = time.process_time()
+    with pytest.raises(ValueError, match=r"a\.onnx: it has more than 3145728 fields$"):
+        mmort.ort.session(tmp_path / "a.onnx")
+    assert time.process_time() - begin < 6
+
+
+def test_many_graphs_of_a_model_are_added_in_proportion():
+    graph = oh.make_graph([oh.make_node(f"n{number}", ["x"], ["y"]) for number in range(20_000)], "g", [], [])
+    content = model(function("a")).SerializeToString() + oh.make_model(graph).SerializeToString() + b"\x3a\0" * 20_000
+    begin = time.process_time()
+    require_bounded_functions(content)
+    assert time.process_time() - begin < 4
