@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmort.predict import Padding, Preprocessing, images, read_image
+from mmort import images
+from mmort.predict import Padding, Preprocessing, read_image
 
 FOLDER = Path(__file__).parents[1] / "data" / "preprocessing"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())  # by pack.py beside it
