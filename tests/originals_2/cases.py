@@ -10,6 +10,7 @@ from tests.detect import rotated_cases
 from tests.originals import cases
 from tests.originals.cases import rotated, texts
 from tests.originals.cases.case import Config
+from tests.originals_2 import respelled
 
 
 def _pipeline(scale: tuple[int, int], preprocessor: Config, kind: str = "Resize") -> list[Config]:
@@ -62,27 +63,27 @@ def _rotated(name: str, head: Config | None = None, **fields: Any) -> Case:
 
 
 def _of_3(name: str) -> Case:
-    """Return a case of MMDetection 3, respelled."""
+    """Return a case of MMDetection 3 in the spelling of 2."""
     case = cases.CASES[name]
-    model = copy.deepcopy(case.model)
-    pipeline = _pipeline(case.pipeline[1]["scale"], model.pop("data_preprocessor"))
-    return Case(model, case.spread, pipeline, case.batches, case.classes)
+    fields = {
+        "spread": case.spread,
+        "batches": case.batches,
+        "classes": case.classes,
+        **respelled.CHANGES.get(name, {}),
+    }
+    model = copy.deepcopy(respelled.MODELS.get(name, case.model))
+    preprocessor = model.pop("data_preprocessor", case.model["data_preprocessor"])
+    if "pipeline" not in fields:
+        fields["pipeline"] = _pipeline(case.pipeline[1]["scale"], preprocessor)
+    return Case(model, **fields)
 
 
 _NOT_IN_2 = (
     *("backbone_convnext", "backbone_convnext_unscaled"),
-    *("boxinst", "centernet_update", "conditional_detr", "condinst", "crowddet", "dab_detr", "ddq", "dino"),
+    *("boxinst", "centernet_update", "conditional_detr", "condinst", "crowddet", "dab_detr", "ddq", "dino", "fcos_rpn"),
     *("neck_fpn_dropblock", "rtmdet", "rtmdet_exp", "rtmdet_ins"),
 )
-_SPELLED_OTHERWISE = (
-    *("cascade_rpn_alone", "centernet", "centripetalnet", "cornernet", "decoupled_solo", "decoupled_solo_light"),
-    *("deformable_detr", "deformable_detr_refine", "deformable_detr_two_stage", "detr", "fcos_rpn", "mask2former"),
-    *("mask2former_panoptic", "maskformer", "maskformer_panoptic", "maskformer_plain", "neck_channel_mapper"),
-    *("panoptic_fpn", "rpn", "solo", "solov2", "yolact", "yolox"),
-)
-"""Whose entries MMDetection 2 reads otherwise; not compared yet."""
-
-_LEFT_OUT = {*_NOT_IN_2, *_SPELLED_OTHERWISE, *rotated.CASES, *texts.CASES}
+_LEFT_OUT = {*_NOT_IN_2, *rotated.CASES, *texts.CASES}
 CASES = {name.lower().replace(" ", "_").replace("r-cnn", "rcnn"): _rotated(name) for name in rotated_cases.CASES}
 CASES |= {
     "kfiou_retinanet": _rotated("Rotated RetinaNet", {"type": "KFIoURRetinaHead"}),

@@ -97,7 +97,14 @@ class Original:
 
 
 def _image_result(result: Any) -> ImageResult:
-    """Return what MMDetection 2 returns for an image: boxes by class, perhaps with masks by class."""
+    """Return what MMDetection 2 returns for an image: boxes by class, perhaps with masks, proposals, or segments."""
+    if isinstance(result, dict) and "pan_results" in result:
+        empty = np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64)
+        return ImageResult(*empty, None, result["pan_results"].astype(np.int64))
+    if isinstance(result, dict):  # Mask2Former
+        result = result["ins_results"]
+    if isinstance(result, np.ndarray):  # proposals
+        result = [result]
     by_class, masks = result if isinstance(result, tuple) else (result, None)
     rows = np.concatenate(by_class)
     labels = np.repeat(np.arange(len(by_class)), [len(boxes) for boxes in by_class])
