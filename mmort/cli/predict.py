@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmort.cli import engines, texts, videos
 from mmort.cli.outputs import add_output, image_count, print_written
-from mmort.cli.terminal import one_line
+from mmort.cli.terminal import message_of, one_line
 from mmort.cli.thresholds import share
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _predict_all(
                     bar.write(videos.line(path, outcome, as_json=arguments.json))
             if problem is not None:
                 failures += 1
-                message = str(problem) or type(problem).__name__
+                message = message_of(problem)
                 named = message if str(path) in message else f"{path}: {message}"
                 bar.write(f"mmort: {one_line(named)}", file=sys.stderr)
             bar.update()

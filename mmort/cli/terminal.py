@@ -73,7 +73,7 @@ def print_error(error: BaseException, *, verbose: bool) -> None:
     """Print an error as one line, that of a comparison with its table; with `verbose`, after its traceback."""
     if verbose:
         print(printable("".join(traceback.format_exception(error))), file=sys.stderr)
-    text = " ".join(str(error).split("\n")) or type(error).__name__  # those of libraries may have several lines
+    text = message_of(error)
     if isinstance(error, MemoryError):
         text = str(error) or "out of memory"
     elif not isinstance(error, FORESEEN):
@@ -84,6 +84,13 @@ def print_error(error: BaseException, *, verbose: bool) -> None:
         )
     shown = printable(str(error)) if _is_comparison(error) else one_line(text)
     print(f"mmort: error: {shown}", file=sys.stderr)
+
+
+def message_of(error: BaseException) -> str:
+    """Return an error's message in one line; that of the operating system as ``cat`` prints it."""
+    if isinstance(error, OSError) and isinstance(error.filename, str) and error.strerror and error.filename2 is None:
+        return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
+    return " ".join(str(error).split("\n")) or type(error).__name__  # those of libraries may have several lines
 
 
 def _is_comparison(error: BaseException) -> bool:

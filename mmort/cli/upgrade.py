@@ -27,4 +27,4 @@ def run(arguments: argparse.Namespace) -> None:
         return
     print("\n".join(changes or ["nothing to do: the model is up to date"]))
     if changes or arguments.output is not None:
-        print_written(arguments.output or arguments.model)
+        print_written(arguments.output or arguments.model, "" if changes else "a copy")

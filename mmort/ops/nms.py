@@ -67,7 +67,8 @@ def nms(
     kept and suppress nothing.  Everything is computed in the arrays' own dtype (float16 in float32) in MMCV's order of
     operations, so that float32 results equal MMCV's bit for bit.
 
-    Source: ``mmcv.ops.nms``, which has no `idxs`.
+    Source: ``mmcv.ops.nms``, which has no `idxs`.  torchvision's function returns the indices alone, here the second
+    result: ``keep = mmort.nms(boxes, scores, 0.5)[1]``.
 
     Examples
     --------

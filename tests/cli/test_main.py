@@ -300,3 +300,18 @@ def test_names_that_are_loaded_when_used_are_listed():
     names = {*dir(mmort)}
     assert {"Detections", "Predictor", "nms", "__version__"} <= names
     assert not names & {"Any", "TYPE_CHECKING", "mmort", "_operators"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "none.onnx"], "none.onnx: no such file or directory"),
+        (["info", "."], ".: is a directory"),
+        (["export", "none.py", "none.pth"], "none.py: no such file or directory"),
+        (["predict", "config.py", "a.png"], "config.py: a config is no ONNX file: mmort export makes one of it"),
+    ],
+)
+def test_files_that_are_not_there_or_of_another_kind(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.py").touch()
+    assert refused(*arguments).startswith(f"mmort: error: {message}")

@@ -1,5 +1,6 @@
 """Examples for annotation tools, run by the tools' own packages, without their servers."""
 
+import base64
 import dataclasses
 import json
 import runpy
@@ -9,13 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import PIL.Image
 import pytest
+import yaml
 
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL
 
 FOLDER = Path(__file__).parents[2] / "examples" / "annotate"
-FOUND = Predictor(MODEL, score_threshold=0.3)(IMAGES[0])
-LABELS = [str(number) for number in range(10)]
+PREDICT = Predictor(MODEL)
+FOUND = PREDICT(IMAGES[0])
+LABELS = PREDICT.classes
 
 
 @pytest.fixture
@@ -76,6 +79,57 @@ def test_cvat_gets_boxes(annotate):
     shapes = annotate(masks=False)
     assert {str(shape.type) for shape in shapes} == {"rectangle"}
     np.testing.assert_allclose([shape.points for shape in shapes], FOUND.boxes)
+
+
+@pytest.fixture
+def call_nuclio():
+    """Return a function that calls the one of CVAT's server with nuclio's own objects."""
+    import nuclio_sdk
+
+    program = runpy.run_path(str(FOLDER / "nuclio" / "main.py"))
+    program["init_context"].__globals__["MODEL"] = MODEL
+    context = nuclio_sdk.Context()
+    program["init_context"](context)
+
+    def call(masks=True, **options):
+        if not masks:
+            context.user_data.predict = lambda image: dataclasses.replace(FOUND, stored_masks=None)
+        image = base64.b64encode(IMAGES[0].read_bytes()).decode()
+        answer = program["handler"](context, nuclio_sdk.Event(body={"image": image, **options}))
+        assert (answer.status_code, answer.content_type) == (200, "application/json")
+        return json.loads(answer.body)
+
+    return call
+
+
+def test_nuclio_gets_masks(call_nuclio):
+    shapes = call_nuclio()
+    assert [shape["label"] for shape in shapes] == list(FOUND.names)
+    for index, shape in enumerate(shapes):
+        assert shape["type"] == "mask"
+        assert float(shape["confidence"]) == pytest.approx(FOUND.scores[index])
+        *pixels, left, top, right, bottom = shape["mask"]
+        mask = np.zeros(FOUND.image_size, bool)
+        mask[top : bottom + 1, left : right + 1] = np.reshape(pixels, (bottom - top + 1, right - left + 1))
+        np.testing.assert_array_equal(mask, FOUND.mask(index))
+        corners = np.reshape(shape["points"], (-1, 2))
+        assert (corners >= (left, top)).all()
+        assert (corners <= (right, bottom)).all()
+    assert len(call_nuclio(threshold=0.9)) == len(FOUND.above(0.9)) < len(shapes)
+
+
+def test_nuclio_gets_boxes(call_nuclio):
+    shapes = call_nuclio(masks=False)
+    assert {shape["type"] for shape in shapes} == {"rectangle"}
+    np.testing.assert_allclose([shape["points"] for shape in shapes], FOUND.boxes, rtol=1e-6)
+
+
+def test_labels_of_the_function_are_the_detectors():
+    """CVAT reads them as JSON."""
+    function = yaml.safe_load((FOLDER / "nuclio" / "function.yaml").read_text())
+    labels = json.loads(function["metadata"]["annotations"]["spec"])
+    assert [label["name"] for label in labels] == list(LABELS[: len(labels)])
+    assert {label["type"] for label in labels} == {"mask"}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Flask 1.1.2, which label-studio-ml requires

@@ -281,6 +281,10 @@ def test_a_detector_of_mmdetection(tmp_path, capsys):
     assert capsys.readouterr().out == '{\n  "changes": []\n}\n'
     assert mmort.cli.main(["upgrade", str(path), "--in-place"]) == 0
     assert capsys.readouterr().out == "nothing to do: the model is up to date\n"
+    copy = path.with_name("copy.onnx")
+    assert mmort.cli.main(["upgrade", str(path), "--output", str(copy)]) == 0
+    assert capsys.readouterr().out == f"nothing to do: the model is up to date\nwrote {copy} (a copy)\n"
+    assert onnx.load(copy) == onnx.load(path)
 
 
 def test_command_line_errors(tmp_path, capsys):

@@ -245,13 +245,15 @@ def require_counts(**counts: int | None) -> None:
 
 
 def require_model(path: str) -> None:
-    """Refuse a file that does not exist, and a checkpoint."""
+    """Refuse a file that does not exist, a checkpoint and a config."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"model file does not exist: {path}")
     if path.endswith((".pth", ".pt")):
         raise ValueError(
             f"{path}: a checkpoint is no ONNX file: mmort export makes one of it, mmort test --backend torch runs it"
         )
+    if path.endswith(".py"):
+        raise ValueError(f"{path}: a config is no ONNX file: mmort export makes one of it and its checkpoint")
 
 
 def _open(path: str, providers: Sequence[Any], threads: int | None) -> Any:
