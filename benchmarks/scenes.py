@@ -8,6 +8,8 @@ bits; other results may differ in rounding, and it is said how many do.
 
 A scene's cost is the smallest of its turns: CPU time on one thread, else elapsed time, with 5 microseconds added for
 the call; or, with --instructions, a number of instructions.  Its ratio is AFTER's cost divided by the best BEFORE's.
+Other work of the machine makes single turns longer, never shorter: a scene whose ratio is above 1.1 gets ever more
+turns of all builds, up to 40 and in new processes, before it counts.
 Prints, for each operator, quantiles of the ratio and the worst scenes; with --fail-above, fails if a ratio is larger.
 With --growth, prints exponents of the cost between scenes of n and 4 n boxes; with --table, the cost of each build for
 fixed scenes.
@@ -27,7 +29,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import map_scenes
@@ -45,9 +47,15 @@ CALL = 5e-6
 """Seconds; what differs by less is no difference between kernels."""
 CALL_INSTRUCTIONS = 20_000
 """Likewise."""
-TURNS = 3
-SAMPLE = 2e-3
-"""Seconds that the calls of a turn take at least together."""
+TURNS = 5
+MORE_TURNS = 10, 25
+"""Of a scene whose ratio is still above `DOUBTFUL`, in processes of their own."""
+DOUBTFUL = 1.1
+SAMPLE = 1e-3
+"""Seconds that the calls of a sample take at least together."""
+SAMPLES = 4
+LONG = 5.0
+"""Seconds of a build's turns, from which on there are no more of them at a time."""
 
 
 def module_of(operator: str) -> Any:
@@ -78,13 +86,13 @@ def summarize(value: Any) -> list[float]:
 
 def measure_time(function: Callable[[], Any], threads: int) -> tuple[float, Any]:
     """Return the seconds of a call, the smallest of some samples, and the result."""
-    clock = time.process_time if threads == 1 else time.perf_counter
+    clock = time.thread_time if threads == 1 else time.perf_counter
     begin = clock()
     result = function()
     seconds = clock() - begin
     calls = int(SAMPLE / max(seconds, 1e-7))
     samples = [seconds]
-    for _ in range(3 if calls else 0):
+    for _ in range(SAMPLES if calls else 0):
         begin = clock()
         for _ in range(calls):
             function()
@@ -179,18 +187,43 @@ def check_results(scene: Scene, answers: list[dict[str, Any]]) -> bool:
     return equal
 
 
-def measure(builds: list[Build], scene: Scene, limit: float) -> list[dict[str, Any]]:
+def measure(builds: list[Build], scene: Scene, turns: int = TURNS) -> list[dict[str, Any]]:
     """Return the best answer of each build."""
     answers: list[list[dict[str, Any]]] = [[] for _ in builds]
-    for turn in range(1 if builds[0].counted else TURNS):
+    for turn in range(1 if builds[0].counted else turns):
         for i in range(len(builds)):
             k = (i + turn) % len(builds)
             if turn and (answers[k][-1].get("error") or answers[k][-1]["cost"] is None):
                 continue
-            if turn and answers[k][-1]["cost"] > limit / 10:
+            if turn and turn * answers[k][-1]["cost"] > LONG:
                 continue
             answers[k].append(builds[k].measure(scene))
-    return [min(turns, key=lambda answer: answer["cost"] or math.inf) for turns in answers]
+    return [best(several) for several in answers]
+
+
+def best(answers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the answer of the smallest cost."""
+    return min(answers, key=lambda answer: answer["cost"] or math.inf)
+
+
+def ratio_of(answers: list[dict[str, Any]]) -> float | None:
+    """Return the last cost divided by the smallest of the others; None without one of them."""
+    call = CALL_INSTRUCTIONS if isinstance(answers[-1]["cost"], int) else CALL
+    before = [answer["cost"] for answer in answers[:-1] if answer["cost"] is not None]
+    return (answers[-1]["cost"] + call) / (min(before) + call) if before and answers[-1]["cost"] else None
+
+
+def measure_ratio(builds: list[Build], scene: Scene) -> tuple[float | None, list[dict[str, Any]]]:
+    """Return the ratio of a scene and the best answers: of more turns while the ratio is doubtful."""
+    answers = measure(builds, scene)
+    for turns in () if builds[0].counted else MORE_TURNS:
+        ratio = ratio_of(answers)
+        if ratio is None or not DOUBTFUL < ratio < math.inf:
+            break
+        for build in builds:
+            build.end()
+        answers = [best(pair) for pair in zip(answers, measure(builds, scene, turns), strict=True)]
+    return ratio_of(answers), answers
 
 
 def show(answer: dict[str, Any]) -> str:
@@ -206,7 +239,6 @@ def compare(builds: list[Build], options: argparse.Namespace) -> None:
     """Print quantiles and the worst scenes of each operator."""
     print("| operator | scenes | smallest | 5 % | median | 95 % | worst | scene of the worst |\n|-|-|-|-|-|-|-|-|")
     listing: list[str] = []
-    call = CALL_INSTRUCTIONS if options.instructions else CALL
     rounded: dict[str, int] = {}
     largest = 0.0
     for operator in options.operators:
@@ -217,14 +249,13 @@ def compare(builds: list[Build], options: argparse.Namespace) -> None:
             if time.monotonic() > end:
                 break
             scene = module_of(operator).draw(rng, operator, options.scale)
-            answers = measure(builds, scene, options.limit)
+            ratio, answers = measure_ratio(builds, scene)
             if answers[-1].get("error") and any(answer["hash"] for answer in answers):
                 raise SystemExit(f"{answers[-1]['error']}: {describe(scene)} {scene}")
             if not check_results(scene, answers):
                 rounded[operator] = rounded.get(operator, 0) + 1
-            before = [answer["cost"] for answer in answers[:-1] if answer["cost"] is not None]
-            if before and answers[-1]["cost"]:
-                rows.append(((answers[-1]["cost"] + call) / (min(before) + call), scene, answers))
+            if ratio is not None:
+                rows.append((ratio, scene, answers))
         if len(rows) < 2:
             print(
                 f"| `{operator}` | {len(rows)} | not in earlier builds, or too few: more --seconds | | | | | |",
@@ -265,7 +296,7 @@ def grow(builds: list[Build], options: argparse.Namespace) -> None:
                 }  # fmt: skip
                 if sizes in {"anchors", "equal", "nested"} and density == 1.0:
                     continue
-                small, large = (measure(builds, scene | {"count": n}, options.limit) for n in (largest, 4 * largest))
+                small, large = (measure(builds, scene | {"count": n}) for n in (largest, 4 * largest))
                 words = []
                 for few, many in zip(small, large, strict=True):
                     both = few["hash"] and many["hash"]
@@ -286,7 +317,7 @@ def tabulate(builds: list[Build], options: argparse.Namespace) -> None:
                 "offset": 0, "max_num": -1, "dtype": "float32", "method": "linear",
                 "angles": "any", "seed": options.seed,
             }  # fmt: skip
-            answers = measure(builds, scene, options.limit)
+            answers = measure(builds, scene)
             print(f"| `{operator}`, {describe(scene)} | {' | '.join(map(show, answers))} |", flush=True)
 
 

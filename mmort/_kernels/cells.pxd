@@ -34,3 +34,10 @@ cdef inline double largest_side(int64_t level) noexcept nogil:
     cdef _Bits number
     number.bits = <uint64_t>min(level + 1, 2 * BIAS) << 52
     return number.value
+
+
+cdef inline double per_largest_side(int64_t level) noexcept nogil:
+    """Returns 1 / largest_side(level), for sides from 1e-300 to 1e300."""
+    cdef _Bits number
+    number.bits = <uint64_t>(2 * BIAS - (level + 1)) << 52
+    return number.value

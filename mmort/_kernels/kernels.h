@@ -19,6 +19,13 @@ static inline void mmk_store_state(volatile int8_t *state, int value) { *state =
 static inline int64_t mmk_add(volatile int64_t *sum, int64_t value) { return *sum += value; }
 #endif
 
+/* Begins to load memory that is read soon, which the processor cannot foresee. */
+#if defined(__GNUC__)
+static inline void mmk_prefetch(const void *address) { __builtin_prefetch(address); }
+#else
+static inline void mmk_prefetch(const void *address) { (void)address; }
+#endif
+
 /* sorting.pyx: stable sorting, of many items on several threads.  `items` and `spare` have room for `count` items each;
  * the functions return the one that holds the result. */
 

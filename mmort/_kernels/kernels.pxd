@@ -11,6 +11,7 @@ cdef extern from "kernels.h" nogil:
     int mmk_load_state(const int8_t *state) noexcept
     void mmk_store_state(int8_t *state, int value) noexcept
     int64_t mmk_add(int64_t *sum, int64_t value) noexcept
+    void mmk_prefetch(const void *address) noexcept
 
     mmk_item *mmk_sort(mmk_call *call, mmk_item *items, mmk_item *spare, int64_t count) noexcept
     mmk_item *mmk_order(mmk_call *call, const void *scores, int type, mmk_item *items, mmk_item *spare,

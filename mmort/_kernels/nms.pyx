@@ -9,7 +9,7 @@ from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.boxes cimport BOX_NUMBERS, plane_iou
+from mmort._kernels.boxes cimport BOX_NUMBERS, pack_box, plane_iou
 from mmort._kernels.kernels cimport mmk_item, mmk_order
 from mmort._kernels.nms_decisions cimport suppress_by_grid
 from mmort._kernels.nms_grid cimport GATHER_COST, Grid, choose_levels, grid_size, pack_by_rank
@@ -180,18 +180,12 @@ cdef int _suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept, char 
     return 0
 
 
-cdef int _suppress(mmk_call *call, int type, const real *boxes, const int64_t *order, ptrdiff_t count, real threshold,
-                   real offset, int64_t max_kept, int32_t *flags, void *scratch) noexcept nogil:
-    """Flags the suppressed ones of `count` boxes in order of descending score; returns -1 if the call is stopped."""
+cdef int _suppress_many(mmk_call *call, int type, const real *boxes, const int64_t *order, ptrdiff_t count,
+                        real threshold, real offset, ptrdiff_t max_kept, int32_t *flags, void *scratch) noexcept nogil:
+    """Flags the suppressed ones of more boxes than are always compared in pairs; -1 if the call is stopped."""
     cdef real *planes = <real *>scratch
-    cdef ptrdiff_t begin
+    cdef ptrdiff_t begin = 0
     cdef Grid grid
-    if max_kept <= 0:
-        max_kept = count
-    memset(flags, 0, count * sizeof(int32_t))
-    if threshold >= 1:  # no IoU is above it
-        _keep_first(flags, count, max_kept)
-        return 0
     grid.type = type
     grid.threshold = threshold
     grid.offset = offset
@@ -202,14 +196,33 @@ cdef int _suppress(mmk_call *call, int type, const real *boxes, const int64_t *o
     grid.stride = count
     grid.flags = flags
     mmk_parallel(call, count, 1e-3 * GATHER_COST, pack_by_rank, &grid)
-    begin = 0
     if threshold < 0 or _pairs_pay(planes, count, threshold, offset, flags):
-        begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept,
-                                   count <= PAIRWISE_MAX_BOXES or threshold < 0, flags)
+        begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, threshold < 0, flags)
         if begin < 0 or begin == count:
             return -1 if begin < 0 else 0
     grid.begin = begin
     return _suppress_by_grid(call, &grid, max_kept, <char *>(planes + BOX_NUMBERS * count))
+
+
+cdef int _suppress(mmk_call *call, int type, const real *boxes, const int64_t *order, ptrdiff_t count, real threshold,
+                   real offset, int64_t max_kept, int32_t *flags, void *scratch) noexcept nogil:
+    """Flags the suppressed ones of `count` boxes in order of descending score; returns -1 if the call is stopped."""
+    cdef real *planes = <real *>scratch
+    cdef ptrdiff_t i
+    if count == 1:  # as most classes of a large vocabulary
+        flags[0] = 0
+        return 0
+    if max_kept <= 0:
+        max_kept = count
+    memset(flags, 0, count * sizeof(int32_t))
+    if threshold >= 1:  # no IoU is above it
+        _keep_first(flags, count, max_kept)
+        return 0
+    if count > PAIRWISE_MAX_BOXES:
+        return _suppress_many(call, type, boxes, order, count, threshold, offset, max_kept, flags, scratch)
+    for i in range(count):
+        pack_box(boxes + 4 * order[i], offset, planes, count, i)
+    return -1 if _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, True, flags) < 0 else 0
 
 
 cdef public size_t mmk_suppress_size(int type) noexcept nogil:

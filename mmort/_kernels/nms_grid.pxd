@@ -486,26 +486,41 @@ cdef inline bint next_range(const Grid *grid, Lookup *lookup, ptrdiff_t *begin, 
 
 # ---- choosing levels -------------------------------------------------------------------------------------------------
 
-cdef struct _Cost:
-    double ranges      # of a look-up
+cdef inline ptrdiff_t _lookups(const Grid *grid) noexcept nogil:
+    return min(<ptrdiff_t>MAX_LOOKUPS, grid.regular // SAMPLED_PER_LOOKUP + 1) if grid.regular else 0
+
+
+cdef struct _Cost:  # of look-ups
+    double ranges
     double candidates
-    double suppressed  # by a box
 
 
 cdef inline _Cost _measure_sample(const Grid *grid, const real *planes) noexcept nogil:
     """Returns what a look-up takes, judged by some in a grid of a sample."""
-    cdef ptrdiff_t lookups = min(<ptrdiff_t>MAX_LOOKUPS, grid.regular // SAMPLED_PER_LOOKUP + 1), i, k, a, b
-    cdef ptrdiff_t begin = 0, end = 0, stride = grid.stride
-    cdef int64_t ranges = 0, candidates = 0, hits = -lookups  # each box meets itself
-    cdef real common
+    cdef ptrdiff_t lookups = _lookups(grid), i, begin = 0, end = 0
+    cdef int64_t ranges = 0, candidates = 0
     cdef Lookup lookup
     cdef _Cost cost
-    for i in range(lookups if grid.regular else 0):
-        a = grid.ranks[i * grid.regular // lookups]
-        lookup = look_up(grid, planes, a, True)
+    for i in range(lookups):
+        lookup = look_up(grid, planes, grid.ranks[i * grid.regular // lookups], True)
         while next_range(grid, &lookup, &begin, &end):
             ranges += 1
             candidates += end - begin
+    cost.ranges = <double>RANGE_COST * ranges / max(lookups, <ptrdiff_t>1)
+    cost.candidates = <double>CANDIDATE_COST * grid.step * candidates / max(lookups, <ptrdiff_t>1)
+    return cost
+
+
+cdef inline double _count_suppressed(const Grid *grid, const real *planes) noexcept nogil:
+    """Returns how many boxes a box suppresses, judged by some in a grid of a sample."""
+    cdef ptrdiff_t lookups = _lookups(grid), i, k, a, b, begin = 0, end = 0, stride = grid.stride
+    cdef int64_t hits = -lookups  # each box meets itself
+    cdef real common
+    cdef Lookup lookup
+    for i in range(lookups):
+        a = grid.ranks[i * grid.regular // lookups]
+        lookup = look_up(grid, planes, a, True)
+        while next_range(grid, &lookup, &begin, &end):
             for k in range(begin, end):
                 b = grid.ranks[k]
                 common = intersection(planes[a], planes[stride + a], planes[2 * stride + a], planes[3 * stride + a],
@@ -513,10 +528,7 @@ cdef inline _Cost _measure_sample(const Grid *grid, const real *planes) noexcept
                                       <real>grid.offset)
                 hits += (common > 0 and iou_of(common, planes[4 * stride + a], planes[4 * stride + b])
                          > <real>grid.threshold)
-    cost.ranges = <double>RANGE_COST * ranges / lookups
-    cost.candidates = <double>CANDIDATE_COST * grid.step * candidates / lookups
-    cost.suppressed = <double>grid.step * hits / lookups
-    return cost
+    return <double>grid.step * hits / max(lookups, <ptrdiff_t>1)
 
 
 cdef inline double _scale(double largest, double usual) noexcept nogil:
@@ -585,8 +597,12 @@ cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcep
             break
         best = cost.ranges + cost.candidates
         chosen = detail
-        grid.is_crowded = cost.suppressed > MIN_CROWD
         if cost.candidates < cost.ranges:  # ranges would be more
             break
         detail += 1 + (cost.candidates > 8 * cost.ranges)
+    # all levels have the same pairs that overlap enough, and the last table has the fewest other candidates
+    if grid.type == MMK_FLOAT32:
+        grid.is_crowded = _count_suppressed(grid, <const float *>grid.by_rank) > MIN_CROWD
+    else:
+        grid.is_crowded = _count_suppressed(grid, <const double *>grid.by_rank) > MIN_CROWD
     set_levels(grid, chosen)

@@ -15,19 +15,20 @@ Each cell has memory for all boxes that may be kept in it, side by side, so that
 float32, with a margin for its rounding, by what rectangles must share.  Few are left for the exact overlap.
 """
 from libc.math cimport fabs, sqrt
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from element_types cimport real
 from mmk cimport *
-from mmort._kernels.cells cimport bucket_of, floor_of, largest_side, level_of
+from mmort._kernels.cells cimport bucket_of, floor_of, largest_side, level_of, per_largest_side
 from mmort._kernels.rotated cimport Rectangle, are_apart, reaches
 
 cdef extern from "<math.h>" nogil:
     float fabsf(float)
 
 cdef enum:
-    KEPT_PER_CELL = 8  # looking up a cell takes as long as comparing this many kept boxes: nms_rotated
+    KEPT_PER_CELL = 16  # looking up a cell takes as long as comparing this many kept boxes: nms_rotated
+    MANY_KEPT = 4096  # from which on cells are not counted before they are looked up: nms_rotated, uniform
     MIN_VECTOR = 5  # boxes of a cell compared together
     BLOCK = 64
 
@@ -52,8 +53,10 @@ cdef struct Grid:
     int shift            # of the hash, to fit the number of buckets
     int64_t first_level  # of the boxes in it
     int64_t last_level
+    uint64_t populated   # bits of the levels, modulo 64, that have boxes
     double bound         # a little below the threshold, which covers all rounding
     double shared        # the least part of the larger reach that rectangles share
+    double cells_per_reach  # of the largest of a level: 1 / the maximum distance of two boxes that have it
 
 
 cdef struct Window:  # of a box that is looked up
@@ -78,13 +81,13 @@ cdef inline bint fits_grid(const Rectangle *box) noexcept nogil:
             and fabs(box.y) < reach * (1 << 30))
 
 
-cdef inline double _cells_per_length(const Grid *grid, double largest) noexcept nogil:
-    return 1 / ((2 - grid.shared) * largest)  # the maximum distance of two boxes of the largest reach
+cdef inline double _cells_per_length(const Grid *grid, int64_t level) noexcept nogil:
+    return grid.cells_per_reach * per_largest_side(level)
 
 
 cdef inline Cell *_cell_of(const Grid *grid, const Rectangle *box) noexcept nogil:
     cdef int64_t level = level_of(_reach(box))
-    cdef double per_length = _cells_per_length(grid, largest_side(level))
+    cdef double per_length = _cells_per_length(grid, level)
     return grid.cells + bucket_of(level, 0, floor_of(box.x * per_length), floor_of(box.y * per_length), grid.shift)
 
 
@@ -105,8 +108,10 @@ cdef inline Grid empty_grid(void *memory, const Rectangle *rectangles, const int
     grid.boxes = <int32_t *>(grid.uprights + count)
     grid.first_level = 1 << 11
     grid.last_level = 0
+    grid.populated = 0
     grid.bound = threshold * 0.999
     grid.shared = 2 * min(grid.bound, 0.5)
+    grid.cells_per_reach = 1 / (2 - grid.shared)
     memset(grid.cells, 0, buckets * sizeof(Cell))
     for i in range(count):
         if fits_grid(rectangles + boxes[i]):
@@ -137,6 +142,7 @@ cdef inline void add_box(Grid *grid, int32_t index) noexcept nogil:
     cell.end += 1
     grid.first_level = min(grid.first_level, level)
     grid.last_level = max(grid.last_level, level)
+    grid.populated |= <uint64_t>1 << (level & 63)
 
 
 cdef inline Window _window(const Grid *grid, const Rectangle *box) noexcept nogil:
@@ -195,22 +201,38 @@ cdef inline bint _any_reaches(const Grid *grid, const Cell *cell, const Window *
     return False
 
 
+cdef inline void _find_range(const Grid *grid, const Rectangle *box, int64_t level, double *per_length,
+                             double *range_x, double *range_y) noexcept nogil:
+    """Finds how far from a box, in cells of a level, the centres of candidates are."""
+    cdef double largest = largest_side(level)
+    per_length[0] = _cells_per_length(grid, level)
+    range_x[0] = (box.reach_x + largest - grid.shared * max(box.reach_x, largest)) * per_length[0] + 1e-3
+    range_y[0] = (box.reach_y + largest - grid.shared * max(box.reach_y, largest)) * per_length[0] + 1e-3
+
+
 cdef inline bint look_up(const Grid *grid, ptrdiff_t kept, const Rectangle *box, real threshold, bint equal,
                          int64_t *comparisons, bint *is_suppressed) noexcept nogil:
     """Finds whether one of the kept boxes suppresses a box; returns False if comparing all of them is faster."""
-    cdef double reach = _reach(box), largest, per_length, range_x, range_y
+    cdef double reach = _reach(box), per_length = 0, range_x = 0, range_y = 0, cells = 0
     cdef double smallest_reach = max(reach * grid.bound, sqrt(grid.bound * box.area)) / 2
     cdef int64_t first_level = max(level_of(smallest_reach), grid.first_level)
     cdef int64_t level = min(level_of(2 * reach / grid.bound), grid.last_level)  # fewest cells first
-    cdef int64_t first_column, last_column, line, last_line, column
+    cdef int64_t first_column, last_column, line, last_line, column, counted
     cdef const Cell *cell
-    cdef Window window = _window(grid, box)
+    cdef Window window
     is_suppressed[0] = False
-    while level >= first_level:
-        largest = largest_side(level)
-        per_length = _cells_per_length(grid, largest)
-        range_x = (box.reach_x + largest - grid.shared * max(box.reach_x, largest)) * per_length + 1e-3
-        range_y = (box.reach_y + largest - grid.shared * max(box.reach_y, largest)) * per_length + 1e-3
+    for counted in range(first_level if kept < MANY_KEPT else level + 1, level + 1):
+        if not grid.populated >> (counted & 63) & 1:
+            continue
+        _find_range(grid, box, counted, &per_length, &range_x, &range_y)
+        cells += (2 * range_x + 1) * (2 * range_y + 1)
+        if KEPT_PER_CELL * cells > kept:
+            return False
+    window = _window(grid, box)
+    for level in range(level, first_level - 1, -1):
+        if not grid.populated >> (level & 63) & 1:
+            continue
+        _find_range(grid, box, level, &per_length, &range_x, &range_y)
         if KEPT_PER_CELL * (2 * range_x + 1) * (2 * range_y + 1) > kept:
             return False
         first_column = floor_of(box.x * per_length - range_x)
@@ -225,5 +247,4 @@ cdef inline bint look_up(const Grid *grid, ptrdiff_t kept, const Rectangle *box,
                     is_suppressed[0] = True
                     return True
             line += 1
-        level -= 1
     return True

@@ -31,7 +31,7 @@ cdef enum:
 cdef enum:  # chosen by soft_nms of uniform, long and clustered boxes, 300 to 3000 (benchmarks/scenes.py)
     SETTLING = 4  # boxes emitted first, by which a crowd goes away
     PROBES = 4  # boxes emitted then, whose overlaps tell whether a grid pays
-    MIN_GRID_BOXES = 470  # from which on it pays
+    MIN_GRID_BOXES = 420  # from which on it pays
     BOXES_PER_HIT = 4  # so many more if a box overlaps one more
     NAIVE_BOXES_PER_DECAY = 150  # and if the score of one more decays: the fewer boxes remain, the less a grid pays
     LINEAR_BOXES_PER_DECAY = 20
@@ -75,13 +75,17 @@ cdef simd_void _decay(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t c
     cdef real box_x1 = x1[box], box_y1 = y1[box], box_x2 = x2[box], box_y2 = y2[box], box_area = area[box]
     cdef real common, iou
     cdef int32_t is_below = 0
+    cdef int64_t is_below_double = 0  # as wide as a score, so that vectors need no conversion
     cdef ptrdiff_t i
     for i in range(box + 1, count):
         common = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
         iou = iou_of(common, box_area, area[i])
         score[i] *= (1 - iou if linear else <real>0) if iou >= threshold else <real>1
-        is_below |= score[i] < min_score
-    any_below[0] = is_below
+        if sizeof(real) > sizeof(float):
+            is_below_double |= score[i] < min_score
+        else:
+            is_below |= score[i] < min_score
+    any_below[0] = is_below != 0 or is_below_double != 0
 
 
 cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real sigma,

@@ -50,17 +50,23 @@ cdef inline mmk_item *sort_by_class(mmk_call *call, const int64_t *classes, cons
 
     The `index` of an item is a rank.  Sets `starts` to the positions where the classes begin, and the end of the last.
     """
-    cdef int64_t rank, smallest
-    for rank in range(count):
-        items[rank].key = 0
-        items[rank].index = rank
+    cdef int64_t rank, smallest = 0, largest = 0
     if classes != NULL and count:
-        smallest = classes[boxes[0]]
-        for rank in range(count):
-            smallest = min(smallest, classes[boxes[rank]])
-        for rank in range(count):
-            items[rank].key = <uint64_t>classes[boxes[rank]] - <uint64_t>smallest
-        items = mmk_sort(call, items, spare, count)
+        smallest = largest = classes[boxes[0]]
+    for rank in range(count):
+        items[rank].key = 0 if classes == NULL else <uint64_t>classes[boxes[rank]]
+        items[rank].index = rank
+        if classes != NULL:
+            smallest = min(smallest, <int64_t>items[rank].key)
+            largest = max(largest, <int64_t>items[rank].key)
+    if smallest == largest:
+        class_count[0] = 1 if count else 0
+        starts[0] = 0
+        starts[class_count[0]] = <int32_t>count
+        return items
+    for rank in range(count):
+        items[rank].key -= <uint64_t>smallest
+    items = mmk_sort(call, items, spare, count)
     class_count[0] = 0
     for rank in range(count):
         if rank == 0 or items[rank].key != items[rank - 1].key:
