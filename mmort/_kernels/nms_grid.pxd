@@ -37,7 +37,7 @@ cdef enum:
 
 cdef enum:  # the sample by which levels are chosen
     BOXES_PER_SAMPLED = 16
-    MIN_SAMPLE = 256
+    MIN_SAMPLE = 128
     MAX_LOOKUPS = 128
     SIDES = 64  # by which the usual ones are judged
     SAMPLED_PER_LOOKUP = 8
