@@ -95,7 +95,7 @@ class Parity:
             difference = difference_text(column.differences[largest])
             metrics = f"{len(differing)} of {len(self.metrics)} metrics differ, {largest} by {difference}."
         elif not self.metrics:
-            metrics = f"Nothing was measured over {detections.images:,} images."
+            metrics = f"In {detections.images:,} image{'s' * (detections.images != 1)},"
         else:
             first = next(iter(self.metrics))
             metrics = f"{first} is {metric_text(self.metrics[first])}, and no metric differs."
