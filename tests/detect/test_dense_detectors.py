@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-import mmort.onnx
-import mmort.ort
 from mmort.configs import read_config
 from mmort.detect import build, load
 from mmort.detect.loading import PARTS
@@ -131,47 +129,6 @@ def test_without_shapes_boxes_may_reach_into_the_padding(fcos, images):
     whole = run(fcos, image.input[None])
     assert_same(whole[0], run(fcos, image.input[None], [image.pad_shape])[0], 0, 0)
     assert whole[0].dets[:, 3].max() > image.img_shape[0]
-
-
-@pytest.fixture(scope="module")
-def small_fcos(fcos):
-    """Return the detector with half of its network: torch.export takes seconds for each level and tower."""
-    config = read_config(DATA / "fcos/config.py")
-    parts = config["model"]
-    parts["backbone"] |= {"num_stages": 2, "out_indices": (0, 1)}
-    parts["neck"] |= {"in_channels": [12, 24], "num_outs": 2}
-    parts["bbox_head"] |= {"stacked_convs": 1, "strides": [8, 16]}
-    detector = build(config)
-    detector.load_state_dict(fcos.state_dict(), strict=False)
-    return detector
-
-
-@pytest.fixture(scope="module")
-def exported(small_fcos, images, tmp_path_factory):
-    path = tmp_path_factory.mktemp("exported") / "fcos.onnx"
-    batch, shapes = images[0].batch(images[1][:2])
-    args = torch.from_numpy(batch[:, :, :101, :190].copy()), torch.from_numpy(np.minimum(shapes, [101, 190]))
-    dynamic = torch.export.Dim.DYNAMIC
-    check_sizes = [tuple(map(torch.from_numpy, images[0].batch(chosen))) for chosen in (images[1], images[1][:1])]
-    mmort.onnx.export(
-        small_fcos,
-        args,
-        path,
-        dynamic_shapes=({0: dynamic, 2: dynamic, 3: dynamic}, {0: dynamic}),
-        check_sizes=check_sizes,
-        output_names=["dets", "labels"],
-    )
-    return mmort.ort.session(path, providers=["CPUExecutionProvider"])
-
-
-@pytest.mark.parametrize("shape", [(1, 3, 33, 129), (4, 3, 200, 64)])
-def test_onnx_runtime_agrees_at_sizes_that_were_not_traced(exported, small_fcos, shape, rng):
-    input = rng.standard_normal(shape, np.float32) * 50
-    img_shape = np.tile(np.array(shape[2:]) - [5, 9], (shape[0], 1))
-    outputs = exported.run(None, {"input": input, "img_shape": img_shape})
-    for dets, labels, torchs in zip(*outputs, run(small_fcos, input, img_shape), strict=True):
-        assert len(torchs.dets) > 0
-        assert_same(found(dets, labels), torchs)
 
 
 def test_version_3_drops_boxes_without_area(recorded, monkeypatch):

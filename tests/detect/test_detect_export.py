@@ -323,47 +323,6 @@ def test_files_of_one_size_hold_every_image_of_the_pipeline():
         Examples(Preprocessing(pad_or=127), dynamic=False, with_shapes=True).default_shape()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shape", "compared", "warning"),
-    [
-        ((), ["batch", 3, "height", "width"], "2x3x160x224, 1x3x448x320, 3x3x96x128, 1x3x160x224", None),
-        (
-            ("--shape", 64, 96, "--dynamic-export"),
-            ["batch", 3, "height", "width"],
-            "2x3x64x96, 1x3x192x128, 3x3x64x96",
-            None,
-        ),
-        (
-            ("--static",),
-            [1, 3, 224, 224],
-            "1x3x224x224, 1x3x224x224, 1x3x224x224, 1x3x224x224",
-            "takes inputs of 224 x 224 only",
-        ),
-        (
-            ("--shape", 64, 96),
-            [1, 3, 64, 96],
-            "1x3x64x96, 1x3x64x96, 1x3x64x96",
-            "fits images into 160 x 208, which do not fit",
-        ),
-    ],
-)
-def test_sizes_that_a_file_takes(arguments, shape, compared, warning, tmp_path):
-    """All, or one that is chosen; the comparison includes the example as the pipeline makes it."""
-    path = tmp_path / "x.onnx"
-    options = ("--opset-version", 17, "--cfg-options", "model.test_cfg.nms_pre=1")  # the older exporter is faster
-    code, out, err = running.run("export", *FCOS, "--output-file", path, *arguments, *options)
-    assert code == 0
-    assert mmort.ort.session(path).get_inputs()[0].shape == shape
-    assert f"comparing ONNX Runtime with torch at {compared}\n" in out
-    sizes = "all sizes" if shape[0] == "batch" else f"{shape[2]} x {shape[3]} only"
-    assert f" MB, for inputs of {sizes}\n" in out
-    if warning is None:
-        assert err == ""
-    else:
-        assert re.fullmatch(r"mmort: warning: the file takes .*; by default files take inputs of all sizes\n", err)
-        assert warning in err
-
-
 def test_sizes_that_the_older_exporter_freezes(tmp_path):
     """It keeps the example's number of candidates; the message says how files of one size are made."""
     code, out, err = running.run("export", *FCOS, "--output-file", tmp_path / "x.onnx", "--opset-version", 17)

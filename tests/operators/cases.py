@@ -1,5 +1,7 @@
 """All cases of all operators: every front end runs them, and the modules in families/ hold them with their oracles."""
 
+from functools import cache
+
 from tests.operators import families  # noqa: F401 (its modules add to the lists)
 from tests.operators.case import CASES, ORACLES, REFUSALS, SEED, SIZES, Case, Refusal, given
 
@@ -8,11 +10,13 @@ __all__ = ["CASES", "OPERATORS", "ORACLES", "REFUSALS", "SEED", "SIZES", "Case",
 OPERATORS = sorted({case.operator for case in CASES})
 
 
+@cache  # thousands of tests ask
 def of(operator):
     """Return the cases of an operator."""
-    return [case for case in CASES if case.operator == operator]
+    return tuple(case for case in CASES if case.operator == operator)
 
 
+@cache
 def ordinary(operator, count=None):
     """Return an operator's first case without empty arrays, of `count` arrays or of as many as it takes."""
     full = [case for case in of(operator) if all(array.size for array in case.arrays)]
