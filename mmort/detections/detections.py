@@ -206,7 +206,8 @@ class Detections:
     def __repr__(self) -> str:
         named = [f"{name} {score:.2f}" for name, score in zip(self.names[:SHOWN], self.scores[:SHOWN], strict=True)]
         listed = ", ".join([*named, "..."] if len(self) > SHOWN else named)
-        kind = "segments" if self.segments is not None else "objects with masks" if self.has_masks else "objects"
+        kind = ("segment" if self.segments is not None else "object") + "s" * (len(self) != 1)
+        kind += " with masks" * (self.segments is None and self.has_masks)
         height, width = self.image_size
         return f"<Detections: {len(self)} {kind} in {height} x {width} pixels{listed and ': '}{listed}>"
 

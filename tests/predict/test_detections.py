@@ -145,6 +145,7 @@ def test_a_repr_is_one_short_line():
     assert repr(detections) == f"{start}0 0.99, 1 0.99, 2 0.98, 3 0.98, 4 0.97, ...>"
     assert repr(detections[5:7]) == "<Detections: 2 objects with masks in 80 x 90 pixels: 5 0.97, 6 0.96>"
     assert repr(detections[:0]) == "<Detections: 0 objects with masks in 80 x 90 pixels>"
+    assert repr(detections[5:6]) == "<Detections: 1 object with masks in 80 x 90 pixels: 5 0.97>"
 
 
 def test_threshold_is_inclusive():
