@@ -37,6 +37,8 @@ cdef enum:  # modes
 
 cdef enum:
     BLOCK = 32  # elements of a line that are tested together
+    FEW_LINES = 4
+    MIN_ROW = 8  # adjacent elements of different lines, from which on vectors are faster: cummin, 143x82x2 and 705x4
 
 cdef enum:  # picoseconds per element
     POOL = 300  # corner_pool, 1x128x128x128, left
@@ -138,6 +140,52 @@ cdef simd_void _accumulate_lines(const number *x, number *values, int64_t *indic
             indices[i] = k if replaces else indices[i - stride]
 
 
+cdef inline void _accumulate_few(const number *x, number *values, int64_t *indices, ptrdiff_t steps, ptrdiff_t stride,
+                                 int width, bint largest) noexcept nogil:
+    """Scans up to FEW_LINES adjacent lines, whose extrema stay in registers; the last two arguments are constants."""
+    cdef number[FEW_LINES] best
+    cdef int64_t[FEW_LINES] index
+    cdef number value
+    cdef bint replaces
+    cdef ptrdiff_t k
+    cdef int i
+    for i in range(width):
+        best[i] = x[i]
+        index[i] = 0
+    for k in range(steps):
+        for i in range(width):
+            value = x[k * stride + i]
+            replaces = _replaces(value, best[i], largest)
+            best[i] = value if replaces else best[i]
+            index[i] = max(index[i], k & -<int64_t>replaces)  # else gcc would make it a branch
+            values[k * stride + i] = best[i]
+            indices[k * stride + i] = index[i]
+
+
+cdef void _accumulate_short_rows(const number *x, number *values, int64_t *indices, ptrdiff_t steps, ptrdiff_t stride,
+                                 ptrdiff_t first, ptrdiff_t last, bint largest) noexcept nogil:
+    """Scans lines [first, last) like _accumulate_lines, where rows are too short for vectors."""
+    while first < last:
+        if last - first >= 4:
+            if largest:
+                _accumulate_few(x + first, values + first, indices + first, steps, stride, 4, True)
+            else:
+                _accumulate_few(x + first, values + first, indices + first, steps, stride, 4, False)
+            first += 4
+        elif last - first >= 2:
+            if largest:
+                _accumulate_few(x + first, values + first, indices + first, steps, stride, 2, True)
+            else:
+                _accumulate_few(x + first, values + first, indices + first, steps, stride, 2, False)
+            first += 2
+        else:
+            if largest:
+                _accumulate_few(x + first, values + first, indices + first, steps, stride, 1, True)
+            else:
+                _accumulate_few(x + first, values + first, indices + first, steps, stride, 1, False)
+            first += 1
+
+
 cdef inline bint _accumulate_block(const number *x, number *values, int64_t *indices, int64_t first, bint largest,
                                    number *best, int64_t *index) noexcept nogil:
     """Scans BLOCK elements, of which the first has the index `first`, in vectors; returns whether the type has any."""
@@ -232,8 +280,12 @@ cdef void _accumulate(const mmk_call *call, const number *x, number *values, ptr
         else:
             last = min(end, (line // stride + 1) * stride)
             start = line // stride * stride * steps
-            _accumulate_lines(x + start, values + start, indices + start, steps, stride, line % stride,
-                              line % stride + last - line, largest)
+            if stride < MIN_ROW:
+                _accumulate_short_rows(x + start, values + start, indices + start, steps, stride, line % stride,
+                                       line % stride + last - line, largest)
+            else:
+                _accumulate_lines(x + start, values + start, indices + start, steps, stride, line % stride,
+                                  line % stride + last - line, largest)
         line = last
 
 
