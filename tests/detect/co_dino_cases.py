@@ -1,7 +1,7 @@
-"""Small detectors of Co-DETR, as MMDetection's ``projects/CO-DETR`` describes them, with weights by their keys there.
+"""Small detectors of Co-DETR, as MMDetection's ``projects/CO-DETR`` and its authors describe them, with their weights.
 
-``tests/data/detect/co_dino.json`` has the keys, and what that project detected (``tests/tools/check_co_dino.py`` writes
-it).
+``tests/data/detect/co_dino.json`` and ``co_detr.json`` have the keys of the weights, and what both detected
+(``tests/tools/check_co_dino.py`` and ``check_co_detr.py`` write them).
 """
 
 import copy
@@ -113,6 +113,50 @@ MODELS = {
 }
 
 
+def of_authors(test_cfg, transformer=None, **head):
+    """Return a model as the authors of Co-DETR describe it; `transformer` has entries that differ from Co-DINO's."""
+    config = model(test_cfg, **{"with_box_refine": True, "mixed_selection": True, **head})
+    del config["use_lsj"]
+    config |= {"with_attn_mask": config["query_head"]["type"] == "CoDeformDETRHead", "train_cfg": None}
+    config["query_head"]["transformer"] |= transformer or {}
+    config["query_head"]["num_feature_levels"] = 3
+    del config["query_head"]["transformer"]["encoder"]["with_cp"]  # of the authors' own MMCV
+    config["query_head"]["dn_cfg"] = {
+        "type": "CdnQueryGenerator",
+        "noise_scale": {"label": 0.5, "box": 1.0},
+        "group_cfg": {"dynamic": True, "num_groups": None, "num_dn_queries": 10},
+    }
+    return config
+
+
+def _deformable(test_cfg, **head):
+    decoder = {**_DECODER, "type": "CoDeformableDetrTransformerDecoder", "look_forward_twice": True}
+    positions = {"type": "SinePositionalEncoding", "num_feats": 32, "normalize": True, "offset": -0.5}
+    head = {"type": "CoDeformDETRHead", "positional_encoding": positions, **head}
+    config = of_authors(test_cfg, {"type": "CoDeformableDetrTransformer", "decoder": copy.deepcopy(decoder)}, **head)
+    del config["query_head"]["dn_cfg"], config["query_head"]["num_feature_levels"]
+    return config
+
+
+_SWIN = {
+    "type": "SwinTransformerV1",
+    "embed_dim": 16,
+    "depths": [2, 2, 2],
+    "num_heads": [2, 2, 4],
+    "out_indices": (1, 2),
+    "window_size": 3,
+    "ape": False,
+    "use_checkpoint": False,
+}
+OF_AUTHORS = {
+    "co_dino": of_authors({"max_per_img": 9, "nms": _SOFT_NMS}),
+    "co_dino_few_left": of_authors({"max_per_img": 9, "score_thr": 0.3}),
+    "co_deformable": _deformable({"max_per_img": 20}),
+    "co_deformable_swin": {**_deformable({"max_per_img": 20}), "backbone": _SWIN},
+    "co_deformable_one_stage": _deformable({"max_per_img": 20}, as_two_stage=False),
+}
+
+
 def config(name):
     """Return the config of a detector."""
     return {"model": MODELS[name]}
@@ -123,6 +167,8 @@ def weights(shapes):
     tensors = {key: torch.zeros(shape, dtype=torch.int64) for key, shape in shapes.items() if not shape}
     tensors |= {key: query_cases.weight(key, shape) for key, shape in shapes.items() if shape}
     cells = "query_head.transformer.enc_output"  # those that cannot be used are not to be among the best
-    norm = [tensors[f"{cells}_norm.{name}"] for name in ("weight", "bias")]
-    tensors["query_head.cls_branches.2.weight"] -= layer_norm(tensors[f"{cells}.bias"], norm[0].shape, *norm) / 20
+    if f"{cells}.bias" in tensors:
+        norm = [tensors[f"{cells}_norm.{name}"] for name in ("weight", "bias")]
+        bias = layer_norm(tensors[f"{cells}.bias"], norm[0].shape, *norm)
+        tensors["query_head.cls_branches.2.weight"] -= bias / 20
     return tensors

@@ -70,6 +70,8 @@ BACKBONES = {
     | {"out_indices": [0, 1, 2, 3], "gap_before_final_norm": False, "layer_scale_init_value": 1.0},
     "convnext_unscaled": {"type": "mmpretrain.ConvNeXt", "arch": {"depths": [1, 1], "channels": [8, 12]}}
     | {"out_indices": [1], "gap_before_final_norm": False, "layer_scale_init_value": 0},
+    "convnext_v2": {"type": "mmpretrain.ConvNeXt", "arch": {"depths": [1, 2], "channels": [8, 12]}, "use_grn": True}
+    | {"out_indices": [0, 1], "gap_before_final_norm": False, "layer_scale_init_value": 0.0},
     "detectors": res("DetectoRS_ResNet", **SAC, rfp_inplanes=16, output_img=True),
     "detectors_without_offsets": res("DetectoRS_ResNet", **SAC_WITHOUT_OFFSETS),
     "efficientnet_b0": {"type": "EfficientNet", "arch": "b0", "out_indices": [0, 1, 2, 3]},

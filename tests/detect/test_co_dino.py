@@ -1,4 +1,4 @@
-"""Co-DINO with the keys of its checkpoints, against what MMDetection's ``projects/CO-DETR`` detected."""
+"""Co-DETR with the keys of its checkpoints, against what MMDetection's project and its authors' code detected."""
 
 import copy
 import json
@@ -12,13 +12,23 @@ from mmort.detect import build, unsupported
 from mmort.detect.checkpoint import load_weights
 from tests.detect import co_dino_cases, query_cases
 
-RECORDED = json.loads((pathlib.Path(__file__).parents[1] / "data/detect/co_dino.json").read_text())
+RECORDS = pathlib.Path(__file__).parents[1] / "data/detect"
+RECORDED = json.loads((RECORDS / "co_dino.json").read_text())
+OF_AUTHORS = json.loads((RECORDS / "co_detr.json").read_text())
 
 
 @pytest.mark.parametrize("name", co_dino_cases.MODELS)
 def test_detections_are_mmdetections(name):
-    recorded = RECORDED[name]
-    detector = build(copy.deepcopy(co_dino_cases.config(name)))
+    compare(co_dino_cases.config(name), RECORDED[name])
+
+
+@pytest.mark.parametrize("name", co_dino_cases.OF_AUTHORS)
+def test_detections_are_the_authors(name):
+    compare({"model": co_dino_cases.OF_AUTHORS[name], "optimizer": {}}, OF_AUTHORS[name])
+
+
+def compare(config, recorded):
+    detector = build(copy.deepcopy(config))
     load_weights(detector, co_dino_cases.weights(recorded["shapes"]))
     dets, labels = (output.numpy() for output in detector(*query_cases.batch()))
     for actual, classes, expected, expected_classes in zip(

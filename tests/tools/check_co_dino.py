@@ -13,6 +13,7 @@ import copy
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,20 +23,19 @@ import torch
 from mmort.detect.export import ExportOptions, export
 from tests.detect import co_dino_cases, query_cases
 from tests.originals.candidate import Candidate
-from tests.originals.cases.case import PREPROCESSOR, Case
+from tests.originals.cases.case import PREPROCESSOR, Case, Config
 from tests.originals.cases.query import SPREAD
 from tests.originals.compare import batches_of, filled, save
 from tests.originals.comparison import differences, require_substance
 from tests.originals.images import image_files
-from tests.originals.original import Original
 from tests.tools.small_detectors import write_record
 
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "co_dino.json"
 
 
-def difference(case: Case, folder: Path) -> str:
-    """Return how torch or the file differ from the project, "" if they do not."""
-    original, _ = filled(Original, case, case.config())
+def difference(case: Case, folder: Path, build: Callable[[Config], Any]) -> str:
+    """Return how torch or the file differ from the original that `build` makes, "" if they do not."""
+    original, _ = filled(build, case, case.config())
     checkpoint, settings, file = save(original, folder), folder / "config.json", folder / "detector.onnx"
     settings.write_text(json.dumps(case.config()))
     options = ExportOptions(input_img=image_files()[0], dynamic_export=True)
@@ -60,6 +60,8 @@ def record(model: dict[str, Any]) -> dict[str, Any]:
     """Return the keys and shapes of a detector's weights, and what the project finds in the tests' batch."""
     from mmdet.structures import DetDataSample
 
+    from tests.originals.original import Original
+
     theirs = Original(
         {"model": model, "default_scope": "mmdet", "test_dataloader": {"dataset": {"pipeline": []}}}
     ).model
@@ -81,6 +83,8 @@ def record(model: dict[str, Any]) -> dict[str, Any]:
 
 def main(folder: str, *arguments: str) -> int:
     """Check the detectors."""
+    from tests.originals.original import Original
+
     torch.set_grad_enabled(False)
     sys.path.insert(0, folder)
     import_module("codetr")  # registers itself
@@ -88,7 +92,7 @@ def main(folder: str, *arguments: str) -> int:
     for name, model in co_dino_cases.MODELS.items():
         case = Case({**copy.deepcopy(model), "data_preprocessor": PREPROCESSOR}, SPREAD, classes=1)
         with tempfile.TemporaryDirectory() as directory:
-            problem = difference(case, Path(directory))
+            problem = difference(case, Path(directory), Original)
         failures += bool(problem)
         print(f"{name}: {problem or 'equal'}", flush=True)
     if "--record" in arguments:

@@ -33,6 +33,7 @@ def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
         (panoptic_cases.MODELS, panoptic_cases.config, lambda name: partial(panoptic_cases.fill, name)),
         (query_cases.MODELS, lambda name: {"model": query_cases.MODELS[name]}, lambda name: query_cases.fill),
         (co_dino_cases.MODELS, co_dino_cases.config, lambda name: query_cases.fill),
+        (["co_deformable"], lambda name: {"model": co_dino_cases.OF_AUTHORS[name]}, lambda name: query_cases.fill),
         (text_cases.MODELS, text_cases.config, lambda name: text_cases.fill),
         (two_stage_cases.CASES, two_stage_cases.config_of, lambda name: check_two_stage.randomize),
         (rotated_cases.CASES, rotated_cases.config_of, lambda name: dense_cases.fill),

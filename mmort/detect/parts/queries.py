@@ -99,8 +99,12 @@ class QueryDetector(Detector):
 
     def detections(self, logits: Tensor, boxes: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best detections: pairs of query and class, or queries if the classes exclude each other."""
+        return self.best(logits, boxes, limits, self.max_per_image)
+
+    def best(self, logits: Tensor, boxes: Tensor, limits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Return so many of them at most."""
         best = best_queries if self.scores.other_logits else best_pairs_of_queries
-        return best(logits, boxes, limits, self.max_per_image)
+        return best(logits, boxes, limits, count)
 
 
 class MLP(nn.Module):

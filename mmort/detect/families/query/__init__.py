@@ -4,7 +4,7 @@ An import here registers a family.
 """
 
 from mmort.detect.families.query import (
-    co_dino,
+    co_detr,
     conditional_detr,
     dab_detr,
     ddq,

@@ -193,8 +193,7 @@ class DeformableDETR(QueryDetector):
         """Return class logits and boxes for what the encoder made of a pyramid, [N, P, D]."""
         if self.two_stages:
             references = self.best_proposals(memory, pyramid)
-            embedded = waves_of_coordinates(references, memory.shape[2] // 2).flatten(2)
-            positions, x = self.pos_trans_norm(self.pos_trans_fc(embedded)).chunk(2, 2)
+            positions, x = self.proposed_queries(references)
         else:
             positions, x = self.query_embedding.weight.expand(memory.shape[0], -1, -1).chunk(2, 2)
             references = self.reference_points_fc(positions).sigmoid()
@@ -205,6 +204,12 @@ class DeformableDETR(QueryDetector):
                 references = moved(references, self.bbox_head.reg_branches[index](x))
         results: tuple[Tensor, Tensor] = self.bbox_head(x, references, last)
         return results
+
+    def proposed_queries(self, references: Tensor) -> tuple[Tensor, Tensor]:
+        """Return positions and contents [N, Q, D] of the queries of proposed boxes [N, Q, 4]."""
+        embedded = waves_of_coordinates(references, self.decoder.embed_dims // 2).flatten(2)
+        positions, x = self.pos_trans_norm(self.pos_trans_fc(embedded)).chunk(2, 2)
+        return positions, x
 
     def best_proposals(self, memory: Tensor, pyramid: Pyramid, *words: Tensor) -> Tensor:
         """Return the boxes [N, Q, 4] that the head predicts for the best cells, by descending score.

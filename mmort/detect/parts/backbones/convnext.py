@@ -1,6 +1,7 @@
 """ConvNeXt: a convolutional network with the proportions of a Swin Transformer.
 
-Source: Z. Liu et al., "A ConvNet for the 2020s", CVPR 2022; ``ConvNeXt`` of MMPreTrain (``mmcls`` before).
+Source: Z. Liu et al., "A ConvNet for the 2020s", CVPR 2022; S. Woo et al., "ConvNeXt V2", CVPR 2023; ``ConvNeXt`` of
+MMPreTrain (``mmcls`` before).
 """
 
 from __future__ import annotations
@@ -42,21 +43,34 @@ class ChannelNorm(nn.LayerNorm):
         return super().forward(input.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
+class GlobalResponseNorm(nn.Module):
+    """Scales the channels of maps [N, H, W, C] by their norms over the map, relative to the mean norm."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.gamma, self.beta = nn.Parameter(torch.zeros(channels)), nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        norms = x.square().sum((1, 2), keepdim=True).sqrt()
+        return self.gamma * (x * (norms / (norms.mean(3, keepdim=True) + 1e-6))) + self.beta + x
+
+
 class ConvNeXtBlock(nn.Module):
     """A 7x7 convolution of each channel alone and two linear layers, beside a shortcut."""
 
-    def __init__(self, channels: int, act_cfg: Config, scaled: bool) -> None:
+    def __init__(self, channels: int, act_cfg: Config, scaled: bool, use_grn: bool) -> None:
         super().__init__()
         self.depthwise_conv = nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
         self.norm = nn.LayerNorm(channels, eps=1e-6)
         self.pointwise_conv1 = nn.Linear(channels, 4 * channels)
         self.act = activation(act_cfg)
+        self.grn = GlobalResponseNorm(4 * channels) if use_grn else nn.Identity()
         self.pointwise_conv2 = nn.Linear(4 * channels, channels)
         self.gamma = nn.Parameter(torch.ones(channels)) if scaled else None
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.norm(self.depthwise_conv(x).permute(0, 2, 3, 1))  # [N, H, W, C]
-        inner = self.pointwise_conv2(self.act(self.pointwise_conv1(inner)))
+        inner = self.pointwise_conv2(self.grn(self.act(self.pointwise_conv1(inner))))
         if self.gamma is not None:
             inner = inner * self.gamma
         return x + inner.permute(0, 3, 1, 2)
@@ -82,6 +96,7 @@ class ConvNeXt(nn.Module):
         in_channels: int = 3
         stem_patch_size: int = 4
         act_cfg: Config = default({"type": "GELU"})
+        use_grn: bool = False
         layer_scale_init_value: float = 1e-6
         out_indices: int | Sequence[int] = -1
         gap_before_final_norm: bool = True
@@ -111,7 +126,7 @@ class ConvNeXt(nn.Module):
             self.downsample_layers.append(nn.Sequential(ChannelNorm(before), nn.Conv2d(before, width, 2, stride=2)))
         scaled = entries.layer_scale_init_value > 0
         self.stages = nn.ModuleList(
-            nn.Sequential(*(ConvNeXtBlock(width, entries.act_cfg, scaled) for _ in range(depth)))
+            nn.Sequential(*(ConvNeXtBlock(width, entries.act_cfg, scaled, entries.use_grn) for _ in range(depth)))
             for depth, width in zip(depths, widths, strict=True)
         )
         for stage in self.out_indices:

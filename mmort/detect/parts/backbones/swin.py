@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Schema, default, training_only
+from mmort.detect.entries import PARTS, Schema, default, only, training_only
 from mmort.detect.parts.layers import normalization
 from mmort.detect.parts.transformer import FFN, FFNEntries
 
@@ -233,6 +233,27 @@ class SwinTransformer(nn.Module):
             if index in self.out_indices:
                 outputs.append(getattr(self, f"norm{index}")(tokens).permute(0, 3, 1, 2))
         return tuple(outputs)
+
+
+_NAMES_OF_1 = {"in_chans": "in_channels", "embed_dim": "embed_dims", "ape": "use_abs_pos_embed"}
+
+
+@PARTS.register("backbone", "SwinTransformerV1")
+class SwinTransformerV1(SwinTransformer):
+    """The same with its authors' names of entries, as Co-DETR's code has it."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(SwinTransformer.Entries):
+        """The entries of ``backbone``."""
+
+        patch_norm: bool = only(True)  # which normalizes before merging too, as theirs always does
+
+        ignored: ClassVar = {**SwinTransformer.Entries.ignored, **training_only("use_checkpoint", "pretrained")}
+
+        @classmethod
+        def respelled(cls, name: str, config: Config) -> Config:
+            """Rename entries."""
+            return {_NAMES_OF_1.get(key, key): value for key, value in config.items()}
 
 
 def chunks(side: int, size: int) -> int:

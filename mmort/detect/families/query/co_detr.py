@@ -1,0 +1,297 @@
+"""Co-DETR: DINO or Deformable DETR, trained with further heads; better detections may suppress or weaken others.
+
+Source: Z. Zong et al., "DETRs with Collaborative Hybrid Assignments Training", ICCV 2023, its authors' code for
+MMDetection 2, and ``projects/CO-DETR`` of MMDetection 3.  Box AP of Co-DINO on COCO val2017: 52.0 with R-50 and 5
+scales; of Swin-L, trained on Objects365 before: 64.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from mmort.configs.layout import DetectorConfig
+from mmort.configs.schema import Config
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, only, read_entries, training_only
+from mmort.detect.families.query.deformable_detr import DeformableDETR, DeformableDETRHead, keys_of_transformer
+from mmort.detect.families.query.dino import DINO, DINOHead
+from mmort.detect.parts.deformable_transformer import DeformableDecoderEntries, DeformableEncoderEntries
+from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries, QueryTestCfg
+from mmort.detect.parts.test_cfg import NMS, NO_SUPPRESSION, check_size_of_original
+from mmort.torch import multiclass_nms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer(Schema):
+    """The entries of ``query_head.transformer``."""
+
+    types = ("CoDinoTransformer", "CoDeformableDetrTransformer")
+    ignored: ClassVar = {
+        "as_two_stage": "the head sets it",
+        "mixed_selection": "the head sets it",
+        "two_stage_num_proposals": "the head's num_query, which it must be",
+        **training_only("num_co_heads", "with_coord_feat", "with_pos_coord"),
+    }
+
+    encoder: Config
+    decoder: Config
+    num_feature_levels: int = at_least(1, default=4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryHead(Schema):
+    """The entries of ``query_head`` that MMDetection's detectors without further heads have in the model."""
+
+    ignored: ClassVar = {
+        "embed_dims": "the transformer's",
+        "in_channels": "the neck's",
+        "num_feature_levels": "the transformer's",
+        "share_pred_layer": "layers are never shared",
+        "num_pred_layer": "the decoder's",
+        **training_only("dn_cfg", "lambda_1", "max_pos_coords", "use_zero_padding"),
+    }
+
+    transformer: Transformer = nested(Transformer, "query_head.transformer")
+    positional_encoding: Config
+    with_box_refine: bool = False
+    as_two_stage: bool = False
+
+    def model(self) -> Config:
+        """Return the same as these detectors have it."""
+        transformer = self.transformer
+        return {
+            "encoder": transformer.encoder,
+            "decoder": transformer.decoder,
+            "num_feature_levels": transformer.num_feature_levels,
+            "positional_encoding": self.positional_encoding,
+            "with_box_refine": self.with_box_refine,
+            "as_two_stage": self.as_two_stage,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DINOQueryHead(QueryHead):
+    """Those of Co-DINO."""
+
+    types = ("CoDINOHead",)
+    ignored: ClassVar = {**QueryHead.ignored, "mixed_selection": "queries are always learned"}
+
+    num_query: int = at_least(1, default=900)
+    with_box_refine: bool = only(True)
+    as_two_stage: bool = only(True, required=True)
+
+    def model(self) -> Config:
+        return {**super().model(), "num_queries": self.num_query}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeformableQueryHead(QueryHead):
+    """Those of Co-Deformable-DETR."""
+
+    types = ("CoDeformDETRHead",)
+
+    num_query: int = at_least(1, default=100)
+    mixed_selection: bool = False
+
+    def check(self, name: str) -> None:
+        """Refuse queries that are made of proposals alone, which the authors' code has no more."""
+        if self.as_two_stage and not self.mixed_selection:
+            raise ValueError(f"detect.build: mixed_selection of {name} must be True with as_two_stage, got False")
+
+    def model(self) -> Config:
+        return {**super().model(), "num_queries": self.num_query}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoModel(DeformableDETR.Model):
+    """The entries of ``model`` that both have."""
+
+    query_head: ClassVar[type[QueryHead]]
+
+    with_attn_mask: bool = True
+
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Take the transformer out of ``query_head``; the other heads, ``bbox_head`` too, are the training's."""
+        head = config.get("query_head")
+        if not isinstance(head, dict):
+            return config
+        names = {*cls.query_head.__dataclass_fields__, *cls.query_head.ignored}
+        moved = read_entries("query_head", cls.query_head, {key: head[key] for key in head if key in {*names, "type"}})
+        rest = {key: value for key, value in config.items() if key != "query_head"}
+        return {**rest, **moved.model(), "bbox_head": {key: head[key] for key in head if key not in names}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderEntries(DeformableEncoderEntries):
+    """The entries of ``query_head.transformer.encoder``."""
+
+    ignored: ClassVar = {**DeformableEncoderEntries.ignored, **training_only("with_cp")}
+
+    post_norm_cfg: Config | None = None  # of a layer that begins with a normalization, which is refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderEntries(DeformableDecoderEntries):
+    """The entries of ``query_head.transformer.decoder``."""
+
+    types = ("DinoTransformerDecoder",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeformableDETRDecoderEntries(DeformableDecoderEntries):
+    """Those of Co-Deformable-DETR."""
+
+    types = ("CoDeformableDetrTransformerDecoder",)
+    ignored: ClassVar = {**DeformableDecoderEntries.ignored, **training_only("look_forward_twice")}
+
+
+class CoDINOHead(DINOHead):
+    """The head of DINO."""
+
+    eps = 1e-3
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(QueryHeadEntries):
+        """The entries of ``query_head`` but for those of `QueryHead`."""
+
+        types = ("CoDINOHead",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoTestCfg(QueryTestCfg):
+    """The entries of the first ``test_cfg``."""
+
+    score_thr: float = 0.0
+    nms: NMS | None = nested(NMS, default=None)
+
+    def check(self, name: str) -> None:
+        """Refuse what the network cannot know."""
+        if self.nms is not None:
+            check_size_of_original("nms.offset", self.nms.offset)
+
+
+class CoDeformDETRHead(DeformableDETRHead):
+    """The head of Deformable DETR."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(QueryHeadEntries):
+        """The entries of ``query_head`` but for those of `QueryHead`."""
+
+        types = ("CoDeformDETRHead",)
+
+
+_IGNORED = {
+    "eval_index": "of the heads beside the queries'",
+    "use_lsj": "MMDetection changes a copy of what it means to change",
+    **training_only("rpn_head", "roi_head", "with_pos_coord"),
+}
+_UNUSED_KEYS = (
+    r"^(rpn_head|roi_head|bbox_head\.\d+)\.",
+    r"^query_head\.(downsample|dn_generator|label_embedding)\.",
+    r"^query_head\.transformer\.(aux_pos_trans|pos_feats_|head_pos_embed)",
+)
+
+
+class Collaborative(DeformableDETR):
+    """Base of both: how they select detections."""
+
+    entries: CoModel
+    test_cfg: CoTestCfg
+
+    def __init__(self, config: DetectorConfig, parts: Parts) -> None:
+        super().__init__(config, parts)
+        # The authors' code suppresses among as many detections as there are queries, MMDetection's among max_per_img.
+        by_authors = config.version == 2 and self.test_cfg.nms is not None
+        self.candidates = self.queries if by_authors else self.max_per_image
+
+    def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
+        return super().forward(input, img_shape if self.entries.with_attn_mask else None)  # or the padding is image too
+
+    def detections(self, logits: Tensor, boxes: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
+        dets, labels = self.best(logits, boxes, limits, self.candidates)
+        scores = torch.where(dets[..., 4] > self.test_cfg.score_thr, dets[..., 4], 0)  # [N, K]
+        classes = torch.arange(self.entries.bbox_head.num_classes, device=labels.device)
+        of_classes = torch.where(labels[..., None] == classes, scores[..., None], 0)  # [N, K, C]
+        nms = self.test_cfg.nms or NO_SUPPRESSION
+        results: tuple[Tensor, ...] = multiclass_nms(
+            dets[..., :4], of_classes, 0.0, max_per_image=self.max_per_image, **nms.arguments
+        )
+        return results[0], results[1]
+
+
+@PARTS.register("detector", "CoDeformDETRHead")
+class CoDeformableDETR(Collaborative):
+    """Co-Deformable-DETR, of the authors' code."""
+
+    family = "Co-Deformable-DETR"
+    head_class = CoDeformDETRHead
+    entries: Model
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(CoModel):
+        """The entries of ``model``, and those of its ``query_head`` that Deformable DETR has there."""
+
+        types = ("CoDETR",)
+        query_head = DeformableQueryHead
+        ignored: ClassVar = {**DeformableDETR.Model.ignored, **_IGNORED}
+
+        encoder: EncoderEntries = nested(EncoderEntries, "query_head.transformer.encoder")
+        decoder: DeformableDETRDecoderEntries = nested(DeformableDETRDecoderEntries, "query_head.transformer.decoder")
+        bbox_head: CoDeformDETRHead.Entries = nested(CoDeformDETRHead.Entries, "query_head")  # type: ignore[assignment]
+        test_cfg: CoTestCfg = nested(CoTestCfg, "test_cfg", default={})
+        eval_module: str = only("detr")
+
+    renamed_keys = (
+        *keys_of_transformer("query_head"),
+        (r"^query_head\.(cls|reg)_branches\.", r"bbox_head.\1_branches."),
+    )
+    unused_keys: ClassVar = _UNUSED_KEYS
+
+    def build_queries(self, model: QueryModelEntries) -> None:
+        super().build_queries(model)
+        if self.two_stages:
+            self.query_embedding = nn.Embedding(self.queries, model.encoder.embed_dims)
+
+    def proposed_queries(self, references: Tensor) -> tuple[Tensor, Tensor]:
+        positions, x = super().proposed_queries(references)
+        return positions, self.query_embedding.weight[: x.shape[1]].expand_as(x)
+
+
+@PARTS.register("detector", "CoDINOHead")
+class CoDINO(Collaborative, DINO):
+    """Co-DINO."""
+
+    family = "Co-DINO"
+    head_class = CoDINOHead
+    entries: Model
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(CoModel, DINO.Model):
+        """The entries of ``model``, and those of its ``query_head`` that DINO has there."""
+
+        types = ("CoDETR",)
+        query_head = DINOQueryHead
+        ignored: ClassVar = {**DINO.Model.ignored, **_IGNORED}
+
+        encoder: EncoderEntries = nested(EncoderEntries, "query_head.transformer.encoder")
+        decoder: DecoderEntries = nested(DecoderEntries, "query_head.transformer.decoder")
+        bbox_head: CoDINOHead.Entries = nested(CoDINOHead.Entries, "query_head")  # type: ignore[assignment]
+        test_cfg: CoTestCfg = nested(CoTestCfg, "test_cfg", default={})
+        eval_module: str = only("detr")
+
+    renamed_keys = (
+        *keys_of_transformer("query_head"),
+        (r"^query_head\.transformer\.query_embed\.", "query_embedding."),
+        (r"^query_head\.transformer\.decoder\.ref_point_head\.0\.", "decoder.ref_point_head.layers.0."),
+        (r"^query_head\.transformer\.decoder\.ref_point_head\.2\.", "decoder.ref_point_head.layers.1."),
+        (r"^query_head\.transformer\.decoder\.norm\.", "decoder.norm."),
+        (r"^query_head\.(cls|reg)_branches\.", r"bbox_head.\1_branches."),
+    )
+    unused_keys: ClassVar = _UNUSED_KEYS
+
+    def build_queries(self, model: QueryModelEntries) -> None:
+        self.query_embedding = nn.Embedding(model.num_queries, model.encoder.embed_dims)

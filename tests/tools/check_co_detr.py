@@ -1,0 +1,82 @@
+"""Compare Co-DETR with its authors' own code, for MMDetection 2.  Run by hand, as that is in no package.
+
+    python -m tests.tools.check_co_detr FOLDER [--record]
+
+FOLDER is the authors' repository, and `.ci/run originals_2` shows what else must be installed.  Torch modules and
+exported files detect in images, alone and in a batch.  Prints a line for each detector and exits with 1 if one differs.
+With ``--record``, writes what `tests/detect/test_co_dino.py` expects.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import sys
+import tempfile
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.detect import co_dino_cases, query_cases
+from tests.originals.cases.case import PREPROCESSOR
+from tests.originals.cases.query import SPREAD
+from tests.originals_2.cases import Case, _pipeline
+from tests.originals_2.original import Original
+from tests.tools.check_co_dino import difference
+from tests.tools.small_detectors import write_record
+
+RECORD = Path(__file__).parents[1] / "data" / "detect" / "co_detr.json"
+
+
+def import_authors(folder: str) -> None:
+    """Import the authors' code, with what it asks of packages and does not detect with."""
+    layers: Any = types.ModuleType("timm.models.layers")
+    layers.DropPath, layers.trunc_normal_ = torch.nn.Identity, torch.nn.init.trunc_normal_
+    layers.to_2tuple = lambda size: (size, size)
+    loading: Any = types.ModuleType("mmcv_custom")
+    loading.load_checkpoint = None
+    sys.modules |= {"timm.models.layers": layers, "mmcv_custom": loading}
+    importlib.import_module("mmdet.models.losses.cross_entropy_loss").generate_block_target = None  # type: ignore[attr-defined]
+    sys.path.insert(0, folder)
+    importlib.import_module("projects.models")  # registers itself
+
+
+def record(model: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys and shapes of a detector's weights, and what the authors' code finds in the tests' batch."""
+    theirs = Original({"model": model, "data": {"test": {"pipeline": []}}, "rotated": False}).model
+    shapes = {key: [*value.shape] for key, value in theirs.state_dict().items()}
+    theirs.load_state_dict(co_dino_cases.weights(shapes))
+    batch, _ = query_cases.batch()
+    canvas = tuple(batch.shape[2:])
+    shapes_of_images = query_cases.SHAPES if theirs.with_attn_mask else [canvas] * len(query_cases.SHAPES)
+    metas = [{"batch_input_shape": canvas, "img_shape": (*shape, 3), "scale_factor": 1.0} for shape in shapes_of_images]
+    with torch.inference_mode():
+        found = theirs.query_head.simple_test(theirs.extract_feat(batch), metas)
+    dets = [boxes.tolist() for boxes, _ in found]
+    return {
+        "shapes": shapes,
+        "dets": [[[float(f"{value:.6g}") for value in row] for row in rows] for rows in dets],
+        "labels": [labels.tolist() for _, labels in found],
+    }
+
+
+def main(folder: str, *arguments: str) -> int:
+    """Check the detectors."""
+    torch.set_grad_enabled(False)
+    import_authors(folder)
+    failures = 0
+    for name, model in co_dino_cases.OF_AUTHORS.items():
+        case = Case(copy.deepcopy(model), SPREAD, _pipeline((131, 90), PREPROCESSOR), classes=1)
+        with tempfile.TemporaryDirectory() as directory:
+            problem = difference(case, Path(directory), Original)
+        failures += bool(problem)
+        print(f"{name}: {problem or 'equal'}", flush=True)
+    if "--record" in arguments:
+        write_record(RECORD, {name: record(model) for name, model in co_dino_cases.OF_AUTHORS.items()})
+    return int(failures > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
