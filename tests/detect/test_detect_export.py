@@ -365,7 +365,7 @@ class Attack:
         ("option", "options must be key=value, got 'model'"),
         ("shape", "--shape must be one or two numbers, got 3"),
         ("directory", "output directory does not exist: .*nowhere"),
-        ("missing", r"No such file or directory: '.*nowhere\.pth'"),
+        ("missing", r"nowhere\.pth: no such file or directory$"),
         ("address", r"checkpoint must be a file, download it first: https://example\.org/x\.pth"),
         ("name", "checkpoint must be a file, download it first: open-mmlab://resnet50"),
         ("config address", r"config must be a file, download it first: https://example\.org/c\.py"),
