@@ -352,7 +352,7 @@ def test_command_with_given_inputs(tmp_path, weight):
     assert "must have arrays x, got z" in refused("verify", path, "--against", path, "--inputs", tmp_path / "wrong.npz")
     (tmp_path / "text.npz").write_text("text")
     assert "must be an .npz file" in refused("verify", path, "--against", path, "--inputs", tmp_path / "text.npz")
-    assert "No such file" in refused("verify", path, "--against", path, "--inputs", tmp_path / "none.npz")
+    assert "none.npz: no such file" in refused("verify", path, "--against", path, "--inputs", tmp_path / "none.npz")
 
 
 def test_arrays_that_a_small_file_expands_to(tmp_path, weight, monkeypatch):
