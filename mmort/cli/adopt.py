@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Adopt a file, and print what was understood of it."""
     import mmort.onnx
     from mmort._files.inputs import read_bytes
-    from mmort.configs.options import nested, parse_options
+    from mmort.configs.overrides import nested, parse_options
 
     check_new_outputs(arguments.output, force=arguments.force)
     layout = {}

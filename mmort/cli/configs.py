@@ -43,7 +43,7 @@ def read(path: str, options: Sequence[str] | None) -> dict[str, Any]:
     """
     from mmort.configs import parse_options, read_config
     from mmort.configs.layout import READ_ENTRIES
-    from mmort.configs.options import added_entries
+    from mmort.configs.overrides import added_entries
 
     overrides = parse_options(options or ())
     for key, (name, siblings) in added_entries(overrides, read_config(path) if overrides else {}).items():

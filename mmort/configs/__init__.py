@@ -29,7 +29,7 @@ is read or refused within 2 seconds and 500 MB.
 """
 
 from mmort.configs.errors import ConfigError
-from mmort.configs.options import parse_options
+from mmort.configs.overrides import parse_options
 from mmort.configs.reader import read_config
 
 __all__ = ["ConfigError", "parse_options", "read_config"]

@@ -15,7 +15,7 @@ from mmort.configs.budget import FILE, Budget
 from mmort.configs.errors import ConfigError
 from mmort.configs.local_files import refuse_address
 from mmort.configs.merging import add_scope, merge, plain, unshared
-from mmort.configs.options import nested, parse_options
+from mmort.configs.overrides import nested, parse_options
 from mmort.configs.statements import ImportingProgram, Program, assigns_base, imports_bases
 from mmort.configs.values import ConfigDict
 

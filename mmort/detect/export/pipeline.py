@@ -16,7 +16,7 @@ import onnx.helper
 import mmort
 from mmort.configs import parse_options, read_config
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.options import added_entries
+from mmort.configs.overrides import added_entries
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector
 from mmort.detect.entries import suggested

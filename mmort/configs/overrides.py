@@ -66,7 +66,7 @@ def added_entries(options: Mapping[str, Any], config: Mapping[str, Any]) -> dict
 
     Examples
     --------
-    >>> from mmort.configs.options import added_entries
+    >>> from mmort.configs.overrides import added_entries
     >>> added_entries({"data.test.nope": 3, "data.0": 1}, {"data": {"test": {"type": "A"}}})
     {'data.test.nope': ('nope', ('type',)), 'data.0': ('0', ('test',))}
     """
