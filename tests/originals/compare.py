@@ -45,17 +45,19 @@ def assert_equal(build: Callable[[Config], Any], case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:
         candidate = Candidate(case.config(), save(original, Path(folder)))
     batches = batches_of(case)
-    expected = [original.run(batch) for batch in batches]
+    expected = [original.run(batch, mapped=case.mapped) for batch in batches]
     require_substance(expected, case.classes)
     different = [
         line
         for batch, result in zip(batches, expected, strict=True)
-        for line in differences(candidate.run(batch), result)
+        for line in differences(candidate.run(batch, mapped=case.mapped), result)
     ]
     if different and not any("inputs" in line for line in different):  # perhaps rounding decided
         different = [
             f"{line}, in float64"
             for batch in batches
-            for line in differences(candidate.run(batch, torch.float64), original.run(batch, torch.float64), "float64")
+            for line in differences(
+                *(side.run(batch, torch.float64, case.mapped) for side in (candidate, original)), "float64"
+            )
         ]
     assert not different

@@ -163,14 +163,12 @@ class Original:
     def run(self, paths: Sequence[str], dtype: torch.dtype = torch.float32, mapped: bool = True) -> BatchResult:
         """Detect objects in images, as one batch; boxes stay in pixels of the resized images unless `mapped`."""
         batch = self.prepare(paths)
-        for sample in [] if mapped else batch["data_samples"]:
-            sample.set_metainfo({"scale_factor": (1.0, 1.0), "ori_shape": sample.img_shape})
         preprocessor = self.model.data_preprocessor
         self.model.to(dtype)
         preprocessor.to(torch.float32)  # both sides normalize images in float32
         with torch.inference_mode(), _default_dtype(dtype):
             inputs = batch["inputs"].to(dtype)
-            samples = self.model(inputs, batch["data_samples"], mode="predict")
+            samples = self.model.predict(inputs, batch["data_samples"], rescale=mapped)
         self.model.to(torch.float32)  # equivariant convolutions share their bases with detectors that are built later
         return BatchResult(inputs.numpy(), [_image_result(sample) for sample in samples])
 

@@ -93,15 +93,13 @@ class Judge:
         everything = batches_of(self.case)
         # The batch has all images, so that alone it does; a case that differs itself would hide what its mutants do.
         for batches in (everything[-1:], everything[:2]) if self.case.batches else (everything,):
-            expected = [original.run(batch) for batch in batches]
-            if not _all_differences([candidate.run(batch) for batch in batches], expected):
+            self.batches, self.expected = batches, self._results(original, batches)
+            if not _all_differences(self._results(candidate, batches), self.expected):
                 break
         else:
             raise ValueError(f"{name} itself differs from MMDetection: see test_detectors.py")
-        self.batches, self.expected = batches, expected
-        self.mutants: list[Mutant] = mutants(
-            version, self.config, original.model, [image for batch in expected for image in batch.images]
-        )
+        detected = [image for batch in self.expected for image in batch.images]
+        self.mutants: list[Mutant] = mutants(version, self.config, original.model, detected)
         first = version.cases[version.cases_of_pipeline[0]]
         if self.case.pipeline == first.pipeline and name not in version.cases_of_pipeline:
             self.mutants = [mutant for mutant in self.mutants if "pipeline" not in mutant.path]
@@ -132,7 +130,7 @@ class Judge:
             pass
         try:
             original, _ = filled(self.version.build, self.case, config, self.scales)
-            expected = [original.run(batch) for batch in self.batches]
+            expected = self._results(original, self.batches)
         except OutOfTimeError:
             raise
         except Exception as error:
@@ -142,7 +140,7 @@ class Judge:
         try:
             with tempfile.TemporaryDirectory(dir=_memory()) as folder:
                 candidate = Candidate(config, save(original, Path(folder)))
-            actual = [candidate.run(batch) for batch in self.batches]
+            actual = self._results(candidate, self.batches)
         except OutOfTimeError:
             raise
         except Exception as error:
@@ -157,8 +155,7 @@ class Judge:
         if any("inputs" in line for line in differences):
             return Outcome(DIFFERENT, text[:400])
         try:
-            actual = [candidate.run(batch, torch.float64) for batch in self.batches]
-            expected = [original.run(batch, torch.float64) for batch in self.batches]
+            actual, expected = (self._results(side, self.batches, torch.float64) for side in (candidate, original))
         except OutOfTimeError:
             raise
         except Exception as error:
@@ -174,6 +171,10 @@ class Judge:
         if tied and self._are_equal_scaled(config):
             return Outcome(TIES, f"equal where scores do not tie; {text}"[:300])
         return Outcome(DIFFERENT, text[:400])
+
+    def _results(self, side: Any, batches: list[list[str]], dtype: torch.dtype = torch.float32) -> list[BatchResult]:
+        """Return what one side makes of some batches, in the pixels in which the case is compared."""
+        return [side.run(batch, dtype, self.case.mapped) for batch in batches]
 
     def _differences_of_rotated(self, original: Any, candidate: Candidate, mapped: bool) -> list[str]:
         """Return what differs in float64 if both sides take the same one of equally small rectangles around points.
@@ -197,9 +198,7 @@ class Judge:
         original, _ = filled(self.version.build, self.case, config)
         with tempfile.TemporaryDirectory(dir=_memory()) as folder:
             candidate = Candidate(config, save(original, Path(folder)))
-        actual, expected = (
-            [side.run(batch, torch.float64) for batch in self.batches] for side in (candidate, original)
-        )
+        actual, expected = (self._results(side, self.batches, torch.float64) for side in (candidate, original))
         equal = [not image_differences(*pair, "float64") for pair in _pairs(actual, expected)]
         return any(equal) and (all(equal) or _are_tied(actual, expected))
 

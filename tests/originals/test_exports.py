@@ -16,10 +16,9 @@ from tests.originals.cases import CASES
 from tests.originals.compare import batches_of, filled, save
 from tests.originals.comparison import differences, require_substance
 from tests.originals.images import image_files
-from tests.originals.known_differences import KNOWN
 from tests.originals.original import Original
 
-NAMES = sorted(set(CASES) - set(KNOWN))
+NAMES = sorted(CASES)
 COUNT = int(os.environ.get("ORIGINALS_EXPORTS", "5")) or len(NAMES)
 SAMPLE = random.Random(int(os.environ.get("ORIGINALS_SEED", "0"))).sample(NAMES, COUNT)
 
@@ -35,12 +34,12 @@ def test_equal(name, tmp_path):
     export(settings, checkpoint, file, ExportOptions(input_img=image, dynamic_export=True), progress=lambda line: None)
     candidate = Candidate(case.config(), checkpoint, str(file))
     batches = batches_of(case)
-    expected = [original.run(batch) for batch in batches]
+    expected = [original.run(batch, mapped=case.mapped) for batch in batches]
     require_substance(expected, case.classes)
-    actual = [candidate.run(batch) for batch in batches]
+    actual = [candidate.run(batch, mapped=case.mapped) for batch in batches]
     if any(differences(*pair) for pair in zip(actual, expected, strict=True)):  # rounding may decide: ask float64
         exact = Candidate(case.config(), checkpoint)
         for batch, result in zip(batches, actual, strict=True):
-            truth = exact.run(batch, torch.float64)
-            assert not differences(truth, original.run(batch, torch.float64), "float64")
+            truth = exact.run(batch, torch.float64, case.mapped)
+            assert not differences(truth, original.run(batch, torch.float64, case.mapped), "float64")
             assert not differences(result, truth)

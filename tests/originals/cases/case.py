@@ -45,6 +45,8 @@ class Case:
         The package whose types the config names without a prefix.
     data_set : dict
         Further entries of the test data set.
+    mapped : bool
+        Whether boxes are compared in pixels of the image file: not where the original maps them to it wrongly.
     """
 
     model: Config
@@ -54,6 +56,7 @@ class Case:
     classes: int = 2
     scope: str = "mmdet"
     data_set: Config = field(default_factory=dict)
+    mapped: bool = True
 
     def config(self) -> Config:
         """Return the whole config, to be changed by the caller if need be."""

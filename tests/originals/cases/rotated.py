@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.detect import rotated_1_cases
@@ -48,6 +49,8 @@ CASES |= {
         }.items()
     },
 }
+# MMRotate 1 replaces its boxes by their corners when it maps them, and suppresses them by five numbers of these.
+CASES["gliding_vertex"] = replace(CASES["gliding_vertex"], mapped=False)
 _ORIENTED_RCNN = rotated_1_cases.config_of("Oriented R-CNN")["model"]
 _ORIENTED_RCNN["roi_head"]["bbox_head"]["type"] = "RotatedShared2FCBBoxHead"
 CASES["oriented_rcnn_0"] = Case(_ORIENTED_RCNN, pipeline=PIPELINE, scope="mmrotate")
