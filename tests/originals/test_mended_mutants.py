@@ -45,6 +45,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("neck_bfp_conv", ("model", "backbone", "strides"), (2, 4, 4, 4), EFFECT),
         ("neck_bfp_conv", ("model", "bbox_head", "strides"), REMOVED, EFFECT),
         ("oriented_rcnn", ("model", "rpn_head", "bbox_coder", "angle_version"), REMOVED, REFUSED),
+        ("oriented_rcnn_0", ("model", "rpn_head", "bbox_coder", "use_box_type"), False, REFUSED),
         ("oriented_reppoints", ("model", "bbox_head", "stacked_convs"), 0, TIES),
         ("paa", ("model", "bbox_head", "loss_cls"), SOFTMAX, REFUSED),
         ("panoptic_fpn", ("model", "panoptic_fusion_head", "num_things_classes"), 5, REFUSED),

@@ -159,6 +159,14 @@ class MidpointOffsetCoder(RotatedBoxCoder):
 
         target_means: tuple[float, float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         target_stds: tuple[float, float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+        use_box_type: bool | None = True
+
+        ignored: ClassVar = {}
+
+        def check(self, name: str) -> None:
+            """Raise a ValueError if MMRotate would take centres and sizes of the proposals for corners."""
+            if not self.use_box_type:
+                raise ValueError(f"detect.build: use_box_type of {name} must be True, got {self.use_box_type}")
 
     def __init__(self, entries: Entries) -> None:
         super().__init__(entries)
