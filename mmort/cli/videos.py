@@ -96,6 +96,8 @@ def predict_video(
             bar.update()
         if drawn is not None:
             drawn.finish()
+    if not read:
+        raise ValueError(f"{name}: no frame can be read")
     if video.stated_frames is not None and read < video.stated_frames:
         print(f"note: {name} states {video.stated_frames} frames, of which {read} could be read", file=sys.stderr)
     if record is not None and not arguments.json:

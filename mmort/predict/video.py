@@ -15,6 +15,7 @@ SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".
 """What counts as a video, whatever its case."""
 
 MAX_CAMERA = 2**31 - 1  # OpenCV's int
+MAX_FRAME_PIXELS = 2**26  # 8192 x 8192; 8K has half as many
 USUAL_FPS = 25.0  # of an annotated video whose source states no frame rate, such as some cameras
 
 
@@ -48,7 +49,7 @@ class Video:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If OpenCV cannot read the file, or there is no such camera.
+        If OpenCV cannot read the file, its frames are larger than 2**26 pixels, or there is no such camera.
     ImportError
         If OpenCV is not installed.
     """
@@ -64,11 +65,19 @@ class Video:
             self._name = os.fspath(source)
             if not os.path.isfile(source):
                 raise FileNotFoundError(f"video does not exist, or is no regular file: {self._name}")
+            with open(source, "rb") as file:
+                if file.read(8) == b"ffconcat":  # FFmpeg would open them
+                    raise ValueError(f"{self._name}: a list of other files, not a video; run one after another")
             opened = cv2.VideoCapture(self._name)
         self._capture: Any = opened
         if not opened.isOpened():
             reason = "cannot be opened" if self._is_camera else "not a video in a format that OpenCV reads"
             raise ValueError(f"{self._name}: {reason}")
+        width, height = (int(opened.get(name)) for name in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT))
+        if width * height > MAX_FRAME_PIXELS:  # which a small file may state
+            raise ValueError(
+                f"{self._name}: frames may have {MAX_FRAME_PIXELS} pixels, got {width} x {height}; scale the video down"
+            )
         rate, count = opened.get(cv2.CAP_PROP_FPS), int(opened.get(cv2.CAP_PROP_FRAME_COUNT))
         self.frames_per_second: float | None = rate if 0 < rate < 1000 else None
         self.stated_frames: int | None = count if count > 0 and not self._is_camera else None

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import shutil
+import struct
 import sys
 import types
 
@@ -136,6 +137,31 @@ def test_what_is_no_video(tiny, clip, folder):
     assert "clip.avi must be the only source, got 2" in refused("predict", tiny, clip, "photos")
     assert "--window and --engine ray are for image files" in refused("predict", tiny, clip, "--window", "1024")
     assert "what a camera saw is gone" in refused("predict", tiny, "0", "-o", "out")
+
+
+def test_frames_that_a_small_file_states(tiny, clip, folder):
+    content = bytearray((folder / clip).read_bytes())
+    for name, offset in (("avih", 40), ("strf", 12)):  # where the width and height are
+        position = content.find(name.encode()) + offset
+        content[position : position + 8] = struct.pack("<II", 16_000, 16_000)
+    position = -1
+    while (position := content.find(b"\xff\xc0", position + 1)) >= 0:  # of each JPEG image
+        content[position + 5 : position + 9] = struct.pack(">HH", 16_000, 16_000)
+    (folder / "large.avi").write_bytes(content)
+    message = "large.avi: frames may have 67108864 pixels, got 16000 x 16000; scale the video down"
+    assert message in refused("predict", tiny, "large.avi")
+
+
+def test_videos_without_a_frame(tiny, clip, folder):
+    content = (folder / clip).read_bytes()
+    (folder / "broken.avi").write_bytes(content.replace(b"\xff\xc0", b"\xff\xfe"))
+    assert "broken.avi: no frame can be read" in refused("predict", tiny, "broken.avi")
+
+
+def test_lists_of_other_videos(tiny, clip, folder):
+    """FFmpeg would open the files that such a list names."""
+    (folder / "list.avi").write_text(f"ffconcat version 1.0\nfile {clip}\n")
+    assert "list.avi: a list of other files, not a video" in refused("predict", tiny, "list.avi")
 
 
 @pytest.mark.parametrize("address", ["http://example.org/a.jpg", "rtsp://camera/stream"])

@@ -25,6 +25,7 @@ while [ "$SECONDS" -lt "$SECONDS_MAX" ] && [ -z "$failed" ]; do
     part arrays --count 100000 --seconds "$SLICE"
     part tensors --count 20000 --seconds "$SLICE"
     part images --count 20000 --seconds $((SLICE / 4))
+    part videos --count 10000 --seconds $((SLICE / 4))
     part configs --count 10000 --seconds "$SLICE"
     part checkpoints --count 10000 --seconds "$SLICE"
     for name in metadata datasets outputs records graphs foreign_files options devices rewrites exports; do
