@@ -1,6 +1,6 @@
 // From a detector's output `masks` to masks in the picture, as mmort.predict.MaskFormat describes and stores them.
 
-import { resizeFloats } from "./resize.js";
+import { requireProportion, resizeFloats } from "./resize.js";
 
 const DEFAULTS = { area: "box", threshold: 0.5, stride: 1, rescaling: "crop", boxes: "output", scores: "output", alignment: "centres", inside_boxes: false };
 
@@ -74,6 +74,7 @@ function rescale(mask, rows, columns, format, prepared) {
     return [part, resizeFloats(part, 1, partColumns, partRows, width, height)];
   }
   const [newRows, newColumns] = format.rescaling === "fit" ? prepared.padShape : [rows * format.stride, columns * format.stride];
+  requireProportion(newColumns, newRows, 16 * width * height);
   const enlarged = resizeFloats(mask, 1, columns, rows, newColumns, newRows);
   if (format.rescaling === "scale") {
     // As in MMDetection, the scales of x and y are exchanged.

@@ -1,6 +1,6 @@
 // From a picture to a detector's input, as mmort.predict.Preprocessing does it, from the same settings.
 
-import { resizeBytes, resizeFloats } from "./resize.js";
+import { requireProportion, resizeBytes, resizeFloats } from "./resize.js";
 
 const DEFAULTS = {
   mean: [0, 0, 0], std: [1, 1, 1], to_rgb: false, size: null, keep_ratio: true, size_divisor: 1,
@@ -80,6 +80,7 @@ function paddedShape(settings, padding, width, height) {
 export function prepare(image, settings) {
   const originalShape = [image.height, image.width];
   const [width, height] = resizedSize(settings, image.width, image.height);
+  requireProportion(width, height, 2 * image.width * image.height);
   const resize = settings.to_float32 ? resizeFloats : resizeBytes;
   const pixels = resize(image.data, 4, image.width, image.height, width, height);
 
@@ -87,6 +88,7 @@ export function prepare(image, settings) {
   const { shape, offset } = paddedShape(settings, padding, width, height);
   const padShape = shape.map((length) => multiple(length, settings.size_divisor));
   const [rows, columns] = padShape;
+  requireProportion(columns, rows, 2 * width * height);
   const input = new Float32Array(3 * rows * columns);
   for (let channel = 0; channel < 3; channel++) {
     const normalize = normalizer(settings, channel), plane = input.subarray(channel * rows * columns);

@@ -2,6 +2,14 @@
 
 const WEIGHT_ONE = 2048; // OpenCV's weights of bytes have 11 bits
 
+const MAX_PIXELS = 2 ** 24; // 4096 x 4096, as mmort.predict has it
+
+/** Refuse a size, by which a file's metadata enlarges something, that is neither usual nor near `pixels`. */
+export function requireProportion(width, height, pixels) {
+  if (!(width * height <= Math.max(MAX_PIXELS, pixels))) // nor if one is no number
+    throw new Error(`its metadata asks for ${width} x ${height} pixels, and this page takes ${MAX_PIXELS}`);
+}
+
 /** The two source positions of each target position, and the weight of the second. */
 function neighbours(size, newSize, clampWeights) {
   const scale = 1 / (newSize / size);

@@ -71,7 +71,9 @@ class TextEncoder:
             tokenizer = json.loads(metadata["tokenizer"])
             self._limits = read_entries("limits", TextLimits, tokenizer["limits"])
             self._tokenizer = _tokenizer(tokenizer["vocabulary"], tokenizer["settings"])
-        except (KeyError, TypeError, ValueError) as error:
+        except KeyError as error:
+            raise ValueError(f"{path}: metadata that mmort cannot read: it has no {error.args[0]}") from None
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{path}: metadata that mmort cannot read: {error}") from None
 
     def __call__(self, prompt: Prompt) -> tuple[Words, ...]:

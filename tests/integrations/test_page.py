@@ -6,7 +6,7 @@ import threading
 import cv2
 import numpy as np
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Error, expect, sync_playwright
 
 from mmort import Predictor
 from mmort.demo import IMAGES, MODEL, page
@@ -145,6 +145,34 @@ def test_equal_preprocessing(modules, settings):
     assert tuple(prepared["imgShape"]) == expected.img_shape
     assert tuple(prepared["offset"]) == expected.offset
     np.testing.assert_array_equal(np.float32(prepared["scale"] * 2), expected.scale_factor)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"size": [10**9, 10**9]},
+        {"size": [30_000, 30_000], "keep_ratio": False},
+        {"size_divisor": 10**6},
+        {"pad_or": 2**20 - 1},
+        {"padding": {"size": [10**5, 10**5]}},
+        {"size": "many"},
+    ],
+)
+def test_sizes_out_of_proportion(modules, settings):
+    """Metadata could ask for gigabytes, which the browser looks for during a minute."""
+    picture = {"data": [0] * 4 * 12, "width": 4, "height": 3}
+    with pytest.raises(Error, match=r"its metadata asks for \S+ x \S+ pixels, and this page takes 16777216"):
+        call(
+            modules, "preprocessing.js", "prepare", picture, call(modules, "preprocessing.js", "readSettings", settings)
+        )
+
+
+def test_masks_out_of_proportion(modules):
+    format = MaskFormat("image", stride=4096).to_dict()
+    shapes = {"originalShape": [9, 9], "imgShape": [9, 9], "padShape": [32, 32], "offset": [0, 0], "scale": [1, 1]}
+    arguments = [0.0] * 16, 4, 4, call(modules, "masks.js", "readFormat", format), shapes, [0, 0, 9, 9]
+    with pytest.raises(Error, match="its metadata asks for 16384 x 16384 pixels"):
+        call(modules, "masks.js", "rescaleMask", *arguments)
 
 
 @pytest.mark.parametrize("sizes", [(97, 61, 41, 30), (40, 30, 20, 15), (13, 9, 64, 50), (1, 5, 7, 3), (64, 48, 64, 24)])

@@ -4,6 +4,7 @@ import json
 import pickle
 
 import numpy as np
+import onnx
 import pytest
 
 from mmort import Predictor
@@ -128,6 +129,24 @@ def test_metadata_without_inputs(tmp_path):
     tiny_detector.write(tmp_path / "tiny.onnx", metadata={**tiny_detector.METADATA, "texts": texts})
     with pytest.raises(ValueError, match="a detector whose metadata has texts must have the input text"):
         Predictor(tmp_path / "tiny.onnx", texts="cat", score_threshold=0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("tokenizer", "[" * 100_000, "maximum recursion depth"),
+        ("tokenizer", "{}", "it has no limits"),
+        ("other", "", "it has no tokenizer"),
+    ],
+)
+def test_tokenizers_that_cannot_be_read(file, key, value, message):
+    path = file.with_name("detector.texts.onnx")
+    model = onnx.load(path)
+    (entry,) = (entry for entry in model.metadata_props if entry.key == "tokenizer")
+    entry.key, entry.value = key, value
+    onnx.save(model, path)
+    with pytest.raises(ValueError, match=f"detector.texts.onnx: metadata that mmort cannot read: {message}"):
+        Predictor(file, texts="cat", score_threshold=0)
 
 
 @pytest.mark.parametrize("limits", [{"max_tokens": "12"}, {"pad_to_max": 1}, {"sub_sentence_ends": [1]}])
