@@ -14,4 +14,5 @@ def needed_by(function: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name not in ("onnx", "onnx_ir", "onnxscript", "torch"):
             raise
-        raise ImportError(f"{function} needs {error.name}: pip install 'mmort[torch]'") from None
+        extra = "torch" if error.name in ("onnxscript", "torch") else "onnx"
+        raise ImportError(f"{function} needs {error.name}: pip install 'mmort[{extra}]'") from None

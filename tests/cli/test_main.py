@@ -41,7 +41,8 @@ def test_commands_have_help(command, capsys):
     ("package", "arguments", "message"),
     [
         ("torch", ["export", "config.py", "checkpoint.pth"], "mmort export needs torch: pip install 'mmort[detect]'"),
-        ("onnx", ["upgrade", "model.onnx", "--in-place"], "needs onnx: pip install 'mmort[torch]'"),
+        ("onnx", ["upgrade", "model.onnx", "--in-place"], "needs onnx: pip install 'mmort[onnx]'"),
+        ("onnx_ir", ["accelerate", "a.onnx", "--output", "b.onnx"], "needs onnx_ir: pip install 'mmort[onnx]'"),
         ("onnxruntime", ["verify", "a.onnx", "--against", "b.onnx"], "needs ONNX Runtime: pip install onnxruntime"),
     ],
 )
