@@ -29,6 +29,7 @@ default_role = "py:obj"  # `name` in a docstring is a link where it names someth
 
 autodoc_typehints = "none"  # the docstrings name the types, with shapes
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True  # else functions and objects stand there as their repr
 napoleon_google_docstring = False
 napoleon_use_param = False  # else words of types become links, such as "optional" to Tensor.optional
 napoleon_use_ivar = True
