@@ -41,7 +41,8 @@ def read_inputs(
     Raises
     ------
     ValueError
-        If there are images, but the model has no preprocessing in its metadata, or arrays do not match the inputs.
+        If there are images, but the model has no preprocessing in its metadata, or inputs for words, or arrays do not
+        match the inputs.
     OSError
         If a file cannot be read.
 
@@ -87,6 +88,11 @@ def _image_reader(
         raise ValueError(
             f"{os.fspath(path)} has no preprocessing in its metadata, which images need; pass arrays in .npz files; "
             f"{ADVICE}"
+        )
+    if network.takes_texts:
+        raise ValueError(
+            f"{os.fspath(path)} has inputs for words, which images do not fill; pass arrays in .npz files, or a file "
+            "that was exported with --texts"
         )
     sessions = [network.session, *(open_session(file, libraries) for file in against)]
     count = 2 if all(map(takes_img_shape, sessions)) else 1
