@@ -6,6 +6,7 @@ import pytest
 import mmort.onnx
 from mmort.predict import write_image
 from tests.predict import tiny_detector
+from tests.predict.tiny_open_vocabulary import save_detector, save_encoder
 
 
 @pytest.fixture
@@ -54,3 +55,16 @@ def test_images_need_preprocessing_that_arrays_do_not(tmp_path, image):
     assert len(next(sets)) == 1
     with pytest.raises(ValueError, match=r"no preprocessing in its metadata, which images need; pass arrays in \.npz"):
         next(sets)
+
+
+def test_images_do_not_fill_inputs_for_words(tmp_path, image):
+    """Arrays do, with the text's features among them."""
+    model = tmp_path / "detector.onnx"
+    save_detector(model)
+    save_encoder(tmp_path / "detector.texts.onnx")
+    with pytest.raises(ValueError, match=r"has inputs for words, which images do not fill; .* exported with --texts$"):
+        next(mmort.onnx.read_inputs(model, [image]))
+    words = mmort.Predictor(model, texts="cat").network._words[0].feeds
+    np.savez(tmp_path / "arrays.npz", input=np.ones((1, 3, 16, 32), np.float32), **words)
+    (inputs,) = mmort.onnx.read_inputs(model, [tmp_path / "arrays.npz"])
+    assert len(inputs) == 1 + len(words)
