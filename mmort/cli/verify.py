@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from mmort.cli.thresholds import share
 
@@ -67,53 +65,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> str | None:
     """Compare the outputs, and print the report."""
-    from mmort.onnx import read_inputs
+    from mmort.demo import IMAGES
     from mmort.onnx.verify.command import verify_against
 
-    for name, value, kind in (
-        ("MODEL.onnx", arguments.model, "an ONNX file"),
-        ("--against", arguments.against, "an ONNX file or script.py:function"),
-    ):
-        if value.endswith((".pth", ".pt")):
-            raise ValueError(
-                f"verify: {name} is {kind}, got the checkpoint {value}; mmort parity CONFIG CHECKPOINT compares one "
-                "with its exported file"
-            )
-    inputs: list[Sequence[Any]] | None = None
-    if files := arguments.inputs or arguments.image:
-        against = [arguments.against] if arguments.against.endswith(".onnx") else []
-        inputs = list(read_inputs(arguments.model, files, against=against, libraries=arguments.library))
-    elif not arguments.sizes and arguments.against.endswith(".onnx"):
-        inputs = _default_inputs(arguments.model, arguments.against, arguments.library)
     report = verify_against(
         arguments.model,
         arguments.against,
         arguments.sizes,
-        inputs=inputs,
+        inputs=arguments.inputs or arguments.image,
         rtol=arguments.rtol,
         atol=arguments.atol,
         min_mask_overlap=arguments.min_mask_overlap,
         libraries=arguments.library,
+        example_image=IMAGES[0],
     )
     print(report.to_json() if arguments.json else report)
-    differing = [row for row in report.rows if row.problem]
-    if differing and all(getattr(row, "proves_nothing", False) for row in differing):
+    if report.proves_nothing:
         raise ValueError("verify: nothing but ties was detected, which proves nothing; pass --image or --inputs")
     return None if report.ok else f"the outputs of {arguments.model} differ from those of {arguments.against}"
-
-
-def _default_inputs(model: str, against: str, libraries: Sequence[str]) -> list[Sequence[Any]] | None:
-    """Return an image that comes with mmort, as inputs of a detector that takes all sizes; None for other files."""
-    from mmort.demo import IMAGES
-    from mmort.onnx import read_inputs
-    from mmort.onnx.verify.sessions import open_session, required_inputs
-
-    session = open_session(model, libraries)
-    if all(isinstance(size, int) for tensor in required_inputs(session) for size in tensor.shape):
-        return None
-    if "preprocessing" not in session.get_modelmeta().custom_metadata_map:
-        return None
-    return list(read_inputs(model, IMAGES[:1], against=[against], libraries=libraries))
 
 
 def _sizes(value: str) -> list[list[list[int]]]:

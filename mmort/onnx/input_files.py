@@ -7,9 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from mmort._files.inputs import open_regular
 from mmort.onnx._extras import needed_by
+
+MAX_EXPANSION = 10
+MAX_EXPANDED_BYTES = 2**28
+"""Arrays that take more must not have more than `MAX_EXPANSION` times the bytes of their file."""
 
 
 def read_inputs(
@@ -60,16 +66,52 @@ def read_inputs(
     >>> list(mmort.onnx.read_inputs(folder / "relu.onnx", [folder / "inputs.npz"]))
     [[array([-1.,  2.], dtype=float32)]]
     """
-    with needed_by("mmort.onnx.read_inputs"):
-        from mmort.onnx.verify.command import read_arrays
-
     prepare = None
     for file in files:
         if Path(file).suffix == ".npz":
-            yield read_arrays(path, file, libraries)
+            yield _read_arrays(path, file, libraries)
         else:
             prepare = prepare or _image_reader(path, against, libraries)
             yield prepare(file)
+
+
+def _read_arrays(
+    path: str | os.PathLike[str], file: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = ()
+) -> list[NDArray[Any]]:
+    """Read a set of inputs of a model from an ``.npz`` file that has an array for each input, by its name.
+
+    Raises
+    ------
+    ValueError
+        If an input is missing, an array is no input, or the file is not an ``.npz`` file of numbers, or some bytes that
+        become gigabytes.
+    """
+    with needed_by("mmort.onnx.read_inputs"):
+        from mmort.onnx.verify.sessions import open_session
+
+    session = open_session(path, libraries)
+    needed = [tensor.name for tensor in session.get_inputs()]
+    optional = [tensor.name for tensor in session.get_overridable_initializers()]
+    try:
+        with open_regular("inputs", file) as content, np.load(content, allow_pickle=False) as arrays:
+            size = sum(member.file_size for member in arrays.zip.infolist())
+            is_bomb = size > max(MAX_EXPANDED_BYTES, MAX_EXPANSION * os.fstat(content.fileno()).st_size)
+            by_name = {} if is_bomb else {name: arrays[name] for name in arrays.files}
+            if not all(isinstance(array, np.ndarray) for array in by_name.values()):
+                raise ValueError("a member is no array")
+    except (MemoryError, OSError):
+        raise
+    except Exception:  # of numpy, zipfile and its decompressors: an .npy file, objects, another file, a damaged one
+        raise ValueError(f"verify: inputs must be an .npz file of numbers, got {os.fspath(file)}") from None
+    if is_bomb:
+        raise ValueError(
+            f"verify: arrays of {size} bytes must not be compressed to less than a tenth; write them with np.savez, "
+            f"got {os.fspath(file)}"
+        )
+    names = [name for name in needed + optional if name in by_name]
+    if set(names) != set(by_name) or not set(needed) <= set(by_name):
+        raise ValueError(f"verify: {os.fspath(file)} must have arrays {', '.join(needed)}, got {', '.join(by_name)}")
+    return [by_name[name] for name in names]
 
 
 def _image_reader(

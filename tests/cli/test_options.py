@@ -45,7 +45,9 @@ COMMANDS = {
         ENGINE | {"backend", "cfg_options", "extensions", "force", "format_only", "texts", "vocabulary"},
         {"dataset", "labels_by_name", "options", "predict"},
     ),
-    "verify": Command((verify_against,), MODEL | {"library": "libraries", "image": "inputs"}, {"json"}),
+    "verify": Command(
+        (verify_against,), MODEL | {"library": "libraries", "image": "inputs"}, {"json"}, {"example_image"}
+    ),
     "upgrade": Command((mmort.onnx.upgrade,), {}, {"in_place", "json"}),
     "portable": Command((mmort.onnx.make_portable,), {"portable": "form"}, {"in_place", "json"}),
     "adopt": Command((mmort.onnx.adopt,), MODEL | {"set": "layout"}),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._files.inputs import open_regular
+from mmort.onnx.input_files import read_inputs
 from mmort.onnx.verify import MIN_MASK_OVERLAP, verify
 from mmort.onnx.verify.report import Report
 from mmort.onnx.verify.sessions import open_session, required_inputs
@@ -26,21 +26,18 @@ _DTYPES = {
 MAX_RANDOM_ELEMENTS = 2**26
 """Of random inputs of the sizes that a file states, which a small file may do as it likes."""
 
-MAX_EXPANSION = 10
-MAX_EXPANDED_BYTES = 2**28
-"""Arrays that take more must not have more than `MAX_EXPANSION` times the bytes of their file."""
-
 
 def verify_against(
     path: str | os.PathLike[str],
     against: str,
     sizes: Sequence[Sequence[Sequence[int]]] | None = None,
     *,
-    inputs: Sequence[Sequence[Any]] | None = None,
+    inputs: Sequence[Sequence[Any] | str | os.PathLike[str]] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     min_mask_overlap: float = MIN_MASK_OVERLAP,
     libraries: Sequence[str | os.PathLike[str]] = (),
+    example_image: str | os.PathLike[str] | None = None,
 ) -> Report:
     """Compare an ONNX file with another file, or with a model that a Python script makes.
 
@@ -54,10 +51,12 @@ def verify_against(
     sizes : sequence of sequences of shapes, optional
         For each set of inputs the shape of each input, to be filled with normal random floating-point numbers or with
         integers 0 and 1.  Default: the script's inputs, or one set of the file's own sizes if none of them is dynamic.
-    inputs : sequence of sequences of arrays, optional
-        Sets of inputs instead of random ones and of the script's.
+    inputs : sequence of paths or sequences of arrays, optional
+        Sets of inputs instead of random ones and of the script's; of files, what `mmort.onnx.read_inputs` reads.
     rtol, atol, min_mask_overlap, libraries
         As for `verify`.
+    example_image : path, optional
+        The input of two files that take images of any size, if neither `sizes` nor `inputs` are given.
 
     Returns
     -------
@@ -66,8 +65,8 @@ def verify_against(
     Raises
     ------
     ValueError
-        If `sizes` is missing for dynamic inputs or has another number of inputs, a file cannot be loaded, or the script
-        has no such function.
+        If `sizes` is missing for dynamic inputs or has another number of inputs, a file cannot be loaded or is a
+        checkpoint, or the script has no such function.
     OSError
         If a file does not exist.
 
@@ -84,49 +83,23 @@ def verify_against(
     >>> verify_against(folder / "relu.onnx", f"{folder}/script.py:make", [[[3]], [[5]]]).ok
     True
     """
-    model: Any = against
-    script_inputs = None
-    if not against.endswith(".onnx"):
-        model, script_inputs = _run_script(against)
-    if inputs is None:
-        inputs = script_inputs if sizes is None and script_inputs is not None else random_inputs(path, sizes, libraries)
-    return verify(path, model, inputs, rtol=rtol, atol=atol, min_mask_overlap=min_mask_overlap, libraries=libraries)
-
-
-def read_arrays(
-    path: str | os.PathLike[str], file: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]] = ()
-) -> list[NDArray[Any]]:
-    """Read a set of inputs of a model from an ``.npz`` file that has an array for each input, by its name.
-
-    Raises
-    ------
-    ValueError
-        If an input is missing, an array is no input, or the file is not an ``.npz`` file of numbers, or some bytes that
-        become gigabytes.
-    """
-    session = open_session(path, libraries)
-    needed = [tensor.name for tensor in session.get_inputs()]
-    optional = [tensor.name for tensor in session.get_overridable_initializers()]
-    try:
-        with open_regular("inputs", file) as content, np.load(content, allow_pickle=False) as arrays:
-            size = sum(member.file_size for member in arrays.zip.infolist())
-            is_bomb = size > max(MAX_EXPANDED_BYTES, MAX_EXPANSION * os.fstat(content.fileno()).st_size)
-            by_name = {} if is_bomb else {name: arrays[name] for name in arrays.files}
-            if not all(isinstance(array, np.ndarray) for array in by_name.values()):
-                raise ValueError("a member is no array")
-    except (MemoryError, OSError):
-        raise
-    except Exception:  # of numpy, zipfile and its decompressors: an .npy file, objects, another file, a damaged one
-        raise ValueError(f"verify: inputs must be an .npz file of numbers, got {os.fspath(file)}") from None
-    if is_bomb:
-        raise ValueError(
-            f"verify: arrays of {size} bytes must not be compressed to less than a tenth; write them with np.savez, "
-            f"got {os.fspath(file)}"
-        )
-    names = [name for name in needed + optional if name in by_name]
-    if set(names) != set(by_name) or not set(needed) <= set(by_name):
-        raise ValueError(f"verify: {os.fspath(file)} must have arrays {', '.join(needed)}, got {', '.join(by_name)}")
-    return [by_name[name] for name in names]
+    for name, file, kind in (
+        ("MODEL.onnx", os.fspath(path), "an ONNX file"),
+        ("--against", against, "an ONNX file or script.py:function"),
+    ):
+        if file.endswith((".pth", ".pt")):
+            raise ValueError(
+                f"verify: {name} is {kind}, got the checkpoint {file}; mmort parity CONFIG CHECKPOINT compares one "
+                "with its exported file"
+            )
+    is_file = against.endswith(".onnx")
+    if inputs is None and sizes is None and is_file and example_image is not None and _takes_images(path, libraries):
+        inputs = [example_image]
+    sets: Any = None if inputs is None else _read_sets(path, inputs, [against] if is_file else [], libraries)
+    model, script_inputs = (against, None) if is_file else _run_script(against)
+    if sets is None:
+        sets = script_inputs if sizes is None and script_inputs is not None else random_inputs(path, sizes, libraries)
+    return verify(path, model, sets, rtol=rtol, atol=atol, min_mask_overlap=min_mask_overlap, libraries=libraries)
 
 
 def random_inputs(
@@ -161,6 +134,26 @@ def check_stated_sizes(shapes: Sequence[Sequence[int]]) -> None:
         raise ValueError(
             f"the file states sizes of {count} elements, and random inputs have at most {MAX_RANDOM_ELEMENTS}"
         )
+
+
+def _takes_images(path: str | os.PathLike[str], libraries: Sequence[str | os.PathLike[str]]) -> bool:
+    """Whether a file's inputs are images of any size, and its metadata say how they are preprocessed."""
+    session = open_session(path, libraries)
+    if all(isinstance(size, int) for tensor in required_inputs(session) for size in tensor.shape):
+        return False
+    return "preprocessing" in session.get_modelmeta().custom_metadata_map
+
+
+def _read_sets(
+    path: str | os.PathLike[str],
+    inputs: Sequence[Sequence[Any] | str | os.PathLike[str]],
+    against: Sequence[str],
+    libraries: Sequence[str | os.PathLike[str]],
+) -> list[Sequence[Any]]:
+    """Return sets of inputs, after reading those that are files."""
+    files = [values for values in inputs if isinstance(values, (str, os.PathLike))]
+    sets = iter(read_inputs(path, files, against=against, libraries=libraries))
+    return [next(sets) if isinstance(values, (str, os.PathLike)) else values for values in inputs]
 
 
 def _random(generator: np.random.Generator, element_type: str, shape: Sequence[int]) -> NDArray[Any]:

@@ -39,6 +39,12 @@ class Report:
         """Whether all outputs agree on all inputs.  False if nothing was compared."""
         return bool(self.rows) and not any(row.problem for row in self.rows)
 
+    @property
+    def proves_nothing(self) -> bool:
+        """Whether nothing differs, but a detector detected nothing, or nothing but ties."""
+        differing = [row for row in self.rows if row.problem]
+        return bool(differing) and all(getattr(row, "proves_nothing", False) for row in differing)
+
     def to_json(self) -> str:
         """Return ``ok`` and the rows as JSON.  Infinities and NaN are null."""
         rows = [dataclasses.asdict(row) | {"ok": not row.problem, "problem": row.problem} for row in self.rows]
