@@ -1,10 +1,37 @@
-"""Files that are read: regular ones only, as a pipe or a device could block or never end."""
+"""Files that are read: regular ones only, as a pipe or a device could block or never end, and nothing is downloaded."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from typing import BinaryIO
+
+
+def refuse_address(name: str, path: str | os.PathLike[str]) -> None:
+    """Refuse ``https://...``, ``open-mmlab://...`` and the like, which MMDetection would download.
+
+    Parameters
+    ----------
+    name : str
+        What the path is of, for the message.
+    path : path
+
+    Raises
+    ------
+    ValueError
+        If `path` is an address.
+
+    Examples
+    --------
+    >>> from mmort._files.inputs import refuse_address
+    >>> refuse_address("checkpoint", "https://download.openmmlab.com/x.pth")
+    Traceback (most recent call last):
+      ...
+    ValueError: checkpoint must be a file, download it first: https://download.openmmlab.com/x.pth
+    """
+    if re.match(r"[A-Za-z][\w.+-]+:/", os.fspath(path)):  # at least two letters, unlike a drive
+        raise ValueError(f"{name} must be a file, download it first: {os.fspath(path)}")
 
 
 def open_regular(name: str, path: str | os.PathLike[str]) -> BinaryIO:
@@ -19,7 +46,7 @@ def open_regular(name: str, path: str | os.PathLike[str]) -> BinaryIO:
     Raises
     ------
     ValueError
-        If `path` is neither a regular file nor a directory, or no path at all.
+        If `path` is an address, neither a regular file nor a directory, or no path at all.
     OSError
         If it cannot be opened.
 
@@ -33,6 +60,7 @@ def open_regular(name: str, path: str | os.PathLike[str]) -> BinaryIO:
     """
     if "\0" in os.fspath(path):
         raise ValueError(f"{name} must be a path, got one with a null character: {os.fspath(path)!r}")
+    refuse_address(name, path)
     without_waiting = getattr(os, "O_NONBLOCK", 0)  # for a writer of a pipe
     file = open(path, "rb", opener=lambda file, flags: os.open(file, flags | without_waiting))  # noqa: SIM115
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):

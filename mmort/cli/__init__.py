@@ -70,7 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("stdout", "stderr"):  # None if the caller has closed it, as some daemons do
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
-    arguments = _parser().parse_args(argv)
+    arguments, unknown = _parser().parse_known_args(argv)
+    if unknown:
+        arguments.error(f"unrecognized arguments: {' '.join(unknown)}")
     if arguments.command is None:
         _parser().print_help()
         return 0
@@ -104,9 +106,11 @@ def _parser() -> argparse.ArgumentParser:
         "mmort", description="Detection operators for numpy and ONNX Runtime.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"mmort {mmort.__version__}")
+    parser.set_defaults(error=parser.error)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     for name, command in COMMANDS.items():
         command_parser = commands.add_parser(name, help=command.HELP, description=command.HELP, allow_abbrev=False)
+        command_parser.set_defaults(error=command_parser.error)  # with the command's usage, not that of mmort
         command.add_arguments(command_parser)
         amount = command_parser.add_mutually_exclusive_group()
         amount.add_argument("-v", "--verbose", action="store_true", help="print the traceback of an error")

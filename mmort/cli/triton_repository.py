@@ -12,7 +12,7 @@ HELP = "write the folder from which NVIDIA's Triton Inference Server serves a mo
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("model", metavar="MODEL.onnx", help="the model to serve, under its name without .onnx")
-    add_output(parser, force=True, metavar="DIR", help="the model repository, which must exist")
+    add_output(parser, force=True, metavar="DIR", help="the model repository, a directory")
     parser.add_argument("directory", metavar="DIR", nargs="?", help="the same as --output DIR")
     parser.add_argument(
         "--server-path", metavar="PATH", help="path of DIR on the server, such as /models in a container (default: DIR)"

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from mmort._files.inputs import read_text
-from mmort.configs.local_files import refuse_address
+from mmort._files.inputs import read_text, refuse_address
 from mmort.configs.schema import Schema, read_entries
 
 Texts: TypeAlias = str | Sequence[str] | Mapping[str, Any]

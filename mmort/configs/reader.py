@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mmort._files.inputs import refuse_address
 from mmort.configs import sources
 from mmort.configs.budget import FILE, Budget
 from mmort.configs.errors import ConfigError
-from mmort.configs.local_files import refuse_address
 from mmort.configs.merging import add_scope, merge, plain, unshared
 from mmort.configs.overrides import nested, parse_options
 from mmort.configs.statements import ImportingProgram, Program, assigns_base, imports_bases

@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mmort._files.inputs import open_regular
 from mmort.configs.budget import BYTE, FILE, MAX_DEPTH, YAML_EVENT, Budget
 from mmort.configs.errors import ConfigError
-from mmort.configs.local_files import open_file
 
 MAX_FILE_SIZE = 128_000  # bytes; the largest published config has 29,440
 MAX_NUMBER = 100  # characters; PyYAML takes quadratic time for 1:2:3...
@@ -23,7 +23,7 @@ _REFERENCE = "mmort:base:"  # marks text in JSON and YAML that is the name of a 
 def read_text(path: Path, budget: Budget) -> str:
     """Read a file of UTF-8 text."""
     budget.pay(FILE)
-    with open_file("config", path) as file:
+    with open_regular("config", path) as file:
         data = file.read(MAX_FILE_SIZE + 1)
     if len(data) > MAX_FILE_SIZE:
         raise ConfigError(f"{path}: larger than {MAX_FILE_SIZE} bytes")

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mmort._files.inputs import read_text
+from mmort._files.inputs import read_text, refuse_address
 from mmort.configs.captions import Caption, Prompt
-from mmort.configs.local_files import refuse_address
 from mmort.configs.schema import Schema, at_least, only, read_entries
 
 MAX_CHARACTERS_OF_WORD = 100

@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, nn
 
+from mmort._files.inputs import open_regular
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.local_files import open_file
 
 MAX_LISTED = 10
 """Maximum number of keys of each kind that an error lists."""
@@ -64,7 +64,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
     ...     load_checkpoint(path)
     ({'weight': tensor([1.], dtype=torch.float16)}, {'CLASSES': ['cat'], 'classes': ('cat',)})
     """
-    with open_file("checkpoint", path) as file:
+    with open_regular("checkpoint", path) as file:
         checkpoint = _load(os.fspath(path), file)
     if not isinstance(checkpoint, dict):
         raise ValueError(f"{path}: is not a checkpoint: it holds a {type(checkpoint).__name__}, not a dict of weights")

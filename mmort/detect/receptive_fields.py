@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmort.configs.local_files import open_file
+from mmort._files.inputs import open_regular
 from mmort.configs.names import plain_type
 from mmort.detect.entries import Schema, at_least, nested, read_entries, training_only
 
@@ -167,7 +167,7 @@ def _padding(layer: nn.Conv2d, dilation: Pair) -> Pair:
 def _read_dilations(path: str) -> dict[str, Pair]:
     """Return the dilations that the hook has written, by the layer's name."""
     try:
-        with open_file("RFSearchHook.rfstructure_file", path) as file:
+        with open_regular("RFSearchHook.rfstructure_file", path) as file:
             content = json.loads(file.read(MAX_BYTES))
         return {name: _pair(value) for name, value in content["structure"].items()}
     except OSError as error:

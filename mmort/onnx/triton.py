@@ -16,7 +16,7 @@ import onnx
 
 import mmort
 import mmort.ort
-from mmort._files.outputs import TEMPORARY, synchronize_directory, synchronize_file, write_output
+from mmort._files.outputs import TEMPORARY, require_folder, synchronize_directory, synchronize_file, write_output
 from mmort.onnx.describe import describe
 from mmort.onnx.graph import files, optional_inputs
 
@@ -52,7 +52,8 @@ def write_triton_repository(
     model : path
         An ONNX file; its name without the suffix is the model's name in Triton.
     directory : path
-        The model repository, which must exist; the model's folder in it must not, unless `force` is true.
+        The model repository, which is created if it does not exist.  The model's folder in it must not exist, unless
+        `force` is true.
     server_path : str, optional
         The path of `directory` on the server, which looks the library up there, such as ``/models`` in a container.
         By default that of `directory` on this machine.
@@ -72,8 +73,7 @@ def write_triton_repository(
         If the folder exists and is not to be replaced, or cannot be written, or the library is needed and was not
         built.
     """
-    if not os.path.isdir(directory):
-        raise FileNotFoundError(f"model repository does not exist: {os.fspath(directory)}")
+    require_folder(directory)
     directory, name = Path(directory), Path(model).stem
     folder = directory / name
     if os.path.lexists(folder):
@@ -89,6 +89,7 @@ def write_triton_repository(
     library = Path(mmort.ort.library_path()) if "mmort" in providers else None
     at_server = Path(server_path or directory.absolute()) / name
     text = _config(name, proto, at_server / library.name if library else None)
+    directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=directory) as drafts:
         draft, former = Path(drafts, name), Path(drafts, "former")
         (draft / "1").mkdir(parents=True)

@@ -95,6 +95,15 @@ def test_wrong_usage(arguments, capsys):
     assert "usage: mmort" in capsys.readouterr().err
 
 
+def test_unknown_option_is_answered_with_the_commands_usage(capsys):
+    with pytest.raises(SystemExit) as caught:
+        mmort.cli.main(["predict", "x.onnx", "x.png", "--score_thr", "0.5"])
+    assert caught.value.code == 2
+    message = capsys.readouterr().err
+    assert message.startswith("usage: mmort predict ")
+    assert "unrecognized arguments: --score_thr 0.5\n" in message
+
+
 def test_without_a_command(capsys):
     assert mmort.cli.main([]) == 0
     assert capsys.readouterr().out.startswith("usage: mmort [-h]")

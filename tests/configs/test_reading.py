@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmort._files.inputs import open_regular
 from mmort.configs import ConfigError, parse_options, read_config
 from mmort.configs.budget import MAX_STEPS, Budget
-from mmort.configs.local_files import open_file
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 EXPECTED = ast.literal_eval((CONFIGS / "expected.txt").read_text())  # written by make_expected.py
@@ -246,9 +246,9 @@ def test_only_regular_files(tmp_path):
     with pytest.raises(ConfigError, match="must be a regular file, got a pipe or a device"):
         read_config(tmp_path / "pipe.py")
     with pytest.raises(ValueError, match="must be a regular file, got a pipe or a device"):
-        open_file("config", "/dev/zero")
+        open_regular("config", "/dev/zero")
     with pytest.raises(IsADirectoryError):
-        open_file("config", tmp_path)
+        open_regular("config", tmp_path)
 
 
 def test_dictionaries_of_bases_are_updated_with_pairs(config):

@@ -92,9 +92,12 @@ def test_file_of_fixed_size_is_not_batched(tmp_path):
     assert "dynamic_batching" not in text
 
 
+def test_repository_is_made(tmp_path):
+    assert write_triton_repository(MODEL, tmp_path / "new" / "models") == tmp_path / "new" / "models" / "mask_rcnn"
+
+
 def test_refusals(tmp_path):
-    for directory in (tmp_path / "absent", ""):
-        assert f"model repository does not exist: {directory}\n" in refused("triton-repository", MODEL, directory)
+    assert "output directory must have a name, got ''" in refused("triton-repository", MODEL, "")
     (tmp_path / "mask_rcnn").mkdir()
     assert "already: " + f"{tmp_path}/mask_rcnn; --force replaces it" in refused("triton-repository", MODEL, tmp_path)
     assert "only the folder of a model can be replaced" in refused("triton-repository", MODEL, tmp_path, "--force")

@@ -564,3 +564,10 @@ def test_a_list_of_pictures_and_a_repr(tmp_path):
     assert [detections.to_json() for detections in predict(images)] == [predict(image).to_json() for image in images]
     assert predict([]) == []
     assert repr(predict) == f"<Predictor: {tmp_path / 'x.onnx'}, 2 classes, score threshold 0>"
+
+
+def test_addresses_are_not_downloaded():
+    with pytest.raises(ValueError, match="image must be a file, download it first: https://x/a"):
+        Predictor(MODEL)("https://x/a.jpg")
+    with pytest.raises(ValueError, match="model must be a file, download it first: https://x/a"):
+        Predictor("https://x/a.onnx")

@@ -9,10 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mmort._files.inputs import require_regular
+from mmort._files.inputs import refuse_address, require_regular
 from mmort._files.outputs import require_output
 from mmort.configs.captions import Texts
-from mmort.configs.local_files import refuse_address
 from mmort.onnx.portable.forms import Form
 from mmort.ort.sessions import require_model_name
 from mmort.predict.text_encoder import path_of_encoder

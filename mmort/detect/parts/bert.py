@@ -17,9 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mmort._files.inputs import read_text
+from mmort._files.inputs import read_text, refuse_address
 from mmort.configs.captions import Prompt
-from mmort.configs.local_files import refuse_address
 from mmort.configs.tokens import BertInput, TextLimits, Tokenizer, Tokens, bert_inputs
 from mmort.detect.entries import PARTS, Schema, at_least, only, read_entries, training_only
 from mmort.detect.parts.transformer import attended, by_head

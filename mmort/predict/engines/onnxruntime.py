@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mmort.ort
+from mmort._files.inputs import refuse_address
 from mmort.configs.captions import Prompt
 from mmort.ops.threads import get_num_threads
 from mmort.predict.engines.binding import BoundSession
@@ -245,7 +246,8 @@ def require_counts(**counts: int | None) -> None:
 
 
 def require_model(path: str) -> None:
-    """Refuse a file that does not exist, a checkpoint and a config."""
+    """Refuse an address, a file that does not exist, a checkpoint and a config."""
+    refuse_address("model", path)
     if not Path(path).is_file():
         raise FileNotFoundError(f"model file does not exist: {path}")
     if path.endswith((".pth", ".pt")):
