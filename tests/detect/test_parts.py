@@ -31,7 +31,8 @@ def test_parts_compute_what_mmdetections_do(kind, name, config):
         np.testing.assert_allclose(values, expected_values, rtol=0, atol=3e-4 * expected_size)
 
 
-def test_seesaw_scores_and_normalized_predictors():
+@pytest.mark.parametrize("temperature", ["tempearture", "temperature"])  # MMDetection's and its fork's spelling
+def test_seesaw_scores_and_normalized_predictors(temperature):
     """A class's score is its softmax among the classes times the probability of an object."""
     head = PARTS.build(
         "bbox_head",
@@ -41,7 +42,7 @@ def test_seesaw_scores_and_normalized_predictors():
             "in_channels": 2,
             "roi_feat_size": 1,
             "fc_out_channels": 4,
-            "cls_predictor_cfg": {"type": "NormedLinear", "tempearture": 20},
+            "cls_predictor_cfg": {"type": "NormedLinear", temperature: 10},
             "loss_cls": {"type": "SeesawLoss", "num_classes": 3, "p": 0.8},
         },
     )
@@ -53,11 +54,12 @@ def test_seesaw_scores_and_normalized_predictors():
     with torch.no_grad():
         head.fc_cls.weight[:] = torch.tensor([[0.0, 0, 2, 0]])
         head.fc_cls.bias[:] = torch.arange(5.0)
-        torch.testing.assert_close(head.fc_cls(features), 20 * 4 / 5 + torch.arange(5.0)[None])
+        torch.testing.assert_close(head.fc_cls(features), 10 * 4 / 5 + torch.arange(5.0)[None])
 
 
-def test_normalized_convolution():
-    config = {"type": "NormedConv2d", "tempearture": 10}
+@pytest.mark.parametrize("temperature", ["tempearture", "temperature"])
+def test_normalized_convolution(temperature):
+    config = {"type": "NormedConv2d", temperature: 10}
     conv = convolution(config, 2, 1, 1)
     with torch.no_grad():
         conv.weight[:] = torch.tensor([3.0, 4.0])[None, :, None, None]

@@ -69,6 +69,14 @@ def test_words_as_arguments(pads):
     assert all(map(torch.equal, actual, expected))
 
 
+def test_mixed_precision_is_of_the_training(detector):
+    """`use_autocast`, which MM-Grounding-DINO's configs have in a fork, changes no result."""
+    mixed = build(config(use_autocast=True))
+    fill(mixed)
+    for expected, actual in zip(detect(detector, TEXTS), detect(mixed, TEXTS), strict=True):
+        assert torch.equal(actual, expected)
+
+
 def test_words_that_must_be_constants(detector):
     with pytest.raises(ValueError, match="num_queries of at least 257, because of max_tokens, got 12"):
         detector.text_encoder()

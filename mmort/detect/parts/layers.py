@@ -89,13 +89,13 @@ class NormedConv2d(nn.Conv2d):
         out_channels: int,
         kernel_size: int,
         bias: bool = True,
-        tempearture: float = 20,
+        temperature: float = 20,
         power: float = 1,
         eps: float = 1e-6,
         norm_over_kernel: bool = False,
     ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, bias=bias)
-        self.temperature, self.power, self.eps = tempearture, power, eps  # MMDetection's spelling
+        self.temperature, self.power, self.eps = temperature, power, eps
         self.axes = (1, 2, 3) if norm_over_kernel else (1,)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -125,12 +125,12 @@ class NormedLinear(nn.Linear):
         features: int,
         outputs: int,
         bias: bool = True,
-        tempearture: float = 20,
+        temperature: float = 20,
         power: float = 1,
         eps: float = 1e-6,
     ) -> None:
         super().__init__(features, outputs, bias)
-        self.temperature, self.power, self.eps = tempearture, power, eps
+        self.temperature, self.power, self.eps = temperature, power, eps
 
     def forward(self, input: Tensor) -> Tensor:
         weight, x = (
@@ -180,9 +180,16 @@ class DeformEntries(PlainEntries):
 class NormedEntries(PlainEntries):
     """The entries of layers with normalized weights."""
 
-    tempearture: float = 20  # MMDetection's spelling
+    temperature: float = 20
     power: float = 1
     eps: float = 1e-6
+
+    @classmethod
+    def respelled(cls, name: str, config: Config) -> Config:
+        """Rename ``tempearture``, MMDetection's spelling."""
+        if "tempearture" not in config or "temperature" in config:
+            return config
+        return {("temperature" if key == "tempearture" else key): value for key, value in config.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

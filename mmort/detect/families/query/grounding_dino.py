@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from mmort.configs.captions import Prompt
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.tokens import bert_inputs
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, part
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, part, training_only
 from mmort.detect.families.query.deformable_detr import DeformableDETRHead
 from mmort.detect.families.query.dino import DINO, DINODecoder
 from mmort.detect.parts.bert import DTYPES, Bert, TextEncoder, other_sub_sentences
@@ -252,6 +253,8 @@ class GroundingDINO(DINO):
         decoder: GroundingDecoderEntries = nested(GroundingDecoderEntries, "decoder")
         bbox_head: GroundingDINOHead.Entries = nested(GroundingDINOHead.Entries, "bbox_head")  # type: ignore[assignment]
         test_cfg: GroundingTestCfg = nested(GroundingTestCfg, "test_cfg", default={})
+
+        ignored: ClassVar = {**DINO.Model.ignored, **training_only("use_autocast")}
 
         def check(self, name: str) -> None:
             """Raise a ValueError if not all parts have the channels of the positions of words."""
