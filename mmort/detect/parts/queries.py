@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector, ModelEntries
-from mmort.detect.entries import Schema, at_least, nested, part, training_only
+from mmort.detect.entries import Schema, at_least, nested, part, read_entries, training_only
 from mmort.detect.parts.boxes import clip, image_limits
 from mmort.detect.parts.heads.class_scores import ClassScores, CustomScores, SigmoidScores
 from mmort.detect.parts.positions import SinePositionalEncoding
@@ -37,6 +37,15 @@ class QueryHeadEntries(Schema):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeadWithTransformer(Schema):
+    """The entries of MMDetection 2's ``bbox_head`` that MMDetection 3 has elsewhere in the model."""
+
+    def model(self) -> Config:
+        """Return the same as MMDetection 3 has it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueryTestCfg(Schema):
     """The entries of ``test_cfg``."""
 
@@ -47,6 +56,8 @@ class QueryTestCfg(Schema):
 class QueryModelEntries(ModelEntries):
     """The entries of ``model`` that all such detectors have."""
 
+    head_with_transformer: ClassVar[type[HeadWithTransformer] | None] = None
+
     num_queries: int = at_least(1, default=100)
     encoder: EncoderEntries = nested(EncoderEntries, "encoder")
     decoder: DecoderEntries = nested(DecoderEntries, "decoder")
@@ -56,10 +67,15 @@ class QueryModelEntries(ModelEntries):
 
     @classmethod
     def respelled(cls, name: str, config: Config) -> Config:
-        """Rename ``num_query``, as it was before MMDetection 3.0."""
-        if "num_query" not in config or "num_queries" in config:
+        """Rename ``num_query``, and take the transformer out of the head, as they were before MMDetection 3.0."""
+        if "num_query" in config and "num_queries" not in config:
+            config = {"num_queries" if key == "num_query" else key: value for key, value in config.items()}
+        head, schema = config.get("bbox_head"), cls.head_with_transformer
+        if schema is None or not isinstance(head, dict) or "transformer" not in head:
             return config
-        return {"num_queries" if key == "num_query" else key: value for key, value in config.items()}
+        names = {*schema.__dataclass_fields__, *schema.ignored}
+        moved = read_entries("bbox_head", schema, {key: head[key] for key in head if key in names})
+        return {**config, **moved.model(), "bbox_head": {key: head[key] for key in head if key not in names}}
 
     def check(self, name: str) -> None:
         """Raise a ValueError if not all parts have the encoder's channels."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, read_entries
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested
 from mmort.detect.parts.deformable_transformer import (
     DeformableDecoder,
     DeformableDecoderEntries,
@@ -23,7 +23,7 @@ from mmort.detect.parts.deformable_transformer import (
     Pyramid,
 )
 from mmort.detect.parts.positions import SinePositionalEncoding, waves_of_coordinates
-from mmort.detect.parts.queries import QueryDetector, QueryHeadEntries, QueryModelEntries, moved
+from mmort.detect.parts.queries import HeadWithTransformer, QueryDetector, QueryHeadEntries, QueryModelEntries, moved
 from mmort.detect.parts.selection import take_rows
 
 
@@ -40,7 +40,7 @@ class Transformer(Schema):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Head2(Schema):
+class Head2(HeadWithTransformer):
     """The entries of MMDetection 2's ``bbox_head`` that MMDetection 3 has in the model."""
 
     ignored: ClassVar = {"in_channels": "the neck's"}
@@ -137,6 +137,7 @@ class DeformableDETR(QueryDetector):
         """The entries of ``model``."""
 
         types = ("DeformableDETR",)
+        head_with_transformer = Head2
 
         num_feature_levels: int = at_least(1, default=4)
         with_box_refine: bool = False
@@ -144,17 +145,6 @@ class DeformableDETR(QueryDetector):
         encoder: DeformableEncoderEntries = nested(DeformableEncoderEntries, "encoder")
         decoder: DeformableDecoderEntries = nested(DeformableDecoderEntries, "decoder")  # type: ignore[assignment]
         bbox_head: DeformableDETRHead.Entries = nested(DeformableDETRHead.Entries, "bbox_head")
-
-        @classmethod
-        def respelled(cls, name: str, config: Config) -> Config:
-            """Take the transformer out of the head of MMDetection 2."""
-            config = super().respelled(name, config)
-            head = config.get("bbox_head")
-            if not isinstance(head, dict) or "transformer" not in head:
-                return config
-            names = {*Head2.__dataclass_fields__, *Head2.ignored}
-            moved = read_entries("bbox_head", Head2, {key: head[key] for key in head if key in names})
-            return {**config, **moved.model(), "bbox_head": {key: head[key] for key in head if key not in names}}
 
     renamed_keys = keys_of_transformer("bbox_head")  # MMDetection 2's
 

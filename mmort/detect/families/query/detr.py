@@ -16,7 +16,7 @@ from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, read_entries
 from mmort.detect.parts.isolation import SingleMapDetector
 from mmort.detect.parts.positions import SinePositionalEncoding, padding_cells
-from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries
+from mmort.detect.parts.queries import HeadWithTransformer, QueryHeadEntries, QueryModelEntries
 from mmort.detect.parts.transformer import FFN, Decoder, Encoder, EncoderEntries, FFNEntries
 
 
@@ -31,13 +31,30 @@ class Transformer(Schema):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Head2(Schema):
+class Head2(HeadWithTransformer):
     """The entries of MMDetection 2's ``bbox_head`` that MMDetection 3 has in the model, or in the neck."""
 
     transformer: Transformer = nested(Transformer, "bbox_head.transformer")
     positional_encoding: Config
     in_channels: int = at_least(1)
     num_query: int = at_least(1, default=100)
+
+    def model(self) -> Config:
+        """Return the same as MMDetection 3 has it."""
+        encoder = read_entries("bbox_head.transformer.encoder", EncoderEntries, self.transformer.encoder)
+        return {
+            "neck": {
+                "type": "ChannelMapper",
+                "in_channels": [self.in_channels],
+                "kernel_size": 1,
+                "out_channels": encoder.embed_dims,
+                "act_cfg": None,
+            },
+            "num_queries": self.num_query,
+            "encoder": self.transformer.encoder,
+            "decoder": self.transformer.decoder,
+            "positional_encoding": self.positional_encoding,
+        }
 
 
 class DETRHead(nn.Module):
@@ -86,35 +103,16 @@ class DETR(SingleMapDetector):
         """The entries of ``model``."""
 
         types = ("DETR",)
+        head_with_transformer = Head2
 
         bbox_head: DETRHead.Entries = nested(DETRHead.Entries, "bbox_head")
 
         @classmethod
         def respelled(cls, name: str, config: Config) -> Config:
-            """Take the transformer out of the head of MMDetection 2, and its projection, which is a neck."""
+            """Keep a neck beside the projection in the head of MMDetection 2, which is a neck."""
+            neck = config.get("neck")
             config = super().respelled(name, config)
-            head = config.get("bbox_head")
-            if not isinstance(head, dict) or "transformer" not in head:
-                return config
-            names = Head2.__dataclass_fields__
-            moved = read_entries("bbox_head", Head2, {key: head[key] for key in head if key in names})
-            encoder = read_entries("bbox_head.transformer.encoder", EncoderEntries, moved.transformer.encoder)
-            neck = {
-                "type": "ChannelMapper",
-                "in_channels": [moved.in_channels],
-                "kernel_size": 1,
-                "out_channels": encoder.embed_dims,
-                "act_cfg": None,
-            }
-            return {
-                **config,
-                "neck": config.get("neck") or neck,
-                "num_queries": moved.num_query,
-                "encoder": moved.transformer.encoder,
-                "decoder": moved.transformer.decoder,
-                "positional_encoding": moved.positional_encoding,
-                "bbox_head": {key: head[key] for key in head if key not in names},
-            }
+            return {**config, "neck": neck} if neck else config
 
     renamed_keys = (
         # before MMDetection 3
