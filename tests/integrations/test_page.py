@@ -1,7 +1,9 @@
 """The page of mmort demo --web, in Chromium, finds what mmort.Predictor finds, and answers broken files in words."""
 
 import shutil
+import struct
 import threading
+import zlib
 
 import cv2
 import numpy as np
@@ -226,8 +228,16 @@ def test_page_shows_detections_and_times(tab, tmp_path):
 
 def test_broken_files_are_named(tab):
     status = tab.locator("#status")
-    choose(tab, "#picture", "notes.txt", b"no picture")
-    expect(status).to_have_text("notes.txt is not a picture that this browser can read")
+    header = IMAGES[0].read_bytes()[:16] + struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    for name, content in (
+        ("notes.txt", b"no picture"),
+        ("nothing.png", b""),
+        ("cut.jpg", cv2.imencode(".jpg", cv2.imread(str(IMAGES[0])))[1].tobytes()[:1000]),
+        ("wide.png", header + struct.pack(">I", zlib.crc32(header[12:]))),
+        ("drawing.svg", b'<svg xmlns="http://www.w3.org/2000/svg"><image href="http://localhost:9/a.png"/></svg>'),
+    ):
+        choose(tab, "#picture", name, content)
+        expect(status).to_have_text(f"{name} is not a picture that this browser can read", timeout=20_000)
     for name, content, reason in (
         ("broken.onnx", MODEL.read_bytes()[:10_000], "it is not an ONNX file, or not all of it"),
         ("text.onnx", b"this is text", "it is not an ONNX file"),
