@@ -165,6 +165,8 @@ class Original:
         batch = self.prepare(paths)
         preprocessor = self.model.data_preprocessor
         self.model.to(dtype)
+        self.model.train()
+        self.model.eval()  # now MMRotate's equivariant convolutions expand their weights in this type
         preprocessor.to(torch.float32)  # both sides normalize images in float32
         with torch.inference_mode(), _default_dtype(dtype):
             inputs = batch["inputs"].to(dtype)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mmort.detect import build
 from mmort.detect.parts.rotated import geometry
@@ -167,7 +167,11 @@ class Judge:
                 return Outcome(TIES, f"equal where the same one of equal rectangles is taken; {text}"[:300])
             if not self._differences_of_rotated(original, candidate, mapped=False):
                 return Outcome(MAPPED_LATER, f"equal in pixels of the resized image; {text}"[:300])
+        if not self._differences_sorted(original, candidate):
+            return Outcome(TIES, f"equal where MMDetection keeps the order of equal scores; {text}"[:300])
         tied = _are_tied(actual, expected) or _candidates_tie(original, self.batches[-1], set(_limits(config["model"])))
+        if tied and not self._differences_unrounded(original, candidate):
+            return Outcome(TIES, f"equal where no score is rounded to 1; {text}"[:300])
         if tied and self._are_equal_scaled(config):
             return Outcome(TIES, f"equal where scores do not tie; {text}"[:300])
         return Outcome(DIFFERENT, text[:400])
@@ -189,6 +193,28 @@ class Judge:
         finally:
             geometry.min_area_polygons = kernel
         return _all_differences(actual, expected, "float64")
+
+    def _differences_sorted(self, original: Any, candidate: Candidate) -> list[str]:
+        """Return what differs in float64 if MMDetection keeps the order of equal scores, as mmort does.
+
+        Those of regions beyond a map are equal, for instance.  Where no scores are, this changes nothing.
+        """
+        with _stable_sort():
+            expected = self._results(original, self.batches, torch.float64)
+        return _all_differences(self._results(candidate, self.batches, torch.float64), expected, "float64")
+
+    def _differences_unrounded(self, original: Any, candidate: Candidate) -> list[str]:
+        """Return what differs so if, on both sides, logits of classes are small: no probability is rounded to 1."""
+        hooks = [
+            layer.register_forward_hook(_smaller_logits)
+            for model in (original.model, candidate.network.network.detector)
+            for layer in _class_layers(model)
+        ]
+        try:
+            return self._differences_sorted(original, candidate)
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def _are_equal_scaled(self, config: dict[str, Any]) -> bool:
         """Return whether results are equal in float64 with weights that are scaled for a mutant: scores are not all 1.
@@ -236,14 +262,39 @@ def _candidates_tie(original: Any, batch: list[str], limits: set[int]) -> bool:
             best = logits.flatten().sort(descending=True).values
             ties.append(bool(best[0] > 37) or any(best[k - 1] == best[k] for k in limits if k < len(best)))
 
-    layers = [layer for name, layer in original.model.named_modules() if "cls" in name and "convs" not in name]
-    hooks = [layer.register_forward_hook(note) for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear))]
+    hooks = [layer.register_forward_hook(note) for layer in _class_layers(original.model)]
     try:
         original.run(batch, torch.float64)
     finally:
         for hook in hooks:
             hook.remove()
     return any(ties)
+
+
+def _class_layers(model: nn.Module) -> list[nn.Module]:
+    """Return the layers that predict classes."""
+    layers = [layer for name, layer in model.named_modules() if "cls" in name and "convs" not in name]
+    return [layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear))]
+
+
+def _smaller_logits(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    """Return logits whose probabilities differ in float64 if the logits do: 1e7 becomes 17, and 37 becomes 4."""
+    return output.asinh()
+
+
+@contextmanager
+def _stable_sort() -> Iterator[None]:
+    """Have `Tensor.sort` keep the order of equal numbers: torch promises none, and MMDetection asks for none."""
+    sort = torch.Tensor.sort
+
+    def stable(self: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+        return sort(self, dim=dim, descending=descending, stable=True)
+
+    torch.Tensor.sort = stable  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        torch.Tensor.sort = sort  # type: ignore[method-assign]
 
 
 def _limits(config: Any) -> Iterator[int]:
