@@ -117,8 +117,8 @@ def pairs_of(scene: Scene) -> Iterator[Pair]:
 def agree(operator: str, ours: Any, theirs: Any) -> bool:
     """Return whether a peer's values are mmort's, but for one in a thousand."""
     if operator in SUPPRESSION:  # boxes kept
-        kept, others = set(ours[1].tolist()), set(theirs.tolist())
-        return len(kept ^ others) <= len(kept) / 1000
+        kept, kept_by_peer = set(ours[1].tolist()), set(theirs.tolist())
+        return len(kept ^ kept_by_peer) <= len(kept) / 1000
     several = isinstance(theirs, (tuple, list))  # an index may be that of another of equal values
     first = np.asarray(ours[0] if isinstance(ours, (tuple, list)) else ours)
     second = np.asarray(theirs[0] if several else theirs)

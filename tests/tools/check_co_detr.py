@@ -53,12 +53,12 @@ def record(model: dict[str, Any]) -> dict[str, Any]:
     shapes_of_images = query_cases.SHAPES if theirs.with_attn_mask else [canvas] * len(query_cases.SHAPES)
     metas = [{"batch_input_shape": canvas, "img_shape": (*shape, 3), "scale_factor": 1.0} for shape in shapes_of_images]
     with torch.inference_mode():
-        found = theirs.query_head.simple_test(theirs.extract_feat(batch), metas)
-    dets = [boxes.tolist() for boxes, _ in found]
+        results = theirs.query_head.simple_test(theirs.extract_feat(batch), metas)
+    dets = [boxes.tolist() for boxes, _ in results]
     return {
         "shapes": shapes,
         "dets": [[[float(f"{value:.6g}") for value in row] for row in rows] for rows in dets],
-        "labels": [labels.tolist() for _, labels in found],
+        "labels": [labels.tolist() for _, labels in results],
     }
 
 
