@@ -35,9 +35,9 @@ Input preprocess(const cv::Mat &picture, const json &settings) {
     if (settings.empty()) throw std::runtime_error("the file has no metadata of mmort export");
     if (settings.value("pad_or", 0) || settings.value("padding", json()).is_object() ||
         settings.value("resize_backend", "cv2") != "cv2" || settings.value("to_float32", false) ||
-        settings.value("interpolation", "bilinear") != "bilinear" ||
-        !settings.value("turn_size", true) || settings.value("rounding", "nearest") != "nearest" ||
-        settings.value("clip_boxes", false) || settings.value("inclusive_boxes", false))
+        settings.value("interpolation", "bilinear") != "bilinear" || !settings.value("turn_size", true) ||
+        settings.value("rounding", "nearest") != "nearest" || settings.value("clip_boxes", false) ||
+        settings.value("inclusive_boxes", false))
         throw std::runtime_error("this example resizes bytes with OpenCV, and pads with zeros on the right and below");
     cv::Size size = picture.size();
     if (const json target = settings.value("size", json()); target.is_array()) {

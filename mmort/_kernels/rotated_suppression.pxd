@@ -20,7 +20,7 @@ cdef enum:
     BLOCK = 64  # kept boxes compared together
     AHEAD = 8  # boxes, of which the one after is loaded: nms_rotated, nested, 17,499 boxes
     MIN_VECTOR = 6  # kept boxes, from which on vectors find those that are near: nms_rotated, equal
-    MIN_CHOSEN = 16  # kept boxes, from which on vectors choose among those that are near: nms_rotated, anchors and equal
+    MIN_CHOSEN = 16  # kept boxes, from which on vectors choose among those nearby: nms_rotated, anchors and equal
     GRID_MIN_KEPT = 256  # from which on a grid is faster: nms_rotated, uniform and clustered
 
 cdef enum:  # picoseconds per box, estimated: no benchmark row
@@ -98,7 +98,7 @@ cdef struct Shares:  # what a box must share with another for the threshold, wit
 
 
 cdef inline Shares _shares(const Rectangle *box, double threshold) noexcept nogil:
-    """Returns the bounds of a grid (rotated_grid.pxd), which hold if both boxes fit it; an area bounds what is shared."""
+    """Returns the bounds of a grid (rotated_grid.pxd), which hold if both boxes fit; an area bounds what is shared."""
     cdef Shares shares
     shares.axis = <float>(2 * min(threshold * 0.999, 0.5) - 4.0 / (1 << 20))
     shares.margin = <float>(max(fabs(box.x), fabs(box.y)) / (1 << 20))

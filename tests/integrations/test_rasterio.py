@@ -72,8 +72,10 @@ def test_a_picture_reads_no_other_file_and_asks_no_server(tmp_path):
                     open_pixels(tmp_path / name),
                 ):
                     pass
-        for name in (f"/vsicurl/{address}/a.tif", f"{address}/a.tif", f"zip+{address}/a.zip!a.tif"):
-            with pytest.raises(FileNotFoundError), open_pixels(name):
+        with pytest.raises(FileNotFoundError), open_pixels(f"/vsicurl/{address}/a.tif"):
+            pass
+        for name in (f"{address}/a.tif", f"zip+{address}/a.zip!a.tif"):
+            with pytest.raises(ValueError, match="must be a file, download it first"), open_pixels(name):
                 pass
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
