@@ -96,7 +96,7 @@ class Dying(Predictor):
 
 
 def revive(kills):
-    predictor = Dying(MODEL, threads=1)
+    predictor = Dying(MODEL, threads=1, score_threshold=0)
     predictor.kills = kills
     return predictor
 
