@@ -51,6 +51,7 @@ cdef extern from "mmk.h" nogil:
         void *front_end
         int32_t max_chunks
         int32_t min_chunk
+        int32_t is_split
         int32_t stopped
         int (*is_interrupted)() noexcept nogil
         char message[320]

@@ -49,6 +49,7 @@ cdef inline simd_void _keep_by_score(mmk_call *call, Grid *grid, const real *pla
                                      ptrdiff_t max_kept) noexcept nogil:
     """Flags the suppressed boxes, until as many are kept."""
     cdef int64_t unasked = 0
+    cdef const real *by_rank = <const real *>grid.by_rank
     cdef ptrdiff_t count = grid.stride, kept = 0, rank, begin = 0, end = 0, entry
     cdef real threshold = <real>grid.threshold, offset = <real>grid.offset
     cdef real[5] box
@@ -68,8 +69,8 @@ cdef inline simd_void _keep_by_score(mmk_call *call, Grid *grid, const real *pla
             kept -= 1
             continue
         for k in range(5):
-            box[k] = planes[k * count + entry]
-        lookup = look_up(grid, planes, entry, entry < grid.regular)
+            box[k] = by_rank[k * count + rank]
+        lookup = look_up(grid, by_rank, rank, entry < grid.regular)
         while next_range(grid, &lookup, &begin, &end):
             unasked += end - begin + 1
             mark_range(planes, count, begin, end, box, threshold, offset, grid.marks)
@@ -192,7 +193,7 @@ cdef inline int suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept,
     Returns -1 if the call is stopped.
     """
     fill_grid(call, grid, memory)
-    if not grid.is_crowded:
+    if not grid.by_score:
         _keep_by_plane(call, grid)
     elif grid.type == MMK_FLOAT32:
         _keep_by_score(call, grid, <const float *>grid.planes, max_kept)

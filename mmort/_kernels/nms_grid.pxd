@@ -5,8 +5,8 @@ IoU > t bounds, on each axis, the ratio of the sides (within [t, 1 / t]) and the
 the plane whose size follows from them.  The cells of a row are neighbours in the table, so the candidates of a box are
 a few ranges.
 
-Narrow levels make more ranges, wide ones larger cells with more candidates.  Which is faster depends on the density and
-the sizes of the boxes; a grid of a sample of them tells (`choose_levels`).
+Narrow levels and small cells make more ranges, wide levels and large cells more candidates.  Which is faster depends on
+the density and the sizes of the boxes; a grid of a sample of them tells (`choose_levels`).
 
 The bounds hold for computed overlaps if the sides are accurate, for which each box is checked by itself.  Irregular
 boxes come after all buckets, and are compared with all boxes.
@@ -26,7 +26,7 @@ cdef enum:
     LEVELS = 64  # of widths and of heights; the last has all smaller sides
     TOP_EXPONENT = 1022  # of numbers from 1/2 to 1, biased
     MAX_OCTAVE_BITS = 3
-    DETAILS = 6  # from wide levels and large cells to narrow and small ones
+    DETAILS = 4  # choices of levels and cells; more gained nothing in scenes of benchmarks/scenes.py
     LANES = 8  # entries that are compared at once; those after a range may be among them
     SLICES = 16  # of the boxes, which are keyed and divided on several threads
     PART_BITS = 6
@@ -44,7 +44,8 @@ cdef enum:  # the sample by which levels are chosen
 
 cdef enum:
     MAX_IRREGULAR = 64  # boxes, from which on the order of scores, which compares in vectors, is faster
-    MIN_CROWD = 3  # boxes that a box suppresses, from which on the order of scores is faster
+    MAX_SUPPRESSED = 1  # boxes by a box, up to which the order of the plane can be faster
+    MIN_BY_PLANE = 65536  # boxes, which no longer fit the second-level cache, unless there are threads to divide them
 
 cdef enum:  # picoseconds: nms, scenes of benchmarks/scenes.py
     RANGE_COST = 12000  # of a look-up
@@ -110,7 +111,7 @@ cdef struct Grid:
     int8_t *states
     int32_t *flags
     int64_t comparisons  # of all threads
-    bint is_crowded
+    bint by_score        # whether boxes are visited in the order of scores
 
 
 cdef inline size_t grid_size(int type) noexcept nogil:
@@ -153,7 +154,7 @@ cdef inline int64_t level_of_side(double side, double scale, int octave_bits) no
 
 cdef inline void set_levels(Grid *grid, int detail) noexcept nogil:
     """Sets levels and cells, from detail 0 for the widest levels and largest cells on."""
-    cdef int[DETAILS] octave_bits = [3, 2, 2, 2, 1, 0], cell_bits = [2, 2, 1, 0, 0, 0]
+    cdef int[DETAILS] octave_bits = [3, 2, 2, 1], cell_bits = [2, 1, 0, 0]
     cdef double part = 1  # of the largest side
     cdef int level
     grid.octave_bits = octave_bits[detail]
@@ -378,7 +379,7 @@ cdef inline void _gather_range(mmk_call *call, void *argument, int64_t begin, in
     cdef int64_t i
     for i in range(begin, end):
         _pack(grid, grid.ranks[i], grid.planes, i)
-        if grid.is_crowded:
+        if grid.by_score:
             grid.keys[grid.ranks[i]] = <uint32_t>i
             grid.marks[i] = 0
         else:
@@ -389,7 +390,7 @@ cdef inline void fill_grid(mmk_call *call, Grid *grid, char *memory) noexcept no
     """Fills the grid with the boxes of ranks [begin, end) that are not flagged."""
     grid.step = 1
     _sort_table(call, grid, memory)
-    grid.is_crowded |= grid.entries - grid.regular > MAX_IRREGULAR
+    grid.by_score |= grid.entries - grid.regular > MAX_IRREGULAR
     mmk_parallel(call, grid.entries, 1e-3 * GATHER_COST, _gather_range, grid)
 
 
@@ -570,13 +571,14 @@ cdef inline void _set_scales(mmk_call *call, Grid *grid, const real *planes) noe
 
 
 cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcept nogil:
-    """Chooses how many powers of two a level spans, and how large cells are, from many to few while that gains.
+    """Chooses how many powers of two a level spans, how large cells are, and the order in which boxes are visited.
 
     All inputs of `fill_grid` are set but what belongs to the levels.
     """
     cdef double best = INFINITY
     cdef ptrdiff_t count = grid.end - grid.begin
-    cdef int detail = 0, chosen = 0
+    cdef bint is_divided = call.max_chunks > 1 and not call.is_split  # among threads
+    cdef int detail, chosen = 0
     cdef _Cost cost
     grid.bound = min(grid.threshold, 1.0) * 0.999
     grid.max_ratio = 1 / grid.bound
@@ -586,23 +588,22 @@ cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcep
     else:
         _set_scales(call, grid, <const double *>grid.by_rank)
     grid.step = max(count // max(count // BOXES_PER_SAMPLED, <ptrdiff_t>MIN_SAMPLE), <ptrdiff_t>1)
-    while detail < DETAILS:
+    for detail in range(DETAILS):
         set_levels(grid, detail)
         _sort_table(call, grid, memory)
         if grid.type == MMK_FLOAT32:
             cost = _measure_sample(grid, <const float *>grid.by_rank)
         else:
             cost = _measure_sample(grid, <const double *>grid.by_rank)
-        if cost.ranges + cost.candidates > best:
-            break
-        best = cost.ranges + cost.candidates
-        chosen = detail
+        if cost.ranges + cost.candidates < best:
+            best = cost.ranges + cost.candidates
+            chosen = detail
         if cost.candidates < cost.ranges:  # ranges would be more
             break
-        detail += 1 + (cost.candidates > 8 * cost.ranges)
-    # all levels have the same pairs that overlap enough, and the last table has the fewest other candidates
-    if grid.type == MMK_FLOAT32:
-        grid.is_crowded = _count_suppressed(grid, <const float *>grid.by_rank) > MIN_CROWD
-    else:
-        grid.is_crowded = _count_suppressed(grid, <const double *>grid.by_rank) > MIN_CROWD
+    grid.by_score = True
+    if is_divided or count >= MIN_BY_PLANE:  # all levels have the same pairs that overlap enough
+        if grid.type == MMK_FLOAT32:
+            grid.by_score = _count_suppressed(grid, <const float *>grid.by_rank) > MAX_SUPPRESSED
+        else:
+            grid.by_score = _count_suppressed(grid, <const double *>grid.by_rank) > MAX_SUPPRESSED
     set_levels(grid, chosen)

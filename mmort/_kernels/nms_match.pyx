@@ -136,7 +136,7 @@ cdef void _match_by_grid(mmk_call *call, Grid *grid, char *memory, real threshol
     cdef int32_t *taken = grid.flags
     cdef const mmk_item *sorted_hits
     choose_levels(call, grid, memory)
-    grid.is_crowded = True  # visited in the order of scores
+    grid.by_score = True  # visited in the order of scores
     fill_grid(call, grid, memory)
     for rank in range(grid.begin, grid.end):
         if taken[rank]:

@@ -84,17 +84,22 @@ SCENES = (giant, outlier, decades, decades_in_double, far_away, negative_and_emp
 @pytest.mark.parametrize("threshold", [0, 1e-6, 0.03, 0.3, 0.6, 0.9, 0.9999])
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_grid_gives_what_all_pairs_give(scene, threshold):
-    """With and without an offset and a limit; scores in random order, and the same by area."""
+    """With and without an offset and a limit; scores in random order, and the same by area; in either order of visits.
+
+    Boxes that overlap little are visited in the order of the plane if there are threads to divide them.
+    """
     rng = np.random.default_rng(SCENES.index(scene))
     boxes = scene(rng)
     random_scores = rng.random(COUNT).astype(boxes.dtype)
     by_area = np.sort(random_scores)[np.argsort(np.argsort(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)))]
     for scores in (random_scores, by_area):
         for options in ({}, {"offset": 1}, {"max_num": 70}):
-            dets, indices = mmort.nms(boxes, scores, threshold, **options)
             expected, kept = nms(boxes, scores, threshold, **options)
-            np.testing.assert_array_equal(indices, kept)
-            np.testing.assert_array_equal(dets, expected)
+            for threads in (1, 2):
+                mmort.set_num_threads(threads)
+                dets, indices = mmort.nms(boxes, scores, threshold, **options)
+                np.testing.assert_array_equal(indices, kept)
+                np.testing.assert_array_equal(dets, expected)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
