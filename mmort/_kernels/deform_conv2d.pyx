@@ -184,7 +184,7 @@ cdef Sizes _sizes(const mmk_call *call) noexcept nogil:
     cdef Sizes s
     cdef const mmk_tensor *x = &call.inputs[INPUT]
     cdef const mmk_tensor *weight = &call.inputs[WEIGHT if _is_modulated(call) else MASK]
-    cdef ptrdiff_t lanes
+    cdef ptrdiff_t lanes, tiles
     s.channels = x.shape[1]
     s.height = x.shape[2]
     s.width = x.shape[3]
@@ -204,7 +204,8 @@ cdef Sizes _sizes(const mmk_call *call) noexcept nogil:
     s.positions = s.output_height * s.output_width
     s.taps = _product(weight.shape[2], weight.shape[3]) if x.size else 0  # without pixels there is nothing to add
     # small maps have smaller tiles, so that there is work for all threads; results do not depend on the size
-    s.tile = min(TILE, max(1, _product(x.shape[0], s.positions) // (MIN_TILES * STEP)) * STEP)
+    tiles = max(1, min(MIN_TILES, _product(x.shape[0], s.positions) // STEP) // max(x.shape[0], 1))  # of an image
+    s.tile = min(TILE, max(1, (s.positions + tiles * STEP - 1) // (tiles * STEP)) * STEP)
     s.max_channels = max(LANES, MAX_DEPTH // min(MAX_TAPS, max(s.taps, 1)) // LANES * LANES)
     lanes = MMK_PANEL // <ptrdiff_t>element_size(x.type)
     s.panels = (s.outputs // s.groups + lanes - 1) // lanes

@@ -12,10 +12,11 @@
 #endif
 
 /* 3 x 4 vectors of 16 registers */
-enum { ROWS_BASELINE = 3 };
+enum { ROWS_BASELINE = 3, FEW_ROWS_BASELINE = 3 };
 #define TARGET
 #define VECTOR 16
 #define ROWS ROWS_BASELINE
+#define FEW_ROWS FEW_ROWS_BASELINE
 #define PANELS 1
 #define NAME(name) name##_baseline_float
 #define REAL float
@@ -26,6 +27,7 @@ enum { ROWS_BASELINE = 3 };
 #undef TARGET
 #undef VECTOR
 #undef ROWS
+#undef FEW_ROWS
 #undef PANELS
 
 #if MMK_HAS_CLONES
@@ -37,10 +39,11 @@ enum { ROWS_BASELINE = 3 };
 #endif
 
 /* 6 x 2 vectors of 16 registers */
-enum { ROWS_AVX2 = 6 };
+enum { ROWS_AVX2 = 6, FEW_ROWS_AVX2 = 3 };
 #define TARGET __attribute__((target("avx2,fma")))
 #define VECTOR 32
 #define ROWS ROWS_AVX2
+#define FEW_ROWS FEW_ROWS_AVX2
 #define PANELS 1
 #define NAME(name) name##_avx2_float
 #define REAL float
@@ -51,13 +54,15 @@ enum { ROWS_AVX2 = 6 };
 #undef TARGET
 #undef VECTOR
 #undef ROWS
+#undef FEW_ROWS
 #undef PANELS
 
 /* 14 x 2 vectors of 32 registers */
-enum { ROWS_AVX512 = 14 };
+enum { ROWS_AVX512 = 14, FEW_ROWS_AVX512 = 7 };
 #define TARGET __attribute__((target("avx512f,fma")))
 #define VECTOR 64
 #define ROWS ROWS_AVX512
+#define FEW_ROWS FEW_ROWS_AVX512
 #define PANELS 2
 #define NAME(name) name##_avx512_float
 #define REAL float
@@ -72,7 +77,7 @@ enum { ROWS_AVX512 = 14 };
 #define CHOOSE(avx512, avx2, baseline) (baseline)
 #endif
 
-ptrdiff_t mmk_product_rows(void) { return CHOOSE(ROWS_AVX512, ROWS_AVX2, ROWS_BASELINE); }
+ptrdiff_t mmk_product_rows(void) { return CHOOSE(FEW_ROWS_AVX512, FEW_ROWS_AVX2, FEW_ROWS_BASELINE); }
 
 void mmk_product_float(const mmk_product_shape *shape, const float *columns, const float *weights, float *sums) {
     CHOOSE(product_avx512_float, product_avx2_float, product_baseline_float)(shape, columns, weights, sums);

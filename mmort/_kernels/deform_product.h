@@ -20,7 +20,7 @@ typedef struct {
     ptrdiff_t sums;  /* distance of two rows of sums */
 } mmk_product_shape; /* distances and weights to skip are counted in numbers, not bytes */
 
-/* Returns how many positions are summed at a time. */
+/* Returns the number of positions that the positions of a call are a multiple of. */
 ptrdiff_t mmk_product_rows(void);
 
 /* Add the products to the sums, each in its order.  With AVX2 or AVX-512 multiplication and addition are fused, which
