@@ -164,11 +164,13 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices
         i += 1
         j = i if any_below else count[0]
         while j < count[0]:
-            if score[j] < min_score:
+            if score[j] < min_score:  # the last box that is not dropped takes its position
                 count[0] -= 1
-                _move(planes, indices, stride, count[0], j)
-            else:
-                j += 1
+                while j < count[0] and score[count[0]] < min_score:
+                    count[0] -= 1
+                if j < count[0]:
+                    _move(planes, indices, stride, count[0], j)
+            j += 1
     return i
 
 

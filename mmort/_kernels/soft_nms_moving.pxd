@@ -18,6 +18,7 @@ from mmort._kernels.workspace cimport element_size, take
 cdef enum:
     LANES = 8  # independent running maxima
     BLOCK_BITS = 6  # of a position, within its block
+    BLOCK = 1 << BLOCK_BITS
     SCORE = BOX_NUMBERS  # the plane after x1, y1, x2, y2 and area
     COMPARISONS_PER_BOX = 64  # that finding the next box takes the time of
 
@@ -32,36 +33,42 @@ cdef struct Moving:
     size_t size
 
 
+cdef inline real _largest(const real *score, ptrdiff_t begin, ptrdiff_t end) noexcept nogil:
+    """Returns the maximum of the scores [begin, end) that are numbers."""
+    cdef real[LANES] lanes
+    cdef ptrdiff_t i = begin, k
+    for k in range(LANES):
+        lanes[k] = -INFINITY
+    while i + LANES <= end:
+        for k in range(LANES):
+            lanes[k] = score[i + k] if lanes[k] < score[i + k] else lanes[k]
+        i += LANES
+    while i < end:
+        lanes[0] = score[i] if lanes[0] < score[i] else lanes[0]
+        i += 1
+    for k in range(1, LANES):
+        lanes[0] = lanes[k] if lanes[0] < lanes[k] else lanes[0]
+    return lanes[0]
+
+
 cdef inline simd_void find_largest(const real *score, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t *position,
                                    real *largest) noexcept nogil:
     """Finds the first maximum of the scores [begin, end) that are numbers; `begin` if there is none above -inf."""
-    cdef real[LANES] lanes
-    cdef int32_t[LANES] indices  # as wide as a float32, for vectors
-    cdef int32_t i = 0, k, size = <int32_t>(end - begin), first
-    cdef real value
-    score += begin
-    for k in range(LANES):
-        lanes[k] = -INFINITY
-        indices[k] = 0
-    while i + LANES <= size:
-        for k in range(LANES):
-            indices[k] = i + k if lanes[k] < score[i + k] else indices[k]
-            lanes[k] = score[i + k] if lanes[k] < score[i + k] else lanes[k]
-        i += LANES
-    while i < size:
-        if lanes[0] < score[i]:
-            lanes[0] = score[i]
-            indices[0] = i
-        i += 1
-    value = lanes[0]
-    for k in range(1, LANES):
-        value = lanes[k] if value < lanes[k] else value
-    first = size
-    for k in range(LANES):
-        i = indices[k] if lanes[k] == value else size
-        first = i if i < first else first
-    position[0] = begin + first
+    cdef real value = _largest(score, begin, end)
+    cdef ptrdiff_t i = begin, k
+    cdef int32_t is_here = 0
     largest[0] = value
+    position[0] = begin
+    if value == -INFINITY:
+        return
+    while not is_here:  # a block at a time, in vectors
+        for k in range(i, min(i + BLOCK, end)):
+            is_here |= score[k] == value
+        i += BLOCK
+    i -= BLOCK
+    while score[i] != value:
+        i += 1
+    position[0] = i
 
 
 cdef inline Moving moving(int type, size_t n, void *scratch) noexcept nogil:
@@ -92,24 +99,6 @@ cdef inline void _place(const Moving *m, real *score, int64_t *indices, ptrdiff_
     _set_score(m, score, position, value)
 
 
-cdef inline simd_void _largest(const real *score, ptrdiff_t begin, ptrdiff_t end, real *largest) noexcept nogil:
-    """Finds the maximum of the scores [begin, end) that are numbers."""
-    cdef real[LANES] lanes
-    cdef ptrdiff_t i = begin, k
-    for k in range(LANES):
-        lanes[k] = -INFINITY
-    while i + LANES <= end:
-        for k in range(LANES):
-            lanes[k] = score[i + k] if lanes[k] < score[i + k] else lanes[k]
-        i += LANES
-    while i < end:
-        lanes[0] = score[i] if lanes[0] < score[i] else lanes[0]
-        i += 1
-    for k in range(1, LANES):
-        lanes[0] = lanes[k] if lanes[0] < lanes[k] else lanes[0]
-    largest[0] = lanes[0]
-
-
 cdef inline ptrdiff_t _find_by_bounds(const Moving *m, const real *score, ptrdiff_t begin,
                                       ptrdiff_t end) noexcept nogil:
     """Returns the position of the first maximum of [begin, end), or `begin` if that is NaN; lowers bounds."""
@@ -121,7 +110,7 @@ cdef inline ptrdiff_t _find_by_bounds(const Moving *m, const real *score, ptrdif
         if not bound > score[begin]:  # nor if that is NaN
             return begin
         position = max(begin, block << BLOCK_BITS)
-        _largest(score, position, min(end, (block + 1) << BLOCK_BITS), bounds + block)
+        bounds[block] = _largest(score, position, min(end, (block + 1) << BLOCK_BITS))
         if bounds[block] == bound:
             while score[position] != bound:
                 position += 1
