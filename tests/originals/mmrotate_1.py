@@ -10,6 +10,9 @@ from typing import Any
 import cv2
 import mmdet
 import numpy as np
+import torch
+
+from tests.originals.plain_rotated_kernels import min_area_polygons
 
 _NEWEST = "3.1.0"
 """The newest version of MMDetection that MMRotate accepts; what it uses of MMDetection is in 3.3 as well."""
@@ -30,14 +33,31 @@ with warnings.catch_warnings():
     register_all_modules(init_default_scope=False)
 
 
-class _OpenCV:
-    """What MMRotate calls of OpenCV, for boxes in float64 too."""
+class OpenCV:
+    """What MMRotate calls of OpenCV, which has it in float32 only."""
 
     @staticmethod
     def minAreaRect(points: Any) -> Any:
-        return cv2.minAreaRect(points.astype(np.float32))
+        """Return the smallest rectangle around points, in float64 if they are: its centre, sides and angle in degrees.
+
+        In float32, sides of boxes some ten million pixels away are rounded to 2 or 4 pixels.
+        """
+        if points.dtype == np.float32:
+            return cv2.minAreaRect(points)
+        distinct = np.unique(points, axis=0)
+        if len(distinct) <= 2:  # a line, whose height is exactly 0
+            centre, width, height = distinct.mean(0), distinct[-1] - distinct[0], np.zeros(2)
+        else:
+            polygon = torch.zeros(1, 8, dtype=torch.float64)
+            min_area_polygons(torch.from_numpy(points).flatten()[None], polygon)
+            corners = polygon.numpy().reshape(4, 2)
+            centre, width, height = corners.mean(0), corners[0] - corners[1], corners[3] - corners[0]
+        sides = np.hypot(*width), np.hypot(*height)
+        # The angle of the longer side, as the other may be a point.
+        angle = np.arctan2(*width[::-1]) if sides[0] >= sides[1] else np.arctan2(*height[::-1]) - np.pi / 2
+        return centre, sides, np.degrees(angle)
 
 
-box_converters.cv2 = _OpenCV
+box_converters.cv2 = OpenCV
 
-__all__ = ["MODELS", "TASK_UTILS", "TRANSFORMS"]
+__all__ = ["MODELS", "TASK_UTILS", "TRANSFORMS", "OpenCV"]

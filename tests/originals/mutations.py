@@ -46,7 +46,7 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
 def main(version: Version, package: str) -> int:
     """Run the command line of `package`, whose MMDetection judges."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample of each case")
     parser.add_argument("--count", type=int, default=200, help="mutants of all cases together; 0 for all")
     parser.add_argument("--case", action="append", choices=list(version.cases), help="may be repeated; by default all")
     parser.add_argument("--entry", help="only mutants whose path and value contain this text")
@@ -63,7 +63,6 @@ def main(version: Version, package: str) -> int:
         return 0
     done = {(row["case"], row["mutant"]) for row in rows}
     names = options.case or list(version.cases)
-    sample = random.Random(options.seed)
     per_case = -(-options.count // len(names))
     failed = False
     for name in names:
@@ -75,6 +74,7 @@ def main(version: Version, package: str) -> int:
             continue
         chosen = [mutant for mutant in judge.mutants if options.entry is None or options.entry in mutant.text]
         if options.count and not options.entry:
+            sample = random.Random(f"{options.seed} {name}")  # whatever other cases there are
             chosen = sample.sample(chosen, min(per_case, len(chosen)))
         for mutant in chosen:
             if (name, mutant.text) in done:

@@ -44,6 +44,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("nas_fcos", ("model", "bbox_head", "cls_predictor_cfg"), True, REFUSED),
         ("neck_bfp_conv", ("model", "backbone", "strides"), (2, 4, 4, 4), EFFECT),
         ("neck_bfp_conv", ("model", "bbox_head", "strides"), REMOVED, EFFECT),
+        ("oriented_rcnn", ("model", "backbone", "conv_cfg"), {"type": "ConvWS"}, TIES),
         ("oriented_rcnn", ("model", "rpn_head", "bbox_coder", "angle_version"), REMOVED, REFUSED),
         ("oriented_rcnn_0", ("model", "rpn_head", "bbox_coder", "use_box_type"), False, REFUSED),
         ("oriented_reppoints", ("model", "bbox_head", "stacked_convs"), 0, TIES),
