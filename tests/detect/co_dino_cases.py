@@ -148,9 +148,40 @@ _SWIN = {
     "ape": False,
     "use_checkpoint": False,
 }
+_VIT = {
+    "type": "ViT",
+    "img_size": 160,
+    "pretrain_img_size": 64,
+    "embed_dim": 128,
+    "depth": 3,
+    "num_heads": 2,
+    "drop_path_rate": 0.4,
+    "window_size": 3,
+    "window_block_indexes": [0, 2],
+    "residual_block_indexes": [],
+    "qkv_bias": True,
+}
+
+
+def _vit(**backbone):
+    """Return Co-DINO on the maps of a plain transformer."""
+    config = of_authors({"max_per_img": 9, "nms": _SOFT_NMS})
+    transformer = config["query_head"]["transformer"]
+    config["query_head"]["num_feature_levels"] = transformer["num_feature_levels"] = 5
+    for part in ("encoder", "decoder"):
+        layer = transformer[part]["transformerlayers"]
+        layer["attn_cfgs"] = copy.deepcopy(layer["attn_cfgs"])
+        sampling = layer["attn_cfgs"] if part == "encoder" else layer["attn_cfgs"][1]
+        sampling["num_levels"] = 5
+    config["backbone"] = {**_VIT, **backbone}
+    config["neck"] = {"type": "SFP", "in_channels": [128], "out_channels": 64, "num_outs": 5, "use_p2": True}
+    return config
+
+
 OF_AUTHORS = {
     "co_dino": of_authors({"max_per_img": 9, "nms": _SOFT_NMS}),
     "co_dino_few_left": of_authors({"max_per_img": 9, "score_thr": 0.3}),
+    "co_dino_vit": _vit(),
     "co_deformable": _deformable({"max_per_img": 20}),
     "co_deformable_swin": {**_deformable({"max_per_img": 20}), "backbone": _SWIN},
     "co_deformable_one_stage": _deformable({"max_per_img": 20}, as_two_stage=False),

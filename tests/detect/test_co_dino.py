@@ -50,6 +50,29 @@ def test_the_heads_beside_the_queries_are_not_needed():
         load_weights(detector, weights)
 
 
+def test_a_vits_angles_are_computed_and_not_loaded():
+    detector = build(copy.deepcopy({"model": co_dino_cases.OF_AUTHORS["co_dino_vit"], "optimizer": {}}))
+    weights = co_dino_cases.weights(OF_AUTHORS["co_dino_vit"]["shapes"])
+    names = "rope_win", "rope_glb", "blocks.0.attn.rope"
+    load_weights(detector, weights | {f"backbone.{name}.freqs_cos": weights["backbone.pos_embed"] for name in names})
+
+
+@pytest.mark.parametrize(
+    ("entries", "match"),
+    [
+        ({"embed_dim": 96}, "embed_dim of backbone 'ViT' must be 64 num_heads = 128 for blocks without windows"),
+        ({"embed_dim": 100, "use_lsj": True}, "embed_dim of backbone 'ViT' must be a multiple of 4 num_heads = 8"),
+        ({"use_rel_pos": True}, "use_rel_pos of backbone 'ViT' must be False, got True"),
+        ({"norm_cfg": {"type": "LN"}}, "backbone 'ViT' with norm_cfg is not supported"),
+    ],
+)
+def test_entries_of_another_vit_are_refused(entries, match):
+    model = copy.deepcopy(co_dino_cases.OF_AUTHORS["co_dino_vit"])
+    model["backbone"] |= entries
+    with pytest.raises(ValueError, match=re.escape(match)):
+        build({"model": model, "optimizer": {}})
+
+
 def test_all_that_is_unsupported_is_listed():
     model = {**copy.deepcopy(co_dino_cases.MODELS["co_dino"]), "colour": "red", "eval_module": "one-stage"}
     assert unsupported({"model": model}) == [

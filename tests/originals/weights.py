@@ -25,8 +25,8 @@ SPREAD: Spread = {
     r"(fc_cls|rpn_cls|conv_cls|atss_cls|retina_cls|gfl_cls|vfnet_cls|cls_branches\.\d+|cls_embed)$": (-1.0, 1.5),
 }
 
-_CONSTANTS = "sampled_basis", "bias_expansion"
-"""Tensors that are saved with the weights of equivariant convolutions, and that no training changes."""
+_CONSTANTS = "sampled_basis", "bias_expansion", "freqs_cos", "freqs_sin"
+"""Tensors that are saved with the weights of equivariant convolutions and of a ViT, and that no training changes."""
 
 
 def before(first: Spread, second: Spread) -> Spread:

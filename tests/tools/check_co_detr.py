@@ -2,7 +2,7 @@
 
     python -m tests.tools.check_co_detr FOLDER [--record]
 
-FOLDER is the authors' repository, and `.ci/run originals_2` shows what else must be installed.  Torch modules and
+FOLDER is the authors' repository; einops must be installed, and what `.ci/run originals_2` shows.  Torch modules and
 exported files detect in images, alone and in a batch.  Prints a line for each detector and exits with 1 if one differs.
 With ``--record``, writes what `tests/detect/test_co_dino.py` expects.
 """
@@ -10,7 +10,7 @@ With ``--record``, writes what `tests/detect/test_co_dino.py` expects.
 from __future__ import annotations
 
 import copy
-import importlib
+import importlib.util
 import sys
 import tempfile
 import types
@@ -35,19 +35,29 @@ def import_authors(folder: str) -> None:
     layers: Any = types.ModuleType("timm.models.layers")
     layers.DropPath, layers.trunc_normal_ = torch.nn.Identity, torch.nn.init.trunc_normal_
     layers.to_2tuple = lambda size: (size, size)
+    layers.Mlp = None
     loading: Any = types.ModuleType("mmcv_custom")
     loading.load_checkpoint = None
-    sys.modules |= {"timm.models.layers": layers, "mmcv_custom": loading}
+    memory: Any = types.ModuleType("fairscale.nn.checkpoint")
+    memory.checkpoint_wrapper = lambda module: module
+    initial = [types.ModuleType(name) for name in ("fvcore", "fvcore.nn", "fvcore.nn.weight_init")]
+    sys.modules |= {module.__name__: module for module in (layers, loading, memory, *initial)}
     importlib.import_module("mmdet.models.losses.cross_entropy_loss").generate_block_target = None  # type: ignore[attr-defined]
     sys.path.insert(0, folder)
-    importlib.import_module("projects.models")  # registers itself
+    importlib.import_module("projects.models")  # registers itself, as those below do
+    for name in ("backbones.vit", "necks.sfp"):
+        path = Path(folder, "mmdet/models", *name.split(".")).with_suffix(".py")
+        spec = importlib.util.spec_from_file_location(f"mmdet.models.{name}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
 def record(model: dict[str, Any]) -> dict[str, Any]:
     """Return the keys and shapes of a detector's weights, and what the authors' code finds in the tests' batch."""
     theirs = Original({"model": model, "data": {"test": {"pipeline": []}}, "rotated": False}).model
-    shapes = {key: [*value.shape] for key, value in theirs.state_dict().items()}
-    theirs.load_state_dict(co_dino_cases.weights(shapes))
+    shapes = {key: [*value.shape] for key, value in theirs.state_dict().items() if ".freqs_" not in key}  # constants
+    theirs.load_state_dict(co_dino_cases.weights(shapes), strict=False)
     batch, _ = query_cases.batch()
     canvas = tuple(batch.shape[2:])
     shapes_of_images = query_cases.SHAPES if theirs.with_attn_mask else [canvas] * len(query_cases.SHAPES)

@@ -2,9 +2,10 @@
 
     python -m tests.tools.export_full_size CONFIG ... [--arguments ARGUMENT ...]
 
-ARGUMENTs are those of `mmort export`.  The weights are such that something is detected: maps keep their magnitude, as
-the statistics of batch normalization are those of the example.  Prints a table: seconds, those of CPU time and peak
-memory of each export.  Exit code 1 if a file was not written.
+ARGUMENTs are those of `mmort export`; detectors with a language model need its ``--vocabulary``.  The weights are such
+that something is detected: maps keep their magnitude, as the statistics of batch normalization are those of the
+example.  Prints a table: seconds, those of CPU time and peak memory of each export.  Exit code 1 if a file was not
+written.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from torch import nn
 
 from mmort.configs import read_config
+from mmort.configs.captions import Prompt
 from mmort.detect import Detector, build
 from mmort.detect.export.examples import Examples
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
@@ -33,8 +35,8 @@ SHAPE = 320, 416
 """Of the example by which batch normalization is calibrated, in pixels."""
 
 
-def fill(detector: Detector, preprocessing: Preprocessing) -> None:
-    """Give a detector random weights."""
+def fill(detector: Detector, preprocessing: Preprocessing, vocabulary: str | None) -> None:
+    """Give a detector random weights; `vocabulary` is that of a language model."""
     torch.manual_seed(1)
     for name, value in detector.state_dict().items():
         if not value.is_floating_point() or name.endswith(("running_mean", "running_var")) or "embed" in name:
@@ -52,6 +54,8 @@ def fill(detector: Detector, preprocessing: Preprocessing) -> None:
             layer.momentum = 1.0  # the example's own statistics
     image = read_image(DEFAULT_IMAGE)
     with torch.no_grad():
+        if detector.takes_texts:
+            detector.set_texts(Prompt.of("cat . dog"), vocabulary)
         detector(*Examples(preprocessing, dynamic=False, with_shapes=True)(image, 1, *SHAPE))
     detector.eval()
 
@@ -60,7 +64,8 @@ def row(config: Path, folder: Path, arguments: list[str]) -> tuple[str, int]:
     """Return the row of a config, and the exit code of its export."""
     settings = read_config(config)
     detector, checkpoint = build(settings), folder / "weights.pth"
-    fill(detector, Preprocessing.from_config(settings))
+    vocabulary = arguments[arguments.index("--vocabulary") + 1] if "--vocabulary" in arguments else None
+    fill(detector, Preprocessing.from_config(settings), vocabulary)
     torch.save({"state_dict": detector.state_dict(), "meta": {}}, checkpoint)
     del detector
     command = [sys.executable, "-c", "import sys; from mmort.cli import main; sys.exit(main())", "export"]

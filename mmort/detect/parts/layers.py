@@ -117,6 +117,16 @@ class Scale(nn.Module):
         return x * self.scale
 
 
+class ChannelNorm(nn.LayerNorm):
+    """A layer normalization over the channels of maps [N, C, H, W]."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, eps=1e-6)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 class NormedLinear(nn.Linear):
     """A linear layer of features and with weights that are normalized."""
 

@@ -12,6 +12,7 @@ from tests.originals.cases.case import Case, Config, model
 BACKBONES: dict[str, tuple[list[int], list[int]]] = {
     "convnext": ([8, 12, 16, 24], [4, 8, 16, 32]),
     "convnext_unscaled": ([12], [8]),
+    "convnext_v2": ([8, 12], [4, 8]),
     "detectors_without_offsets": ([32, 64, 128, 256], [4, 8, 16, 32]),
     "efficientnet_b0": ([32, 16, 24, 40], [2, 2, 4, 8]),
     "pvt": ([8, 16, 40, 64], [4, 8, 16, 32]),

@@ -22,4 +22,5 @@ from mmort.detect.parts.backbones import (
     ssd_vgg,
     swin,
     trident_resnet,
+    vit,
 )

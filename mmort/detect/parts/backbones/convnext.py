@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mmort.configs.schema import Config
 from mmort.detect.entries import PARTS, Schema, default, read_entries, training_only
-from mmort.detect.parts.layers import activation
+from mmort.detect.parts.layers import ChannelNorm, activation
 
 # By name, the number of blocks and the channels of each stage.
 _ARCHITECTURES: dict[str, tuple[Sequence[int], Sequence[int]]] = {
@@ -31,16 +31,6 @@ _ARCHITECTURES: dict[str, tuple[Sequence[int], Sequence[int]]] = {
     "xlarge": ((3, 3, 27, 3), (256, 512, 1024, 2048)),
     "huge": ((3, 3, 27, 3), (352, 704, 1408, 2816)),
 }
-
-
-class ChannelNorm(nn.LayerNorm):
-    """A layer normalization over the channels of maps [N, C, H, W]."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels, eps=1e-6)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class GlobalResponseNorm(nn.Module):

@@ -66,11 +66,9 @@ class ShiftedWindows(nn.Module):
         x = F.pad(x, (0, 0, 0, columns * window - width, 0, rows * window - height))
         if self.shift:
             x = torch.roll(x, (-self.shift, -self.shift), (1, 2))
-        x = torch.unflatten(torch.unflatten(x, 1, (rows, window)), 3, (columns, window)).transpose(2, 3)
-        windows = x.flatten(3, 4).flatten(1, 2)  # [N, rows * columns, window ** 2, C]
+        windows = windows_of(x, rows, columns, window)
         windows = self.w_msa(windows, self._mask(rows, columns, x.device) if self.shift else None)
-        x = torch.unflatten(torch.unflatten(windows, 1, (rows, columns)), 3, (window, window)).transpose(2, 3)
-        x = x.flatten(3, 4).flatten(1, 2)
+        x = map_of(windows, rows, columns, window)
         if self.shift:
             x = torch.roll(x, (self.shift, self.shift), (1, 2))
         return x[:, :height, :width]
@@ -259,3 +257,15 @@ class SwinTransformerV1(SwinTransformer):
 def chunks(side: int, size: int) -> int:
     """Return how many chunks of `size` a side has, the last perhaps padded."""
     return (side + size - 1) // size  # an exported -(-side // size) would round the other way
+
+
+def windows_of(x: Tensor, rows: int, columns: int, window: int) -> Tensor:
+    """Return windows [N, rows * columns, window ** 2, C] of a map [N, rows * window, columns * window, C]."""
+    x = torch.unflatten(torch.unflatten(x, 1, (rows, window)), 3, (columns, window)).transpose(2, 3)
+    return x.flatten(3, 4).flatten(1, 2)
+
+
+def map_of(windows: Tensor, rows: int, columns: int, window: int) -> Tensor:
+    """Return the map of windows; see `windows_of`."""
+    x = torch.unflatten(torch.unflatten(windows, 1, (rows, columns)), 3, (window, window)).transpose(2, 3)
+    return x.flatten(3, 4).flatten(1, 2)

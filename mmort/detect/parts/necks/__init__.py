@@ -19,6 +19,7 @@ from mmort.detect.parts.necks import (
     pafpn,
     re_fpn,
     rfp,
+    sfp,
     ssd_neck,
     yolo_neck,
 )
