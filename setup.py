@@ -17,7 +17,6 @@ import runpy
 import sys
 import tarfile
 import time
-from glob import glob
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -72,7 +71,7 @@ operators = runpy.run_path("mmort/build.py")["operators"]  # importing mmort nee
 built = operators(
     extension="mmort._kernels.numpy_api",
     library="mmort.libmmort_ort",
-    sources=sorted(glob("mmort/_kernels/*.c") + glob("mmort/_kernels/*.pyx")),
+    sources=sorted(path.as_posix() for kind in ("c", "pyx") for path in Path("mmort/_kernels").rglob(f"*.{kind}")),
     with_library={"1": True, "0": False}.get(FLAGS["WITH_ORT"]),
     sanitize=FLAGS["MMORT_DEBUG"] == "1",
 )

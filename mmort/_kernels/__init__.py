@@ -1,8 +1,8 @@
 """The kernels, compiled from Cython: the mathematics of every operator and nothing else.
 
-Each `.pyx` beside this file is free of Python: its functions work on pointers, without the GIL, and are linked twice,
-into the extension module `numpy_api` and into the library for ONNX Runtime.  ``bridge_c/mmk.h`` is their
-contract; ``operators.c`` has a row for each operator.
+Each `.pyx` in the folders beside this file, one for each family, is free of Python: its functions work on pointers,
+without the GIL, and are linked twice, into the extension module `numpy_api` and into the library for ONNX Runtime.
+``bridge_c/mmk.h`` is their contract; ``operators.c`` has a row for each operator.
 """
 
 try:

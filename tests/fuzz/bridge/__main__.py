@@ -46,7 +46,7 @@ ALLOCATE = ["check.c", "bridge.c", "registry.c"]
 def build_program(name: str, compiler: str) -> Path:
     """Compile what has changed, and link; return the program."""
     os.chdir(ROOT)  # the kit's paths are relative to it
-    kernels = sorted(glob("mmort/_kernels/*.c") + glob("mmort/_kernels/*.pyx"))
+    kernels = sorted(glob("mmort/_kernels/**/*.c", recursive=True) + glob("mmort/_kernels/**/*.pyx", recursive=True))
     settings = build.operators(extension="mmort._kernels.numpy_api", library="mmort.libmmort_ort", sources=kernels)
     archive = settings["libraries"][0][1]
     sources = [*archive["sources"], *settings["ext_modules"][1].sources]
@@ -60,7 +60,7 @@ def build_program(name: str, compiler: str) -> Path:
         renamed = name == "allocations" and Path(source).name in ALLOCATE
         target = folder / (source.strip("/").replace("/", "_") + (".counted.o" if renamed else ".o"))
         extra = ["-Dmalloc=counted_malloc", "-Dcalloc=counted_calloc"] if renamed else []
-        headers = [*glob("bridge_c/*.h"), *glob("mmort/_kernels/*.h"), *glob(str(HERE / "*.h"))]
+        headers = [*glob("bridge_c/*.h"), *glob("mmort/_kernels/**/*.h", recursive=True), *glob(str(HERE / "*.h"))]
         if not target.exists() or target.stat().st_mtime < max(map(os.path.getmtime, (source, *headers))):
             command = [compiler, *COMMON, *FLAGS[name], *includes, *extra, "-c", source, "-o", target]
             subprocess.run(command, check=True)

@@ -1,0 +1,1 @@
+"""Axis-aligned boxes: their overlaps."""

@@ -1,0 +1,1 @@
+"""Regions of interest: RoIAlign, straight and rotated."""

@@ -1,0 +1,1 @@
+"""Rotated boxes: their overlaps and suppression."""

@@ -1,0 +1,1 @@
+"""Maps read at positions: grid_sample, deformable attention, CARAFE."""

@@ -1,0 +1,284 @@
+"""grid_sample: samples of a feature map at the positions of a grid (torch.nn.functional.grid_sample).
+
+A tile of positions is converted to pixel indices and weights (grid_locations.pxd), which are then used for every
+channel (grid_reading.pxd): where many channels are read at many positions, from a copy with channels adjacent, else
+from the planes.  From planes, AVX2 and AVX-512 gather float32 pixels for a vector of positions at a time
+(grid_lanes.h), from a few planes that stay in the cache while all positions are read; a load of adjacent channels is
+faster than that on processors whose gathers are as many loads.
+
+Coordinates that are not finite read as zeros with zeros padding, and as the last row or column with border and
+reflection padding; bicubic gives NaN.
+"""
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy, memset
+
+from element_types cimport real
+from mmk cimport *
+from mmort._kernels.sampling.grid_locations cimport (BICUBIC, BILINEAR, NEAREST, REFLECTION, TILE, ZEROS, Geometry,
+                                                     are_in_lanes, locate, set_lanes)
+from mmort._kernels.sampling.grid_reading cimport (LANES, MmkPlanes, bicubic_from_copy, bicubic_from_plane,
+                                                   bilinear_from_copy, bilinear_from_plane, gather_bilinear_lanes,
+                                                   locate_bilinear_lanes, nearest_from_copy, nearest_from_plane, pack,
+                                                   sample_bilinear_lanes, sample_nearest_lanes)
+from mmort._kernels.shared.workspace cimport element_size
+
+cdef enum:  # inputs
+    INPUT
+    GRID
+
+cdef enum:  # attributes
+    INTERPOLATION_MODE
+    PADDING_MODE
+    ALIGN_CORNERS
+
+cdef enum:
+    BUNDLE_PIXELS = 1 << 15  # of the copies in use at a time
+    MAX_BUNDLE = 4  # groups of LANES channels
+    MIN_BUNDLES = 8  # so that there is work for all threads
+    BLOCK_PIXELS = 1 << 18  # of planes that stay in the second-level cache while all positions are read
+    TOGETHER = 4  # planes gathered from at a vector of positions; more would share lines of the first-level cache
+    MIN_SPARSITY = 16  # pixels of a plane for each position, from which on it has cache lines of its own
+    MAX_PIXELS = 1 << 29  # of a plane, so that pixel indices fit in 32 bits, even a little outside
+
+cdef enum:  # picoseconds per position and, for reading, per channel; with rows of grid_sample
+    LOCATE = 800
+    LOCATE_BICUBIC = 3000
+    READ_NEAREST = 400  # 1x1x512x512 at 512x512
+    READ_BILINEAR = 900  # 1x3x720x1280 at 720x1280
+    READ_BICUBIC = 3000  # 1x3x720x1280 at 720x1280
+    MISS = 4000  # if each position has cache lines of its own; 1x256x200x304 at 1x112
+    PACK = 300  # per pixel and channel; 1x64x128x128 at 128x128
+
+
+cdef Geometry _geometry(const mmk_call *call, bint copied) noexcept nogil:
+    cdef Geometry g
+    g.height = call.inputs[INPUT].shape[2]
+    g.width = call.inputs[INPUT].shape[3]
+    g.columns = call.inputs[GRID].shape[3]
+    g.stride = g.width + copied  # a copy has an additional column
+    g.right = g.width > 1
+    g.below = g.stride if g.height > 1 else 0
+    g.vectors = copied
+    g.mode = call.attributes[INTERPOLATION_MODE].i
+    g.padding_mode = call.attributes[PADDING_MODE].i
+    g.align_corners = call.attributes[ALIGN_CORNERS].i != 0
+    set_lanes(&g, call.inputs[INPUT].type == MMK_FLOAT32)
+    return g
+
+
+# ---- the two ways through a call -------------------------------------------------------------------------------------
+
+cdef ptrdiff_t _block_planes(const Geometry *g, ptrdiff_t channels) noexcept nogil:
+    """Returns how many planes are read at all positions before the next planes."""
+    if not g.lanes:
+        return channels
+    return min(channels, max(TOGETHER, BLOCK_PIXELS // (g.height * g.width)))
+
+
+cdef bint _gather_tile(const Geometry *g, const float *grid, ptrdiff_t count, MmkPlanes planes,
+                       ptrdiff_t channels) noexcept nogil:
+    """Samples a tile of some planes in vectors; returns False if it cannot."""
+    cdef int32_t[TILE] first
+    cdef float[4 * TILE] weights
+    cdef bint at_once = g.mode == NEAREST or channels <= TOGETHER
+    if not are_in_lanes(g, grid, count):
+        return False
+    if not at_once:
+        locate_bilinear_lanes(g.lanes, &g.map, grid, count, first, weights, TILE)
+    while channels > 0:
+        planes.count = min(TOGETHER, channels)
+        if g.mode == NEAREST:
+            sample_nearest_lanes(g.lanes, &g.map, grid, count, &planes)
+        elif at_once:
+            sample_bilinear_lanes(g.lanes, &g.map, g.below, grid, count, &planes)
+        else:
+            gather_bilinear_lanes(g.lanes, &planes, g.below, first, weights, TILE, count)
+        channels -= planes.count
+        planes.x += planes.count * planes.size
+        planes.y += planes.count * planes.line
+    return True
+
+
+cdef void _sample_planes(const mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin,
+                         ptrdiff_t end) noexcept nogil:
+    """Samples tiles [begin, end), counted through all blocks of planes of all images."""
+    cdef Geometry g = _geometry(call, False)
+    cdef ptrdiff_t channels = call.inputs[INPUT].shape[1], pixels = g.height * g.width
+    cdef ptrdiff_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3]
+    cdef ptrdiff_t tiles = (positions + TILE - 1) // TILE, block_planes = _block_planes(&g, channels)
+    cdef ptrdiff_t blocks = (channels + block_planes - 1) // block_planes
+    cdef int32_t[4 * TILE] first
+    cdef int32_t[4 * TILE] rows
+    cdef real[4 * TILE] weights
+    cdef real[4 * TILE] y_weights
+    cdef ptrdiff_t work, tile, block, image, channel, start, count, planes, _plane
+    cdef const real *tile_grid
+    cdef const real *plane
+    cdef real *result
+    cdef bint live
+    for work in range(begin, end):
+        tile = work % tiles
+        block = work // tiles % blocks
+        image = work // tiles // blocks
+        start = tile * TILE
+        count = min(TILE, positions - start)
+        channel = image * channels + block * block_planes
+        tile_grid = grid + (image * positions + start) * g.columns
+        plane = x + channel * pixels
+        result = y + channel * positions + start
+        planes = min(block_planes, channels - block * block_planes)
+        if real is float:
+            if _gather_tile(&g, tile_grid, count, MmkPlanes(plane, pixels, 0, result, positions), planes):
+                continue
+        live = locate(&g, tile_grid, count, first, rows, weights, y_weights)
+        for _plane in range(planes):
+            if not live:
+                memset(result, 0, count * sizeof(real))
+            elif g.mode == NEAREST:
+                nearest_from_plane(plane, first, count, result)
+            elif g.mode == BILINEAR:
+                bilinear_from_plane(plane, &g, first, weights, count, result)
+            else:
+                bicubic_from_plane(plane, &g, first, rows, weights, y_weights, count, result)
+            plane += pixels
+            result += positions
+
+
+cdef inline ptrdiff_t _copy_size(const Geometry *g) noexcept nogil:
+    """Returns the size of a copy of LANES channels."""
+    return (g.height + 1) * g.stride * LANES
+
+
+cdef void _sample_copies(const mmk_call *call, const real *x, const real *grid, real *y, ptrdiff_t begin, ptrdiff_t end,
+                         real *copies) noexcept nogil:
+    """Samples bundles of channels [begin, end), counted through all images, at all positions."""
+    cdef Geometry g = _geometry(call, True)
+    cdef ptrdiff_t channels = call.inputs[INPUT].shape[1], pixels = g.height * g.width
+    cdef ptrdiff_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3]
+    cdef ptrdiff_t bundle_channels = LANES * _groups_in_bundle(call)
+    cdef ptrdiff_t bundles = (channels + bundle_channels - 1) // bundle_channels, copy_size = _copy_size(&g)
+    cdef int32_t[4 * TILE] first
+    cdef int32_t[4 * TILE] rows
+    cdef real[4 * TILE] weights
+    cdef real[4 * TILE] y_weights
+    cdef real[LANES * TILE] lines
+    cdef ptrdiff_t bundle, image, channel, last, group, groups, tile, start, count, lane
+    cdef const real *copy
+    cdef bint live
+    for bundle in range(begin, end):
+        image = bundle // bundles
+        channel = image * channels + bundle % bundles * bundle_channels
+        last = min(channel + bundle_channels, (image + 1) * channels)
+        groups = (last - channel + LANES - 1) // LANES
+        for group in range(groups):
+            pack(x + (channel + group * LANES) * pixels, min(LANES, last - channel - group * LANES), &g,
+                 copies + group * copy_size)
+        for tile in range((positions + TILE - 1) // TILE):
+            start = tile * TILE
+            count = min(TILE, positions - start)
+            live = locate(&g, grid + (image * positions + start) * g.columns, count, first, rows, weights, y_weights)
+            for group in range(groups):
+                copy = copies + group * copy_size
+                if not live:
+                    memset(lines, 0, sizeof(lines))
+                elif g.mode == NEAREST:
+                    nearest_from_copy(copy, &g, first, count, lines)
+                elif g.mode == BILINEAR:
+                    bilinear_from_copy(copy, &g, first, weights, count, lines)
+                else:
+                    bicubic_from_copy(copy, &g, first, rows, weights, y_weights, count, lines)
+                for lane in range(min(LANES, last - channel - group * LANES)):
+                    memcpy(y + (channel + group * LANES + lane) * positions + start, lines + lane * TILE,
+                           count * sizeof(real))
+
+
+cdef ptrdiff_t _groups_in_bundle(const mmk_call *call) noexcept nogil:
+    """Returns how many groups of LANES channels share the work of locating, limited by cache and threads."""
+    cdef const mmk_tensor *x = &call.inputs[INPUT]
+    cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES
+    cdef int64_t in_cache = BUNDLE_PIXELS // (x.shape[2] * x.shape[3])
+    return max(1, min(MAX_BUNDLE, min(in_cache, x.shape[0] * groups // MIN_BUNDLES)))
+
+
+cdef bint _copy_pays(const mmk_call *call, const Geometry *g) noexcept nogil:
+    cdef const mmk_tensor *x = &call.inputs[INPUT]
+    cdef int64_t groups = (x.shape[1] + LANES - 1) // LANES, pixels = x.shape[2] * x.shape[3]
+    return (x.shape[1] >= LANES and x.shape[0] * groups >= 2
+            and 2 * call.outputs[0].shape[2] * call.outputs[0].shape[3] >= pixels)
+
+
+cdef inline bint _copies(const mmk_call *call) noexcept nogil:
+    return call.worker_scratch_size[0] != 0
+
+
+# ---- the operator ----------------------------------------------------------------------------------------------------
+
+cdef void _add_phase(mmk_call *call) noexcept nogil:
+    cdef const mmk_tensor *x = &call.inputs[INPUT]
+    cdef int64_t mode = call.attributes[INTERPOLATION_MODE].i
+    cdef int64_t positions = call.outputs[0].shape[2] * call.outputs[0].shape[3], channels
+    cdef double location = 1e-3 * (LOCATE_BICUBIC if mode == BICUBIC else LOCATE)
+    cdef double read = 1e-3 * (
+        READ_BICUBIC if mode == BICUBIC else READ_NEAREST if mode == NEAREST else READ_BILINEAR)
+    cdef Geometry g = _geometry(call, False)
+    if _copy_pays(call, &g):  # reading from a copy takes half the time
+        g = _geometry(call, True)
+        channels = LANES * _groups_in_bundle(call)
+        call.worker_scratch_size[0] = (<size_t>(_copy_size(&g) * _groups_in_bundle(call)) * element_size(x.type))
+        mmk_add_phase(call, x.shape[0] * ((x.shape[1] + channels - 1) // channels),
+                      positions * (location + channels * read / 2) + 1e-3 * PACK * x.shape[2] * x.shape[3] * channels)
+    else:
+        if x.size > BLOCK_PIXELS and MIN_SPARSITY * positions < x.shape[2] * x.shape[3]:
+            read += 1e-3 * MISS
+        channels = _block_planes(&g, x.shape[1])
+        mmk_add_phase(call, x.shape[0] * ((x.shape[1] + channels - 1) // channels) * ((positions + TILE - 1) // TILE),
+                      min(positions, TILE) * (location + channels * read))
+
+
+cdef public int mmk_grid_sample_prepare(mmk_call *call) noexcept nogil:
+    cdef const mmk_tensor *x = &call.inputs[INPUT]
+    cdef const mmk_tensor *grid = &call.inputs[GRID]
+    cdef int64_t mode = call.attributes[INTERPOLATION_MODE].i, padding_mode = call.attributes[PADDING_MODE].i
+    cdef int64_t[4] shape
+    cdef bint has_more_columns = grid.rank == 4 and grid.shape[3] > 2
+    if (mmk_check_shape(call, INPUT, "input", "[N, C, H, W]")
+            or mmk_check_shape(call, GRID, "grid", "[N, OH, OW, XY]" if has_more_columns else "[N, OH, OW, 2]")):
+        return -1
+    if mode < BILINEAR or mode > BICUBIC:
+        return mmk_fail(call, "interpolation_mode must be 0 (bilinear), 1 (nearest) or 2 (bicubic), got %lld",
+                        <long long>mode)
+    if padding_mode < ZEROS or padding_mode > REFLECTION:
+        return mmk_fail(call, "padding_mode must be 0 (zeros), 1 (border) or 2 (reflection), got %lld",
+                        <long long>padding_mode)
+    shape[0] = x.shape[0]
+    shape[1] = x.shape[1]
+    shape[2] = grid.shape[1]
+    shape[3] = grid.shape[2]
+    if mmk_set_output(call, 0, x.type, 4, shape):
+        return -1
+    if call.outputs[0].size == 0:
+        return 0
+    if x.size == 0:
+        return mmk_fail(call, "input must have pixels to read, got [%lld, %lld, %lld, %lld]", <long long>x.shape[0],
+                        <long long>x.shape[1], <long long>x.shape[2], <long long>x.shape[3])
+    if x.shape[2] >= MAX_PIXELS // (x.shape[3] + 1):
+        return mmk_fail(call, "input must have fewer than 2**29 pixels, got [%lld, %lld]", <long long>x.shape[2],
+                        <long long>x.shape[3])
+    _add_phase(call)
+    return 0
+
+
+cdef public void mmk_grid_sample_run(mmk_call *call, int phase, int64_t begin, int64_t end,
+                                     void *scratch) noexcept nogil:
+    cdef const void *x = call.inputs[INPUT].data
+    cdef const void *grid = call.inputs[GRID].data
+    cdef void *y = call.outputs[0].data
+    if call.inputs[INPUT].type == MMK_FLOAT64:
+        if _copies(call):
+            _sample_copies(call, <const double *>x, <const double *>grid, <double *>y, begin, end, <double *>scratch)
+        else:
+            _sample_planes(call, <const double *>x, <const double *>grid, <double *>y, begin, end)
+    elif _copies(call):
+        _sample_copies(call, <const float *>x, <const float *>grid, <float *>y, begin, end, <float *>scratch)
+    else:
+        _sample_planes(call, <const float *>x, <const float *>grid, <float *>y, begin, end)

@@ -1,0 +1,1 @@
+"""Running extrema along an axis."""

@@ -1,0 +1,1 @@
+"""What kernels of several folders use: sorting, cells of grids, memory, transposition."""

@@ -1,0 +1,1 @@
+"""Suppression of boxes, and what comes before it."""

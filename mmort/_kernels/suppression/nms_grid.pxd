@@ -1,0 +1,609 @@
+"""nms: a grid of boxes, in which the candidates that could suppress a box are neighbours.
+
+IoU > t bounds, on each axis, the ratio of the sides (within [t, 1 / t]) and the distance of the centres (below
+(1 - t) / (1 + t) times the mean side).  Boxes are keyed by the magnitude of both sides, their levels, and by a cell of
+the plane whose size follows from them.  The cells of a row are neighbours in the table, so the candidates of a box are
+a few ranges.
+
+Narrow levels and small cells make more ranges, wide levels and large cells more candidates.  Which is faster depends on
+the density and the sizes of the boxes; a grid of a sample of them tells (`choose_levels`).
+
+The bounds hold for computed overlaps if the sides are accurate, for which each box is checked by itself.  Irregular
+boxes come after all buckets, and are compared with all boxes.
+"""
+from libc.math cimport INFINITY, fabs
+from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from element_types cimport real
+from mmk cimport *
+from mmort._kernels.boxes.boxes cimport BOX_NUMBERS, intersection, iou_of, pack_box
+from mmort._kernels.shared.cells cimport bucket_of, floor_of, level_of
+from mmort._kernels.shared.counting cimport replace_sizes_by_starts
+from mmort._kernels.shared.workspace cimport element_size
+
+cdef enum:
+    LEVELS = 64  # of widths and of heights; the last has all smaller sides
+    TOP_EXPONENT = 1022  # of numbers from 1/2 to 1, biased
+    MAX_OCTAVE_BITS = 3
+    DETAILS = 4  # choices of levels and cells; more gained nothing in scenes of benchmarks/scenes.py
+    LANES = 8  # entries that are compared at once; those after a range may be among them
+    SLICES = 16  # of the boxes, which are keyed and divided on several threads
+    PART_BITS = 6
+    PARTS = 1 << PART_BITS  # of the table, whose entries are sorted on several threads; irregular boxes are one more
+
+cdef enum:
+    NO_BUCKET = 0xFFFFFFFF  # key of a box that is not in the grid
+
+cdef enum:  # the sample by which levels are chosen
+    BOXES_PER_SAMPLED = 16
+    MIN_SAMPLE = 128
+    MAX_LOOKUPS = 128
+    SIDES = 64  # by which the usual ones are judged
+    SAMPLED_PER_LOOKUP = 8
+
+cdef enum:
+    MAX_IRREGULAR = 64  # boxes, from which on the order of scores, which compares in vectors, is faster
+    MAX_SUPPRESSED = 1  # boxes by a box, up to which the order of the plane can be faster
+    MIN_BY_PLANE = 65536  # boxes, which no longer fit the second-level cache, unless there are threads to divide them
+
+cdef enum:  # picoseconds: nms, scenes of benchmarks/scenes.py
+    RANGE_COST = 12000  # of a look-up
+    CANDIDATE_COST = 700
+
+cdef enum:  # picoseconds per box: nms, uniform, 100,000 boxes
+    EXTREMES_COST = 1000
+    KEY_COST = 8000
+    DIVIDE_COST = 2000
+    BUCKET_COST = 4000
+    GATHER_COST = 10000
+
+cdef enum:
+    OPEN = 0  # the state of a box that is not decided yet
+
+
+cdef struct Keyed:
+    uint32_t bucket
+    int32_t rank
+
+
+cdef struct Grid:
+    int type
+    double threshold
+    double offset
+    double bound         # a little below the threshold, which covers all rounding
+    double max_ratio     # of sides
+    double reach         # maximum distance of centres, in mean sides
+    double[SLICES] widest   # of the boxes of a slice
+    double[SLICES] highest
+    double scale_x       # 1 / the largest width, a little less
+    double scale_y
+    int octave_bits      # a level spans 2 ** octave_bits powers of two
+    double max_range     # in cells, of half the largest side of a level
+    double[LEVELS] ranges_x  # of a level: half a box's width in cells, if they are as far apart as centres may be
+    double[LEVELS] ranges_y
+    double[LEVELS] cells_x   # of a level, per length
+    double[LEVELS] cells_y
+    uint64_t[SLICES][LEVELS] populated_slice
+    uint64_t[LEVELS] populated  # by level of the width: bits of the levels of heights
+    const void *boxes
+    ptrdiff_t box_stride  # numbers from a box to the next
+    const int64_t *order
+    ptrdiff_t begin      # the first rank in the grid
+    ptrdiff_t end        # the rank after the last
+    ptrdiff_t step       # between ranks; more than 1 in a sample
+    ptrdiff_t stride     # of planes
+    void *by_rank        # planes
+    uint32_t *keys       # buckets by rank, then entries by rank
+    uint32_t *starts     # by bucket: its first entry; after the last, the number of regular entries
+    int shift            # of the hash, to fit the number of buckets
+    int64_t buckets
+    int part_shift       # from a bucket to its part of the table
+    Keyed *keyed         # boxes, by part
+    uint32_t[SLICES][PARTS + 1] positions  # in `keyed`, of the boxes of a slice and part
+    uint32_t[PARTS + 2] parts              # in `keyed`, the first box of a part
+    ptrdiff_t regular    # entries
+    ptrdiff_t entries    # with irregular boxes
+    void *planes         # by entry
+    int32_t *ranks
+    int32_t *stack
+    int32_t *marks       # by entry: 1 if it is suppressed
+    int8_t *states
+    int32_t *flags
+    int64_t comparisons  # of all threads
+    bint by_score        # whether boxes are visited in the order of scores
+
+
+cdef inline size_t grid_size(int type) noexcept nogil:
+    """Returns the bytes of memory that a grid takes for each box, a multiple of 8."""
+    return BOX_NUMBERS * element_size(type) + 10 * sizeof(uint32_t)
+
+
+cdef enum:  # what a box is to the grid
+    ABSENT     # its IoU with any box is 0 or NaN
+    IRREGULAR  # the bounds may not hold for it, because of rounding
+    REGULAR
+
+
+cdef inline bint _is_accurate(real low, real high, real side, real min_side) noexcept nogil:
+    """Returns whether rounding changes the side, and cells of its size, by much less than the bounds allow for."""
+    cdef real far = side * <real>(1 << 25)
+    if sizeof(real) > sizeof(float):
+        far = min(far, <real>1e300)
+    return low > -far and high < far and side >= min_side
+
+
+cdef inline int _kind(const real *planes, ptrdiff_t count, ptrdiff_t i, real offset, real min_side) noexcept nogil:
+    """Returns what the box is; sides from `min_side` on are accurate in spite of the offset."""
+    cdef real x1 = planes[i], y1 = planes[count + i], x2 = planes[2 * count + i], y2 = planes[3 * count + i]
+    cdef real area = planes[4 * count + i], width = (x2 - x1) + offset, height = (y2 - y1) + offset
+    cdef real min_area = <real>(1e-290 if sizeof(real) > sizeof(float) else 1e-30)  # no product is denormal
+    if (area > min_area and area < <real>INFINITY and _is_accurate(x1, x2, width, min_side)
+            and _is_accurate(y1, y2, height, min_side)):
+        return REGULAR
+    return IRREGULAR if width > 0 and height > 0 and area > 0 and area < <real>INFINITY else ABSENT
+
+
+# ---- levels and cells ------------------------------------------------------------------------------------------------
+
+cdef inline int64_t level_of_side(double side, double scale, int octave_bits) noexcept nogil:
+    """Returns the level, from 0 for the largest sides on."""
+    cdef int64_t octave = TOP_EXPONENT - level_of(side * scale)
+    return min(max(octave, 0) >> octave_bits, LEVELS - 1)
+
+
+cdef inline void set_levels(Grid *grid, int detail) noexcept nogil:
+    """Sets levels and cells, from detail 0 for the widest levels and largest cells on."""
+    cdef int[DETAILS] octave_bits = [3, 2, 2, 1], cell_bits = [2, 1, 0, 0]
+    cdef double part = 1  # of the largest side
+    cdef int level
+    grid.octave_bits = octave_bits[detail]
+    grid.max_range = 0.5 / (1 << cell_bits[detail])
+    for level in range(LEVELS):
+        grid.ranges_x[level] = grid.max_range * grid.scale_x / part
+        grid.ranges_y[level] = grid.max_range * grid.scale_y / part
+        grid.cells_x[level] = 2 * grid.ranges_x[level] / grid.reach
+        grid.cells_y[level] = 2 * grid.ranges_y[level] / grid.reach
+        part /= 1 << (1 << grid.octave_bits)
+
+
+cdef inline simd_void _find_extremes(const real *planes, ptrdiff_t count, ptrdiff_t begin, ptrdiff_t end, real offset,
+                                     double *widest, double *highest) noexcept nogil:
+    """Finds the largest width and height of boxes that participate, by vectors."""
+    cdef real[LANES] widths, heights
+    cdef real width, height
+    cdef ptrdiff_t i = begin, k, lanes
+    cdef bint takes_part
+    for k in range(LANES):
+        widths[k] = heights[k] = 0
+    while i < end:
+        lanes = min(<ptrdiff_t>LANES, end - i)
+        for k in range(lanes):
+            width = (planes[2 * count + i + k] - planes[i + k]) + offset
+            height = (planes[3 * count + i + k] - planes[count + i + k]) + offset
+            takes_part = ((width > 0) & (height > 0) & (planes[4 * count + i + k] > 0)
+                          & (planes[4 * count + i + k] < <real>INFINITY))
+            widths[k] = width if takes_part & (widths[k] < width) else widths[k]
+            heights[k] = height if takes_part & (heights[k] < height) else heights[k]
+        i += lanes
+    for k in range(1, LANES):
+        widths[0] = max(widths[0], widths[k])
+        heights[0] = max(heights[0], heights[k])
+    widest[0] = widths[0]
+    highest[0] = heights[0]
+
+
+cdef inline void _find_slice_extremes(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef Grid *grid = <Grid *>argument
+    cdef ptrdiff_t count = grid.stride - grid.begin, slice, first, last
+    for slice in range(begin, end):
+        first = grid.begin + count * slice // SLICES
+        last = grid.begin + count * (slice + 1) // SLICES
+        if grid.type == MMK_FLOAT32:
+            _find_extremes(<const float *>grid.by_rank, grid.stride, first, last, <float>grid.offset,
+                           grid.widest + slice, grid.highest + slice)
+        else:
+            _find_extremes(<const double *>grid.by_rank, grid.stride, first, last, grid.offset, grid.widest + slice,
+                           grid.highest + slice)
+
+
+cdef inline int64_t _bucket_of_cell(const Grid *grid, int64_t level_x, int64_t level_y, int64_t column,
+                                    int64_t line) noexcept nogil:
+    """Returns a bucket; those of a line follow each other, and after the last bucket comes the first."""
+    return <int64_t>((bucket_of(level_x, level_y, line, 0, grid.shift) + <uint64_t>column)
+                     & <uint64_t>(grid.buckets - 1))
+
+
+cdef inline uint32_t _bucket_of_box(const Grid *grid, const real *planes, ptrdiff_t i,
+                                    uint64_t *populated) noexcept nogil:
+    cdef real offset = <real>grid.offset
+    cdef ptrdiff_t count = grid.stride
+    cdef int64_t level_x, level_y, column, line
+    level_x = level_of_side((planes[2 * count + i] - planes[i]) + offset, grid.scale_x, grid.octave_bits)
+    level_y = level_of_side((planes[3 * count + i] - planes[count + i]) + offset, grid.scale_y, grid.octave_bits)
+    column = floor_of((<double>planes[i] + <double>planes[2 * count + i]) / 2 * grid.cells_x[level_x])
+    line = floor_of((<double>planes[count + i] + <double>planes[3 * count + i]) / 2 * grid.cells_y[level_y])
+    populated[level_x] |= <uint64_t>1 << level_y
+    return <uint32_t>_bucket_of_cell(grid, level_x, level_y, column, line)
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+# Boxes are sorted by bucket, then rank: slices of the boxes are divided by parts of the table, which are then sorted.
+
+cdef inline ptrdiff_t _sampled(const Grid *grid) noexcept nogil:
+    return (grid.end - grid.begin + grid.step - 1) // grid.step
+
+
+cdef inline ptrdiff_t _slice_start(const Grid *grid, int64_t slice) noexcept nogil:
+    return grid.begin + _sampled(grid) * slice // SLICES * grid.step
+
+
+cdef inline void _find_keys(Grid *grid, const real *planes, int64_t slice) noexcept nogil:
+    """Finds the buckets of a slice, and counts the boxes of each part."""
+    cdef uint32_t *sizes = grid.positions[slice]
+    cdef uint64_t *populated = grid.populated_slice[slice]
+    cdef real offset = <real>grid.offset
+    cdef real min_side = <real>max(fabs(grid.offset) / 256, 1e-140 if sizeof(real) > sizeof(float) else 0)
+    cdef int kind
+    cdef ptrdiff_t i = _slice_start(grid, slice), end = min(_slice_start(grid, slice + 1), grid.end)
+    memset(sizes, 0, (PARTS + 1) * sizeof(uint32_t))
+    memset(populated, 0, LEVELS * sizeof(uint64_t))
+    while i < end:
+        kind = ABSENT if grid.flags[i] else _kind(planes, grid.stride, i, offset, min_side)
+        if kind == REGULAR:
+            grid.keys[i] = _bucket_of_box(grid, planes, i, populated)
+            sizes[grid.keys[i] >> grid.part_shift] += 1
+        elif kind == IRREGULAR:
+            grid.keys[i] = <uint32_t>grid.buckets
+            sizes[PARTS] += 1
+        else:
+            grid.keys[i] = NO_BUCKET
+        i += grid.step
+
+
+cdef inline void _key_slices(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef Grid *grid = <Grid *>argument
+    cdef int64_t slice
+    for slice in range(begin, end):
+        if grid.type == MMK_FLOAT32:
+            _find_keys(grid, <const float *>grid.by_rank, slice)
+        else:
+            _find_keys(grid, <const double *>grid.by_rank, slice)
+
+
+cdef inline void _place_parts(Grid *grid) noexcept nogil:
+    """Replaces the numbers of boxes by positions."""
+    cdef uint32_t before = 0, size
+    cdef int part, slice, level
+    for part in range(PARTS + 1):
+        grid.parts[part] = before
+        for slice in range(SLICES):
+            size = grid.positions[slice][part]
+            grid.positions[slice][part] = before
+            before += size
+    grid.parts[PARTS + 1] = before
+    grid.regular = grid.parts[PARTS]
+    grid.entries = before
+    for level in range(LEVELS):
+        grid.populated[level] = 0
+        for slice in range(SLICES):
+            grid.populated[level] |= grid.populated_slice[slice][level]
+
+
+cdef inline void _divide_slices(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef Grid *grid = <Grid *>argument
+    cdef uint32_t *positions
+    cdef uint32_t key, part
+    cdef int64_t slice
+    cdef ptrdiff_t i, last
+    for slice in range(begin, end):
+        positions = grid.positions[slice]
+        i = _slice_start(grid, slice)
+        last = min(_slice_start(grid, slice + 1), grid.end)
+        while i < last:
+            key = grid.keys[i]
+            if key != NO_BUCKET:
+                part = PARTS if key == <uint32_t>grid.buckets else key >> grid.part_shift
+                grid.keyed[positions[part]].bucket = key
+                grid.keyed[positions[part]].rank = <int32_t>i
+                positions[part] += 1
+            i += grid.step
+
+
+cdef inline void _sort_part(const Grid *grid, int64_t part) noexcept nogil:
+    cdef ptrdiff_t first = part << grid.part_shift, last = min((part + 1) << grid.part_shift, grid.buckets), bucket, i
+    cdef uint32_t *ends = grid.starts + 1  # the end of a bucket is the start of the next
+    for bucket in range(first, last):
+        ends[bucket] = 0
+    for i in range(grid.parts[part], grid.parts[part + 1]):
+        ends[grid.keyed[i].bucket] += 1
+    replace_sizes_by_starts(ends + first, last - first, grid.parts[part])
+    for i in range(grid.parts[part], grid.parts[part + 1]):
+        grid.ranks[ends[grid.keyed[i].bucket]] = grid.keyed[i].rank
+        ends[grid.keyed[i].bucket] += 1
+
+
+cdef inline void _sort_parts(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef int64_t part
+    for part in range(begin, end):
+        _sort_part(<const Grid *>argument, part)
+
+
+cdef inline void _sort_table(mmk_call *call, Grid *grid, char *memory) noexcept nogil:
+    """Finds the entries of the ranks [begin, end), each `step`, that are not flagged.
+
+    `memory` has grid_size(type) bytes per box, aligned for a number.
+    """
+    cdef ptrdiff_t stride = grid.stride, count = _sampled(grid), i
+    grid.planes = memory
+    grid.keyed = <Keyed *>memory  # until the planes are gathered
+    memory += BOX_NUMBERS * stride * element_size(grid.type)
+    grid.starts = <uint32_t *>memory
+    grid.ranks = <int32_t *>(grid.starts + 4 * stride + 1)
+    grid.keys = <uint32_t *>(grid.ranks + stride)
+    grid.stack = grid.marks = <int32_t *>(grid.keys + stride)  # either is needed
+    grid.states = <int8_t *>(grid.stack + stride)
+    grid.comparisons = 0
+    grid.shift = 64
+    while <int64_t>1 << (65 - grid.shift) <= 4 * count:
+        grid.shift -= 1
+    grid.buckets = <int64_t>1 << (64 - grid.shift)
+    grid.part_shift = max(64 - grid.shift - PART_BITS, 0)
+    grid.starts[0] = 0
+    mmk_parallel(call, SLICES, 1e-3 * KEY_COST * count / SLICES, _key_slices, grid)
+    _place_parts(grid)
+    mmk_parallel(call, SLICES, 1e-3 * DIVIDE_COST * count / SLICES, _divide_slices, grid)
+    mmk_parallel(call, PARTS, 1e-3 * BUCKET_COST * count / PARTS, _sort_parts, grid)
+    for i in range(grid.regular, grid.entries):
+        grid.ranks[i] = grid.keyed[i].rank
+
+
+cdef inline void _pack(const Grid *grid, ptrdiff_t rank, void *planes, ptrdiff_t i) noexcept nogil:
+    cdef ptrdiff_t first = grid.box_stride * grid.order[rank]
+    if grid.type == MMK_FLOAT32:
+        pack_box(<const float *>grid.boxes + first, <float>grid.offset, <float *>planes, grid.stride, i)
+    else:
+        pack_box(<const double *>grid.boxes + first, grid.offset, <double *>planes, grid.stride, i)
+
+
+cdef inline void pack_by_rank(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    cdef Grid *grid = <Grid *>argument
+    cdef int64_t rank
+    for rank in range(begin, end):
+        _pack(grid, rank, grid.by_rank, rank)
+
+
+cdef inline void _gather_range(mmk_call *call, void *argument, int64_t begin, int64_t end) noexcept nogil:
+    """Writes the planes of the entries [begin, end)."""
+    cdef const Grid *grid = <const Grid *>argument
+    cdef int64_t i
+    for i in range(begin, end):
+        _pack(grid, grid.ranks[i], grid.planes, i)
+        if grid.by_score:
+            grid.keys[grid.ranks[i]] = <uint32_t>i
+            grid.marks[i] = 0
+        else:
+            grid.states[i] = OPEN
+
+
+cdef inline void fill_grid(mmk_call *call, Grid *grid, char *memory) noexcept nogil:
+    """Fills the grid with the boxes of ranks [begin, end) that are not flagged."""
+    grid.step = 1
+    _sort_table(call, grid, memory)
+    grid.by_score |= grid.entries - grid.regular > MAX_IRREGULAR
+    mmk_parallel(call, grid.entries, 1e-3 * GATHER_COST, _gather_range, grid)
+
+
+# ---- look-ups --------------------------------------------------------------------------------------------------------
+
+cdef enum:  # what is left of a look-up
+    NOTHING
+    EVERYTHING  # all entries
+    CELLS  # and irregular boxes
+
+
+cdef struct Lookup:
+    int left
+    double x, y, width, height
+    int64_t level_x, last_x, level_y, first_y, last_y
+    int64_t column, cells, line, last_line
+    int64_t bucket, cells_left  # of the last line
+
+
+cdef inline Lookup look_up(const Grid *grid, const real *planes, ptrdiff_t box, bint is_regular) noexcept nogil:
+    """Returns the look-up of a box, whose ranges of candidates `next_range` has; an irregular one has all entries."""
+    cdef Lookup lookup
+    cdef ptrdiff_t count = grid.stride
+    cdef real offset = <real>grid.offset
+    lookup.left = CELLS if is_regular else EVERYTHING
+    lookup.width = (planes[2 * count + box] - planes[box]) + offset
+    lookup.height = (planes[3 * count + box] - planes[count + box]) + offset
+    lookup.x = (<double>planes[box] + <double>planes[2 * count + box]) / 2
+    lookup.y = (<double>planes[count + box] + <double>planes[3 * count + box]) / 2
+    # before the first level; `next_range` goes to the next one
+    lookup.level_x = level_of_side(lookup.width * grid.max_ratio, grid.scale_x, grid.octave_bits) - 1
+    lookup.last_x = level_of_side(lookup.width * grid.bound, grid.scale_x, grid.octave_bits)
+    lookup.first_y = level_of_side(lookup.height * grid.max_ratio, grid.scale_y, grid.octave_bits)
+    lookup.last_y = lookup.level_y = level_of_side(lookup.height * grid.bound, grid.scale_y, grid.octave_bits)
+    lookup.line = 0
+    lookup.last_line = -1
+    lookup.cells_left = 0
+    return lookup
+
+
+cdef inline void _next_level(const Grid *grid, Lookup *lookup) noexcept nogil:
+    """Goes on to the next level that has boxes, and to its first line; `left` changes after the last level."""
+    cdef double x, y, range_x, range_y
+    cdef bint has_boxes = False
+    while not has_boxes:
+        lookup.level_y += 1
+        if lookup.level_y > lookup.last_y:
+            lookup.level_y = lookup.first_y
+            lookup.level_x += 1
+            while lookup.level_x <= lookup.last_x and not grid.populated[lookup.level_x]:
+                lookup.level_x += 1
+            if lookup.level_x > lookup.last_x:
+                lookup.left = NOTHING
+                return
+        has_boxes = grid.populated[lookup.level_x] >> lookup.level_y & 1
+    x = lookup.x * grid.cells_x[lookup.level_x]
+    y = lookup.y * grid.cells_y[lookup.level_y]
+    range_x = lookup.width * grid.ranges_x[lookup.level_x]
+    range_y = lookup.height * grid.ranges_y[lookup.level_y]
+    range_x += min(range_x * grid.max_ratio, grid.max_range)
+    range_y += min(range_y * grid.max_ratio, grid.max_range)
+    if not (range_x < 1e9 and range_y * (2 + range_x) < grid.entries and fabs(x) < 1e18 and fabs(y) < 1e18):
+        lookup.left = EVERYTHING  # the level has more cells there than there are boxes
+        return
+    lookup.column = floor_of(x - range_x)
+    lookup.cells = floor_of(x + range_x) - lookup.column + 1
+    lookup.line = floor_of(y - range_y)
+    lookup.last_line = floor_of(y + range_y)
+
+
+cdef inline bint next_range(const Grid *grid, Lookup *lookup, ptrdiff_t *begin, ptrdiff_t *end) noexcept nogil:
+    """Sets a further range of entries that has candidates; returns False if there is none."""
+    cdef int64_t size
+    if lookup.left == NOTHING:
+        return False
+    if lookup.cells_left == 0:
+        if lookup.left == CELLS and lookup.line > lookup.last_line:
+            _next_level(grid, lookup)
+        if lookup.left != CELLS:
+            begin[0] = 0 if lookup.left == EVERYTHING else grid.regular
+            end[0] = grid.entries
+            lookup.left = NOTHING
+            return begin[0] < end[0]
+        lookup.bucket = _bucket_of_cell(grid, lookup.level_x, lookup.level_y, lookup.column, lookup.line)
+        lookup.cells_left = min(lookup.cells, grid.buckets)
+        lookup.line += 1
+    size = min(lookup.cells_left, grid.buckets - lookup.bucket)
+    begin[0] = grid.starts[lookup.bucket]
+    end[0] = grid.starts[lookup.bucket + size]
+    lookup.cells_left -= size
+    lookup.bucket = 0
+    return True
+
+
+# ---- choosing levels -------------------------------------------------------------------------------------------------
+
+cdef inline ptrdiff_t _lookups(const Grid *grid) noexcept nogil:
+    return min(<ptrdiff_t>MAX_LOOKUPS, grid.regular // SAMPLED_PER_LOOKUP + 1) if grid.regular else 0
+
+
+cdef struct _Cost:  # of look-ups
+    double ranges
+    double candidates
+
+
+cdef inline _Cost _measure_sample(const Grid *grid, const real *planes) noexcept nogil:
+    """Returns what a look-up takes, judged by some in a grid of a sample."""
+    cdef ptrdiff_t lookups = _lookups(grid), i, begin = 0, end = 0
+    cdef int64_t ranges = 0, candidates = 0
+    cdef Lookup lookup
+    cdef _Cost cost
+    for i in range(lookups):
+        lookup = look_up(grid, planes, grid.ranks[i * grid.regular // lookups], True)
+        while next_range(grid, &lookup, &begin, &end):
+            ranges += 1
+            candidates += end - begin
+    cost.ranges = <double>RANGE_COST * ranges / max(lookups, <ptrdiff_t>1)
+    cost.candidates = <double>CANDIDATE_COST * grid.step * candidates / max(lookups, <ptrdiff_t>1)
+    return cost
+
+
+cdef inline double _count_suppressed(const Grid *grid, const real *planes) noexcept nogil:
+    """Returns how many boxes a box suppresses, judged by some in a grid of a sample."""
+    cdef ptrdiff_t lookups = _lookups(grid), i, k, a, b, begin = 0, end = 0, stride = grid.stride
+    cdef int64_t hits = -lookups  # each box meets itself
+    cdef real common
+    cdef Lookup lookup
+    for i in range(lookups):
+        a = grid.ranks[i * grid.regular // lookups]
+        lookup = look_up(grid, planes, a, True)
+        while next_range(grid, &lookup, &begin, &end):
+            for k in range(begin, end):
+                b = grid.ranks[k]
+                common = intersection(planes[a], planes[stride + a], planes[2 * stride + a], planes[3 * stride + a],
+                                      planes[b], planes[stride + b], planes[2 * stride + b], planes[3 * stride + b],
+                                      <real>grid.offset)
+                hits += (common > 0 and iou_of(common, planes[4 * stride + a], planes[4 * stride + b])
+                         > <real>grid.threshold)
+    return <double>grid.step * hits / max(lookups, <ptrdiff_t>1)
+
+
+cdef inline double _scale(double largest, double usual) noexcept nogil:
+    """Returns what makes the largest side almost 1 at most, so that a level ends at the largest usual side.
+
+    A few boxes that are far larger than all others do not change the levels of these.
+    """
+    usual *= 1.125  # a few more than those of the sample
+    if largest > 2 * usual > 0:
+        while usual < largest:
+            usual *= 1 << (1 << MAX_OCTAVE_BITS)
+        largest = usual
+    return (1 - 1e-6) / max(largest, 1e-140)
+
+
+cdef inline void _insert_largest(double *two, double side) noexcept nogil:
+    """Keeps the two largest sides."""
+    two[1] = max(two[1], min(two[0], side))
+    two[0] = max(two[0], side)
+
+
+cdef inline void _set_scales(mmk_call *call, Grid *grid, const real *planes) noexcept nogil:
+    cdef ptrdiff_t count = grid.stride, rank = grid.begin, step = max((grid.end - grid.begin) // SIDES, <ptrdiff_t>1)
+    cdef double widest = 0, highest = 0
+    cdef double[2] widths = [0, 0], heights = [0, 0]  # the largest of a sample and the second, which is usual
+    cdef real offset = <real>grid.offset
+    cdef int slice
+    mmk_parallel(call, SLICES, 1e-3 * EXTREMES_COST * (count - grid.begin) / SLICES, _find_slice_extremes, grid)
+    for slice in range(SLICES):
+        widest = max(widest, grid.widest[slice])
+        highest = max(highest, grid.highest[slice])
+    while rank < grid.end:
+        if _kind(planes, count, rank, offset, <real>0) != ABSENT:
+            _insert_largest(widths, (planes[2 * count + rank] - planes[rank]) + offset)
+            _insert_largest(heights, (planes[3 * count + rank] - planes[count + rank]) + offset)
+        rank += step
+    grid.scale_x = _scale(widest, widths[1])
+    grid.scale_y = _scale(highest, heights[1])
+
+
+cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcept nogil:
+    """Chooses how many powers of two a level spans, how large cells are, and the order in which boxes are visited.
+
+    All inputs of `fill_grid` are set but what belongs to the levels.
+    """
+    cdef double best = INFINITY
+    cdef ptrdiff_t count = grid.end - grid.begin
+    cdef bint is_divided = call.max_chunks > 1 and not call.is_split  # among threads
+    cdef int detail, chosen = 0
+    cdef _Cost cost
+    grid.bound = min(grid.threshold, 1.0) * 0.999
+    grid.max_ratio = 1 / grid.bound
+    grid.reach = (1 - grid.bound) / (1 + grid.bound) * 1.0001
+    if grid.type == MMK_FLOAT32:
+        _set_scales(call, grid, <const float *>grid.by_rank)
+    else:
+        _set_scales(call, grid, <const double *>grid.by_rank)
+    grid.step = max(count // max(count // BOXES_PER_SAMPLED, <ptrdiff_t>MIN_SAMPLE), <ptrdiff_t>1)
+    for detail in range(DETAILS):
+        set_levels(grid, detail)
+        _sort_table(call, grid, memory)
+        if grid.type == MMK_FLOAT32:
+            cost = _measure_sample(grid, <const float *>grid.by_rank)
+        else:
+            cost = _measure_sample(grid, <const double *>grid.by_rank)
+        if cost.ranges + cost.candidates < best:
+            best = cost.ranges + cost.candidates
+            chosen = detail
+        if cost.candidates < cost.ranges:  # ranges would be more
+            break
+    grid.by_score = True
+    if is_divided or count >= MIN_BY_PLANE:  # all levels have the same pairs that overlap enough
+        if grid.type == MMK_FLOAT32:
+            grid.by_score = _count_suppressed(grid, <const float *>grid.by_rank) > MAX_SUPPRESSED
+        else:
+            grid.by_score = _count_suppressed(grid, <const double *>grid.by_rank) > MAX_SUPPRESSED
+    set_levels(grid, chosen)

@@ -1,0 +1,296 @@
+"""soft_nms: suppression that lowers the scores of overlapping boxes (Bodla et al. 2017), in MMCV's order of events.
+
+Of the remaining boxes, the one with the highest score is emitted, the scores of the others decay by their overlap with
+it, and boxes that fall below `min_score` are dropped.  Boxes move as in MMCV's kernel (the emitted box is swapped with
+the first remaining one, and a dropped box is replaced by the last), which decides among equal scores.
+
+Of many boxes, only those that overlap the emitted one are visited; a grid finds them (soft_nms_moving.pxd).  Results
+are the same as if all pairs were compared.
+"""
+from libc.stdint cimport int32_t, int64_t
+
+from element_types cimport real
+from mmk cimport *
+from mmort._kernels.boxes.boxes cimport BOX_NUMBERS, intersection, iou_of, pack_box, plane_intersection
+from mmort._kernels.shared.workspace cimport element_size, take
+from mmort._kernels.suppression.soft_nms_decay cimport GAUSSIAN, LINEAR, NAIVE, Rule, weight_of
+from mmort._kernels.suppression.soft_nms_grid cimport choose_cells
+from mmort._kernels.suppression.soft_nms_moving cimport SCORE, Moving, find_largest, moving, suppress_by_grid
+from mmort._kernels.suppression.suppression cimport check_compared, check_count, goes_on
+
+cdef enum:
+    IOU_THRESHOLD  # attributes
+    SIGMA
+    MIN_SCORE
+    METHOD
+    OFFSET
+
+cdef enum:
+    PLANES = BOX_NUMBERS + 1  # with the scores
+
+cdef enum:  # chosen by soft_nms of uniform, long and clustered boxes, 300 to 3000 (benchmarks/scenes.py)
+    SETTLING = 4  # boxes emitted first, by which a crowd goes away
+    PROBES = 4  # boxes emitted then, whose overlaps tell whether a grid pays
+    MIN_GRID_BOXES = 420  # from which on it pays
+    BOXES_PER_HIT = 4  # so many more if a box overlaps one more
+    NAIVE_BOXES_PER_DECAY = 150  # and if the score of one more decays: the fewer boxes remain, the less a grid pays
+    LINEAR_BOXES_PER_DECAY = 20
+    GAUSSIAN_MIN_BOXES = 60
+    GAUSSIAN_BOXES_PER_HIT = 3
+
+cdef enum:  # picoseconds per pair of boxes
+    DECAY_COST = 1000  # soft_nms, uniform, 1000 boxes, linear takes less
+
+
+cdef struct _Workspace:
+    void *planes
+    int64_t *indices  # of the boxes in the order of the planes, emitted ones first; the second result
+    void *detections  # the first
+    void *suppression
+    size_t size
+
+
+cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
+    cdef _Workspace w
+    cdef size_t address = <size_t>call.scratch, n = call.inputs[0].shape[0]
+    cdef size_t width = element_size(call.inputs[0].type)
+    w.planes = take(&address, PLANES * n * width)
+    w.indices = <int64_t *>take(&address, n * sizeof(int64_t))
+    w.detections = take(&address, 5 * n * width)
+    w.suppression = take(&address, mmk_soft_suppress_size(call.inputs[0].type, n))
+    w.size = address - <size_t>call.scratch
+    return w
+
+
+cdef simd_void _decay(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real threshold, real offset,
+                      real min_score, bint linear, bint *any_below) noexcept nogil:
+    """Lowers the scores after position `box`, by the naive or linear method, and finds if one is below `min_score`."""
+    cdef const real *x1 = planes
+    cdef const real *y1 = planes + stride
+    cdef const real *x2 = planes + 2 * stride
+    cdef const real *y2 = planes + 3 * stride
+    cdef const real *area = planes + 4 * stride
+    cdef real *score = planes + SCORE * stride
+    # variables, because gcc cannot rule out that writing a score changes the box
+    cdef real box_x1 = x1[box], box_y1 = y1[box], box_x2 = x2[box], box_y2 = y2[box], box_area = area[box]
+    cdef real common, iou
+    cdef int32_t is_below = 0
+    cdef int64_t is_below_double = 0  # as wide as a score, so that vectors need no conversion
+    cdef ptrdiff_t i
+    for i in range(box + 1, count):
+        common = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
+        iou = iou_of(common, box_area, area[i])
+        score[i] *= (1 - iou if linear else <real>0) if iou >= threshold else <real>1
+        if sizeof(real) > sizeof(float):
+            is_below_double |= score[i] < min_score
+        else:
+            is_below |= score[i] < min_score
+    any_below[0] = is_below != 0 or is_below_double != 0
+
+
+cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real sigma,
+                          real offset) noexcept nogil:
+    """Lowers the scores after position `box`, by the gaussian method."""
+    cdef const real *x1 = planes
+    cdef const real *y1 = planes + stride
+    cdef const real *x2 = planes + 2 * stride
+    cdef const real *y2 = planes + 3 * stride
+    cdef const real *area = planes + 4 * stride
+    cdef real *score = planes + SCORE * stride
+    cdef real box_x1 = x1[box], box_y1 = y1[box], box_x2 = x2[box], box_y2 = y2[box], box_area = area[box]
+    cdef real common, iou
+    cdef ptrdiff_t i
+    for i in range(box + 1, count):
+        common = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
+        iou = iou_of(common, box_area, area[i])
+        if iou == 0 and sigma != 0:
+            continue  # the weight is exp(-0) = 1, as for most boxes
+        score[i] *= weight_of(iou, sigma)
+
+
+cdef inline void _move(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t source,
+                       ptrdiff_t target) noexcept nogil:
+    cdef ptrdiff_t k
+    for k in range(PLANES):
+        planes[k * stride + target] = planes[k * stride + source]
+    indices[target] = indices[source]
+
+
+cdef inline void _swap(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t a, ptrdiff_t b) noexcept nogil:
+    cdef ptrdiff_t k
+    cdef real number
+    cdef int64_t index = indices[a]
+    for k in range(PLANES):
+        number = planes[k * stride + a]
+        planes[k * stride + a] = planes[k * stride + b]
+        planes[k * stride + b] = number
+    indices[a] = indices[b]
+    indices[b] = index
+
+
+cdef simd_void _find_below(const real *score, ptrdiff_t begin, ptrdiff_t end, real min_score,
+                           bint *any_below) noexcept nogil:
+    cdef int32_t is_below = 0
+    cdef ptrdiff_t i
+    for i in range(begin, end):
+        is_below |= score[i] < min_score
+    any_below[0] = is_below
+
+
+cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t begin,
+                                  ptrdiff_t end, int64_t *count, const Rule *rule) noexcept nogil:
+    """Emits boxes to the positions [begin, end), or until none remains; returns the position where that ended."""
+    cdef ptrdiff_t i = begin, j, largest = 0
+    cdef int64_t comparisons = 0, unasked = 0
+    cdef real *score = planes + SCORE * stride
+    cdef real offset = <real>rule.offset, min_score = <real>rule.min_score, value
+    cdef bint any_below
+    while i < min(end, count[0]):
+        unasked += count[0] - i
+        if not goes_on(call, &comparisons, &unasked, stride):
+            return i
+        if score[i] == score[i]:
+            find_largest(score, i, count[0], &largest, &value)
+        else:
+            largest = i  # NaN
+        if largest != i:
+            _swap(planes, indices, stride, i, largest)
+        if rule.method == GAUSSIAN:
+            _decay_gaussian(planes, stride, i, count[0], <real>rule.sigma, offset)
+            _find_below(score, i + 1, count[0], min_score, &any_below)
+        else:
+            _decay(planes, stride, i, count[0], <real>rule.iou_threshold, offset, min_score, rule.method == LINEAR,
+                   &any_below)
+        i += 1
+        j = i if any_below else count[0]
+        while j < count[0]:
+            if score[j] < min_score:  # the last box that is not dropped takes its position
+                count[0] -= 1
+                while j < count[0] and score[count[0]] < min_score:
+                    count[0] -= 1
+                if j < count[0]:
+                    _move(planes, indices, stride, count[0], j)
+            j += 1
+    return i
+
+
+cdef simd_void _count_overlaps(const real *planes, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t box,
+                               real offset, real threshold, int64_t *hits, int64_t *decays) noexcept nogil:
+    """Counts the boxes of positions [begin, end) that overlap a box, and those whose IoU with it has the threshold."""
+    cdef const real *area = planes + 4 * stride
+    cdef int32_t overlapping = 0, decaying = 0
+    cdef real common
+    cdef ptrdiff_t i
+    for i in range(begin, end):
+        common = plane_intersection(planes, stride, box, i, offset)
+        overlapping += common > 0
+        decaying += iou_of(common, area[box], area[i]) >= threshold
+    hits[0] += overlapping
+    decays[0] += decaying
+
+
+cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices, int64_t count, const Rule *rule,
+                       void *scratch) noexcept nogil:
+    """Moves the scores and indices of the emitted boxes to the front; returns their number."""
+    cdef Moving m
+    cdef ptrdiff_t stride = count, emitted = 0, i
+    cdef int64_t before
+    cdef int64_t hits = 0, decays = 0, min_boxes = MIN_GRID_BOXES
+    cdef int64_t boxes_per_hit = BOXES_PER_HIT, boxes_per_decay = LINEAR_BOXES_PER_DECAY
+    cdef bint only_overlap_decays = rule.sigma != 0 if rule.method == GAUSSIAN else not rule.iou_threshold <= 0
+    if rule.method == GAUSSIAN:
+        min_boxes = GAUSSIAN_MIN_BOXES
+        boxes_per_hit = GAUSSIAN_BOXES_PER_HIT
+        boxes_per_decay = 0
+    elif rule.method == NAIVE:
+        boxes_per_decay = NAIVE_BOXES_PER_DECAY
+    if stride >= min_boxes and only_overlap_decays:
+        # Crowds of boxes suppress each other in few rounds, and nearly all pairs overlap.
+        for i in range(SETTLING + PROBES):
+            before = count
+            emitted = _suppress_by_pairs(call, planes, indices, stride, i, i + 1, &count, rule)
+            if emitted <= i:
+                return count
+            if i >= SETTLING:
+                decays += before - count  # dropped
+                _count_overlaps(planes, stride, emitted, count, i, <real>rule.offset, <real>rule.iou_threshold, &hits,
+                                &decays)
+        if count - emitted > min_boxes + (boxes_per_hit * hits + boxes_per_decay * decays) // PROBES:
+            m = moving(type, stride, scratch)
+            m.grid.begin = emitted
+            m.grid.end = count
+            if choose_cells(&m.grid, planes, <real>rule.offset):
+                suppress_by_grid(call, planes, indices, &count, rule, &m)
+                return count
+    if check_compared(call, count) == 0:
+        _suppress_by_pairs(call, planes, indices, stride, emitted, count, &count, rule)
+    return count
+
+
+cdef public size_t mmk_soft_suppress_size(int type, size_t count) noexcept nogil:
+    return moving(type, count, NULL).size
+
+
+cdef public int64_t mmk_soft_suppress(mmk_call *call, int type, void *planes, int64_t *indices, int64_t count,
+                                      double threshold, double sigma, double min_score, int64_t method, double offset,
+                                      void *scratch) noexcept nogil:
+    cdef Rule rule
+    rule.iou_threshold = threshold
+    rule.sigma = sigma
+    rule.min_score = min_score
+    rule.offset = offset
+    rule.method = method
+    if type == MMK_FLOAT32:
+        count = _suppress(call, type, <float *>planes, indices, count, &rule, scratch)
+    else:
+        count = _suppress(call, type, <double *>planes, indices, count, &rule, scratch)
+    return -1 if mmk_is_stopped(call) else count
+
+
+cdef void _soft_nms(mmk_call *call, const real *boxes, const real *scores) noexcept nogil:
+    cdef _Workspace w = _workspace(call)
+    cdef real offset = <real>call.attributes[OFFSET].i
+    cdef ptrdiff_t stride = call.inputs[0].shape[0], i, k
+    cdef int64_t[2] shape
+    cdef real *planes = <real *>w.planes
+    cdef real *detections = <real *>w.detections
+    for i in range(stride):
+        pack_box(boxes + 4 * i, offset, planes, stride, i)
+        planes[SCORE * stride + i] = scores[i]
+        w.indices[i] = i
+    shape[0] = mmk_soft_suppress(call, call.inputs[0].type, planes, w.indices, stride, call.attributes[IOU_THRESHOLD].f,
+                                 call.attributes[SIGMA].f, call.attributes[MIN_SCORE].f, call.attributes[METHOD].i,
+                                 offset, w.suppression)
+    shape[1] = 5
+    if shape[0] < 0:
+        return
+    for i in range(shape[0]):
+        for k in range(4):
+            detections[5 * i + k] = boxes[4 * w.indices[i] + k]
+        detections[5 * i + 4] = planes[SCORE * stride + i]
+    mmk_set_output(call, 0, call.inputs[0].type, 2, shape)
+    mmk_set_output(call, 1, MMK_INT64, 1, shape)
+    call.outputs[0].data = detections
+    call.outputs[1].data = w.indices
+
+
+cdef public int mmk_soft_nms_prepare(mmk_call *call) noexcept nogil:
+    cdef int64_t method = call.attributes[METHOD].i, count
+    if mmk_check_shape(call, 0, "boxes", "[N, 4]") or mmk_check_shape(call, 1, "scores", "[N]"):
+        return -1
+    if method < NAIVE or method > GAUSSIAN:
+        return mmk_fail(call, "method must be 0 (naive), 1 (linear) or 2 (gaussian), got %lld", <long long>method)
+    count = call.inputs[0].shape[0]
+    if check_count(call, count):
+        return -1
+    call.late_outputs = True
+    call.scratch_size = _workspace(call).size
+    mmk_add_phase(call, 1, 1e-3 * DECAY_COST * count * count)
+    return 0
+
+
+cdef public void mmk_soft_nms_run(mmk_call *call, int phase, int64_t begin, int64_t end, void *scratch) noexcept nogil:
+    if call.inputs[0].type == MMK_FLOAT32:
+        _soft_nms(call, <const float *>call.inputs[0].data, <const float *>call.inputs[1].data)
+    else:
+        _soft_nms(call, <const double *>call.inputs[0].data, <const double *>call.inputs[1].data)
