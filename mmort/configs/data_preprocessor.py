@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mmort.configs.names import plain_type
-from mmort.configs.schema import Schema, read_entries
+from mmort.configs.schema import Schema, plain_type, read_entries
 
 _TYPES = ("DetDataPreprocessor", "ImgDataPreprocessor", "BoxInstDataPreprocessor", "TrackDataPreprocessor")
 

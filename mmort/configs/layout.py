@@ -9,8 +9,7 @@ from typing import Any, Literal
 from mmort.configs import class_names
 from mmort.configs.captions import Prompt
 from mmort.configs.data_preprocessor import DataPreprocessor, read_data_preprocessor
-from mmort.configs.names import plain_type
-from mmort.configs.schema import Config
+from mmort.configs.schema import Config, plain_type
 from mmort.configs.test_pipeline import TestPipeline, read_steps
 
 READ_ENTRIES = (

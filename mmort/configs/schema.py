@@ -13,8 +13,6 @@ from dataclasses import MISSING, dataclass, field
 from difflib import get_close_matches
 from typing import Any, ClassVar, TypeVar
 
-from mmort.configs.names import plain_type
-
 Config = dict[str, Any]
 """A config, or a part of one, as `read_config` returns it."""
 
@@ -35,6 +33,11 @@ _CHECKED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "None": ((type(None),), "None"),
 }
 """Annotations of entries whose values are checked, also in ``list[...]``, ``Sequence[...]`` and ``tuple[...]``."""
+
+
+def plain_type(name: Any) -> str:
+    """Return a type's name without the scope that MMDetection 3 may put before it (``mmdet.FCOSHead``)."""
+    return str(name).rpartition(".")[2]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mmort.configs.names import plain_type
-from mmort.configs.schema import Config, Schema, read_entries
+from mmort.configs.schema import Config, Schema, plain_type, read_entries
 
 
 @dataclass(frozen=True, kw_only=True)

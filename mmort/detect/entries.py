@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from mmort.configs.names import plain_type
 from mmort.configs.schema import (
     Config,
     Schema,
@@ -24,6 +23,7 @@ from mmort.configs.schema import (
     default,
     nested,
     only,
+    plain_type,
     read_entries,
     read_values,
     suggested,

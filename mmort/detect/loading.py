@@ -17,8 +17,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from mmort.configs import read_config
 from mmort.configs.captions import Prompt, Texts
 from mmort.configs.layout import DetectorConfig
-from mmort.configs.names import plain_type
-from mmort.configs.schema import Config
+from mmort.configs.schema import Config, plain_type
 from mmort.detect import families as _families  # noqa: F401 - registers the types of heads
 from mmort.detect import parts as _parts  # noqa: F401 - registers those of all parts
 from mmort.detect.checkpoint import load_checkpoint, load_weights

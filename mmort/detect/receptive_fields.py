@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmort._files.inputs import open_regular
-from mmort.configs.names import plain_type
+from mmort.configs.schema import plain_type
 from mmort.detect.entries import Schema, at_least, nested, read_entries, training_only
 
 Pair = tuple[int, int]

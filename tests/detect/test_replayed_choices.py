@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mmort.torch
-from mmort.detect.export.replayed_choices import ReplayingModule
+from mmort.detect.export.proof import ReplayingModule
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.replay import Replay, orders_of
 

@@ -11,18 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
 from mmort.detect.export.crowd import VIEWS, crowd, with_noise
-from mmort.detect.export.head_outputs import Arguments, WithHeads, compare_heads, few_detections, note_few
-from mmort.detect.export.replayed_choices import ReplayingModule
+from mmort.detect.export.head_outputs import (
+    Arguments,
+    WithHeads,
+    compare_heads,
+    few_detections,
+    note_few,
+    run_tensors,
+)
 from mmort.onnx import Report
 from mmort.onnx.export.draft import ALONE, compare_draft, expected_outputs
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import files
+from mmort.onnx.verify.operator_calls import Intercepted
+from mmort.onnx.verify.replay import CHOICES, COMPARISONS, Choice, Replay
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.onnx.verify.values import index_of_smallest, shapes_text
@@ -104,6 +115,44 @@ class Proof:
         report = compare_draft(path, self.path, [args], [reference.part(slice(count))], self.options)
         heads = compare_heads(path, args, names, reference.part(slice(count, None)))
         return Report((*report.rows, *(row for row in heads if row.problem)))
+
+
+class ReplayingModule(nn.Module):
+    """A module that chooses as a file does, where rounding decides."""
+
+    def __init__(self, module: nn.Module, draft: Path) -> None:
+        super().__init__()
+        self.module, self.draft = module, draft
+        graph = files.load(draft).graph
+        probabilities = {node.output[0] for node in graph.node if node.op_type == "Sigmoid"}
+        self.choices = [
+            (node.op_type, [name for index, name in enumerate(node.output) if index in CHOICES[node.op_type]])
+            for node in graph.node
+            if node.op_type in CHOICES and (node.op_type not in COMPARISONS or node.input[0] in probabilities)
+        ]
+        self._last: tuple[list[NDArray[Any]], list[Choice]] | None = None
+        self.outputs = [value.name for value in graph.output]  # kept, so that ONNX Runtime runs the same graph
+        self.eval()
+
+    def forward(self, *args: Tensor) -> tuple[Tensor, ...]:
+        """Return the module's outputs, also in float64, for the choices that the file makes in float32."""
+        replay = Replay(self._choices(args))
+        with Intercepted(replay.call):
+            outputs: tuple[Tensor, ...] = self.module(*args)
+        return outputs
+
+    def _choices(self, args: Sequence[Tensor]) -> list[Choice]:
+        """Return what the file chooses for some arguments; those of the last call are remembered."""
+        arrays = [tensor.numpy() for tensor in args]
+        arrays = [array.astype(np.float32) if array.dtype == np.float64 else array for array in arrays]
+        if self._last is None or not all(map(np.array_equal, self._last[0], arrays)):
+            names = [name for _, outputs in self.choices for name in outputs]
+            tensors = run_tensors(self.draft, [*names, *self.outputs], arrays)
+            choices: list[Choice] = [
+                (kind, [torch.from_numpy(tensors[name]) for name in outputs if name]) for kind, outputs in self.choices
+            ]
+            self._last = arrays, choices
+        return self._last[1]
 
 
 def check_optional(path: Path, args: Sequence[Tensor]) -> None:

@@ -14,8 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from mmort.configs.names import plain_type
-from mmort.configs.schema import Config
+from mmort.configs.schema import Config, plain_type
 from mmort.detect.entries import Schema, at_least, default, nested, only, read_entries, training_only
 from mmort.detect.parts.layers import LayerNormEntries, activation
 from mmort.torch import MultiScaleDeformableAttention
