@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -53,6 +54,13 @@ def load(arguments: argparse.Namespace, providers: Sequence[str] | None) -> Dete
     if arguments.engine in OPENVINO:
         return OpenVinoNetwork(arguments.model, count, parallel, OPENVINO[arguments.engine])
     return OnnxNetwork(arguments.model, providers, count, parallel=parallel)
+
+
+def open_file(path: str | os.PathLike[str], engine: str = "local") -> DetectorFile:
+    """Open a file to run in this process, by ONNX Runtime or OpenVINO."""
+    from mmort.predict import OnnxNetwork, OpenVinoNetwork
+
+    return OnnxNetwork(path) if engine not in OPENVINO else OpenVinoNetwork(path, precision=OPENVINO[engine])
 
 
 def predict_function(arguments: argparse.Namespace) -> Callable[..., Iterable[Any]]:

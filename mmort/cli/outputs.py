@@ -46,11 +46,6 @@ def print_written(path: object, note: str = "") -> None:
     print(f"wrote {path}{note and f' ({note})'}", flush=True)
 
 
-def image_count(count: int) -> str:
-    """Return a number of images as text."""
-    return f"{count:,} image{'s' * (count != 1)}"
-
-
 def _wanted(files: Iterable[str | None]) -> list[str]:
     """Return the files that were asked for."""
     return [file for file in files if file is not None]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from datetime import datetime, timezone
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -14,10 +12,8 @@ from mmort.cli import configs, datasets, engines, texts
 from mmort.cli.outputs import add_output, check_new_outputs, check_outputs, print_written
 
 if TYPE_CHECKING:
-    from mmort.detect.network import TorchNetwork
-    from mmort.evaluate import Dataset
-    from mmort.evaluate.parity import Parity
-    from mmort.onnx.portable.forms import Form
+    from mmort.evaluate import Dataset, TrainedNetwork
+    from mmort.evaluate.parity import Parity, ParityOptions
 
 HELP = (
     "export a detector, evaluate torch and the file on a data set, and report what differs; or compare two files; exit "
@@ -79,8 +75,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> str | None:
     """Export or open the files, compare, print the table and write the report."""
     _check(arguments)
-    if arguments.config.endswith(".onnx"):
-        return _run_files(arguments)
+    compare = _compare_files if arguments.config.endswith(".onnx") else _compare_export
+    result = compare(arguments)
+    print(result)
+    for file in (arguments.output, arguments.report):
+        if file is not None:
+            print_written(file)
+    differing = [column.name for column in result.columns if not column.equal]
+    return f"these differ from {result.reference}: {', '.join(differing)}" if differing else None
+
+
+def _compare_export(arguments: argparse.Namespace) -> Parity:
+    """Compare torch with the file that is exported, and with others."""
     try:
         from mmort.detect.export import ExportOptions, export_network
         from mmort.detect.network import load_network
@@ -88,94 +94,66 @@ def run(arguments: argparse.Namespace) -> str | None:
         if error.name not in ("onnx", "onnxscript", "torch"):
             raise
         raise ImportError(f"mmort parity needs {error.name}: pip install 'mmort[detect]'") from None
-    from mmort.evaluate import batch_size_of, metric_options
-    from mmort.evaluate.parity import compare_models
-    from mmort.predict import Predictor
+    from mmort.evaluate.parity import parity
 
     configs.run_extensions(arguments)
     config = configs.read(arguments.config, arguments.cfg_options)
     network = load_network(config, arguments.checkpoint, texts=texts.read(arguments), vocabulary=arguments.vocabulary)
-    by_name = arguments.texts is not None
-    dataset = datasets.dataset(arguments, config, network.classes, labels_by_name=by_name)
-    metrics, options = arguments.eval or _metrics(dataset, network), metric_options(config, dataset)
-    dataset.check(metrics, options)
-    batch_size = batch_size_of(config) if arguments.batch_size is None else arguments.batch_size
-    predictor = partial(
-        Predictor, classes=network.classes or dataset.classes, preprocessing=network.preprocessing, score_threshold=0
-    )
-    against = {name: predictor(file) for name, file in _named(arguments.against).items()}
+    dataset = datasets.dataset(arguments, config, network.classes, labels_by_name=arguments.texts is not None)
+    is_openvino = arguments.engine in engines.OPENVINO
     with TemporaryDirectory() as folder:
         file = Path(arguments.output or Path(folder, "detector.onnx"))
-        openvino = arguments.engine in engines.OPENVINO
-        portable: Form | bool = "inlined" if openvino else False
-        export_network(network, config, file, ExportOptions(portable=portable))
-        exported = predictor(file, engine=arguments.engine if openvino else "onnxruntime")
-        models = {"torch": predictor(network), "OpenVINO" if openvino else "ONNX": exported, **against}
-        predict = {name: partial(model.predict, batch_size=batch_size) for name, model in models.items()}
-        parity = compare_models(dataset, predict, metrics, **options)
-    subject = f"{network.detector.family}, {Path(arguments.checkpoint).name}, on {len(dataset):,} images"
-    files = {
-        "Config": arguments.config,
-        "Overrides": " ".join(arguments.cfg_options or ()),
-        "Checkpoint": arguments.checkpoint,
-        "Texts": arguments.texts or "",
-    }
-    return _report(arguments, parity, dataset, subject, files, batch_size)
+        against = {name: engines.open_file(path) for name, path in _named(arguments.against).items()}
+
+        def networks() -> Iterator[tuple[str, TrainedNetwork]]:
+            yield "torch", network
+            export_network(network, config, file, ExportOptions(portable="inlined" if is_openvino else False))
+            yield "OpenVINO" if is_openvino else "ONNX", engines.open_file(file, arguments.engine)
+            yield from against.items()
+
+        facts = {
+            "Config": arguments.config,
+            "Overrides": " ".join(arguments.cfg_options or ()),
+            "Checkpoint": arguments.checkpoint,
+            "Texts": arguments.texts or "",
+        }
+        subject = f"{network.detector.family}, {Path(arguments.checkpoint).name}"
+        return parity(networks(), dataset, config, _options(arguments, subject, facts))
 
 
-def _run_files(arguments: argparse.Namespace) -> str | None:
+def _compare_files(arguments: argparse.Namespace) -> Parity:
     """Compare files with the first one."""
     from mmort.evaluate import UnlabelledDataset
-    from mmort.evaluate.parity import compare_models
-    from mmort.predict import Predictor
+    from mmort.evaluate.parity import parity
 
     paths = [arguments.config, arguments.checkpoint, *arguments.against]
     if repeated := [path for index, path in enumerate(paths) if path in paths[:index]]:
         raise ValueError(f"parity compares different files, got {repeated[0]} twice")
-    reference, *files = _named(paths).items()
-    words = texts.read(arguments)
-    models = {reference[0]: Predictor(reference[1], texts=words, score_threshold=0)}
-    for name, file in files:
-        models[name] = Predictor(
-            file,
-            texts=words,
-            engine="onnxruntime" if arguments.engine == "local" else arguments.engine,
-            score_threshold=0,
-        )
-    classes = models[reference[0]].classes
+    (name, path), *others = _named(paths).items()
+    networks = {name: texts.with_texts(arguments, engines.open_file(path))}
+    for other, path in others:
+        networks[other] = texts.with_texts(arguments, engines.open_file(path, arguments.engine))
+    classes = networks[name].classes or ()
     dataset: Dataset
     if arguments.images:
         dataset = UnlabelledDataset(arguments.images, classes)
-        metrics: list[str] = []
     else:
-        dataset = datasets.dataset(arguments, None, classes, labels_by_name=words is not None)
-        metrics = arguments.eval or [dataset.metric_names[0]]
-    dataset.check(metrics, {})
-    batch_size = arguments.batch_size or 1
-    predict = {name: partial(model.predict, batch_size=batch_size) for name, model in models.items()}
-    parity = compare_models(dataset, predict, metrics)
+        dataset = datasets.dataset(arguments, None, classes, labels_by_name=arguments.texts is not None)
     facts = {"Reference": arguments.config, "Files": ", ".join(paths[1:])}
-    return _report(arguments, parity, dataset, f"{reference[0]}, on {len(dataset):,} images", facts, batch_size)
+    return parity(networks, dataset, options=_options(arguments, name, facts))
 
 
-def _report(
-    arguments: argparse.Namespace,
-    parity: Parity,
-    dataset: Dataset,
-    subject: str,
-    files: dict[str, str],
-    batch_size: int,
-) -> str | None:
-    """Print the table and write the report; return which models differ from the reference."""
-    from mmort.evaluate.parity import write_report
+def _options(arguments: argparse.Namespace, subject: str, facts: dict[str, str]) -> ParityOptions:
+    """Return the options of the comparison; facts without a text are left out."""
+    from mmort.evaluate.parity import ParityOptions
 
-    print(parity)
-    write_report(parity, arguments.report, subject=subject, facts=_facts(arguments, dataset, files, batch_size))
-    for file in (arguments.output, arguments.report):
-        if file is not None:
-            print_written(file)
-    differing = [column.name for column in parity.columns if not column.equal]
-    return f"these differ from {parity.reference}: {', '.join(differing)}" if differing else None
+    return ParityOptions(
+        metrics=arguments.eval or (),
+        batch_size=arguments.batch_size,
+        report=arguments.report,
+        subject=subject,
+        facts={label: text for label, text in facts.items() if text},
+    )
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -204,30 +182,3 @@ def _named(files: Sequence[str]) -> dict[str, str]:
     """Return files by the names to show: their own, or whole paths if two have the same."""
     names = {Path(file).name: file for file in files}
     return names if len(names) == len(set(files)) else {file: file for file in files}
-
-
-def _metrics(dataset: Dataset, network: TorchNetwork) -> list[str]:
-    """Return the metrics of what the detector finds."""
-    if "bbox" not in dataset.metric_names:
-        return [dataset.metric_names[0]]
-    return ["bbox", "segm"] if "masks" in network.detector.output_names else ["bbox"]
-
-
-def _facts(arguments: argparse.Namespace, dataset: Dataset, files: dict[str, str], batch_size: int) -> dict[str, str]:
-    """Return how the comparison was made, for the report."""
-    from importlib.metadata import version
-
-    packages = [
-        "mmort",
-        *([] if arguments.config.endswith(".onnx") else ["torch"]),
-        "onnxruntime",
-        *(["openvino"] if arguments.engine in engines.OPENVINO else []),
-    ]
-    facts = {
-        **files,
-        "Images": f"{len(dataset):,} with {len(dataset.classes)} classes, in {dataset.images[0].path.parent}",
-        "Batch size": str(batch_size),
-        "Versions": ", ".join(f"{package} {version(package)}" for package in packages),
-        "Date": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
-    }
-    return {label: text for label, text in facts.items() if text}

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from mmort.cli import engines, texts, videos
-from mmort.cli.outputs import add_output, image_count, print_written
+from mmort.cli import engines, texts
+from mmort.cli.outputs import add_output, print_written
 from mmort.cli.terminal import message_of, one_line
 from mmort.cli.thresholds import share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from mmort.predict import AnnotatedImages, Detections, Predictor, Record, Windows
+    from mmort.predict import Outcome, Predictor, Windows
 
 HELP = "detect objects in pictures with an exported detector; exit code 1 if a picture cannot be processed"
+STANDARD_INPUT = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,81 +70,75 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> str | None:
     """Detect objects in the pictures, and write or print them."""
     try:
-        import tqdm  # noqa: F401 (before the model is loaded)
+        from tqdm import tqdm  # before the model is loaded
     except ModuleNotFoundError:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
-    from mmort.predict import AnnotatedImages, Record, list_images
+    from mmort.predict import PredictOptions, Predictor, predict
 
-    windows, source = _windows(arguments), videos.single_source(arguments.images)
-    if source is not None:
-        if windows is not None or arguments.engine == "ray":
-            raise ValueError("predict: --window and --engine ray are for image files")
-        if isinstance(source, int) and arguments.output is not None:
-            raise ValueError("predict: what a camera saw is gone, so that --output cannot resume; use --json")
-        images: list[Path] = []
-        predictor = _predictor(arguments)
-        if source == videos.STANDARD_INPUT:
-            videos.predict_standard_input(arguments, predictor)
-            return None
-    else:
-        images = list_images(*arguments.images, recursive=arguments.recursive)
-        predictor = _predictor(arguments)
-    annotated = AnnotatedImages(arguments.show_dir, images) if arguments.show_dir is not None and images else None
-    with ExitStack() as files:
-        record = None
-        if arguments.output is not None:
-            record = files.enter_context(closing(Record(arguments.output, _settings(arguments, predictor, windows))))
-        if source is not None:
-            videos.predict_video(arguments, predictor, source, record)
-            return None
-        return _predict_all(arguments, predictor, windows, images, annotated, record)
+    if STANDARD_INPUT in arguments.images:
+        _predict_standard_input(arguments)
+        return None
+    options = PredictOptions(
+        output=arguments.output,
+        show_dir=arguments.show_dir,
+        windows=_windows(arguments),
+        batch_size=arguments.batch_size,
+        recursive=arguments.recursive,
+        progress=not arguments.quiet,
+    )
+    is_printed = arguments.json or (arguments.output is None and arguments.show_dir is None)
+
+    def show(outcome: Outcome) -> None:  # above the bar
+        if is_printed and outcome.detections is not None:
+            tqdm.write(_line(outcome, as_json=arguments.json))
+        if outcome.problem is not None:
+            message = message_of(outcome.problem)
+            named = message if str(outcome.image) in message else f"{outcome.image}: {message}"
+            tqdm.write(f"mmort: {one_line(named)}", file=sys.stderr)
+
+    function = engines.predict_function(arguments)
+    result = predict(
+        _predictor(arguments),
+        arguments.images,
+        options,
+        each=show,
+        run=None if function is Predictor.predict else function,
+    )
+    if not result.failures and result.total is not None and result.processed < result.total:
+        name = arguments.images[0]
+        note = f"{name} states {result.total} frames, of which {result.processed} could be read"
+        print(f"note: {note}", file=sys.stderr)
+    if not arguments.json:
+        for path, written in result.written.items():
+            print_written(path, written)
+    return f"{result.failures} of {result.total} pictures could not be processed" if result.failures else None
 
 
-def _predict_all(
-    arguments: argparse.Namespace,
-    predictor: Predictor,
-    windows: Windows | None,
-    images: Sequence[Path],
-    annotated: AnnotatedImages | None,
-    record: Record | None,
-) -> str | None:
-    """Detect objects in the pictures that are not recorded, or not drawn; return how many could not be processed."""
-    from tqdm import tqdm
+def _predict_standard_input(arguments: argparse.Namespace) -> None:
+    """Detect objects in the image on standard input, and print them."""
+    from mmort.predict import Outcome
 
-    def is_done(path: Path) -> bool:
-        return record is not None and path in record and (annotated is None or path in annotated)
+    if len(arguments.images) > 1:
+        raise ValueError(f"predict: - must be the only source, got {len(arguments.images)}; run one after another")
+    if arguments.window is not None or arguments.engine == "ray":
+        raise ValueError("predict: --window and --engine ray are for image files")
+    if arguments.output is not None or arguments.show_dir is not None:
+        raise ValueError("predict: an image on standard input has no name, for --output and --show-dir; save it first")
+    detections = _predictor(arguments)(sys.stdin.buffer.read())
+    print(_line(Outcome(STANDARD_INPUT, detections), as_json=arguments.json))
 
-    todo = [path for path in images if not is_done(path)]
-    failures = 0
-    # Lines on the terminal go above the bar.
-    with tqdm(
-        total=len(images), initial=len(images) - len(todo), unit="picture", disable=arguments.quiet or None
-    ) as bar:
-        if windows is None:
-            predict = engines.predict_function(arguments)
-            outcomes = predict(predictor, todo, arguments.batch_size, return_exceptions=True)
-        else:
-            outcomes = _outcomes_of_windows(predictor, todo, windows, arguments.batch_size, quiet=arguments.quiet)
-        for path, outcome in zip(todo, outcomes, strict=True):
-            problem = outcome if isinstance(outcome, Exception) else None
-            if not isinstance(outcome, Exception):
-                if record is not None:
-                    record.add(path, outcome)
-                if annotated is not None:
-                    problem = annotated.try_to_write(path, outcome)
-                if arguments.json or (record is None and annotated is None):
-                    bar.write(videos.line(path, outcome, as_json=arguments.json))
-            if problem is not None:
-                failures += 1
-                message = message_of(problem)
-                named = message if str(path) in message else f"{path}: {message}"
-                bar.write(f"mmort: {one_line(named)}", file=sys.stderr)
-            bar.update()
-    if record is not None and not arguments.json:
-        print_written(record.path, image_count(len(record)))
-    if annotated is not None and not arguments.json:
-        print_written(arguments.show_dir, f"{image_count(len(annotated))}, annotated")
-    return f"{failures} of {len(images)} pictures could not be processed" if failures else None
+
+def _line(outcome: Outcome, *, as_json: bool) -> str:
+    """Return what is printed for an image, or for a frame of a video, in which objects were detected."""
+    from mmort.predict import to_line
+
+    detections = outcome.detections
+    assert detections is not None
+    if as_json:
+        return to_line(outcome.image, detections, frame=outcome.frame, time=outcome.time)
+    objects = (f"{name} {score:.2f}" for name, score in zip(detections.names, detections.scores, strict=True))
+    moment = "" if outcome.time is None else f" {outcome.time:.2f} s"
+    return one_line(f"{outcome.image}{moment}: {', '.join(objects) or 'nothing'}")
 
 
 def _predictor(arguments: argparse.Namespace) -> Predictor:
@@ -184,47 +175,3 @@ def _windows(arguments: argparse.Namespace) -> Windows | None:
     if arguments.engine == "ray":
         raise ValueError("predict: --window runs in this process only; leave out --engine ray")
     return Windows(arguments.window) if arguments.overlap is None else Windows(arguments.window, arguments.overlap)
-
-
-def _outcomes_of_windows(
-    predictor: Predictor, images: Iterable[Path], windows: Windows, batch_size: int, *, quiet: bool
-) -> Iterator[Detections | Exception]:
-    """Yield the detections in each picture, or its exception, with a bar for the windows of each."""
-    from tqdm import tqdm
-
-    from mmort.predict import predict_windows
-
-    for path in images:
-        with tqdm(unit="window", leave=False, disable=quiet or None, desc=path.name) as bar:
-
-            def progress(done: int, total: int, bar: Any = bar) -> None:
-                bar.total = total
-                bar.update(done - bar.n)
-
-            try:
-                outcome: Detections | Exception = predict_windows(predictor, path, windows, batch_size, progress)
-            except ImportError:  # not the picture's fault
-                raise
-            except Exception as error:
-                outcome = error
-        yield outcome
-
-
-def _settings(arguments: argparse.Namespace, predictor: Predictor, windows: Windows | None) -> dict[str, Any]:
-    """Return what the detections depend on."""
-    import hashlib
-
-    from mmort._files.inputs import open_regular
-
-    digest = hashlib.sha256()
-    with open_regular("model", arguments.model) as file:
-        while chunk := file.read(2**20):
-            digest.update(chunk)
-    words = {} if arguments.texts is None else {"texts": texts.read(arguments)}
-    return words | {
-        "model": digest.hexdigest(),
-        "score threshold": predictor.score_threshold,
-        "preprocessing": predictor.preprocessing.to_dict(),
-        "classes": predictor.classes,
-        "windows": None if windows is None else [windows.size, windows.overlap],
-    }

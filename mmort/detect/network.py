@@ -29,6 +29,7 @@ class TorchNetwork:
         What the detector leaves out of the config's test pipeline, to be shown to the user.
     """
 
+    engine = "torch"
     input_shape = None, None, None
 
     def __init__(self, detector: Detector, preprocessing: Preprocessing, left_out: tuple[str, ...] = ()) -> None:
@@ -38,6 +39,11 @@ class TorchNetwork:
     def classes(self) -> tuple[str, ...] | None:
         """The names of the classes by label; None if the checkpoint has none."""
         return self.detector.classes or None
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether the detector has masks."""
+        return "masks" in self.detector.output_names
 
     @property
     def mask_format(self) -> MaskFormat:

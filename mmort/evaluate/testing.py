@@ -33,9 +33,17 @@ class PipelineWarning(UserWarning):
 class TrainedNetwork(Network, Protocol):
     """A network that knows its classes and its preprocessing: `mmort.predict.DetectorFile`, or one in torch."""
 
+    engine: str
+    """The package that runs it."""
+
     @property
     def classes(self) -> tuple[str, ...] | None:
         """Names by label."""
+        ...
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether it has masks."""
         ...
 
     @property

@@ -1,6 +1,7 @@
 """Detection in pictures with an exported detector, without torch.
 
-`Predictor` runs a detector on pictures, `Detections` are the results in one; `predict_windows` detects in large ones.
+`Predictor` runs a detector on pictures, `Detections` are the results in one; `predict_windows` detects in large ones;
+`predict` records and draws what is in many, or in a video, and resumes.
 `Preprocessing` turns an image into the network's input, as the config's test pipeline does; `paste_masks` pastes masks
 into the image; `draw` and `contact_sheet` draw detections.  Images need OpenCV, running a file ONNX Runtime or
 OpenVINO; the rest needs numpy only.
@@ -19,6 +20,7 @@ from mmort.predict.image_files import LeftOutWarning, list_images
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.output import AnnotatedImages, Record, to_line
 from mmort.predict.padding import Padding
+from mmort.predict.predicting import Outcome, PredictOptions, PredictResult, predict
 from mmort.predict.predictor import Predictor
 from mmort.predict.preprocessing import Prepared, Preprocessing
 from mmort.predict.windows import Windows, predict_windows
@@ -35,8 +37,11 @@ __all__ = [
     "Network",
     "OnnxNetwork",
     "OpenVinoNetwork",
+    "Outcome",
     "Padding",
     "PanopticFormat",
+    "PredictOptions",
+    "PredictResult",
     "Predictor",
     "Prepared",
     "Preprocessing",
@@ -46,6 +51,7 @@ __all__ = [
     "draw",
     "list_images",
     "paste_masks",
+    "predict",
     "predict_on_ray",
     "predict_windows",
     "read_image",

@@ -285,7 +285,9 @@ def test_an_unforeseen_error_is_one_line(monkeypatch, capsys):
 
 
 def test_text_of_files_does_not_control_the_terminal(tmp_path):
-    model = tiny_detector.write(tmp_path / "x.onnx", metadata={"title": "\x1b]0;x\x07\x9b2J\u202e"})
+    model = tiny_detector.write(
+        tmp_path / "x.onnx", metadata={**tiny_detector.METADATA, "title": "\x1b]0;x\x07\x9b2J\u202e"}
+    )
     code, out, _ = run("info", model)
     assert code == 0
     assert r"\x1b]0;x\x07\x9b2J\u202e" in out

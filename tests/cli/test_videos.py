@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from mmort import Predictor
-from mmort.cli import videos
 from mmort.demo import IMAGES
 from mmort.predict import Record, draw, list_images, read_image
+from mmort.predict.predicting import video_source
 from mmort.predict.video import AnnotatedVideo, Video
 from tests.cli.running import refused, run
 from tests.predict import tiny_detector
@@ -135,7 +135,9 @@ def test_what_is_no_video(tiny, clip, folder):
     shutil.copy(clip, folder / "clip.mp4")
     assert "would replace clip.mp4" in refused("predict", tiny, "clip.mp4", "--show-dir", ".")
     assert "clip.avi must be the only source, got 2" in refused("predict", tiny, clip, "photos")
-    assert "--window and --engine ray are for image files" in refused("predict", tiny, clip, "--window", "1024")
+    assert "windows and engine ray are for image files, got clip.avi" in refused(
+        "predict", tiny, clip, "--window", "1024"
+    )
     assert "what a camera saw is gone" in refused("predict", tiny, "0", "-o", "out")
 
 
@@ -177,8 +179,8 @@ def test_numbers_of_cameras(tiny, number):
 
 def test_a_file_whose_name_is_a_number_is_no_camera(folder):
     (folder / "0").touch()
-    assert videos.single_source(["0"]) is None
-    assert videos.single_source(["1"]) == 1
+    assert video_source(["0"]) is None
+    assert video_source(["1"]) == 1
 
 
 def test_an_image_on_standard_input(tiny, monkeypatch):

@@ -9,13 +9,25 @@ import cv2
 import numpy as np
 import pytest
 
-from mmort import Detections
+from mmort import Detections, demo
+from mmort.configs import read_config
+from mmort.evaluate import CocoDataset
 from mmort.evaluate.dataset import DatasetImage, Metrics
-from mmort.evaluate.parity import Column, Comparison, Parity, compare_image, compare_models, write_report
+from mmort.evaluate.parity import (
+    Column,
+    Comparison,
+    Parity,
+    ParityOptions,
+    compare_image,
+    compare_models,
+    write_report,
+)
+from mmort.evaluate.parity import parity as parity_of_networks
 from mmort.evaluate.parity.comparison import SCORE_BINS
 from mmort.evaluate.parity.histogram import histogram
 from mmort.evaluate.parity.image_pairs import image_pair
-from mmort.predict import BoxMasks, ImageMasks
+from mmort.predict import BoxMasks, ImageMasks, OnnxNetwork
+from tests import old_export
 
 BOXES = np.array([[10, 10, 30, 40], [50, 5, 70, 45], [20, 60, 60, 90]], np.float32)
 SCORES = np.array([0.9, 0.6, 0.1], np.float32)
@@ -234,6 +246,54 @@ def test_a_comparison_needs_two_models_and_as_many_results_as_images():
         compare_models(Dataset(), dict.fromkeys("ab", lambda paths: iter(())), [])
     with pytest.raises(ValueError, match="shorter"):
         compare_models(Dataset(), dict.fromkeys("ab", lambda paths: [detections()]), ["mean"], progress=False)
+
+
+# ---- parity, the function of the command --------------------------------------------------------------------------
+
+
+def digits():
+    return CocoDataset(demo.ANNOTATIONS, demo.IMAGES[0].parent)
+
+
+def test_networks_are_compared_by_the_metrics_of_what_they_find(tmp_path):
+    networks = {"file": OnnxNetwork(demo.MODEL), "other": OnnxNetwork(demo.MODEL)}
+    options = ParityOptions(report=tmp_path / "x.html", facts={"Files": "two"}, batch_size=2)
+    result = parity_of_networks(networks, digits(), options=options)
+    assert result.ok
+    assert {"bbox_mAP", "segm_mAP"} <= set(result.metrics)
+    text = (tmp_path / "x.html").read_text(encoding="utf-8")
+    for fact in (
+        "file, on 4 images",
+        "<dd>two</dd>",
+        "<dt>Batch size</dt><dd>2</dd>",
+        "onnxruntime 1.",
+        "4 with 10 cl",
+    ):
+        assert fact in text
+    assert "torch" not in text
+
+
+def test_arguments_are_checked_before_an_iterator_goes_on():
+    """Such as one that exports a file."""
+
+    def networks():
+        yield "file", OnnxNetwork(demo.MODEL)
+        pytest.fail("the second network was taken")
+
+    with pytest.raises(ValueError, match="metric 'mAP' is not one of this data set"):
+        parity_of_networks(networks(), digits(), options=ParityOptions(metrics=["mAP"]))
+    with pytest.raises(FileNotFoundError, match="output directory does not exist: none"):
+        ParityOptions(report="none/x.html")
+
+
+def test_with_a_config_all_networks_are_fed_like_the_reference():
+    """A file without metadata takes part."""
+    config = read_config(demo.CONFIG, {"data.test.samples_per_gpu": 4})
+    networks = {"file": OnnxNetwork(demo.MODEL), "bare": OnnxNetwork(old_export.MODEL)}
+    with pytest.raises(ValueError, match="has no preprocessing in its metadata"):
+        parity_of_networks(networks, digits())
+    result = parity_of_networks(networks, digits(), config, ParityOptions(metrics=["bbox"]))
+    assert result.columns[0].detections.images == 4
 
 
 # ---- report ----------------------------------------------------------------------------------------------------

@@ -3,6 +3,15 @@
 from mmort.evaluate.parity.comparison import Comparison, compare_image
 from mmort.evaluate.parity.report import write_report
 from mmort.evaluate.parity.result import Column, Parity
-from mmort.evaluate.parity.run import compare_models
+from mmort.evaluate.parity.run import ParityOptions, compare_models, parity
 
-__all__ = ["Column", "Comparison", "Parity", "compare_image", "compare_models", "write_report"]
+__all__ = [
+    "Column",
+    "Comparison",
+    "Parity",
+    "ParityOptions",
+    "compare_image",
+    "compare_models",
+    "parity",
+    "write_report",
+]

@@ -1,15 +1,143 @@
-"""Run several models over a data set in step, so that no more than a batch's masks of each are in memory."""
+"""Models compared on a data set, the function behind ``mmort parity``.
+
+They run in step, so that no more than a batch's masks of each are in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import partial
+from importlib.metadata import version
 from typing import Any
 
+from mmort._files.outputs import require_output
+from mmort.evaluate.configured import batch_size_of, metric_options
 from mmort.evaluate.dataset import Dataset
 from mmort.evaluate.evaluation import Evaluation, Predict, warn_of_threshold
 from mmort.evaluate.parity.comparison import Comparison
+from mmort.evaluate.parity.report import write_report
 from mmort.evaluate.parity.result import Column, Parity
+from mmort.evaluate.testing import TrainedNetwork
 from mmort.evaluate.unlabelled import UnlabelledDataset
+from mmort.predict import Predictor
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParityOptions:
+    """The options of `parity`; ``mmort parity`` has an argument for each.
+
+    Parameters
+    ----------
+    metrics : sequence of str, optional
+        Of the data set's `metric_names`.  Default: bbox, and segm of a detector with masks; the first one of data sets
+        without bbox.
+    batch_size : int, optional
+        Images that run together.  Default: the config's, or 1.
+    report : path, optional
+        Write an HTML report to this file.
+    subject : str, default ""
+        What the report says was compared; if empty, the name of the reference.
+    facts : mapping of str to str, optional
+        What else the report says, by label, such as the files.
+    """
+
+    metrics: Sequence[str] = ()
+    batch_size: int | None = None
+    report: str | os.PathLike[str] | None = None
+    subject: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.report is not None:
+            require_output(self.report)
+
+
+def parity(
+    networks: Mapping[str, TrainedNetwork] | Iterable[tuple[str, TrainedNetwork]],
+    dataset: Dataset,
+    config: Mapping[str, Any] | None = None,
+    options: ParityOptions | None = None,
+) -> Parity:
+    """Run detectors over a data set, compare them with the first one, and write a report.
+
+    Parameters
+    ----------
+    networks : mapping of str to network, or iterable of pairs
+        `mmort.predict.DetectorFile`s and `mmort.detect.network.TorchNetwork`s by the name to show.  The first is the
+        reference.  Of an iterator the others are taken when the arguments have been checked, such as a file that is
+        exported first.
+    dataset : Dataset
+        As `dataset_of` opens it; or an `UnlabelledDataset`, in whose images only detections are compared.
+    config : dict, optional
+        An MMDetection config, whose batch size and options of metrics are used; all detectors then have the classes
+        and the preprocessing of the reference.  By default each has those of its file.
+    options : ParityOptions, optional
+        By default no report is written.
+
+    Returns
+    -------
+    Parity
+
+    Raises
+    ------
+    ValueError
+        If there is no second detector or no image, a detector has no preprocessing, or the data set does not have a
+        metric or an option.
+    OSError
+        If a file cannot be read or written.
+    ImportError
+        If there is a report to write, and Jinja2 is not installed.
+
+    Examples
+    --------
+    >>> from mmort.demo import ANNOTATIONS, IMAGES, MODEL
+    >>> from mmort.evaluate import CocoDataset
+    >>> from mmort.evaluate.parity import parity
+    >>> from mmort.predict import OnnxNetwork
+    >>> digits = CocoDataset(ANNOTATIONS, IMAGES[0].parent)
+    >>> parity({"file": OnnxNetwork(MODEL), "two threads": OnnxNetwork(MODEL, threads=2)}, digits).ok
+    True
+    """
+    options = ParityOptions() if options is None else options
+    pairs = iter(networks.items() if isinstance(networks, Mapping) else networks)
+    name, reference = next(pairs)
+    metrics = options.metrics or _metrics(dataset, reference)
+    of_config = metric_options(config, dataset) if config is not None and metrics else {}
+    dataset.check(metrics, of_config)
+    batch_size = batch_size_of(config or {}) if options.batch_size is None else options.batch_size
+    shared: dict[str, Any] = {}
+    if config is not None:
+        shared = {"classes": reference.classes or dataset.classes, "preprocessing": reference.preprocessing}
+    compared = {name: reference, **dict(pairs)}
+    predictors = {name: Predictor(network, score_threshold=0, **shared) for name, network in compared.items()}
+    models = {name: partial(model.predict, batch_size=batch_size) for name, model in predictors.items()}
+    result = compare_models(dataset, models, metrics, **of_config)
+    if options.report is not None:
+        facts = dict(options.facts) | _facts(dataset, compared.values(), batch_size)
+        subject = f"{options.subject or name}, on {len(dataset):,} images"
+        write_report(result, options.report, subject=subject, facts=facts)
+    return result
+
+
+def _metrics(dataset: Dataset, reference: TrainedNetwork) -> list[str]:
+    """Return the metrics of what the detector finds."""
+    if "bbox" not in dataset.metric_names:
+        return list(dataset.metric_names[:1])
+    return ["bbox", "segm"] if reference.has_masks and "segm" in dataset.metric_names else ["bbox"]
+
+
+def _facts(dataset: Dataset, networks: Iterable[TrainedNetwork], batch_size: int) -> dict[str, str]:
+    """Return how a comparison was made, for the report."""
+    packages = dict.fromkeys(["mmort", *(network.engine for network in networks)])
+    return {
+        "Images": f"{len(dataset):,} with {len(dataset.classes)} classes, in {dataset.images[0].path.parent}",
+        "Batch size": str(batch_size),
+        "Versions": ", ".join(f"{package} {version(package)}" for package in packages),
+        "Date": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
+    }
 
 
 def compare_models(

@@ -78,8 +78,12 @@ class DetectorFile:
     preprocessing : Preprocessing or None
         The preprocessing in the file's metadata.
     mask_format : MaskFormat or None
+    prompt : Prompt or None
+        What `with_texts` was called with.
     """
 
+    engine: str
+    """The package that runs the file."""
     _takes_img_shape: bool
 
     def __init__(
@@ -95,7 +99,13 @@ class DetectorFile:
         self._input, batch, height, width = _image_input(path, images)
         self.input_shape = batch, height, width
         self._outputs = _outputs(path, outputs)
+        self.prompt: Prompt | None = None
         self._words: tuple[Words, ...] = ()
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether the file has masks."""
+        return "masks" in self._outputs
 
     @property
     def takes_texts(self) -> bool:
@@ -131,7 +141,7 @@ class DetectorFile:
         network = object.__new__(type(self))
         network.__dict__.update(self.__dict__)
         network._words = TextEncoder(path, session, self._encoder.digest)(prompt)
-        network.classes = prompt.names
+        network.prompt, network.classes = prompt, prompt.names
         return network
 
     def require_texts(self) -> None:
@@ -158,7 +168,7 @@ class DetectorFile:
 
     def _chosen(self) -> dict[str, Any]:
         """Return what `with_texts` has changed, for pickling."""
-        return {"_words": self._words, "classes": self.classes}
+        return {"_words": self._words, "classes": self.classes, "prompt": self.prompt}
 
 
 class OnnxNetwork(DetectorFile):
@@ -188,6 +198,8 @@ class OnnxNetwork(DetectorFile):
     ImportError
         If onnxruntime is not installed.
     """
+
+    engine = "onnxruntime"
 
     def __init__(
         self,

@@ -73,6 +73,7 @@ class OpenVinoNetwork(DetectorFile):
         If openvino or onnx is not installed.
     """
 
+    engine = "openvino"
     _has_run = False  # any of the process
 
     def __init__(

@@ -1,0 +1,349 @@
+"""Detection in many images or a video, with a record and annotated images: the function behind ``mmort predict``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mmort._files.inputs import open_regular
+from mmort._files.outputs import inside, require_folder
+from mmort.detections.detections import Detections
+from mmort.detections.drawing import draw
+from mmort.images import Image
+from mmort.predict.engines.onnxruntime import DetectorFile
+from mmort.predict.image_files import list_images
+from mmort.predict.output import AnnotatedImages, Record
+from mmort.predict.predictor import Predictor
+from mmort.predict.video import SUFFIXES, AnnotatedVideo, Frame, Video
+from mmort.predict.windows import Windows, predict_windows
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """The options of `predict`; ``mmort predict`` has an argument for each.
+
+    Parameters
+    ----------
+    output : path, optional
+        A directory for a `Record` of the detections, from which the same call resumes.
+    show_dir : path, optional
+        Write annotated images, or an annotated video, to this directory.
+    windows : Windows, optional
+        Cut images into windows, and merge their detections.
+    batch_size : int, default 1
+        Images that run together.
+    recursive : bool, default False
+        Whether the folders below a folder are searched too.
+    progress : bool, default True
+        Show a progress bar, if stderr is a terminal.
+    """
+
+    output: str | os.PathLike[str] | None = None
+    show_dir: str | os.PathLike[str] | None = None
+    windows: Windows | None = None
+    batch_size: int = 1
+    recursive: bool = False
+    progress: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an image, or of a frame of a video.
+
+    Attributes
+    ----------
+    image : str or Path
+        The image's path, or the video's; ``camera 0`` of a camera.
+    detections : Detections or None
+        None if the image could not be processed.
+    problem : Exception or None
+        Why the image could not be processed, or not be drawn.
+    frame : int or None
+        The number of a video's frame, from 0.
+    time : float or None
+        Its seconds since the first.
+    """
+
+    image: str | Path
+    detections: Detections | None
+    problem: Exception | None = None
+    frame: int | None = None
+    time: float | None = None
+
+
+@dataclass(frozen=True)
+class PredictResult:
+    """What `predict` did.
+
+    Attributes
+    ----------
+    written : dict of Path to str
+        The files and folders that were written, with what is in them if their names do not say it.
+    total : int or None
+        How many images there are, or frames that the video states; None of a camera.
+    processed : int
+        How many of them are done, with those of the runs before.
+    failures : int
+        Images that could not be processed, or not be drawn.
+    """
+
+    written: dict[Path, str]
+    total: int | None
+    processed: int
+    failures: int
+
+
+def predict(
+    predictor: Predictor,
+    images: str | os.PathLike[str] | int | Sequence[str | os.PathLike[str]],
+    options: PredictOptions | None = None,
+    *,
+    each: Callable[[Outcome], None] | None = None,
+    run: Callable[..., Iterable[Detections | Exception]] | None = None,
+) -> PredictResult:
+    """Detect objects in many images, or in a video; record the detections, and draw them.
+
+    An image that cannot be processed is an outcome with a problem, and does not end the run.
+
+    Parameters
+    ----------
+    predictor : Predictor
+    images : path, sequence of paths, or int
+        Image files, folders and patterns, as for `list_images`; or one video; or the number of a camera.
+    options : PredictOptions, optional
+        By default nothing is written.
+    each : callable, optional
+        Is called with each `Outcome`, in order, after it was recorded.  What an earlier run has done is left out.
+    run : callable, optional
+        Takes a predictor, paths of images, a batch size and `return_exceptions`, and returns the detections:
+        `Predictor.predict`, the default, or `predict_on_ray`.
+
+    Returns
+    -------
+    PredictResult
+
+    Raises
+    ------
+    ValueError
+        If there is no image, a video is not the only source or has no frame, an option is not for it, or what is in
+        `output` or `show_dir` is of another run or would be replaced.
+    OSError
+        If a source does not exist, or a file cannot be written.
+    ImportError
+        If tqdm or OpenCV is not installed.
+
+    Examples
+    --------
+    >>> from mmort import Predictor
+    >>> from mmort.demo import IMAGES, MODEL
+    >>> from mmort.predict import predict
+    >>> counts = []
+    >>> detector = Predictor(MODEL, score_threshold=0.5)
+    >>> result = predict(detector, IMAGES, each=lambda outcome: counts.append(len(outcome.detections)))
+    >>> counts
+    [6, 6, 4, 6]
+    >>> result.processed, result.failures
+    (4, 0)
+    """
+    options = PredictOptions() if options is None else options
+    sources = [images] if isinstance(images, (str, os.PathLike)) else images
+    source = images if isinstance(images, int) else video_source(sources)  # type: ignore[arg-type]
+    if source is None:
+        paths = list_images(*sources, recursive=options.recursive)  # type: ignore[misc]
+        return _predict_images(predictor, paths, options, each, run)
+    if options.windows is not None or run is not None:
+        raise ValueError(f"predict: windows and engine ray are for image files, got {_name(source)}")
+    if isinstance(source, int) and options.output is not None:
+        raise ValueError("predict: what a camera saw is gone, so that output cannot resume")
+    return _predict_video(predictor, source, options, each)
+
+
+def video_source(sources: Sequence[str | os.PathLike[str]]) -> str | int | None:
+    """Return a video, or the number of a camera, which must be the only source; None if all are images.
+
+    Raises
+    ------
+    ValueError
+        If there are several sources, or one is an address.
+    """
+    for source in [os.fspath(source) for source in sources]:
+        if "://" in source:
+            raise ValueError(f"{source} is an address, and nothing is fetched; download it first, as curl -O does")
+        is_camera = source.isascii() and source.isdigit() and not os.path.lexists(source)
+        is_video = os.path.splitext(source)[1].lower() in SUFFIXES and not os.path.isdir(source)
+        if is_camera or is_video:
+            if len(sources) > 1:
+                raise ValueError(
+                    f"predict: {source} must be the only source, got {len(sources)}; run one after another"
+                )
+            return int(source) if is_camera else source
+    return None
+
+
+def _predict_images(
+    predictor: Predictor,
+    paths: Sequence[Path],
+    options: PredictOptions,
+    each: Callable[[Outcome], None] | None,
+    run: Callable[..., Iterable[Detections | Exception]] | None,
+) -> PredictResult:
+    """Detect objects in the images that are not recorded, or not drawn."""
+    from tqdm import tqdm
+
+    annotated = None if options.show_dir is None else AnnotatedImages(options.show_dir, paths)
+    with ExitStack() as stack:
+        record = _record(stack, predictor, options)
+        remaining = [
+            path
+            for path in paths
+            if record is None or path not in record or (annotated is not None and path not in annotated)
+        ]
+        failures = 0
+        done = len(paths) - len(remaining)
+        disable = None if options.progress else True
+        bar = stack.enter_context(tqdm(total=len(paths), initial=done, unit="picture", disable=disable))
+        if options.windows is None:
+            detect = Predictor.predict if run is None else run
+            outcomes = detect(predictor, remaining, options.batch_size, return_exceptions=True)
+        else:
+            outcomes = _in_windows(predictor, remaining, options)
+        for path, outcome in zip(remaining, outcomes, strict=True):
+            detections, problem = (None, outcome) if isinstance(outcome, Exception) else (outcome, None)
+            if detections is not None and record is not None:
+                record.add(path, detections)
+            if detections is not None and annotated is not None:
+                problem = annotated.try_to_write(path, detections)
+            failures += problem is not None
+            if each is not None:
+                each(Outcome(path, detections, problem))
+            bar.update()
+        written = {} if record is None else {record.path: _count(record)}
+        if annotated is not None and options.show_dir is not None:
+            written[Path(options.show_dir)] = f"{_count(annotated)}, annotated"
+    return PredictResult(written, len(paths), len(paths) - failures, failures)
+
+
+def _in_windows(
+    predictor: Predictor, images: Iterable[Path], options: PredictOptions
+) -> Iterator[Detections | Exception]:
+    """Yield the detections in each image, or its exception, with a bar for the windows of each."""
+    from tqdm import tqdm
+
+    assert options.windows is not None
+    for path in images:
+        with tqdm(unit="window", leave=False, disable=None if options.progress else True, desc=path.name) as bar:
+
+            def progress(done: int, total: int, bar: Any = bar) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            try:
+                outcome: Detections | Exception = predict_windows(
+                    predictor, path, options.windows, options.batch_size, progress
+                )
+            except ImportError:  # not the image's fault
+                raise
+            except Exception as error:
+                outcome = error
+        yield outcome
+
+
+def _predict_video(
+    predictor: Predictor, source: str | int, options: PredictOptions, each: Callable[[Outcome], None] | None
+) -> PredictResult:
+    """Detect objects in the frames of a video or camera that are not recorded, or all of them to draw it."""
+    from tqdm import tqdm
+
+    name = _name(source)
+    with ExitStack() as stack:
+        record = _record(stack, predictor, options)
+        target = None if options.show_dir is None else _target(options.show_dir, source)
+        start = 0 if record is None else record.frames(name)
+        if target is not None and not target.exists():
+            start = 0  # a video is drawn from its beginning
+        video = stack.enter_context(closing(Video(source)))
+        drawn = None
+        if target is not None and (start == 0 or not target.exists()):
+            drawn = stack.enter_context(closing(AnnotatedVideo(target, video.frames_per_second)))
+        read = start
+        disable = None if options.progress else True
+        bar = stack.enter_context(tqdm(total=video.stated_frames, initial=start, unit="frame", disable=disable))
+        pending: deque[Frame] = deque()
+
+        def images() -> Iterator[Image]:
+            for frame in video.frames(start):
+                pending.append(frame)
+                yield frame.image
+
+        outcomes = stack.enter_context(closing(predictor.predict(images(), options.batch_size)))  # type: ignore[type-var]
+        for detections in outcomes:
+            frame = pending.popleft()
+            if record is not None:
+                record.add(name, detections, frame=frame.number, time=frame.time)
+            if drawn is not None:
+                drawn.add(draw(frame.image, detections))
+            if each is not None:
+                each(Outcome(name, detections, None, frame.number, frame.time))
+            read += 1
+            bar.update()
+        if drawn is not None:
+            drawn.finish()
+        written = {} if record is None else {record.path: _count(record)}
+    if not read:
+        raise ValueError(f"{name}: no frame can be read")
+    if target is not None:
+        written[target] = ""
+    return PredictResult(written, video.stated_frames, read, 0)
+
+
+def _name(source: str | int) -> str:
+    """Return what a video or camera is called in the record."""
+    return f"camera {source}" if isinstance(source, int) else source
+
+
+def _target(directory: str | os.PathLike[str], source: str | int) -> Path:
+    """Return the file of the annotated video, in a directory that is created."""
+    name = f"camera_{source}" if isinstance(source, int) else Path(source).stem
+    require_folder(directory)
+    target = inside(directory, f"{name}.mp4")
+    if not isinstance(source, int) and os.path.realpath(target) == os.path.realpath(source):
+        raise ValueError(f"the annotated video would replace {source}; do not write to {directory}")
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    return target
+
+
+def _record(stack: ExitStack, predictor: Predictor, options: PredictOptions) -> Record | None:
+    """Open the record of the run, if there is one, which is closed with the stack."""
+    if options.output is None:
+        return None
+    return stack.enter_context(closing(Record(options.output, _settings(predictor, options.windows))))
+
+
+def _settings(predictor: Predictor, windows: Windows | None) -> dict[str, Any]:
+    """Return what the detections depend on."""
+    network = predictor.network
+    if not isinstance(network, DetectorFile):
+        raise ValueError(f"predict: output is for the predictor of a file, got one of {type(network).__name__}")
+    digest = hashlib.sha256()
+    with open_regular("model", network.path) as file:
+        while chunk := file.read(2**20):
+            digest.update(chunk)
+    words = {} if network.prompt is None else {"texts": asdict(network.prompt)}
+    return words | {
+        "model": digest.hexdigest(),
+        "score threshold": predictor.score_threshold,
+        "preprocessing": predictor.preprocessing.to_dict(),
+        "classes": predictor.classes,
+        "windows": None if windows is None else [windows.size, windows.overlap],
+    }
+
+
+def _count(images: Record | AnnotatedImages) -> str:
+    """Return how many images there are, as text."""
+    return f"{len(images):,} image{'s' * (len(images) != 1)}"
