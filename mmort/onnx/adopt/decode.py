@@ -185,7 +185,8 @@ class _Decoder:
         number = op.Gather(op.Shape(boxes), [1])
         if labels is None:
             kept = op.Reshape(kept, [0, -1])
-        limit = op.Min(number.to(FLOAT), np.array([layout.max_detections], np.float32)).to(INT64)  # of opset 11: floats
+        count = op.Gather(op.Shape(kept), [1])  # with multi_label, of pairs of a box and a class
+        limit = op.Min(count.to(FLOAT), np.array([layout.max_detections], np.float32)).to(INT64)  # of opset 11: floats
         best, indices = op.TopK(kept, limit, axis=1, outputs=2)
         if labels is None:
             chosen, indices = indices / number, op.Mod(indices, number)

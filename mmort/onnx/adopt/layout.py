@@ -109,7 +109,7 @@ class Layout(Schema):
     score_threshold : float, default 0
         Leave out boxes whose score is not above it.
     max_detections : int, default 300
-        Detections in an image; there are never more than the file has boxes.
+        Detections in an image: the best boxes, or with `multi_label` the best pairs of a box and a class.
     classes : sequence of str, optional
         The names of the classes, without the background.
     preprocessing : dict

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -173,9 +174,10 @@ def _transformers(file: ForeignFile) -> Entries | None:
         return entries
     labels = _json(file.config / "config.json").get("id2label", {})
     names = [labels[key] for key in sorted(labels, key=int)]
+    settings = _image_processor_settings(file.config)
     columns = (file.outputs["logits"].shape or (None,))[-1]
     if columns == len(names):
-        entries |= {"activation": "sigmoid", "multi_label": True}
+        entries |= {"activation": "sigmoid", "multi_label": True} | _best_pairs(file, settings)
     elif columns == len(names) + 1:
         entries |= {"activation": "softmax", "background": "last"}
     else:
@@ -183,14 +185,37 @@ def _transformers(file: ForeignFile) -> Entries | None:
             f"adopt: {file.config / 'config.json'} must have {columns} classes, as the output logits has, or one less, "
             f"got {len(names)}"
         )
-    return entries | {"classes": names, "preprocessing": _image_processor(file.config, file.size())}
+    preprocessing = _image_processor(file.config / _PREPROCESSOR, settings, file.size())
+    return entries | {"classes": names, "preprocessing": preprocessing}
 
 
-def _image_processor(folder: Path, fixed: list[int] | None) -> Entries:
-    """Return the preprocessing of a folder's ``preprocessor_config.json``, for a file that may have a fixed size."""
-    path = folder / "preprocessor_config.json"
-    settings = _json(path)
+_PREPROCESSOR = "preprocessor_config.json"
+
+_TOP_100 = re.compile("(Conditional|Deformable)DetrImageProcessor")
+"""Image processors that keep the best 100 pairs of a query and a class; others keep as many as there are queries."""
+
+
+def _best_pairs(file: ForeignFile, settings: Mapping[str, Any]) -> Entries:
+    """Return how many pairs of a query and a class are detections, if the file or its image processor says it."""
+    if _TOP_100.match(str(settings.get("image_processor_type", ""))):
+        return {"max_detections": 100}
+    queries = (file.outputs["logits"].shape or (None, None))[1]
+    return {} if queries is None else {"max_detections": queries}
+
+
+def _image_processor_settings(folder: Path) -> Mapping[str, Any]:
+    """Return what a folder's ``preprocessor_config.json`` says of images."""
+    settings = _json(folder / _PREPROCESSOR)
     settings = settings.get("image_processor", settings)
+    if not isinstance(settings, dict):
+        raise ValueError(
+            f"adopt: {folder / _PREPROCESSOR}: image_processor must be an object, got {type(settings).__name__}"
+        )
+    return settings
+
+
+def _image_processor(path: Path, settings: Mapping[str, Any], fixed: list[int] | None) -> Entries:
+    """Return the preprocessing of an image processor's settings, for a file that may have a fixed size."""
     resample = settings.get("resample", 2)
     if resample not in _INTERPOLATIONS:
         raise ValueError(f"adopt: {path}: resample must be 2, bilinear, or 3, bicubic, got {resample}")
@@ -234,6 +259,8 @@ def _rf_detr(file: ForeignFile) -> Entries | None:
         "activation": "sigmoid",
         "multi_label": True,
     }
+    if boxes.shape is not None and boxes.shape[-2] is not None:
+        entries["max_detections"] = boxes.shape[-2]
     size = file.size()
     if size is None:
         return entries
