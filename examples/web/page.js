@@ -3,6 +3,8 @@
 import { Detector } from "./detector.js";
 import { draw } from "./drawing.js";
 
+const MAX_PIXELS = 2 ** 25; // of a picture: its bitmap, its pixels, the canvas and the masks take 128 MB each
+
 const byId = (id) => document.getElementById(id);
 let file; // name and bytes of the detector's file, and the device that it runs on
 let detector;
@@ -56,12 +58,24 @@ function pixelsOf(source, width, height) {
   return context.getImageData(0, 0, width, height);
 }
 
+/** Return the width and height that a picture's file states; an Image is not decoded before it is drawn. */
+async function statedSize(blob) {
+  const image = new Image(), url = URL.createObjectURL(blob);
+  try {
+    await new Promise((resolve, reject) => Object.assign(image, { onload: resolve, onerror: reject, src: url }));
+    return [image.naturalWidth, image.naturalHeight];
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
 /** Decode a picture's file; colours stay as they are in the file, and EXIF's rotation is applied. */
 async function decode(name, blob) {
-  const options = { colorSpaceConversion: "none", premultiplyAlpha: "none" };
-  return createImageBitmap(blob, options).catch(() => {
-    throw new Error(`${name} is not a picture that this browser can read`);
-  });
+  const unreadable = () => { throw new Error(`${name} is not a picture that this browser can read`); };
+  const [width, height] = await statedSize(blob).catch(unreadable);
+  if (width * height > MAX_PIXELS)
+    throw new Error(`${name} has ${width} x ${height} pixels, and this page takes ${MAX_PIXELS}; mmort predict takes more`);
+  return createImageBitmap(blob, { colorSpaceConversion: "none", premultiplyAlpha: "none" }).catch(unreadable);
 }
 
 async function detect(bitmap, decoding) {

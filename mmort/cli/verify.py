@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     )
     print(report.to_json() if arguments.json else report)
     if report.proves_nothing:
-        raise ValueError("verify: nothing but ties was detected, which proves nothing; pass --image or --inputs")
+        raise ValueError("verify: no detections but ties, which proves nothing; pass images of objects to --image")
     return None if report.ok else f"the outputs of {arguments.model} differ from those of {arguments.against}"
 
 

@@ -250,6 +250,20 @@ def test_broken_files_are_named(tab):
     expect(tab.locator("#detections")).to_contain_text("7 found", timeout=60_000)
 
 
+def test_more_pixels_than_the_page_takes(tab):
+    """A small file that decodes to 256 MB is refused by the size that it states."""
+    row = zlib.compressobj(9)
+    rows = b"".join(row.compress(bytes(1 + 3 * 8000)) for _ in range(8000)) + row.flush()
+    header = IMAGES[0].read_bytes()[:16] + struct.pack(">IIBBBBB", 8000, 8000, 8, 2, 0, 0, 0)
+    chunks = b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in ((b"IDAT", rows), (b"IEND", b""))
+    )
+    choose(tab, "#picture", "large.png", header + struct.pack(">I", zlib.crc32(header[12:])) + chunks)
+    text = "large.png has 8000 x 8000 pixels, and this page takes 33554432; mmort predict takes more"
+    expect(tab.locator("#status")).to_have_text(text, timeout=20_000)
+
+
 def test_camera(tab):
     tab.click("#camera")
     expect(tab.locator("#times")).to_contain_text("network", timeout=60_000)

@@ -596,6 +596,28 @@ def test_many_nodes(tmp_path):
     assert time.process_time() - start < 2
 
 
+def test_more_nodes_than_functions_may_become(tmp_path):
+    """The form that works is named, and ONNX Runtime, which refused nothing, is not."""
+    nodes = [
+        oh.make_node("MMCVRoiAlign", ["x", "rois"], [f"y{i}"], domain="mmcv", output_height=7, output_width=7)
+        for i in range(100)
+    ]
+    inputs = [oh.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("x", "rois")]
+    outputs = [oh.make_tensor_value_info(f"y{i}", onnx.TensorProto.FLOAT, None) for i in range(100)]
+    opsets = [oh.make_opsetid("", 18), oh.make_opsetid("mmcv", 1)]
+    onnx.save(
+        oh.make_model(oh.make_graph(nodes, "g", inputs, outputs), opset_imports=opsets, ir_version=8),
+        tmp_path / "model.onnx",
+    )
+    text = r"^make_portable: too many nodes .* more than 20000 nodes; .*form=\"inlined\" \(--portable=inlined\)$"
+    with pytest.raises(ValueError, match=text):
+        make_portable(tmp_path / "model.onnx", tmp_path / "functions.onnx")
+    assert not (tmp_path / "functions.onnx").exists()
+    make_portable(tmp_path / "model.onnx", tmp_path / "inlined.onnx", "inlined")
+    session = onnxruntime.InferenceSession(tmp_path / "inlined.onnx", providers=["CPUExecutionProvider"])
+    assert len(session.get_outputs()) == 100
+
+
 def test_tensors_beside_the_model_stay_there(tmp_path, rng):
     weight = rng.standard_normal((1, 1, 4, 4)).astype(np.float32)
     model = corner_pools(0)

@@ -502,7 +502,7 @@ def test_command_on_checkpoints_and_where_nothing_is_detected(tmp_path):
     code, out, err = run("verify", path, "--against", path, "--sizes", "1x3x16x32")
     assert (code, "nothing detected" in out) == (2, True)
     assert (
-        err == "mmort: error: verify: nothing but ties was detected, which proves nothing; pass --image or --inputs\n"
+        err == "mmort: error: verify: no detections but ties, which proves nothing; pass images of objects to --image\n"
     )
 
 

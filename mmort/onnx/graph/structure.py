@@ -49,7 +49,7 @@ def check(model: onnx.ModelProto) -> None:
         if kind not in _TYPES:
             raise ValueError(f"{value.name!r} has the element type {kind}, which ONNX does not have")
     if model.functions:
-        _check_functions(model)
+        check_functions(model)
 
 
 def _check_names(nodes: Iterable[onnx.NodeProto]) -> None:
@@ -64,8 +64,13 @@ def _check_names(nodes: Iterable[onnx.NodeProto]) -> None:
             _check_names(graph.node)
 
 
-def _check_functions(model: onnx.ModelProto) -> None:
-    """Refuse functions that call themselves, or whose expansion has too many nodes."""
+def check_functions(model: onnx.ModelProto) -> None:
+    """Refuse functions that call themselves, or whose expansion has too many nodes.
+
+    Raises
+    ------
+    ValueError
+    """
     bodies = {
         function_name(function.domain, function.name, function.overload): function for function in model.functions
     }

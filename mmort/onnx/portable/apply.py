@@ -7,7 +7,7 @@ import onnx.helper
 import onnx.inliner
 
 from mmort import schemas
-from mmort.onnx.graph import files, inspection, optional_inputs
+from mmort.onnx.graph import files, inspection, optional_inputs, structure
 from mmort.onnx.graph.builder import NotCoveredError
 from mmort.onnx.portable import functions
 from mmort.onnx.portable.coverage import Coverage
@@ -39,6 +39,7 @@ def define_operators(
     if target is not None:
         inlined = sum(len(row.nodes) for row in covered)
         library = inlined > MAX_INLINED or any(row.missing for row in covered)
+        _require_few_calls(proto)
         files.save(proto, target, source, library=library)
     return covered
 
@@ -96,6 +97,17 @@ def _add_functions(model: onnx.ModelProto, opset: int, form: Form) -> list[Cover
             if inspection.opset_of(model, operator.domain) is None:
                 model.opset_import.append(onnx.helper.make_opsetid(operator.domain, 1))
     return covered
+
+
+def _require_few_calls(model: onnx.ModelProto) -> None:
+    """Refuse a model that `mmort.ort.session` would not load, as its expanded functions make it too large."""
+    try:
+        structure.check_functions(model)
+    except ValueError as error:
+        raise ValueError(
+            f"make_portable: too many nodes for definitions as functions: {error}; replace the nodes by their "
+            'definitions instead, with form="inlined" (--portable=inlined)'
+        ) from None
 
 
 def _inline(model: onnx.ModelProto) -> None:

@@ -92,5 +92,8 @@ def number_text(value: float | None) -> str:
 
 def _verdict(row: Row) -> str:
     """Return the text of the last column."""
+    if row.problem:
+        undecided = getattr(row, "proves_nothing", False)
+        return f"UNDECIDED: {row.problem}" if undecided else f"DIFFERS: {row.problem}"
     note = getattr(row, "note", "")
-    return f"DIFFERS: {row.problem}" if row.problem else f"ok: {note}" if note else "ok"
+    return f"ok: {note}" if note else "ok"
