@@ -86,6 +86,8 @@ cdef inline int _clip(const double *along, const double *across, int corners, do
 cdef inline bint _cross_below(const Rectangle *a, const Rectangle *b, double cosine, double sine,
                               double min_area) noexcept nogil:
     """Returns whether the strips along the sides of two rectangles share less than an area."""
+    if 4 * min(a.half_width, a.half_height) * min(b.half_width, b.half_height) >= min_area:
+        return False  # as of most that are not long
     return (
         4 * a.half_height * b.half_height < min_area * sine or 4 * a.half_width * b.half_width < min_area * sine
         or 4 * a.half_height * b.half_width < min_area * cosine or 4 * a.half_width * b.half_height < min_area * cosine)

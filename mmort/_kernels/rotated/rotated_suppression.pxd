@@ -20,7 +20,7 @@ cdef enum:
     BLOCK = 64  # kept boxes compared together
     AHEAD = 8  # boxes, of which the one after is loaded: nms_rotated, nested, 17,499 boxes
     MIN_VECTOR = 6  # kept boxes, from which on vectors find those that are near: nms_rotated, equal
-    MIN_CHOSEN = 16  # kept boxes, from which on vectors choose among those nearby: nms_rotated, anchors and equal
+    MIN_CHOSEN = 8  # boxes of a block that are near, from which on vectors choose among them: nms_rotated, clusters
     GRID_MIN_KEPT = 256  # from which on a grid is faster: nms_rotated, uniform and clustered
 
 cdef enum:  # picoseconds per box, estimated: no benchmark row
@@ -108,20 +108,20 @@ cdef inline Shares _shares(const Rectangle *box, double threshold) noexcept nogi
 
 
 cdef inline simd_void _find_near(const Kept *kept, ptrdiff_t begin, ptrdiff_t count, const Window *box,
-                                 int32_t *near, int32_t *any_near) noexcept nogil:
+                                 int32_t *near, int32_t *near_count) noexcept nogil:
     """Finds which of `count` kept boxes from position `begin` on have an upright rectangle that may meet the box's."""
     cdef const float *x = kept.x + begin
     cdef const float *y = kept.y + begin
     cdef const float *reach_x = kept.reach_x + begin
     cdef const float *reach_y = kept.reach_y + begin
     cdef float box_x = box.x, box_y = box.y, box_reach_x = box.reach_x, box_reach_y = box.reach_y
-    cdef int32_t is_any_near = 0
+    cdef int32_t total = 0
     cdef ptrdiff_t i
     for i in range(count):  # NaN is near
         near[i] = not ((fabsf(x[i] - box_x) > reach_x[i] + box_reach_x)
                        | (fabsf(y[i] - box_y) > reach_y[i] + box_reach_y))
-        is_any_near |= near[i]
-    any_near[0] = is_any_near
+        total += near[i]
+    near_count[0] = total
 
 
 cdef inline simd_void _keep_candidates(const Kept *kept, ptrdiff_t begin, ptrdiff_t count, const Window *box,
@@ -151,8 +151,8 @@ cdef inline bint _is_suppressed_by_any(const Rectangle *rectangles, const Rectan
     cdef Window window
     cdef Shares shares
     cdef int32_t[BLOCK] near
-    cdef int32_t any_near
-    cdef bint may_choose = kept.are_regular and count >= MIN_CHOSEN, has_shares = False, is_chosen
+    cdef int32_t near_count
+    cdef bint may_choose = kept.are_regular, has_shares = False, is_chosen
     cdef ptrdiff_t begin = 0, size, i
     if not threshold > 0 or count < MIN_VECTOR:
         for i in range(count):
@@ -165,9 +165,9 @@ cdef inline bint _is_suppressed_by_any(const Rectangle *rectangles, const Rectan
     window = _window(box)
     while begin < count:
         size = min(<ptrdiff_t>BLOCK, count - begin)
-        _find_near(kept, begin, size, &window, near, &any_near)
-        is_chosen = False
-        for i in range(size if any_near else 0):
+        _find_near(kept, begin, size, &window, near, &near_count)
+        is_chosen = near_count < MIN_CHOSEN
+        for i in range(size if near_count else 0):
             if not near[i]:
                 continue
             other = rectangles + kept.boxes[begin + i]
