@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from mmort.evaluate import Dataset
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(container: argparse._ActionsContainer) -> None:
     """Add the arguments that replace the paths of the config's test data set."""
-    parser.add_argument("--data-root", metavar="DIR", help="instead of the config's data_root")
-    parser.add_argument(
+    container.add_argument("--data-root", metavar="DIR", help="instead of the config's data_root")
+    container.add_argument(
         "--ann", metavar="FILE", help="annotation file instead of the config's, or data.yaml of a data set for YOLOs"
     )
-    parser.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
-    parser.add_argument(
+    container.add_argument("--img-dir", metavar="DIR", help="directory of the images instead of the config's")
+    container.add_argument(
         "--split",
         choices=["train", "val", "test"],
         default="val",

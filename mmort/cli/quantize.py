@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mmort.cli import datasets
 from mmort.cli.outputs import check_new_outputs, print_written
 from mmort.cli.rewriting import add_new_file
+from mmort.cli.thresholds import share
+from mmort.tables import lay_out
 
-HELP = (
-    "let the layers of a detector's ONNX file compute with 8-bit integers, which are faster on a CPU; measure both "
-    "files with mmort test"
-)
+if TYPE_CHECKING:
+    from mmort.evaluate import Dataset
+
+HELP = "let the layers of a detector's ONNX file compute with 8-bit integers, which are faster on a CPU"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a folder of some tens of typical pictures, preprocessed as the metadata of MODEL.onnx says, or of .npz "
         "files of arrays by the names of the inputs",
     )
+    parser.add_argument(
+        "--max-loss",
+        type=share,
+        default=0.1,
+        metavar="SHARE",
+        help="how far detections may move, from 0 to 1: layers whose integers cost most stay in floating point until "
+        "the calibration's do not move more (default: %(default)s)",
+    )
+    datasets.add_arguments(parser.add_argument_group("a data set, for the AP before and after"))
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -38,6 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
     from mmort.predict.image_files import SUFFIXES
 
     check_new_outputs(arguments.output, force=arguments.force)
+    dataset = _dataset(arguments)
     folder = Path(arguments.calibrate)
     if not os.path.isdir(arguments.calibrate):
         raise NotADirectoryError(f"no folder to calibrate with: {arguments.calibrate}")
@@ -47,5 +61,32 @@ def run(arguments: argparse.Namespace) -> None:
     files = files or list_images(folder)
     inputs = mmort.onnx.read_inputs(arguments.model, files)
     sets = tqdm(inputs, total=len(files), unit="file", disable=arguments.quiet or None)
-    print(mmort.onnx.quantize(arguments.model, arguments.output, sets, force=arguments.force))
+    loss = arguments.max_loss
+    print(mmort.onnx.quantize(arguments.model, arguments.output, sets, max_loss=loss, force=arguments.force))
     print_written(arguments.output)
+    if dataset is not None:
+        _compare(arguments, dataset)
+
+
+def _dataset(arguments: argparse.Namespace) -> Dataset | None:
+    """Open the data set that both files are measured on, before hours of work."""
+    if arguments.ann is None:
+        if arguments.img_dir is not None or arguments.data_root is not None:
+            raise ValueError("--img-dir and --data-root are for a data set, which --ann names")
+        return None
+    try:
+        from mmort.predict import OnnxNetwork
+    except ModuleNotFoundError as error:
+        raise ImportError(f"mmort quantize --ann needs {error.name}: pip install 'mmort[evaluate]'") from None
+    return datasets.dataset(arguments, None, OnnxNetwork(arguments.model).classes)
+
+
+def _compare(arguments: argparse.Namespace, dataset: Dataset) -> None:
+    """Print the figures of both files."""
+    from mmort.evaluate.parity import compare_models
+    from mmort.predict import Predictor
+
+    files = {"before": arguments.model, "after": arguments.output}
+    models = {name: Predictor(file, score_threshold=0).predict for name, file in files.items()}
+    parity = compare_models(dataset, models, [dataset.metric_names[0]], progress=not arguments.quiet)
+    print(lay_out([("", *files, "difference"), *parity.rows()]))

@@ -52,7 +52,11 @@ COMMANDS = {
     "portable": Command((mmort.onnx.make_portable,), {"portable": "form"}, {"in_place", "json"}),
     "adopt": Command((mmort.onnx.adopt,), MODEL | {"set": "layout"}),
     "accelerate": Command((mmort.onnx.accelerate,), MODEL | {"input": "inputs"}, {"threads", "json"}),
-    "quantize": Command((mmort.onnx.quantize,), MODEL | {"calibrate": "calibration"}),
+    "quantize": Command(
+        (mmort.evaluate.dataset_of, mmort.onnx.quantize),
+        MODEL | DATA | {"calibrate": "calibration"},
+        python={"classes", "config", "labels_by_name"},
+    ),
     "triton-repository": Command((write_triton_repository,), {"output": "directory"}),
 }
 """The commands whose functions have the same options."""

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx.helper as oh
 import pytest
 import torch
@@ -17,6 +18,7 @@ import mmort.onnx
 import mmort.torch
 from mmort.configs import read_config
 from mmort.detect.checkpoint import load_checkpoint, load_weights
+from tests.onnx.tiny_transformer import scenes, transformer
 
 PAGE = Path(mmort.__file__).parents[1] / "docs" / "errors.md"
 ROWS = re.findall(r"^\| `(.+?)` \| ", PAGE.read_text(), re.MULTILINE)
@@ -76,6 +78,12 @@ def quantized(op_type="Relu", opset=17):
     graph = oh.make_graph([oh.make_node(op_type, ["x"], ["y"])], "g", infos[:1], infos[1:])
     Path("m.onnx").write_bytes(oh.make_model(graph, opset_imports=[oh.make_opsetid("", opset)]).SerializeToString())
     mmort.onnx.quantize("m.onnx", "int8.onnx", [])
+
+
+def costly():
+    rng = np.random.default_rng(0)
+    onnx.save(transformer(rng), "m.onnx")
+    mmort.onnx.quantize("m.onnx", "int8.onnx", scenes(rng), max_loss=0.0)
 
 
 def calibrated(*shape, value):
@@ -144,6 +152,7 @@ PROVOKED = [
     broken_model,
     lambda: quantized(opset=12),
     lambda: quantized("Relu"),
+    costly,
     lambda: calibrated(0, 1, 1, 1, value=0),
     lambda: calibrated(1, 1, 1, 1, value=np.nan),
     lambda: quantized("QuantizeLinear"),

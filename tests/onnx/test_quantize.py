@@ -1,19 +1,24 @@
 """Quantized files: which layers compute with integers, and how far the results are from the others."""
 
+import json
+
 import numpy as np
 import onnx
 import onnx.helper as oh
 import onnx_ir as ir
+import onnxruntime
 import pytest
 
 import mmort.onnx
 from mmort.onnx.graph.matching import name_nodes, name_of
-from mmort.onnx.quantize.calibration import ranges
+from mmort.onnx.quantize.calibration import Sample, ranges
 from mmort.onnx.quantize.folding import fold_normalizations
+from mmort.onnx.quantize.losses import detection_loss, layer_errors, layers_to_leave
 from mmort.onnx.quantize.selection import quantized_nodes, silu_inputs
 from mmort.predict import Preprocessing
 from tests.cli.running import refused, run
 from tests.front_ends import make_session
+from tests.onnx.tiny_transformer import scenes, transformer
 from tests.predict import tiny_detector
 
 node = oh.make_node
@@ -297,7 +302,7 @@ def test_the_command_prepares_pictures(tmp_path, rng, photos, monkeypatch):
     prepared = Preprocessing(size=(32, 16), size_divisor=16)
     seen = []
 
-    def quantize(path, output, calibration, *, force):
+    def quantize(path, output, calibration, *, max_loss, force):
         seen.extend(calibration)
         return "quantized"
 
@@ -372,3 +377,157 @@ def test_refusals(tmp_path, rng):
     for folder in ("nothing", ""):
         error = refused("quantize", model, "--calibrate", folder, "-o", "x.onnx")
         assert error == f"mmort: error: no folder to calibrate with: {folder}\n"
+
+
+@pytest.mark.parametrize("form", ["MatMul", "Gemm"])
+def test_products_of_transformers(tmp_path, rng, form):
+    """They take integers and give floating-point numbers; the residual stays as it was."""
+    model, sets = transformer(rng, form), scenes(rng)
+    onnx.save(model, tmp_path / "model.onnx")
+    result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", sets)
+    assert result.quantized == ("first", "second")
+    assert result.reasons == {
+        "what follows is not computed with integers: Reshape": ("patch",),
+        "no further layer, so results are predictions": ("head",),
+    }
+    assert 0 < result.loss < 0.1
+    assert str(result).splitlines()[0] == (
+        f"quantized 2 of 4 layers, by 4 sets of inputs; detections change by {result.loss:.1%}"
+    )
+    file = onnx.load(tmp_path / "int8.onnx")
+    weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in file.graph.initializer}
+    assert {"first", "second", "turned"}.isdisjoint(weights)
+    assert sorted(array.shape for array in weights.values() if array.dtype == np.int8 and array.ndim == 2) == (
+        [(64, 96), (96, 64)] if form == "MatMul" else [(96, 64), (96, 64)]
+    )
+    residual = next(made for made in file.graph.node if made.name == "residual")
+    assert residual.input[0] == "a"
+    outputs = [make_session(made).run(None, {"x": sets[0][0]}) for made in (model, file)]
+    assert 0 < np.abs(outputs[0][0] - outputs[1][0]).max() < 0.3  # of boxes up to 20 pixels
+    optimized = tmp_path / "optimized.onnx"
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(optimized)
+    options.log_severity_level = 3
+    onnxruntime.InferenceSession(tmp_path / "int8.onnx", options)
+    kinds = [made.op_type for made in onnx.load(optimized).graph.node]
+    assert kinds.count("MatMulInteger") + kinds.count("QGemm") == 2, kinds
+    assert kinds.count("MatMul") + kinds.count("Gemm") == 1  # the head
+
+
+def test_layers_that_cost_too_much(tmp_path, rng):
+    """The one whose feature map has an outlier stays as it was, and the others do not."""
+    model, sets = transformer(rng, outlier=2000.0), scenes(rng)
+    onnx.save(model, tmp_path / "model.onnx")
+    result = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", sets)
+    assert result.quantized == ("second",)
+    assert result.reasons["integers change the detections too much"] == ("first",)
+    assert 0 < result.loss < 0.1
+    anything = mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "all.onnx", sets, max_loss=1.0)
+    assert anything.quantized == ("first", "second")
+    assert anything.loss > 0.1
+    with pytest.raises(ValueError, match=r"quantize: integers in any layer change the detections by more than 0; "):
+        mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "no.onnx", sets, max_loss=0.0)
+    assert not (tmp_path / "no.onnx").exists()
+    with pytest.raises(ValueError, match=r"quantize: max_loss must be from 0 to 1, got 1.5"):
+        mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "no.onnx", sets, max_loss=1.5)
+
+
+def test_products_without_detections(tmp_path, rng):
+    model = transformer(rng)
+    model.graph.output.pop()
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="matrix products are chosen by detections, which mmort adopt adds"):
+        mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", scenes(rng))
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.1, 0.35, 0.6, 1.0])
+def test_the_fewest_layers_are_left(limit):
+    costs = {"a": 0.4, "b": 0.3, "c": 0.2, "d": 0.1}
+    tried = []
+
+    def loss(left):
+        tried.append(tuple(left))
+        return sum(cost for name, cost in costs.items() if name not in left)
+
+    left, cost = layers_to_leave(lambda: list(costs), loss, limit)
+    expected = {0.0: "abcd", 0.1: "abc", 0.35: "ab", 0.6: "a", 1.0: ""}[limit]
+    assert left == set(expected)
+    assert cost == pytest.approx(loss(left))
+    assert len(tried) <= 5
+
+
+def test_how_much_of_detections_is_lost():
+    dets = np.array([[[0, 0, 10, 10, 0.8], [20, 0, 30, 10, 0.6], [0, 0, 9, 9, 0.9]]], np.float32)
+    labels = np.array([[0, 1, -1]])
+    shifted = dets.copy()
+    shifted[0, 0, 2] = 5  # half of the box
+    shifted[0, 1, 4] = 0.3  # half of the score
+    assert detection_loss([(dets, labels)], [(dets, labels)]) == 0
+    assert detection_loss([(dets, labels)], [(dets[:, ::-1], labels[:, ::-1])]) == 0
+    weights = np.array([0.8**2, 0.6**2, 0.8**2, 0.3**2])
+    assert detection_loss([(dets, labels)], [(shifted, labels)]) == pytest.approx(weights.sum() / 2 / weights.sum())
+    assert detection_loss([(dets, labels)], [(dets, 1 - labels)]) == 1
+    assert detection_loss([(dets, labels)], [(dets, np.full_like(labels, -1))]) == 1
+    rotated = np.array([[[5, 5, 10, 4, 0.1, 0.8]]], np.float32)
+    turned = np.array([[[5, 5, 4, 10, 0.1 + np.pi / 2, 0.8]]], np.float32)
+    assert detection_loss([(rotated, labels[:, :1])], [(turned, labels[:, :1])]) == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.parametrize("count", [0, 3, 4, 5, 40, 63])
+def test_some_sets_of_many(count):
+    sample = Sample(4)
+    assert list(sample.passing(range(count))) == list(range(count))
+    assert len(sample.sets) == count if count <= 4 else 2 <= len(sample.sets) <= 4
+    assert len(set(np.diff(sample.sets))) <= 1
+    assert not sample.sets or count - sample.sets[-1] <= sample.step
+
+
+def test_errors_of_layers(rng):
+    """Of convolutions, alone: the rounding, or more where a range is too narrow."""
+    model, sets = detector(rng), images(rng)
+    weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    bounds = dict(zip("xa", ranges(model, ["x", "a"], sets, averaged=False)[0], strict=True))
+    layers = {name: (weights[name], 0) for name in ("stem", "deep")}
+    errors = layer_errors(model, layers, bounds, sets)
+    assert list(errors) == ["stem", "deep"]
+    assert all(0 < error < 1e-3 for error in errors.values())
+    narrow = layer_errors(model, layers, bounds | {"a": bounds["a"] / 4}, sets)
+    assert narrow["stem"] == errors["stem"]
+    assert narrow["deep"] > 100 * errors["deep"]
+
+
+def test_the_command_measures_both_files(tmp_path, rng, photos):
+    """On a data set: the figures before and after."""
+    model = transformer(rng)
+    prepare = Preprocessing(size=(32, 32), keep_ratio=False, mean=(127.0,) * 3, std=(64.0,) * 3)
+    metadata = {"classes": ["thing"], "preprocessing": prepare.to_dict()}
+    oh.set_model_props(model, {key: json.dumps(value) for key, value in metadata.items()})
+    onnx.save(model, tmp_path / "model.onnx")
+    files = [{"id": number, "file_name": f"{number}.png", "height": 20, "width": 30} for number in range(2)]
+    boxes = []
+    predict = mmort.Predictor(tmp_path / "model.onnx", score_threshold=0)
+    for number in range(2):
+        for x1, y1, x2, y2 in predict(photos / f"{number}.png").boxes[:20:2].round().tolist():
+            boxes.append({"id": 1 + len(boxes), "image_id": number, "bbox": [x1, y1, x2 - x1, y2 - y1]})
+    common = {"category_id": 1, "area": 81, "iscrowd": 0}
+    data = {"images": files, "annotations": [box | common for box in boxes]}
+    (tmp_path / "ann.json").write_text(json.dumps(data | {"categories": [{"id": 1, "name": "thing"}]}))
+    arguments = ["quantize", tmp_path / "model.onnx", "--calibrate", photos, "-o", tmp_path / "int8.onnx"]
+    measured = [*arguments, "--ann", tmp_path / "ann.json", "--img-dir", photos]
+    code, out, error = run(*measured, "--max-loss", "0.5")
+    assert code == 0, error
+    rows = [line.split() for line in out.splitlines()[-7:]]
+    assert rows[0] == ["before", "after", "difference"]
+    assert rows[1][0] == "bbox_mAP"
+    evaluated = {}
+    for column, name in ((1, "model.onnx"), (2, "int8.onnx")):
+        figures = tmp_path / "figures.json"
+        test = ["test", tmp_path / name, *measured[6:], "--eval", "bbox", "--metrics-json", figures]
+        assert run(*test)[0] == 0
+        evaluated[column] = json.loads(figures.read_text())
+        for row in rows[1:3]:
+            assert float(row[column]) == pytest.approx(evaluated[column][row[0]], abs=5e-5)
+    assert evaluated[1] != evaluated[2]
+    assert "--img-dir and --data-root are for a data set, which --ann names" in refused(
+        *arguments, "--force", "--img-dir", photos
+    )

@@ -15,15 +15,21 @@ def quantize(
     output: str | os.PathLike[str],
     calibration: Iterable[Sequence[Any]],
     *,
+    max_loss: float = 0.1,
     force: bool = False,
 ) -> Quantization:
-    """Write a file whose convolutions and hidden fully connected layers compute with 8-bit integers.
+    """Write a file whose convolutions, fully connected layers and matrix products compute with 8-bit integers.
 
     Weights are rounded to int8 for each output channel.  Feature maps are rounded to uint8, in the range that they have
     in the calibration; in networks with SiLUs, in the mean range of its sets.  Predictions are not quantized: the last
     layers of all branches, the decoding of boxes, suppression, and mmort's own operators compute as before.  Nodes of
     the quantized file are ONNX's QuantizeLinear and DequantizeLinear around the standard ones, by
-    onnxruntime.quantization; ONNX Runtime fuses them.
+    onnxruntime.quantization, which ONNX Runtime fuses, and MatMulInteger for the products with constant weights of
+    transformers.
+
+    Of files with the outputs ``dets`` and ``labels``, the loss is measured on some tens of the calibration's sets.  If
+    it is above `max_loss`, layers stay in floating point, first those whose own results the rounding moves most, as
+    few as are enough.  Only such files have matrix products in integers.
 
     Parameters
     ----------
@@ -34,6 +40,9 @@ def quantize(
     calibration : iterable of sequences of arrays
         Sets of inputs, each in the order of the file's inputs: some tens of typical pictures.  They are used one at a
         time; only ranges are kept.
+    max_loss : float, default 0.1
+        How far detections may move, from 0 to 1: 1 less the mean product of the IoU and the ratio of scores, of each
+        detection and the most similar one of its class, before and after, weighted by the squares of scores.
     force : bool, default False
         Whether to replace `output` if it exists.
 
@@ -46,7 +55,7 @@ def quantize(
     ValueError
         If the file is not an ONNX model, is larger than 2 GB, its opset is lower than 13, it has no layer to quantize
         or is quantized already; if there is no calibration, the file does not run on it, or a feature map has no
-        elements or one that is not finite.
+        elements or one that is not finite; if `max_loss` is not from 0 to 1, or integers in any layer lose more.
     ImportError
         If onnxruntime is not installed.
     OSError
@@ -71,4 +80,4 @@ def quantize(
     """
     with needed_by("mmort.onnx.quantize"):
         from mmort.onnx.quantize.pipeline import quantize_file
-    return quantize_file(path, output, calibration, force=force)
+    return quantize_file(path, output, calibration, max_loss=max_loss, force=force)

@@ -6,7 +6,7 @@ which little depends: what few inputs have beyond the mean range is clipped, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,24 @@ from mmort.onnx.verify.sessions import feeds, refusals
 
 _RANGES, _SCALAR = "mmort/ranges", "mmort/scalar"
 _REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum")  # of these, only the sum is always NaN where a number is
+
+
+class Sample:
+    """Some of the sets that pass, evenly spread: all of few, and at least half of `size` of many."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.step = size, 1
+        self.sets: list[Sequence[Any]] = []
+
+    def passing(self, sets: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        """Yield the sets, and keep some."""
+        for number, values in enumerate(sets):
+            if number % self.step == 0:
+                if len(self.sets) == self.size:
+                    self.sets, self.step = self.sets[::2], 2 * self.step
+                if number % self.step == 0:
+                    self.sets.append(values)
+            yield values
 
 
 def ranges(

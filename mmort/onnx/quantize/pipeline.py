@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx.helper
 import onnx_ir as ir
-from onnx_ir.passes.common import IdentityEliminationPass, LiftConstantsToInitializersPass
+from onnx_ir.passes.common import IdentityEliminationPass, LiftConstantsToInitializersPass, RemoveUnusedNodesPass
 
 from mmort.onnx.accelerate.pipeline import load
 from mmort.onnx.graph import files, inspection
-from mmort.onnx.graph.matching import constant, name_of
-from mmort.onnx.quantize.calibration import ranges
+from mmort.onnx.graph.matching import constant, integer, name_of
+from mmort.onnx.quantize.calibration import Sample, ranges
 from mmort.onnx.quantize.folding import fold_normalizations
+from mmort.onnx.quantize.losses import (
+    detect,
+    detection_loss,
+    has_detections,
+    layer_errors,
+    layers_to_leave,
+    worst_first,
+)
+from mmort.onnx.quantize.products import Product, products, quantize_products
 from mmort.onnx.quantize.report import Quantization
-from mmort.onnx.quantize.selection import LAYERS, SILU_ENDS, features, quantized_nodes, reasons, silu_inputs
+from mmort.onnx.quantize.selection import (
+    LAYERS,
+    SILU_ENDS,
+    features,
+    float_weights,
+    quantized_nodes,
+    reasons,
+    silu_inputs,
+)
+
+MAX_MEASURED = 32
+"""Sets of inputs on which losses are measured."""
 
 MIN_OPSET = 13
 """The lowest opset with scales for each channel."""
 
 
 def quantize_file(
-    path: files.PathLike, output: files.PathLike, calibration: Iterable[Sequence[Any]], *, force: bool
+    path: files.PathLike,
+    output: files.PathLike,
+    calibration: Iterable[Sequence[Any]],
+    *,
+    max_loss: float,
+    force: bool,
 ) -> Quantization:
     """Implement `mmort.onnx.quantize`."""
+    if not 0 <= max_loss <= 1:
+        raise ValueError(f"quantize: max_loss must be from 0 to 1, got {max_loss}")
     files.check_output(output, force=force)
     model = load(path)
     opset = inspection.opset_of(model) or 1
@@ -40,28 +67,54 @@ def quantize_file(
     fold_normalizations(folded)
     model, graph = ir.to_proto(folded), folded.graph
     nodes = quantized_nodes(graph)
-    if not nodes:
+    candidates = products(graph, {name_of(node) for node in nodes}) if has_detections(model) else []
+    if not nodes and not candidates:
         raise ValueError(
             f"quantize: {path} has nothing to quantize, which is a convolution, or a fully connected layer, with "
             f"constant float32 weights before another one{_advice(model)}"
+            + ("" if has_detections(model) else "; matrix products are chosen by detections, which mmort adopt adds")
         )
     names = {
         value.name: None
         for node in nodes
         for value in (*features(node), *node.outputs)
         if value is not None and value.name is not None and constant(value) is None
-    }
+    } | {product.features: None for product in candidates}
     tensors, silus = list(names), silu_inputs(nodes)
-    bounds, count = ranges(model, tensors, calibration, averaged=bool(silus))
+    sample = Sample(MAX_MEASURED)
+    measured, count = ranges(model, tensors, sample.passing(calibration), averaged=bool(silus))
     if count == 0:
         raise ValueError("quantize: calibration must have at least one set of inputs, got none")
     before = np.isin(tensors, list(silus))
-    bounds[before, 0] = np.maximum(bounds[before, 0], SILU_ENDS)
-    chosen = [name_of(node) for node in nodes if node.op_type in LAYERS]
-    why = reasons(graph, nodes)
+    measured[before, 0] = np.maximum(measured[before, 0], SILU_ENDS)
+    bounds = dict(zip(tensors, measured, strict=True))
+
+    def build(left: Collection[str]) -> onnx.ModelProto:
+        chosen = [product for product in candidates if product.name not in left]
+        return _quantized(model, quantized_nodes(graph, left), chosen, bounds)
+
+    layers = {name_of(node): node for node in nodes if node.op_type in LAYERS}
+    weights = {product.name: (product.weights, 1) for product in candidates}
+    for name, node in layers.items():
+        weights[name] = float_weights(node), integer(node, "transB", 0) ^ 1 if node.op_type == "Gemm" else 0
+    costly, loss = set[str](), None
+    if has_detections(model):
+        expected = detect(model, sample.sets)
+        costly, loss = layers_to_leave(
+            lambda: worst_first(layer_errors(model, weights, bounds, sample.sets)),
+            lambda left: detection_loss(expected, detect(build(left), sample.sets)),
+            max_loss,
+        )
+    if len(costly) == len(weights):
+        raise ValueError(
+            f"quantize: integers in any layer change the detections by more than {max_loss:g}; calibrate with more "
+            "typical images, or allow more with max_loss"
+        )
+    chosen = [name for name in (*layers, *(product.name for product in candidates)) if name not in costly]
+    why = reasons(graph, chosen, costly)
     left = [name for names in why.values() for name in names]
-    files.save(_quantized(model, nodes, dict(zip(tensors, bounds, strict=True))), output, path)
-    return Quantization(tuple(chosen), tuple(left), count, why)
+    files.save(build(costly), output, path)
+    return Quantization(tuple(chosen), tuple(left), count, why, loss)
 
 
 def _advice(model: onnx.ModelProto) -> str:
@@ -70,8 +123,22 @@ def _advice(model: onnx.ModelProto) -> str:
     return "; its weights are listed as inputs, and mmort upgrade makes them constant" if listed else ""
 
 
-def _quantized(model: onnx.ModelProto, nodes: Sequence[ir.Node], bounds: dict[str, Any]) -> onnx.ModelProto:
+def _quantized(
+    model: onnx.ModelProto, nodes: Sequence[ir.Node], chosen: Sequence[Product], bounds: dict[str, Any]
+) -> onnx.ModelProto:
+    """Return the model with these nodes and products between DequantizeLinear and QuantizeLinear."""
+    result = ir.from_proto(_with_quantized_nodes(model, nodes, bounds) if nodes else model)
+    quantize_products(result, chosen, bounds)
+    result.graph.sort()  # the quantizer appends its nodes
+    RemoveUnusedNodesPass()(result)
+    return ir.to_proto(result)
+
+
+def _with_quantized_nodes(model: onnx.ModelProto, nodes: Sequence[ir.Node], bounds: dict[str, Any]) -> onnx.ModelProto:
     """Return the model with these nodes between DequantizeLinear and QuantizeLinear."""
+    copy = onnx.ModelProto()  # the quantizer changes its model
+    copy.CopyFrom(model)
+    model = copy
     from onnxruntime.quantization import CalibrationMethod, QuantType
     from onnxruntime.quantization.calibrate import TensorsData
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
@@ -93,6 +160,4 @@ def _quantized(model: onnx.ModelProto, nodes: Sequence[ir.Node], bounds: dict[st
         extra_options={},
     )
     quantizer.quantize_model()
-    result = ir.from_proto(quantizer.model.model)
-    result.graph.sort()  # the quantizer appends its nodes
-    return ir.to_proto(result)
+    return quantizer.model.model

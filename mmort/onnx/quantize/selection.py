@@ -6,15 +6,16 @@ A layer is a last one if none of its results reaches another layer through nodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
-from mmort.onnx.graph.matching import constant, name_of
+from mmort.onnx.graph.matching import constant, integer, name_of, number
 
 LAYERS = {"Conv", "Gemm"}
-"""Layers that compute with integers, if their weights are constant.  Those of transformers are MatMul, and stay."""
+"""Layers that compute with integers, if their weights are constant.  Products of transformers are chosen apart."""
 
 BETWEEN = {
     *("Add", "AveragePool", "Clip", "Concat", "Div", "GlobalAveragePool", "HardSigmoid", "HardSwish", "LeakyRelu"),
@@ -28,12 +29,15 @@ FLOAT_LAYERS = {"ConvTranspose", "RoiAlign", "MMCVRoiAlign", "MMCVDeformConv2d",
 NORMALIZATIONS = {"GroupNorm", "GroupNormalization", "InstanceNormalization"}
 """Nodes between layers that always compute with floating-point numbers."""
 
+MIN_SIDE = 32
+"""Products whose weights have fewer rows or columns gain nothing: rounding what they multiply takes as long."""
+
 SILU_ENDS = -6.0
 """Where a SiLU's sigmoid is less than a step of its uint8, 1/255: smaller numbers need no steps of their own."""
 
 
-def quantized_nodes(graph: ir.Graph) -> list[ir.Node]:
-    """Return the nodes that compute with integers, in order."""
+def quantized_nodes(graph: ir.Graph, without: Collection[str] = ()) -> list[ir.Node]:
+    """Return the nodes that compute with integers, in order, without layers of these names."""
     leading = _leading(graph)
     chosen: list[ir.Node] = []
     known: set[str] = set()
@@ -42,24 +46,30 @@ def quantized_nodes(graph: ir.Graph) -> list[ir.Node]:
             continue
         producers = [value.producer() for value in features(node) if value is not None]
         follows = any(producer is not None and name_of(producer) in known for producer in producers)
-        if _is_layer(node) or (node.op_type in BETWEEN and follows):
+        if (_is_layer(node) and name_of(node) not in without) or (node.op_type in BETWEEN and follows):
             chosen.append(node)
             known.add(name_of(node))
     return chosen
 
 
-def reasons(graph: ir.Graph, quantized: Iterable[ir.Node]) -> dict[str, tuple[str, ...]]:
-    """Return the names of the layers that do not compute with integers, by why."""
-    chosen, ahead, names_by_reason = set(map(name_of, quantized)), _before_layers(graph), dict[str, list[str]]()
+def reasons(graph: ir.Graph, quantized: Collection[str], costly: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the layers that do not compute with integers, by why; some were costly."""
+    ahead, names_by_reason = before_layers(graph), dict[str, list[str]]()
     for node in graph:
-        if node.op_type in LAYERS and name_of(node) not in chosen:
-            names_by_reason.setdefault(_reason(node, ahead), []).append(name_of(node))
+        if (node.op_type in LAYERS or product_weights(node) is not None) and name_of(node) not in quantized:
+            reason = "integers change the detections too much" if name_of(node) in costly else _reason(node, ahead)
+            names_by_reason.setdefault(reason, []).append(name_of(node))
     return {reason: tuple(names) for reason, names in names_by_reason.items()}
 
 
 def _reason(layer: ir.Node, ahead: set[str]) -> str:
     """Return why a layer does not compute with integers; `ahead` are the nodes with a layer after them."""
-    if not _is_layer(layer):
+    weights = product_weights(layer)
+    if weights is not None and name_of(layer) in ahead:
+        if min(weights.shape) < MIN_SIDE:
+            return f"weights have less than {MIN_SIDE} rows or columns, so integers gain nothing"
+        return "matrix products are chosen by detections, which mmort adopt adds"
+    if weights is None and not _is_layer(layer):
         return "weights are computed, or not float32"
     stops, seen, following = set(), set(), list(_users(layer))
     while following:
@@ -76,14 +86,35 @@ def _reason(layer: ir.Node, ahead: set[str]) -> str:
     return "no further layer, so results are predictions"
 
 
-def _before_layers(graph: ir.Graph) -> set[str]:
+def before_layers(graph: ir.Graph) -> set[str]:
     """Return the names of nodes whose results reach a layer in any way."""
     ahead: set[str] = set()
     for node in reversed(list(graph)):
         users = [user for output in node.outputs for user in output.consumers()]
-        if any(user.op_type in LAYERS | FLOAT_LAYERS or name_of(user) in ahead for user in users):
+        if any(_takes_weights(user) or name_of(user) in ahead for user in users):
             ahead.add(name_of(node))
     return ahead
+
+
+def _takes_weights(node: ir.Node) -> bool:
+    """Return whether a node is a layer, of any kind."""
+    return node.op_type in LAYERS | FLOAT_LAYERS or product_weights(node) is not None
+
+
+def product_weights(node: ir.Node) -> NDArray[np.float32] | None:
+    """Return the constant float32 weights (rows, columns) of a matrix product, or None."""
+    if node.op_type not in ("MatMul", "Gemm") or node.domain not in ("", "ai.onnx"):
+        return None
+    if constant(node.inputs[0]) is not None:  # computed once
+        return None
+    weights = constant(node.inputs[1])
+    if weights is None or weights.dtype != np.float32 or weights.ndim != 2:
+        return None
+    if node.op_type == "MatMul":
+        return weights
+    if number(node, "alpha", 1.0) != 1.0 or number(node, "beta", 1.0) != 1.0 or integer(node, "transA", 0):
+        return None
+    return weights.T if integer(node, "transB", 0) else weights
 
 
 def _leading(graph: ir.Graph) -> set[str]:
@@ -109,6 +140,13 @@ def _is_layer(node: ir.Node) -> bool:
     """Return whether a node is a layer with constant float32 weights."""
     weights = constant(node.inputs[1]) if node.op_type in LAYERS and len(node.inputs) > 1 else None
     return weights is not None and weights.dtype == np.float32
+
+
+def float_weights(layer: ir.Node) -> NDArray[np.float32]:
+    """Return the weights of a layer that has constant ones."""
+    weights = constant(layer.inputs[1])
+    assert weights is not None
+    return weights
 
 
 def _is_normalization(node: ir.Node) -> bool:
