@@ -36,7 +36,7 @@ cdef enum:
     NO_BUCKET = 0xFFFFFFFF  # key of a box that is not in the grid
 
 cdef enum:  # the sample by which levels are chosen
-    BOXES_PER_SAMPLED = 16
+    BOXES_PER_SAMPLED = 16  # twice as many of MIN_BY_PLANE boxes and more
     MIN_SAMPLE = 128
     MAX_LOOKUPS = 128
     SIDES = 64  # by which the usual ones are judged
@@ -577,7 +577,7 @@ cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcep
     """
     cdef double best = INFINITY
     cdef ptrdiff_t count = grid.end - grid.begin
-    cdef bint is_divided = call.max_chunks > 1 and not call.is_split  # among threads
+    cdef bint is_large = count >= MIN_BY_PLANE, is_divided = call.max_chunks > 1 and not call.is_split  # among threads
     cdef int detail, chosen = 0
     cdef _Cost cost
     grid.bound = min(grid.threshold, 1.0) * 0.999
@@ -587,7 +587,7 @@ cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcep
         _set_scales(call, grid, <const float *>grid.by_rank)
     else:
         _set_scales(call, grid, <const double *>grid.by_rank)
-    grid.step = max(count // max(count // BOXES_PER_SAMPLED, <ptrdiff_t>MIN_SAMPLE), <ptrdiff_t>1)
+    grid.step = max(count // max(count // (BOXES_PER_SAMPLED << is_large), <ptrdiff_t>MIN_SAMPLE), <ptrdiff_t>1)
     for detail in range(DETAILS):
         set_levels(grid, detail)
         _sort_table(call, grid, memory)
@@ -601,7 +601,7 @@ cdef inline void choose_levels(mmk_call *call, Grid *grid, char *memory) noexcep
         if cost.candidates < cost.ranges:  # ranges would be more
             break
     grid.by_score = True
-    if is_divided or count >= MIN_BY_PLANE:  # all levels have the same pairs that overlap enough
+    if is_divided or is_large:  # all levels have the same pairs that overlap enough
         if grid.type == MMK_FLOAT32:
             grid.by_score = _count_suppressed(grid, <const float *>grid.by_rank) > MAX_SUPPRESSED
         else:
