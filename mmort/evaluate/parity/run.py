@@ -66,7 +66,7 @@ def parity(
     Parameters
     ----------
     networks : mapping of str to network, or iterable of pairs
-        `mmort.predict.DetectorFile`s and `mmort.detect.network.TorchNetwork`s by the name to show.  The first is the
+        A `mmort.predict.DetectorFile` or `mmort.detect.network.TorchNetwork` by each name to show.  The first is the
         reference.  Of an iterator the others are taken when the arguments have been checked, such as a file that is
         exported first.
     dataset : Dataset
