@@ -3,7 +3,7 @@
 _base_ = "digits.py"
 custom_imports = {"imports": ["benchmarks.twins.random_names"]}
 classes = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-language_model = "benchmarks/twins/digit_words"
+language_model = "mmort/demo/words/language_model"
 model = {
     "type": "GroundingDINO",
     "num_queries": 40,

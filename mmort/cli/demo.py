@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mmort.cli import texts
 from mmort.cli.outputs import add_output
 
 HELP = "export a small detector of handwritten digits, verify the file, detect with it, and draw what it finds"
@@ -13,6 +14,12 @@ HELP = "export a small detector of handwritten digits, verify the file, detect w
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_output(parser, default="mmort_demo", metavar="DIR", help="directory to write to (default: %(default)s)")
+    parser.add_argument(
+        "--texts",
+        metavar="TEXT",
+        help="look for the digits that words name, with a small Grounding DINO: 'zero . four . six', or a file, as for "
+        "mmort predict",
+    )
     parser.add_argument(
         "--web",
         action="store_true",
@@ -25,11 +32,15 @@ def run(arguments: argparse.Namespace) -> None:
     directory = Path(arguments.output).absolute()
     if not directory.parent.is_dir():
         raise FileNotFoundError(f"output directory does not exist: {directory.parent}")
+    words = texts.read(arguments)
     if arguments.web:
         from mmort.demo import page
 
-        page.run(arguments.output)
-    else:
-        from mmort.demo import story
+        page.run(arguments.output, words)
+        return
+    from mmort.demo import story
 
+    if words is None:
         story.run(arguments.output)
+    else:
+        story.run_with_texts(arguments.output, words)

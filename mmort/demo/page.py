@@ -17,6 +17,7 @@ from typing import Any
 
 from mmort._files.outputs import inside
 from mmort._files.text import printable
+from mmort.configs.captions import Texts
 from mmort.demo import IMAGES, MODEL
 
 _DEMO = Path(__file__).resolve().parent
@@ -32,24 +33,28 @@ HEADERS = {
 }
 
 
-def run(output: str | os.PathLike[str]) -> None:
+def run(output: str | os.PathLike[str], texts: Texts | None = None) -> None:
     """Write the page and serve it until this process is interrupted.
 
     Parameters
     ----------
     output : path
         Directory to write to; it is made if its parent exists.  The page is in its folder ``web``.
+    texts : str, sequence of str or dict, optional
+        What a Grounding DINO, exported for the page, looks for.  Default: the Mask R-CNN and its ten digits.
 
     Raises
     ------
     OSError
         If the directory cannot be made or written to, or onnxruntime-web cannot be fetched.
+    ValueError
+        If the texts are empty or too long.
     ImportError
-        If the onnx package is not installed.
+        If the onnx package is not installed, or with `texts`, what an export needs.
     """
     Path(output).mkdir(exist_ok=True)
     folder = Path(output) / "web"
-    write(folder)
+    write(folder, texts)
     with make_server(folder) as server:
         print(
             f"Open http://127.0.0.1:{server.server_port}/ in a browser; Ctrl-C stops. The page is in {folder}",
@@ -58,23 +63,38 @@ def run(output: str | os.PathLike[str]) -> None:
         server.serve_forever()
 
 
-def write(folder: Path) -> None:
+def write(folder: Path, texts: Texts | None = None) -> None:
     """Write the page, a portable detector and sample pictures; fetch onnxruntime-web unless it is there already."""
-    from mmort.onnx import make_portable
-
     folder.mkdir(exist_ok=True)
     for path in PAGE.iterdir():
         if path.suffix in (".css", ".html", ".js"):
             shutil.copy(path, folder)
-    model = folder / MODEL.name
-    model.unlink(missing_ok=True)  # make_portable never overwrites a file
-    make_portable(MODEL, model)
+    model = _write_detector(folder) if texts is None else _write_detector_of_words(folder, texts)
     for image in IMAGES:
         shutil.copy(image, folder)
     samples = {"model": model.name, "pictures": [image.name for image in IMAGES]}
     (folder / "samples.json").write_text(json.dumps(samples), encoding="utf-8")
     if not (folder / RUNTIME).is_dir():
         _fetch_runtime(folder)
+
+
+def _write_detector(folder: Path) -> Path:
+    """Write the Mask R-CNN as a portable file, and return its path."""
+    from mmort.onnx import make_portable
+
+    model = folder / MODEL.name
+    model.unlink(missing_ok=True)  # make_portable never overwrites a file
+    make_portable(MODEL, model)
+    return model
+
+
+def _write_detector_of_words(folder: Path, texts: Texts) -> Path:
+    """Export a Grounding DINO that looks for `texts` as a portable file, and return its path."""
+    from mmort.demo import story
+
+    model = folder / "grounding_dino.onnx"
+    story.export_words(model, texts=texts, portable=True)
+    return model
 
 
 def make_server(folder: Path, port: int = 0) -> ThreadingHTTPServer:

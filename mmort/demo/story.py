@@ -8,12 +8,24 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from mmort.demo import ANNOTATIONS, CHECKPOINT, CONFIG, IMAGES, MODEL
+from mmort.configs.captions import Prompt, Texts
+from mmort.demo import (
+    ANNOTATIONS,
+    CHECKPOINT,
+    CONFIG,
+    IMAGES,
+    LANGUAGE_MODEL,
+    MODEL,
+    WORDS_CHECKPOINT,
+    WORDS_CONFIG,
+)
 from mmort.images import Image
 from mmort.predict import Detections, Predictor, contact_sheet, read_image, write_image
 
 SCORE_THRESHOLD = 0.3  # of the detections in the pictures
+WORDS_SCORE_THRESHOLD = 0.4  # of a detector that suppresses no second box of an object
 METRICS = "bbox", "segm"
 
 
@@ -36,10 +48,7 @@ def run(output: str | os.PathLike[str]) -> None:
     ImportError
         If a package is missing; the message names the extra to install.
     """
-    begin, output = time.perf_counter(), Path(output)
-    output.mkdir(exist_ok=True)
-    if not os.access(output, os.W_OK):
-        raise PermissionError(f"output directory is not writable: {output}")
+    begin, output = time.perf_counter(), _directory(output)
     torch = _has_torch()
     if torch:
         model = output / MODEL.name
@@ -49,16 +58,65 @@ def run(output: str | os.PathLike[str]) -> None:
         model = MODEL
         print(f"No torch here, so {MODEL.name} has been exported before")
     print("\nDetect digits with ONNX Runtime and mmort's operators", flush=True)
-    predictor = Predictor(model, score_threshold=SCORE_THRESHOLD)
-    sheet = contact_sheet(_panels(predictor))
-    write_image(output / "detections.png", sheet)
-    print(f"  wrote {output / 'detections.png'}")
+    _draw(Predictor(model, score_threshold=SCORE_THRESHOLD), output / "detections.png")
     if torch:
         print("\nCompare the file with the checkpoint on annotated images", flush=True)
         _compare(model)
     print(f"\n{time.perf_counter() - begin:.0f} s. Next: mmort predict {model} YOUR_IMAGES --show-dir DIR")
     if not torch:
         print("With torch, mmort demo also exports the checkpoint and compares: pip install 'mmort[demo]'")
+
+
+def run_with_texts(output: str | os.PathLike[str], texts: Texts) -> None:
+    """Export a Grounding DINO whose words are chosen when it runs, and draw what it finds of what they name.
+
+    Parameters
+    ----------
+    output : path
+        Directory to write to; it is made if its parent exists.
+    texts : str, sequence of str or dict
+        What to look for, as `mmort.Predictor` takes it.
+
+    Raises
+    ------
+    OSError
+        If the directory cannot be made or written to, or mmort was built without its library.
+    ValueError
+        If the texts are empty or too long, or a file differs from the checkpoint.
+    ImportError
+        If a package is missing, torch among them; the message names the extra to install.
+    """
+    Prompt.of(texts)  # refuses what names nothing before the export, which takes most of the time
+    begin, output = time.perf_counter(), _directory(output)
+    print("Export a Grounding DINO for words that are chosen when it runs, and verify its files", flush=True)
+    model = output / "grounding_dino.onnx"
+    export_words(model, open_vocabulary=True)
+    predictor = Predictor(model, texts=texts, score_threshold=WORDS_SCORE_THRESHOLD)
+    print(f"\nLook for {', '.join(predictor.classes)} with ONNX Runtime and mmort's operators", flush=True)
+    _draw(predictor, output / "words.png")
+    print(f"\n{time.perf_counter() - begin:.0f} s. Next: mmort predict {model} YOUR_IMAGES --texts 'OTHER . WORDS'")
+
+
+def export_words(model: Path, **options: Any) -> None:
+    """Export the Grounding DINO; `options` are those of the export."""
+    from mmort.detect.export import ExportOptions, export
+
+    export(
+        WORDS_CONFIG,
+        WORDS_CHECKPOINT,
+        model,
+        ExportOptions(cfg_options={"model.language_model.name": str(LANGUAGE_MODEL)}, input_img=IMAGES[0], **options),
+        progress=lambda line: print(f"  {line}", flush=True),
+    )
+
+
+def _directory(output: str | os.PathLike[str]) -> Path:
+    """Make the output directory unless it exists, and return its path."""
+    directory = Path(output)
+    directory.mkdir(exist_ok=True)
+    if not os.access(directory, os.W_OK):
+        raise PermissionError(f"output directory is not writable: {directory}")
+    return directory
 
 
 def _has_torch() -> bool:
@@ -77,6 +135,12 @@ def _export(model: Path) -> None:
         ExportOptions(input_img=IMAGES[0]),
         progress=lambda line: print(f"  {line}", flush=True),
     )
+
+
+def _draw(predictor: Predictor, picture: Path) -> None:
+    """Write a picture of what is found in the images."""
+    write_image(picture, contact_sheet(_panels(predictor)))
+    print(f"  wrote {picture}")
 
 
 def _panels(predictor: Predictor) -> Iterator[tuple[str, Image, Detections]]:

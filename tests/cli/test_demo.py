@@ -17,10 +17,12 @@ import onnxruntime
 import pytest
 
 from mmort import Predictor, demo
+from mmort.configs import read_config
 from mmort.demo import page, story
 from mmort.detect.export import ExportOptions
 from mmort.detections.drawing import class_colour
 from tests.cli.running import refused, run
+from tests.predict import tiny_open_vocabulary
 
 # Detections of MMDetection itself, in PyTorch, with a score above 0.5, on the images that come with the demo.
 MMDETECTION = {
@@ -57,14 +59,59 @@ MMDETECTION = {
 }
 
 
+# The same of the Grounding DINO, for texts that it is given, with a score above 0.4.
+MMDETECTION_WORDS = {
+    "zero . four . six": {
+        "digits_05.png": [
+            ("four", 0.529, (12.0, 77.1, 24.5, 95.4)),
+            ("zero", 0.491, (35.2, 1.4, 51.5, 35.8)),
+        ],
+        "digits_27.png": [
+            ("six", 0.438, (10.9, 113.2, 20.4, 129.3)),
+        ],
+        "digits_63.png": [
+            ("six", 0.540, (68.6, 71.8, 92.9, 108.5)),
+        ],
+        "digits_75.png": [
+            ("four", 0.584, (10.2, 51.6, 24.6, 76.9)),
+            ("zero", 0.478, (92.8, 119.6, 106.0, 137.8)),
+        ],
+    },
+    "six . four . zero . three": {
+        "digits_05.png": [
+            ("three", 0.639, (34.8, 44.7, 51.8, 67.4)),
+            ("zero", 0.505, (35.2, 1.4, 51.3, 35.9)),
+            ("four", 0.480, (12.0, 77.1, 24.5, 95.5)),
+        ],
+        "digits_27.png": [
+            ("three", 0.479, (57.8, 111.7, 73.5, 134.4)),
+            ("six", 0.452, (10.9, 113.2, 20.3, 129.4)),
+        ],
+        "digits_63.png": [
+            ("six", 0.558, (68.7, 71.7, 92.9, 108.5)),
+        ],
+        "digits_75.png": [
+            ("four", 0.521, (10.3, 51.6, 24.6, 77.0)),
+            ("zero", 0.491, (92.8, 119.7, 105.8, 137.7)),
+            ("zero", 0.415, (93.0, 119.4, 105.8, 137.6)),
+            ("three", 0.403, (82.1, 39.4, 90.8, 55.9)),
+        ],
+    },
+}
+
+
 def test_the_shipped_file_finds_what_mmdetection_finds():
     result = Predictor(demo.MODEL, score_threshold=0.5).predict(demo.IMAGES)
     for path, detections in zip(demo.IMAGES, result, strict=True):
-        names, scores, boxes = zip(*MMDETECTION[path.name], strict=True)
-        assert detections.names == names
-        np.testing.assert_allclose(detections.scores, scores, rtol=0, atol=0.00051)
-        np.testing.assert_allclose(detections.boxes, boxes, rtol=0, atol=0.051)
+        assert_equal(detections, MMDETECTION[path.name])
         assert detections.has_masks
+
+
+def assert_equal(detections, expected):
+    names, scores, boxes = zip(*expected, strict=True)
+    assert detections.names == names
+    np.testing.assert_allclose(detections.scores, scores, rtol=0, atol=0.00051)
+    np.testing.assert_allclose(detections.boxes, boxes, rtol=0, atol=0.051)
 
 
 def test_without_torch(tmp_path):
@@ -99,6 +146,80 @@ def test_with_torch(monkeypatch, tmp_path):
     assert re.search(r"^  bbox_mAP +0\.\d+ +0\.\d+ +0\.0000$", out, re.MULTILINE)
     assert re.search(r"ONNX Runtime equals torch: .* (\d+) of \1 detections are equal", out)
     assert f"mmort predict {tmp_path / 'mask_rcnn.onnx'}" in out
+
+
+@pytest.mark.parametrize("texts", MMDETECTION_WORDS)
+def test_the_words_decide_as_in_mmdetection(texts):
+    """In torch; tests/exports has the command, whose export takes most of a minute."""
+    pytest.importorskip("torch")
+    pytest.importorskip("tokenizers")
+    from mmort.detect.network import load_network
+
+    config = read_config(demo.WORDS_CONFIG, {"model.language_model.name": str(demo.LANGUAGE_MODEL)})
+    network = load_network(config, demo.WORDS_CHECKPOINT, texts=texts)
+    predict = Predictor(
+        network,
+        classes=network.classes,
+        preprocessing=network.preprocessing,
+        score_threshold=story.WORDS_SCORE_THRESHOLD,
+    )
+    for path, expected in MMDETECTION_WORDS[texts].items():
+        assert_equal(predict(demo.IMAGES[0].with_name(path)), expected)
+
+
+def test_with_words(monkeypatch, tmp_path):
+    """All but the export itself."""
+    pytest.importorskip("torch")
+    pytest.importorskip("tokenizers")
+    calls = []
+
+    def export(config, checkpoint, output, options, *, progress):
+        calls.append((config, checkpoint, options))
+        progress("an export's line")
+        tiny_open_vocabulary.save_encoder(output.with_suffix(".texts.onnx"))
+        tiny_open_vocabulary.save_detector(output, texts={"encoder": "grounding_dino.texts.onnx", "digest": "one"})
+
+    monkeypatch.setattr("mmort.detect.export.export", export)
+    monkeypatch.setattr(story, "WORDS_SCORE_THRESHOLD", 0)
+    code, out, err = run("demo", "--texts", "cat . red light", "--output", tmp_path)
+    assert (code, err) == (0, "")
+    options = {"model.language_model.name": str(demo.LANGUAGE_MODEL)}
+    options = ExportOptions(cfg_options=options, input_img=demo.IMAGES[0], open_vocabulary=True)
+    assert calls == [(demo.WORDS_CONFIG, demo.WORDS_CHECKPOINT, options)]
+    files = {"grounding_dino.onnx", "grounding_dino.texts.onnx", "words.png"}
+    assert {path.name for path in tmp_path.iterdir()} == files
+    assert "\n  an export's line\n" in out
+    assert "\nLook for cat, red light with ONNX Runtime" in out
+    for path in demo.IMAGES:
+        assert re.search(rf"^  {path.name}: (cat red light|red light cat)$", out, re.MULTILINE)
+    assert out.endswith(f"mmort predict {tmp_path / 'grounding_dino.onnx'} YOUR_IMAGES --texts 'OTHER . WORDS'\n")
+
+
+def test_words_that_name_nothing_are_refused_before_the_work(monkeypatch, tmp_path):
+    monkeypatch.setattr(story, "export_words", lambda model, **options: pytest.fail("export began"))
+    assert "texts must have at least one name" in refused("demo", "--texts", " . ", "--output", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("package", ["onnx", "tokenizers"])
+def test_words_without_an_extra(monkeypatch, tmp_path, package):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else name)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert re.search(rf"{package}.*pip install", refused("demo", "--texts", "six", "--output", tmp_path))
+
+
+def test_page_with_words_has_a_detector_of_them(monkeypatch, web):
+    calls = []
+
+    def export_words(model, **options):
+        calls.append(options)
+        model.touch()
+
+    monkeypatch.setattr(story, "export_words", export_words)
+    page.write(web / "web", ["seven", "three"])
+    assert calls == [{"texts": ["seven", "three"], "portable": True}]
+    assert json.loads((web / "web/samples.json").read_text())["model"] == "grounding_dino.onnx"
 
 
 def test_output_directory_is_checked_before_the_work(monkeypatch, tmp_path):
@@ -195,7 +316,7 @@ def test_only_the_pages_files_are_served(tmp_path, capfd):
 
 
 def test_page_ends_with_one_line(monkeypatch, web):
-    monkeypatch.setattr(page, "write", lambda folder: None)
+    monkeypatch.setattr(page, "write", lambda folder, texts: None)
 
     def interrupt(server):
         raise KeyboardInterrupt
