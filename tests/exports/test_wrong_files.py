@@ -9,12 +9,24 @@ import random
 import onnx
 import pytest
 
-from tests.tools.mutants import mutations, verdict, with_many_detections
+from tests.tools.mutants import Judge, mutations, with_many_detections
 from tests.tools.small_cases import small_cases
 from tests.tools.small_exports import SmallExport
 
 SEED = int(os.environ.get("MUTANTS_SEED", "0"))
 COUNT = 6
+
+
+def test_limits_that_no_box_reaches_inside_of_the_image(tmp_path):
+    model, fill = small_cases()["RPN"]
+    small = SmallExport(with_many_detections(model), fill, tmp_path / "right.onnx")
+    assert small.write().ok
+    limits_of_growth = [
+        mutation for mutation in mutations(onnx.load(small.path)) if mutation.kind == "constant of Clip 0.2 % larger"
+    ]
+    assert len(limits_of_growth) >= 2  # how far a box shrinks, and how far it grows
+    judge = Judge(small, count=0)
+    assert {judge(mutation, tmp_path) for mutation in limits_of_growth} == {"caught"}
 
 
 @pytest.mark.parametrize("name", ["ATSSHead", "YOLOv3"])
@@ -23,6 +35,7 @@ def test_each_is_caught_or_no_error(name, tmp_path):
     small = SmallExport(with_many_detections(model), fill, tmp_path / "right.onnx")
     assert small.write().ok
     sample = random.Random(SEED).sample(list(mutations(onnx.load(small.path))), COUNT)
-    verdicts = {(mutation.kind, mutation.where): verdict(small, mutation, tmp_path) for mutation in sample}
+    judge = Judge(small)
+    verdicts = {(mutation.kind, mutation.where): judge(mutation, tmp_path) for mutation in sample}
     assert "caught" in verdicts.values()
     assert not [where for where, outcome in verdicts.items() if outcome == "MISSED"], verdicts

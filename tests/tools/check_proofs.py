@@ -2,11 +2,12 @@
 
     python -m tests.tools.check_proofs RECORD [NAME ...] [--seeds N]
 
-Each small detector is exported once, with the image that ships; then it gets other weights, N times, and so does its
-file.  Seeds are of two kinds by turns: the weights that torch begins training with, and the same times powers of two
-between 1/4 and 4, a factor for each tensor; both with random statistics of normalization.  RECORD gets a line of JSON
-for each file; what it has is not run again.  A file that is refused is exported once more from the new weights: only if
-that is refused too, it is a false alarm.  Exit code 1 if there is any.
+Each small detector is exported once, with the image that ships and weights of which no two are alike; then it gets
+other weights, N times, and so does its file.  Seeds are of two kinds by turns: the weights that torch begins training
+with, and the same times powers of two between 1/4 and 4, a factor for each tensor; both with random statistics of
+normalization.  RECORD gets a line of JSON for each file; what it has is not run again.  Detectors of objects in words
+are left out by default, as their inputs need texts.  A file that is refused is exported once more from the new weights,
+as are those of the seeds after it: only if that is refused too, it is a false alarm.  Exit code 1 if there is any.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import torch
 
 from mmort.detect import build
 from mmort.onnx import Report
+from tests.detect import text_cases
 from tests.tools.small_cases import Fill, small_cases
 from tests.tools.small_exports import SmallExport
 
@@ -76,39 +78,46 @@ def exported_anew(model: dict[str, Any], state: dict[str, torch.Tensor], path: P
         return {"problems": str(error).splitlines()}
 
 
+def unlike(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return weights of which no two are alike."""
+    generator = torch.Generator().manual_seed(0)
+    noise = {name: torch.randn(tensor.shape, generator=generator) for name, tensor in state.items()}
+    return {
+        name: tensor * (1 + 0.1 * noise[name].tanh()) + 0.01 * noise[name].abs()  # variances stay above 0
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in state.items()
+    }
+
+
 def check(name: str, seeds: list[int], record: Path) -> None:
     """Prove the files of a detector with the weights of some seeds."""
     model, _ = small_cases()[name]
     with tempfile.TemporaryDirectory() as folder:
-        first = Path(folder, "first.onnx")
-        begin = time.perf_counter()
-        state = weights_of(model, seeds[0])
-        small = SmallExport(model, lambda detector: detector.load_state_dict(state), first)
+        first = unlike(weights_of(model, 0))
+        small = SmallExport(model, lambda detector: detector.load_state_dict(first), Path(folder, "first.onnx"))
+        try:
+            small.write()
+            exchangeable = True
+        except ValueError:
+            exchangeable = False
         for seed in seeds:
-            again: dict[str, Any] = {}
-            unknown: list[str] = []
-            try:
-                if seed == seeds[0]:
-                    report = outcome(small.write())
-                else:
-                    state = weights_of(model, seed)
-                    unknown = small.reweighted(Path(folder, "other.onnx"), state)
-                    small.path = Path(folder, "other.onnx")
-                    report = outcome(small.prove(small.path))
-                    if report["problems"]:
-                        again = {"exchanged": report}
-                        report = exported_anew(model, state, Path(folder, "again.onnx"))
-            except ValueError as error:
-                report = {"problems": str(error).splitlines()}
-            line = {"name": name, "seed": seed, "seconds": round(time.perf_counter() - begin, 1), **report, **again}
+            begin = time.process_time()
+            state = weights_of(model, seed)
+            report: dict[str, Any] = {"problems": ["not exchanged"]}
+            if exchangeable:
+                small.reweighted(Path(folder, "other.onnx"), state)
+                report = outcome(small.prove(Path(folder, "other.onnx")))
+                exchangeable = not report["problems"]
+            exchanged = exchangeable
+            if report["problems"]:
+                report = exported_anew(model, state, Path(folder, "again.onnx"))
+            line = {"name": name, "seed": seed, "seconds": round(time.process_time() - begin, 1), **report}
             with record.open("a") as file:
-                file.write(json.dumps({**line, "unknown": len(unknown)}) + "\n")
+                file.write(json.dumps({**line, "exported": not exchanged}) + "\n")
             print(f"{name} {seed}: {'ALARM' if report['problems'] else 'ok'} {report.get('factor', 0):.2f}", flush=True)
             if report["problems"]:
                 print("\n".join(report["problems"]), flush=True)
-            if not first.exists():
-                break
-            begin = time.perf_counter()
 
 
 def main() -> int:
@@ -120,7 +129,7 @@ def main() -> int:
     arguments = parser.parse_args()
     lines = list(map(json.loads, arguments.record.read_text().splitlines())) if arguments.record.exists() else []
     done = {(line["name"], line["seed"]) for line in lines}
-    for name in arguments.names or small_cases():
+    for name in arguments.names or [name for name in small_cases() if name not in text_cases.MODELS]:
         seeds = [seed for seed in range(arguments.seeds) if (name, seed) not in done]
         if seeds:
             check(name, seeds, arguments.record)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from mmort.onnx import Report
 from mmort.onnx.export.options import Options
 from mmort.predict import FixedSizeWarning, Preprocessing, read_image
 from tests.tools.small_cases import Fill
+
+State = Mapping[str, torch.Tensor]
 
 SHAPE = 128, 160
 PIPELINE = [
@@ -51,38 +54,76 @@ class SmallExport:
         """Export the detector with proof."""
         return self._export.write(self.path)
 
-    def prove(self, path: Path, inputs: Sequence[tuple[torch.Tensor, ...]] | None = None) -> Report:
-        """Compare another file with the detector as it is now, by default with the inputs of the export."""
-        proof = Proof(self.detector, self._export.module, path, Options())
-        return proof(path, self.inputs if inputs is None else inputs, lambda step: None)
+    def proof(self) -> Proof:
+        """Return the proof that compares other files with the detector as it is now."""
+        return Proof(self.detector, self._export.module, self.path, Options())
 
-    def reweighted(self, path: Path, state: dict[str, torch.Tensor]) -> list[str]:
-        """Load other weights, and write a file that has them; return the names of tensors that might be weights.
+    def prove(self, path: Path) -> Report:
+        """Compare another file with the detector as it is now, with the inputs of the export."""
+        return self.proof()(path, self.inputs, lambda step: None)
 
-        Weights are found by their values: torch's exporter keeps them as they are, or transposes them.
+    def reweighted(self, path: Path, state: dict[str, torch.Tensor]) -> None:
+        """Load other weights, and write a file that has them.
+
+        Weights are found by their values, so none may be alike: torch's exporter keeps them as they are, reshapes or
+        transposes them, or multiplies those of convolutions by what follows.  What it computes from them otherwise
+        stays as it was.
         """
         model = onnx.load(self.path)
         old = {name: tensor.detach().clone() for name, tensor in self.detector.state_dict().items()}
-        unknown = []
+        norms = {
+            name: module.eps
+            for name, module in self.detector.named_modules()
+            if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
+        }
         for tensor in model.graph.initializer:
             values = torch.from_numpy(onnx.numpy_helper.to_array(tensor).copy())
-            if not values.is_floating_point() or values.numel() < 2:
+            if not values.is_floating_point():
                 continue
-            new = next((value for key, value in _forms(tensor.name, values, old, state)), None)
-            if new is None:
-                unknown.append(tensor.name)
-            else:
-                tensor.CopyFrom(onnx.numpy_helper.from_array(new.contiguous().numpy(), tensor.name))
+            forms = itertools.chain(_forms(tensor.name, values, old, state), _folded(tensor.name, old, state, norms))
+            for before, after in forms:
+                if before.shape == values.shape and torch.allclose(before, values, rtol=1e-5, atol=1e-7):
+                    tensor.CopyFrom(onnx.numpy_helper.from_array(after.contiguous().numpy(), tensor.name))
+                    break
         onnx.save(model, path)
         self.detector.load_state_dict(state)
-        return unknown
 
 
-def _forms(name: str, values: torch.Tensor, old: dict[str, torch.Tensor], new: dict[str, torch.Tensor]) -> Any:
-    """Yield the names and new values of weights that an initializer is or is the transpose of."""
-    known = [key for key in old if name.endswith(key)]
-    for key in known or old:
-        if old[key].shape == values.shape and torch.equal(old[key], values):
-            yield key, new[key]
-        elif old[key].ndim == 2 and old[key].T.shape == values.shape and torch.equal(old[key].T, values):
-            yield key, new[key].T
+def _forms(name: str, values: torch.Tensor, old: State, new: State) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield weights, or thirds of them, reshaped and transposed, as they are and as they are to become."""
+    for key in [key for key in old if name.endswith(key)] or old:
+        for before, after in ((old[key], new[key]), *zip(_thirds(old[key]), _thirds(new[key]), strict=True)):
+            if before.numel() == values.numel() and before.is_floating_point():
+                yield before.reshape(values.shape), after.reshape(values.shape)
+                if before.ndim == 2:
+                    yield before.T, after.T
+
+
+def _thirds(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Return the thirds of a tensor, which attention has of queries, keys and values."""
+    return tensor.chunk(3) if tensor.ndim and tensor.shape[0] % 3 == 0 else ()
+
+
+def _folded(
+    name: str, old: State, new: State, norms: Mapping[str, float]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield the weights and biases of a convolution and each normalization after it."""
+    convolution = next((key for key in old if name.endswith((key, f"{key}_bias")) and old[key].ndim == 4), None)
+    if convolution is None:
+        return
+    for norm, eps in norms.items():
+        folded = []
+        for state in (old, new):
+            weight, bias, mean, variance = (
+                state[f"{norm}.{field}"] for field in ("weight", "bias", "running_mean", "running_var")
+            )
+            scale = weight / (variance + eps).sqrt()
+            if len(scale) != len(state[convolution]):
+                break
+            shift = state.get(f"{convolution.removesuffix('weight')}bias", torch.zeros(())) - mean
+            if name.endswith("_bias"):
+                folded.append(shift * scale + bias)
+            else:
+                folded.append(state[convolution] * scale[:, None, None, None])
+        else:
+            yield folded[0], folded[1]

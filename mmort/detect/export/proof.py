@@ -3,12 +3,12 @@
 The smallest inputs come first, and are compared by torch's own rounding, heads included.  Larger ones show what was
 frozen, and are compared by tolerances, their heads only where there are few detections.  Then come the smallest once
 more, crowded with detections.  If something differs, torch makes the draft's choices wherever rounding decides, and all
-is compared again.
+is compared again.  The limits of clips, which few inputs reach, are compared as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.detect.export.crowd import VIEWS, crowd, with_noise
+from mmort.detect.export.clip_limits import compare_limits
+from mmort.detect.export.crowd import VIEWS, Crowded, crowd, with_noise
 from mmort.detect.export.head_outputs import (
     Arguments,
     WithHeads,
@@ -36,7 +37,7 @@ from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.replay import CHOICES, COMPARISONS, Choice, Replay
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.sessions import feeds, open_session
-from mmort.onnx.verify.values import index_of_smallest, shapes_text
+from mmort.onnx.verify.values import Reference, index_of_smallest, shapes_text
 
 
 class Proof:
@@ -62,7 +63,11 @@ class Proof:
     def __call__(self, draft: Path, inputs: Sequence[Arguments], begin: Callable[[str], None]) -> Report:
         """Compare a draft with torch; `begin` takes the text of a further step."""
         report = self._report(draft, self.module, inputs, begin)
-        return report if report.ok else self._report(draft, ReplayingModule(self.module, draft), inputs, begin)
+        if not report.ok:
+            report = self._report(draft, ReplayingModule(self.module, draft), inputs, begin)
+        if self.options.portable == "inlined":  # the definitions of mmort's operators have clips, too
+            return report
+        return Report((*report.rows, *compare_limits(draft, self.module, inputs[index_of_smallest(inputs)])))
 
     def _report(
         self, draft: Path, module: nn.Module, inputs: Sequence[Arguments], begin: Callable[[str], None]
@@ -71,11 +76,11 @@ class Proof:
         first = index_of_smallest(inputs)
         with_heads = WithHeads(module, self.detector) if self.heads else module
         count = len(files.load(draft).graph.output)
-        smallest = expected_outputs(with_heads, inputs[first], decides=True)
+        smallest = self.expected(with_heads, inputs[first], decides=True)
         report = compare_draft(draft, self.path, [inputs[first]], [smallest.part(slice(count))], self.options)
         remaining = [args for index, args in enumerate(inputs) if index != first]
         if remaining and report.ok:
-            references = [expected_outputs(module, args, decides=False) for args in remaining]
+            references = [self.expected(module, args, decides=False) for args in remaining]
             report = Report((*report.rows, *compare_draft(draft, self.path, remaining, references, self.options).rows))
         order = [shapes_text(args) for args in inputs]
         order += ["-", *(f"{text}{ALONE}" for text in order)]  # "-" stands for a file that cannot be loaded
@@ -86,7 +91,7 @@ class Proof:
         begin("comparing the outputs of the heads" + ", also where there are few detections" * bool(few))
         rows: list[Row] = [*note_few(report, few).rows]
         for args in [inputs[first], *(args for args in few if args is not inputs[first])]:
-            reference = smallest if args is inputs[first] else expected_outputs(with_heads, args, decides=False)
+            reference = smallest if args is inputs[first] else self.expected(with_heads, args, decides=False)
             names = with_heads.names(len(reference.outputs) - count)
             rows += compare_heads(draft, args, names, reference.part(slice(count, None)))
         if not Report(tuple(rows)).ok:
@@ -95,13 +100,22 @@ class Proof:
         names = with_heads.names(len(smallest.outputs) - count)
         return Report((*rows, *self._crowded(draft, inputs[first], names)))
 
-    def _crowded(self, draft: Path, args: Arguments, names: Sequence[str]) -> list[Row]:
-        """Compare the detections of a draft and of torch with noise in the outputs of the heads."""
-        rows: list[Row] = []
+    def expected(self, module: nn.Module, args: Arguments, *, decides: bool) -> Reference:
+        """Return what a module, which is the proof's or contains it, computes."""
+        return expected_outputs(module, args, decides=decides)
+
+    def crowds(self, args: Arguments) -> Iterator[tuple[str, Crowded, Arguments]]:
+        """Yield views of some arguments, how they are called, and a module that gives the heads' outputs noise."""
         for seed, (label, axis) in enumerate(VIEWS.items()):
             image, *rest = args
             view = (image.flip(axis), *rest)
             noisy, _ = crowd(WithHeads(self.module, self.detector), self.detector, view, seed)
+            yield label, noisy, view
+
+    def _crowded(self, draft: Path, args: Arguments, names: Sequence[str]) -> list[Row]:
+        """Compare the detections of a draft and of torch with noise in the outputs of the heads."""
+        rows: list[Row] = []
+        for label, noisy, view in self.crowds(args):
             with with_noise(draft, names, noisy.changes) as path:
                 report = self._compared(path, noisy, view, names)
                 report = report if report.ok else self._compared(path, ReplayingModule(noisy, path), view, names)
@@ -110,7 +124,7 @@ class Proof:
 
     def _compared(self, path: Path, module: nn.Module, args: Arguments, names: Sequence[str]) -> Report:
         """Compare a file with a module that returns the outputs of heads, too; of these show what differs."""
-        reference = expected_outputs(module, args, decides=True)
+        reference = self.expected(module, args, decides=True)
         count = len(reference.outputs) - len(names)
         report = compare_draft(path, self.path, [args], [reference.part(slice(count))], self.options)
         heads = compare_heads(path, args, names, reference.part(slice(count, None)))
