@@ -531,3 +531,23 @@ def test_the_command_measures_both_files(tmp_path, rng, photos):
     assert "--img-dir and --data-root are for a data set, which --ann names" in refused(
         *arguments, "--force", "--img-dir", photos
     )
+
+
+@pytest.mark.parametrize(("kind", "is_refused"), [("float labels", False), ("a row for each class", True)])
+def test_outputs_with_the_names_of_detections(tmp_path, rng, kind, is_refused):
+    """RF-DETR's own files have outputs of these names, which are others."""
+    model = transformer(rng)
+    labels = model.graph.node[-1]
+    if is_refused:
+        model.graph.node.insert(len(model.graph.node) - 1, node("Unsqueeze", ["nothing", "one"], ["apart"], "apart"))
+        labels.input[0] = "apart"
+    else:
+        labels.attribute[0].i = onnx.TensorProto.FLOAT
+        model.graph.output[1].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    model.graph.output[1].type.tensor_type.ClearField("shape")
+    onnx.save(model, tmp_path / "model.onnx")
+    refusal = (
+        r"dets and labels must be \(N, K, 5 or 6\) and \(N, K\)" if is_refused else "products are chosen by detections"
+    )
+    with pytest.raises(ValueError, match=refusal):
+        mmort.onnx.quantize(tmp_path / "model.onnx", tmp_path / "int8.onnx", scenes(rng))

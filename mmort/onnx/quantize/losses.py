@@ -22,13 +22,27 @@ _ERRORS = "mmort/errors"
 
 
 def has_detections(model: onnx.ModelProto) -> bool:
-    """Return whether a model gives detections as mmort's files do."""
-    return {output.name for output in model.graph.output} >= set(_OUTPUTS)
+    """Return whether a model's outputs have the names and types of detections in mmort's files."""
+    types = {output.name: output.type.tensor_type.elem_type for output in model.graph.output}
+    expected = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+    return tuple(map(types.get, _OUTPUTS)) == expected
 
 
 def detect(model: onnx.ModelProto, inputs: Sequence[Sequence[Any]]) -> list[list[NDArray[Any]]]:
-    """Return ``dets`` and ``labels`` of each set of inputs."""
-    return _run(model, _OUTPUTS, inputs)
+    """Return ``dets`` and ``labels`` of each set of inputs.
+
+    Raises
+    ------
+    ValueError
+        If they have not the shapes of detections.
+    """
+    results = _run(model, _OUTPUTS, inputs)
+    for dets, labels in results:
+        if dets.ndim != 3 or dets.shape[2] not in COLUMNS or labels.shape != dets.shape[:2]:
+            raise ValueError(
+                f"quantize: dets and labels must be (N, K, 5 or 6) and (N, K), got {dets.shape} and {labels.shape}"
+            )
+    return results
 
 
 def _run(model: onnx.ModelProto, outputs: list[str], inputs: Sequence[Sequence[Any]]) -> list[list[NDArray[Any]]]:
