@@ -41,6 +41,26 @@ def foreign(portable):
 
 
 @pytest.fixture(scope="module")
+def letterboxed(portable):
+    """A file as `mmort adopt` makes of a YOLO: one input, of another name, padded on all sides; boxes are clipped."""
+    model = onnx.load(portable)
+    width, height = 208, 192
+    for node in model.graph.node:
+        node.input[:] = ["images" if name == "input" else name for name in node.input]
+    (image, img_shape) = model.graph.input
+    assert (image.name, img_shape.name) == ("input", "img_shape")
+    image.name = "images"
+    model.graph.input.remove(img_shape)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([[height, width]]), "img_shape"))
+    (settings,) = (entry for entry in model.metadata_props if entry.key == "preprocessing")
+    padding = {"value": 114.0, "centred": True, "size": [width, height], "size_divisor": 32}
+    changes = {"size": [width, height], "turn_size": False, "padding": padding, "clip_boxes": True}
+    settings.value = json.dumps(json.loads(settings.value) | changes)
+    onnx.save(model, portable.with_name("letterboxed.onnx"))
+    return portable.with_name("letterboxed.onnx")
+
+
+@pytest.fixture(scope="module")
 def runtime(tmp_path_factory):
     """ONNX Runtime laid out as in its releases: the Python package's library, and the declarations of our tests."""
     folder = tmp_path_factory.mktemp("onnxruntime")
@@ -56,9 +76,9 @@ def output(*command, **options):
     return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
 
 
-def assert_finds(command, model, *library, masks=False, digits=(1e-4, 0.02), **options):
+def assert_finds(command, model, *library, masks=False, digits=(1e-4, 0.02), expected_of=MODEL, **options):
     """Compare what a program prints for the demo's pictures; `digits` are the tolerances of scores and boxes."""
-    predictor = Predictor(MODEL, score_threshold=MIN_SCORE)
+    predictor = Predictor(expected_of, score_threshold=MIN_SCORE)
     for image in IMAGES:
         rows = [line.split() for line in output(*command, model, image, *library, **options).splitlines()]
         expected = predictor(image)
@@ -79,12 +99,13 @@ def assert_refuses(command, portable, foreign, **options):
     assert "resize" in done.stderr
 
 
-def test_cpp(tmp_path, runtime, portable, foreign):
+def test_cpp(tmp_path, runtime, portable, letterboxed, foreign):
     output("cmake", "-S", HERE / "cpp", "-B", tmp_path, f"-DORT={runtime}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
     output("cmake", "--build", tmp_path)
     command = [tmp_path / "detect"]
     assert_finds(command, MODEL, mmort.ort.library_path(), masks=True)
     assert_finds(command, portable, masks=True)
+    assert_finds(command, letterboxed, masks=True, expected_of=letterboxed)
     assert_refuses(command, portable, foreign)
 
 

@@ -129,10 +129,27 @@ struct Session : Object<95> {
         check(111, pointer, &metadata.pointer);
         return metadata;
     }
+    size_t GetInputCount() const {
+        size_t count;
+        check(30, pointer, &count);
+        return count;
+    }
     size_t GetOutputCount() const {
         size_t count;
         check(31, pointer, &count);
         return count;
+    }
+    AllocatedStringPtr GetInputNameAllocated(size_t index, const AllocatorWithDefaultOptions &allocator) const {
+        return name(36, index, allocator);
+    }
+    AllocatedStringPtr GetOutputNameAllocated(size_t index, const AllocatorWithDefaultOptions &allocator) const {
+        return name(37, index, allocator);
+    }
+    AllocatedStringPtr name(int function, size_t index, const AllocatorWithDefaultOptions &allocator) const {
+        char *text = nullptr;
+        check(function, pointer, index, allocator.pointer, &text);
+        void *owner = allocator.pointer;
+        return AllocatedStringPtr(text, [owner](void *data) { check(76, owner, data); });
     }
     std::vector<Value> Run(const RunOptions &options, const char *const *input_names, const Value *inputs,
                            size_t input_count, const char *const *output_names, size_t output_count) {
