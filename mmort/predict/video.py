@@ -16,6 +16,8 @@ SUFFIXES = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".
 
 MAX_CAMERA = 2**31 - 1  # OpenCV's int
 MAX_FRAME_PIXELS = 2**26  # 8192 x 8192; 8K has half as many
+_LISTS_OF_FILES = b"ffconcat", b"#EXTM3U", b"<"  # FFmpeg opens their files; "<" is XML, as DASH has it
+_BLANKS = b"\xef\xbb\xbf \t\r\n"
 USUAL_FPS = 25.0  # of an annotated video whose source states no frame rate, such as some cameras
 
 
@@ -66,7 +68,7 @@ class Video:
             if not os.path.isfile(source):
                 raise FileNotFoundError(f"video does not exist, or is no regular file: {self._name}")
             with open(source, "rb") as file:
-                if file.read(8) == b"ffconcat":  # FFmpeg would open them
+                if file.read(64).lstrip(_BLANKS).startswith(_LISTS_OF_FILES):
                     raise ValueError(f"{self._name}: a list of other files, not a video; run one after another")
             opened = cv2.VideoCapture(self._name)
         self._capture: Any = opened

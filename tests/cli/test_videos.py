@@ -160,9 +160,17 @@ def test_videos_without_a_frame(tiny, clip, folder):
     assert "broken.avi: no frame can be read" in refused("predict", tiny, "broken.avi")
 
 
-def test_lists_of_other_videos(tiny, clip, folder):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ffconcat version 1.0\nfile {}\n",
+        "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{}\n#EXT-X-ENDLIST\n",
+        '\n<?xml version="1.0"?><MPD><Period><BaseURL>{}</BaseURL></Period></MPD>',
+    ],
+)
+def test_lists_of_other_videos(tiny, clip, folder, text):
     """FFmpeg would open the files that such a list names."""
-    (folder / "list.avi").write_text(f"ffconcat version 1.0\nfile {clip}\n")
+    (folder / "list.avi").write_text(text.format(clip))
     assert "list.avi: a list of other files, not a video" in refused("predict", tiny, "list.avi")
 
 
