@@ -1,10 +1,12 @@
 """Compare Co-DETR with its authors' own code, for MMDetection 2.  Run by hand, as that is in no package.
 
     python -m tests.tools.check_co_detr FOLDER [--record]
+    python -m tests.tools.check_co_detr FOLDER --mutations [ARGUMENT ...]
 
 FOLDER is the authors' repository; einops must be installed, and what `.ci/run originals_2` shows.  Torch modules and
 exported files detect in images, alone and in a batch.  Prints a line for each detector and exits with 1 if one differs.
-With ``--record``, writes what `tests/detect/test_co_dino.py` expects.
+With ``--record``, writes what `tests/detect/test_co_dino.py` expects.  With ``--mutations``, changes one entry of a
+config at a time instead; ARGUMENTs are those of `tests.originals.mutations`.
 """
 
 from __future__ import annotations
@@ -14,16 +16,19 @@ import importlib.util
 import sys
 import tempfile
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tests.detect import co_dino_cases, query_cases
+from tests.originals import mutations
 from tests.originals.cases.case import PREPROCESSOR
 from tests.originals.cases.query import SPREAD
 from tests.originals_2.cases import Case, _pipeline
 from tests.originals_2.original import Original
+from tests.originals_2.version import VERSION
 from tests.tools.check_co_dino import difference
 from tests.tools.small_detectors import write_record
 
@@ -76,9 +81,15 @@ def main(folder: str, *arguments: str) -> int:
     """Check the detectors."""
     torch.set_grad_enabled(False)
     import_authors(folder)
+    cases = {
+        name: Case(copy.deepcopy(model), SPREAD, _pipeline((131, 90), PREPROCESSOR), classes=1)
+        for name, model in co_dino_cases.OF_AUTHORS.items()
+    }
+    if "--mutations" in arguments:
+        sys.argv[1:] = [argument for argument in arguments if argument != "--mutations"]
+        return mutations.main(replace(VERSION, cases=cases, cases_of_pipeline=("co_dino",)), "tests.originals_2")
     failures = 0
-    for name, model in co_dino_cases.OF_AUTHORS.items():
-        case = Case(copy.deepcopy(model), SPREAD, _pipeline((131, 90), PREPROCESSOR), classes=1)
+    for name, case in cases.items():
         with tempfile.TemporaryDirectory() as directory:
             problem = difference(case, Path(directory), Original)
         failures += bool(problem)
