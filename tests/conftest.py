@@ -28,11 +28,35 @@ def pytest_collection_finish():
     """Do only once what otherwise takes a quarter of the time, and gives the same for each test."""
     gc.collect()
     gc.freeze()  # the modules and thousands of tests: a collection of garbage need not look at them
-    # For each export, torch asks its 500 translations for their signatures, which onnxscript parses from source.
-    function = getattr(sys.modules.get("onnxscript"), "TracedOnnxFunction", None)
+    if "onnxscript" in sys.modules:
+        _remember_between_exports()
+
+
+def _remember_between_exports():
+    """Keep what torch's exporter computes anew for each export, half of the time of a small one.
+
+    It asks its 500 translations for their signatures, which onnxscript parses from source, and its dispatcher for the
+    operators of each of 28 namespaces.
+    """
+    import torch
+    from torch._export import utils
+    from torch.onnx._internal.exporter import _schemas
+
+    function = getattr(sys.modules["onnxscript"], "TracedOnnxFunction", None)
     if isinstance(getattr(function, "function_ir", None), property):
         function.function_ir = functools.cached_property(function.function_ir.fget)
         function.function_ir.__set_name__(function, "function_ir")
+    if hasattr(_schemas, "op_signature_from_function"):  # older versions of torch have another
+        _schemas.op_signature_from_function = functools.cache(_schemas.op_signature_from_function)
+    materialize, registrations = utils._materialize_cpp_cia_ops, []
+
+    def materialize_new():
+        names = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+        if names != registrations:
+            materialize()
+            registrations[:] = names
+
+    utils._materialize_cpp_cia_ops = materialize_new
 
 
 @pytest.fixture
