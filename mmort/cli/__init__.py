@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import mmort
 from mmort.cli import (
@@ -100,11 +101,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors cannot control the terminal: a shell's pattern may name a file that begins with dashes."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(terminal.one_line(message))
+
+
 def _parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
-    parser = argparse.ArgumentParser(
-        "mmort", description="Detection operators for numpy and ONNX Runtime.", allow_abbrev=False
-    )
+    parser = _Parser("mmort", description="Detection operators for numpy and ONNX Runtime.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"mmort {mmort.__version__}")
     parser.set_defaults(error=parser.error)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")

@@ -284,6 +284,15 @@ def test_an_unforeseen_error_is_one_line(monkeypatch, capsys):
     assert not any("\x1b" in line for line in lines)
 
 
+def test_names_that_are_taken_for_options_do_not_control_the_terminal(capsys):
+    """As `mmort info *.onnx` has them."""
+    for arguments in (["info", "a.onnx", "--\x1b[2J.onnx"], ["predict", "a.onnx", "b.png", "--score-thr", "\x1b[2J"]):
+        with pytest.raises(SystemExit) as wrong:
+            mmort.cli.main(arguments)
+        error = capsys.readouterr().err
+        assert (wrong.value.code, "\x1b" in error, r"\x1b[2J" in error) == (2, False, True)
+
+
 def test_text_of_files_does_not_control_the_terminal(tmp_path):
     model = tiny_detector.write(
         tmp_path / "x.onnx", metadata={**tiny_detector.METADATA, "title": "\x1b]0;x\x07\x9b2J\u202e"}
