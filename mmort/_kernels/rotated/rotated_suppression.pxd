@@ -19,7 +19,7 @@ from mmort._kernels.suppression.suppression cimport goes_on
 cdef enum:
     BLOCK = 64  # kept boxes compared together
     AHEAD = 8  # boxes, of which the one after is loaded: nms_rotated, nested, 17,499 boxes
-    MIN_VECTOR = 6  # kept boxes, from which on vectors find those that are near: nms_rotated, equal
+    MIN_VECTOR = 16  # kept boxes, from which on vectors find those that are near: nms_rotated, anchors
     MIN_CHOSEN = 8  # boxes of a block that are near, from which on vectors choose among them: nms_rotated, clusters
     GRID_MIN_KEPT = 256  # from which on a grid is faster: nms_rotated, uniform and clustered
 
