@@ -468,6 +468,8 @@ def test_how_much_of_detections_is_lost():
     assert detection_loss([(dets, labels)], [(shifted, labels)]) == pytest.approx(weights.sum() / 2 / weights.sum())
     assert detection_loss([(dets, labels)], [(dets, 1 - labels)]) == 1
     assert detection_loss([(dets, labels)], [(dets, np.full_like(labels, -1))]) == 1
+    filled = np.array([[[0, 0, 10, 10, 0.8], [0, 0, 0, 0, 0.1]]], np.float32)
+    assert detection_loss([(filled, labels[:, :2])], [(filled, labels[:, :2])]) == 0
     rotated = np.array([[[5, 5, 10, 4, 0.1, 0.8]]], np.float32)
     turned = np.array([[[5, 5, 4, 10, 0.1 + np.pi / 2, 0.8]]], np.float32)
     assert detection_loss([(rotated, labels[:, :1])], [(turned, labels[:, :1])]) == pytest.approx(0, abs=1e-5)

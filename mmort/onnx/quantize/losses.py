@@ -60,12 +60,13 @@ def detection_loss(expected: Sequence[Sequence[NDArray[Any]]], detections: Seque
     """Return which share of the detections is lost, from 0 to 1.
 
     A detection is kept as far as the most similar one of its class has its box, by the IoU, and its score, by the
-    ratio.  Detections count by the square of their scores, and so do those that came.
+    ratio.  Detections count by the square of their scores, and so do those that came.  Boxes without an area do not
+    count: old files fill up their rows with them.
     """
     lost, total = 0.0, 0.0
     for (dets, labels), (other_dets, other_labels) in zip(expected, detections, strict=True):
         for rows in zip(dets, labels, other_dets, other_labels, strict=True):
-            first, second = ((boxes[ids >= 0], ids[ids >= 0]) for boxes, ids in (rows[:2], rows[2:]))
+            first, second = (_with_area(*side) for side in (rows[:2], rows[2:]))
             similarity = _similarities(*first, *second)
             for axis, (boxes, _) in ((1, first), (0, second)):
                 weights = boxes[:, -1].astype(np.float64) ** 2
@@ -73,6 +74,13 @@ def detection_loss(expected: Sequence[Sequence[NDArray[Any]]], detections: Seque
                 lost += float(weights @ (1 - kept))
                 total += float(weights.sum())
     return lost / total if total else 0.0
+
+
+def _with_area(dets: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the detections in used rows whose boxes have an area."""
+    sides = dets[:, 2:4] - dets[:, :2] if dets.shape[1] == COLUMNS[0] else dets[:, 2:4]
+    used = (labels >= 0) & (sides > 0).all(axis=1)
+    return dets[used], labels[used]
 
 
 def layer_errors(
