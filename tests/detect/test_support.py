@@ -57,10 +57,10 @@ def test_what_lies_behind_an_unknown_entry_is_listed_too():
 )
 def test_heads_that_nobody_has(model, problem):
     if model is not None:
-        model["backbone"] = {"type": "ViT"}
+        model["backbone"] = {"type": "MadeUpNet"}
     problems = unsupported({"model": model, "test_pipeline": PIPELINE})
     assert problems[0].startswith(problem)
-    assert problems[1:] == ([] if model is None else ["backbone 'ViT' is not supported"])
+    assert problems[1:] == ([] if model is None else ["backbone 'MadeUpNet' is not supported"])
 
 
 def test_command(tmp_path, capsys):
