@@ -129,9 +129,9 @@ def _compare_files(arguments: argparse.Namespace) -> Parity:
     paths = [arguments.config, arguments.checkpoint, *arguments.against]
     if repeated := [path for index, path in enumerate(paths) if path in paths[:index]]:
         raise ValueError(f"parity compares different files, got {repeated[0]} twice")
-    (name, path), *others = _named(paths).items()
+    (name, path), *compared = _named(paths).items()
     networks = {name: texts.with_texts(arguments, engines.open_file(path))}
-    for other, path in others:
+    for other, path in compared:
         networks[other] = texts.with_texts(arguments, engines.open_file(path, arguments.engine))
     classes = networks[name].classes or ()
     dataset: Dataset

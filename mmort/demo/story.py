@@ -138,7 +138,7 @@ def _export(model: Path) -> None:
 
 
 def _draw(predictor: Predictor, picture: Path) -> None:
-    """Write a picture of what is found in the images."""
+    """Draw the detections in the demo's images, on one picture."""
     write_image(picture, contact_sheet(_panels(predictor)))
     print(f"  wrote {picture}")
 

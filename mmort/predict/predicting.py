@@ -152,11 +152,15 @@ def predict(
     (4, 0)
     """
     options = PredictOptions() if options is None else options
-    sources = [images] if isinstance(images, (str, os.PathLike)) else images
-    source = images if isinstance(images, int) else video_source(sources)  # type: ignore[arg-type]
-    if source is None:
-        paths = list_images(*sources, recursive=options.recursive)  # type: ignore[misc]
-        return _predict_images(predictor, paths, options, each, run)
+    source: str | int | None
+    if isinstance(images, int):
+        source = images
+    else:
+        sources = [images] if isinstance(images, (str, os.PathLike)) else images
+        source = video_source(sources)
+        if source is None:
+            paths = list_images(*sources, recursive=options.recursive)
+            return _predict_images(predictor, paths, options, each, run)
     if options.windows is not None or run is not None:
         raise ValueError(f"predict: windows and engine ray are for image files, got {_name(source)}")
     if isinstance(source, int) and options.output is not None:

@@ -136,19 +136,18 @@ def _quantized(
 
 def _with_quantized_nodes(model: onnx.ModelProto, nodes: Sequence[ir.Node], bounds: dict[str, Any]) -> onnx.ModelProto:
     """Return the model with these nodes between DequantizeLinear and QuantizeLinear."""
-    copy = onnx.ModelProto()  # the quantizer changes its model
-    copy.CopyFrom(model)
-    model = copy
     from onnxruntime.quantization import CalibrationMethod, QuantType
     from onnxruntime.quantization.calibrate import TensorsData
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
-    known = {info.name for info in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
-    model.graph.value_info.extend(  # the quantizer asks for types, which inference does not find behind mmort's nodes
+    copy = onnx.ModelProto()  # the quantizer changes its model
+    copy.CopyFrom(model)
+    known = {info.name for info in (*copy.graph.value_info, *copy.graph.input, *copy.graph.output)}
+    copy.graph.value_info.extend(  # the quantizer asks for types, which inference does not find behind mmort's nodes
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in bounds if name not in known
     )
     quantizer = QDQQuantizer(
-        model,
+        copy,
         per_channel=True,
         reduce_range=False,
         weight_qType=QuantType.QInt8,
