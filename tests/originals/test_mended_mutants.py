@@ -29,6 +29,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("fcos", ("model", "neck", "num_outs"), 5, REFUSED),
         ("foveabox_deform", ("model", "bbox_head", "base_edge_list"), [16, 32], REFUSED),
         ("fcos_rpn", ("model", "rpn_head", "loss_cls", "use_sigmoid"), REMOVED, EFFECT),
+        ("ga_rpn", (*TEST_CFG, "rpn", "nms", "class_agnostic"), True, REFUSED),
         ("gfl", ("model", "bbox_head", "loss_cls"), SOFTMAX, REFUSED),
         ("ddod", ("model", "neck", "conv_cfg"), {"type": "ConvWS"}, TIES),
         ("groie", ("model", "roi_head", "bbox_roi_extractor", "pre_cfg", "act_cfg"), None, EFFECT),
