@@ -36,11 +36,12 @@ class GARPNEntries(RPNEntries):
     def __post_init__(self) -> None:
         if self.nms is None or self.nms.type != "nms":
             raise ValueError("detect.build: test_cfg.rpn.nms.type of guided anchors must be 'nms'")
-        unread = [name for name in ("class_agnostic", "max_output_boxes_per_class", "offset") if getattr(self.nms, name)]
+        names = "class_agnostic", "max_output_boxes_per_class", "offset"
+        unread = [name for name in names if getattr(self.nms, name)]
         if unread:
             raise ValueError(
-                "detect.build: test_cfg.rpn.nms of guided anchors must have only an iou_threshold, as MMDetection reads "
-                f"nothing else there, got {', '.join(unread)}"
+                "detect.build: test_cfg.rpn.nms of guided anchors must have only an iou_threshold, as MMDetection "
+                f"reads nothing else there, got {', '.join(unread)}"
             )
         # Otherwise no proposal is beyond a level's limit and within the limit of all levels.
         if self.nms_post < self.max_per_img or self.nms_across_levels:
