@@ -77,6 +77,7 @@ SOFTMAX = {"type": "CrossEntropyLoss", "use_sigmoid": False}
         ("tridentnet", ("model", "roi_head", "shared_head", "stride"), 1, EFFECT),
         ("tridentnet", (*TEST_CFG, "rcnn", "nms", "type"), "soft_nms", REFUSED),
         ("yolact", ("model", "bbox_head", "anchor_generator", "octave_base_scale"), -1, REFUSED),
+        ("yolact", ("model", "bbox_head", "bbox_coder"), {"type": "TBLRBBoxCoder", "normalizer": 3.0}, EFFECT),
         ("yolov3", ("model", "neck", "act_cfg"), None, TIES),
     ],
 )
