@@ -169,8 +169,8 @@ def cropped(masks: Tensor, boxes: Tensor, limits: Tensor) -> Tensor:
     """Return masks [N, K, h, w] with 0 more than a cell outside of their boxes [N, K, 4], of images up to `limits`."""
     inside = []
     for axis, size in enumerate((masks.shape[3], masks.shape[2])):
-        edges = boxes[..., [axis, axis + 2]] / limits[..., [axis, axis]] * size  # [N, K, 2]
-        low, high = edges.amin(2), edges.amax(2)  # whichever comes first: some coders decode sides below 0
+        low, high = (boxes[..., [axis, axis + 2]] / limits[..., [axis, axis]] * size).unbind(2)  # [N, K]
+        low = torch.minimum(low, high)  # of sides below 0, which some coders decode, MMDetection keeps the last cells
         cells = torch.arange(size, device=masks.device)
         inside.append((cells >= low[..., None] - 1) & (cells < high[..., None] + 1))  # [N, K, size]
     columns, rows = inside
