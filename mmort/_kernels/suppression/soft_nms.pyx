@@ -13,9 +13,10 @@ from element_types cimport real
 from mmk cimport *
 from mmort._kernels.boxes.boxes cimport BOX_NUMBERS, intersection, iou_of, pack_box, plane_intersection
 from mmort._kernels.shared.workspace cimport element_size, take
-from mmort._kernels.suppression.soft_nms_decay cimport GAUSSIAN, LINEAR, NAIVE, Rule, weight_of
+from mmort._kernels.suppression.soft_nms_decay cimport GAUSSIAN, LINEAR, NAIVE, Rule, gaussian_factor
 from mmort._kernels.suppression.soft_nms_grid cimport choose_cells
-from mmort._kernels.suppression.soft_nms_moving cimport SCORE, Moving, find_largest, moving, suppress_by_grid
+from mmort._kernels.suppression.soft_nms_moving cimport (BLOCK, LANES, SCORE, Moving, find_largest, moving,
+                                                         suppress_by_grid)
 from mmort._kernels.suppression.suppression cimport check_compared, check_count, goes_on
 
 cdef enum:
@@ -35,8 +36,7 @@ cdef enum:  # chosen by soft_nms of uniform, long and clustered boxes, 300 to 30
     BOXES_PER_HIT = 4  # so many more if a box overlaps one more
     NAIVE_BOXES_PER_DECAY = 150  # and if the score of one more decays: the fewer boxes remain, the less a grid pays
     LINEAR_BOXES_PER_DECAY = 20
-    GAUSSIAN_MIN_BOXES = 60
-    GAUSSIAN_BOXES_PER_HIT = 3
+    GAUSSIAN_MIN_BOXES = 230  # of float32: few are dropped
 
 cdef enum:  # picoseconds per pair of boxes
     DECAY_COST = 1000  # soft_nms, uniform, 1000 boxes, linear takes less
@@ -88,9 +88,9 @@ cdef simd_void _decay(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t c
     any_below[0] = is_below != 0 or is_below_double != 0
 
 
-cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real sigma,
-                          real offset) noexcept nogil:
-    """Lowers the scores after position `box`, by the gaussian method."""
+cdef simd_void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t count, real sigma, real offset,
+                               real min_score, bint *any_below) noexcept nogil:
+    """Lowers the scores after position `box`, by the gaussian method, and finds if one is below `min_score`."""
     cdef const real *x1 = planes
     cdef const real *y1 = planes + stride
     cdef const real *x2 = planes + 2 * stride
@@ -98,14 +98,35 @@ cdef void _decay_gaussian(real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff
     cdef const real *area = planes + 4 * stride
     cdef real *score = planes + SCORE * stride
     cdef real box_x1 = x1[box], box_y1 = y1[box], box_x2 = x2[box], box_y2 = y2[box], box_area = area[box]
-    cdef real common, iou
-    cdef ptrdiff_t i
-    for i in range(box + 1, count):
-        common = intersection(box_x1, box_y1, box_x2, box_y2, x1[i], y1[i], x2[i], y2[i], offset)
-        iou = iou_of(common, box_area, area[i])
-        if iou == 0 and sigma != 0:
-            continue  # the weight is exp(-0) = 1, as for most boxes
-        score[i] *= weight_of(iou, sigma)
+    cdef real common
+    cdef real[BLOCK] factors
+    cdef int32_t is_below = 0, is_lowered
+    cdef ptrdiff_t i, lane, begin = box + 1, size
+    while begin < count:
+        size = min(<ptrdiff_t>BLOCK, count - begin)
+        for i in range(size):
+            common = intersection(box_x1, box_y1, box_x2, box_y2, x1[begin + i], y1[begin + i], x2[begin + i],
+                                  y2[begin + i], offset)
+            factors[i] = iou_of(common, box_area, area[begin + i])
+        for i in range(size, min(size + LANES, <ptrdiff_t>BLOCK)):
+            factors[i] = 0
+        i = 0
+        while i < size:
+            is_lowered = sigma == 0
+            for lane in range(LANES):
+                is_lowered |= factors[i + lane] != 0
+            if is_lowered:
+                for lane in range(LANES):
+                    factors[i + lane] = gaussian_factor(factors[i + lane], sigma)
+            else:  # exp(-0), as of most boxes
+                for lane in range(LANES):
+                    factors[i + lane] = 1
+            i += LANES
+        for i in range(size):
+            score[begin + i] *= factors[i]
+            is_below |= score[begin + i] < min_score
+        begin += BLOCK
+    any_below[0] = is_below
 
 
 cdef inline void _move(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t source,
@@ -128,15 +149,6 @@ cdef inline void _swap(real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff
     indices[b] = index
 
 
-cdef simd_void _find_below(const real *score, ptrdiff_t begin, ptrdiff_t end, real min_score,
-                           bint *any_below) noexcept nogil:
-    cdef int32_t is_below = 0
-    cdef ptrdiff_t i
-    for i in range(begin, end):
-        is_below |= score[i] < min_score
-    any_below[0] = is_below
-
-
 cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices, ptrdiff_t stride, ptrdiff_t begin,
                                   ptrdiff_t end, int64_t *count, const Rule *rule) noexcept nogil:
     """Emits boxes to the positions [begin, end), or until none remains; returns the position where that ended."""
@@ -156,8 +168,7 @@ cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, real *planes, int64_t *indices
         if largest != i:
             _swap(planes, indices, stride, i, largest)
         if rule.method == GAUSSIAN:
-            _decay_gaussian(planes, stride, i, count[0], <real>rule.sigma, offset)
-            _find_below(score, i + 1, count[0], min_score, &any_below)
+            _decay_gaussian(planes, stride, i, count[0], <real>rule.sigma, offset, min_score, &any_below)
         else:
             _decay(planes, stride, i, count[0], <real>rule.iou_threshold, offset, min_score, rule.method == LINEAR,
                    &any_below)
@@ -199,8 +210,8 @@ cdef int64_t _suppress(mmk_call *call, int type, real *planes, int64_t *indices,
     cdef int64_t boxes_per_hit = BOXES_PER_HIT, boxes_per_decay = LINEAR_BOXES_PER_DECAY
     cdef bint only_overlap_decays = rule.sigma != 0 if rule.method == GAUSSIAN else not rule.iou_threshold <= 0
     if rule.method == GAUSSIAN:
-        min_boxes = GAUSSIAN_MIN_BOXES
-        boxes_per_hit = GAUSSIAN_BOXES_PER_HIT
+        min_boxes = GAUSSIAN_MIN_BOXES * sizeof(float) // sizeof(real)  # as a vector holds half as many of float64
+        boxes_per_hit = BOXES_PER_HIT * sizeof(float) // sizeof(real)
         boxes_per_decay = 0
     elif rule.method == NAIVE:
         boxes_per_decay = NAIVE_BOXES_PER_DECAY

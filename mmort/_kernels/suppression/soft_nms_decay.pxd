@@ -47,8 +47,12 @@ cdef inline double exp_of_float(double x) noexcept nogil:
                 + r4 * (1.0 / 479001600.0 + r * (1.0 / 6227020800.0))))
 
 
-cdef inline real weight_of(real iou, real sigma) noexcept nogil:
+cdef inline real gaussian_factor(real iou, real sigma) noexcept nogil:
     """Returns the gaussian factor: in double, then rounded, the same bits with every C library."""
+    if sizeof(real) == sizeof(float):
+        return <real>exp_of_float(<double>(-(iou * iou) / sigma))
+    if iou == 0 and sigma != 0:
+        return 1  # exp(-0), as of most pairs of boxes
     return <real>exp(<double>(-(iou * iou) / sigma))
 
 
@@ -57,12 +61,9 @@ cdef inline simd_void find_factors(real *ious, ptrdiff_t count, const Rule *rule
     cdef real threshold = <real>rule.iou_threshold, sigma = <real>rule.sigma
     cdef bint linear = rule.method == LINEAR
     cdef ptrdiff_t i
-    if rule.method == GAUSSIAN and sizeof(real) == sizeof(float):
+    if rule.method == GAUSSIAN:
         for i in range(count):
-            ious[i] = <real>exp_of_float(<double>(-(ious[i] * ious[i]) / sigma))
-    elif rule.method == GAUSSIAN:
-        for i in range(count):
-            ious[i] = weight_of(ious[i], sigma)
+            ious[i] = gaussian_factor(ious[i], sigma)
     else:
         for i in range(count):
             ious[i] = (1 - ious[i] if linear else <real>0) if ious[i] >= threshold else <real>1
