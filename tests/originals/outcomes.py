@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from mmort.detect import build
 from mmort.detect.parts.rotated import geometry
@@ -174,6 +175,8 @@ class Judge:
             return Outcome(TIES, f"equal where no score is rounded to 1; {text}"[:300])
         if tied and self._are_equal_scaled(config):
             return Outcome(TIES, f"equal where scores do not tie; {text}"[:300])
+        if "panoptic_head" in self.config["model"] and not self._differences_of_queries(original, candidate):
+            return Outcome(TIES, f"equal where queries are not alike; {text}"[:300])
         return Outcome(DIFFERENT, text[:400])
 
     def _results(self, side: Any, batches: list[list[str]], dtype: torch.dtype = torch.float32) -> list[BatchResult]:
@@ -215,6 +218,21 @@ class Judge:
         finally:
             for hook in hooks:
                 hook.remove()
+
+    def _differences_of_queries(self, original: Any, candidate: Candidate) -> list[str]:
+        """Return what differs in float64 if no two queries are alike: on both sides they get the same noise.
+
+        If none are alike before, that is what differs: each pixel belongs to one query, and rounding decides to which.
+        """
+        alike: list[bool] = []
+        heads = original.model.panoptic_head, candidate.network.network.detector.panoptic_head
+        hooks = [head.register_forward_hook(partial(_with_noise, alike=alike)) for head in heads]
+        try:
+            actual, expected = (self._results(side, self.batches, torch.float64) for side in (candidate, original))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return _all_differences(actual, expected, "float64") if all(alike) else ["no queries are alike"]
 
     def _are_equal_scaled(self, config: dict[str, Any]) -> bool:
         """Return whether results are equal in float64 with weights that are scaled for a mutant: scores are not all 1.
@@ -280,6 +298,22 @@ def _class_layers(model: nn.Module) -> list[nn.Module]:
 def _smaller_logits(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     """Return logits whose probabilities differ in float64 if the logits do: 1e7 becomes 17, and 37 becomes 4."""
     return output.asinh()
+
+
+def _with_noise(head: nn.Module, inputs: Any, output: Any, *, alike: list[bool]) -> tuple[Any, Any]:
+    """Return the logits and masks of queries with noise, and note whether two queries of each image were alike."""
+    logits, masks = output
+    last = tree_leaves(logits)[-1]
+    last = last[-1] if last.dim() == 4 else last  # [N, Q, C]; of all layers in one tensor, the last
+    distances = (last[:, :, None] - last[:, None]).abs().amax(-1) + torch.eye(last.shape[1], dtype=last.dtype)
+    alike.append(bool((distances.amin((1, 2)) < 1e-9).all()))
+    return tree_map(partial(_noisy, axes=2), logits), tree_map(partial(_noisy, axes=3), masks)
+
+
+def _noisy(tensor: Tensor, axes: int) -> Tensor:
+    """Add the same noise along the other axes, and to each tensor of that shape."""
+    generator = torch.Generator().manual_seed(axes)
+    return tensor + torch.randn(tensor.shape[-axes:], generator=generator, dtype=torch.float64).to(tensor.dtype)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.originals.mutants import Mutant
-from tests.originals.outcomes import DEFECTS, EFFECT, Judge
+from tests.originals.outcomes import DEFECTS, EFFECT, NO_EFFECT, TIES, Judge
 from tests.originals_2.version import PIPELINE, VERSION
 
 PER_CASE = 6
@@ -27,3 +27,13 @@ def test_a_number_for_padding_is_that_of_blue():
     steps = judge.config["data"]["test"]["pipeline"][1]["transforms"]
     pad = {"type": "Pad", "size_divisor": 64, "pad_val": {"img": 50}}
     assert judge(Mutant((*PIPELINE, 1, "transforms"), [*steps[:2], pad, *steps[2:]])).kind == EFFECT
+
+
+def test_yolact_masks_have_a_fixed_threshold():
+    judge = Judge(VERSION, "yolact")
+    assert judge(Mutant(("model", "test_cfg", "mask_thr"), 0.9)).kind == NO_EFFECT
+
+
+def test_queries_that_are_alike_tie():
+    judge = Judge(VERSION, "maskformer_panoptic")
+    assert judge(Mutant(("model", "backbone", "strides"), (2, 4, 4, 4))).kind == TIES

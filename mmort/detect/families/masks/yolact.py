@@ -219,7 +219,8 @@ class YOLACT(Detector):
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.output_names = ("dets", "labels", "masks")
-        self.mask_format = MaskFormat("image", self.test_cfg.mask_thr, rescaling="stretch")
+        threshold = self.test_cfg.mask_thr if config.version == 3 else 0.5  # MMDetection 2 reads none
+        self.mask_format = MaskFormat("image", threshold, rescaling="stretch")
 
     @property
     def raw_names(self) -> tuple[str, ...]:
