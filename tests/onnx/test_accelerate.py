@@ -617,6 +617,119 @@ def test_float16_is_left(precision, tmp_path, rng):
     assert reasons(result) == ["its numbers are float16, mmort's float"] * (precision == "half")
 
 
+# ---- DeformConv ------------------------------------------------------------------------------------------------------
+
+
+def deformed(rng, mask=True, bias=True, opset=19, **attributes):
+    """Convolve 4 channels in 2 groups, whose offsets leave the map, and return the model and its inputs."""
+    attributes = {
+        "group": 2,
+        "offset_group": 2,
+        "pads": [1, 2, 1, 2],
+        "strides": [2, 1],
+        "dilations": [1, 2],
+    } | attributes
+    height, width = (3 + sum(attributes["pads"][::2])) // 2 + 1, 4 + sum(attributes["pads"][1::2])
+    weights = {"w": rng.normal(size=(6, 2, 3, 2)), "b": rng.normal(size=6)}
+    constants = {name: np.float32(weights[name]) for name in ["w", "b"][: 1 + bias]}
+    names = ["x", "w", "o", "b" * bias, "m" * mask]
+    inputs = {"x": rng.normal(size=(2, 4, 6, 6)), "o": rng.normal(0, 3, (2, 24, height, width))}
+    if mask:
+        inputs["m"] = rng.random((2, 12, height, width))
+    ranks = dict.fromkeys(inputs, 4)
+    return model_of([node("DeformConv", names, ["y"], **attributes)], ranks, constants=constants, opset=opset), floats(
+        inputs.values()
+    )
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("opset", "mask", "op_type"), [(19, True, "MMCVModulated"), (22, False, "MMCV")])
+def test_deformable_convolutions_are_replaced(tmp_path, rng, opset, mask, bias, op_type):
+    model, arrays = deformed(rng, mask, bias, opset)
+    result = edited(tmp_path, model, *arrays, rtol=1e-5, atol=1e-5)
+    assert f"{op_type}DeformConv2d" in op_types(result)
+    assert "DeformConv" not in op_types(result)
+
+
+def test_deformable_convolutions_with_another_padding_are_left(tmp_path, rng):
+    model, arrays = deformed(rng, pads=[1, 2, 1, 1])
+    result = edited(tmp_path, model, *arrays)
+    assert reasons(result) == ["its pads are [1, 2, 1, 1], mmort's the same on both sides"]
+    assert op_types(result) == ["DeformConv"]
+
+
+# ---- Softmax ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((2, 5, 3, 4), 1), ((3, 4, 2), -2), ((4, 3), 0)])
+def test_softmax_moves_its_axis(tmp_path, rng, shape, axis):
+    model = model_of([node("Softmax", ["x"], ["y"], axis=axis)], {"x": len(shape)})
+    assert op_types(edited(tmp_path, model, *floats([rng.normal(size=shape)]))) == ["Transpose", "Softmax", "Transpose"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "opset"), [({"axis": 3}, 17), ({}, 17), ({"axis": 1}, 12)], ids=["last", "default", "flattened"]
+)
+def test_softmax_of_the_last_axes_is_left(tmp_path, rng, attributes, opset):
+    model = model_of([node("Softmax", ["x"], ["y"], **attributes)], {"x": 4}, opset=opset)
+    assert op_types(edited(tmp_path, model, *floats([rng.normal(size=(2, 5, 3, 4))]))) == ["Softmax"]
+
+
+# ---- classes in turn -------------------------------------------------------------------------------------------------
+
+
+def selected_in_turn(max_count=4, thresholds=(0.5, 0.5, 0.5)):
+    """Select the best boxes of three of four classes, as torchvision's exporter writes SSD's loop."""
+    nodes = []
+    for label, threshold in enumerate(thresholds, start=1):
+        steps = [
+            node("Constant", [], ["column"], value=oh.make_tensor("", INT64, [], [label])),
+            node("Constant", [], ["threshold"], value=oh.make_tensor("", FLOAT, [], [threshold])),
+            node("Gather", ["s", "column"], ["scores"], axis=1),
+            node("Greater", ["scores", "threshold"], ["above"]),
+            node("NonZero", ["above"], ["row"]),
+            node("Transpose", ["row"], ["indices"], perm=[1, 0]),
+            node("GatherND", ["scores", "indices"], ["passing"]),
+            node("NonZero", ["above"], ["row_again"]),
+            node("Transpose", ["row_again"], ["indices_again"], perm=[1, 0]),
+            node("GatherND", ["b", "indices_again"], ["passing_boxes"]),
+            node("Shape", ["passing"], ["shape"]),
+            node("Gather", ["shape", "first"], ["size"]),
+            node("Unsqueeze", ["size", "axes"], ["sizes"]),
+            node("Concat", ["max_count", "sizes"], ["counts"], axis=0),
+            node("ReduceMin", ["counts"], ["count"], keepdims=0),
+            node("Reshape", ["count", "one"], ["k"]),
+            node("TopK", ["passing", "k"], ["best", "order"]),
+            node("Gather", ["passing_boxes", "order"], ["best_boxes"]),
+            node("Shape", ["best"], ["best_shape"]),
+            node("ConstantOfShape", ["best_shape"], ["label"], value=oh.make_tensor("", INT64, [1], [label])),
+        ]
+        shared = ("s", "b", "first", "axes", "max_count", "one")
+        for made in steps:
+            for names in (made.input, made.output):
+                names[:] = [name if name in shared else f"{name}_{label}" for name in names]
+        nodes += steps
+    for name, output in (("best_boxes", "y"), ("best", "z"), ("label", "w")):
+        nodes.append(node("Concat", [f"{name}_{label}" for label in (1, 2, 3)], [output], axis=0))
+    constants = {"first": np.array(0), "axes": np.array([0]), "max_count": np.array([max_count]), "one": np.array([1])}
+    model = model_of(nodes, {"s": 2, "b": 2}, ("y", "z", "w"), constants)
+    model.graph.output[2].type.tensor_type.elem_type = INT64
+    return model
+
+
+@pytest.mark.parametrize(("max_count", "highest"), [(4, 1.0), (100, 1.0), (4, 0.4)])
+def test_classes_are_selected_at_once(tmp_path, rng, max_count, highest):
+    scores = np.round(rng.uniform(0, highest, (30, 4)), 1)  # some are equal, and some are at the threshold
+    scores[3, 1], scores[:, 3] = np.nan, 0.1
+    result = edited(tmp_path, selected_in_turn(max_count), *floats([scores, rng.random((30, 4))]))
+    assert op_types(result).count("TopK") == 1
+
+
+def test_classes_with_other_thresholds_are_selected_in_turn(tmp_path, rng):
+    arrays = floats([rng.random((30, 4)), rng.random((30, 4))])
+    assert op_types(edited(tmp_path, selected_in_turn(thresholds=(0.5, 0.4, 0.5)), *arrays)).count("TopK") == 3
+
+
 # ---- the whole -------------------------------------------------------------------------------------------------------
 
 

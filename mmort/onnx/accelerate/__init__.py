@@ -19,13 +19,16 @@ def accelerate(
 ) -> Acceleration:
     """Replace slow operators of a detector's ONNX file by mmort's, check the outputs, and measure the gain.
 
-    - NonMaxSuppression, RoiAlign and GridSample become mmort's nodes if their attributes ask for what these compute.
+    - NonMaxSuppression, RoiAlign, GridSample and DeformConv become mmort's nodes if their attributes ask for what these
+      compute.
     - The sampling of Deformable DETR and RT-DETR becomes one node.
     - Masks that are sampled at every pixel of an image, as MMDetection pastes them, are pasted by products of matrices.
     - Rows that several nodes write in turn, as torchvision and detectron2 join regions of several levels, are copied
       once.
     - Candidates among many scores, as detectron2 selects them, are looked for in the rows that have any.
     - A loop that appends to a tensor, as torchvision pastes masks, copies each mask once.
+    - What torchvision's SSD selects for one class after the other is selected for all at once.
+    - A softmax over an axis that is not the last, as YOLOs have it, is taken over the last one.
 
     The file and its replacement take turns on the first of the inputs.  A kind of replacement that is not faster there
     is not made.  Then `mmort.onnx.verify` compares the outputs for all inputs.

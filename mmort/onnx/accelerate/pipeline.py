@@ -14,6 +14,7 @@ import onnx_ir as ir
 from mmort import get_num_threads
 from mmort.onnx.accelerate import rules, scatter
 from mmort.onnx.accelerate.attention import multi_scale_deformable_attention
+from mmort.onnx.accelerate.class_chains import classes_in_turn
 from mmort.onnx.accelerate.measuring import MIN_GAIN, is_faster, measure, run_once
 from mmort.onnx.accelerate.nonzero import nonzero_of_rows
 from mmort.onnx.accelerate.pasting import pasting
@@ -33,10 +34,13 @@ RULES: dict[str, Callable[[ir.Node, Runs], Replacement | None]] = {
     "RoiAlign -> MMCVRoiAlign": rules.roi_align,
     "mask pasting -> MatMul": pasting,
     "GridSample -> grid_sampler": rules.grid_sample,
+    "DeformConv -> deform_conv2d": rules.deformable_convolution,
     "NonZero -> NonZero of rows": nonzero_of_rows,
     "rows written in turn -> Gather": scatter.joined_rows,
     "ScatterElements of rows -> ScatterND": scatter.scattered_rows,
     "Loop that appends -> Loop that collects": rules.appending_loop,
+    "selection of each class in turn -> TopK": classes_in_turn,
+    "Softmax of an inner axis -> Softmax": rules.softmax_of_last_axis,
 }
 """The kinds of replacements, in the order in which they are tried: a group of nodes before its parts."""
 
@@ -99,8 +103,8 @@ def accelerate_file(
 
 
 _CANDIDATES = (
-    *("NonMaxSuppression", "RoiAlign", "GridSample", "grid_sampler"),
-    *("ScatterElements", "ScatterND", "NonZero", "Loop"),
+    *("NonMaxSuppression", "RoiAlign", "GridSample", "grid_sampler", "DeformConv"),
+    *("ScatterElements", "ScatterND", "NonZero", "Loop", "Softmax"),
 )
 
 

@@ -7,7 +7,7 @@ else.  Nodes are written so that every opset has them.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -21,6 +21,7 @@ from mmort.onnx.graph.matching import (
     climb,
     constant,
     integer,
+    integers,
     number,
     only_user,
     opset_of,
@@ -121,6 +122,57 @@ def grid_sample(node: ir.Node, runs: Runs) -> Replacement | None:
     }
     new = ir.node("grid_sampler", node.inputs, attributes, domain="mmcv")
     return Replacement([new], [(node.outputs[0], new.outputs[0])])
+
+
+def deformable_convolution(node: ir.Node, runs: Runs) -> Replacement | None:
+    """Replace DeformConv whose two sides of each axis are padded alike; a bias without a mask is added after it."""
+    if node.op_type != "DeformConv":
+        return None
+    run = run_of(node, runs)
+    _require_float32(run)
+    if len(run.shapes[0]) != 4:
+        raise NotReplaceableError(f"its input has {len(run.shapes[0])} dimensions, mmort's 4")
+    top, left, bottom, right = integers(node, "pads", [0, 0, 0, 0])
+    if (top, left) != (bottom, right):
+        raise NotReplaceableError(f"its pads are {[top, left, bottom, right]}, mmort's the same on both sides")
+    attributes: dict[str, Any] = {
+        "stride": integers(node, "strides", [1, 1]),
+        "padding": [top, left],
+        "dilation": integers(node, "dilations", [1, 1]),
+        "groups": integer(node, "group", 1),
+        "deform_groups": integer(node, "offset_group", 1),
+    }
+    x, weight, offset, bias, mask = [*node.inputs, None, None][:5]
+    if mask is not None:
+        inputs = [x, offset, mask, weight, *([] if bias is None else [bias])]
+        new = ir.node("MMCVModulatedDeformConv2d", inputs, attributes, domain="mmcv")
+        return Replacement([new], [(node.outputs[0], new.outputs[0])])
+    new = ir.node("MMCVDeformConv2d", [x, offset, weight], attributes, domain="mmcv")
+    if bias is None:
+        return Replacement([new], [(node.outputs[0], new.outputs[0])])
+    shape = array(np.array([-1, 1, 1]))
+    column = ir.node("Reshape", [bias, shape.outputs[0]])
+    biased = ir.node("Add", [new.outputs[0], column.outputs[0]])
+    return Replacement([new, shape, column, biased], [(node.outputs[0], biased.outputs[0])])
+
+
+def softmax_of_last_axis(node: ir.Node, runs: Runs) -> Replacement | None:
+    """Replace Softmax over an inner axis, which ONNX Runtime exchanges with the last one, by one over a moved axis.
+
+    YOLOs take it over the bins of a distance, with the locations last.  Moving the axis keeps the order of the others,
+    for which ONNX Runtime's transposition is faster.
+    """
+    if node.op_type != "Softmax" or opset_of(node) < 13:  # before, all axes from the given one on were one
+        return None
+    rank = len(run_of(node, runs).shapes[0])
+    axis = integer(node, "axis", -1) % max(rank, 1)
+    if axis >= rank - 1:
+        return None
+    order = [dimension for dimension in range(rank) if dimension != axis] + [axis]
+    moved = ir.node("Transpose", [node.inputs[0]], {"perm": order})
+    new = ir.node("Softmax", [moved.outputs[0]], {"axis": -1})
+    restored = ir.node("Transpose", [new.outputs[0]], {"perm": np.argsort(order).tolist()})
+    return Replacement([moved, new, restored], [(node.outputs[0], restored.outputs[0])])
 
 
 def appending_loop(node: ir.Node, runs: Runs) -> Replacement | None:

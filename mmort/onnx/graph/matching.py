@@ -64,6 +64,11 @@ def integer(node: ir.Node, name: str, default: int) -> int:
     return node.attributes[name].as_int() if name in node.attributes else default
 
 
+def integers(node: ir.Node, name: str, default: Sequence[int]) -> list[int]:
+    """Return an attribute of several integers."""
+    return list(node.attributes[name].as_ints() if name in node.attributes else default)
+
+
 def number(node: ir.Node, name: str, default: float) -> float:
     """Return a float attribute."""
     return node.attributes[name].as_float() if name in node.attributes else default
