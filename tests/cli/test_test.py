@@ -22,9 +22,9 @@ from mmort.predict.engines import ray as ray_engine
 from tests.cli import voc
 from tests.cli.running import refused, run
 from tests.detect import text_cases
+from tests.detect.small_exports import PIPELINE
 from tests.predict import tiny_detector
 from tests.predict.tiny_open_vocabulary import VOCABULARY, save_detector, save_encoder
-from tests.tools.small_exports import PIPELINE
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "evaluate.md"
 DATA = "--ann", demo.ANNOTATIONS, "--img-dir", demo.IMAGES[0].parent

@@ -1,4 +1,4 @@
-"""Small detectors whose masks cover the image, built alike by mmort and by MMDetection (tests/tools/check_masks.py)."""
+"""Small detectors whose masks cover the image, built alike by mmort and by MMDetection (tests/originals/records.py)."""
 
 import copy
 import zlib

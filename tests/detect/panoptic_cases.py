@@ -1,4 +1,4 @@
-"""Small panoptic detectors, built alike by mmort and by MMDetection (tests/tools/check_panoptic.py)."""
+"""Small panoptic detectors, built alike by mmort and by MMDetection (tests/originals/records.py)."""
 
 import copy
 

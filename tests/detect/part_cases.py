@@ -1,7 +1,7 @@
 """Small backbones and necks, with inputs and weights that do not depend on their code.
 
 MMDetection's modules got the same: ``tests/data/detect/parts.json`` has what they returned
-(``tests/tools/check_parts.py`` writes it).
+(``tests/originals/records.py`` writes it).
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Small detectors with queries, with inputs and weights that do not depend on their code.
 
 MMDetection's got the same: ``tests/data/detect/query_detectors.json`` has what they detected
-(``tests/tools/check_query_detectors.py`` writes it).
+(``tests/originals/records.py`` writes it).
 """
 
 import zlib

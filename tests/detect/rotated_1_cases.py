@@ -1,7 +1,7 @@
 """Small detectors of rotated boxes in MMRotate 1's spelling.
 
 MMRotate 1.0.0rc1 got the same: ``tests/data/detect/rotated_1.json`` has what they detected
-(``tests/tools/check_rotated.py`` writes it).
+(``tests/originals/records.py`` writes it).
 """
 
 import copy

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from mmort.detect.export.crowd import VIEWS, crowd
-from tests.tools.small_cases import small_cases
-from tests.tools.small_exports import SmallExport
+from tests.detect.small_exports import SmallExport, small_cases
 
 
 @pytest.fixture(scope="module")

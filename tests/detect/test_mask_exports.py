@@ -1,7 +1,4 @@
-"""Files of detectors whose masks cover the image, exported at a fixed size by torch's older exporter, which is faster.
-
-tests/tools/check_masks.py and check_panoptic.py export them for all sizes.
-"""
+"""Files of detectors whose masks cover the image, at a fixed size and by torch's older exporter, which is faster."""
 
 import json
 

@@ -2,7 +2,10 @@
 
 import copy
 import json
+import re
 from pathlib import Path
+
+import torch
 
 CONFIG = json.loads((Path(__file__).parents[1] / "data" / "detect" / "mask_rcnn.json").read_text())
 """A small Mask R-CNN."""
@@ -246,3 +249,28 @@ def config_of(case):
     config = copy.deepcopy(CONFIG)
     CASES[case](config["model"])
     return config
+
+
+def fill(module):
+    """Give all weights values of which scores and boxes vary."""
+    torch.manual_seed(1)
+    for name, value in module.state_dict().items():
+        if name.endswith("running_var"):
+            value.uniform_(0.5, 1.5)
+        elif value.ndim > 1 and "embed" not in name:
+            torch.nn.init.kaiming_normal_(value)
+        elif value.is_floating_point():
+            value.add_(torch.randn_like(value) * 0.1)
+    for name, value in module.state_dict().items():
+        if "fc_reg" in name or "rpn_reg" in name or "init_proposal_bboxes" in name:
+            value.mul_(0.1)
+        if re.search(r"fc_cls\S*\.weight|_att_|fc_reg_offset", name):
+            value.mul_(0.1)
+        if "rpn_cls.weight" in name:
+            value.mul_(0.02)  # MMDetection leaves the order of equal scores open, such as 1
+        if name.startswith("rpn_head.conv_"):  # of guided anchors, whose sizes grow exponentially
+            value.mul_(0.05)
+        if "init_proposal_bboxes" in name:
+            value.add_(0.5)
+        if "fc_mask_iou.weight" in name:
+            value.mul_(0.02)

@@ -11,8 +11,7 @@ from mmort.detect.export.crowd import VIEWS
 from mmort.detect.export.head_outputs import PREFIX
 from mmort.detect.loading import PARTS, _family_of
 from mmort.onnx.verify.rounding import RoundingRow
-from tests.tools.small_cases import small_cases
-from tests.tools.small_exports import SmallExport
+from tests.detect.small_exports import SmallExport, small_cases
 
 CASES = small_cases()
 NAMES = {_family_of(DetectorConfig({"model": model})).__name__: name for name, (model, _) in reversed(CASES.items())}

@@ -15,6 +15,7 @@ from mmort.configs import read_config
 from mmort.detect import build
 from tests.cli import running
 from tests.detect import test_dense_detectors as dense
+from tests.detect.small_exports import SmallExport, small_cases
 from tests.detect.test_detect_export import FCOS
 
 fcos, images, recorded = dense.fcos, dense.images, dense.recorded  # fixtures
@@ -101,3 +102,10 @@ def test_onnx_runtime_agrees_at_sizes_that_were_not_traced(exported, small_fcos,
     for dets, labels, torchs in zip(*outputs, dense.run(small_fcos, input, img_shape), strict=True):
         assert len(torchs.dets) > 0
         dense.assert_same(dense.found(dets, labels), torchs)
+
+
+@pytest.mark.parametrize("name", ["Rotated RTMDet", "Oriented R-CNN"])
+def test_rotated_boxes_in_files_of_all_sizes(name, tmp_path):
+    path = tmp_path / "x.onnx"
+    assert SmallExport(*small_cases()[name], path, dynamic=True).write().ok
+    assert mmort.ort.session(path).get_inputs()[0].shape == ["batch", 3, "height", "width"]

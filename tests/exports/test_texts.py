@@ -16,8 +16,8 @@ from mmort.detect import build, load
 from mmort.detect.export.pipeline import DEFAULT_IMAGE
 from mmort.detect.network import TorchNetwork
 from mmort.predict import Preprocessing
+from tests.detect.small_exports import PIPELINE
 from tests.detect.text_cases import BERT, MODELS, config, fill
-from tests.tools.small_exports import PIPELINE
 
 TEXTS = ["dog", "red light"]
 OPEN = {"num_queries": 40, "language_model": {**MODELS["grounding_dino"]["language_model"], "max_tokens": 30}}

@@ -9,9 +9,8 @@ import random
 import onnx
 import pytest
 
+from tests.detect.small_exports import SmallExport, small_cases
 from tests.tools.mutants import Judge, mutations, with_many_detections
-from tests.tools.small_cases import small_cases
-from tests.tools.small_exports import SmallExport
 
 SEED = int(os.environ.get("MUTANTS_SEED", "0"))
 COUNT = 6

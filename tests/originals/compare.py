@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,12 @@ def save(original: Any, folder: Path) -> str:
     path = folder / "weights.pth"
     torch.save({"state_dict": original.model.state_dict(), "meta": {}}, path)
     return str(path)
+
+
+def write_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Write JSON with a line for each entry."""
+    lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in record.items()]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def assert_equal(build: Callable[[Config], Any], case: Case) -> None:

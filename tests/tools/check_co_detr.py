@@ -26,11 +26,11 @@ from tests.detect import co_dino_cases, query_cases
 from tests.originals import mutations
 from tests.originals.cases.case import PREPROCESSOR
 from tests.originals.cases.query import SPREAD
+from tests.originals.compare import write_record
 from tests.originals_2.cases import Case, _pipeline
 from tests.originals_2.original import Original
 from tests.originals_2.version import VERSION
 from tests.tools.check_co_dino import difference
-from tests.tools.small_detectors import write_record
 
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "co_detr.json"
 

@@ -25,10 +25,9 @@ from tests.detect import co_dino_cases, query_cases
 from tests.originals.candidate import Candidate
 from tests.originals.cases.case import PREPROCESSOR, Case, Config
 from tests.originals.cases.query import SPREAD
-from tests.originals.compare import batches_of, filled, save
+from tests.originals.compare import batches_of, filled, save, write_record
 from tests.originals.comparison import differences, require_substance
 from tests.originals.images import image_files
-from tests.tools.small_detectors import write_record
 
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "co_dino.json"
 

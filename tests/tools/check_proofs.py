@@ -25,8 +25,7 @@ import torch
 from mmort.detect import build
 from mmort.onnx import Report
 from tests.detect import text_cases
-from tests.tools.small_cases import Fill, small_cases
-from tests.tools.small_exports import SmallExport
+from tests.detect.small_exports import Fill, SmallExport, small_cases
 
 
 def random_fill(seed: int) -> Fill:

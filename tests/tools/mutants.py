@@ -32,8 +32,7 @@ from mmort.detect.export.head_outputs import PREFIX, Arguments, WithHeads, run_t
 from mmort.detect.export.proof import Proof, ReplayingModule
 from mmort.onnx.verify.sessions import open_session
 from mmort.onnx.verify.values import Reference
-from tests.tools.small_cases import small_cases
-from tests.tools.small_exports import SmallExport
+from tests.detect.small_exports import SmallExport, small_cases
 
 NAMES = "ATSSHead", "YOLOv3", "FCOS", "Mask Scoring R-CNN", "SOLOv2", "DETR", "dino", "Oriented R-CNN"
 PER_KIND = 5

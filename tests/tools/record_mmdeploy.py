@@ -1,11 +1,11 @@
 """Export small detectors with MMDeploy: an Oriented R-CNN, with what its own library detects, or a Mask R-CNN.
 
-    pip install --no-deps --target MMROTATE mmrotate==1.0.0rc1 mmdeploy==1.3.1 aenum e2cnn sympy mpmath scipy
+    pip install --no-deps mmdeploy==1.3.1 && pip install aenum                # in the environment of .ci/run originals
     python -m venv OLD && OLD/bin/pip install onnxruntime==1.15.1 'numpy<2'   # for which that library is built
-    python -m tests.tools.record_mmdeploy FOLDER MMROTATE OLD/bin/python
-    python -m tests.tools.record_mmdeploy FOLDER MMROTATE
+    python -m tests.tools.record_mmdeploy OLD/bin/python
+    python -m tests.tools.record_mmdeploy
 
-FOLDER is that of check_parts.  With OLD, writes what tests/ort/test_mmdeploy.py reads of the Oriented R-CNN; without,
+With OLD, writes what tests/ort/test_mmdeploy.py reads of the Oriented R-CNN; without,
 the file of the Mask R-CNN, whose masks are pasted, for tests/onnx/test_accelerate.py.
 """
 
@@ -15,7 +15,6 @@ import copy
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,13 +22,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-import mmort.torch
 from tests.detect import query_cases, rotated_1_cases, two_stage_cases
+from tests.originals.original import Original
 from tests.ort.test_mmdeploy import MASK_RCNN, RECORD, images
-from tests.tools import check_parts
-from tests.tools.check_rotated import mmrotate
 
 CHANNELS = 8
 POST_PROCESSING = {
@@ -52,53 +48,6 @@ with numpy.load(inputs) as arrays:
         results[name + ".dets"], results[name + ".labels"] = session.run(None, {"input": arrays[name]})
 numpy.savez(outputs, **results)
 """
-
-
-def function_of(operator: Callable[..., Tensor]) -> type[torch.autograd.Function]:
-    """Return a function as MMCV has it for an operator, whose symbolic MMDeploy replaces."""
-
-    class Function(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, input: Tensor, rois: Tensor, *arguments: Any) -> Tensor:
-            return operator(input, rois, *arguments)
-
-        @staticmethod
-        def symbolic(g: Any, *arguments: Any) -> Any:
-            raise NotImplementedError
-
-    return Function
-
-
-class Pooling(torch.nn.Module):
-    """A layer of MMCV's that pools regions."""
-
-    function: type[torch.autograd.Function]
-
-    def __init__(self, output_size: int, *arguments: Any) -> None:
-        super().__init__()
-        self.output_size = output_size, output_size
-        self.arguments = self.output_size, *arguments
-
-    def forward(self, input: Tensor, rois: Tensor) -> Tensor:
-        return self.function.apply(input, rois, *self.arguments)
-
-
-class RoIAlign(Pooling):
-    """MMCV's layer."""
-
-    function = function_of(mmort.torch.roi_align)
-
-    def __init__(self, output_size: int, spatial_scale: float, sampling_ratio: int) -> None:
-        super().__init__(output_size, spatial_scale, sampling_ratio, "avg", True)
-
-
-class RoIAlignRotated(Pooling):
-    """MMCV's layer, by its old names of arguments too."""
-
-    function = function_of(mmort.torch.roi_align_rotated)
-
-    def __init__(self, out_size: int, spatial_scale: float, sample_num: int, clockwise: bool) -> None:
-        super().__init__(out_size, float(spatial_scale), sample_num, True, clockwise)
 
 
 def oriented_rcnn() -> dict[str, Any]:
@@ -157,37 +106,25 @@ def deploy(detector: Any, model: Path, outputs: list[str], codebase: dict[str, A
     )
 
 
-def export_oriented_rcnn(folder: str, rotated: str, model: Path) -> None:
+def built(model: dict[str, Any], scope: str) -> Any:
+    """Return MMDetection's or MMRotate's detector."""
+    return Original({"model": model, "default_scope": scope, "test_dataloader": {"dataset": {"pipeline": []}}}).model
+
+
+def export_oriented_rcnn(model: Path) -> None:
     """Export the detector of rotated boxes."""
-    registry = mmrotate(folder, rotated)
-    import_module("mmcv.ops.roi_align_rotated")  # so that a later import does not hide the function
-    operators = import_module("mmcv.ops")
-    operators.RoIAlignRotated, operators.roi_align_rotated = RoIAlignRotated, RoIAlignRotated.function.apply
-    extractors = "mmrotate.models.roi_heads.roi_extractors.rotate_single_level_roi_extractor"
-    import_module(extractors).ops = operators
     for module in ("models", "structures"):
         import_module(f"mmdeploy.codebase.mmrotate.{module}")
-    from mmengine.config import ConfigDict
-
-    detector = registry.build(ConfigDict(oriented_rcnn())).eval()
+    detector = built(oriented_rcnn(), "mmrotate")
     rotated_1_cases.fill(detector)
     detector.rpn_head.rpn_reg.weight *= 0.2  # no flat proposals, see test_mmdeploy
     codebase = {"type": "mmrotate", "task": "RotatedDetection", "post_processing": POST_PROCESSING}
     deploy(detector, model, ["dets", "labels"], codebase)
 
 
-def export_mask_rcnn(folder: str, packages: str, model: Path) -> None:
+def export_mask_rcnn(model: Path) -> None:
     """Export the detector with masks."""
-    registry = check_parts.mmdetection(folder)
-    sys.path.append(packages)
-    import_module("mmcv.ops.roi_align")
-    operators = import_module("mmcv.ops")
-    operators.RoIAlign, operators.roi_align = RoIAlign, RoIAlign.function.apply
-    from mmdet.utils import register_all_modules
-    from mmengine.config import ConfigDict
-
-    register_all_modules(init_default_scope=True)
-    detector = registry.build(ConfigDict(mask_rcnn())).eval()
+    detector = built(mask_rcnn(), "mmdet")
     query_cases.fill(detector)
     head = detector.roi_head.bbox_head
     for layer in (detector.rpn_head.rpn_reg, head.fc_reg, head.fc_cls):  # boxes within the image, scores below 1
@@ -197,17 +134,17 @@ def export_mask_rcnn(folder: str, packages: str, model: Path) -> None:
     deploy(detector, model, ["dets", "labels", "masks"], codebase)
 
 
-def main(folder: str, packages: str, python: str | None = None) -> None:
+def main(python: str | None = None) -> None:
     """Write the file, and what MMDeploy's library detects with that of the Oriented R-CNN."""
     torch.set_grad_enabled(False)
-    library = Path(packages, "mmdeploy", "lib", "libmmdeploy_onnxruntime_ops.so")
+    library = Path(import_module("mmdeploy").__file__ or "").parent / "lib" / "libmmdeploy_onnxruntime_ops.so"
     with tempfile.TemporaryDirectory() as temporary:
         model, inputs, outputs = (Path(temporary, name) for name in ("model.onnx", "inputs.npz", "outputs.npz"))
         if python is None:
-            export_mask_rcnn(folder, packages, model)
+            export_mask_rcnn(model)
             np.savez_compressed(MASK_RCNN, model=np.frombuffer(model.read_bytes(), np.uint8))
             return
-        export_oriented_rcnn(folder, packages, model)
+        export_oriented_rcnn(model)
         np.savez(inputs, **images())
         subprocess.run([python, "-c", RUN, model, library, inputs, outputs], check=True)
         with np.load(outputs) as results:

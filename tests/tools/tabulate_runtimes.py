@@ -214,20 +214,25 @@ def small_files(names: list[str], work: Path) -> Iterator[tuple[str, Path, Batch
     import torch
 
     from mmort.configs.layout import DetectorConfig
-    from mmort.detect.export import ExportOptions
+    from mmort.detect import build
+    from mmort.detect.export import ExportOptions, export
     from mmort.detect.loading import _family_of
-    from tests.tools.check_query_detectors import PIPELINE
-    from tests.tools.small_cases import small_cases
-    from tests.tools.small_detectors import export_small
+    from tests.detect.small_exports import PIPELINE, small_cases
 
     torch.set_grad_enabled(False)
     cases = small_cases()
+    settings, weights, path = (work / name for name in ("config.json", "weights.pth", "detector.onnx"))
     for name in names or cases:
         model, fill = cases[name]
         config = {"model": model, "test_pipeline": PIPELINE}
         options = ExportOptions(shape=(128, 192), dynamic_export=True, verify=False)
+        torch.manual_seed(0)  # for what `fill` leaves as it was built
+        detector = build(config)
+        fill(detector)
+        settings.write_text(json.dumps(config))
+        torch.save({"state_dict": detector.state_dict(), "meta": {}}, weights)
         try:
-            path, _ = export_small(config, fill, work, options)
+            export(settings, weights, path, options, progress=lambda line: None)
         except ValueError as error:
             tqdm.write(f"{name}: {error}")
             continue

@@ -405,6 +405,7 @@ CASES = {
     "vfnet": Case(_vfnet(), {r"vfnet_reg(_refine)?$": (0.3, 0.3)}),
     "vfnet_points": Case(_vfnet(use_atss=False, dcn_on_last_conv=True), {r"vfnet_reg(_refine)?$": (0.3, 0.3)}),
     "tood": Case(_of_dense_cases("TOODHead", "TOOD"), {r"tood_reg$": (0.3, 0.3)}),
+    "tood_dcn": Case(_of_dense_cases("TOODHead", "TOOD", num_dcn=1), {r"tood_reg$": (0.3, 0.3)}),
     "tood_anchors": Case(_of_dense_cases("TOODHead", "TOOD", anchor_type="anchor_based", bbox_coder=CODER)),
     "paa": Case(over_pyramid("PAA", _square_head("PAAHead")), batches=False),
     "lad": Case(over_pyramid("PAA", _square_head("LADHead")), batches=False),
@@ -431,6 +432,9 @@ CASES = {
     "autoassign": Case(_of_dense_cases("AutoAssignHead", "AutoAssign"), {r"conv_reg$": (1.0, 0.5)}),
     "reppoints": Case(_of_dense_cases("RepPointsHead", "RepPointsDetector")),
     "reppoints_minmax": Case(_of_dense_cases("RepPointsHead", "RepPointsDetector", transform_method="minmax")),
+    "reppoints_grid": Case(
+        _of_dense_cases("RepPointsHead", "RepPointsDetector", transform_method="partial_minmax", use_grid_points=True)
+    ),
     "sabl_retinanet": Case(
         over_pyramid(
             "RetinaNet",
