@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from mmort.cli.outputs import check_new_outputs, print_written
-from mmort.cli.rewriting import add_new_file
+from mmort.cli.rewriting import add_new_file, list_inputs
 
 HELP = (
     "replace slow operators in the ONNX file of a detector, of any exporter, by mmort's; compare the outputs, and "
@@ -20,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input",
         nargs="+",
         metavar="FILE",
-        help="what to run the model on: .npz files of arrays by the names of the inputs, or pictures, preprocessed as "
-        "the metadata of MODEL.onnx says (default: random numbers)",
+        help="what to run the model on: .npz files of arrays by the names of the inputs, pictures, preprocessed as the "
+        "metadata of MODEL.onnx says, or folders of either (default: random numbers)",
     )
     parser.add_argument("--threads", type=int, help="threads for the measurement (default: one for each core)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -34,7 +35,12 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.threads is not None:
         mmort.set_num_threads(arguments.threads)
     check_new_outputs(arguments.output, force=arguments.force)
-    inputs = None if arguments.input is None else list(mmort.onnx.read_inputs(arguments.model, arguments.input))
+    inputs = None
+    if arguments.input is not None:
+        files: list[Path] = []
+        for source in map(Path, arguments.input):
+            files += list_inputs("--input", source) if source.is_dir() else [source]
+        inputs = list(mmort.onnx.read_inputs(arguments.model, files))
     result = mmort.onnx.accelerate(arguments.model, arguments.output, inputs, force=arguments.force)
     print(result.to_json() if arguments.json else result)
     if arguments.json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mmort.cli import datasets
 from mmort.cli.outputs import check_new_outputs, print_written
-from mmort.cli.rewriting import add_new_file
+from mmort.cli.rewriting import add_new_file, list_inputs
 from mmort.cli.thresholds import share
 from mmort.tables import lay_out
 
@@ -47,18 +47,12 @@ def run(arguments: argparse.Namespace) -> None:
     except ModuleNotFoundError:
         raise ImportError("mmort quantize needs tqdm: pip install 'mmort[predict]'") from None
     import mmort.onnx
-    from mmort.predict import list_images
-    from mmort.predict.image_files import SUFFIXES
 
     check_new_outputs(arguments.output, force=arguments.force)
     dataset = _dataset(arguments)
-    folder = Path(arguments.calibrate)
     if not os.path.isdir(arguments.calibrate):
         raise NotADirectoryError(f"no folder to calibrate with: {arguments.calibrate}")
-    files = sorted(folder.glob("*.npz"))
-    if files and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
-        raise ValueError(f"--calibrate must have either pictures or .npz files, got both: {folder}")
-    files = files or list_images(folder)
+    files = list_inputs("--calibrate", Path(arguments.calibrate))
     inputs = mmort.onnx.read_inputs(arguments.model, files)
     sets = tqdm(inputs, total=len(files), unit="file", disable=arguments.quiet or None)
     loss = arguments.max_loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from mmort.cli.outputs import add_force, add_output
 
@@ -24,3 +25,20 @@ def add_new_file(parser: argparse.ArgumentParser) -> None:
     """Add the model to read, and the file to write, of a command that measures both."""
     parser.add_argument("model", metavar="MODEL.onnx", help=_MODEL)
     add_output(parser, force=True, required=True, metavar="FILE.onnx", help=_OUTPUT)
+
+
+def list_inputs(option: str, folder: Path) -> list[Path]:
+    """Return what a folder has for the inputs of a model: its pictures, or its .npz files.
+
+    Raises
+    ------
+    ValueError
+        If it has both, or neither.
+    """
+    from mmort.predict import list_images
+    from mmort.predict.image_files import SUFFIXES
+
+    arrays = sorted(folder.glob("*.npz"))
+    if arrays and any(file.suffix.lower() in SUFFIXES for file in folder.iterdir()):
+        raise ValueError(f"{option} must have either pictures or .npz files, got both: {folder}")
+    return arrays or list_images(folder)

@@ -102,15 +102,15 @@ def _read_arrays(
     except (MemoryError, OSError):
         raise
     except Exception:  # of numpy, zipfile and its decompressors: an .npy file, objects, another file, a damaged one
-        raise ValueError(f"verify: inputs must be an .npz file of numbers, got {os.fspath(file)}") from None
+        raise ValueError(f"inputs must be an .npz file of numbers, got {os.fspath(file)}") from None
     if is_bomb:
         raise ValueError(
-            f"verify: arrays of {size} bytes must not be compressed to less than a tenth; write them with np.savez, "
+            f"arrays of {size} bytes must not be compressed to less than a tenth; write them with np.savez, "
             f"got {os.fspath(file)}"
         )
     names = [name for name in needed + optional if name in by_name]
     if set(names) != set(by_name) or not set(needed) <= set(by_name):
-        raise ValueError(f"verify: {os.fspath(file)} must have arrays {', '.join(needed)}, got {', '.join(by_name)}")
+        raise ValueError(f"{os.fspath(file)} must have arrays {', '.join(needed)}, got {', '.join(by_name)}")
     return [by_name[name] for name in names]
 
 

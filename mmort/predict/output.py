@@ -240,13 +240,14 @@ def _check_settings(file: Path, settings: Mapping[str, Any], *, is_empty: bool) 
             f"{file} cannot be read, so that the settings behind {file.with_name('detections.jsonl')} are unknown; "
             f"delete both, or give another directory: {error}"
         ) from None
-    changed = [name for name in wanted if before.get(name) != wanted[name]]
+    directory = str(before.pop("directory"))
+    changed = [name for name in {**wanted, **before} if before.get(name) != wanted.get(name)]
     if changed:
         raise ValueError(
             f"{file.with_name('detections.jsonl')} is of a run with another {' and '.join(changed)}; give another "
             "directory, or delete the file"
         )
-    return str(before["directory"])
+    return directory
 
 
 def _recorded(path: Path, file: int) -> tuple[list[tuple[str, int | None]], int]:

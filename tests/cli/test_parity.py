@@ -105,7 +105,7 @@ def test_two_files_that_differ(tmp_path):
     files = demo.MODEL, tmp_path / "other.onnx", *demo.IMAGES
     code, out, err = run("parity", *files, "--report", tmp_path / "report.html")
     assert code == 1
-    assert re.search(r"other.onnx differs from mask_rcnn.onnx: In 4 images, \d+ of 66 detections are equal", out)
+    assert re.search(r"other.onnx differs from mask_rcnn.onnx: \d+ of 66 detections in 4 images are equal", out)
     assert err == "mmort: error: these differ from mask_rcnn.onnx: other.onnx\n"
 
 

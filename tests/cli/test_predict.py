@@ -432,6 +432,6 @@ def test_two_batches_run_at_a_time_by_default(options, parallel):
     assert engines.load(arguments, arguments.provider).parallel == parallel
 
 
-def test_missing_libraries_are_named(monkeypatch):
+def test_missing_libraries_are_named(tiny, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     assert "mmort predict needs tqdm: pip install 'mmort[predict]'" in refused("predict", tiny, IMAGES[0])

@@ -768,6 +768,17 @@ def test_what_is_not_faster_is_left(tmp_path, slow, monkeypatch):
     assert not (tmp_path / "fast.onnx").exists()
 
 
+def test_the_command_takes_folders(tmp_path, slow, monkeypatch):
+    set_seconds(monkeypatch, before=1.0, after=0.5)
+    folder = tmp_path / "inputs"
+    folder.mkdir()
+    (tmp_path / "inputs.npz").rename(folder / "0.npz")
+    assert run("accelerate", slow, "-o", tmp_path / "fast.onnx", "--input", folder)[0] == 0
+    np.savez(folder / "1.npz", b=0)  # which shows that all are read
+    text = refused("accelerate", slow, "-o", tmp_path / "other.onnx", "--input", folder)
+    assert f"{folder}/1.npz must have arrays b, s, got b" in text
+
+
 def test_nothing_is_written_if_the_whole_file_is_not_faster(tmp_path, slow, monkeypatch):
     set_seconds(monkeypatch, before=1.0, after=0.5, elsewhere=2.0)
     code, out, err = run("accelerate", slow, "-o", tmp_path / "fast.onnx", "--input", tmp_path / "inputs.npz")

@@ -370,7 +370,7 @@ def test_members_that_numpy_does_not_read(tmp_path, weight):
         with zipfile.ZipFile(file, "w") as archive:
             archive.writestr(name, content)
         message = refused("verify", path, "--against", path, "--inputs", file)
-        assert message.endswith(f"verify: inputs must be an .npz file of numbers, got {file}\n")
+        assert message.endswith(f"error: inputs must be an .npz file of numbers, got {file}\n")
 
 
 def test_command_with_pictures(tmp_path):

@@ -1,5 +1,6 @@
 """`mmort.predict.predict`, what ``mmort predict`` calls: records, resumed runs, and images that cannot be processed."""
 
+import json
 import pickle
 import shutil
 
@@ -90,3 +91,13 @@ def test_records_of_other_texts_are_not_mixed(photos, tmp_path):
     assert other.classes == predictor.classes
     with pytest.raises(ValueError, match="of a run with another texts"):
         predict(other, photos, options)
+
+
+def test_records_of_settings_that_this_run_lacks_are_not_mixed(tiny, photos, tmp_path):
+    """As those that a later version may write."""
+    options = PredictOptions(output=tmp_path / "out")
+    predict(tiny, photos, options)
+    settings = json.loads((tmp_path / "out/run.json").read_text())
+    (tmp_path / "out/run.json").write_text(json.dumps({**settings, "precision": "half"}))
+    with pytest.raises(ValueError, match="of a run with another precision"):
+        predict(tiny, photos, options)

@@ -93,19 +93,20 @@ class Parity:
         if differing:
             largest = max(differing, key=lambda name: abs(column.differences[name]))
             difference = difference_text(column.differences[largest])
-            metrics = f"{len(differing)} of {len(self.metrics)} metrics differ, {largest} by {difference}."
-        elif not self.metrics:
-            metrics = f"In {detections.images:,} image{'s' * (detections.images != 1)},"
-        else:
+            metrics = f"{len(differing)} of {len(self.metrics)} metrics differ, {largest} by {difference}. "
+        elif self.metrics:
             first = next(iter(self.metrics))
-            metrics = f"{first} is {metric_text(self.metrics[first])}, and no metric differs."
-        share = f"{detections.matched:,} of {detections.detections:,} detections are equal"
+            metrics = f"{first} is {metric_text(self.metrics[first])}, and no metric differs. "
+        else:
+            metrics = ""
+        images = "" if self.metrics else f" in {detections.images:,} image{'s' * (detections.images != 1)}"
+        share = f"{detections.matched:,} of {detections.detections:,} detections{images} are equal"
         if detections.agreement < 1:
             share += f" ({detections.agreement:.2%}), {detections.missing:,} missing, {detections.extra:,} extra"
         if detections.other_masks:
             share += f", {detections.other_masks:,} with another mask"
         required = f" {MIN_AGREEMENT:.1%} are required." if detections.agreement < MIN_AGREEMENT else ""
-        return f"{metrics} {share}.{required}"
+        return f"{metrics}{share}.{required}"
 
     def __str__(self) -> str:
         """Lay out the metrics and the detections, and a line for each model."""
