@@ -34,11 +34,17 @@ cdef enum:  # phases
 
 cdef enum:  # chosen by nms, clustered and uniform, 100 to 3000 boxes
     PAIRWISE_MAX_BOXES = 1024  # up to which comparing all pairs is faster than a grid
+    MAX_WANTED = 200  # boxes, up to which those of the highest scores are compared before the rest
     PAIRWISE_PROBES = 8  # boxes compared with all others before judging whether that pays
     SAMPLED_SHARE = 8  # of many boxes one in eight is judged by: nms, uniform, 20,000 boxes
     MIN_SAMPLED_BOXES = 2048
     MAX_GROWTH = 8  # of the grid, if too few of its boxes are kept
     MAX_LEFT_PER_SUPPRESSED = 800  # it pays if a kept box suppresses one in 800 of the rest; at 250 nested ones lose
+
+cdef enum:  # picoseconds: nms, scenes of benchmarks/scenes.py of 1,025 to 4,000 boxes
+    PAIR_COST = 340  # of float32
+    GRID_COST = 10000000
+    BOX_COST = 60000  # in a grid
 
 cdef enum:  # picoseconds per box
     SORT_COST = 10000  # nms, text lines, 100 boxes
@@ -93,18 +99,31 @@ cdef _Workspace _workspace(const mmk_call *call) noexcept nogil:
 
 # ---- one class -------------------------------------------------------------------------------------------------------
 
-cdef simd_void _compare(const real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t end, real threshold,
-                        real offset, int32_t *flags, ptrdiff_t *suppressed) noexcept nogil:
-    """Flags all boxes after `box` and before `end` that it suppresses, and counts the flags among them."""
+cdef simd_void _compare(const real *planes, ptrdiff_t stride, ptrdiff_t box, ptrdiff_t begin, ptrdiff_t end,
+                        real threshold, real offset, int32_t *flags, ptrdiff_t *suppressed) noexcept nogil:
+    """Flags the boxes of [begin, end) that `box` suppresses, and counts the flags among them."""
     cdef int32_t total = 0
     cdef ptrdiff_t i
-    for i in range(box + 1, end):
+    for i in range(begin, end):
         flags[i] |= plane_iou(planes, stride, box, i, offset) > threshold
         total += flags[i]
     suppressed[0] = total
 
 
-cdef bint _pairs_pay(const real *planes, ptrdiff_t count, real threshold, real offset, int32_t *flags) noexcept nogil:
+cdef bint _few_remain(ptrdiff_t visited, ptrdiff_t kept, ptrdiff_t count, ptrdiff_t max_kept,
+                      size_t width) noexcept nogil:
+    """Returns whether a grid takes longer than comparing all pairs, if as many of the rest are kept as so far.
+
+    It does if boxes of similar scores are neighbours, which suppress few of all boxes, but most of the next ones.
+    """
+    cdef double left = count - visited, kept_share = <double>kept / visited, left_to_keep = max_kept - kept
+    cdef double pair_cost = <double>PAIR_COST * width / sizeof(float)
+    return (pair_cost * left * min(left * kept_share, left_to_keep)
+            < GRID_COST + BOX_COST * min(left, left_to_keep / kept_share))
+
+
+cdef bint _pairs_pay(const real *planes, ptrdiff_t count, real threshold, real offset, ptrdiff_t max_kept,
+                     int32_t *flags) noexcept nogil:
     """Returns whether to begin with comparing all pairs, judged by a part of the boxes."""
     cdef ptrdiff_t end = count // SAMPLED_SHARE, kept = 0, suppressed = 0, i
     if end < MIN_SAMPLED_BOXES:
@@ -112,35 +131,42 @@ cdef bint _pairs_pay(const real *planes, ptrdiff_t count, real threshold, real o
     for i in range(end):
         if not flags[i]:
             if kept == PAIRWISE_PROBES:
-                return suppressed * MAX_LEFT_PER_SUPPRESSED >= kept * (end - i)
+                return (suppressed * MAX_LEFT_PER_SUPPRESSED >= kept * (end - i)
+                        or _few_remain(i, kept, count, max_kept, sizeof(real)))
             kept += 1
-            _compare(planes, count, i, end, threshold, offset, flags, &suppressed)
+            _compare(planes, count, i, i + 1, end, threshold, offset, flags, &suppressed)
     return True
 
 
-cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t begin, ptrdiff_t count, real threshold,
-                                  real offset, ptrdiff_t max_kept, bint to_the_end, int32_t *flags) noexcept nogil:
-    """Compares all pairs from position `begin` on; returns the position where that no longer pays, or `count`.
+cdef ptrdiff_t _suppress_by_pairs(mmk_call *call, const real *planes, ptrdiff_t stride, ptrdiff_t begin, ptrdiff_t end,
+                                  real threshold, real offset, ptrdiff_t max_kept, bint to_the_end,
+                                  int32_t *flags) noexcept nogil:
+    """Compares the pairs of boxes before `end`, of which those before `begin` are decided.
 
-    Returns -1 if the call is stopped.
+    Returns the position where that no longer pays, or `end`; -1 if the call is stopped.
     """
     cdef ptrdiff_t i, kept = 0, suppressed = 0
     cdef int64_t comparisons = 0, unasked = 0
+    memset(flags + begin, 0, (end - begin) * sizeof(int32_t))
     for i in range(begin):
-        kept += not flags[i]
-    for i in range(begin, count):
+        if not flags[i]:
+            kept += 1
+            _compare(planes, stride, i, begin, end, threshold, offset, flags, &suppressed)
+            unasked += end - begin
+    for i in range(begin, end):
         if kept >= max_kept:
             flags[i] = 1
         elif not flags[i]:
             if (not to_the_end and kept >= PAIRWISE_PROBES
-                    and suppressed * MAX_LEFT_PER_SUPPRESSED < kept * (count - i)):
+                    and suppressed * MAX_LEFT_PER_SUPPRESSED < kept * (end - i)
+                    and not _few_remain(i, kept, end, max_kept, sizeof(real))):
                 return i
             kept += 1
-            _compare(planes, count, i, count, threshold, offset, flags, &suppressed)
-            unasked += count - i
-            if not goes_on(call, &comparisons, &unasked, count):
+            _compare(planes, stride, i, i + 1, end, threshold, offset, flags, &suppressed)
+            unasked += end - i
+            if not goes_on(call, &comparisons, &unasked, stride):
                 return -1
-    return count
+    return end
 
 
 cdef void _keep_first(int32_t *flags, ptrdiff_t count, ptrdiff_t max_kept) noexcept nogil:
@@ -180,11 +206,14 @@ cdef int _suppress_by_grid(mmk_call *call, Grid *grid, ptrdiff_t max_kept, char 
     return 0
 
 
-cdef int _suppress_many(mmk_call *call, int type, const real *boxes, const int64_t *order, ptrdiff_t count,
-                        real threshold, real offset, ptrdiff_t max_kept, int32_t *flags, void *scratch) noexcept nogil:
-    """Flags the suppressed ones of more boxes than are always compared in pairs; -1 if the call is stopped."""
+cdef int _suppress_many(mmk_call *call, int type, const real *boxes, const int64_t *order, ptrdiff_t begin,
+                        ptrdiff_t count, real threshold, real offset, ptrdiff_t max_kept, int32_t *flags,
+                        void *scratch) noexcept nogil:
+    """Flags the suppressed ones of more boxes than are always compared in pairs; -1 if the call is stopped.
+
+    Those before `begin` are decided.
+    """
     cdef real *planes = <real *>scratch
-    cdef ptrdiff_t begin = 0
     cdef Grid grid
     grid.type = type
     grid.threshold = threshold
@@ -196,33 +225,64 @@ cdef int _suppress_many(mmk_call *call, int type, const real *boxes, const int64
     grid.stride = count
     grid.flags = flags
     mmk_parallel(call, count, 1e-3 * GATHER_COST, pack_by_rank, &grid)
-    if threshold < 0 or _pairs_pay(planes, count, threshold, offset, flags):
-        begin = _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, threshold < 0, flags)
+    if begin == 0:
+        memset(flags, 0, count * sizeof(int32_t))
+    if threshold < 0 or begin > 0 or _pairs_pay(planes, count, threshold, offset, max_kept, flags):
+        begin = _suppress_by_pairs(call, planes, count, begin, count, threshold, offset, max_kept, threshold < 0, flags)
         if begin < 0 or begin == count:
             return -1 if begin < 0 else 0
     grid.begin = begin
     return _suppress_by_grid(call, &grid, max_kept, <char *>(planes + BOX_NUMBERS * count))
 
 
+cdef ptrdiff_t _suppress_first(mmk_call *call, const real *boxes, const int64_t *order, ptrdiff_t count,
+                               real threshold, real offset, ptrdiff_t max_kept, int32_t *flags,
+                               real *planes) noexcept nogil:
+    """Decides about as many first boxes as it takes to keep `max_kept`, if that seems to be less than half of all.
+
+    Returns the number of decided boxes, or -1 if the call is stopped.
+    """
+    cdef ptrdiff_t begin = 0, end = max_kept + max_kept // 4, kept, i  # enough if few are suppressed
+    while end < count // 2:
+        for i in range(begin, end):
+            pack_box(boxes + 4 * order[i], offset, planes, count, i)
+        if _suppress_by_pairs(call, planes, count, begin, end, threshold, offset, max_kept, True, flags) < 0:
+            return -1
+        begin = end
+        kept = _count_kept(flags, 0, end)
+        if kept == max_kept:
+            for i in range(end, count):
+                flags[i] = 1
+            return count
+        end = max(2 * end, end * max_kept // kept * 9 // 8)
+    return begin
+
+
 cdef int _suppress(mmk_call *call, int type, const real *boxes, const int64_t *order, ptrdiff_t count, real threshold,
                    real offset, int64_t max_kept, int32_t *flags, void *scratch) noexcept nogil:
     """Flags the suppressed ones of `count` boxes in order of descending score; returns -1 if the call is stopped."""
     cdef real *planes = <real *>scratch
-    cdef ptrdiff_t i
+    cdef ptrdiff_t begin = 0, i
     if count == 1:  # as most classes of a large vocabulary
         flags[0] = 0
         return 0
     if max_kept <= 0:
         max_kept = count
-    memset(flags, 0, count * sizeof(int32_t))
     if threshold >= 1:  # no IoU is above it
+        memset(flags, 0, count * sizeof(int32_t))
         _keep_first(flags, count, max_kept)
         return 0
+    if max_kept <= MAX_WANTED:
+        begin = _suppress_first(call, boxes, order, count, threshold, offset, max_kept, flags, planes)
+        if begin < 0 or begin == count:
+            return -1 if begin < 0 else 0
     if count > PAIRWISE_MAX_BOXES:
-        return _suppress_many(call, type, boxes, order, count, threshold, offset, max_kept, flags, scratch)
-    for i in range(count):
+        return _suppress_many(call, type, boxes, order, begin, count, threshold, offset, max_kept, flags, scratch)
+    for i in range(begin, count):
         pack_box(boxes + 4 * order[i], offset, planes, count, i)
-    return -1 if _suppress_by_pairs(call, planes, 0, count, threshold, offset, max_kept, True, flags) < 0 else 0
+    if _suppress_by_pairs(call, planes, count, begin, count, threshold, offset, max_kept, True, flags) < 0:
+        return -1
+    return 0
 
 
 cdef public size_t mmk_suppress_size(int type) noexcept nogil:
