@@ -118,16 +118,17 @@ def test_node(tmp_path, portable, foreign):
     assert_refuses(command, portable, foreign)
 
 
-def test_java(tmp_path, portable, foreign):
+def test_java(tmp_path, portable, letterboxed, foreign):
     jar = os.environ["ORT_JAR"]
     output("javac", "-Xlint", "-Werror", "-cp", jar, "-d", tmp_path, HERE / "java" / "Detect.java")
     command = ["java", "-cp", f"{jar}{os.pathsep}{tmp_path}", "Detect"]
     assert_finds(command, MODEL, mmort.ort.library_path(), digits=(0.02, 0.5))
     assert_finds(command, portable, digits=(0.02, 0.5))
+    assert_finds(command, letterboxed, digits=(0.02, 0.5), expected_of=letterboxed)
     assert_refuses(command, portable, foreign)
 
 
-def test_rust(tmp_path, runtime, portable, foreign):
+def test_rust(tmp_path, runtime, portable, letterboxed, foreign):
     output("cargo", "build", "--manifest-path", HERE / "rust" / "Cargo.toml", "--target-dir", tmp_path)
     command, environment = (
         [tmp_path / "debug" / "detect"],
@@ -135,4 +136,5 @@ def test_rust(tmp_path, runtime, portable, foreign):
     )
     assert_finds(command, MODEL, mmort.ort.library_path(), digits=(0.02, 0.5), env=environment)
     assert_finds(command, portable, digits=(0.02, 0.5), env=environment)
+    assert_finds(command, letterboxed, digits=(0.02, 0.5), expected_of=letterboxed, env=environment)
     assert_refuses(command, portable, foreign, env=environment)

@@ -1,6 +1,7 @@
-//! detect MODEL.onnx PICTURE [LIBMMORT_ORT.so]: what a detector of `mmort export` finds, a line for each object.
+//! detect MODEL.onnx PICTURE [LIBMMORT_ORT.so]: what a detector finds, a line for each object.
 //!
-//! A line is: class, score, x1, y1, x2, y2 in pixels. A portable file needs no library. ORT_DYLIB_PATH is ONNX Runtime.
+//! The file is one of `mmort export` or `mmort adopt`; a portable one needs no library.
+//! A line is: class, score, x1, y1, x2, y2 in pixels. ORT_DYLIB_PATH is ONNX Runtime.
 use std::{env, error::Error, process::ExitCode};
 
 use image::RgbImage;
@@ -9,26 +10,67 @@ use serde_json::Value;
 
 const MIN_SCORE: f32 = 0.3;
 
-/// A picture's size in the network's input, and the input's own, which is padded.
+/// Where a picture is in the network's input, and how large that is.
 struct Sizes {
     width: usize,
     height: usize,
+    left: usize,
+    top: usize,
+    padded_width: usize,
+    padded_height: usize,
     columns: usize,
     rows: usize,
 }
 
-/// The sizes that the metadata's `preprocessing` gives a picture.
-fn sizes(settings: &Value, picture: &RgbImage) -> Sizes {
-    let (mut width, mut height) = (picture.width() as usize, picture.height() as usize);
-    if let (Some(w), Some(h)) = (settings["size"][0].as_f64(), settings["size"][1].as_f64()) {
-        let (x, y) = (width as f64, height as f64);
-        let scale = (w.max(h) / x.max(y)).min(w.min(h) / x.min(y));
-        let keep_ratio = settings["keep_ratio"].as_bool().unwrap_or(true);
-        width = if keep_ratio { ((x * scale + 0.5) as usize).max(1) } else { w as usize };
-        height = if keep_ratio { ((y * scale + 0.5) as usize).max(1) } else { h as usize };
+/// Whether an entry is true.
+fn flag(settings: &Value, key: &str, otherwise: bool) -> bool {
+    settings[key].as_bool().unwrap_or(otherwise)
+}
+
+/// The width and height that a picture is resized to.
+fn resized_size(settings: &Value, width: usize, height: usize) -> Result<(usize, usize), String> {
+    let (Some(w), Some(h)) = (settings["size"][0].as_f64(), settings["size"][1].as_f64()) else {
+        return Ok((width, height));
+    };
+    if !flag(settings, "keep_ratio", true) {
+        return Ok((w as usize, h as usize));
     }
-    let divisor = settings["size_divisor"].as_u64().unwrap_or(1) as usize;
-    Sizes { width, height, columns: width.div_ceil(divisor) * divisor, rows: height.div_ceil(divisor) * divisor }
+    let (x, y) = (width as f64, height as f64);
+    let rounding = settings["rounding"].as_str().unwrap_or("nearest");
+    if !flag(settings, "turn_size", true) {
+        let scale = (w / x).min(h / y);
+        let rounded = |side: f64| if rounding == "nearest" { side.round_ties_even() } else { side.floor() };
+        return Ok(((rounded(x * scale) as usize).max(1), (rounded(y * scale) as usize).max(1)));
+    }
+    if rounding == "down" {
+        return Err("this example does not resize by the short side as transformers".into());
+    }
+    let scale = (w.max(h) / x.max(y)).min(w.min(h) / x.min(y));
+    let half = if rounding == "truncate" { 0.0 } else { 0.5 };
+    Ok((((x * scale + half) as usize).max(1), ((y * scale + half) as usize).max(1)))
+}
+
+/// The sizes that the metadata's `preprocessing` gives a picture.
+fn sizes(settings: &Value, picture: &RgbImage) -> Result<Sizes, String> {
+    let (width, height) = resized_size(settings, picture.width() as usize, picture.height() as usize)?;
+    let multiple = |side: usize, divisor: &Value| side.next_multiple_of(divisor.as_u64().unwrap_or(1) as usize);
+    let padding = &settings["padding"];
+    let padded = |side: usize, axis: usize| {
+        let side = if flag(padding, "square", false) { width.max(height) } else { side };
+        multiple(side.max(padding["size"][axis].as_u64().unwrap_or(0) as usize), &padding["size_divisor"])
+    };
+    let (padded_width, padded_height) = (padded(width, 0), padded(height, 1));
+    let before = |space: usize| if flag(padding, "centred", false) { space / 2 } else { 0 };
+    Ok(Sizes {
+        width,
+        height,
+        left: before(padded_width - width),
+        top: before(padded_height - height),
+        padded_width,
+        padded_height,
+        columns: multiple(padded_width, &settings["size_divisor"]),
+        rows: multiple(padded_height, &settings["size_divisor"]),
+    })
 }
 
 /// A channel of a picture at any position, interpolated bilinearly between the centres of its pixels.
@@ -45,19 +87,30 @@ fn sample(picture: &RgbImage, x: f64, y: f64, channel: usize) -> f64 {
     value.round()
 }
 
-/// The network's input: resized, normalized, and padded with zeros on the right and below.
+/// The network's input: resized, padded, and normalized.
 fn preprocess(picture: &RgbImage, settings: &Value, sizes: &Sizes) -> Vec<f32> {
     let mut input = vec![0.0; 3 * sizes.rows * sizes.columns];
     let x_scale = sizes.width as f64 / f64::from(picture.width());
     let y_scale = sizes.height as f64 / f64::from(picture.height());
+    let padding = &settings["padding"]["value"]; // of all channels, or of blue, green and red
     for channel in 0..3 {
-        let source = if settings["to_rgb"].as_bool().unwrap_or(false) { channel } else { 2 - channel };
+        let source = if flag(settings, "to_rgb", false) { channel } else { 2 - channel };
         let mean = settings["mean"][channel].as_f64().unwrap_or(0.0);
         let std = settings["std"][channel].as_f64().unwrap_or(1.0);
+        let mut put = |x, y, value: f64| {
+            input[(channel * sizes.rows + y) * sizes.columns + x] = ((value - mean) / std) as f32;
+        };
+        if let Some(level) = padding.as_f64().or(padding[2 - source].as_f64()) {
+            for y in 0..sizes.padded_height {
+                for x in 0..sizes.padded_width {
+                    put(x, y, level);
+                }
+            }
+        }
         for y in 0..sizes.height {
             for x in 0..sizes.width {
                 let value = sample(picture, (x as f64 + 0.5) / x_scale - 0.5, (y as f64 + 0.5) / y_scale - 0.5, source);
-                input[(channel * sizes.rows + y) * sizes.columns + x] = ((value - mean) / std) as f32;
+                put(x + sizes.left, y + sizes.top, value);
             }
         }
     }
@@ -77,22 +130,27 @@ fn run(model: &str, path: &str, library: Option<&String>) -> Result<(), Box<dyn 
     };
     let (classes, settings) = (entry("classes")?, entry("preprocessing")?);
     if settings["pad_or"].as_u64().unwrap_or(0) > 0
-        || settings["padding"].is_object()
         || matches!(settings["resize_backend"].as_str(), Some("pillow" | "torchvision"))
         || settings["interpolation"].as_str() == Some("bicubic")
-        || settings["to_float32"].as_bool() == Some(true)
-        || settings["turn_size"].as_bool() == Some(false)
-        || matches!(settings["rounding"].as_str(), Some("down" | "truncate"))
-        || settings["clip_boxes"].as_bool() == Some(true)
-        || settings["inclusive_boxes"].as_bool() == Some(true)
+        || flag(&settings, "to_float32", false)
+        || flag(&settings, "inclusive_boxes", false)
     {
-        return Err("this example resizes bytes as OpenCV does, and pads with zeros on the right and below".into());
+        return Err("this example resizes bytes as OpenCV does, bilinear, and knows no padding by bits".into());
     }
 
-    let sizes = sizes(&settings, &picture);
+    let sizes = sizes(&settings, &picture)?;
     let input = Tensor::from_array(([1, 3, sizes.rows, sizes.columns], preprocess(&picture, &settings, &sizes)))?;
-    let img_shape = Tensor::from_array(([1usize, 2], vec![sizes.height as i64, sizes.width as i64]))?;
-    let outputs = session.run(ort::inputs!["input" => input, "img_shape" => img_shape])?;
+    let (image_height, image_width) = match flag(&settings["padding"], "in_image", false) {
+        true => (sizes.padded_height, sizes.padded_width),
+        false => (sizes.height, sizes.width),
+    };
+    let names: Vec<String> = session.inputs.iter().map(|input| input.name.clone()).collect();
+    let mut inputs = ort::inputs![names[0].as_str() => input];
+    if names.iter().any(|name| name == "img_shape") {
+        let img_shape = Tensor::from_array(([1usize, 2], vec![image_height as i64, image_width as i64]))?;
+        inputs.push(("img_shape".into(), img_shape.into()));
+    }
+    let outputs = session.run(inputs)?;
 
     let (shape, dets) = outputs["dets"].try_extract_tensor::<f32>()?; // [1, K, 5]: x1, y1, x2, y2, score
     if shape[2] != 5 {
@@ -101,11 +159,21 @@ fn run(model: &str, path: &str, library: Option<&String>) -> Result<(), Box<dyn 
     let (_, labels) = outputs["labels"].try_extract_tensor::<i64>()?; // [1, K], -1 in unused rows
     let (x_scale, y_scale) =
         (sizes.width as f32 / picture.width() as f32, sizes.height as f32 / picture.height() as f32);
+    let clips = flag(&settings, "clip_boxes", false);
+    let in_picture = |position: f32, start: usize, scale: f32, limit: u32| {
+        let position = (position - start as f32) / scale;
+        if clips {
+            position.clamp(0.0, limit as f32)
+        } else {
+            position
+        }
+    };
     for (det, &label) in dets.chunks_exact(5).zip(labels) {
         if label >= 0 && det[4] >= MIN_SCORE {
             let name = classes[label as usize].as_str().unwrap_or("?");
-            let (x1, y1, x2, y2) = (det[0] / x_scale, det[1] / y_scale, det[2] / x_scale, det[3] / y_scale);
-            println!("{name} {:.4} {x1:.2} {y1:.2} {x2:.2} {y2:.2}", det[4]);
+            let x = |position| in_picture(position, sizes.left, x_scale, picture.width());
+            let y = |position| in_picture(position, sizes.top, y_scale, picture.height());
+            println!("{name} {:.4} {:.2} {:.2} {:.2} {:.2}", det[4], x(det[0]), y(det[1]), x(det[2]), y(det[3]));
         }
     }
     Ok(())
