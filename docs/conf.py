@@ -66,7 +66,13 @@ def add_contents(app, docname, source):
         source[0] += f"\n```{{toctree}}\n:caption: {caption}\n:hidden:\n\n{pages}\n```\n"
 
 
+def show_empty_dicts(app, what, name, obj, options, signature, return_annotation):
+    """Show the defaults that data classes make anew for each object: those of documented classes are empty dicts."""
+    return signature and signature.replace("<factory>", "{}"), return_annotation
+
+
 def setup(app):
-    """Make the index's table of contents, and the tables of ONNX nodes below the numpy functions' docstrings."""
+    """Make the index's table of contents, and what autodoc shows of functions and data classes."""
+    app.connect("autodoc-process-signature", show_empty_dicts)
     app.connect("source-read", add_contents)
     app.connect("autodoc-process-docstring", nodes.append_tables)
