@@ -63,12 +63,10 @@ def open_file(path: str | os.PathLike[str], engine: str = "local") -> DetectorFi
     return OnnxNetwork(path) if engine not in OPENVINO else OpenVinoNetwork(path, precision=OPENVINO[engine])
 
 
-def predict_function(arguments: argparse.Namespace) -> Callable[..., Iterable[Any]]:
-    """Return `Predictor.predict`, or what takes its place in the engine."""
+def predict_function(arguments: argparse.Namespace) -> Callable[..., Iterable[Any]] | None:
+    """Return what takes the place of `Predictor.predict` in the engine, or None."""
     if arguments.engine != "ray":
-        from mmort.predict import Predictor
-
-        return Predictor.predict
+        return None
     from mmort.predict.engines.ray import predict_on_ray
 
     return partial(predict_on_ray, threads=threads(arguments))

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> str | None:
         from tqdm import tqdm  # before the model is loaded
     except ModuleNotFoundError:
         raise ImportError("mmort predict needs tqdm: pip install 'mmort[predict]'") from None
-    from mmort.predict import PredictOptions, Predictor, predict
+    from mmort.predict import PredictOptions, predict
 
     if STANDARD_INPUT in arguments.images:
         _predict_standard_input(arguments)
@@ -96,13 +96,12 @@ def run(arguments: argparse.Namespace) -> str | None:
             named = message if str(outcome.image) in message else f"{outcome.image}: {message}"
             tqdm.write(f"mmort: {one_line(named)}", file=sys.stderr)
 
-    function = engines.predict_function(arguments)
     result = predict(
         _predictor(arguments),
         arguments.images,
         options,
         each=show,
-        run=None if function is Predictor.predict else function,
+        run=engines.predict_function(arguments),
     )
     if not result.failures and result.total is not None and result.processed < result.total:
         name = arguments.images[0]

@@ -131,7 +131,7 @@ def test(
     config: dict[str, Any] | None = None,
     options: TestOptions | None = None,
     *,
-    predict: Callable[..., Iterable[Detections]] = Predictor.predict,
+    predict: Callable[..., Iterable[Detections]] | None = None,
 ) -> TestResult:
     """Run a detector over a data set; compute metrics, and write results and images.
 
@@ -147,8 +147,8 @@ def test(
     options : TestOptions, optional
         By default the detector runs, and nothing is measured or written.
     predict : callable, optional
-        Takes a predictor, paths of images and `batch_size`, and returns the detections: `Predictor.predict`, or
-        `mmort.predict.predict_on_ray`.
+        Takes a predictor, paths of images and `batch_size`, and returns the detections: `Predictor.predict`,
+        the default, or `mmort.predict.predict_on_ray`.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def test(
         score_threshold=0,
     )
     batch_size = batch_size_of(config or {}) if options.batch_size is None else options.batch_size
-    run: Predict = partial(predict, predictor, batch_size=batch_size)
+    run: Predict = partial(predict or Predictor.predict, predictor, batch_size=batch_size)
     if options.classes is not None:
         run = select_classes(run, network.classes or (), options.classes)
     not_drawn: list[str] = []

@@ -21,10 +21,10 @@ import mmort.ort
 from mmort.cli import main
 from mmort.configs import read_config
 from mmort.detect import build, load
-from mmort.detect.export import file_metadata, graph_masks, head_outputs, options, pipeline, progress
-from mmort.detect.export.examples import Examples
+from mmort.detect.export import graph_masks, head_outputs, options, pipeline, progress
+from mmort.detect.export.examples import Examples, sufficient_shape
 from mmort.detect.export.exported_detector import Exported
-from mmort.detect.export.traced_size import sufficient_shape
+from mmort.onnx.export import exporters
 from mmort.onnx.export.exporters import EXPORTERS
 from mmort.onnx.graph.optional_inputs import make_optional
 from mmort.onnx.verify import torch_reference
@@ -561,7 +561,7 @@ def test_errors_that_no_detection_shows_are_found(tmp_path, capsys, monkeypatch)
         values.flat[0] += 0.01 * np.abs(values).max()
         weights.CopyFrom(onnx.numpy_helper.from_array(values, weights.name))
 
-    monkeypatch.setattr(file_metadata, "remove_traces", damage)
+    monkeypatch.setattr(exporters, "remove_traces", damage)
     path = tmp_path / "x.onnx"
     assert run(*FCOS, "--output-file", path, *NOTHING) == 1
     assert re.search(r"cls_score_0 .* DIFFERS: \d+ of \d+ numbers", capsys.readouterr().err)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
+from mmort.detect.detector import Detector
 from mmort.images import Image
+from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.predict import Preprocessing
 from mmort.predict.fixed_size import fit
 from mmort.predict.padding import multiple
@@ -18,6 +22,7 @@ from mmort.predict.padding import multiple
 DEFAULT_SHAPE = 800, 1216
 STRIDE = 32  # pixels; sides are multiples of it, and of the divisor of the preprocessing
 MAX_TEST_SIDE = 1344  # pixels
+SUFFICIENT_SIDE = 800  # pixels; no network is known that freezes a size here, and larger images take long
 MIN_SIDE = 160  # pixels; torch freezes a size of 1, which the coarsest map has below 129
 
 
@@ -154,3 +159,46 @@ def proposals(img_shape: Tensor) -> Tensor:
     ]
     shares = torch.tensor([*boxes, (0.0, 0.0, 0.0, 0.0)])
     return shares * img_shape[:, None, [1, 0, 1, 0]]
+
+
+def sufficient_shape(detector: Detector, height: int, width: int, rounded: Callable[[int], int]) -> tuple[int, int]:
+    """Return a height and a width, doubled as often as is needed, at which backbone and neck have no size to freeze.
+
+    torch takes a size of 1 for a constant.  Where a small image makes one, and a larger image more (the coarsest map,
+    or the windows of a Swin Transformer along a side), the file would fail with larger images.
+
+    Parameters
+    ----------
+    detector : Detector
+    height, width : int
+        The sides to begin with.
+    rounded : callable
+        Returns the next side that suits the network.
+    """
+    shapes = None
+    while min(height, width) < SUFFICIENT_SIDE:
+        larger = rounded(2 * height), rounded(2 * width)
+        shapes, next_shapes = shapes or _shapes(detector, height, width), _shapes(detector, *larger)
+        if not any(map(_freezes, shapes, next_shapes)):
+            break
+        (height, width), shapes = larger, next_shapes
+    return height, width
+
+
+def _shapes(detector: Detector, height: int, width: int) -> list[torch.Size]:
+    """Return the shapes of all that is computed up to the neck's maps."""
+    shapes: list[torch.Size] = []
+
+    def note(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        outputs = func(*args, **kwargs)
+        shapes.extend(output.shape for output in tree_leaves(outputs) if isinstance(output, Tensor))
+        return outputs
+
+    with torch.no_grad(), Intercepted(note):
+        detector.levels(torch.zeros(1, 3, height, width))
+    return shapes
+
+
+def _freezes(shape: torch.Size, larger: torch.Size) -> bool:
+    """Return whether a tensor has a size of 1 that is more in a larger image."""
+    return any(size == 1 < more for size, more in zip(shape, larger, strict=False))

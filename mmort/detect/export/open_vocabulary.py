@@ -18,10 +18,10 @@ import mmort
 from mmort.configs.captions import Prompt
 from mmort.configs.tokens import BertInput, bert_inputs
 from mmort.detect.detector import Detector
-from mmort.detect.export.file_metadata import remove_traces
 from mmort.detect.export.options import ExportOptions
 from mmort.detect.export.progress import muted
 from mmort.onnx.export.draft import Draft
+from mmort.onnx.export.exporters import remove_traces
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
 from mmort.predict.text_encoder import path_of_encoder

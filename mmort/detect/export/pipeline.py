@@ -20,18 +20,18 @@ from mmort.configs.overrides import added_entries
 from mmort.configs.schema import Config
 from mmort.detect.detector import Detector
 from mmort.detect.entries import suggested
-from mmort.detect.export import file_metadata, flip, head_outputs, show
-from mmort.detect.export.examples import Examples
+from mmort.detect.export import head_outputs, show
+from mmort.detect.export.examples import Examples, sufficient_shape
 from mmort.detect.export.exported_detector import Exported, ExportedWithProposals, ExportedWithTexts, Raw
 from mmort.detect.export.open_vocabulary import OpenVocabulary
 from mmort.detect.export.options import ExportOptions, PathLike
 from mmort.detect.export.progress import Steps, muted
 from mmort.detect.export.proof import Proof, check_optional
-from mmort.detect.export.traced_size import sufficient_shape
 from mmort.detect.loading import build, load_trained
 from mmort.detect.network import TorchNetwork
 from mmort.images import Image
 from mmort.onnx import Report
+from mmort.onnx.export import exporters
 from mmort.onnx.export.draft import Draft, expected_outputs
 from mmort.onnx.export.options import Options
 from mmort.onnx.graph import inspection
@@ -104,9 +104,21 @@ def _write(
     for omission in network.left_out:
         steps.progress(f"left out: {omission}")
     if detector.flip_test:
-        steps.progress(flip.price(detector))
-    metadata = file_metadata.metadata(detector, network.preprocessing, DetectorConfig(config).test_cfg)
+        steps.progress(show.flip_test_text(detector))
+    metadata = _metadata(detector, network.preprocessing, DetectorConfig(config).test_cfg)
     return _Export(detector, network.preprocessing, metadata, options, steps, images).write(output_file)
+
+
+def _metadata(detector: Detector, preprocessing: Preprocessing, thresholds: dict[str, Any]) -> dict[str, str]:
+    """Return the metadata of a detector's file."""
+    entries = {
+        "family": detector.family,
+        "classes": json.dumps(detector.classes),
+        "preprocessing": json.dumps(preprocessing.to_dict()),
+        "thresholds": json.dumps(thresholds),
+        "mmort_version": mmort.__version__,
+    }
+    return entries if detector.angle_version is None else entries | {"angle_version": detector.angle_version}
 
 
 def _refuse_unread(options: Mapping[str, Any], config: Config) -> None:
@@ -259,7 +271,7 @@ class _Export:
         if isinstance(self.module, Exported) and "masks" in self.detector.output_names:
             metadata["masks"] = json.dumps(self.module.mask_format.to_dict())
         onnx.helper.set_model_props(model, metadata)
-        file_metadata.remove_traces(model)
+        exporters.remove_traces(model)
         model.ir_version = inspection.needed_format(model)  # so that older ONNX Runtimes load it
 
     def _prove(self, draft: Draft) -> Report:

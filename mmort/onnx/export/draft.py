@@ -20,8 +20,7 @@ import torch
 from mmort import schemas
 from mmort.onnx import op_schemas
 from mmort.onnx.export import inputs
-from mmort.onnx.export.dtypes import refuse_dtypes
-from mmort.onnx.export.exporters import EXPORTERS
+from mmort.onnx.export.exporters import EXPORTERS, refuse_dtypes
 from mmort.onnx.export.frozen import frozen_axes, violated_guards
 from mmort.onnx.export.options import Example, Options
 from mmort.onnx.graph import files, inspection

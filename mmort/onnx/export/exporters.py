@@ -1,12 +1,17 @@
-"""torch's two exporters, each as a function that writes a draft and returns hints about frozen sizes."""
+"""torch's two exporters, each as a function that writes a draft and returns hints about frozen sizes.
+
+Before: dtypes that a model cannot have in ONNX are refused.  After: `remove_traces` removes what the exporters note.
+"""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import onnx
 import torch
 import torch.onnx
 
@@ -14,8 +19,39 @@ from mmort.onnx.export import symbolics
 from mmort.onnx.export.options import Example, Options
 from mmort.onnx.export.torch_internals import quiet
 from mmort.onnx.export.translations import translation_table
+from mmort.onnx.graph import inspection
+from mmort.onnx.verify.operator_calls import Intercepted
+from mmort.onnx.verify.values import leaves
 
 _LEGACY_OPSETS = range(11, 21)
+
+
+def refuse_dtypes(example: Example) -> None:
+    """Raise ValueError for bfloat16, and for other dtypes than float32 that reach an operator of mmort."""
+    tensors = [*leaves(example.args), *example.module.parameters(), *example.module.buffers()]
+    dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()} - {torch.float32}
+    if torch.bfloat16 in dtypes:
+        raise ValueError(_dtype_text("model and args", torch.bfloat16))
+    if dtypes:
+        with torch.no_grad(), Intercepted(_refuse_other):
+            example.module(*example.args)
+
+
+def _refuse_other(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Refuse a call of one of mmort's operators with another dtype than float32."""
+    if func.namespace == "mmort":
+        for value in args:
+            if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != torch.float32:
+                raise ValueError(_dtype_text(f"the inputs of {func._opname}", value.dtype))
+    return func(*args, **kwargs)
+
+
+def _dtype_text(name: str, dtype: torch.dtype) -> str:
+    """Return the message, with the remedy."""
+    return (
+        f"export: {name} must be float32, got {dtype}; export model.float() with float32 args, and reduce the file's "
+        "precision afterwards if need be"
+    )
 
 
 @contextmanager
@@ -82,3 +118,16 @@ def legacy(example: Example, draft: Path, options: Options) -> list[str]:
 
 
 EXPORTERS: dict[str, Callable[[Example, Path, Options], list[str]]] = {"dynamo": dynamo, "legacy": legacy}
+
+
+def remove_traces(model: onnx.ModelProto) -> None:
+    """Remove what torch's exporter notes at nodes and tensors: stack traces, with paths of this machine."""
+    inner = [
+        attribute.g for node in inspection.every_node(model) for attribute in node.attribute if attribute.HasField("g")
+    ]
+    for graph in (model.graph, *inner):
+        for part in (graph, *graph.node, *graph.value_info, *graph.initializer, *graph.input, *graph.output):
+            del part.metadata_props[:]
+    for function in model.functions:
+        for part in (function, *function.node, *function.value_info):
+            del part.metadata_props[:]
