@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmort.evaluate.dataset import Metrics
-from mmort.evaluate.options import check_numbers, option_values
+from mmort.evaluate.option_checks import check_numbers, option_values
 from mmort.tables import lay_out
 
 IOU_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())

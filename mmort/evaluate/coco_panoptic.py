@@ -20,7 +20,7 @@ from mmort._files.outputs import inside, write_output
 from mmort.evaluate import coco_format
 from mmort.evaluate.coco_metrics import coco_library
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
-from mmort.evaluate.options import option_values
+from mmort.evaluate.option_checks import option_values
 from mmort.evaluate.panoptic_quality import ClassCounts, TrueSegment, add_image, mean_qualities
 from mmort.evaluate.results import ImageResult
 from mmort.predict import read_image, write_image

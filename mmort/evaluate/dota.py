@@ -19,7 +19,7 @@ from mmort._files.inputs import read_text
 from mmort._files.outputs import inside, require_folder, write_output
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
-from mmort.evaluate.options import check_numbers, option_values
+from mmort.evaluate.option_checks import check_numbers, option_values
 from mmort.evaluate.results import ImageResult
 from mmort.predict import Detections
 from mmort.predict.image_files import SUFFIXES

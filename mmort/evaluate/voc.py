@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mmort._files.inputs import open_regular, read_text
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.mean_ap import ImageOfClass, check_mode, mean_average_precision
-from mmort.evaluate.options import check_numbers, option_values
+from mmort.evaluate.option_checks import check_numbers, option_values
 from mmort.evaluate.recall import recalls
 from mmort.evaluate.results import ImageResult
 from mmort.tables import lay_out

@@ -8,7 +8,7 @@ Importing this package needs numpy only: each function imports torch, onnx and O
 from mmort.onnx.accelerate import accelerate
 from mmort.onnx.accelerate.report import Acceleration
 from mmort.onnx.adopt import adopt
-from mmort.onnx.adopt.report import Adoption
+from mmort.onnx.adopt.summary import Adoption
 from mmort.onnx.export import export, register_symbolics, translation_table
 from mmort.onnx.input_files import read_inputs
 from mmort.onnx.portable import make_portable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from mmort.ort.functions import require_bounded_functions
+from mmort.ort.function_expansion import require_bounded_functions
 from mmort.ort.library import library_path
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from mmort.onnx.graph.matching import name_nodes, name_of
 from mmort.onnx.quantize.calibration import Sample, ranges
 from mmort.onnx.quantize.folding import fold_normalizations
 from mmort.onnx.quantize.losses import detection_loss, layer_errors, layers_to_leave
-from mmort.onnx.quantize.selection import quantized_nodes, silu_inputs
+from mmort.onnx.quantize.quantized_nodes import quantized_nodes, silu_inputs
 from mmort.predict import Preprocessing
 from tests.cli.running import refused, run
 from tests.front_ends import make_session

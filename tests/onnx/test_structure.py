@@ -13,7 +13,7 @@ import mmort.onnx
 import mmort.ort
 from mmort.images import write_image
 from mmort.onnx.graph import structure
-from mmort.ort.functions import _fields, _File, require_bounded_functions
+from mmort.ort.function_expansion import _fields, _File, require_bounded_functions
 from tests.cli.running import refused
 
 F = onnx.TensorProto.FLOAT

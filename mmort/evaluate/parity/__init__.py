@@ -1,7 +1,7 @@
 """Prove on a data set that a model lost nothing: its metrics and its detections, compared with a reference's."""
 
 from mmort.evaluate.parity.comparison import Comparison, compare_image
-from mmort.evaluate.parity.report import write_report
+from mmort.evaluate.parity.html_report import write_report
 from mmort.evaluate.parity.result import Column, Parity
 from mmort.evaluate.parity.run import ParityOptions, compare_models, parity
 

@@ -18,7 +18,7 @@ from mmort.evaluate.configured import batch_size_of, metric_options
 from mmort.evaluate.dataset import Dataset
 from mmort.evaluate.evaluation import Evaluation, Predict, warn_of_threshold
 from mmort.evaluate.parity.comparison import Comparison
-from mmort.evaluate.parity.report import write_report
+from mmort.evaluate.parity.html_report import write_report
 from mmort.evaluate.parity.result import Column, Parity
 from mmort.evaluate.testing import TrainedNetwork
 from mmort.evaluate.unlabelled import UnlabelledDataset

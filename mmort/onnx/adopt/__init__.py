@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmort.onnx._extras import needed_by
-from mmort.onnx.adopt.report import Adoption
+from mmort.onnx.adopt.summary import Adoption
 
 
 def adopt(

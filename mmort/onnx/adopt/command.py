@@ -19,7 +19,7 @@ from mmort.detections.boxes import bounding_boxes
 from mmort.onnx.adopt.decode import append_decoder
 from mmort.onnx.adopt.layout import OUTPUT_ENTRIES, Layout
 from mmort.onnx.adopt.recognize import PIXEL_MASK, ForeignFile, Tensor, recognize
-from mmort.onnx.adopt.report import Adoption
+from mmort.onnx.adopt.summary import Adoption
 from mmort.onnx.describe import describe
 from mmort.onnx.graph import files
 from mmort.onnx.verify.command import check_stated_sizes

@@ -1,6 +1,6 @@
 """What a model's graph and functions must be for any tool to work on it, checked when a file is read.
 
-onnx's checker and inliner, and ONNX Runtime, expand functions where they are called (`mmort.ort.functions`).
+onnx's checker and inliner, and ONNX Runtime, expand functions where they are called (`mmort.ort.function_expansion`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import onnx
 
-from mmort.ort.functions import Name, Nodes, function_name, require_bounded
+from mmort.ort.function_expansion import Name, Nodes, function_name, require_bounded
 
 _TYPES = frozenset(onnx.TensorProto.DataType.values())
 

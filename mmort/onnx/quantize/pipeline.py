@@ -25,8 +25,7 @@ from mmort.onnx.quantize.losses import (
     worst_first,
 )
 from mmort.onnx.quantize.products import Product, products, quantize_products
-from mmort.onnx.quantize.report import Quantization
-from mmort.onnx.quantize.selection import (
+from mmort.onnx.quantize.quantized_nodes import (
     LAYERS,
     SILU_ENDS,
     features,
@@ -35,6 +34,7 @@ from mmort.onnx.quantize.selection import (
     reasons,
     silu_inputs,
 )
+from mmort.onnx.quantize.report import Quantization
 
 MAX_MEASURED = 32
 """Sets of inputs on which losses are measured."""

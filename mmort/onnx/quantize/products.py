@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mmort.onnx.graph.matching import PREFIX, Replacement, constant, name_of, replace
 from mmort.onnx.quantize.integers import rounded_weights, steps
-from mmort.onnx.quantize.selection import MIN_SIDE, before_layers, product_weights
+from mmort.onnx.quantize.quantized_nodes import MIN_SIDE, before_layers, product_weights
 
 
 class Product(NamedTuple):

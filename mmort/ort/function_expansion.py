@@ -79,7 +79,7 @@ def require_bounded(graph: Nodes, functions: Mapping[Name, Nodes]) -> None:
     Examples
     --------
     >>> from collections import Counter
-    >>> from mmort.ort.functions import Nodes, require_bounded
+    >>> from mmort.ort.function_expansion import Nodes, require_bounded
     >>> again = ("f", "again", "")
     >>> require_bounded(Nodes(1, Counter([again])), {again: Nodes(1, Counter([again]))})
     Traceback (most recent call last):
