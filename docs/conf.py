@@ -25,6 +25,7 @@ include_patterns = ["*.md", "docs/**.md", "benchmarks/*.md", "examples/README.md
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 autosummary_generate = False  # tables only: a page describes its functions
 myst_heading_anchors = 3
+highlight_language = "none"  # blocks that name no language are what commands print; by default they are Python
 default_role = "py:obj"  # `name` in a docstring is a link where it names something of mmort
 
 autodoc_typehints = "none"  # the docstrings name the types, with shapes
