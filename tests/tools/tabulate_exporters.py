@@ -112,6 +112,14 @@ def yolo(stem: str, **arguments: Any) -> Exporter:
     return Exporter(make, of_ultralytics)
 
 
+def rt_detr(folder: Path) -> Path:
+    """Return the file of ultralytics' RT-DETR with random weights."""
+    from ultralytics import RTDETR
+
+    torch.manual_seed(0)
+    return Path(RTDETR("rtdetr-l.yaml").export(format="onnx", imgsz=SIDE, simplify=False)).rename(folder / "model.onnx")
+
+
 def of_ultralytics(path: Path, image: np.ndarray) -> Found:
     """Return what ultralytics predicts."""
     import onnx
@@ -314,6 +322,7 @@ EXPORTERS = {
     "ultralytics YOLO11n-obb, nms=True": yolo("yolo11n-obb", nms=True),
     "ultralytics YOLOv8n-pose": yolo("yolov8n-pose"),
     "ultralytics YOLO11n-pose, nms=True": yolo("yolo11n-pose", nms=True),
+    "ultralytics RT-DETR-l": Exporter(rt_detr, of_ultralytics),
     "nudenet 320n (YOLOv8n, trained)": Exporter(nudenet, of_ultralytics),
     "ddddocr (YOLOX, trained)": Exporter(
         ddddocr, of_ddddocr, layout={"classes": ["text"], "iou_threshold": 0.45, "score_threshold": 0.1}
