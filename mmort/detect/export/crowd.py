@@ -25,7 +25,7 @@ from mmort.onnx.graph import files
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.values import leaves
 
-VIEWS = {", mirrored, noise in the heads": -1, ", upside down, noise in the heads": -2}
+VIEWS = {", mirrored, noise in image and heads": -1, ", upside down, noise in image and heads": -2}
 """What the inputs of rows of such comparisons end with, and the axis that the image is reversed along.
 
 Noise is drawn for each, as one draw may leave a limit unreached; each image shows the layers other numbers, too.
@@ -157,6 +157,12 @@ def _noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
 def _memory(tensor: Tensor) -> Any:
     """Return what two tensors have in common if and only if they are the same numbers in memory."""
     return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride()
+
+
+def view(image: Tensor, axis: int, seed: int) -> Tensor:
+    """Reverse images along an axis and add noise: some channels of a network answer to no part of a photo."""
+    noise = torch.randn(image.shape, generator=torch.Generator().manual_seed(seed))
+    return image.flip(axis) + noise * image.std()
 
 
 def crowd(module: nn.Module, detector: Detector, args: tuple[Tensor, ...], seed: int) -> tuple[Crowded, float]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
 from mmort.detect.export.clip_limits import compare_limits
-from mmort.detect.export.crowd import VIEWS, Crowded, crowd, with_noise
+from mmort.detect.export.crowd import VIEWS, Crowded, crowd, view, with_noise
 from mmort.detect.export.head_outputs import (
     Arguments,
     WithHeads,
@@ -107,18 +107,17 @@ class Proof:
     def crowds(self, args: Arguments) -> Iterator[tuple[str, Crowded, Arguments]]:
         """Yield views of some arguments, how they are called, and a module that gives the heads' outputs noise."""
         for seed, (label, axis) in enumerate(VIEWS.items()):
-            image, *rest = args
-            view = (image.flip(axis), *rest)
-            noisy, _ = crowd(WithHeads(self.module, self.detector), self.detector, view, seed)
-            yield label, noisy, view
+            shown = view(args[0], axis, seed), *args[1:]
+            noisy, _ = crowd(WithHeads(self.module, self.detector), self.detector, shown, seed)
+            yield label, noisy, shown
 
     def _crowded(self, draft: Path, args: Arguments, names: Sequence[str]) -> list[Row]:
         """Compare the detections of a draft and of torch with noise in the outputs of the heads."""
         rows: list[Row] = []
-        for label, noisy, view in self.crowds(args):
+        for label, noisy, shown in self.crowds(args):
             with with_noise(draft, names, noisy.changes) as path:
-                report = self._compared(path, noisy, view, names)
-                report = report if report.ok else self._compared(path, ReplayingModule(noisy, path), view, names)
+                report = self._compared(path, noisy, shown, names)
+                report = report if report.ok else self._compared(path, ReplayingModule(noisy, path), shown, names)
             rows += [replace(row, inputs=f"{row.inputs}{label}") for row in report.rows]
         return rows
 
