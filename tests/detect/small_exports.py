@@ -113,6 +113,7 @@ class SmallExport:
                 continue
             forms = itertools.chain(_forms(tensor.name, values, old, state), _folded(tensor.name, old, state, norms))
             for before, after in forms:
+                before = before.to(values.dtype)  # ReDet's buffers are float64
                 if before.shape == values.shape and torch.allclose(before, values, rtol=1e-5, atol=1e-7):
                     tensor.CopyFrom(onnx.numpy_helper.from_array(after.contiguous().numpy(), tensor.name))
                     break
