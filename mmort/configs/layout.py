@@ -121,7 +121,9 @@ class DetectorConfig:
         beside = {} if self.version == 3 else self._config.get("test_cfg")  # MMDetection 3's is the test loop's
         test_cfg: Any = self.model.get("test_cfg") or beside or {}
         if isinstance(test_cfg, (list, tuple)):  # Co-DETR's, of the head with the queries and of those beside it
-            test_cfg = test_cfg[0]
+            test_cfg, beside = test_cfg[0], test_cfg[1:]
+            if self.model.get("mask_head") is not None and beside and isinstance(beside[0], dict):
+                test_cfg = {**test_cfg, "mask_thr_binary": beside[0].get("mask_thr_binary")}
         entries: Config = test_cfg
         return entries
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any, TypeVar
@@ -131,6 +132,10 @@ class Parts:
             return part_class
 
         return register
+
+    def replacing(self, kind: str, **types: type[Any]) -> Mapping[str, type[Any]]:
+        """Return the registered types of a kind, with others for some of their names: those of another code base."""
+        return ChainMap(types, self.types.setdefault(kind, {}))
 
     def build(self, kind: str, config: Any, types: Mapping[str, type[Any]] | None = None) -> Any:
         """Build the part that a config describes; a list of necks becomes one, in which each reads the one before.

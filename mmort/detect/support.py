@@ -54,7 +54,7 @@ def unsupported(config: Config) -> list[str]:
         model = collector.attempt(getattr, layout, "model")
         if collector.problems and isinstance(model, dict):
             for entry in _SHARED_ENTRIES:
-                if model.get(entry) is not None:
+                if model.get(entry) is not None and entry not in collector.kinds:
                     collector.build(entry, model[entry])
     if layout.has_model:
         collector.attempt(Preprocessing.from_config, config)
@@ -62,14 +62,19 @@ def unsupported(config: Config) -> list[str]:
 
 
 class _Collector(Parts):
-    """Parts that are replaced by a `_Substitute` if they cannot be built; `problems` has the reasons."""
+    """Parts that are replaced by a `_Substitute` if they cannot be built; `problems` has the reasons.
+
+    `kinds` has the kinds of the parts that were to be built.
+    """
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts.types)
         self.problems: list[str] = []
+        self.kinds: set[str] = set()
 
     def build(self, kind: str, config: Any, types: Mapping[str, type[Any]] | None = None) -> Any:
         """Build a part, or a substitute."""
+        self.kinds.add(kind)
         return self.attempt(super().build, kind, config, types)
 
     def construct(self, kind: str, part_class: type[Any], config: Config) -> Any:

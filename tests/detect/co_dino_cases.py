@@ -178,9 +178,55 @@ def _vit(**backbone):
     return config
 
 
+def _masks(**head):
+    """Return Co-DINO with masks, in whose head other entries stand."""
+    config = of_authors({"max_per_img": 9, "nms": _SOFT_NMS})
+    layer = {"type": "RoIAlign", "output_size": 6, "sampling_ratio": 0}
+    extractor = {"type": "SingleRoIExtractor", "roi_layer": layer, "out_channels": 64, "finest_scale": 14}
+    channels = dict.fromkeys(
+        (f"conv_{end}_channels_{kind}" for end in ("in", "out") for kind in ("instance", "semantic")), 64
+    )
+    config["mask_roi_extractor"] = {**extractor, "featmap_strides": [16, 32, 64]}
+    config["mask_head"] = {
+        "type": "SimpleRefineMaskHead",
+        "num_convs_instance": 1,
+        "num_convs_semantic": 2,
+        **channels,
+        "norm_cfg": {"type": "LN2d"},
+        "semantic_out_stride": 16,
+        "stage_num_classes": [5, 5, 5, 1],
+        "stage_sup_size": [6, 12, 24, 48],
+        "loss_cfg": {"type": "CrossEntropyLoss", "use_mask": True},
+        **head,
+    }
+    overlap = {"num_convs": 2, "num_fcs": 1, "roi_feat_size": 6, "in_channels": 64, "conv_out_channels": 16}
+    overlap |= {"fc_out_channels": 24, "num_classes": 5, "score_use_sigmoid": True, "norm_cfg": {"type": "LN2d"}}
+    config["mask_iou_head"] = {"type": "MaskIoUHead", **overlap}
+    config["with_attn_mask"] = True  # the authors' code pastes no masks into the padding
+    config["test_cfg"].insert(1, {"mask_thr_binary": 0.5})
+    return config
+
+
+def _without_overlaps():
+    config = _masks(
+        fusion_type="MultiBranchFusion",
+        norm_cfg=None,
+        dilations=[1, 2, 3],
+        stage_num_classes=[5, 5, 5],
+        stage_sup_size=[6, 12, 24],
+        pre_upsample_last_stage=True,
+        upsample_cfg={"type": "bilinear", "scale_factor": 2, "align_corners": True},
+    )
+    del config["mask_iou_head"]
+    config["test_cfg"][1]["mask_thr_binary"] = 0.4
+    return config
+
+
 OF_AUTHORS = {
     "co_dino": of_authors({"max_per_img": 9, "nms": _SOFT_NMS}),
     "co_dino_few_left": of_authors({"max_per_img": 9, "score_thr": 0.3}),
+    "co_dino_masks": _masks(),
+    "co_dino_masks_without_overlaps": _without_overlaps(),
     "co_dino_vit": _vit(),
     "co_deformable": _deformable({"max_per_img": 20}),
     "co_deformable_swin": {**_deformable({"max_per_img": 20}), "backbone": _SWIN},

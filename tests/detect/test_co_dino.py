@@ -7,9 +7,12 @@ import re
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional
 
 from mmort.detect import build, unsupported
 from mmort.detect.checkpoint import load_weights
+from mmort.detect.families.query.refine_masks import refined
 from tests.detect import co_dino_cases, query_cases
 
 RECORDS = pathlib.Path(__file__).parents[1] / "data/detect"
@@ -30,7 +33,7 @@ def test_detections_are_the_authors(name):
 def compare(config, recorded):
     detector = build(copy.deepcopy(config))
     load_weights(detector, co_dino_cases.weights(recorded["shapes"]))
-    dets, labels = (output.numpy() for output in detector(*query_cases.batch()))
+    dets, labels = (output.numpy() for output in detector(*query_cases.batch())[:2])
     for actual, classes, expected, expected_classes in zip(
         dets, labels, recorded["dets"], recorded["labels"], strict=True
     ):
@@ -48,6 +51,53 @@ def test_the_heads_beside_the_queries_are_not_needed():
     del weights["query_head.reg_branches.0.0.weight"]
     with pytest.raises(ValueError, match=r"missing from the checkpoint: bbox_head\.reg_branches\.0\.0\.weight"):
         load_weights(detector, weights)
+
+
+def test_masks_are_refined_near_boundaries():
+    """Where all nine pixels of the mask before are alike, it is enlarged; elsewhere the finer one is taken."""
+    coarse = torch.full((1, 8, 8), -1.0)
+    coarse[:, 2:6, :4] = 2.0  # as far as the left edge, beyond which nothing is
+    finer = torch.full((1, 16, 16), 7.0)
+    actual = refined([torch.full((1, 4, 4), 5.0), coarse, finer])[0]
+    inside = torch.zeros(8, 8, dtype=torch.bool)
+    inside[2:6, :4] = True
+    uniform = torch.zeros(8, 8)
+    for row in range(8):
+        for column in range(8):
+            around = [
+                bool(inside[y, x]) if 0 <= y < 8 and 0 <= x < 8 else False
+                for y in range(row - 1, row + 2)
+                for x in range(column - 1, column + 2)
+            ]
+            uniform[row, column] = len(set(around)) == 1
+    enlarge = {"scale_factor": 2, "mode": "bilinear", "align_corners": True}
+    kept = functional.interpolate(uniform[None, None], **enlarge)[0, 0] >= 0.5
+    assert 0 < int(kept.sum()) < 256
+    torch.testing.assert_close(actual, torch.where(kept, functional.interpolate(coarse[None], **enlarge)[0, 0], 7.0))
+
+
+@pytest.mark.parametrize(
+    ("entries", "match"),
+    [
+        ({"mask_roi_extractor": None}, "model with a mask_head must have a mask_roi_extractor"),
+        ({"mask_head.type": "FCNMaskHead"}, "mask_head 'FCNMaskHead' is not supported"),
+        ({"mask_head.fusion_type": "Sum"}, "fusion_type of mask_head 'SimpleRefineMaskHead' must be 'MultiBranchFus"),
+        ({"mask_head.stage_sup_size": [6, 12, 20, 40]}, "must have sizes that double, got [6, 12, 20, 40]"),
+        ({"mask_head.stage_sup_size": [6, 12]}, "stage_sup_size of mask_head 'SimpleRefineMaskHead' must have as many"),
+        ({"mask_roi_extractor.featmap_strides": [8, 16, 32, 64]}, "at most num_feature_levels = 3 elements, got 4"),
+        ({"test_cfg": [{"max_per_img": 9}, {}]}, "the second test_cfg must have mask_thr_binary"),
+    ],
+)
+def test_other_entries_of_masks_are_refused(entries, match):
+    model = copy.deepcopy(co_dino_cases.OF_AUTHORS["co_dino_masks"])
+    for path, value in entries.items():
+        *parents, last = path.split(".")
+        part = model
+        for parent in parents:
+            part = part[parent]
+        part[last] = value
+    with pytest.raises(ValueError, match=re.escape(match)):
+        build({"model": model, "optimizer": {}})
 
 
 def test_a_vits_angles_are_computed_and_not_loaded():

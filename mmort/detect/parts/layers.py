@@ -120,8 +120,8 @@ class Scale(nn.Module):
 class ChannelNorm(nn.LayerNorm):
     """A layer normalization over the channels of maps [N, C, H, W]."""
 
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels, eps=1e-6)
+    def __init__(self, channels: int, eps: float = 1e-5) -> None:
+        super().__init__(channels, eps=eps)
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
@@ -249,6 +249,15 @@ class LayerNormEntries(Schema):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChannelNormEntries(Schema):
+    """The entries of layer normalizations over channels."""
+
+    eps: float = 1e-5
+
+    ignored: ClassVar = training_only("requires_grad")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ActivationEntries(Schema):
     """The entries of activations without settings."""
 
@@ -304,10 +313,17 @@ _NORMALIZATIONS: _Layers = {
     "GN": (_group_norm, GroupNormEntries),
     "InnerBatchNorm": (FieldBatchNorm, FieldNormEntries),
     "LN": (nn.LayerNorm, LayerNormEntries),
+    "LN2d": (ChannelNorm, ChannelNormEntries),
     "MMSyncBN": (nn.BatchNorm2d, BatchNormEntries),  # the same once trained
     "SyncBN": (nn.BatchNorm2d, BatchNormEntries),
 }
-_SHORT_NAMES = {nn.BatchNorm2d: "bn", FieldBatchNorm: "bn", nn.GroupNorm: "gn", nn.LayerNorm: "ln"}
+_SHORT_NAMES = {
+    nn.BatchNorm2d: "bn",
+    FieldBatchNorm: "bn",
+    nn.GroupNorm: "gn",
+    nn.LayerNorm: "ln",
+    ChannelNorm: "norm_layer",
+}
 """By class, the beginning of a normalization's name in a module."""
 _ACTIVATIONS: _Layers = {
     "ReLU": (nn.ReLU, ActivationEntries),

@@ -15,12 +15,20 @@ from torch import Tensor, nn
 
 from mmort.configs.layout import DetectorConfig
 from mmort.configs.schema import Config
-from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, only, read_entries, training_only
+from mmort.detect.entries import PARTS, Parts, Schema, at_least, nested, only, part, read_entries, training_only
 from mmort.detect.families.query.deformable_detr import DeformableDETR, DeformableDETRHead, keys_of_transformer
 from mmort.detect.families.query.dino import DINO, DINOHead
+from mmort.detect.families.query.refine_masks import NormedMaskIoUHead, RefineMaskHead, refined
+from mmort.detect.families.two_stage.mask_scoring_rcnn import rescored
+from mmort.detect.parts.backbones.vit import RotaryViT
+from mmort.detect.parts.boxes import image_limits
 from mmort.detect.parts.deformable_transformer import DeformableDecoderEntries, DeformableEncoderEntries
+from mmort.detect.parts.heads.mask_head import own_class
 from mmort.detect.parts.queries import QueryHeadEntries, QueryModelEntries, QueryTestCfg
+from mmort.detect.parts.roi_extractor import RoIExtractor
 from mmort.detect.parts.test_cfg import NMS, NO_SUPPRESSION, check_size_of_original
+from mmort.detect.parts.two_stage import to_rows, used_rows
+from mmort.predict import MaskFormat
 from mmort.torch import multiclass_nms
 
 
@@ -106,12 +114,60 @@ class DeformableQueryHead(QueryHead):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EncoderEntries(DeformableEncoderEntries):
+    """The entries of ``query_head.transformer.encoder``."""
+
+    ignored: ClassVar = {**DeformableEncoderEntries.ignored, **training_only("with_cp")}
+
+    post_norm_cfg: Config | None = None  # of a layer that begins with a normalization, which is refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoTestCfg(QueryTestCfg):
+    """The entries of the first ``test_cfg``."""
+
+    score_thr: float = 0.0
+    nms: NMS | None = nested(NMS, default=None)
+    mask_thr_binary: float | None = None  # of those beside the queries', where there is a mask head
+
+    def check(self, name: str) -> None:
+        """Refuse what the network cannot know."""
+        if self.nms is not None:
+            check_size_of_original("nms.offset", self.nms.offset)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CoModel(DeformableDETR.Model):
     """The entries of ``model`` that both have."""
 
     query_head: ClassVar[type[QueryHead]]
 
+    backbone: nn.Module = part("backbone", types=PARTS.replacing("backbone", ViT=RotaryViT))
+    mask_roi_extractor: RoIExtractor | None = part("RoI extractor", default=None)
+    mask_head: RefineMaskHead | None = part("mask_head", types={"SimpleRefineMaskHead": RefineMaskHead}, default=None)
+    mask_iou_head: NormedMaskIoUHead | None = part(
+        "mask_iou_head", types={"MaskIoUHead": NormedMaskIoUHead}, default=None
+    )
+    encoder: EncoderEntries = nested(EncoderEntries, "query_head.transformer.encoder")
+    test_cfg: CoTestCfg = nested(CoTestCfg, "test_cfg", default={})
     with_attn_mask: bool = True
+    eval_module: str = only("detr")
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError if a mask head lacks what it needs."""
+        super().check(name)
+        if self.mask_head is None:
+            return
+        if self.mask_roi_extractor is None:
+            raise ValueError(f"detect.build: {name} with a mask_head must have a mask_roi_extractor")
+        if self.test_cfg.mask_thr_binary is None:
+            raise ValueError("detect.build: the second test_cfg must have mask_thr_binary, as model has a mask_head")
+        strides = len(self.mask_roi_extractor.roi_layers)
+        if strides > self.num_feature_levels:
+            raise ValueError(
+                f"detect.build: featmap_strides of {name}.mask_roi_extractor must have at most num_feature_levels = "
+                f"{self.num_feature_levels} elements, got {strides}"
+            )
 
     @classmethod
     def respelled(cls, name: str, config: Config) -> Config:
@@ -123,15 +179,6 @@ class CoModel(DeformableDETR.Model):
         moved = read_entries("query_head", cls.query_head, {key: head[key] for key in head if key in {*names, "type"}})
         rest = {key: value for key, value in config.items() if key != "query_head"}
         return {**rest, **moved.model(), "bbox_head": {key: head[key] for key in head if key not in names}}
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderEntries(DeformableEncoderEntries):
-    """The entries of ``query_head.transformer.encoder``."""
-
-    ignored: ClassVar = {**DeformableEncoderEntries.ignored, **training_only("with_cp")}
-
-    post_norm_cfg: Config | None = None  # of a layer that begins with a normalization, which is refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,19 +208,6 @@ class CoDINOHead(DINOHead):
         types = ("CoDINOHead",)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoTestCfg(QueryTestCfg):
-    """The entries of the first ``test_cfg``."""
-
-    score_thr: float = 0.0
-    nms: NMS | None = nested(NMS, default=None)
-
-    def check(self, name: str) -> None:
-        """Refuse what the network cannot know."""
-        if self.nms is not None:
-            check_size_of_original("nms.offset", self.nms.offset)
-
-
 class CoDeformDETRHead(DeformableDETRHead):
     """The head of Deformable DETR."""
 
@@ -201,15 +235,47 @@ class Collaborative(DeformableDETR):
 
     entries: CoModel
     test_cfg: CoTestCfg
+    mask_roi_extractor: RoIExtractor
+    mask_head: RefineMaskHead
+    mask_iou_head: NormedMaskIoUHead
 
     def __init__(self, config: DetectorConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         # The authors' code suppresses among as many detections as there are queries, MMDetection's among max_per_img.
         by_authors = config.version == 2 and self.test_cfg.nms is not None
         self.candidates = self.queries if by_authors else self.max_per_image
+        threshold = self.test_cfg.mask_thr_binary
+        if self.entries.mask_head is not None and threshold is not None:
+            self.output_names = ("dets", "labels", "masks")
+            self.mask_format = MaskFormat(threshold=threshold)
 
     def forward(self, input: Tensor, img_shape: Tensor | None = None) -> tuple[Tensor, ...]:
-        return super().forward(input, img_shape if self.entries.with_attn_mask else None)  # or the padding is image too
+        limits = image_limits(input, img_shape if self.entries.with_attn_mask else None)  # or the padding is image too
+        features = self.levels(input)
+        memory, pyramid = self.encoded(features, input, limits)
+        dets, labels = self.detections(*self.decode(memory, pyramid), limits)
+        if self.entries.mask_head is None:
+            return dets, labels
+        counts = [map.shape[2] * map.shape[3] for map in features]
+        maps = [
+            torch.unflatten(cells.transpose(1, 2), 2, map.shape[2:])
+            for cells, map in zip(torch.split(memory, counts, 1), features, strict=True)
+        ]
+        return self.with_masks(maps, dets, labels)
+
+    def with_masks(self, maps: list[Tensor], dets: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """Return detections and their masks [N, K, h, w] for the encoder's maps [N, D, h, w].
+
+        As in Mask Scoring R-CNN, a detection has one score, the product of its own and of its mask's.
+        """
+        rows, rois, classes = used_rows(dets, labels)
+        pooled = self.mask_roi_extractor(maps, rois)
+        logits = self.mask_head(pooled, maps[0], rois, classes)
+        masks = to_rows(refined(logits).sigmoid(), rows, labels)
+        if self.entries.mask_iou_head is None:
+            return dets, labels, masks
+        overlaps = own_class(self.mask_iou_head(pooled, logits[1].sigmoid()), classes)
+        return rescored(dets, labels, to_rows(overlaps, rows, labels), masks)
 
     def detections(self, logits: Tensor, boxes: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         dets, labels = self.best(logits, boxes, limits, self.candidates)
@@ -239,11 +305,8 @@ class CoDeformableDETR(Collaborative):
         query_head = DeformableQueryHead
         ignored: ClassVar = {**DeformableDETR.Model.ignored, **_IGNORED}
 
-        encoder: EncoderEntries = nested(EncoderEntries, "query_head.transformer.encoder")
         decoder: DeformableDETRDecoderEntries = nested(DeformableDETRDecoderEntries, "query_head.transformer.decoder")
         bbox_head: CoDeformDETRHead.Entries = nested(CoDeformDETRHead.Entries, "query_head")  # type: ignore[assignment]
-        test_cfg: CoTestCfg = nested(CoTestCfg, "test_cfg", default={})
-        eval_module: str = only("detr")
 
     renamed_keys = (
         *keys_of_transformer("query_head"),
@@ -277,11 +340,8 @@ class CoDINO(Collaborative, DINO):
         query_head = DINOQueryHead
         ignored: ClassVar = {**DINO.Model.ignored, **_IGNORED}
 
-        encoder: EncoderEntries = nested(EncoderEntries, "query_head.transformer.encoder")
         decoder: DecoderEntries = nested(DecoderEntries, "query_head.transformer.decoder")
         bbox_head: CoDINOHead.Entries = nested(CoDINOHead.Entries, "query_head")  # type: ignore[assignment]
-        test_cfg: CoTestCfg = nested(CoTestCfg, "test_cfg", default={})
-        eval_module: str = only("detr")
 
     renamed_keys = (
         *keys_of_transformer("query_head"),

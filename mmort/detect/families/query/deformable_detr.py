@@ -6,6 +6,7 @@ with refined boxes; 47.0 with two stages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -176,8 +177,12 @@ class DeformableDETR(QueryDetector):
     def _raw(self, input: Tensor, limits: Tensor) -> tuple[Tensor, Tensor]:
         """Return what `raw` does, for images that end at `limits`, [N, 1, 4]."""
         features = self.levels(input)
+        return self.decode(*self.encoded(features, input, limits))
+
+    def encoded(self, features: Sequence[Tensor], input: Tensor, limits: Tensor) -> tuple[Tensor, Pyramid]:
+        """Return what the encoder makes of the maps, [N, P, D], and the pyramid of these."""
         pyramid = Pyramid.of(features, input, limits, self.positional_encoding, self.level_embed)
-        return self.decode(self.encoder(pyramid), pyramid)
+        return self.encoder(pyramid), pyramid
 
     def decode(self, memory: Tensor, pyramid: Pyramid) -> tuple[Tensor, Tensor]:
         """Return class logits and boxes for what the encoder made of a pyramid, [N, P, D]."""

@@ -42,12 +42,15 @@ class MaskIoUHead(nn.Module):
         channels = [entries.in_channels + 1] + [entries.conv_out_channels] * entries.num_convs
         strides = [1] * (entries.num_convs - 1) + [2]
         self.convs = nn.ModuleList(
-            nn.Conv2d(inner, outer, 3, stride=stride, padding=1)
-            for inner, outer, stride in zip(channels[:-1], channels[1:], strides, strict=True)
+            self.convolution(entries, before, stride) for before, stride in zip(channels[:-1], strides, strict=True)
         )
         pixels = (entries.roi_feat_size // 2) ** 2
         self.fcs, features = linears(entries.num_fcs, channels[-1] * pixels, entries.fc_out_channels)
         self.fc_mask_iou = nn.Linear(features, entries.num_classes)
+
+    def convolution(self, entries: MaskIoUHead.Entries, before: int, stride: int) -> nn.Module:
+        """Build a layer, after which there is a ReLU."""
+        return nn.Conv2d(before, entries.conv_out_channels, 3, stride=stride, padding=1)
 
     def forward(self, features: Tensor, masks: Tensor) -> Tensor:
         """Return overlaps [R, classes] for features [R, C, h, w] and masks [R, 2 * h, 2 * w] of regions."""
@@ -77,15 +80,19 @@ class MaskScoringRoIHead(StandardRoIHead):
         pooled = self.shared_head(self.mask_roi_extractor(features, rois))
         probabilities = self.mask_head(pooled, classes).sigmoid()  # [R, h, w]
         overlaps = own_class(self.mask_iou_head(pooled, probabilities), classes)  # [R]
-        masks, overlaps = to_rows(probabilities, rows, labels), to_rows(overlaps, rows, labels)
-        scores = dets[..., 4] * overlaps  # [N, K]; a predicted overlap may be negative
-        order = torch.where(labels >= 0, scores, -torch.inf).argsort(dim=1, descending=True, stable=True)
-        dets = torch.cat([dets[..., :4], scores[..., None]], 2)
-        in_order = [
-            tensor.gather(1, order.reshape(*order.shape, *[1] * (tensor.ndim - 2)).expand_as(tensor))
-            for tensor in (dets, labels, masks)
-        ]
-        return in_order[0], in_order[1], in_order[2]
+        return rescored(dets, labels, to_rows(overlaps, rows, labels), to_rows(probabilities, rows, labels))
+
+
+def rescored(dets: Tensor, labels: Tensor, overlaps: Tensor, masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return detections and masks by descending product of score and overlap [N, K]."""
+    scores = dets[..., 4] * overlaps  # [N, K]; a predicted overlap may be negative
+    order = torch.where(labels >= 0, scores, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    dets = torch.cat([dets[..., :4], scores[..., None]], 2)
+    in_order = [
+        tensor.gather(1, order.reshape(*order.shape, *[1] * (tensor.ndim - 2)).expand_as(tensor))
+        for tensor in (dets, labels, masks)
+    ]
+    return in_order[0], in_order[1], in_order[2]
 
 
 @PARTS.register("detector", "MaskScoringRoIHead")

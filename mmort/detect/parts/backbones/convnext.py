@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar
 
@@ -109,18 +110,18 @@ class ConvNeXt(nn.Module):
             depths, widths = settings.depths, settings.channels
         indices = [entries.out_indices] if isinstance(entries.out_indices, int) else entries.out_indices
         self.out_indices = [index % len(depths) for index in indices]
-        size = entries.stem_patch_size
-        stem = nn.Sequential(nn.Conv2d(entries.in_channels, widths[0], size, stride=size), ChannelNorm(widths[0]))
+        size, norm = entries.stem_patch_size, partial(ChannelNorm, eps=1e-6)
+        stem = nn.Sequential(nn.Conv2d(entries.in_channels, widths[0], size, stride=size), norm(widths[0]))
         self.downsample_layers = nn.ModuleList([stem])
         for before, width in pairwise(widths):
-            self.downsample_layers.append(nn.Sequential(ChannelNorm(before), nn.Conv2d(before, width, 2, stride=2)))
+            self.downsample_layers.append(nn.Sequential(norm(before), nn.Conv2d(before, width, 2, stride=2)))
         scaled = entries.layer_scale_init_value > 0
         self.stages = nn.ModuleList(
             nn.Sequential(*(ConvNeXtBlock(width, entries.act_cfg, scaled, entries.use_grn) for _ in range(depth)))
             for depth, width in zip(depths, widths, strict=True)
         )
         for stage in self.out_indices:
-            self.add_module(f"norm{stage}", ChannelNorm(widths[stage]))
+            self.add_module(f"norm{stage}", norm(widths[stage]))
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         outputs = []

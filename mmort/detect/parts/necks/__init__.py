@@ -20,6 +20,7 @@ from mmort.detect.parts.necks import (
     re_fpn,
     rfp,
     sfp,
+    simple_fpn,
     ssd_neck,
     yolo_neck,
 )

@@ -19,7 +19,7 @@ from mmort.detect.parts.layers import ChannelNorm
 def _convolution(before: int, channels: int, kernel: int, stride: int = 1) -> tuple[nn.Module, nn.Module]:
     """Return a convolution and its normalization."""
     convolution = nn.Conv2d(before, channels, kernel, stride=stride, padding=kernel // 2, bias=False)
-    return convolution, ChannelNorm(channels)
+    return convolution, ChannelNorm(channels, eps=1e-6)
 
 
 def _enlarged(before: int, channels: int) -> tuple[nn.Module, ...]:
