@@ -70,7 +70,7 @@ def main(folder: str, *arguments: str) -> int:
     }
     if "--mutations" in arguments:
         sys.argv[1:] = [argument for argument in arguments if argument != "--mutations"]
-        return mutations.main(replace(VERSION, cases=cases, cases_of_pipeline=()), "tests.originals")
+        return mutations.main(replace(VERSION, cases=cases, cases_of_pipeline=("vitdet",)), "tests.originals")
     failures = 0
     for name, case in cases.items():
         with tempfile.TemporaryDirectory() as directory:
