@@ -64,7 +64,7 @@ def open_file(path: str | os.PathLike[str], engine: str = "local") -> DetectorFi
 
 
 def predict_function(arguments: argparse.Namespace) -> Callable[..., Iterable[Any]] | None:
-    """Return what takes the place of `Predictor.predict` in the engine, or None."""
+    """Return the function that detects instead of `Predictor.predict`, or None for an engine that needs no other."""
     if arguments.engine != "ray":
         return None
     from mmort.predict.engines.ray import predict_on_ray

@@ -110,3 +110,14 @@ def batch():
     for index, (height, width) in enumerate(SHAPES):
         images[index, :, :height, :width] = numbers(f"image {index}", 3, height, width)
     return images, torch.tensor(SHAPES)
+
+
+def assert_recorded(detector, recorded):
+    """Assert that a detector finds in `batch` what was recorded, and fills up its rows."""
+    dets, labels = (output.numpy() for output in detector(*batch())[:2])
+    for actual, classes, expected, expected_classes in zip(
+        dets, labels, recorded["dets"], recorded["labels"], strict=True
+    ):
+        count = len(expected_classes)
+        assert classes.tolist() == expected_classes + [-1] * (len(classes) - count)
+        np.testing.assert_allclose(actual[:count], expected, rtol=1e-4, atol=2e-3)

@@ -5,7 +5,6 @@ import json
 import pathlib
 import re
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -33,13 +32,7 @@ def test_detections_are_the_authors(name):
 def compare(config, recorded):
     detector = build(copy.deepcopy(config))
     load_weights(detector, co_dino_cases.weights(recorded["shapes"]))
-    dets, labels = (output.numpy() for output in detector(*query_cases.batch())[:2])
-    for actual, classes, expected, expected_classes in zip(
-        dets, labels, recorded["dets"], recorded["labels"], strict=True
-    ):
-        count = len(expected_classes)
-        assert classes.tolist() == expected_classes + [-1] * (len(classes) - count)
-        np.testing.assert_allclose(actual[:count], expected, rtol=1e-4, atol=2e-3)
+    query_cases.assert_recorded(detector, recorded)
 
 
 def test_the_heads_beside_the_queries_are_not_needed():

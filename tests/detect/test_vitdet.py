@@ -5,7 +5,6 @@ import json
 import pathlib
 import re
 
-import numpy as np
 import pytest
 import torch
 
@@ -20,13 +19,7 @@ RECORDED = json.loads((pathlib.Path(__file__).parents[1] / "data/detect/vitdet.j
 def test_detections_are_the_projects(name):
     detector, recorded = build({"model": copy.deepcopy(vitdet_cases.MODELS[name])}), RECORDED[name]
     load_weights(detector, vitdet_cases.weights(recorded["shapes"]))
-    dets, labels, _ = (output.numpy() for output in detector(*query_cases.batch()))
-    for actual, classes, expected, expected_classes in zip(
-        dets, labels, recorded["dets"], recorded["labels"], strict=True
-    ):
-        count = len(expected_classes)
-        assert classes.tolist() == expected_classes + [-1] * (len(classes) - count)
-        np.testing.assert_allclose(actual[:count], expected, rtol=1e-4, atol=2e-3)
+    query_cases.assert_recorded(detector, recorded)
 
 
 @pytest.mark.parametrize(

@@ -44,12 +44,23 @@ def _part(key: str) -> dict[str, Any]:
     return {"names": part_cases.names(part), "outputs": part_cases.summary(part(part_cases.inputs(kind, name)))}
 
 
+def with_weights(model: dict[str, Any], weights: Callable[[dict[str, Any]], dict[str, Tensor]]) -> dict[str, Any]:
+    """Return the keys and shapes of a detector's weights, and what it finds with those that `weights` makes of them."""
+    detector = _detector(model)
+    shapes = {key: [*value.shape] for key, value in detector.state_dict().items()}
+    detector.load_state_dict(weights(shapes))
+    return {"shapes": shapes, **_detections(detector)}
+
+
 def _detections(detector: Any, canonical: Callable[[Tensor], Tensor] = lambda boxes: boxes) -> dict[str, Any]:
     """Return boxes with scores, and labels, of the two images of tests/detect/query_cases.py."""
     batch, _ = query_cases.batch()
     canvas = tuple(batch.shape[2:])
-    shapes = [{"batch_input_shape": canvas, "img_shape": shape} for shape in query_cases.SHAPES]
-    samples = detector.predict(batch, [DetDataSample(metainfo=shape) for shape in shapes], rescale=False)
+    metas = [
+        {"batch_input_shape": canvas, "img_shape": shape, "ori_shape": shape, "scale_factor": (1, 1)}
+        for shape in query_cases.SHAPES
+    ]
+    samples = detector.predict(batch, [DetDataSample(metainfo=meta) for meta in metas], rescale=False)
     record: dict[str, Any] = {"dets": [], "labels": []}
     for instances in (sample.pred_instances for sample in samples):
         boxes = canonical(getattr(instances.bboxes, "tensor", instances.bboxes))

@@ -15,7 +15,6 @@ import ast
 import copy
 import importlib.util
 import sys
-import tempfile
 import types
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from tests.originals.weights import before
 from tests.originals_2.cases import Case, _pipeline
 from tests.originals_2.original import Original
 from tests.originals_2.version import VERSION
-from tests.tools.check_co_dino import difference
+from tests.tools.check_co_dino import compare
 
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "co_detr.json"
 
@@ -121,13 +120,8 @@ def main(folder: str, *arguments: str) -> int:
     if "--mutations" in arguments:
         sys.argv[1:] = [argument for argument in arguments if argument != "--mutations"]
         return mutations.main(replace(VERSION, cases=cases, cases_of_pipeline=("co_dino",)), "tests.originals_2")
-    failures = 0
-    for name in [argument for argument in arguments if argument in cases] or cases:
-        case = cases[name]
-        with tempfile.TemporaryDirectory() as directory:
-            problem = difference(case, Path(directory), Original)
-        failures += bool(problem)
-        print(f"{name}: {problem or 'equal'}", flush=True)
+    named = [argument for argument in arguments if argument in cases] or cases
+    failures = compare({name: cases[name] for name in named}, Original)
     if "--record" in arguments:
         write_record(RECORD, {name: record(model) for name, model in co_dino_cases.OF_AUTHORS.items()})
     return int(failures > 0)

@@ -13,7 +13,7 @@ import copy
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from mmort.detect.export import ExportOptions, export
-from tests.detect import co_dino_cases, query_cases
+from tests.detect import co_dino_cases
 from tests.originals.candidate import Candidate
 from tests.originals.cases.case import PREPROCESSOR, Case, Config
 from tests.originals.cases.query import SPREAD
@@ -55,47 +55,34 @@ def difference(case: Case, folder: Path, build: Callable[[Config], Any]) -> str:
     return "; ".join(actual)
 
 
-def record(model: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys and shapes of a detector's weights, and what the project finds in the tests' batch."""
-    from mmdet.structures import DetDataSample
-
-    from tests.originals.original import Original
-
-    theirs = Original(
-        {"model": model, "default_scope": "mmdet", "test_dataloader": {"dataset": {"pipeline": []}}}
-    ).model
-    shapes = {key: [*value.shape] for key, value in theirs.state_dict().items()}
-    theirs.load_state_dict(co_dino_cases.weights(shapes))
-    batch, _ = query_cases.batch()
-    canvas = tuple(batch.shape[2:])
-    samples = [
-        DetDataSample(metainfo={"batch_input_shape": canvas, "img_shape": shape}) for shape in query_cases.SHAPES
-    ]
-    detections = [sample.pred_instances for sample in theirs.predict(batch, samples, rescale=False)]
-    dets = [torch.cat([image.bboxes, image.scores[:, None]], 1).tolist() for image in detections]
-    return {
-        "shapes": shapes,
-        "dets": [[[float(f"{value:.6g}") for value in row] for row in rows] for rows in dets],
-        "labels": [image.labels.tolist() for image in detections],
-    }
+def compare(cases: Mapping[str, Case], build: Callable[[Config], Any]) -> int:
+    """Print how each case differs from the original that `build` makes, and return how many do."""
+    failures = 0
+    for name, case in cases.items():
+        with tempfile.TemporaryDirectory() as directory:
+            problem = difference(case, Path(directory), build)
+        failures += bool(problem)
+        print(f"{name}: {problem or 'equal'}", flush=True)
+    return failures
 
 
 def main(folder: str, *arguments: str) -> int:
     """Check the detectors."""
+    from tests.originals import records  # needs MMDetection 3, which those who import this module may not have
     from tests.originals.original import Original
 
     torch.set_grad_enabled(False)
     sys.path.insert(0, folder)
     import_module("codetr")  # registers itself
-    failures = 0
-    for name, model in co_dino_cases.MODELS.items():
-        case = Case({**copy.deepcopy(model), "data_preprocessor": PREPROCESSOR}, SPREAD, classes=1)
-        with tempfile.TemporaryDirectory() as directory:
-            problem = difference(case, Path(directory), Original)
-        failures += bool(problem)
-        print(f"{name}: {problem or 'equal'}", flush=True)
+    models = co_dino_cases.MODELS
+    cases = {
+        name: Case({**copy.deepcopy(model), "data_preprocessor": PREPROCESSOR}, SPREAD, classes=1)
+        for name, model in models.items()
+    }
+    failures = compare(cases, Original)
     if "--record" in arguments:
-        write_record(RECORD, {name: record(model) for name, model in co_dino_cases.MODELS.items()})
+        recorded = {name: records.with_weights(model, co_dino_cases.weights) for name, model in models.items()}
+        write_record(RECORD, recorded)
     return int(failures > 0)
 
 

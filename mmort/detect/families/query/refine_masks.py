@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -179,11 +180,8 @@ class NormedMaskIoUHead(MaskIoUHead):
         score_use_sigmoid: bool = False
 
     def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
+        super().__init__(entries, partial(ConvModule, norm_cfg=entries.norm_cfg))
         self.activation = nn.Sigmoid() if entries.score_use_sigmoid else nn.Identity()
-
-    def convolution(self, entries: NormedMaskIoUHead.Entries, before: int, stride: int) -> nn.Module:  # type: ignore[override]
-        return ConvModule(before, entries.conv_out_channels, 3, stride=stride, padding=1, norm_cfg=entries.norm_cfg)
 
     def forward(self, features: Tensor, masks: Tensor) -> Tensor:
         return self.activation(super().forward(features, masks))

@@ -6,6 +6,7 @@ val2017: 38.2 and 36.0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +22,10 @@ from mmort.detect.parts.two_stage import TwoStageDetector, to_rows, used_rows
 
 
 class MaskIoUHead(nn.Module):
-    """The overlap of a mask with its object, from the region's features and the mask."""
+    """The overlap of a mask with its object, from the region's features and the mask.
+
+    `convolution` builds a layer, after which there is a ReLU.
+    """
 
     class_layers: ClassVar = {"fc_mask_iou": 0}
 
@@ -37,20 +41,17 @@ class MaskIoUHead(nn.Module):
         fc_out_channels: int = 1024
         num_classes: int = 80
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: Entries, convolution: Callable[..., nn.Module] = nn.Conv2d) -> None:
         super().__init__()
         channels = [entries.in_channels + 1] + [entries.conv_out_channels] * entries.num_convs
         strides = [1] * (entries.num_convs - 1) + [2]
         self.convs = nn.ModuleList(
-            self.convolution(entries, before, stride) for before, stride in zip(channels[:-1], strides, strict=True)
+            convolution(inner, outer, 3, stride=stride, padding=1)
+            for inner, outer, stride in zip(channels[:-1], channels[1:], strides, strict=True)
         )
         pixels = (entries.roi_feat_size // 2) ** 2
         self.fcs, features = linears(entries.num_fcs, channels[-1] * pixels, entries.fc_out_channels)
         self.fc_mask_iou = nn.Linear(features, entries.num_classes)
-
-    def convolution(self, entries: MaskIoUHead.Entries, before: int, stride: int) -> nn.Module:
-        """Build a layer, after which there is a ReLU."""
-        return nn.Conv2d(before, entries.conv_out_channels, 3, stride=stride, padding=1)
 
     def forward(self, features: Tensor, masks: Tensor) -> Tensor:
         """Return overlaps [R, classes] for features [R, C, h, w] and masks [R, 2 * h, 2 * w] of regions."""

@@ -9,7 +9,7 @@ Source: Y. Li et al., "Exploring Plain Vision Transformer Backbones for Object D
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -192,9 +192,12 @@ class PatchEntries(Schema):
 
 
 class PlainTransformer(nn.Module):
-    """Base of both: patches with learned positions, and blocks."""
+    """Base of both: patches with learned positions, and blocks.
 
-    def __init__(self, entries: PatchEntries) -> None:
+    `block` builds one that attends inside windows of a size, or over the map if the size is 0.
+    """
+
+    def __init__(self, entries: PatchEntries, block: Callable[[int], ViTBlock]) -> None:
         super().__init__()
         self.window = entries.window_size
         self.patch_embed = Patches(entries.in_chans, entries.embed_dim, entries.patch_size)
@@ -204,11 +207,7 @@ class PlainTransformer(nn.Module):
         if entries.use_abs_pos:
             self.pos_embed = nn.Parameter(torch.zeros(1, self.class_tokens + self.side**2, entries.embed_dim))
         windows = [self.window if index in entries.window_block_indexes else 0 for index in range(entries.depth)]
-        self.blocks = nn.ModuleList(self.block(entries, window) for window in windows)
-
-    def block(self, entries: Any, window: int) -> ViTBlock:
-        """Build a block that attends inside windows, or over the map if `window` is 0."""
-        raise NotImplementedError
+        self.blocks = nn.ModuleList(map(block, windows))
 
     def tokens(self, x: Tensor) -> Tensor:
         """Return the patches [N, H, W, C] of images [N, 3, h, w] with their positions."""
@@ -245,12 +244,16 @@ class ViT(PlainTransformer):
                     f"got {self.embed_dim}"
                 )
 
-    def block(self, entries: ViT.Entries, window: int) -> ViTBlock:
+    def __init__(self, entries: Entries) -> None:
         channels = entries.embed_dim
-        attention = RelativeAttention(entries, window or entries.img_size // entries.patch_size)
-        mlp = MLP(channels, int(channels * entries.mlp_ratio), entries.act_cfg)
-        norms = normalization(entries.norm_cfg, channels)[1], normalization(entries.norm_cfg, channels)[1]
-        return ViTBlock(attention, mlp, norms, window)
+
+        def block(window: int) -> ViTBlock:
+            attention = RelativeAttention(entries, window or entries.img_size // entries.patch_size)
+            mlp = MLP(channels, int(channels * entries.mlp_ratio), entries.act_cfg)
+            norms = normalization(entries.norm_cfg, channels)[1], normalization(entries.norm_cfg, channels)[1]
+            return ViTBlock(attention, mlp, norms, window)
+
+        super().__init__(entries, block)
 
     def forward(self, x: Tensor) -> tuple[Tensor]:
         x = self.tokens(x)
@@ -300,15 +303,16 @@ class RotaryViT(PlainTransformer):
                 )
 
     def __init__(self, entries: Entries) -> None:
-        super().__init__(entries)
-        self.head_channels = entries.embed_dim // entries.num_heads
-        self.out_norm = nn.LayerNorm(entries.embed_dim)
-
-    def block(self, entries: RotaryViT.Entries, window: int) -> ViTBlock:
         channels = entries.embed_dim
-        attention = RotaryAttention(channels, entries.num_heads, entries.qkv_bias)
-        norms = nn.LayerNorm(channels, eps=1e-6), nn.LayerNorm(channels, eps=1e-6)
-        return ViTBlock(attention, SwiGLU(channels, int(channels * entries.mlp_ratio)), norms, window)
+
+        def block(window: int) -> ViTBlock:
+            attention = RotaryAttention(channels, entries.num_heads, entries.qkv_bias)
+            norms = nn.LayerNorm(channels, eps=1e-6), nn.LayerNorm(channels, eps=1e-6)
+            return ViTBlock(attention, SwiGLU(channels, int(channels * entries.mlp_ratio)), norms, window)
+
+        super().__init__(entries, block)
+        self.head_channels = channels // entries.num_heads
+        self.out_norm = nn.LayerNorm(channels)
 
     def forward(self, x: Tensor) -> tuple[Tensor]:
         x = self.tokens(x)
