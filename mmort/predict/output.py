@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -31,6 +32,7 @@ class Record:
 
     A run that was killed leaves whole lines, and perhaps half a line, which is dropped.  ``run.json`` holds the
     settings of the run, so that results of different runs are not mixed.  One run at a time can have the record.
+    As a context manager, a record that is empty when an error ends the block is removed.
 
     Parameters
     ----------
@@ -50,6 +52,7 @@ class Record:
 
     def __init__(self, directory: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
         require_folder(directory)
+        self._new_folders = [folder for folder in (Path(directory), *Path(directory).parents) if not folder.exists()]
         Path(directory).mkdir(parents=True, exist_ok=True)
         self.path = inside(directory, "detections.jsonl")
         self._file = _open(self.path)
@@ -106,6 +109,19 @@ class Record:
         """Close the file, after its lines have reached the disk."""
         os.fsync(self._file)
         os.close(self._file)
+
+    def __enter__(self) -> Record:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        self.close()
+        if error is None or self._end:
+            return
+        with contextlib.suppress(OSError):  # such as folders that have other files by now
+            self.path.unlink()
+            self.path.with_name("run.json").unlink()
+            for folder in self._new_folders:
+                folder.rmdir()
 
 
 def to_line(

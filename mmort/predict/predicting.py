@@ -326,7 +326,7 @@ def _record(stack: ExitStack, predictor: Predictor, options: PredictOptions) -> 
     """Open the record of the run, if there is one, which is closed with the stack."""
     if options.output is None:
         return None
-    return stack.enter_context(closing(Record(options.output, _settings(predictor, options.windows))))
+    return stack.enter_context(Record(options.output, _settings(predictor, options.windows)))
 
 
 def _settings(predictor: Predictor, windows: Windows | None) -> dict[str, Any]:

@@ -42,6 +42,23 @@ def test_a_second_run_has_nothing_to_do(tiny, photos, tmp_path):
     }
 
 
+def test_an_error_at_the_start_leaves_no_record(tiny, photos, tmp_path):
+    def detect(predictor, images, batch_size, *, return_exceptions):
+        yield tiny(images[0])
+        raise OSError("no cluster")
+
+    (tmp_path / "kept").mkdir()
+    for folder in (tmp_path / "new" / "out", tmp_path / "kept"):
+        with pytest.raises(ValueError, match="batch_size must be positive"):
+            predict(tiny, photos, PredictOptions(output=folder, batch_size=0))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "photos"]
+    assert list((tmp_path / "kept").iterdir()) == []
+    with pytest.raises(OSError, match="no cluster"):  # what is done stays
+        predict(tiny, photos, PredictOptions(output=tmp_path / "new"), run=detect)
+    assert len((tmp_path / "new" / "detections.jsonl").read_text().splitlines()) == 1
+    assert (tmp_path / "new" / "run.json").exists()
+
+
 def test_a_broken_image_is_an_outcome(tiny, photos):
     (photos / "a.png").write_bytes(b"no image")
     outcomes = []
