@@ -9,6 +9,7 @@ import random
 import onnx
 import pytest
 
+from mmort.detect.export.constants import compare_constants
 from tests.detect.small_exports import SmallExport, small_cases
 from tests.tools.mutants import Judge, mutations, with_many_detections
 
@@ -26,6 +27,29 @@ def test_limits_that_no_box_reaches_inside_of_the_image(tmp_path):
     assert len(limits_of_growth) >= 2  # how far a box shrinks, and how far it grows
     judge = Judge(small, count=0)
     assert {judge(mutation, tmp_path) for mutation in limits_of_growth} == {"caught"}
+
+
+def test_constants_that_images_hardly_show(tmp_path):
+    model, fill = small_cases()["Mask Scoring R-CNN"]
+    small = SmallExport(with_many_detections(model), fill, tmp_path / "right.onnx")
+    assert small.write().ok
+    module, args = small.proof().module, small.inputs[0]
+    assert not compare_constants(small.path, module, args)
+    kinds = {  # a cell of anchors, a convolution with the normalization after it, layers as they are, an index's limit
+        "a number of a constant of GatherND": 4,
+        "a number of a constant of Conv": 50,
+        "constant of ConvTranspose 0.2 % larger": 2,
+        "a number of a constant of Gemm": 12,
+        "integer of Clip plus 1": 1,
+    }
+    for kind, count in kinds.items():
+        of_kind = [mutation for mutation in mutations(onnx.load(small.path)) if mutation.kind == kind]
+        assert len(of_kind) >= count, kind
+        for mutation in of_kind:
+            wrong = onnx.load(small.path)
+            mutation.change(wrong)
+            onnx.save(wrong, tmp_path / "wrong.onnx")
+            assert len(compare_constants(tmp_path / "wrong.onnx", module, args)) == 1, mutation
 
 
 @pytest.mark.parametrize("name", ["ATSSHead", "YOLOv3"])

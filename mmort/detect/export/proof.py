@@ -3,7 +3,7 @@
 The smallest inputs come first, and are compared by torch's own rounding, heads included.  Larger ones show what was
 frozen, and are compared by tolerances, their heads only where there are few detections.  Then come the smallest once
 more, crowded with detections.  If something differs, torch makes the draft's choices wherever rounding decides, and all
-is compared again.  The limits of clips, which few inputs reach, are compared as they are.
+is compared again.  Constants, some of which hardly any input shows, are compared as they are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mmort.detect.detector import Detector
-from mmort.detect.export.clip_limits import compare_limits
+from mmort.detect.export.constants import compare_constants
 from mmort.detect.export.crowd import VIEWS, Crowded, crowd, view, with_noise
 from mmort.detect.export.head_outputs import (
     Arguments,
@@ -67,7 +67,7 @@ class Proof:
             report = self._report(draft, ReplayingModule(self.module, draft), inputs, begin)
         if self.options.portable == "inlined":  # the definitions of mmort's operators have clips, too
             return report
-        return Report((*report.rows, *compare_limits(draft, self.module, inputs[index_of_smallest(inputs)])))
+        return Report((*report.rows, *compare_constants(draft, self.module, inputs[index_of_smallest(inputs)])))
 
     def _report(
         self, draft: Path, module: nn.Module, inputs: Sequence[Arguments], begin: Callable[[str], None]

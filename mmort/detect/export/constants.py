@@ -1,0 +1,205 @@
+"""The constants of a file, compared with the numbers that torch computes with: images hardly show some of them.
+
+Sides of a box that grows to 62 times its anchor lie outside of the image, wherever exactly the limit is; an anchor
+matters where something is detected with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from mmort.onnx.graph import files
+from mmort.onnx.verify.numbers import refusal
+from mmort.onnx.verify.operator_calls import Intercepted, arguments_by_name
+from mmort.onnx.verify.report import Row
+from mmort.onnx.verify.values import leaves, shapes_text
+
+CLIPS = "Clip", "Max", "Min"
+ACTIVATIONS = 0.0, 1.0, 3.0, 6.0
+"""Limits that exporters write for activations, which torch computes without naming them."""
+
+MIN_SIZE = 3
+"""How many numbers a tensor must have to be recognized by them."""
+
+TOLERANCE = 1e-5
+"""How far numbers may be apart, as a share of the largest: an exporter folds constants with rounding of its own."""
+
+MAX_RATIO = 1.05
+"""How many times as large as a tensor of torch one must be to be no longer an error of it, but another tensor."""
+
+LIMITING = (
+    torch.ops.aten.clamp,
+    torch.ops.aten.clamp_,
+    torch.ops.aten.clamp_min,
+    torch.ops.aten.clamp_min_,
+    torch.ops.aten.clamp_max,
+    torch.ops.aten.clamp_max_,
+    torch.ops.aten.minimum,
+    torch.ops.aten.maximum,
+)
+
+_Array = NDArray[np.float32]
+
+
+def compare_constants(draft: Path, module: nn.Module, args: Sequence[Tensor]) -> list[Row]:
+    """Return a row for each constant in a file's main graph that should be a number, or a tensor, of a module.
+
+    The limits of clips must be numbers that the module computes with.  Tensors must be equal to one of its, if most of
+    their numbers are; others, which an exporter computes, are compared with nothing.
+
+    Parameters
+    ----------
+    draft : Path
+    module : nn.Module
+    args : tuple of Tensor
+        Of a call of the module.
+    """
+    graph = files.load(draft).graph
+    constants = dict(_constants(graph))
+    run = _Run(
+        {
+            name: array.ravel()
+            for name, array in constants.items()
+            if array.dtype == np.float32 and array.size >= MIN_SIZE and (array != array.flat[0]).any()
+        }
+    )
+    run(module, args)
+    problems = [
+        f"{name} limits numbers to {limit:g}, which torch does not"
+        for name, limit in _limits(graph, constants)
+        if limit not in (run.integer_limits if isinstance(limit, int) else run.limits)
+    ]
+    return [refusal(shapes_text(args), problem) for problem in [*problems, *run.problems.values()]]
+
+
+class _Run:
+    """What a module's operators compute with in one call.
+
+    Parameters
+    ----------
+    constants : dict
+        From names to tensors of a file, flat, that are to be recognized.
+    """
+
+    def __init__(self, constants: Mapping[str, _Array]) -> None:
+        self.limits: set[float] = set()
+        """The numbers that clips of floating-point numbers may have as limits."""
+        self.integer_limits: set[int] = set()
+        """The limits of integers: among all integers, sizes for instance, a wrong one would hide."""
+        self.problems: dict[str, str] = {}
+        """Of constants that are nearly those of the module."""
+        self._sought: dict[int, dict[str, _Array]] = {}
+        for name, array in constants.items():
+            self._sought.setdefault(array.size, {})[name] = array
+        self._numbers: list[float] = []
+        """Those that operators get, and the tensors of one number."""
+        self._convolution: tuple[Tensor, Tensor, Tensor | None] | None = None
+        """The result, the weight and the bias of the last one."""
+
+    def __call__(self, module: nn.Module, args: Sequence[Tensor]) -> None:
+        """Run a module."""
+        for tensor in module.state_dict().values():
+            self._see(tensor)
+        with torch.no_grad(), Intercepted(self._note):
+            module(*args)
+        computed = np.array([*ACTIVATIONS, *self._numbers])
+        with np.errstate(over="ignore"):  # a logit clips a probability at both ends, of which torch gets one
+            self.limits = {*np.concatenate([computed, 1 - computed]).astype(np.float32).tolist()}
+
+    def _note(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run an operator."""
+        tensors = [tensor for tensor in leaves([*args, kwargs]) if isinstance(tensor, Tensor)]
+        numbers = [value for value in (*args, *kwargs.values()) if isinstance(value, (int, float))]
+        numbers += [tensor.item() for tensor in tensors if tensor.numel() == 1]
+        self._numbers.extend(map(float, numbers))
+        if func.overloadpacket in LIMITING:
+            self.integer_limits.update(number for number in numbers if isinstance(number, int))
+        result = func(*args, **kwargs)
+        for tensor in [*tensors, *leaves(result)]:
+            self._see(tensor)
+        if func is torch.ops.aten.convolution.default:
+            _, weight, bias, *_, transposed, _, _ = args
+            self._convolution = None if transposed else (result, weight, bias)
+        elif func is torch.ops.aten.native_batch_norm.default:
+            self._see_folded(arguments_by_name(func, args, kwargs))
+        return result
+
+    def _see_folded(self, arguments: Mapping[str, Any]) -> None:
+        """See the weights of the last convolution with the normalization after it, which an exporter makes one of."""
+        if self._convolution and arguments["input"] is self._convolution[0]:
+            _, weight, bias = self._convolution
+            affine = arguments["weight"] is not None
+            scale = (arguments["weight"] if affine else 1) / (arguments["running_var"] + arguments["eps"]).sqrt()
+            shift = (0 if bias is None else bias) - arguments["running_mean"]
+            self._see(weight * scale.reshape(-1, *[1] * (weight.ndim - 1)))
+            self._see(shift * scale + (arguments["bias"] if affine else 0))
+
+    def _see(self, tensor: Tensor) -> None:
+        """Compare a tensor of the module with the constants of its size."""
+        sought = self._sought.get(tensor.numel())
+        if not sought or tensor.dtype != torch.float32:
+            return
+        layouts = [tensor, tensor.T] if tensor.ndim == 2 else [tensor]
+        for layout in layouts:
+            array = layout.detach().reshape(-1).numpy()
+            for name, constant in list(sought.items()):
+                if _are_close(constant, array).all():
+                    del sought[name]
+                    self.problems.pop(name, None)
+                elif wrong := _wrong(constant, array):
+                    self.problems[name] = f"{wrong} of {array.size} numbers of the constant {name} are not torch's"
+
+
+def _are_close(array: _Array, target: _Array) -> NDArray[np.bool_]:
+    """Return which numbers are equal, but for an exporter's rounding."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        limit = TOLERANCE * np.abs(target[np.isfinite(target)]).max(initial=0)
+        return (array == target) | (np.isnan(array) & np.isnan(target)) | (np.abs(array - target) <= limit)
+
+
+def _wrong(array: _Array, target: _Array) -> int:
+    """Return how many numbers are wrong of an array that is meant to be another; 0 if it is not meant to be that.
+
+    It is if most numbers are equal, but for zeros in both, or all would be after a division by a number near 1.
+    """
+    count = array.size
+    used = (array != 0) | (target != 0)
+    array, target = array[used], target[used]
+    close = _are_close(array, target)
+    if close.mean() <= 0.5 and (target != 0).all():
+        with np.errstate(over="ignore", invalid="ignore"):
+            ratio = np.median(array / target)
+        if 1 / MAX_RATIO < ratio < MAX_RATIO and _are_close(array, ratio * target).all():
+            return count
+    return int((~close).sum()) if close.mean() > 0.5 else 0
+
+
+def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield a graph's constants with their names."""
+    for tensor in graph.initializer:
+        yield tensor.name, onnx.numpy_helper.to_array(tensor)
+    for node in graph.node:
+        for attribute in node.attribute if node.op_type == "Constant" else ():
+            if attribute.name == "value":
+                yield node.output[0], onnx.numpy_helper.to_array(attribute.t)
+
+
+def _limits(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, float]]:
+    """Yield the names of a graph's clips and their constant limits, but for those of a type of numbers."""
+    for node in graph.node:
+        for name in node.input if node.op_type in CLIPS else ():
+            limit = constants.get(name)
+            if limit is None or limit.size != 1:
+                continue
+            info = np.finfo(limit.dtype) if limit.dtype.kind == "f" else np.iinfo(limit.dtype)
+            if info.min < limit.item() < info.max:
+                yield f"{node.op_type} {node.output[0]}", limit.item()
