@@ -101,6 +101,18 @@ def test_chunks_find_what_their_names_alone_do():
         assert torch.equal(dets[labels == label].reshape(2, 12, 5), alone)
 
 
+@pytest.mark.parametrize("name", ["grounding_dino", "glip"])
+def test_chunks_share_the_features_of_images(name):
+    detector = build(config(name, test_cfg={**text_cases.MODELS[name]["test_cfg"], "chunked_size": 1}))
+    fill(detector)
+    calls = []
+    for part in (detector.backbone, detector.neck):
+        part.register_forward_hook(lambda module, *_: calls.append(module))
+    detect(detector, "cat . dog . red light")
+    assert len(detector.words) == 3
+    assert calls == [detector.backbone, detector.neck]
+
+
 def test_words_change_what_glip_finds():
     detector = build(config("glip"))
     fill(detector)

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import sys
 
 import numpy as np
 import onnx
@@ -57,6 +58,41 @@ def test_chunks(file):
     assert detections.names == tuple(sorted(names, key=lambda name: -expected[name]))
     assert np.allclose(detections.scores, [expected[name] for name in detections.names])
     assert [names[label] for label in detections.labels] == list(detections.names)
+
+
+CHUNKED = ["cat", "red light", "dog", "man", "a tree"]
+
+
+def points(predict):
+    """Return the boxes that a detector of `tiny_open_vocabulary` finds in two images, (2, names, 4)."""
+    return np.stack([detections.boxes for detections in predict([IMAGE, IMAGE])])
+
+
+@pytest.fixture
+def chunked(file):
+    save_encoder(file.with_name("detector.texts.onnx"), chunked_size=2)
+    return Predictor(file, texts=CHUNKED, score_threshold=0)
+
+
+def test_what_words_do_not_reach_runs_once(chunked):
+    for predict in (chunked, pickle.loads(pickle.dumps(chunked)), chunked.with_texts(["cat"])):
+        first, second = points(predict), points(predict)
+        for boxes in (first, second):
+            assert boxes.shape == (2, len(predict.classes), 4)
+            assert (boxes == boxes[:, :1, :1]).all()
+        assert (first != second).any()
+
+
+@pytest.mark.parametrize("settings", [{"io_binding": True}, {}], ids=["io_binding", "without_onnx"])
+def test_chunks_of_a_whole_file(file, chunked, settings, monkeypatch):
+    if not settings:
+        monkeypatch.setitem(sys.modules, "onnx", None)
+    whole = Predictor(file, texts=CHUNKED, score_threshold=0, **settings)
+    boxes = points(whole)
+    assert (boxes != boxes[:, :1, :1]).any()
+    expected, actual = chunked(IMAGE), whole(IMAGE)
+    assert actual.names == expected.names
+    assert np.array_equal(actual.scores, expected.scores)
 
 
 def test_padding(file):

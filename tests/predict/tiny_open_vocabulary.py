@@ -51,12 +51,18 @@ def save_encoder(path, digest="one", **limits):
 
 
 def save_detector(path, **metadata):
-    """Write a detector that finds each name once: its score is the mean feature of its tokens."""
+    """Write a detector that finds each name once: its score is the mean feature of its tokens.
+
+    Its boxes are points, at a random position for each time that what no word reaches has run.
+    """
     nodes = [
+        ("RandomUniformLike", ["input"], ["noise"], {"high": 30.0}),
+        ("ReduceMax", ["noise"], ["point"], {"keepdims": 0}),
         ("Transpose", ["text"], ["row"], {"perm": [0, 2, 1]}),
         ("MatMul", ["row", "text_shares"], ["scores"], {}),
         ("Transpose", ["scores"], ["score"], {"perm": [0, 2, 1]}),
-        ("Mul", ["score", "zeros"], ["box"], {}),
+        ("Mul", ["score", "zeros"], ["corners"], {}),
+        ("Add", ["corners", "point"], ["box"], {}),
         ("Concat", ["box", "score"], ["dets"], {"axis": 2}),
         ("Shape", ["text_shares"], ["count"], {"start": 1}),
         ("Squeeze", ["count"], ["end"], {}),

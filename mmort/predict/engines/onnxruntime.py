@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from mmort._files.inputs import refuse_address
 from mmort.configs.captions import Prompt
 from mmort.ops.threads import get_num_threads
 from mmort.predict.engines.binding import BoundSession
+from mmort.predict.engines.splitting import SplitSession, split_session
 from mmort.predict.mask_format import MaskFormat
 from mmort.predict.metadata import read_metadata
 from mmort.predict.text_encoder import INPUTS as TEXT_INPUTS
@@ -140,8 +142,8 @@ class DetectorFile:
         session = _open(os.fspath(path), ["CPUExecutionProvider"], None)
         network = object.__new__(type(self))
         network.__dict__.update(self.__dict__)
-        network._words = TextEncoder(path, session, self._encoder.digest)(prompt)
         network.prompt, network.classes = prompt, prompt.names
+        network._set_words(TextEncoder(path, session, self._encoder.digest)(prompt))
         return network
 
     def require_texts(self) -> None:
@@ -160,7 +162,16 @@ class DetectorFile:
         if not self.takes_texts:
             return self._run(feeds)
         self.require_texts()
-        return merged([(words.count, self._run({**feeds, **words.feeds})) for words in self._words])
+        outputs = self._run_words(feeds)
+        return merged([(words.count, chunk) for words, chunk in zip(self._words, outputs, strict=True)])
+
+    def _set_words(self, words: tuple[Words, ...]) -> None:
+        """Let the detector look for the words of some chunks."""
+        self._words = words
+
+    def _run_words(self, feeds: dict[str, NDArray[Any]]) -> list[list[NDArray[Any]]]:
+        """Return the outputs for each chunk of the words."""
+        return [self._run({**feeds, **words.feeds}) for words in self._words]
 
     def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the outputs for inputs by name."""
@@ -217,7 +228,9 @@ class OnnxNetwork(DetectorFile):
             raise ValueError(f"io_binding runs one batch at a time, parallel must be 1, got {parallel}")
         if parallel > 1:  # ONNX Runtime counts one caller among its threads
             threads = max(1, (get_num_threads() if threads is None else threads) + 1 - parallel)
-        self.session = _open(os.fspath(path), providers or ["CPUExecutionProvider"], threads)
+        self._open = partial(_open, os.fspath(path), providers or ["CPUExecutionProvider"], threads)
+        self.session = self._open()
+        self._split: SplitSession | None = None
         super().__init__(
             os.fspath(path),
             [argument for argument in self.session.get_inputs() if argument.name != "img_shape"],
@@ -230,6 +243,22 @@ class OnnxNetwork(DetectorFile):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OnnxNetwork, self._arguments, self._chosen()
+
+    def __setstate__(self, chosen: dict[str, Any]) -> None:
+        self.__dict__.update(chosen)
+        self._set_words(self._words)
+
+    def _set_words(self, words: tuple[Words, ...]) -> None:
+        super()._set_words(words)
+        if len(words) > 1 and self._split is None and self._bound is None:
+            self._split = split_session(self.path, TEXT_INPUTS, self._outputs, self._open)
+            if self._split is not None:
+                self.session = None  # its weights are in the two sessions
+
+    def _run_words(self, feeds: dict[str, NDArray[Any]]) -> list[list[NDArray[Any]]]:
+        if self._split is None:
+            return super()._run_words(feeds)
+        return self._split.run(feeds, [words.feeds for words in self._words])
 
     def _run(self, feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
         if self._bound is not None:
@@ -270,8 +299,8 @@ def require_model(path: str) -> None:
         raise ValueError(f"{path}: a config is no ONNX file: mmort export makes one of it and its checkpoint")
 
 
-def _open(path: str, providers: Sequence[Any], threads: int | None) -> Any:
-    """Create a session with exactly these providers."""
+def _open(path: str, providers: Sequence[Any], threads: int | None, part: bytes | None = None) -> Any:
+    """Create a session with exactly these providers, of a file or of a part of it."""
     require_model(path)
     try:
         import onnxruntime
@@ -284,7 +313,7 @@ def _open(path: str, providers: Sequence[Any], threads: int | None) -> Any:
     options.intra_op_num_threads = threads or 0
     if not missing:
         try:
-            session = mmort.ort.session(path, sess_options=options, providers=list(providers))
+            session = mmort.ort.session(part or path, sess_options=options, providers=list(providers))
         except (OSError, ValueError):
             raise
         except Exception as error:  # ONNX Runtime's exceptions have no common class
