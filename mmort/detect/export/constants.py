@@ -194,9 +194,16 @@ def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _limits(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, float]]:
-    """Yield the names of a graph's clips and their constant limits, but for those of a type of numbers."""
+    """Yield the names of a graph's clips and their constant limits, but for those of a type of numbers.
+
+    Clips of sizes are left out: where they are minima in Python, torch runs no operator.
+    """
+    sizes = set[str]()
     for node in graph.node:
-        for name in node.input if node.op_type in CLIPS else ():
+        of_sizes = bool(sizes.intersection(node.input)) and sizes.union(constants, [""]).issuperset(node.input)
+        if of_sizes or node.op_type == "Shape":
+            sizes.update(node.output)
+        for name in node.input if node.op_type in CLIPS and not of_sizes else ():
             limit = constants.get(name)
             if limit is None or limit.size != 1:
                 continue
