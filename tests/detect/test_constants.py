@@ -1,4 +1,4 @@
-"""The limits of integers in an exported file are those that its module clips with."""
+"""The constants of an exported file are those that its module computes with."""
 
 import onnx.parser
 import pytest
@@ -33,3 +33,38 @@ def test_limits_of_sizes_and_of_indices(last, problems, tmp_path):
     onnx.save(model, tmp_path / "model.onnx")
     rows = compare_constants(tmp_path / "model.onnx", Best(), (torch.rand(2, 20),))
     assert [row.problem for row in rows] == problems
+
+
+SUM = """
+<ir_version: 8, opset_import: ["" : 18]>
+graph (float[N, 4] x) => (float[N, 4] y) <float[4] constant = {NUMBERS}> { y = Add (x, constant) }
+"""
+
+
+class Sum(torch.nn.Module):
+    """The sum with a tensor."""
+
+    def __init__(self, numbers):
+        super().__init__()
+        self.register_buffer("numbers", torch.tensor(numbers))
+
+    def forward(self, x):
+        return x + self.numbers
+
+
+@pytest.mark.parametrize(
+    ("numbers", "of_file", "wrong"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], "1, 2, 3, 4.00001", 0),  # an exporter's rounding
+        ([1.0, 2.0, 3.0, 4.0], "1, 2, 3, 4.001", 1),
+        ([1.0, 2.0, 3.0, 4.0], "1.002, 2.004, 3.006, 4.008", 4),
+        ([1.0, 2.0, 3.0, 4.0], "1, 2, 4, 3", 0),  # another tensor, which an exporter computes
+        ([0.0, 0.0, 0.0, 0.0], "0, 0, 0.00001, 0", 1),
+        ([0.0, 0.0, 0.0, 0.0], "0, 0, 1, 0", 0),
+    ],
+)
+def test_tensors(numbers, of_file, wrong, tmp_path):
+    onnx.save(onnx.parser.parse_model(SUM.replace("NUMBERS", of_file)), tmp_path / "model.onnx")
+    rows = compare_constants(tmp_path / "model.onnx", Sum(numbers), (torch.rand(2, 4),))
+    problem = f"{wrong} of 4 numbers of the constant constant are not torch's"
+    assert [row.problem for row in rows] == [problem] * bool(wrong)

@@ -169,9 +169,13 @@ def _are_close(array: _Array, target: _Array) -> NDArray[np.bool_]:
 def _wrong(array: _Array, target: _Array) -> int:
     """Return how many numbers are wrong of an array that is meant to be another; 0 if it is not meant to be that.
 
-    It is if most numbers are equal, but for zeros in both, or all would be after a division by a number near 1.
+    It is if most numbers are equal, but for zeros in both, or all would be after a division by a number near 1.  A
+    tensor of zeros has but few others, which are small.
     """
     count = array.size
+    if not target.any():
+        wrong = np.count_nonzero(array)
+        return wrong if 2 * wrong < count and np.abs(array).max() < MAX_RATIO - 1 else 0
     used = (array != 0) | (target != 0)
     array, target = array[used], target[used]
     close = _are_close(array, target)
