@@ -24,6 +24,7 @@ from mmort.predict import FixedSizeWarning, Preprocessing, read_image
 from tests.detect import (
     co_dino_cases,
     dense_cases,
+    dino_projects_cases,
     mask_cases,
     panoptic_cases,
     query_cases,
@@ -52,6 +53,11 @@ def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
         (mask_cases.MODELS, mask_cases.config, lambda name: mask_cases.fill),
         (panoptic_cases.MODELS, panoptic_cases.config, lambda name: partial(panoptic_cases.fill, name)),
         (query_cases.MODELS, lambda name: {"model": query_cases.MODELS[name]}, lambda name: query_cases.fill),
+        (
+            dino_projects_cases.MODELS,
+            lambda name: {"model": dino_projects_cases.MODELS[name]},
+            lambda name: query_cases.fill,
+        ),
         (co_dino_cases.MODELS, co_dino_cases.config, lambda name: query_cases.fill),
         (["co_deformable"], lambda name: {"model": co_dino_cases.OF_AUTHORS[name]}, lambda name: query_cases.fill),
         (text_cases.MODELS, text_cases.config, lambda name: text_cases.fill),

@@ -220,6 +220,15 @@ class BatchNormEntries(Schema):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FrozenNormEntries(Schema):
+    """The entries of batch normalizations that no training changes."""
+
+    eps: float = 1e-5
+
+    ignored: ClassVar = training_only("requires_grad")
+
+
+@dataclass(frozen=True, kw_only=True)
 class FieldNormEntries(Schema):
     """The entries of normalizations of equivariant fields, which have e2cnn's settings."""
 
@@ -310,6 +319,7 @@ _LINEARS: _Layers = {"Linear": (nn.Linear, PlainEntries), "NormedLinear": (Norme
 _NORMALIZATIONS: _Layers = {
     "BN": (nn.BatchNorm2d, BatchNormEntries),
     "BN2d": (nn.BatchNorm2d, BatchNormEntries),
+    "FrozenBN": (nn.BatchNorm2d, FrozenNormEntries),
     "GN": (_group_norm, GroupNormEntries),
     "InnerBatchNorm": (FieldBatchNorm, FieldNormEntries),
     "LN": (nn.LayerNorm, LayerNormEntries),

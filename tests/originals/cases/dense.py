@@ -361,7 +361,13 @@ _SOFTMAX_SPREAD = {r"(cls_convs\.\d+|conv_cls)$": (0.0, 1.5)}
 
 CASES = {
     "retinanet": Case(over_pyramid("RetinaNet", _anchor_head("RetinaHead", norm_cfg=GN))),
-    "retinanet_softmax": Case(over_pyramid("RetinaNet", _anchor_head("RetinaHead", loss_cls=CROSS_ENTROPY))),
+    "retinanet_softmax": Case(
+        over_pyramid(
+            "RetinaNet",
+            _anchor_head("RetinaHead", loss_cls=CROSS_ENTROPY),
+            backbone={**BACKBONE, "norm_cfg": {"type": "FrozenBN", "requires_grad": False, "eps": 0.01}},
+        )
+    ),
     "pisa_retina": Case(over_pyramid("RetinaNet", _anchor_head("PISARetinaHead"))),
     "free_anchor": Case(over_pyramid("RetinaNet", _anchor_head("FreeAnchorRetinaHead"))),
     "retina_sepbn": Case(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmort.detect.entries import PARTS, nested, only, training_only
 from mmort.detect.families.query.deformable_detr import DeformableDETR, DeformableDETRHead
 from mmort.detect.parts.deformable_transformer import DeformableDecoder, DeformableDecoderEntries, Pyramid
-from mmort.detect.parts.positions import waves_of_references
+from mmort.detect.parts.positions import waves_of_coordinates, waves_of_references
 from mmort.detect.parts.queries import MLP, QueryHeadEntries, QueryModelEntries, moved
 
 
@@ -79,7 +79,7 @@ class DINO(DeformableDETR):
 
     def decode(self, memory: Tensor, pyramid: Pyramid) -> tuple[Tensor, Tensor]:
         boxes = self.best_proposals(memory, pyramid)  # [N, Q, 4]
-        x = self.query_embedding.weight[: boxes.shape[1]].expand(memory.shape[0], -1, -1)
+        x = self.queries_of(boxes)
         last = len(self.decoder.layers) - 1
         for index, layer in enumerate(self.decoder.layers):
             positions = self.decoder.positions(pyramid.references(boxes)[:, :, 0])
@@ -89,5 +89,85 @@ class DINO(DeformableDETR):
         results: tuple[Tensor, Tensor] = self.bbox_head(self.decoder.norm(x), boxes, last)
         return results
 
+    def queries_of(self, boxes: Tensor) -> Tensor:
+        """Return the contents [N, Q, D] of queries with boxes [N, Q, 4]."""
+        return self.query_embedding.weight[: boxes.shape[1]].expand(boxes.shape[0], -1, -1)
+
     def proposal_scores(self, logits: Tensor) -> Tensor:
         return logits.amax(2)
+
+
+class AlignDETRHead(DINOHead):
+    """The head of DINO, trained with other targets."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(DINOHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        types = ("AlignDETRHead",)
+        ignored: ClassVar = {
+            **DINOHead.Entries.ignored,
+            **training_only("all_layers_num_gt_repeat", "alpha", "gamma", "tau"),
+        }
+
+
+@PARTS.register("detector", "AlignDETRHead")
+class AlignDETR(DINO):
+    """Align-DETR, of MMDetection's ``projects/AlignDETR``."""
+
+    family = "Align-DETR"
+    head_class = AlignDETRHead
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(DINO.Model):
+        """The entries of ``model``."""
+
+        bbox_head: AlignDETRHead.Entries = nested(AlignDETRHead.Entries, "bbox_head")
+
+
+class HybridDINOHead(DINOHead):
+    """The head of DINO, trained with more targets for some of the queries."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Entries(DINOHead.Entries):
+        """The entries of ``bbox_head``."""
+
+        types = ("HybridDINOHead",)
+        ignored: ClassVar = {**DINOHead.Entries.ignored, **training_only("k_one2many")}
+
+        num_query_one2one: int
+
+
+@PARTS.register("detector", "HybridDINOHead")
+class HDINO(DINO):
+    """H-DINO, of MMDetection's ``projects/HDINO``: queries are made of their boxes."""
+
+    family = "H-DINO"
+    head_class = HybridDINOHead
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model(DINO.Model):
+        """The entries of ``model``."""
+
+        types = ("HDINO",)
+
+        bbox_head: HybridDINOHead.Entries = nested(HybridDINOHead.Entries, "bbox_head")
+
+        def check(self, name: str) -> None:
+            """Raise a ValueError if no queries are left, of which the project then detects in no image."""
+            super().check(name)
+            if self.bbox_head.num_query_one2one >= self.num_queries:
+                raise ValueError(
+                    f"detect.build: num_query_one2one of {name}.bbox_head must be less than num_queries, got "
+                    f"{self.bbox_head.num_query_one2one} and {self.num_queries}"
+                )
+
+    def build_queries(self, model: QueryModelEntries) -> None:
+        dims = model.encoder.embed_dims
+        self.pos_trans_fc, self.pos_trans_norm = nn.Linear(2 * dims, dims), nn.LayerNorm(dims)
+        self.dn_query_generator = Denoising(model.bbox_head.num_classes, dims)
+
+    def queries_of(self, boxes: Tensor) -> Tensor:
+        waves = waves_of_coordinates(boxes, self.decoder.embed_dims // 2).flatten(2)
+        queries: Tensor = self.pos_trans_norm(self.pos_trans_fc(waves))
+        return queries
