@@ -130,7 +130,8 @@ class _Reader:
             bases = self._bases(path, data.pop("_base_", None), depth)
             variables = sources.resolve(path, data, bases)
         else:
-            raise ConfigError(f"{path}: a config must be a .py, .json, .yaml or .yml file")
+            swapped = ", and comes before the checkpoint" if path.suffix in (".pth", ".pt") else ""
+            raise ConfigError(f"{path}: a config must be a .py, .json, .yaml or .yml file{swapped}")
         variables.pop("_deprecation_", None)  # a note to readers
         self.budget.pay_for((variables, bases))
         merged = merge({key: unshared(value) for key, value in variables.items()}, bases, str(path))

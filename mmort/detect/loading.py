@@ -7,6 +7,7 @@ module registers its types.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -58,8 +59,8 @@ def _family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Dete
     entry = next((entry for entry in _HEADS if model.get(entry)), None)
     if entry is None:
         raise ValueError(
-            f"detect.build: model.type {model.get('type')!r} is not supported; supported heads: {', '.join(families)}; "
-            "one of your own: docs/own_detectors.md"
+            f"detect.build: model.type {model.get('type')!r} is not supported; supported: models with a head in "
+            "docs/mmdetection.md; one of your own: docs/own_detectors.md"
         )
     several = isinstance(model[entry], list) and entry in ("refine_heads", "bbox_head_refine")
     head = model[entry][-1] if several else model[entry]
@@ -68,9 +69,11 @@ def _family_of(config: DetectorConfig) -> Callable[[DetectorConfig, Parts], Dete
     name = plain_type(head.get("type"))
     family = (PARTS.types["rotated detector"].get(name) if _finds_rotated_boxes(head) else None) or families.get(name)
     if family is None:
+        similar = difflib.get_close_matches(str(name), families)
+        heads = ", ".join(similar) or "those in docs/mmdetection.md"  # all of them would be some ninety
         raise ValueError(
-            f"detect.build: {entry} {name!r} of model.type {model.get('type')!r} is not "
-            f"supported; supported heads: {', '.join(families)}; one of your own: docs/own_detectors.md"
+            f"detect.build: {entry} {name!r} of model.type {model.get('type')!r} is not supported; "
+            f"supported {'heads like it' if similar else 'heads'}: {heads}; one of your own: docs/own_detectors.md"
         )
     return family
 

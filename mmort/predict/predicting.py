@@ -274,6 +274,7 @@ def _predict_video(
         video = stack.enter_context(closing(Video(source)))
         drawn = None
         if target is not None and (start == 0 or not target.exists()):
+            target.parent.mkdir(parents=True, exist_ok=True)
             drawn = stack.enter_context(closing(AnnotatedVideo(target, video.frames_per_second)))
         read = start
         disable = None if options.progress else True
@@ -312,13 +313,12 @@ def _name(source: str | int) -> str:
 
 
 def _target(directory: str | os.PathLike[str], source: str | int) -> Path:
-    """Return the file of the annotated video, in a directory that is created."""
+    """Return the file of the annotated video, in a directory that can be written to or created."""
     name = f"camera_{source}" if isinstance(source, int) else Path(source).stem
     require_folder(directory)
     target = inside(directory, f"{name}.mp4")
     if not isinstance(source, int) and os.path.realpath(target) == os.path.realpath(source):
         raise ValueError(f"the annotated video would replace {source}; do not write to {directory}")
-    Path(directory).mkdir(parents=True, exist_ok=True)
     return target
 
 

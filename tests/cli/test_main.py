@@ -329,10 +329,20 @@ def test_names_that_are_loaded_when_used_are_listed():
         (["info", "none.onnx"], "none.onnx: no such file or directory"),
         (["info", "."], ".: is a directory"),
         (["export", "none.py", "none.pth"], "none.py: no such file or directory"),
-        (["predict", "config.py", "a.png"], "config.py: a config is no ONNX file: mmort export makes one of it"),
+        (["predict", "config.py", "a.png"], "model must be an ONNX file, got the config config.py: mmort export makes"),
+        (["predict", ".", "a.onnx"], "model must be an ONNX file, before images and data sets, got the folder ."),
+        (
+            ["predict", "a.PNG", "a.onnx"],
+            "model must be an ONNX file, before images and data sets, got the image a.PNG",
+        ),
+        (
+            ["export", "a.pth", "config.py"],
+            "a.pth: a config must be a .py, .json, .yaml or .yml file, and comes before",
+        ),
     ],
 )
 def test_files_that_are_not_there_or_of_another_kind(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "config.py").touch()
-    assert refused(*arguments).startswith(f"mmort: error: {message}")
+    for name in ("config.py", "a.PNG", "a.pth"):
+        (tmp_path / name).touch()
+    assert f"mmort: error: {message}" in refused(*arguments)

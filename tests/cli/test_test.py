@@ -321,7 +321,9 @@ def test_cfg_options_that_do_nothing(boxes):
 
 
 def test_other_files(tmp_path):
-    assert "a checkpoint is no ONNX file" in refused("test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--eval", "bbox")
+    assert "model must be an ONNX file, got the checkpoint" in refused(
+        "test", demo.CONFIG, demo.CHECKPOINT, *DATA, "--eval", "bbox"
+    )
     command = "test", demo.CONFIG, demo.MODEL, "--eval", "bbox"
     assert "/instances_val2017.json; give --data-root, or --ann" in refused(*command)
     assert refused(*command, "--ann", "x.json") == "mmort: error: annotation file does not exist: x.json\n"

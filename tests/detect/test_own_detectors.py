@@ -34,7 +34,7 @@ def config(**head):
 
 
 def test_the_documents_file_makes_its_detector(file):
-    with pytest.raises(ValueError, match=f"{NAME}.* is not supported; .*docs/own_detectors.md"):
+    with pytest.raises(ValueError, match=f"{NAME}.* is not supported; supported heads like it: .*RetinaHead; one of "):
         build(config(type=NAME))
     run_extension(file)
     detector, plain = build(config(type=NAME, delta_scale=0.5)), build(config())

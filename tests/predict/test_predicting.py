@@ -53,6 +53,9 @@ def test_an_error_at_the_start_leaves_no_record(tiny, photos, tmp_path):
             predict(tiny, photos, PredictOptions(output=folder, batch_size=0))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "photos"]
     assert list((tmp_path / "kept").iterdir()) == []
+    with pytest.raises(FileNotFoundError, match="video does not exist"):
+        predict(tiny, tmp_path / "clip.mp4", PredictOptions(show_dir=tmp_path / "shown"))
+    assert not (tmp_path / "shown").exists()
     with pytest.raises(OSError, match="no cluster"):  # what is done stays
         predict(tiny, photos, PredictOptions(output=tmp_path / "new"), run=detect)
     assert len((tmp_path / "new" / "detections.jsonl").read_text().splitlines()) == 1

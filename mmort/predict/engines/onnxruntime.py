@@ -287,16 +287,24 @@ def require_counts(**counts: int | None) -> None:
 
 
 def require_model(path: str) -> None:
-    """Refuse an address, a file that does not exist, a checkpoint and a config."""
+    """Refuse an address, a file that does not exist, a folder, an image, a checkpoint and a config."""
     refuse_address("model", path)
-    if not Path(path).is_file():
+    if not os.path.exists(path):
         raise FileNotFoundError(f"model file does not exist: {path}")
+    required = "model must be an ONNX file, before images and data sets, got"
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{required} the folder {path}")
+    if path.lower().endswith((".jpg", ".jpeg", ".png")):
+        raise ValueError(f"{required} the image {path}")
     if path.endswith((".pth", ".pt")):
         raise ValueError(
-            f"{path}: a checkpoint is no ONNX file: mmort export makes one of it, mmort test --backend torch runs it"
+            f"model must be an ONNX file, got the checkpoint {path}: mmort export makes one of it, "
+            "mmort test --backend torch runs it"
         )
     if path.endswith(".py"):
-        raise ValueError(f"{path}: a config is no ONNX file: mmort export makes one of it and its checkpoint")
+        raise ValueError(
+            f"model must be an ONNX file, got the config {path}: mmort export makes one of it and its checkpoint"
+        )
 
 
 def _open(path: str, providers: Sequence[Any], threads: int | None, part: bytes | None = None) -> Any:

@@ -111,7 +111,7 @@ def _outcomes(
                         raise outcome
                     yield outcome
         except ray.exceptions.RayError as error:
-            raise OSError(f"ray: {error}") from error
+            raise OSError(f"ray: {_cause(error)}") from error
 
 
 def _dataset(ray: Any, tasks: Sequence[dict[str, Any]], worker: type, arguments: tuple[Any, ...], threads: int) -> Any:
@@ -129,6 +129,11 @@ def _dataset(ray: Any, tasks: Sequence[dict[str, Any]], worker: type, arguments:
         )
 
 
+def _cause(error: Exception) -> str:
+    """Return the last line of Ray's error, which has the reason; what stands before are tracebacks and identifiers."""
+    return str(error).strip().splitlines()[-1].strip()
+
+
 @contextmanager
 def _connected(ray: Any, threads: int) -> Iterator[None]:
     """Connect to the cluster, or start one that ends with the block."""
@@ -138,7 +143,8 @@ def _connected(ray: Any, threads: int) -> Iterator[None]:
         try:
             ray.init(logging_level=logging.WARNING, **_local_settings())
         except ConnectionError as error:
-            raise OSError(f"ray: {error}") from error
+            advice = "a cluster with a token needs RAY_AUTH_MODE=token and ~/.ray/auth_token here, too"
+            raise OSError(f"ray: {error}; {advice}") from error
     try:
         cores = max(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])
         if cores < threads:
@@ -156,6 +162,7 @@ def _ordered_and_quiet(context: Any) -> Iterator[None]:
     logger, options = logging.getLogger("ray.data"), context.execution_options
     before = logger.level, options.preserve_order, context.enable_progress_bars
     logger.setLevel(logging.WARNING)
+    logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)  # it warns that there are no bars
     options.preserve_order, context.enable_progress_bars = True, False
     try:
         yield
