@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mmort.evaluate.coco_format import listed
 from mmort.evaluate.evaluation import Predict
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def select_classes(predict: Predict, names: Sequence[str], classes: Sequence[str
     """
     unknown = [name for name in classes if name not in names]
     if unknown:
-        raise ValueError(f"evaluate: the detector has no class {', '.join(unknown)}; its classes: {', '.join(names)}")
+        raise ValueError(f"evaluate: the detector has no class {listed(unknown)}; its classes: {listed(names)}")
     repeated = [name for name in classes if list(classes).count(name) > 1 or list(names).count(name) > 1]
     if repeated:
         raise ValueError(f"evaluate: class {repeated[0]} must be named once, and once by the detector")

@@ -71,8 +71,8 @@ class CocoDataset(Dataset):
         missing = [name for name in self.classes if name not in names]
         if missing:
             raise ValueError(
-                f"evaluate: {annotation_file} has no category {', '.join(missing)}; "
-                f"classes: {', '.join(self.classes)}; categories of the file: {', '.join(names)}; "
+                f"evaluate: {annotation_file} has no category {coco_format.listed(missing)}; "
+                f"classes: {coco_format.listed(self.classes)}; categories of the file: {coco_format.listed(names)}; "
                 "mmort test --classes NAME ... evaluates some of a detector's classes"
             )
         if len(set(self.classes)) != len(self.classes) or sum(name in self.classes for name in names) != len(

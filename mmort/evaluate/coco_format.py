@@ -19,6 +19,9 @@ MAX_COORDINATE = 2.0**31
 MAX_PIXELS = 2**30
 """The images that OpenCV decodes have no more."""
 
+MAX_LISTED = 10
+"""Names in a message."""
+
 MAX_PATH = 2**12
 """Characters that Linux opens; Windows and macOS, fewer."""
 
@@ -204,6 +207,12 @@ def _is_run_lengths(counts: Any, pixels: int) -> bool:
     for first in (1, 2):  # each number from the fourth on is the difference to the one two before
         numbers[first::2] = numbers[first::2].cumsum()
     return bool(numbers.min() >= 0 and numbers.max() <= pixels and numbers.sum() == pixels)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names for a message: COCO and LVIS have 80 and 1,203 classes."""
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return ", ".join(names[:MAX_LISTED]) + more
 
 
 def shown(value: Any) -> str:

@@ -98,7 +98,8 @@ class CocoPanopticDataset(Dataset):
         missing = [name for name in self.classes if name not in names]
         if missing:
             raise ValueError(
-                f"evaluate: {annotation_file} has no category {', '.join(missing)}; categories: {', '.join(names)}"
+                f"evaluate: {annotation_file} has no category {coco_format.listed(missing)}; "
+                f"categories: {coco_format.listed(names)}"
             )
         if len(set(self.classes)) != len(self.classes) or sum(name in self.classes for name in names) != len(
             self.classes

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mmort.evaluate.coco_format import listed
 from mmort.evaluate.dataset import Dataset, DatasetImage, Metrics
 from mmort.evaluate.results import ImageResult
 
@@ -62,7 +63,7 @@ class Evaluation:
         if len(wrong):
             raise ValueError(
                 f"evaluate: the detector found label {wrong[0]} in {image.path}, but the data set has "
-                f"{len(classes)} classes: {', '.join(classes)}"
+                f"{len(classes)} classes: {listed(classes)}"
             )
         self._results[image] = ImageResult.of(detections, masks=self.masks)
 

@@ -204,6 +204,8 @@ def test_figures_of_some_classes_in_another_order(annotations, results, tmp_path
 def test_refusals(annotations, dataset, results, tmp_path):
     with pytest.raises(ValueError, match=r"no category owl; classes: dog, owl; categories of the file: cat, dog, emu"):
         subset(annotations, tmp_path / "a.json", ["dog", "owl"])
+    with pytest.raises(ValueError, match=r"no category 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 70 more; classes: 0"):
+        subset(annotations, tmp_path / "a.json", list(map(str, range(80))))
     boxes = [ImageResult(detections.boxes, detections.scores, detections.labels) for detections in results]
     with pytest.raises(ValueError, match="segm needs masks"):
         dataset.score(boxes, ["segm"], {})
