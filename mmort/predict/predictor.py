@@ -194,17 +194,17 @@ class Predictor:
     @overload
     def __call__(self, image: ImageSource) -> Detections: ...
     @overload
-    def __call__(self, image: list[ImageSource]) -> list[Detections]: ...
+    def __call__(self, image: list[ImageSource] | tuple[ImageSource, ...]) -> list[Detections]: ...
     @overload
     def __call__(self, image: Mapping[str, Any]) -> dict[str, Any]: ...
     def __call__(
-        self, image: ImageSource | list[ImageSource] | Mapping[str, Any]
+        self, image: ImageSource | list[ImageSource] | tuple[ImageSource, ...] | Mapping[str, Any]
     ) -> Detections | list[Detections] | dict[str, Any]:
         """Detect objects in a picture, in a list of pictures as one batch, or in a batch of Ray Data.
 
         Parameters
         ----------
-        image : ndarray of uint8, (H, W, 3), or path, or bytes, or list of these, or mapping
+        image : ndarray of uint8, (H, W, 3), or path, or bytes, or list or tuple of these, or mapping
             Blue, green, red, or grey, (H, W), or with alpha, (H, W, 4); or an image file's path or content; or a list
             of these; or a batch of Ray Data: a mapping with a column ``bytes`` of files' contents (as
             ``ray.data.read_binary_files`` gives) or a column ``path``.
@@ -227,7 +227,7 @@ class Predictor:
         """
         if isinstance(image, Mapping):
             return self._predict_columns(image)
-        if isinstance(image, list):
+        if isinstance(image, (list, tuple)):
             return self.run([self._prepare(item) for item in image])
         (detections,) = self.run([self._prepare(image)])
         return detections

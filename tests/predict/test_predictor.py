@@ -562,7 +562,7 @@ def test_a_list_of_pictures_and_a_repr(tmp_path):
     predict = Predictor(tiny_detector.write(tmp_path / "x.onnx"), threads=1, score_threshold=0)
     images = [picture(1), picture(2)]
     assert [detections.to_json() for detections in predict(images)] == [predict(image).to_json() for image in images]
-    assert predict([]) == []
+    assert predict([]) == predict(()) == []
     assert repr(predict) == f"<Predictor: {tmp_path / 'x.onnx'}, 2 classes, score threshold 0>"
 
 
