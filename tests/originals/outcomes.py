@@ -101,8 +101,8 @@ class Judge:
             raise ValueError(f"{name} itself differs from MMDetection: see test_detectors.py")
         detected = [image for batch in self.expected for image in batch.images]
         self.mutants: list[Mutant] = mutants(version, self.config, original.model, detected)
-        first = version.cases[version.cases_of_pipeline[0]]
-        if self.case.pipeline == first.pipeline and name not in version.cases_of_pipeline:
+        changed_in = version.cases_of_pipeline
+        if changed_in and name not in changed_in and self.case.pipeline == version.cases[changed_in[0]].pipeline:
             self.mutants = [mutant for mutant in self.mutants if "pipeline" not in mutant.path]
 
     def __call__(self, mutant: Mutant) -> Outcome:
