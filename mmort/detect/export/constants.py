@@ -174,7 +174,7 @@ def _wrong(array: _Array, target: _Array) -> int:
     """
     count = array.size
     if not target.any():
-        wrong = np.count_nonzero(array)
+        wrong = int(np.count_nonzero(array))
         return wrong if 2 * wrong < count and np.abs(array).max() < MAX_RATIO - 1 else 0
     used = (array != 0) | (target != 0)
     array, target = array[used], target[used]
