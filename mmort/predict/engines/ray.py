@@ -131,7 +131,7 @@ def _dataset(ray: Any, tasks: Sequence[dict[str, Any]], worker: type, arguments:
 
 def _cause(error: Exception) -> str:
     """Return the last line of Ray's error, which has the reason; what stands before are tracebacks and identifiers."""
-    return str(error).strip().splitlines()[-1].strip()
+    return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
 
 
 @contextmanager
