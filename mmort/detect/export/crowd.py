@@ -25,17 +25,21 @@ from mmort.onnx.graph import files
 from mmort.onnx.verify.operator_calls import Intercepted
 from mmort.onnx.verify.values import leaves
 
-VIEWS = {", mirrored, noise in image and heads": -1, ", upside down, noise in image and heads": -2}
-"""What the inputs of rows of such comparisons end with, and the axis that the image is reversed along.
-
-Noise is drawn for each, as one draw may leave a limit unreached; each image shows the layers other numbers, too.
-"""
-
 SCENES = (math.inf, 0.25), (math.inf, 0.5), (math.inf, 1), (1, 0.5), (1, 1), (math.inf, 4), (math.inf, 16)
 """How large outputs may stay, and how many times as large the noise is: the first with which half of the rows are
 detections.
 
 Stronger noise saturates the scores, and then no threshold decides; very large outputs clip all boxes to the image.
+"""
+
+VIEWS = {
+    ", mirrored, noise in image and heads": (-1, SCENES),
+    ", upside down, noise in image and heads": (-2, ((math.inf, 4), *SCENES)),
+}
+"""What the inputs of rows of such comparisons end with; the axis that the image is reversed along, and the scenes.
+
+Noise is drawn for each, as one draw may leave a limit unreached; each image shows the layers other numbers, too.  It is
+strong in one of them: angles leave their range, and boxes the image.
 """
 
 EXTREME, EXTREME_SHARE = 8.0, 1 / 8
@@ -165,7 +169,13 @@ def view(image: Tensor, axis: int, seed: int) -> Tensor:
     return image.flip(axis) + noise * image.std()
 
 
-def crowd(module: nn.Module, detector: Detector, args: tuple[Tensor, ...], seed: int) -> tuple[Crowded, float]:
+def crowd(
+    module: nn.Module,
+    detector: Detector,
+    args: tuple[Tensor, ...],
+    seed: int,
+    scenes: Sequence[tuple[float, float]] = SCENES,
+) -> tuple[Crowded, float]:
     """Return a module with the first scene that fills half of the rows, or else with that which fills the most.
 
     Returns
@@ -176,7 +186,7 @@ def crowd(module: nn.Module, detector: Detector, args: tuple[Tensor, ...], seed:
     """
     crowded = Crowded(module, detector, args, seed)
     shares: dict[tuple[float, float], float] = {}
-    for scene in SCENES:
+    for scene in scenes:
         crowded.set_scene(*scene)
         with torch.no_grad():
             shares[scene] = float((crowded(*args)[1] >= 0).float().mean())

@@ -106,9 +106,9 @@ class Proof:
 
     def crowds(self, args: Arguments) -> Iterator[tuple[str, Crowded, Arguments]]:
         """Yield views of some arguments, how they are called, and a module that gives the heads' outputs noise."""
-        for seed, (label, axis) in enumerate(VIEWS.items()):
+        for seed, (label, (axis, scenes)) in enumerate(VIEWS.items()):
             shown = view(args[0], axis, seed), *args[1:]
-            noisy, _ = crowd(WithHeads(self.module, self.detector), self.detector, shown, seed)
+            noisy, _ = crowd(WithHeads(self.module, self.detector), self.detector, shown, seed, scenes)
             yield label, noisy, shown
 
     def _crowded(self, draft: Path, args: Arguments, names: Sequence[str]) -> list[Row]:
