@@ -51,6 +51,23 @@ def test_constants_that_images_hardly_show(tmp_path):
         assert len(compare_constants(tmp_path / "wrong.onnx", module, args)) == 1, mutation
 
 
+def test_angles_that_leave_their_range(tmp_path):
+    model, fill = small_cases()["Oriented R-CNN"]
+    small = SmallExport(with_many_detections(model), fill, tmp_path / "right.onnx")
+    assert small.write().ok
+    right = onnx.load(small.path)
+    floors = {node.output[0] for node in right.graph.node if node.op_type == "Floor"}
+    turns = [
+        f"Mul {index}"
+        for index, node in enumerate(right.graph.node)
+        if node.op_type == "Mul" and floors.intersection(node.input)
+    ]
+    wrong = [mutation for mutation in mutations(right) if mutation.kind == "no Mul" and mutation.where in turns]
+    judge = Judge(small, count=0)
+    assert wrong
+    assert {judge(mutation, tmp_path) for mutation in wrong} == {"caught"}
+
+
 @pytest.mark.parametrize("name", ["ATSSHead", "YOLOv3"])
 def test_each_is_caught_or_no_error(name, tmp_path):
     model, fill = small_cases()[name]
