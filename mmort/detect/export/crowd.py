@@ -34,7 +34,7 @@ Stronger noise saturates the scores, and then no threshold decides; very large o
 
 VIEWS = {
     ", mirrored, noise in image and heads": (-1, SCENES),
-    ", upside down, noise in image and heads": (-2, ((math.inf, 4), *SCENES)),
+    ", upside down, noise in image and heads": (-2, ((math.inf, 2), *SCENES)),
 }
 """What the inputs of rows of such comparisons end with; the axis that the image is reversed along, and the scenes.
 
