@@ -1,5 +1,6 @@
 """The constants of an exported file are those that its module computes with."""
 
+import onnx.numpy_helper
 import onnx.parser
 import pytest
 import torch
@@ -63,8 +64,13 @@ class Sum(torch.nn.Module):
         ([0.0, 0.0, 0.0, 0.0], "0, 0, 1, 0", 0),
     ],
 )
-def test_tensors(numbers, of_file, wrong, tmp_path):
-    onnx.save(onnx.parser.parse_model(SUM.replace("NUMBERS", of_file)), tmp_path / "model.onnx")
+@pytest.mark.parametrize("beside", [False, True])
+def test_tensors(numbers, of_file, wrong, beside, tmp_path):
+    model = onnx.parser.parse_model(SUM.replace("NUMBERS", of_file))
+    for tensor in model.graph.initializer:  # only raw data is written beside
+        tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name))
+    onnx.save(model, tmp_path / "model.onnx", save_as_external_data=beside, size_threshold=0)
+    assert len(list(tmp_path.iterdir())) == 1 + beside
     rows = compare_constants(tmp_path / "model.onnx", Sum(numbers), (torch.rand(2, 4),))
     problem = f"{wrong} of 4 numbers of the constant constant are not torch's"
     assert [row.problem for row in rows] == [problem] * bool(wrong)

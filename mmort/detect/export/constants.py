@@ -64,7 +64,7 @@ def compare_constants(draft: Path, module: nn.Module, args: Sequence[Tensor]) ->
         Of a call of the module.
     """
     graph = files.load(draft).graph
-    constants = dict(_constants(graph))
+    constants = dict(_constants(graph, draft.parent))
     run = _Run(
         {
             name: array.ravel()
@@ -187,10 +187,10 @@ def _wrong(array: _Array, target: _Array) -> int:
     return int((~close).sum()) if close.mean() > 0.5 else 0
 
 
-def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield a graph's constants with their names."""
+def _constants(graph: onnx.GraphProto, directory: Path) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield a graph's constants with their names; those of large models are in files in the directory."""
     for tensor in graph.initializer:
-        yield tensor.name, onnx.numpy_helper.to_array(tensor)
+        yield tensor.name, onnx.numpy_helper.to_array(tensor, str(directory))
     for node in graph.node:
         for attribute in node.attribute if node.op_type == "Constant" else ():
             if attribute.name == "value":
