@@ -407,7 +407,7 @@ def test_files_without_metadata_take_a_config(folder):
         ([MODEL, IMAGES[0], "--show-dir", ""], "output directory must have a name, got ''"),
         ([MODEL, ""], "no such file, folder or pattern: ''"),
         ([MODEL, IMAGES[0], "--provider", "GPUProvider"], "provider GPUProvider is not available in this ONNX Runtime"),
-        ([IMAGES[0], IMAGES[0]], "ONNX Runtime cannot load this file"),
+        ([IMAGES[0], IMAGES[0]], "model must be an ONNX file, before images and data sets, got the image"),
     ],
 )
 def test_wrong_arguments(arguments, message):
