@@ -171,6 +171,7 @@ MODELS: dict[str, Any] = {
     "yolact": _yolact(),
     "neck_channel_mapper": _without("neck_channel_mapper", "neck", "bias"),
     "cascade_rpn_alone": _without("cascade_rpn_alone", "rpn_head", "num_classes"),
+    "retinanet_softmax": _without("retinanet_softmax", "backbone", "norm_cfg"),  # FrozenBN
     "centernet": _centernet(),
     **{name: _model(name) for name in ("rpn", "yolox", "cornernet", "centripetalnet")},
     "panoptic_fpn": _panoptic_fpn(),
