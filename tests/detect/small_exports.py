@@ -48,16 +48,12 @@ PIPELINE = [
 
 def small_cases() -> dict[str, tuple[dict[str, Any], Fill]]:
     """Return the model entry of each config, and what fills its weights."""
+    queries = {**query_cases.MODELS, **dino_projects_cases.MODELS}
     groups: list[tuple[Any, Callable[[str], dict[str, Any]], Callable[[str], Fill]]] = [
         (dense_cases.HEADS, dense_cases.config, lambda name: dense_cases.fill),
         (mask_cases.MODELS, mask_cases.config, lambda name: mask_cases.fill),
         (panoptic_cases.MODELS, panoptic_cases.config, lambda name: partial(panoptic_cases.fill, name)),
-        (query_cases.MODELS, lambda name: {"model": query_cases.MODELS[name]}, lambda name: query_cases.fill),
-        (
-            dino_projects_cases.MODELS,
-            lambda name: {"model": dino_projects_cases.MODELS[name]},
-            lambda name: query_cases.fill,
-        ),
+        (queries, lambda name: {"model": queries[name]}, lambda name: query_cases.fill),
         (co_dino_cases.MODELS, co_dino_cases.config, lambda name: query_cases.fill),
         (["co_deformable"], lambda name: {"model": co_dino_cases.OF_AUTHORS[name]}, lambda name: query_cases.fill),
         (text_cases.MODELS, text_cases.config, lambda name: text_cases.fill),

@@ -13,7 +13,7 @@ import copy
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -66,25 +66,26 @@ def compare(cases: Mapping[str, Case], build: Callable[[Config], Any]) -> int:
     return failures
 
 
-def main(folder: str, *arguments: str) -> int:
-    """Check the detectors."""
+def check(projects: Sequence[str], models: Mapping[str, Config], record: Path, folder: str, *arguments: str) -> int:
+    """Compare detectors of projects in a folder, and record what these detect; return the exit code."""
     from tests.originals import records  # needs MMDetection 3, which those who import this module may not have
     from tests.originals.original import Original
 
     torch.set_grad_enabled(False)
     sys.path.insert(0, folder)
-    import_module("codetr")  # registers itself
-    models = co_dino_cases.MODELS
+    for project in projects:
+        import_module(project)  # registers itself
     cases = {
         name: Case({**copy.deepcopy(model), "data_preprocessor": PREPROCESSOR}, SPREAD, classes=1)
         for name, model in models.items()
     }
     failures = compare(cases, Original)
     if "--record" in arguments:
-        recorded = {name: records.with_weights(model, co_dino_cases.weights) for name, model in models.items()}
-        write_record(RECORD, recorded)
+        write_record(
+            record, {name: records.with_weights(model, co_dino_cases.weights) for name, model in models.items()}
+        )
     return int(failures > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(check(["codetr"], co_dino_cases.MODELS, RECORD, *sys.argv[1:]))

@@ -9,41 +9,14 @@ differs.  With ``--record``, writes what `tests/detect/test_dino_projects.py` ex
 
 from __future__ import annotations
 
-import copy
 import sys
-from importlib import import_module
 from pathlib import Path
 
-import torch
+from tests.detect import dino_projects_cases
+from tests.tools.check_co_dino import check
 
-from tests.detect import co_dino_cases, dino_projects_cases
-from tests.originals import records
-from tests.originals.cases.case import PREPROCESSOR, Case
-from tests.originals.cases.query import SPREAD
-from tests.originals.compare import write_record
-from tests.originals.original import Original
-from tests.tools.check_co_dino import compare
-
+PROJECTS = "projects.AlignDETR.align_detr", "projects.HDINO"
 RECORD = Path(__file__).parents[1] / "data" / "detect" / "dino_projects.json"
 
-
-def main(folder: str, *arguments: str) -> int:
-    """Check the detectors."""
-    torch.set_grad_enabled(False)
-    sys.path.insert(0, folder)
-    for project in ("projects.AlignDETR.align_detr", "projects.HDINO"):
-        import_module(project)  # registers itself
-    models = dino_projects_cases.MODELS
-    cases = {
-        name: Case({**copy.deepcopy(model), "data_preprocessor": PREPROCESSOR}, SPREAD, classes=1)
-        for name, model in models.items()
-    }
-    failures = compare(cases, Original)
-    if "--record" in arguments:
-        recorded = {name: records.with_weights(model, co_dino_cases.weights) for name, model in models.items()}
-        write_record(RECORD, recorded)
-    return int(failures > 0)
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(check(PROJECTS, dino_projects_cases.MODELS, RECORD, *sys.argv[1:]))

@@ -204,7 +204,8 @@ def _limits(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> It
     """
     sizes = set[str]()
     for node in graph.node:
-        of_sizes = bool(sizes.intersection(node.input)) and sizes.union(constants, [""]).issuperset(node.input)
+        read = set(node.input) - {""} - constants.keys()
+        of_sizes = bool(read) and read <= sizes
         if of_sizes or node.op_type == "Shape":
             sizes.update(node.output)
         for name in node.input if node.op_type in CLIPS and not of_sizes else ():

@@ -27,6 +27,7 @@ from mmort.onnx.verify.numbers import compare, refusal
 from mmort.onnx.verify.report import Row
 from mmort.onnx.verify.sessions import feeds, open_session
 from mmort.onnx.verify.values import Outputs, Reference, Tolerances, leaves, shapes_text
+from mmort.predict.engines.splitting import needed_nodes
 
 Arguments = tuple[Tensor, ...]
 
@@ -90,33 +91,18 @@ def hide(model: onnx.ModelProto) -> None:
     """Turn the outputs of heads into inner tensors of the graph, without the nodes that nothing else needs."""
     graph = model.graph
     outputs = [value for value in graph.output if not value.name.startswith(PREFIX)]
-    needed = {value.name for value in outputs}
-    nodes = []
-    for node in reversed(graph.node):
-        if needed.intersection(node.output):
-            nodes.append(node)
-            needed.update(_read(node))
+    nodes, needed = needed_nodes(graph.node, [value.name for value in outputs])
     initializers = [tensor for tensor in graph.initializer if tensor.name in needed]
     values = [value for value in graph.value_info if value.name in {name for node in nodes for name in node.output}]
     for field, kept in (
         (graph.output, outputs),
-        (graph.node, nodes[::-1]),
+        (graph.node, nodes),
         (graph.initializer, initializers),
         (graph.value_info, values),
     ):
         copies = [type(message).FromString(message.SerializeToString()) for message in kept]
         del field[:]
         field.extend(copies)
-
-
-def _read(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the tensors that a node reads, those of its inner graphs included."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            yield from (value.name for value in graph.output)
-            for inner in graph.node:
-                yield from _read(inner)
 
 
 def few_detections(report: Report, inputs: Sequence[Arguments]) -> list[Arguments]:

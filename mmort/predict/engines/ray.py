@@ -159,16 +159,19 @@ def _connected(ray: Any, threads: int) -> Iterator[None]:
 @contextmanager
 def _ordered_and_quiet(context: Any) -> Iterator[None]:
     """Make Ray Data keep the order of the tasks and print nothing; the caller's settings return with the end."""
-    logger, options = logging.getLogger("ray.data"), context.execution_options
-    before = logger.level, options.preserve_order, context.enable_progress_bars
-    logger.setLevel(logging.WARNING)
-    logging.getLogger("ray.data._internal.progress").setLevel(logging.ERROR)  # it warns that there are no bars
+    options = context.execution_options
+    before = options.preserve_order, context.enable_progress_bars
+    levels = {"ray.data": logging.WARNING, "ray.data._internal.progress": logging.ERROR}  # it warns that bars are off
+    levels_before = {name: logging.getLogger(name).level for name in levels}
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
     options.preserve_order, context.enable_progress_bars = True, False
     try:
         yield
     finally:
-        logger.setLevel(before[0])
-        options.preserve_order, context.enable_progress_bars = before[1:]
+        for name, level in levels_before.items():
+            logging.getLogger(name).setLevel(level)
+        options.preserve_order, context.enable_progress_bars = before
 
 
 def _local_settings() -> dict[str, Any]:

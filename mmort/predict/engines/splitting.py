@@ -41,12 +41,12 @@ class SplitSession:
         inputs = [formal.name for formal in model.graph.input if formal.name not in varied]
         shared = _reached(model, inputs) - _reached(model, varied)
         nodes = [node for node in model.graph.node if shared.isdisjoint(node.output)]
-        nodes, names = _needed(nodes, outputs)
+        nodes, names = needed_nodes(nodes, outputs)
         values = sorted(names & shared)
         self._shared, types = None, []
         if values:
             formals = [onnx.ValueInfoProto(name=name) for name in values]  # ONNX Runtime infers the types
-            self._shared = open_session(_part(model, *_needed(model.graph.node, values), (), formals))
+            self._shared = open_session(_part(model, *needed_nodes(model.graph.node, values), (), formals))
             types = [_formal(argument) for argument in self._shared.get_outputs()]
         formals = [formal for formal in model.graph.output if formal.name in outputs]
         self._varied = open_session(_part(model, nodes, names | set(varied), types, formals))
@@ -76,16 +76,7 @@ def split_session(
     return SplitSession(model, varied, outputs, open_session)
 
 
-def _reached(model: onnx.ModelProto, inputs: Iterable[str]) -> set[str]:
-    """Return the names of the values that depend on inputs, without these."""
-    sources, reached = set(inputs), set[str]()
-    for node in model.graph.node:
-        if not (sources | reached).isdisjoint(_inputs(node)):
-            reached.update(filter(None, node.output))
-    return reached
-
-
-def _needed(nodes: Iterable[onnx.NodeProto], names: Iterable[str]) -> tuple[list[onnx.NodeProto], set[str]]:
+def needed_nodes(nodes: Iterable[onnx.NodeProto], names: Iterable[str]) -> tuple[list[onnx.NodeProto], set[str]]:
     """Return the nodes, of sorted ones, that values are computed by, and the names of all that these nodes take."""
     needed, kept = set(names), []
     for node in reversed(list(nodes)):
@@ -93,6 +84,15 @@ def _needed(nodes: Iterable[onnx.NodeProto], names: Iterable[str]) -> tuple[list
             needed.update(_inputs(node))
             kept.append(node)
     return kept[::-1], needed
+
+
+def _reached(model: onnx.ModelProto, inputs: Iterable[str]) -> set[str]:
+    """Return the names of the values that depend on inputs, without these."""
+    sources, reached = set(inputs), set[str]()
+    for node in model.graph.node:
+        if not (sources | reached).isdisjoint(_inputs(node)):
+            reached.update(filter(None, node.output))
+    return reached
 
 
 def _inputs(node: onnx.NodeProto) -> Iterator[str]:
