@@ -74,3 +74,10 @@ def test_tensors(numbers, of_file, wrong, beside, tmp_path):
     rows = compare_constants(tmp_path / "model.onnx", Sum(numbers), (torch.rand(2, 4),))
     problem = f"{wrong} of 4 numbers of the constant constant are not torch's"
     assert [row.problem for row in rows] == [problem] * bool(wrong)
+
+
+@pytest.mark.parametrize(("of_file", "wrong"), [("1, 1, 1, 1", 0), ("1, 1.02, 1, 1", 1), ("0, 0, 0.00002, 0", 1)])
+def test_group_normalization(of_file, wrong, tmp_path):
+    onnx.save(onnx.parser.parse_model(SUM.replace("NUMBERS", of_file)), tmp_path / "model.onnx")
+    rows = compare_constants(tmp_path / "model.onnx", torch.nn.GroupNorm(4, 8), (torch.rand(2, 8, 3),))
+    assert [row.problem for row in rows] == [f"{wrong} of 4 numbers of the constant constant are not torch's"] * wrong

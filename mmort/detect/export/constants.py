@@ -131,6 +131,10 @@ class _Run:
             self._convolution = None if transposed else (result, weight, bias)
         elif func is torch.ops.aten.native_batch_norm.default:
             self._see_folded(arguments_by_name(func, args, kwargs))
+        elif func is torch.ops.aten.native_group_norm.default:  # exported as an instance normalization of groups
+            groups = arguments_by_name(func, args, kwargs)["group"]
+            self._see(torch.ones(groups))
+            self._see(torch.zeros(groups))
         return result
 
     def _see_folded(self, arguments: Mapping[str, Any]) -> None:
