@@ -53,7 +53,9 @@ def test_a_kill_leaves_the_former_content(tmp_path):
 
 WRITERS = {
     "write_output": lambda folder: write_output(folder / "a", b"x"),
-    "make_portable": lambda folder: mmort.onnx.make_portable(tiny_detector.write(folder / "model.onnx"), folder / "a"),
+    "make_portable": lambda folder: mmort.onnx.make_portable(
+        tiny_detector.write(folder / "model.onnx"), folder / "a.onnx"
+    ),
     "write_triton_repository": lambda folder: write_triton_repository(
         tiny_detector.write(folder / "model.onnx"), folder
     ),

@@ -41,6 +41,13 @@ def require_output(file: str | os.PathLike[str]) -> None:
         raise IsADirectoryError(f"output file is a directory: {file}")
 
 
+def require_onnx_output(file: str | os.PathLike[str]) -> None:
+    """Refuse a file for a model that cannot be written, or whose name is that of another format, such as ``d.pth``."""
+    require_output(file)
+    if Path(file).suffix.lower() != ".onnx":
+        raise ValueError(f"output file must end with .onnx, got {file}")
+
+
 def require_folder(directory: str | os.PathLike[str]) -> None:
     """Refuse a directory for outputs that can be neither written to nor created, or that has no name."""
     if not os.fspath(directory):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mmort.cli.outputs import check_new_outputs, print_written
+from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_new_file, list_inputs
 
 HELP = (
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     if arguments.threads is not None:
         mmort.set_num_threads(arguments.threads)
-    check_new_outputs(arguments.output, force=arguments.force)
+    check_new_models(arguments.output, force=arguments.force)
     inputs = None
     if arguments.input is not None:
         files: list[Path] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from mmort.cli.outputs import check_new_outputs, print_written
+from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_new_file
 
 HELP = (
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     from mmort._files.inputs import read_bytes
     from mmort.configs.overrides import nested, parse_options
 
-    check_new_outputs(arguments.output, force=arguments.force)
+    check_new_models(arguments.output, force=arguments.force)
     layout = {}
     if arguments.layout is not None:
         try:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from mmort.cli import configs, texts
-from mmort.cli.outputs import add_output, check_new_outputs
+from mmort.cli.outputs import add_output, check_new_models, check_new_outputs
 from mmort.cli.portable import add_form
 
 HELP = "export an MMDetection detector to an ONNX file, and compare its detections with torch's before writing it"
@@ -113,7 +113,8 @@ def run(arguments: argparse.Namespace) -> str | list[str] | None:
 
     drawn = str(Path(arguments.output).with_suffix(".png")) if arguments.show and arguments.output else None
     encoder = str(path_of_encoder(arguments.output)) if arguments.open_vocabulary and arguments.output else None
-    check_new_outputs(arguments.output, drawn, encoder, force=arguments.force)
+    check_new_models(arguments.output, encoder, force=arguments.force)
+    check_new_outputs(drawn, force=arguments.force)
     from mmort.detect.export import ExportOptions, export
 
     if arguments.shape is not None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from mmort._files.outputs import require_output
+from mmort._files.outputs import require_onnx_output, require_output
 
 
 def add_output(
@@ -39,6 +39,13 @@ def check_new_outputs(*files: str | None, force: bool) -> None:
     for file in _wanted(files):
         if not force and os.path.isfile(file):
             raise FileExistsError(f"output file exists: {file}; --force replaces it")
+
+
+def check_new_models(*files: str | None, force: bool) -> None:
+    """Do what `check_new_outputs` does for ONNX files, but first refuse names of other formats."""
+    for file in _wanted(files):
+        require_onnx_output(file)
+    check_new_outputs(*files, force=force)
 
 
 def print_written(path: object, note: str = "") -> None:

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 
-from mmort.cli.outputs import check_new_outputs, print_written
+from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_files
 from mmort.tables import lay_out
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> str | None:
     """Add the definitions, and print which operators have one."""
     import mmort.onnx
 
-    check_new_outputs(arguments.output, force=arguments.force)
+    check_new_models(arguments.output, force=arguments.force)
     coverages = mmort.onnx.make_portable(arguments.model, arguments.output, arguments.portable, force=arguments.force)
     if arguments.json:
         print(json.dumps({"operators": [dataclasses.asdict(coverage) for coverage in coverages]}, indent=2))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mmort.cli import datasets
-from mmort.cli.outputs import check_new_outputs, print_written
+from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_new_file, list_inputs
 from mmort.cli.thresholds import share
 from mmort.tables import lay_out
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise ImportError("mmort quantize needs tqdm: pip install 'mmort[predict]'") from None
     import mmort.onnx
 
-    check_new_outputs(arguments.output, force=arguments.force)
+    check_new_models(arguments.output, force=arguments.force)
     dataset = _dataset(arguments)
     if not os.path.isdir(arguments.calibrate):
         raise NotADirectoryError(f"no folder to calibrate with: {arguments.calibrate}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from mmort.cli.outputs import check_new_outputs, print_written
+from mmort.cli.outputs import check_new_models, print_written
 from mmort.cli.rewriting import add_files
 
 HELP = "bring an old model up to date: opset, attributes, domains and weights as exporters write them today"
@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Upgrade a model, and print what changed."""
     import mmort.onnx
 
-    check_new_outputs(arguments.output, force=arguments.force)
+    check_new_models(arguments.output, force=arguments.force)
     changes = mmort.onnx.upgrade(arguments.model, arguments.output, force=arguments.force)
     if arguments.json:
         print(json.dumps({"changes": changes}, indent=2))

@@ -105,6 +105,13 @@ class Record:
         self._end += len(line)
         self._images.add((_key(image), frame))
 
+    def describe(self) -> str:
+        """Return how many pictures and frames have a line, as text."""
+        frames = sum(frame is not None for _, frame in self._images)
+        pictures = len(self._images) - frames
+        counts = [count_text(pictures, "image")] if pictures or not frames else []
+        return ", ".join([*counts, count_text(frames, "frame")] if frames else counts)
+
     def close(self) -> None:
         """Close the file, after its lines have reached the disk."""
         os.fsync(self._file)
@@ -114,14 +121,26 @@ class Record:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None and not self._end:
+            # While the record is still this run's, and last the file whose lock says so: another run may wait for it.
+            with contextlib.suppress(OSError):  # such as folders with other files, and on Windows files that are open
+                self.path.with_name("run.json").unlink()
+                self.path.unlink()
+                for folder in self._new_folders:
+                    folder.rmdir()
         self.close()
-        if error is None or self._end:
-            return
-        with contextlib.suppress(OSError):  # such as folders that have other files by now
-            self.path.unlink()
-            self.path.with_name("run.json").unlink()
-            for folder in self._new_folders:
-                folder.rmdir()
+
+
+def count_text(number: int, thing: str) -> str:
+    """Return how many things there are, as text.
+
+    Examples
+    --------
+    >>> from mmort.predict.output import count_text
+    >>> count_text(1200, "frame")
+    '1,200 frames'
+    """
+    return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
 def to_line(
@@ -222,19 +241,27 @@ def _annotated(image: Path) -> Path:
 def _open(path: Path) -> int:
     """Open a record to read and to append, and keep other runs from it."""
     without_links = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | without_links, 0o666)
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise ValueError(f"{path} must be a regular file, got a pipe or a device")
-        if fcntl is not None:
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | without_links, 0o666)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise ValueError(f"{path} must be a regular file, got a pipe or a device")
+            if fcntl is None:
+                return file
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+            # Another run that ended in between may have removed the file.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), os.lstat(path)):
+                    return file
+        except BlockingIOError:
+            os.close(file)
+            raise ValueError(
+                f"{path}: another run is writing to it; wait for its end, or give another directory"
+            ) from None
+        except BaseException:
+            os.close(file)
+            raise
         os.close(file)
-        raise ValueError(f"{path}: another run is writing to it; wait for its end, or give another directory") from None
-    except BaseException:
-        os.close(file)
-        raise
-    return file
 
 
 def _check_settings(file: Path, settings: Mapping[str, Any], *, is_empty: bool) -> str:

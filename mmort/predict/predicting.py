@@ -18,7 +18,7 @@ from mmort.detections.drawing import draw
 from mmort.images import Image
 from mmort.predict.engines.onnxruntime import DetectorFile
 from mmort.predict.image_files import list_images
-from mmort.predict.output import AnnotatedImages, Record
+from mmort.predict.output import AnnotatedImages, Record, count_text
 from mmort.predict.predictor import Predictor
 from mmort.predict.video import SUFFIXES, AnnotatedVideo, Frame, Video
 from mmort.predict.windows import Windows, predict_windows
@@ -227,9 +227,9 @@ def _predict_images(
             if each is not None:
                 each(Outcome(path, detections, problem))
             bar.update()
-        written = {} if record is None else {record.path: _count(record)}
+        written = {} if record is None else {record.path: record.describe()}
         if annotated is not None and options.show_dir is not None:
-            written[Path(options.show_dir)] = f"{_count(annotated)}, annotated"
+            written[Path(options.show_dir)] = f"{count_text(len(annotated), 'image')}, annotated"
     return PredictResult(written, len(paths), len(paths) - failures, failures)
 
 
@@ -299,7 +299,7 @@ def _predict_video(
             bar.update()
         if drawn is not None:
             drawn.finish()
-        written = {} if record is None else {record.path: _count(record)}
+        written = {} if record is None else {record.path: record.describe()}
     if not read:
         raise ValueError(f"{name}: no frame can be read")
     if target is not None:
@@ -346,8 +346,3 @@ def _settings(predictor: Predictor, windows: Windows | None) -> dict[str, Any]:
         "classes": predictor.classes,
         "windows": None if windows is None else [windows.size, windows.overlap],
     }
-
-
-def _count(images: Record | AnnotatedImages) -> str:
-    """Return how many images there are, as text."""
-    return f"{len(images):,} image{'s' * (len(images) != 1)}"

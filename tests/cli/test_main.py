@@ -142,24 +142,41 @@ def test_every_command_that_writes_is_tested():
     ]
 
 
+MODEL_WRITERS = [
+    ["export", "not_even_read.py", "x.pth", "-o", "OUT"],
+    ["accelerate", "not_even_read.py", "-o", "OUT"],
+    ["adopt", "not_even_read.py", "-o", "OUT"],
+    ["portable", "not_even_read.py", "-o", "OUT"],
+    ["quantize", "not_even_read.py", "--calibrate", "not_even_read.py", "-o", "OUT"],
+    ["upgrade", "not_even_read.py", "-o", "OUT"],
+]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["export", "not_even_read.py", "x.pth", "-o", "OUT"],
         ["parity", "not_even_read.py", "x.pth", "-o", "OUT"],
         ["test", "not_even_read.py", "x.onnx", "-o", "OUT"],
-        ["accelerate", "not_even_read.py", "-o", "OUT"],
-        ["portable", "not_even_read.py", "-o", "OUT"],
-        ["quantize", "not_even_read.py", "--calibrate", "not_even_read.py", "-o", "OUT"],
-        ["upgrade", "not_even_read.py", "-o", "OUT"],
+        *MODEL_WRITERS,
     ],
 )
 def test_existing_files_are_replaced_only_by_force(arguments, tmp_path):
-    file = tmp_path / "x.pkl"
+    file = tmp_path / ("x.onnx" if arguments in MODEL_WRITERS else "x.pkl")
     file.write_text("precious")
     arguments = [str(file) if argument == "OUT" else argument for argument in arguments]
     assert refused(*arguments) == f"mmort: error: output file exists: {file}; --force replaces it\n"
     assert "not_even_read.py" in refused(*arguments, "--force")
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.parametrize("arguments", MODEL_WRITERS)
+def test_models_have_names_of_models(arguments, tmp_path):
+    """``-o epoch_12.pth`` names the checkpoint by mistake; ``--force`` would lose it."""
+    file = tmp_path / "epoch_12.pth"
+    file.write_text("precious")
+    arguments = [str(file) if argument == "OUT" else argument for argument in arguments]
+    for force in ([], ["--force"]):
+        assert refused(*arguments, *force) == f"mmort: error: output file must end with .onnx, got {file}\n"
     assert file.read_text() == "precious"
 
 

@@ -2,11 +2,13 @@
 
 import argparse
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -184,6 +186,36 @@ def test_one_run_at_a_time_has_a_record(tiny, folder):
         )
     assert (folder / "out/detections.jsonl").read_bytes() == b""
     assert predict(tiny, "photos", "--out-dir", "out")[0] == 0
+
+
+def test_an_empty_record_is_removed_before_another_run_can_have_it(tmp_path, monkeypatch):
+    unlink, refusals = Path.unlink, []
+
+    def racing(path, **options):
+        with pytest.raises(ValueError, match="another run is writing to it"):
+            Record(tmp_path / "new", {})
+        refusals.append(path.name)
+        unlink(path, **options)
+
+    monkeypatch.setattr(Path, "unlink", racing)
+    with pytest.raises(KeyboardInterrupt), Record(tmp_path / "new", {}):
+        raise KeyboardInterrupt
+    assert (refusals, os.listdir(tmp_path)) == (["run.json", "detections.jsonl"], [])
+
+
+def test_a_record_that_another_run_removed_is_made_again(tmp_path, monkeypatch):
+    """Between opening the file and having its lock."""
+    flock, removals = fcntl.flock, iter([True])
+
+    def late(file, operation):
+        if next(removals, False):
+            (tmp_path / "detections.jsonl").unlink()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with Record(tmp_path, {}) as record:
+        record.add("a.png", none(4, 5))
+    assert [line["image"] for line in records(record.path)] == ["a.png"]
 
 
 def test_an_image_is_recorded_once_by_whatever_path(tiny, folder, monkeypatch):

@@ -75,7 +75,7 @@ def test_frames_come_in_order_with_their_time(tiny, clip, batch_size):
 
 def test_an_interrupted_run_goes_on(tiny, clip, folder):
     whole = predict(tiny, clip, "--json")[1]
-    assert predict(tiny, clip, "-o", "out") == (0, f"wrote out/detections.jsonl ({COUNT} images)\n", "")
+    assert predict(tiny, clip, "-o", "out") == (0, f"wrote out/detections.jsonl ({COUNT} frames)\n", "")
     file = folder / "out" / "detections.jsonl"
     assert file.read_text() == whole
     content = file.read_bytes()
@@ -84,6 +84,9 @@ def test_an_interrupted_run_goes_on(tiny, clip, folder):
     assert file.read_bytes() == content
     assert predict(tiny, clip, "-o", "out")[0] == 0
     assert file.read_bytes() == content
+    shutil.copy(IMAGES[0], "photo.png")
+    counted = f"wrote out/detections.jsonl (1 image, {COUNT} frames)\n"
+    assert predict(tiny, "photo.png", "-o", "out") == (0, counted, "")
 
 
 def test_annotated_videos(tiny, clip, folder):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mmort._files.inputs import refuse_address, require_regular
-from mmort._files.outputs import require_output
+from mmort._files.outputs import require_onnx_output
 from mmort.configs.captions import Texts
 from mmort.onnx.portable.forms import Form
 from mmort.ort.sessions import require_model_name
@@ -119,9 +119,9 @@ def check(config: PathLike, checkpoint: PathLike, output_file: Path, options: Ex
     for name, path in files.items():
         if path is not None:
             require_regular(name, path)
-    require_output(output_file)
+    require_onnx_output(output_file)
     if options.open_vocabulary:
-        require_output(path_of_encoder(output_file))
+        require_onnx_output(path_of_encoder(output_file))
     require_model_name(output_file)
     if options.shape is not None and min(options.shape) < 1:
         raise ValueError(f"export: shape must be positive, got {options.shape[0]} {options.shape[1]}")

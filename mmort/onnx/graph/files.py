@@ -12,7 +12,7 @@ import onnx
 import onnx.external_data_helper
 import onnx.helper
 
-from mmort._files.outputs import replace_by, require_directory, require_output
+from mmort._files.outputs import replace_by, require_directory, require_onnx_output
 from mmort.onnx.graph import structure
 from mmort.ort.sessions import require_model_name
 
@@ -80,7 +80,7 @@ def check_output(path: PathLike | None, *, force: bool) -> None:
     """
     if path is None:
         return
-    require_output(path)
+    require_onnx_output(path)
     require_model_name(path)
     if not force and os.path.lexists(path):
         raise FileExistsError(f"output file exists: {path}; force=True replaces it")
