@@ -14,6 +14,7 @@ import pytest
 
 import mmort.onnx
 from mmort._files.outputs import inside, require_folder, require_output, write_output
+from mmort.onnx.graph.files import replacing
 from mmort.onnx.triton import write_triton_repository
 from mmort.predict import AnnotatedImages, Record
 from mmort.predict.video import AnnotatedVideo
@@ -38,6 +39,22 @@ def test_a_file_is_replaced_whole(tmp_path, monkeypatch):
         assert (os.listdir(tmp_path), file.read_text()) == (["a.json"], "first")
     write_output(file, b"second")
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("second", 0o640)
+
+
+@pytest.mark.parametrize("write", [write_output, lambda file, content: write_in_a_block(file)])
+def test_a_full_disk_names_the_file(tmp_path, monkeypatch, write):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a\.onnx'"):
+        write(tmp_path / "a.onnx", b"x")
+    assert os.listdir(tmp_path) == []
+
+
+def write_in_a_block(file):
+    with replacing(file) as draft:
+        draft.write_bytes(b"x")
 
 
 def test_a_kill_leaves_the_former_content(tmp_path):

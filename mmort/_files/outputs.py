@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
 TEMPORARY = ".mmort-"
@@ -95,6 +96,17 @@ def inside(directory: str | os.PathLike[str], name: str | os.PathLike[str]) -> P
     return path
 
 
+@contextlib.contextmanager
+def naming(file: str | os.PathLike[str]) -> Iterator[None]:
+    """Give an error of the system that names no file, as that of a full disk, the name of the one that is written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = os.fspath(file)
+        raise
+
+
 def write_output(file: str | os.PathLike[str], content: bytes | str) -> None:
     """Write a file so that it has its former content, or all of the new one, whenever the process or machine stops.
 
@@ -102,6 +114,12 @@ def write_output(file: str | os.PathLike[str], content: bytes | str) -> None:
     directly.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    with naming(file):
+        _write(file, data)
+
+
+def _write(file: str | os.PathLike[str], data: bytes) -> None:
+    """Write a pipe or a device directly, and another file by a draft that replaces it."""
     path = os.path.realpath(file)  # a link stays, and what it leads to is replaced
     is_open = os.path.abspath(file).startswith(_OPEN_FILES)  # a shell may have redirected it to a regular file
     if is_open or (os.path.exists(file) and not os.path.isfile(file)):

@@ -59,6 +59,21 @@ def test_operator_everywhere(tree):
     assert all(counts.values()), counts
 
 
+def test_documents(tree):
+    """What is missing is named as the table says."""
+    command = "-m", "pytest", "-q", "-n0", "tests/docs/test_reference.py", "-k", "lists_every_function"
+    failed = run(tree, *command, code=1)
+    messages = re.findall(r"^\| the r\w+ .*?\| `(AssertionError: docs/.*)` \|$", TEXT, re.M)
+    assert len(messages) == 2
+    for message in messages:
+        assert f"E       {message}\n" in failed
+    (row,) = re.findall(r"^```text\n(\| `clip_boxes` .*\n)```$", TEXT, re.M)
+    insert(tree / "docs" / "operators.md", "| function | ONNX node | |\n|-|-|-|\n", row)
+    insert(tree / "docs" / "reference" / "numpy.md", "   box_iou\n", "   clip_boxes\n")
+    insert(tree / "docs" / "reference" / "numpy.md", ".. autofunction:: box_iou\n", ".. autofunction:: clip_boxes\n")
+    assert "2 passed" in run(tree, *command)
+
+
 def test_a_family(tmp_path):
     """The head of docs/own_detectors.md, inside the tree; what is missing is named."""
     for package in (pathlib.Path(mmort.__file__).parent, ROOT / "tests"):
@@ -85,7 +100,9 @@ def test_a_family(tmp_path):
         assert f"::test_{name}\n" in passed
     cases = tmp_path / "tests" / "detect" / "dense_cases.py"
     cases.write_text(cases.read_text(encoding="utf-8").replace(small_config, ""), encoding="utf-8")
-    assert "'ScaledRetinaNet'" in run(tmp_path, *tests, exports, "-k", "has_a_case", code=1)
+    failed = run(tmp_path, *tests, exports, "-k", "has_a_case", code=1)
+    (message,) = re.findall(r"^\| the small config \| .*?: `(.*)` \|$", section, re.M)
+    assert message in failed
 
 
 def insert(path, mark, text):

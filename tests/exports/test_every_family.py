@@ -19,7 +19,8 @@ NAMES = {_family_of(DetectorConfig({"model": model})).__name__: name for name, (
 
 
 def test_every_family_has_a_case():
-    assert set(NAMES) == {family.__name__ for family in PARTS.types["detector"].values()}
+    families = {family.__name__ for family in PARTS.types["detector"].values()}
+    assert set(NAMES) == families, f"tests/detect: small configs missing for {sorted(families - set(NAMES))}"
 
 
 @pytest.mark.parametrize("family", sorted(NAMES))

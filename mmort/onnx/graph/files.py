@@ -12,7 +12,7 @@ import onnx
 import onnx.external_data_helper
 import onnx.helper
 
-from mmort._files.outputs import replace_by, require_directory, require_onnx_output
+from mmort._files.outputs import naming, replace_by, require_directory, require_onnx_output
 from mmort.onnx.graph import structure
 from mmort.ort.sessions import require_model_name
 
@@ -53,7 +53,7 @@ def replacing(path: PathLike, *, keep_neighbours: bool = False) -> Iterator[Path
     """
     path = Path(path)
     require_directory(path)
-    with tempfile.TemporaryDirectory(prefix=".mmort-", dir=path.parent) as directory:
+    with naming(path), tempfile.TemporaryDirectory(prefix=".mmort-", dir=path.parent) as directory:
         if keep_neighbours:
             draft = path.with_name(f"{Path(directory).name}-{path.name}")
             try:
