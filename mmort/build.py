@@ -16,8 +16,9 @@ import re
 import sys
 import sysconfig
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -139,39 +140,36 @@ def operators(
     kernel_list = _write_kernel_list(sources, Path(build))
     directives: dict[str, Any] = {"language_level": 3, "cdivision": True, "wraparound": False}
     directives |= dict.fromkeys(("boundscheck", "initializedcheck"), sanitize)
-    *kernels, extension_module = cythonize(  # type: ignore[no-untyped-call]
-        [*(source for source in sources if source.endswith(".pyx")), Extension(extension, [_kit("numpy_api.pyx")])],
-        build_dir=f"{build}/cython",
-        include_path=[str(_KIT)],
-        compiler_directives=directives,
+    # The commands that compile translate, too: a source distribution and what pip asks before a build do not need that.
+    translate = partial(
+        cythonize, build_dir=f"{build}/cython", include_path=[str(_KIT)], compiler_directives=directives
     )
-    compiled = [source for source in sources if not source.endswith(".pyx")]
-    compiled += [source for kernel in kernels for source in kernel.sources]
     include_dirs = [*folders, _kit("")]
     headers = [str(path) for folder in include_dirs for path in sorted(Path(folder).glob("*.h"))]
     archive = library.rpartition(".")[2].removeprefix("lib") + "_kernels"
     archived = {
-        "sources": [*map(_kit, _ARCHIVED), kernel_list, *compiled],
+        "sources": [*map(_kit, _ARCHIVED), kernel_list, *sources],
         "headers": headers,
         "include_dirs": [*include_dirs, sysconfig.get_path("include")],  # Cython's boilerplate wants Python.h
         "cflags": [*cflags, "-DCYTHON_NO_PYINIT_EXPORT"],  # exported, they would keep Cython's code for Python
     }
     # Linkers take a file from an archive only if one of its functions is called, and nothing calls the description.
-    extension_module.sources += [_kit("describe.c"), _kit("pool.c")]
-    extension_module.py_limited_api = _STABLE_ABI
+    extension_module = Extension(
+        extension, [_kit(name) for name in ("numpy_api.pyx", "describe.c", "pool.c")], py_limited_api=_STABLE_ABI
+    )
     library_module = Extension(library, [*map(_kit, _BRIDGE), _kit("describe.c")], optional=with_library is None)
     shared_dirs = [*include_dirs, np.get_include()]  # describe.c is compiled once for both, with the same options
     for module, link in ((extension_module, extension_link), (library_module, library_link)):
         module.include_dirs, module.extra_compile_args, module.extra_link_args = shared_dirs, cflags, link
         # The sources themselves, too: setuptools puts dependencies into the source distribution.
-        module.depends = [*headers, _kit("exports.map"), *archived["sources"], *sources]
+        module.depends = [*headers, _kit("exports.map"), *archived["sources"]]
     options = {"build": {"build_base": build}}
     if _STABLE_ABI:
         options["bdist_wheel"] = {"py_limited_api": "cp311"}
     return {
         "ext_modules": [extension_module, library_module] if with_library is not False else [extension_module],
         "libraries": [(archive, archived)],
-        "cmdclass": _commands(extension, library, build),
+        "cmdclass": _commands(extension, library, build, translate),
         "options": options,
     }
 
@@ -230,7 +228,7 @@ def _in_distribution(sources: list[str]) -> list[str]:
     return [path for path in sources if not os.path.isabs(path) and Path(path).parts[0] != "build"]
 
 
-def _commands(extension: str, library: str, build: str) -> dict[str, type]:
+def _commands(extension: str, library: str, build: str, translate: Callable[..., Any]) -> dict[str, type]:
     """Return the setuptools commands that build the archive, and the library, which is not a Python module."""
     from setuptools.command.build_clib import build_clib
     from setuptools.command.build_ext import build_ext
@@ -248,7 +246,7 @@ def _commands(extension: str, library: str, build: str) -> dict[str, type]:
             for name, info in libraries:
                 objects = _compile_changed(
                     self.compiler,
-                    info["sources"],
+                    _to_c(info["sources"], translate),
                     info["headers"],
                     self.build_temp,
                     info["include_dirs"],
@@ -283,8 +281,9 @@ def _commands(extension: str, library: str, build: str) -> dict[str, type]:
                 name, version = self.distribution.get_name(), self.distribution.get_version()
                 flags = [*ext.extra_compile_args, f'-DMMK_LIBRARY="{name}"', f'-DMMK_VERSION="{version}"']
                 headers = [path for path in ext.depends if path.endswith(".h")]
+                c_files = _to_c(sources, translate, ext.name)
                 ext.extra_objects = _compile_changed(
-                    self.compiler, sources, headers, self.build_temp, ext.include_dirs, flags
+                    self.compiler, c_files, headers, self.build_temp, ext.include_dirs, flags
                 )
                 ext.sources = []
             super().build_extension(ext)
@@ -300,6 +299,16 @@ def _commands(extension: str, library: str, build: str) -> dict[str, type]:
             return list(symbols)
 
     return {"build_clib": BuildClib, "build_ext": BuildExt}
+
+
+def _to_c(sources: Sequence[str], translate: Callable[..., Any], module: str | None = None) -> list[str]:
+    """Return C sources, for which Cython translates those of its language that have changed: kernels, or a module."""
+    from setuptools import Extension
+
+    cython = [source for source in sources if source.endswith(".pyx")]
+    modules = translate([Extension(module, cython)] if cython and module else cython)
+    c_files = dict(zip(cython, (path for module in modules for path in module.sources), strict=True))
+    return [c_files.get(source, source) for source in sources]
 
 
 def _compile_changed(

@@ -266,12 +266,13 @@ def test_a_build_compiles_what_has_changed(package, tmp_path):
 
 
 def test_source_distribution(tmp_path):
-    """It holds all of the package and nothing of the kit, not even a path."""
+    """It holds all of the package and nothing of the kit, not even a path; Cython translates no kernel for it."""
     write_package(tmp_path)
     (tmp_path / "my_ops" / "second.pyx").write_text("cdef public int second() noexcept nogil:\n    return 0\n")
     setup = tmp_path / "setup.py"
     setup.write_text(setup.read_text().replace("sources=[", 'sources=["my_ops/second.pyx", '))
     run_setup(tmp_path, "sdist")
+    assert not list(tmp_path.glob("build/cython/**/*.c"))
     (path,) = tmp_path.glob("dist/*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
